@@ -28,7 +28,7 @@ export default defineConfig({
     reporters: ["default", "./test/support/failures.ts"],
     sequence: { sequencer: Ordered },
     // A test that waits for an event which never comes fails here; none is timed.
-    testTimeout: 20_000,
+    testTimeout: 60_000,
     hookTimeout: 60_000,
     projects: [
       {
@@ -49,7 +49,6 @@ export default defineConfig({
           // Some tests time out while three browsers share two cores.
           maxWorkers: 2,
           // A browser on a loaded machine may need several seconds for each step of a test. Steps have timeouts of their own.
-          testTimeout: 60_000,
           expect: { poll: { timeout: 10_000 } },
           sequence: { groupOrder: 2 },
         },

@@ -10,3 +10,5 @@ export function sizeOf(
   folder?: string,
   external?: string[],
 ): Promise<Size>;
+
+export function sharesOf(code: string): Promise<{ path: string; bytes: number }[]>;

@@ -59,7 +59,7 @@ async function bundleByVite(code, root) {
 }
 
 /** Returns the minified bytes of each module in a bundle of `code`, the largest first. The modules of `src` are bundled, not those of `dist`. */
-async function sharesOf(code) {
+export async function sharesOf(code) {
   const require = createRequire(import.meta.url);
   const eventemitter3 = require
     .resolve("eventemitter3/package.json")

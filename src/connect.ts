@@ -1,17 +1,15 @@
 /** `open` and `connect` for a standard WebSocket: make a peer that connects. `node.ts` does the same over `ws`. */
 import { Credentials, type Attempt, type Supplied } from "./client/credentials.js";
-import { dial, openStandard, type Open } from "./client/open.js";
+import { openStandard, type Open } from "./client/open.js";
 import { Normal } from "./close-codes.js";
-import { ClientDriver, type ClientPlan, type OnOpen } from "./client/driver.js";
+import { ClientDriver, type OnOpen } from "./client/driver.js";
 import type { ContractOptions } from "./core/checks.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
 import { PEER_OPTIONS } from "./core/config.js";
 import { defaultHooks } from "./core/hooks.js";
-import { any, anyFunction, anySignal, checkOptions, must, optional, positive, type Checked } from "./core/options.js";
-import { AUTH_OFFER, RESUME_OFFER } from "./session/frames.js";
-import { PROTOCOL } from "./session/link.js";
+import { any, anyFunction, anySignal, checkOptions, oneOf, optional, positive, type Checked } from "./core/options.js";
 import { endpointLimits } from "./session/sizes.js";
 import type { Caller } from "./peer/caller.js";
 import { configFrom } from "./peer/config.js";
@@ -19,7 +17,10 @@ import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Option
 
 /** The options by which a client connects to a server that serves `S`, and reconnects. */
 export interface ConnectOptions<S extends Contract<S> = any> extends Pick<ContractOptions<any, S>, "remote"> {
-  /** How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000; `Infinity` waits for ever. */
+  /**
+   * How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000;
+   * `Infinity` waits for ever.
+   */
   openTimeoutMs?: number | undefined;
   /**
    * Aborting it ends the peer with 1000, at any time: `peer.opened` and all pending calls reject, with `signal.reason` as the reason
@@ -46,7 +47,7 @@ export interface ConnectOptions<S extends Contract<S> = any> extends Pick<Contra
   /**
    * Credentials for a server whose `authenticate` takes them as its second argument: a value with a JSON form, or a function that
    * returns or promises one, and is called for each connection attempt and by `peer.reauthenticate()`. Sent in the client's hello,
-   * never in a URL, and only to a server that speaks `reciproc.v1` and asks for it. At most 16 KiB. If the function throws or
+   * never in a URL, and only to a server that speaks `reciproc.v1` and asks for it. The server closes the connection with 1009 if its frame is longer than 16 KiB. If the function throws or
    * rejects, the attempt fails: `connect` rejects, or the peer emits `error` and the client makes a further attempt. Default: none.
    */
   auth?: string | number | boolean | object | null | ((attempt: Attempt) => unknown) | undefined;
@@ -71,18 +72,14 @@ function checkReconnect(reconnect: unknown, name: string): { reconnects: boolean
   return { reconnects: reconnect, retriesFirst: false };
 }
 
-const isBoolean = (value: unknown): boolean => typeof value === "boolean";
-const RECONNECT_OPTIONS = { initial: optional(must<boolean>("a boolean", isBoolean), false) };
+const RECONNECT_OPTIONS = { initial: optional(oneOf(true, false), false) };
 
 /** The options of `connect`. */
 export const CONNECT_OPTIONS = {
   ...PEER_OPTIONS,
   openTimeoutMs: optional(positive, 10_000),
   signal: optional(anySignal),
-  link: optional(
-    must('"packed" or "plain"', (value) => value === "packed" || value === "plain"),
-    "packed",
-  ),
+  link: optional(oneOf("packed", "plain"), "packed"),
   reconnect: checkReconnect,
   onOpen: optional<OnOpen>(anyFunction),
   auth: any,
@@ -134,36 +131,24 @@ interface OpeningPeer<P extends AnyPeer> {
   readonly ignoreSignal: () => void;
 }
 
-/** Makes a peer that connects. The functions `open` and `connect` of both entries call it, with checked options, those of Node also with `headers`. */
+/**
+ * Makes a peer that connects. The functions `open` and `connect` of both entries call it with checked options. Those of Node also
+ * give `headers`.
+ */
 export function openPeer<C extends Contract<C>, S extends Contract<S>>(
   url: Supplied<string | URL>,
   options: Checked<typeof CONNECT_OPTIONS> & { headers?: unknown },
   openSocket: Open,
 ): OpeningPeer<Peer<C, S>> {
-  const { openTimeoutMs, signal, link, onOpen, heartbeat } = options;
-  const config = configFrom(options, onOpen !== undefined);
-  const credentials = new Credentials(url, options.headers, options.auth);
-  const { maxMessageBytes } = config.limits;
-  const { subprotocol } = config.choseDialect ? config.dialect : {};
-  const connectOnce: ClientPlan["connect"] = (attempt) => {
-    const own = [PROTOCOL, attempt.isResumable && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
-    const offer = [...(link === "plain" ? [] : own), subprotocol].filter((name) => typeof name === "string");
-    const timeoutMs = openTimeoutMs;
-    return credentials.connect(attempt, () =>
-      dial({ credentials, attempt, offer, timeoutMs, open: openSocket, maxMessageBytes }),
-    );
-  };
-  const limits = endpointLimits(config.limits, config.bytes);
-  const { reconnects, retriesFirst } = options.reconnect;
+  const { signal } = options;
+  const config = configFrom(options, options.onOpen !== undefined);
   const driver = new ClientDriver({
-    limits,
-    onOpen,
-    reconnects,
-    retriesFirst,
-    heartbeat,
-    openTimeoutMs,
-    credentials,
-    connect: connectOnce,
+    ...options,
+    ...options.reconnect,
+    credentials: new Credentials(url, options.headers, options.auth),
+    subprotocol: options.dialect?.subprotocol,
+    open: openSocket,
+    limits: endpointLimits(config.limits, config.bytes),
   });
   const peer = createPeer<C, S>(driver.link, config, defaultHooks());
   startPeer(peer);

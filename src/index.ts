@@ -30,7 +30,9 @@ export type {
   Remote,
   Result,
   Stream,
+  Streamed,
   StreamName,
+  WebStream,
 } from "./core/contract.js";
 export type { Carried, Jsonify, NotJson } from "./core/jsonify.js";
 export {

@@ -9,7 +9,8 @@ import { publicUrl, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { bytes } from "./core/bytes.js";
 import { ConnectError } from "./core/errors.js";
-import { any, checkOptions } from "./core/options.js";
+import { isPlain } from "./core/config.js";
+import { checkOptions, must, optional } from "./core/options.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
 import { longestFrame } from "./session/sizes.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
@@ -94,7 +95,11 @@ function openByWs<C extends Contract<C>, S extends Contract<S>>(
   );
 }
 
-const NODE_CONNECT_OPTIONS = { ...CONNECT_OPTIONS, headers: any, tls: any };
+const NODE_CONNECT_OPTIONS = {
+  ...CONNECT_OPTIONS,
+  headers: optional(must<object>("a plain object or a function", (it) => typeof it === "function" || isPlain(it))),
+  tls: optional(must<ConnectionOptions>("a plain object", isPlain)),
+};
 
 function openWs(url: URL, protocols: string[], maxMessageBytes: number, options: object): Opening {
   const webSocket = new GatheringWebSocket(url, protocols, {

@@ -1,55 +1,55 @@
-/** The contract: what the server serves, what a page serves, and the checks of params. Both sides import it. */
-import type { Stream } from "reciproc";
-import type { TopicClient, TopicServer } from "reciproc/react";
+/**
+ * What the server serves and what a page serves, as schemas of zod. The server checks params with them, and both sides take their
+ * types from them. A page imports only the types, so it loads neither zod nor the schemas.
+ */
+import { contract, type Bytes, type ContractOf, type Stream } from "reciproc";
 import { z } from "zod";
 
-/** What a page may say about a card. The page chooses the id, so it can show the card before the server has it. */
-const Draft = z.object({ id: z.uuid(), text: z.string().trim().min(1).max(200), isDone: z.boolean() });
-export type Draft = z.infer<typeof Draft>;
-
-export interface Card extends Draft {
-  owner: string;
-}
-export interface Person {
-  id: string;
-  name: string;
-}
-export interface Uploaded {
-  bytes: number;
-  sha256: string;
-}
-
-export interface ServerApi extends TopicServer<Person> {
-  cards(): Card[];
-  /** Adds a card, or changes it. */
-  put(params: Draft): Card;
-  /** Removes a card. Its owner is asked first. Returns false if the owner says no. */
-  remove(params: { id: string }): boolean;
-  /** Adds a card for each line, slowly. Reports `Progress`. Returns the number of cards. */
-  import(params: { lines: string[] }): number;
-  /** The lines that the server logs from now on. */
-  log(): Stream<string>;
-  /** Takes a file as a stream of base64. Reports `Progress`. */
-  upload(params: { name: string; content: Stream<string> }): Uploaded;
-}
-
-export interface ClientApi extends TopicClient<Person> {
-  changed(params: { card: Card }): void;
-  removed(params: { id: string }): void;
-  confirm(params: { question: string }): boolean;
-}
-
+const Text = z.string().trim().min(1).max(200);
+/** What a page says about a card. The page chooses the id, so it can show the card before the server has it. */
+const Draft = z.object({ id: z.uuid(), text: Text, isDone: z.boolean() });
+const Card = Draft.extend({ owner: z.string() });
+/** A window in which the board is open. A user may have several. */
+const Person = z.object({ id: z.string(), name: z.string() });
+const Id = z.object({ id: z.string() });
 /** What `import` reports in cards, and `upload` in bytes. */
-export interface Progress {
-  done: number;
-}
+const Progress = z.object({ done: z.number() });
+const topic = z.literal("board");
 
-const topic = z.object({ topic: z.literal("board") });
-export const schemas = {
-  "topic/join": topic,
-  "topic/leave": topic,
-  put: Draft,
-  remove: z.object({ id: z.uuid() }),
-  import: z.object({ lines: z.array(z.string().trim().min(1).max(200)).max(1000) }),
-  upload: z.object({ name: z.string().max(200), content: z.custom<Stream<string>>() }),
-};
+export const serverApi = contract({
+  // For `useTopicMembers`.
+  "topic/join": { params: z.object({ topic }), result: z.array(Person) },
+  "topic/leave": { params: z.object({ topic }) },
+  cards: { result: z.array(Card) },
+  /** Adds a card, or changes it. */
+  put: { params: Draft, result: Card },
+  /** Removes a card, after its owner was asked. Returns false if the owner says no. */
+  remove: { params: Id, result: z.boolean() },
+  /** Adds a card for each line, slowly. Returns the number of cards. */
+  import: { params: z.object({ lines: z.array(Text).max(1000) }), result: z.number(), progress: Progress },
+  /** What users do, from now on. */
+  log: { stream: z.string() },
+  /** Stores a file. Returns its length. */
+  upload: {
+    params: z.object({ name: z.string().max(200), content: z.custom<Stream<Bytes>>() }),
+    result: z.number(),
+    progress: Progress,
+  },
+});
+
+export const pageApi = contract({
+  // For `useTopicMembers`.
+  "topic/joined": { params: z.object({ topic, member: Person }) },
+  "topic/left": { params: z.object({ topic, id: z.string() }) },
+  changed: { params: z.object({ card: Card }) },
+  removed: { params: Id },
+  /** Asks the user. */
+  confirm: { params: z.object({ question: z.string() }), result: z.boolean() },
+});
+
+export type ServerApi = ContractOf<typeof serverApi>;
+export type PageApi = ContractOf<typeof pageApi>;
+export type Draft = z.infer<typeof Draft>;
+export type Card = z.infer<typeof Card>;
+export type Person = z.infer<typeof Person>;
+export type Progress = z.infer<typeof Progress>;

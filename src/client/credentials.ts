@@ -8,10 +8,8 @@ export interface Attempt {
   /** Counts the attempts of the peer since it was last connected, from 1. It is 0 for `reauthenticate`, on an open connection. */
   readonly number: number;
   /** Why the previous attempt or connection ended: an error, or how the connection was closed. `undefined` for the first attempt. */
-  readonly reason: Error | CloseInfo | undefined;
+  readonly reason?: Error | CloseInfo | undefined;
 }
-
-type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
 /** A value, or a function that returns or promises it for each attempt. */
 export type Supplied<T> = T | ((attempt: Attempt) => T | PromiseLike<T>);
@@ -33,43 +31,28 @@ export class Credentials {
   declare failure: ConnectError | undefined;
   readonly #sources: readonly unknown[];
   /** Whether the client has an `auth`. */
-  readonly offersAuth: boolean;
+  declare readonly offersAuth: boolean;
 
   /** Throws a `TypeError` for a URL that is not one of a WebSocket. A function's is checked at each attempt. */
   constructor(url: Supplied<string | URL>, headers: unknown, auth: unknown) {
     this.#sources = [url, headers, auth];
     this.offersAuth = auth !== undefined;
-    if (typeof url !== "function") this.#target(url);
+    if (typeof url !== "function") this.publicUrl = publicUrl(webSocketUrl(url));
   }
 
-  #target(url: unknown): URL {
-    const target = webSocketUrl(url as string);
-    this.publicUrl = publicUrl(target);
-    return target;
-  }
-
-  /**
-   * Calls `dial` for a connection attempt. If the credentials may change, calls it once more after a 401, as the next attempt. Rejects
-   * as `dial` does.
-   */
-  async connect<T>(attempt: Writable<Attempt>, dial: () => Promise<T>): Promise<T> {
-    for (let isLast = !this.#sources.some((source) => typeof source === "function"); ; isLast = true) {
-      try {
-        return await dial();
-      } catch (error) {
-        if (isLast || (error as ConnectError).status !== 401) throw error;
-        attempt.number++;
-        attempt.reason = error as Error;
-      }
-    }
+  /** Whether a function supplies a part of them, which may differ at the next attempt. */
+  get mayChange(): boolean {
+    return this.#sources.some((source) => typeof source === "function");
   }
 
   /** Returns the credentials of an attempt. Rejects with a `ConnectError` whose cause is what a function threw. */
   async of({ number, reason }: Attempt): Promise<Given> {
-    const attempt = { number, reason };
     try {
-      const [url, headers, auth] = await Promise.all(this.#sources.map((source) => valueOf(source, attempt)));
-      return { url: this.#target(url), headers, auth: encode(auth) };
+      const values = this.#sources.map((source) => valueOf(source, { number, reason }));
+      const [given, headers, auth] = await Promise.all(values);
+      const url = webSocketUrl(given as string);
+      this.publicUrl = publicUrl(url);
+      return { url, headers, auth: encode(auth) };
     } catch (cause) {
       throw (this.failure = new ConnectError(this.publicUrl, "`url`, `headers` or `auth` failed", { cause }));
     }
@@ -77,7 +60,7 @@ export class Credentials {
 
   /** Returns a fresh `auth` for an open connection, as JSON. */
   async auth(): Promise<string> {
-    return encode(await valueOf(this.#sources[2], { number: 0, reason: undefined }));
+    return encode(await valueOf(this.#sources[2], { number: 0 }));
   }
 }
 

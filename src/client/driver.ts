@@ -6,45 +6,27 @@ import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError } from "../core/errors.js";
 import type { HeartbeatTimes } from "../link/heartbeat.js";
-import type { CloseInfo, Renewal, Transport } from "../core/transport.js";
+import { errorOfEnd, type CloseInfo, type Renewal, type Transport } from "../core/transport.js";
 import { connectionOf, endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
-import type { EndpointLimits } from "../session/state.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
 import { tell } from "../core/tell.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";
-import type { Credentials } from "./credentials.js";
-import type { Admitted, DialAttempt } from "./open.js";
+import { dial, type Admitted, type DialAttempt, type DialPlan } from "./open.js";
 import { Watch, watchPage } from "./watch.js";
 
 /** Sends the first messages of a new connection, before all others. */
 export type OnOpen = (server: Caller<any>) => unknown;
 
 /** The options by which a client connects and reconnects. */
-export interface ClientPlan {
-  readonly limits: EndpointLimits;
+export interface ClientPlan extends DialPlan {
   readonly onOpen: OnOpen | undefined;
   /** Whether the client reconnects. `undefined`: only if it had a session, or has `onOpen`. */
   readonly reconnects: boolean | undefined;
   /** Whether the client retries until its first connection is open. Otherwise, the first failure ends the peer. */
   readonly retriesFirst: boolean;
   readonly heartbeat: HeartbeatTimes | undefined;
-  /** The time from the opening of a socket until messages flow on it, at most, in milliseconds. */
-  readonly openTimeoutMs: number;
-  readonly credentials: Credentials;
-  /** Makes one connection attempt. Rejects with a `ConnectError`, or with an error after which no attempt is made again. */
-  connect(attempt: ConnectionAttempt): Promise<Admitted>;
-}
-
-/** One attempt of a client to open a connection. */
-export interface ConnectionAttempt extends DialAttempt {
-  /** Counts the attempts, from 1, since messages last flowed; for the first connection, since the peer was made. */
-  number: number;
-  /** Why the previous attempt failed, or how the previous connection ended; `undefined` for the first attempt of all. */
-  reason: Error | CloseInfo | undefined;
-  /** Whether there is a session to resume. */
-  readonly isResumable: boolean;
 }
 
 /** Delays are multiples of this number, because deadlines of equal length share a queue. */
@@ -64,18 +46,16 @@ export class ClientDriver implements LinkDelegate, Expiring {
   readonly #watch: Watch | undefined;
   readonly #backoff = new Backoff();
   #peer!: AnyPeer;
-  /** The result of the newest connection attempt. */
-  #opened!: Admitted;
-  /** The present connection attempt. */
-  #attempt: ConnectionAttempt | undefined;
+  /** The present socket with what its server said; `undefined` while there is none. Then `#connect` runs. */
+  #opened: Admitted | undefined;
+  /** The newest connection attempt. */
+  #attempt: DialAttempt | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
   /** The number of connection attempts since messages last flowed. */
   #attempts = 0;
-  /** True while there is no socket. Then `#connect` runs. */
-  #isDown = true;
-  /** True from the creation of `link` until messages flow on it. */
-  #isNew = true;
+  /** The newest link on which messages flowed. */
+  #newest: PackedLink | undefined;
   /** True after the first hello of the server. */
   #wasGreeted = false;
   /** True after the first session. */
@@ -85,8 +65,10 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #ignorePage: (() => void) | undefined;
   /** The server asked the client to reconnect after a random time up to this, in milliseconds. */
   #retryMs: number | undefined;
-  /** The calls of `reauthenticate` that are pending. They share one exchange of frames. */
-  #renewals: Renewal[] = [];
+  /** The pending calls of `reauthenticate`, which share one exchange of frames. */
+  readonly #renewals = new Set<Renewal>();
+  /** The newest exchange. `isSent`: its `auth` is sent, and the reply has not come. Its calls may have timed out. */
+  #exchange = { isSent: false };
 
   /** Does nothing before `run`. */
   constructor(plan: ClientPlan) {
@@ -107,6 +89,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
     this.#ignorePage = watchPage(wake, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
+    // The first attempt has no delay.
+    this.#backoff.nextDelayMs();
     void this.#connect();
   }
 
@@ -121,30 +105,33 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /**
    * Connects, until there is a socket, the server refuses this client, or the peer is closed. Backs off before each attempt, except
-   * the first of all, which has no `reason`.
+   * the first of all, which has no `reason`. After a 401, makes one more attempt at once if that may have fresh credentials.
    */
   async #connect(reason?: Error | CloseInfo): Promise<void> {
-    for (;;) {
-      if (reason !== undefined) await this.#backOff(reason);
+    const { credentials } = this.#plan;
+    for (let isFresh = false; ;) {
+      if (reason !== undefined) await this.#backOff(reason, isFresh);
       if (this.#isOver) return;
       const isResumable = this.link.endpoint.state.session !== undefined;
       const number = ++this.#attempts;
-      const attempt: ConnectionAttempt = { number, reason, isResumable, isKnown: this.#wasGreeted, onAbort: undefined };
+      const attempt: DialAttempt = { number, reason, isResumable, isKnown: this.#wasGreeted, onAbort: undefined };
       try {
         this.#attempt = attempt;
-        const opened = await this.#plan.connect(attempt);
-        this.#attempts = attempt.number;
-        this.#attempt = undefined;
+        const opened = await dial(this.#plan, attempt);
         if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
         else this.#attach(opened, isResumable);
         return;
       } catch (error) {
         if (this.#isOver) return;
-        this.#attempts = attempt.number;
-        if (isFinal(error) || (this.#endsByFailure && !isResumable)) return this.#giveUp(error as Error);
-        if (error === this.#plan.credentials.failure) tell(this.#peer, "error", [error]);
-        // The first attempt had no delay.
-        if (reason === undefined) this.#backoff.nextDelayMs();
+        isFresh = !isFresh && credentials.mayChange && (error as ConnectError).status === 401;
+        const isLast = isFinal(error) || (this.#endsByFailure && !isResumable);
+        if (isLast && !isFresh) {
+          this.#isOver = true;
+          const { status, message } = error as ConnectError;
+          const code = status === undefined ? CloseCode.Abnormal : CloseCode.fromHttpStatus(status);
+          return this.link.endpoint.end(code, message, error as Error);
+        }
+        if (error === credentials.failure) tell(this.#peer, "error", [error]);
         reason = error as Error;
       }
     }
@@ -155,9 +142,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
     return !this.#plan.retriesFirst && this.#peer.state === "connecting";
   }
 
-  /** Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed. */
-  async #backOff(reason: Error | CloseInfo): Promise<void> {
-    const delayMs = this.#backoff.nextDelayMs();
+  /**
+   * Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed.
+   * An attempt with fresh credentials has no delay.
+   */
+  async #backOff(reason: Error | CloseInfo, isFresh: boolean): Promise<void> {
+    const delayMs = isFresh ? 0 : this.#backoff.nextDelayMs();
     const windowMs = this.#retryMs;
     const exactMs = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
     const ms = Math.round(exactMs / STEP_MS) * STEP_MS;
@@ -167,8 +157,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     });
     // `suspend` and `lost` are emitted before `attempt`.
     await Promise.resolve();
-    if (!this.#isOver)
-      connectionOf(this.#peer).emit("attempt", { number: this.#attempts + 1, delayMs: ms, error: errorOf(reason) });
+    const error = reason instanceof Error ? reason : errorOfEnd("the connection ended", reason);
+    if (!this.#isOver) connectionOf(this.#peer).emit("attempt", { number: this.#attempts + 1, delayMs: ms, error });
     await delay;
     clearDeadline(this);
     this.#skipDelay = this.#retryMs = undefined;
@@ -176,13 +166,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /** Ends the delay before an attempt, or drops a new socket on which no messages flow in time. */
   expire(): void {
-    if (this.#isDown) this.#skipDelay?.();
-    else this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`);
+    if (this.#skipDelay === undefined) this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`);
+    else this.#skipDelay();
   }
 
   /** Gives a new socket to the link. `isAwaited`: as in `Endpoint.attach`. */
   #attach(opened: Admitted, isAwaited: boolean): void {
-    this.#isDown = false;
     this.#opened = opened;
     setDeadline(this, this.#plan.openTimeoutMs);
     const { link } = this;
@@ -195,7 +184,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /** Whether the server speaks `reciproc.v1`. If it sent a hello on an earlier socket, its first frame must be a hello again. */
   #isAgreed(): boolean {
-    const { protocol, hello } = this.#opened;
+    const { protocol, hello } = this.#opened!;
     return protocol === PROTOCOL && (hello !== undefined || !this.#wasGreeted);
   }
 
@@ -212,16 +201,16 @@ export class ClientDriver implements LinkDelegate, Expiring {
     void this.#renew();
     this.#watch?.start();
     const { onOpen } = this.#plan;
-    const isNew = this.#isNew;
-    this.#isNew = false;
+    const isNew = this.#newest !== this.link;
+    this.#newest = this.link;
     if (isNew && onOpen !== undefined) void this.#greet(onOpen);
   }
 
   suspended(end: CloseInfo): void {
-    this.#down(end);
+    this.#connectAgain(end);
   }
 
-  over(): void {
+  ended(): void {
     this.#isOver = true;
     this.#ignorePage?.();
     this.#watch?.stop();
@@ -237,68 +226,66 @@ export class ClientDriver implements LinkDelegate, Expiring {
     if (this.#isOver || this.#endsByFailure || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
     this.#retryMs = retryMs;
     this.link = this.#makeLink(this.link);
-    this.#down(end);
+    this.#connectAgain(end);
     return this.link;
   }
 
   discarded(reason: string): void {
     const before = this.link;
     this.link = this.#makeLink(before);
-    before.handOver(this.link, reason, this.#isAgreed(), this.#opened.hello);
+    before.handOver(this.link, reason, this.#isAgreed(), this.#opened!.hello);
   }
 
   control(frame: object): void {
-    if ("authenticated" in frame) this.#settleRenewals();
+    if ("authenticated" in frame) this.#settle(true);
   }
 
   reauthenticate(renewal: Renewal): boolean {
-    const { takesAuth } = this.#opened;
-    const [first] = this.#renewals;
-    if (first !== undefined) renewal.handle.sent = first.handle.sent;
-    if (takesAuth && this.#renewals.push(renewal) === 1) void this.#renew();
-    return takesAuth;
+    const renewals = this.#renewals;
+    const { isSent } = this.#exchange;
+    renewal.handle.sent = isSent;
+    renewal.handle.whenSettled(() => renewals.delete(renewal));
+    if (renewals.add(renewal).size === 1 && !isSent) void this.#renew();
+    return this.#plan.credentials.offersAuth;
   }
 
   /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flows` follows. */
   async #renew(): Promise<void> {
-    const { endpoint, socket } = this.link;
-    if (this.#renewals.length === 0 || !endpoint.isFlowing || !this.#opened.takesAuth) return;
+    const { endpoint } = this.link;
+    const renewals = this.#renewals;
+    const exchange = { isSent: false };
+    this.#exchange = exchange;
+    if (renewals.size === 0 || !endpoint.isFlowing) return;
     try {
+      // While there is no socket, the call waits: the next server may ask for `auth`.
+      if (!this.#opened!.takesAuth) return this.#settle(false);
       const auth = await this.#plan.credentials.auth();
-      // On another socket, `flows` has begun another exchange.
-      if (this.link.socket !== socket || !endpoint.sendControl(`{"auth":${auth}}`)) return;
-      for (const { handle } of this.#renewals) handle.sent = true;
+      // Another exchange may have begun, and no call may wait any more.
+      if (this.#exchange !== exchange || renewals.size === 0 || !endpoint.sendControl(`{"auth":${auth}}`)) return;
+      exchange.isSent = true;
+      for (const { handle } of renewals) handle.sent = true;
     } catch (error) {
-      this.#settleRenewals(error);
+      if (this.#exchange === exchange) this.#settle(false, error);
     }
   }
 
-  #settleRenewals(error?: unknown): void {
-    for (const { settle } of this.#renewals.splice(0)) settle(error);
+  #settle(isAccepted: boolean, error?: unknown): void {
+    this.#exchange.isSent = false;
+    for (const { settle } of this.#renewals) settle(isAccepted, error);
   }
 
   #makeLink(lost?: PackedLink): PackedLink {
     const { limits, reconnects } = this.#plan;
-    this.#isNew = true;
-    // The calls of the lost connection are rejected.
-    this.#renewals = [];
     return new PackedLink(limits, reconnects !== false, this, lost);
   }
 
   /** Connects again, because the socket is lost. */
-  #down(end: CloseInfo): void {
-    if (this.#isDown) return;
-    this.#isDown = true;
+  #connectAgain(end: CloseInfo): void {
+    if (this.#opened === undefined) return;
+    this.#opened = undefined;
     this.#watch?.stop();
     clearDeadline(this);
     void this.#connect(end);
-  }
-
-  #giveUp(error: Error): void {
-    this.#isOver = true;
-    const { status } = error as ConnectError;
-    const code = status === undefined ? CloseCode.Abnormal : CloseCode.fromHttpStatus(status);
-    this.link.endpoint.end(code, error.message, error);
   }
 
   /** Runs `onOpen`, and then sends the queued messages. If it fails, ends a peer that was never open, and else the connection. */
@@ -320,17 +307,11 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 }
 
-/** Returns the error of a failed attempt, or one that names the end of a socket or a session. */
-function errorOf(reason: Error | CloseInfo): Error {
-  if (reason instanceof Error) return reason;
-  return reason.error ?? new Error(`the connection ended with ${reason.code}${reason.reason && ` (${reason.reason})`}`);
-}
-
 const ON_OPEN_FAILED = "`onOpen` failed";
 
 /**
  * Runs a task in the next tick. A timer of 0 ms takes at least one millisecond. `setImmediate` of Node is faster. Taken when this file
  * is loaded, so that a client opens under the fake timers of a test.
  */
-const nextTurn: (task: () => void) => unknown = /* @__PURE__ */ (() =>
-  (globalThis as { setImmediate?: typeof setImmediate }).setImmediate ?? setTimeout)();
+const nextTurn: (task: () => void) => unknown =
+  (globalThis as { setImmediate?: typeof setImmediate }).setImmediate ?? setTimeout;

@@ -3,8 +3,9 @@ import { toHttpStatus } from "../close-codes.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
 import type { Socket } from "../link/socket.js";
-import { asksAuth, helloOf, readBye } from "../session/frames.js";
+import { AUTH_OFFER, helloOf, readBye, RESUME_OFFER, says } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
+import type { EndpointLimits } from "../session/state.js";
 import type { Inbox } from "../sockets/inbox.js";
 import { closeCode, StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
 import type { Attempt, Credentials, Given } from "./credentials.js";
@@ -36,11 +37,11 @@ export type Open = (url: URL, protocols: string[], maxMessageBytes: number, head
 
 /** A server of `reciproc.v1` sends its hello together with the 101. A server that selects any subprotocol may never send a frame. */
 const FIRST_FRAME_WAIT_MS = 250;
-/** A client with `auth` cannot send it after a hello that came later, and the server would refuse it. */
-const AUTH_WAIT_MS = 2_000;
 
 /** The attempt that `dial` makes. */
 export interface DialAttempt extends Attempt {
+  /** Whether there is a session to resume. */
+  readonly isResumable: boolean;
   /**
    * Whether the server sent a hello on an earlier socket. Then the attempt is not repeated without the offer, and waits for the hello
    * until its timeout.
@@ -51,25 +52,33 @@ export interface DialAttempt extends Attempt {
 }
 
 /** How a client connects. */
-export interface Dial {
-  readonly attempt: DialAttempt;
+export interface DialPlan {
   /** Gives the URL, the headers and `auth`. */
   readonly credentials: Credentials;
-  /** The subprotocols to offer. */
-  readonly offer: readonly string[];
-  /** The timeout of the attempt, in milliseconds. */
-  readonly timeoutMs: number;
+  /** Whether `reciproc.v1` is offered. */
+  readonly link: "packed" | "plain";
+  /** The subprotocol of the dialect. */
+  readonly subprotocol: string | undefined;
+  /** The timeout of an attempt, and of the wait for messages on its socket, in milliseconds. */
+  readonly openTimeoutMs: number;
   readonly open: Open;
-  readonly maxMessageBytes: number;
+  readonly limits: EndpointLimits;
+}
+
+/** Returns the subprotocols to offer. */
+function offerOf({ link, subprotocol, credentials }: DialPlan, { isResumable }: DialAttempt): string[] {
+  const own = [PROTOCOL, isResumable && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
+  return [...(link === "plain" ? [] : own), subprotocol].filter((name) => typeof name === "string");
 }
 
 /**
- * Connects with the offer. If the offer may be the cause of a failure, connects once more without it. Rejects with `ConnectError`,
- * also when it is aborted.
+ * Makes one connection attempt, with the offer. If the offer may be the cause of a failure, connects once more without it. Rejects
+ * with `ConnectError`, also when it is aborted, or with an error after which no attempt is made again.
  */
-export async function dial(plan: Dial): Promise<Admitted> {
-  const { credentials, attempt, offer, timeoutMs, open, maxMessageBytes } = plan;
+export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitted> {
+  const { credentials, openTimeoutMs, open, limits } = plan;
   const { isKnown } = attempt;
+  const offer = offerOf(plan, attempt);
   let opening: Opening | undefined;
   let isAbandoned = false;
   let fail!: (error: unknown) => void;
@@ -78,13 +87,14 @@ export async function dial(plan: Dial): Promise<Admitted> {
     fail(new ConnectError(credentials.publicUrl, reason));
     opening?.abandon();
   };
-  const connect = async ({ url, headers, auth }: Given, protocols: readonly string[]): Promise<Admitted> => {
-    opening = open(url, [...protocols], maxMessageBytes, headers);
+  const connect = async ({ url, headers, auth }: Given, protocols: string[]): Promise<Admitted> => {
+    opening = open(url, protocols, limits.maxMessageBytes, headers);
     const { socket, opened } = opening;
     const protocol = await opened;
-    const waitMs = isKnown ? Infinity : credentials.offersAuth ? AUTH_WAIT_MS : FIRST_FRAME_WAIT_MS;
+    // A server that asks for `auth` closes the socket if a client sends anything before.
+    const waitMs = isKnown || credentials.offersAuth ? Infinity : FIRST_FRAME_WAIT_MS;
     let hello = protocol === PROTOCOL ? await readHello(socket, url, waitMs) : undefined;
-    const takesAuth = credentials.offersAuth && asksAuth(hello);
+    const takesAuth = credentials.offersAuth && says(hello, "auth");
     if (takesAuth) {
       socket.send(`{"hello":{"auth":${auth}}}`);
       hello = await readHello(socket, url, Infinity);
@@ -103,8 +113,8 @@ export async function dial(plan: Dial): Promise<Admitted> {
       return connect(given, []);
     }
   };
-  const deadline = { deadline: 0, expire: () => abandon(`not open within ${timeoutMs} ms`) };
-  setDeadline(deadline, timeoutMs);
+  const deadline = { deadline: 0, expire: () => abandon(`not open within ${openTimeoutMs} ms`) };
+  setDeadline(deadline, openTimeoutMs);
   attempt.onAbort = () => abandon("aborted");
   try {
     return await new Promise<Admitted>((resolve, reject) => {
@@ -123,9 +133,9 @@ export async function dial(plan: Dial): Promise<Admitted> {
  */
 function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    let isLate = false;
     const expire = (): void => {
-      isLate = true;
+      // The link reads a frame that comes later.
+      socket.first(() => {});
       resolve(undefined);
     };
     const wait = { deadline: 0, expire };
@@ -134,7 +144,6 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
       reject(new ConnectError(publicUrl(url), reason, details));
     socket.first((first) => {
       clearDeadline(wait);
-      if (isLate) return;
       if (typeof first !== "string") {
         return waitMs === Infinity ? refuse(`closed with ${first.code} before its first frame`) : resolve(undefined);
       }
@@ -153,14 +162,13 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
 export function webSocketUrl(url: string | URL): URL {
   const base = (globalThis as { location?: { href: string } }).location?.href;
   const target = parseUrl(url, base);
-  if (target === undefined) throw expected("url", "a ws: or wss: address", url);
   // Assigning to a URL property parses the URL again, so assign only when needed.
-  if (target.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
-  if (target.hash !== "") target.hash = "";
-  if (target.protocol !== "ws:" && target.protocol !== "wss:") {
-    // The error must not contain the user, the password or the query.
-    throw expected("url", "a ws: or wss: address", target.protocol);
+  if (target?.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
+  if (target?.protocol !== "ws:" && target?.protocol !== "wss:") {
+    // The error must not contain the user, the password or the query, which an unparsable URL may have anywhere.
+    throw expected("url", "a ws: or wss: address", target?.protocol ?? "not a URL");
   }
+  if (target.hash !== "") target.hash = "";
   return target;
 }
 

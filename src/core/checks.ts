@@ -28,6 +28,8 @@ export interface SchemaContract<M = any> {
   readonly table: ContractTable;
   /** `fit` below. The core gets it from here, so that a page without contracts does not load this module. @internal */
   readonly fit: (options: FitOptions) => Fit;
+  /** The same contract, whose entries may have no handler: the hooks of `reciproc/react` add handlers later. @internal */
+  readonly partial?: SchemaContract;
 }
 
 /** The methods of a contract: `type Api = ContractOf<typeof api>`, for `Peer<Api>` and type arguments. */
@@ -45,8 +47,10 @@ export interface ContractOptions<L, R> {
   /**
    * `"both"` checks params and results. Results are also progress values and the values of streams: those of this side's
    * handlers are checked before they are sent, and those of its calls when they arrive. If a value to send does not fit, the caller
-   * gets -32603, and `error` is emitted. If a value that arrived does not fit, the call rejects with `ProtocolError`. A checked
+   * gets -32603, and `error` is emitted. If a result or a value of a stream that arrived does not fit, the call
+   * or the stream rejects with `ProtocolError`. If a progress value that arrived does not fit, only `error` is emitted. A checked
    * value is passed on as it is: what the schema returns is not used. Default: only params are checked.
+   * Without `contract` and `remote`, it has no effect.
    */
   check?: "both" | undefined;
 }
@@ -141,7 +145,8 @@ export function contract<const E extends Readonly<Record<string, ContractEntry>>
   entries: E & Strict<E>,
 ): SchemaContract<MethodsOf<E>> {
   const table = tableOf(entries, "contract", checkEntry);
-  return { table, fit } as unknown as SchemaContract<MethodsOf<E>>;
+  const partial = { table, fit: (options: FitOptions) => fit({ ...options, fallback: true }) };
+  return { table, fit, partial } as unknown as SchemaContract<MethodsOf<E>>;
 }
 
 /** Returns what a peer with these options checks. Throws a `TypeError` if the options do not fit the contract. */
@@ -162,17 +167,17 @@ function checkOf(table: ContractTable | undefined, isReceived: boolean): ValueCh
     const entry = table?.get(method);
     const schema = entry?.[part] ?? (part === "result" && !isReceived && entry?.stream ? STREAM : undefined);
     if (schema === undefined) return value;
-    const judge = (given: unknown): unknown => {
+    const checkValue = (given: unknown): unknown => {
       // `undefined` arrives as null.
       const candidates = isReceived && given === null ? [null, undefined] : [given];
-      return judged(schema, given, candidates, (issue) => {
+      return validateAny(schema, given, candidates, (issue) => {
         const what = `${NAMES[part]} of "${method}" does not fit its schema`;
         const message = describeIssue(what, issue && plain(issue));
         return isReceived ? new ProtocolError(message, given) : new TypeError(message);
       });
     };
-    if (part === "result") return isThenable(value) ? Promise.resolve(value).then(judge) : judge(value);
-    const outcome = judge(value);
+    if (part === "result") return isThenable(value) ? Promise.resolve(value).then(checkValue) : checkValue(value);
+    const outcome = checkValue(value);
     if (!isThenable(outcome)) return outcome;
     void observed(Promise.resolve(outcome));
     throw new TypeError(`The schema of \`${part}\` of "${method}" must be synchronous`);
@@ -183,19 +188,19 @@ function checkOf(table: ContractTable | undefined, isReceived: boolean): ValueCh
  * Returns `value` if the schema accepts one of `candidates`, or a promise of it if the schema is asynchronous. Otherwise throws
  * or rejects with the failure for the first issue of the first candidate.
  */
-function judged(
+function validateAny(
   schema: StandardSchema,
   value: unknown,
   [candidate, ...others]: readonly unknown[],
   failureFor: (issue: SchemaIssue | undefined) => Error,
 ): unknown {
-  const judge = ({ issues }: SchemaResult<unknown>): unknown => {
+  const readResult = ({ issues }: SchemaResult<unknown>): unknown => {
     if (issues === undefined) return value;
     if (others.length === 0) throw failureFor(issues[0]);
-    return judged(schema, value, others, () => failureFor(issues[0]));
+    return validateAny(schema, value, others, () => failureFor(issues[0]));
   };
   const result = schema["~standard"].validate(candidate);
-  return isThenable(result) ? Promise.resolve(result).then(judge) : judge(result);
+  return isThenable(result) ? Promise.resolve(result).then(readResult) : readResult(result);
 }
 
 /** The params of a method that takes none: its handler gets `undefined`, whatever arrives. */

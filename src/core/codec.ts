@@ -15,7 +15,10 @@ const OPEN = '{"jsonrpc":"2.0",';
 /** JSON text: a message or a part of one. An object if it has bytes. */
 export type MessageText = string | TextWithBytes;
 
-/** Encodes a value that may contain bytes. Set by the first `bytes`, so a page that does not import it has no code for bytes. */
+/**
+ * Encodes a value that may contain bytes. Set by the first `bytes`, so a page that does not import it has no code for bytes. It is of
+ * the whole process, because any peer may be given what `bytes` returns, and the `toJSON` of that gets no peer.
+ */
 let stringifyWithBytes: ((value: unknown) => MessageText | undefined) | undefined;
 
 /** Collects the bytes in messages from now on. */
@@ -26,6 +29,11 @@ export function collectBytes(collector: typeof stringify): void {
 /** Returns the text as a link without binary frames sends it: bytes are base64 strings in it. */
 export function plainText(text: MessageText): string {
   return typeof text === "string" ? text : text.text;
+}
+
+/** Returns a message in the form in which it is sent: bytes are base64 unless the link `takesBytes`. `encoded`: has that text already. */
+export function sentForm(text: MessageText, takesBytes?: boolean, encoded?: { readonly text: string }): MessageText {
+  return typeof text === "string" || (takesBytes && text.fitsFrame) ? text : (encoded ?? text).text;
 }
 
 /** Returns texts joined with commas between `before` and `after`. */

@@ -15,6 +15,7 @@ import {
   checkKnown,
   checkOptions,
   must,
+  oneOf,
   optional,
   positive,
   type Check,
@@ -57,9 +58,7 @@ export interface AnyOptions {
   bytes?: BytesCodec | undefined;
 }
 
-const anyRetry = optional(
-  must<"not-sent" | false>('"not-sent" or false', (value) => value === "not-sent" || value === false),
-);
+const anyRetry = optional(oneOf("not-sent", false));
 const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== undefined);
 
 /** The options of a peer. */
@@ -68,14 +67,14 @@ export const PEER_OPTIONS = {
   schemas: optional((value, name) => tableOf(value, name, must<StandardSchema>("a Standard Schema", isSchema))),
   contract: optional(aContract),
   remote: optional(aContract),
-  check: optional(must<"both">('"both"', (value) => value === "both")),
+  check: optional(oneOf("both")),
   timeoutMs: optional(positive),
   retry: anyRetry,
   fallback: optional<AnyHandler>(anyFunction),
   around: optional<AnyAround>(anyFunction),
   limits: (value: unknown) => peerLimits(value as Partial<PeerLimits>),
   dialect: optional(checkDialect),
-  compat: optional(must<"1.0">('"1.0"', (value) => value === "1.0")),
+  compat: optional(oneOf("1.0")),
   onForeignMessage: optional<AnyHandler>(anyFunction),
   bytes: optional(must<BytesCodec>("the export `bytes`", isBytesCodec)),
 };
@@ -144,10 +143,11 @@ export function makeConfig(
   extensions: ExtensionsFactory,
   opensFirst = false,
 ): Config {
-  const { methods, fallback, around, limits, onForeignMessage, timeoutMs, retry, bytes } = checked;
+  const { schemas: given, methods, fallback, timeoutMs, retry } = checked;
   const { schemas, checks }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
-  if (schemas !== undefined && fallback === undefined) {
-    checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
+  // A contract has checked that its own schemas fit the methods.
+  if (given && !fallback) {
+    checkKnown("schemas", Object.fromEntries(given), Object.fromEntries(methods));
   }
   const dialect = checked.dialect ?? extensions.defaultDialect;
   const readsNullParams = checked.dialect?.readsNullParams === true;
@@ -158,20 +158,15 @@ export function makeConfig(
     return readsVersion1 ? fromVersion1(message) : undefined;
   };
   return {
-    methods,
+    ...checked,
     schemas,
     checks,
-    fallback,
-    around,
     wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
-    limits,
     dialect,
     choseDialect: checked.dialect !== undefined,
     controlMethods: extensions.controlMethodsOf(dialect),
     extensions,
     normalize: readsNullParams || readsVersion1 ? normalize : undefined,
-    onForeignMessage,
-    bytes,
     opensFirst,
   };
 }
@@ -210,8 +205,11 @@ export function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<s
   return entries;
 }
 
-/** Handlers are called without `this`, and a class's methods are not its own members: an instance would serve nothing. */
-function isPlain(value: unknown): value is object {
+/**
+ * Whether a value is a plain object. Handlers are called without `this`, and a class's methods are not its own members: an instance
+ * would serve nothing.
+ */
+export function isPlain(value: unknown): value is object {
   if (typeof value !== "object" || value === null) return false;
   const proto = Object.getPrototypeOf(value) as object | null;
   return proto === null || Object.getPrototypeOf(proto) === null;

@@ -3,7 +3,6 @@
  * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
  */
 import { Backlog } from "./backlog.js";
-import type { TextWithBytes } from "./bytes.js";
 import { receiveBatch, type Slot } from "./batch.js";
 import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
@@ -20,7 +19,14 @@ import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
 import type { LatestHandle, SendQueue } from "./send-queue.js";
-import type { CloseInfo, EncodedMessage, Receiver, SendHandle, Transport } from "./transport.js";
+import {
+  errorOfEnd,
+  type CloseInfo,
+  type EncodedMessage,
+  type Receiver,
+  type SendHandle,
+  type Transport,
+} from "./transport.js";
 import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
 /** Gives a peer the connection that follows a lost one. */
@@ -177,8 +183,7 @@ export class Connection implements Receiver, Slot {
     const info = this.#cause === undefined ? reported : { ...reported, ...this.#cause };
     this.closeInfo = info;
     // Made only if needed: an error records the stack, which is expensive.
-    if (this.ended === undefined)
-      this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
+    if (this.ended === undefined) this.#stop(errorOfEnd("closed", info));
     this.hooks.closed?.(this.peer, info);
     this.emit("close", info);
     this.onClosed?.(info);
@@ -194,11 +199,11 @@ export class Connection implements Receiver, Slot {
 
   dropped(method: string): void {
     this.counts.notificationsSent--;
-    this.drop(method);
+    this.countDropped(method);
   }
 
   /** Counts a message that is dropped for this peer, and reports it to the other side and to the server. */
-  drop(method: string): void {
+  countDropped(method: string): void {
     this.counts.dropped++;
     this.transport.reportMissed?.(1);
     this.hooks.missed?.(this.peer, method);
@@ -247,12 +252,12 @@ export class Connection implements Receiver, Slot {
    * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
    */
   send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
-    const unsentBytes = this.transport.unsentBytes ?? 0;
+    const { unsentBytes } = this;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
     // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
     if (this.ended !== undefined) return false;
-    if (this.kept !== undefined) this.kept.flush();
+    this.kept?.flush();
     try {
       const { transport } = this;
       if (typeof text === "string") return transport.send(text, handle, message);
@@ -263,18 +268,13 @@ export class Connection implements Receiver, Slot {
     }
   }
 
-  /** Sends a message of which the newest suffices. If its reader is slow and the transport queues nothing, keeps it. */
-  sendLatest(text: MessageText, handle: LatestHandle): boolean {
-    return this.keep(text, handle) || this.send(text, handle);
-  }
-
   /** Keeps a message for a slow reader, if the transport queues nothing. Returns false otherwise, or if too much is kept. */
-  keep(text: MessageText, handle: LatestHandle): boolean {
+  keepLatest(text: MessageText, handle: LatestHandle): boolean {
     this.kept?.replace(handle);
     if (this.isLow || this.transport.isReady === false || this.outgoing.isHeld || this.ended !== undefined)
       return false;
-    const kept = (this.kept ??= new KeptMessages(this));
-    return kept.length + text.length <= this.config.limits.maxUnsentBytes / 4 && this.queueIn(kept, text, handle);
+    if ((this.kept?.length ?? 0) + text.length > this.config.limits.maxUnsentBytes / 4) return false;
+    return this.queueIn((this.kept ??= new KeptMessages(this)), text, handle);
   }
 
   /** Adds a message to a queue. Returns true. */
@@ -297,8 +297,7 @@ export class Connection implements Receiver, Slot {
 
   /** Returns whether a response that is not in a batch is short enough. */
   reserveBytes(text: MessageText): boolean {
-    const { maxReplyBytes } = this;
-    return text.length * 3 <= maxReplyBytes || !exceeds(text, maxReplyBytes);
+    return !exceeds(text, this.maxReplyBytes);
   }
 
   /** Sends a response that is not in a batch. */
@@ -306,11 +305,6 @@ export class Connection implements Receiver, Slot {
     const isTaken = this.send(text);
     onSent?.(isTaken && this.ended === undefined);
     return isTaken;
-  }
-
-  /** Returns a response as it is sent: with its bytes beside its JSON only if the other side takes binary frames. */
-  responseOf(text: TextWithBytes): MessageText {
-    return this.transport.takesBytes === true && text.fitsFrame ? text : text.text;
   }
 
   /** A connection needs no note of what is not answered. */
@@ -343,7 +337,10 @@ export class Connection implements Receiver, Slot {
       (this.#backlog ??= new Backlog(this)).exceeded();
   }
 
-  /** Lowers `broadcastBytes` to the unsent bytes: the other broadcasts were sent. Without a socket, broadcasts are queued and not among the unsent bytes. */
+  /**
+   * Lowers `broadcastBytes` to the unsent bytes: the other broadcasts were sent. Without a socket, broadcasts are queued and not among
+   * the unsent bytes.
+   */
   forgetSentBroadcasts(unsentBytes: number): void {
     if (this.broadcastBytes > unsentBytes && !this.isDown) this.broadcastBytes = unsentBytes;
   }
@@ -379,7 +376,10 @@ export class Connection implements Receiver, Slot {
       warnOnce((this.hooks.warned ??= new Set()), method, error);
   }
 
-  /** Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a listener. */
+  /**
+   * Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a
+   * listener.
+   */
   reportIfHeard(make: () => unknown): void {
     if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener?.()) this.report(make());
   }
@@ -401,9 +401,10 @@ export class Connection implements Receiver, Slot {
 
   /** Ends the connection for the application. How the transport ended is reported. */
   close(code: number, reason: string, retryMs?: number, error?: Error): void {
+    if (this.ended === undefined) this.kept?.flush();
+    // Sending what was kept may end the connection, as its other side reads too slowly.
     if (this.ended !== undefined) return;
-    this.kept?.flush();
-    this.#stop(error === undefined ? new Error(`closed on this side with ${code}${reason && ` (${reason})`}`) : error);
+    this.#stop(errorOfEnd("closed on this side", { code, reason, error }));
     this.transport.close(code, cutReason(reason), retryMs);
   }
 
@@ -419,7 +420,10 @@ export class Connection implements Receiver, Slot {
     this.onOpened = undefined;
   }
 
-  /** Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection is received or sent. */
+  /**
+   * Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection
+   * is received or sent.
+   */
   #settleAll(cause: Error, next?: OutgoingCalls): void {
     this.ended = cause;
     if (this.kept !== undefined) clearDeadline(this.kept);

@@ -4,6 +4,7 @@
  * A contract is an interface, or the type of what `contract()` makes of schemas. Its methods take nothing or one `params`, an
  * array or an object as on the wire (JSON-RPC 2.0, section 4.2), and return the result or a promise of it.
  */
+import type { Bytes } from "./bytes.js";
 import type { Carried, Jsonify } from "./jsonify.js";
 
 /** Checks that `T` is a contract: each method takes nothing, or one `params`. An interface has no index signature, so the bound refers to itself. */
@@ -83,7 +84,20 @@ export type StreamName<T> = {
 export type Item<M> =
   unknown extends Return<M> ? any : Return<M> extends Stream<infer T> ? Received<Jsonify<T>> : never;
 
-type Served<T> = T extends Stream<infer I> ? Stream<I> | AsyncIterable<I> : T;
+/** A web stream, such as `blob.stream()`. It need not be an async iterable: not every browser and not every DOM library makes it one. */
+export interface WebStream<T> {
+  getReader(): unknown;
+  /** Its chunks have the type of the stream's values. The types of `getReader` cannot show that: they have three signatures. */
+  pipeTo(destination: { getWriter(): { write(chunk?: T): unknown } }): unknown;
+}
+
+/** The values of a stream whose source yields `T`: views are sent as bytes. */
+export type Streamed<T> = T extends ArrayBufferView ? Bytes : T;
+
+/** What the source of a stream of `T` may yield. */
+type Yielded<T> = Bytes extends T ? T | ArrayBufferView : T;
+
+type Served<T> = T extends Stream<infer I> ? Stream<I> | AsyncIterable<Yielded<I>> : T;
 
 /** The context of a handler, whose `progress` takes the values that the contract names. */
 type ContextOf<M, Ctx> =
@@ -108,7 +122,7 @@ export type Remote<R> = string extends keyof R
       ) => Promise<Result<R[K]>>;
     };
 
-type Said<T> = T extends AsyncIterable<infer I> ? Stream<I> : T;
+type Said<T> = T extends AsyncIterable<infer I> ? Stream<Streamed<I>> : T;
 
 /** The contract that a plain object of handlers fulfils: `type Mine = ApiOf<typeof handlers>`. */
 export type ApiOf<H> = {

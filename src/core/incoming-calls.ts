@@ -4,7 +4,14 @@
  */
 import type { Slot } from "./batch.js";
 import { ById } from "./by-id.js";
-import { encodeError, encodeInternalError, encodeTooLarge, isNamelessError, type MessageText } from "./codec.js";
+import {
+  encodeError,
+  encodeInternalError,
+  encodeTooLarge,
+  isNamelessError,
+  sentForm,
+  type MessageText,
+} from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { AnyHandler, CallRecord } from "./config.js";
 import type { Connection } from "./connection.js";
@@ -242,7 +249,7 @@ export class IncomingCalls {
    */
   reply(id: Id, encoded: MessageText, slot: Slot, onSent?: (isWhole: boolean) => void): void {
     const { connection } = this;
-    const text = typeof encoded === "string" ? encoded : connection.responseOf(encoded);
+    const text = sentForm(encoded, connection.transport.takesBytes);
     const fits = slot.reserveBytes(text);
     const reply = fits ? text : encodeTooLarge(id, connection.maxReplyBytes);
     if (id === null && isNamelessError(reply)) connection.namelessErrors++;

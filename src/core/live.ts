@@ -1,11 +1,9 @@
 /** Messages that a newer message makes obsolete: the options of `notify`, and the messages that wait for a slow reader. */
 import type { Connection } from "./connection.js";
-import { utf8Bytes } from "./codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import { expected } from "./errors.js";
-import { checkOptions, must, optional, type Checked } from "./options.js";
-import { BroadcastHandle, SendQueue } from "./send-queue.js";
-import { EncodedMessage } from "./transport.js";
+import { checkOptions, must, oneOf, optional, type Checked } from "./options.js";
+import { SendQueue, type LatestHandle } from "./send-queue.js";
 
 /** The options of `notify`, for a message that a newer one makes obsolete. At most one of the two may be given. */
 export interface LiveOptions {
@@ -27,7 +25,7 @@ const isKey = (value: unknown): boolean => typeof value === "string" && value.le
 
 /** The checks of these options. */
 export const LIVE_OPTIONS = {
-  volatile: optional(must<boolean>("true or false", (value) => typeof value === "boolean")),
+  volatile: optional(oneOf(true, false)),
   latest: optional(must<string>(`a string of at most ${LONGEST_KEY} characters`, isKey)),
 };
 
@@ -65,11 +63,6 @@ export class KeptMessages extends SendQueue implements Expiring {
     const connection = this.#connection;
     connection.kept = undefined;
     clearDeadline(this);
-    for (const [handle, text] of this) {
-      if (!(handle instanceof BroadcastHandle)) connection.send(text, handle);
-      // The transport may drop a broadcast: if it has a session, this may be suspended by now.
-      else if (connection.send(text, handle, new EncodedMessage(text))) connection.broadcastBytes += utf8Bytes(text);
-      else connection.dropped(handle.method);
-    }
+    for (const [handle, text] of this) (handle as LatestHandle).sendKept(connection, text);
   }
 }

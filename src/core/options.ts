@@ -46,8 +46,14 @@ export function must<T>(rule: string, isValid: (value: any) => boolean): Check<T
   };
 }
 
+/** Returns the check of a value that must be one of these. */
+export function oneOf<const T extends readonly (string | number | boolean)[]>(...values: T): Check<T[number]> {
+  const rule = values.map((value) => JSON.stringify(value)).join(" or ");
+  return must(rule, (value) => values.includes(value));
+}
+
 /** Returns the check of an option that may be left out. */
-export function optional<T, D = undefined>(check: Check<T>, defaultValue?: D): Check<T | D> {
+export function optional<T, const D = undefined>(check: Check<T>, defaultValue?: D): Check<T | D> {
   return (value, name) => (value === undefined ? (defaultValue as D) : check(value, name));
 }
 

@@ -4,7 +4,7 @@
  * wins and the others find nothing.
  */
 import { CallTable } from "./call-table.js";
-import { encodeNotification, encodeRequest, exceeds, utf8Bytes, type MessageText } from "./codec.js";
+import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "./codec.js";
 import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
@@ -15,7 +15,7 @@ import { checkLive, LIVE_OPTIONS, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import { BatchCalls } from "./outgoing-batch.js";
 import { observed } from "./promises.js";
-import type { SendHandle } from "./transport.js";
+import type { Renewal, SendHandle } from "./transport.js";
 import { LatestHandle, SendQueue } from "./send-queue.js";
 
 /** One pending call. It is the send handle of its message. */
@@ -142,12 +142,12 @@ export class OutgoingCalls {
   /** Sends what is queued, and queues no more. */
   release(): void {
     const connection = this.#connection;
-    const refused = this.#refused;
-    this.#refused = undefined;
-    for (const [handle, text] of refused ?? []) (this.#queue ??= new SendQueue()).add(text, handle);
     // A message that is sent meanwhile is queued behind the others.
-    for (const [handle, queued] of this.#queue ?? []) {
-      this.#queue!.remove(handle);
+    const queue = (this.#queue ??= new SendQueue());
+    for (const [handle, text] of this.#refused ?? []) queue.add(text, handle);
+    this.#refused = undefined;
+    for (const [handle, queued] of queue) {
+      queue.remove(handle);
       const { madeExtensions } = connection;
       const text = madeExtensions === undefined ? queued : madeExtensions.rewriteQueued(queued, handle);
       if (text !== undefined && !connection.send(text, handle)) this.failUnsent(text, handle);
@@ -221,16 +221,19 @@ export class OutgoingCalls {
   /** Sends a fresh `auth` as a call, which has no message of its own. It settles as any other call. */
   reauthenticate(options?: CallOptions): Promise<unknown> {
     const add = (_text: string, handle: SendHandle | undefined): boolean => {
-      const { id } = handle as OutgoingCall;
-      const settle = (error?: unknown): void => {
-        if (error !== undefined) this.fail(id, error);
-        else this.#take(id)?.resolve(undefined);
+      const call = handle as OutgoingCall;
+      const settle: Renewal["settle"] = (
+        isAccepted,
+        error = new TypeError("`reauthenticate` requires `auth` of client and server"),
+      ) => {
+        if (isAccepted) this.#take(call.id)?.resolve(undefined);
+        else this.fail(call.id, error);
       };
-      if (this.#connection.transport.reauthenticate?.({ handle: handle!, settle }) !== true)
-        settle(new TypeError("`reauthenticate` requires the option `auth`, and a server that asked for it"));
+      if (this.#connection.transport.reauthenticate?.({ handle: call, settle }) !== true) settle(false);
       return true;
     };
-    return this.request("reauthenticate", undefined, options, { add }, ++this.#lastId);
+    // No name that a contract would have: it may check the results of a method of that name.
+    return this.control("$/reauthenticate", undefined, options, { add });
   }
 
   /** Watches the signal and the total timeout of a call. */
@@ -260,7 +263,7 @@ export class OutgoingCalls {
     }
     counts.notificationsSent++;
     if (config.around === undefined) return this.#deliverNotification(text, sink, handle);
-    return this.#notifyAround(config.around, method, params, sink, handle);
+    return this.#notifyAround(config.around, method, params, sink, handle, options?.volatile);
   }
 
   #notifyAround(
@@ -269,12 +272,15 @@ export class OutgoingCalls {
     params: unknown,
     sink: Sink | undefined,
     handle: LatestHandle | undefined,
+    isVolatile: boolean | undefined,
   ): boolean {
     const record = this.#record(method, params, undefined);
     let isTaken = this.ended === undefined;
     const deliver = async (): Promise<void> => {
-      // Encoded again: `around` may have changed the params in place.
-      isTaken = this.#deliverNotification(encodeNotification(method, record.params as object), sink, handle);
+      // The peer may have become slow while `around` waited. Encoded again: `around` may have changed the params in place.
+      isTaken =
+        (isVolatile !== true || this.#connection.isReady) &&
+        this.#deliverNotification(encodeNotification(method, record.params as object), sink, handle);
     };
     new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
       this.#connection.report(error),
@@ -283,7 +289,7 @@ export class OutgoingCalls {
   }
 
   #deliverNotification(text: MessageText, sink: Sink | undefined, handle: LatestHandle | undefined): boolean {
-    const isKept = handle !== undefined && this.#connection.keep(text, handle);
+    const isKept = handle !== undefined && this.#connection.keepLatest(text, handle);
     const isTaken = isKept || this.deliver(text, handle, sink);
     if (!isTaken) this.failUnsent(text);
     return isTaken;
@@ -311,8 +317,10 @@ export class OutgoingCalls {
    */
   failUnsent(text: MessageText, handle?: SendHandle): void {
     const connection = this.#connection;
-    const { maxMessageBytes = Infinity } = connection.transport;
-    const bytes = this.ended === undefined && exceeds(text, maxMessageBytes) ? utf8Bytes(text) : undefined;
+    const { maxMessageBytes = Infinity, takesBytes } = connection.transport;
+    // The other side limits the form that it gets: base64 is a third longer than bytes.
+    const sent = sentForm(text, takesBytes);
+    const bytes = this.ended === undefined && exceeds(sent, maxMessageBytes) ? utf8Bytes(sent) : undefined;
     const calls = handle === undefined ? [] : callsOf(handle);
     if (calls.length === 0) {
       if (bytes !== undefined) connection.report(new TooLargeError(methodOf(text), bytes, maxMessageBytes));

@@ -1,5 +1,6 @@
 /** Queued messages. A queued message can be cancelled, and replaced by a newer one with the same key. */
 import type { MessageText } from "./codec.js";
+import type { Connection } from "./connection.js";
 import type { SendHandle } from "./transport.js";
 
 /** The memory of a queued message besides its text, in UTF-16 code units. Without it, many small messages would count too little. */
@@ -11,20 +12,20 @@ const MOST_LATEST = 1024;
 /** The send handle of a notification of which only the newest is queued. Peers that get the same message may share it. */
 export class LatestHandle implements SendHandle {
   sent = false;
-  readonly method: string;
+  declare readonly method: string;
   /** The method and the key. A queued message replaces an older one that has the same. `undefined`: it replaces none. */
-  readonly latest: string | undefined;
-  /** Whether the last queue that took the message had an older one, which the message replaced. */
-  isReplacement = false;
+  declare readonly latest: string | undefined;
 
   constructor(method: string, key: string | undefined) {
     this.method = method;
     this.latest = key === undefined ? undefined : `${key.length}:${key}${method}`;
   }
-}
 
-/** The send handle of a broadcast. Broadcasts have a limit of their own, apart from that of ordinary messages. */
-export class BroadcastHandle extends LatestHandle {}
+  /** Sends the message, which was kept for a slow reader. */
+  sendKept(connection: Connection, text: MessageText): void {
+    connection.send(text, this);
+  }
+}
 
 /** A queue whose messages can be cancelled. */
 export class SendQueue {
@@ -33,16 +34,15 @@ export class SendQueue {
   /** The newest message of each method and key, in the same order. Made with the first. */
   #latest: Map<string, LatestHandle> | undefined;
   #length = 0;
-  #broadcastLength = 0;
 
   /** The length of all texts in UTF-16 code units, and of bytes, plus `QUEUED_COST` for each. */
   get length(): number {
     return this.#length;
   }
 
-  /** The part of `length` that belongs to broadcasts. */
-  get broadcastLength(): number {
-    return this.#broadcastLength;
+  /** The part of `length` that counts towards the limits of ordinary messages. Only a server's queue has others. */
+  get ordinaryLength(): number {
+    return this.#length;
   }
 
   /**
@@ -63,11 +63,14 @@ export class SendQueue {
     return oldest;
   }
 
-  /** Removes the message that the message of `handle` replaces, if there is one. A caller that checks lengths calls this first. */
-  replace(handle: SendHandle | undefined): void {
-    if (this.#latest === undefined || !(handle instanceof LatestHandle)) return;
-    const older = this.#latest.get(handle.latest!);
-    if (older !== undefined) handle.isReplacement = this.remove(older);
+  /**
+   * Removes the message that the message of `handle` replaces. Returns the handle of that one; `undefined` if there is none. A caller
+   * that checks lengths calls this first.
+   */
+  replace(handle: SendHandle | undefined): SendHandle | undefined {
+    const older = handle instanceof LatestHandle ? this.#latest?.get(handle.latest!) : undefined;
+    if (older !== undefined) this.remove(older);
+    return older;
   }
 
   /** Removes a message. Returns false if it is not queued. */
@@ -80,9 +83,8 @@ export class SendQueue {
   }
 
   /** Called when a message is added or removed. `by`: the change of `length`. */
-  protected grow(by: number, handle: SendHandle): void {
+  protected grow(by: number, _handle: SendHandle): void {
     this.#length += by;
-    if (handle instanceof BroadcastHandle) this.#broadcastLength += by;
   }
 
   /** Iterates in the order of adding, including messages that are added meanwhile. The current message may be removed. */

@@ -21,6 +21,12 @@ export function endOf(info: CloseInfo, own: CloseInfo | undefined): CloseInfo {
   return isOwn ? { ...info, ...own } : info;
 }
 
+/** Returns the error behind an end, or one that names its code and its reason. `what`: what has ended, and how. */
+export function errorOfEnd(what: string, { code, reason, error }: CloseInfo): Error {
+  // An application may abort with null.
+  return error === undefined ? new Error(`${what} with ${code}${reason && ` (${reason})`}`) : error;
+}
+
 /** Takes what a transport receives. A peer is one. None of its functions throws. */
 export interface Receiver {
   /** Takes one text: a message, a batch, or anything else, which is answered with -32700. */
@@ -97,10 +103,13 @@ export interface SendHandle {
 
 /** A call that waits until the server has accepted a fresh `auth`. */
 export interface Renewal {
-  /** Set to sent with the frame that carries `auth`. */
-  readonly handle: SendHandle;
-  /** Settles the call: with `error` if the application has no fresh `auth`. Does nothing for a call that is settled. */
-  readonly settle: (error?: unknown) => void;
+  /**
+   * Set to sent with the frame that carries `auth`. `whenSettled` calls `listener` when the call is settled, however: also by its
+   * timeout, or with its connection.
+   */
+  readonly handle: SendHandle & { whenSettled(listener: () => void): void };
+  /** Settles the call: rejects it with `error` if no `auth` was accepted. Does nothing for a call that is settled. */
+  readonly settle: (isAccepted: boolean, error?: unknown) => void;
 }
 
 /** Bytes, headers included. */

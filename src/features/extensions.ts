@@ -33,12 +33,12 @@ interface CancelHandle extends SendHandle {
 
 /** The extensions of one connection. */
 export class StandardExtensions implements Extensions, ServedStreams {
-  readonly connection: Connection;
-  readonly progress: Progress;
+  declare readonly connection: Connection;
+  declare readonly progress: Progress;
   /** The streams that the other side reads, by token. */
-  readonly streams: Map<unknown, ServedStream>;
-  isOffering: boolean;
-  lastToken: number;
+  declare readonly streams: Map<unknown, ServedStream>;
+  declare isOffering: boolean;
+  declare lastToken: number;
   /** The call whose message is being encoded. */
   #encoding: IncomingCall | OutgoingCall | undefined;
 
@@ -139,7 +139,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
   }
 
   offer(source: unknown): object {
-    if (!isIterable(source)) throw expected("source", "an iterable or an async iterable", source);
+    if (!isIterable(source)) throw expected("source", "an iterable or web stream", source);
     this.isOffering = true;
     let isSent = false;
     const toJSON = (): object => {
@@ -210,7 +210,12 @@ function abortError(message: string): Error {
 }
 
 function isIterable(value: unknown): value is AnyIterable {
-  return typeof value === "object" && value !== null && (Symbol.asyncIterator in value || Symbol.iterator in value);
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    // Not every browser has the async iterator of a web stream.
+    (Symbol.asyncIterator in value || Symbol.iterator in value || "getReader" in value)
+  );
 }
 
 /** Makes the extensions of a connection. */

@@ -111,9 +111,8 @@ export function serveStream(
   /** Why the stream was stopped. */
   let stopReason: unknown;
   let isReading = false;
-  /** The bytes that the source has yielded and that are not queued yet. */
-  let rest: ArrayBufferView | undefined;
-  let mostAhead = MOST_AHEAD;
+  /** The parts of a view that the source has yielded: that of a `Blob` may yield one of any length. */
+  let parts: Iterator<unknown> | undefined;
   /** Whether reading waits for the connection to have a socket. */
   let isPaused = false;
   /** Whether a request for more values waits for its response. Only one may wait at a time. */
@@ -123,7 +122,8 @@ export function serveStream(
 
   // Reading the source.
 
-  const canRead = (): boolean => !isOver && length < mostAhead && queued.length < MOST_VALUES;
+  const canRead = (): boolean =>
+    !isOver && length < (parts === undefined ? MOST_AHEAD : MOST_BYTES_AHEAD) && queued.length < MOST_VALUES;
 
   async function readAhead(): Promise<void> {
     if (isReading) return;
@@ -132,8 +132,9 @@ export function serveStream(
       while (canRead()) {
         isPaused = connection.isDown;
         if (isPaused) break;
-        if (rest !== undefined) {
-          addPart(rest);
+        const part = parts?.next();
+        if (part?.done === false) {
+          add(part.value);
           continue;
         }
         iterator ??= iteratorOf(source);
@@ -142,21 +143,13 @@ export function serveStream(
         if (isOver) break;
         if (done === true) finish();
         else if (connection.config.bytes !== undefined && ArrayBuffer.isView(value)) {
-          rest = value;
-          mostAhead = MOST_BYTES_AHEAD;
+          parts = connection.config.bytes.parts(value, MOST_AHEAD);
         } else add(value);
       }
     } catch (error) {
       iteratorFailed(error);
     }
     isReading = false;
-  }
-
-  /** Adds a part of a view: a stream of bytes, such as that of a `Blob`, may yield one of any length. */
-  function addPart({ buffer, byteOffset, byteLength }: ArrayBufferView): void {
-    const taken = Math.min(byteLength, MOST_AHEAD);
-    rest = taken < byteLength ? new Uint8Array(buffer, byteOffset + taken, byteLength - taken) : undefined;
-    add(connection.config.bytes!(new Uint8Array(buffer, byteOffset, taken)));
   }
 
   function add(value: unknown): void {
@@ -309,7 +302,7 @@ export function serveStream(
       stopReason = reason;
       count(-length, -queued.length);
       queued = [];
-      rest = undefined;
+      parts = undefined;
       const wasOver = isOver;
       const before = failure;
       finish(isAborted ? undefined : { error: new RpcError(ErrorCode.NoSuchStream, "The stream was given up") });

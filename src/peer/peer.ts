@@ -16,7 +16,9 @@ import type {
   Remote,
   Result,
   Stream,
+  Streamed,
   StreamName,
+  WebStream,
 } from "../core/contract.js";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
@@ -399,10 +401,12 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /**
    * Makes a stream of an iterable, for any place in the params of a request or in a result, once. It is read a little
    * ahead (64 KiB) and no further than the other side reads, and not at all while the peer has no socket; one in params ends with its call, one in a result with the connection.
-   * Then, and when the other side stops reading, the iterator's `return()` is called. Throws a `TypeError` for what is not iterable.
+   * Then, and when the other side stops reading, the iterator's `return()` is called. A web stream, such as `blob.stream()`, is
+   * read by its reader, which is then cancelled. Views are sent as bytes, if the peer has the option `bytes`. Throws a `TypeError`
+   * for what is neither an iterable nor a web stream.
    */
-  offer<T>(source: AsyncIterable<T> | Iterable<T>): Stream<T> {
-    return this.#connection.extensions.offer(source) as Stream<T>;
+  offer<T>(source: AsyncIterable<T> | Iterable<T> | WebStream<T>): Stream<Streamed<T>> {
+    return this.#connection.extensions.offer(source) as Stream<Streamed<T>>;
   }
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */
@@ -422,8 +426,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /**
    * Client: sends a fresh `auth` on the open connection, such as a new token before the old one expires. Calls the function `auth`
    * with attempt number 0. Resolves when the server has accepted it: then `peer.data` there is the new result of `authenticate`. If
-   * the server refuses it, or the `principal` would change, the server closes the connection with 4401. While the connection is
-   * suspended it waits, and its timeout runs. A call that is made while another is pending shares its `auth` and its reply.
+   * the server refuses it, or the `principal` would change, the server closes the connection with 4401. While the peer is
+   * suspended or not open yet it waits, and its timeout runs. A call that is made while another is pending shares its `auth` and its reply.
    *
    * Rejects as `request` does: with `ConnectionLostError` when the connection is lost or closes, with `TimeoutError` or the
    * signal's reason. Rejects with what the function `auth` threw, and with a `TypeError` if `connect` had no option `auth`, or the
@@ -450,8 +454,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /**
    * Tries to connect now, if the client waits for its next attempt, also if the server asked it to wait. An open connection is only
-   * checked: if the server does not answer a ping within 5 s, the client drops the socket and reconnects. Returns false, and does
-   * nothing, if the peer is closed, or was not made by `open` or `connect`.
+   * checked, and only if it has a heartbeat: if the server does not answer a ping within 5 s, the client drops the socket and
+   * reconnects. Returns false, and does nothing, if the peer is closed, or was not made by `open` or `connect`.
    */
   reconnect(): boolean {
     const { ended, transport } = this.#connection;

@@ -1,62 +1,27 @@
 /** The entry for React 18 and 19: a provider that owns a peer, and hooks over it. The application brings the package `react`. */
-import {
-  createContext,
-  createElement,
-  useContext,
-  useEffect,
-  useInsertionEffect,
-  useMemo,
-  useReducer,
-  useRef,
-  useSyncExternalStore,
-  type ReactElement,
-} from "react";
-import { open } from "../connect.js";
+import * as React from "react";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import type { AnyPeer } from "../peer/peer.js";
-import { connectionOf, isPage, streamOf, topicOf, type Connection, type Store } from "./stores.js";
-import type { ProviderOptions, ProviderProps, Reciproc, StreamOptions } from "./types.js";
+import { providedPeerOf, streamOf, topicOf, type ProvidedPeer, type Store } from "./stores.js";
+import type { ProviderProps, Reciproc, StreamOptions } from "./types.js";
 
 export type * from "./types.js";
-
-type Opener<S extends Contract<S>, C extends Contract<C>> = NonNullable<ProviderProps<S, C>["open"]>;
-
-const ignore = (): void => {};
 
 /**
  * Makes the provider and the hooks of one contract: the page calls a server that serves `S`, and serves `C` itself. Call it once,
  * in a module of its own, and import the hooks from there. So the contract is named once, and all hooks infer their types from it.
  */
-export function createReciproc<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(): Reciproc<
-  S,
-  C
-> {
-  const ConnectionContext = createContext<Connection | undefined>(undefined);
+export function createReciproc<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>() {
+  const ConnectionContext = React.createContext<ProvidedPeer | undefined>(undefined);
 
-  function Provider({
-    url,
-    options,
-    open: openPeer = open as Opener<S, C>,
-    children,
-  }: ProviderProps<S, C>): ReactElement {
-    const address = String(url);
-    const connection = useMemo(
-      () =>
-        connectionOf(() => {
-          const given = { reconnect: { initial: true }, ...options } as ProviderOptions<S, C>;
-          // Where a server renders the page, a relative URL has no base, and nothing may connect.
-          return isPage()
-            ? openPeer(url, given)
-            : openPeer("ws://localhost", { ...given, signal: AbortSignal.abort() });
-        }),
-      [address],
-    );
-    useEffect(() => connection.subscribe(ignore), [connection]);
-    return createElement(ConnectionContext.Provider, { value: connection }, children);
+  function Provider(props: ProviderProps<S, C>): React.ReactElement {
+    const connection = React.useMemo(() => providedPeerOf(props as ProviderProps<any, any>), [String(props.url)]);
+    React.useEffect(() => connection.subscribe(() => {}), [connection]);
+    return React.createElement(ConnectionContext.Provider, { value: connection }, props.children);
   }
 
-  function useConnection(): Connection {
-    const connection = useContext(ConnectionContext);
+  function useConnection(): ProvidedPeer {
+    const connection = React.useContext(ConnectionContext);
     if (connection === undefined) throw new Error("This hook needs the `Provider` of its `createReciproc`");
     return connection;
   }
@@ -65,43 +30,49 @@ export function createReciproc<S extends Contract<S> = AnyMethods, C extends Con
 
   function useStatus(): AnyPeer["state"] {
     const { subscribe, get } = useConnection();
-    const stateOf = () => get().state;
-    return useSyncExternalStore(subscribe, stateOf, () => "connecting");
+    return React.useSyncExternalStore(
+      subscribe,
+      () => get().state,
+      () => "connecting",
+    );
   }
 
   function useNotification(method: string, listener: (params: any) => unknown): void {
     const peer = usePeer();
     const latest = useLatest(listener);
-    useEffect(() => {
-      const notified = (name: string, params: unknown) => (name === method ? latest.current(params) : undefined);
+    React.useEffect(() => {
+      const notified: (name: string, params: unknown) => unknown = async (name, params) => {
+        if (name !== method) return;
+        // The promise of a response calls back after the notifications that arrived with the response, so they wait for a tick.
+        await new Promise((resolve) => setTimeout(resolve));
+        if (isListening) await latest(params);
+      };
+      let isListening = true;
       peer.on("notification", notified);
-      return () => void peer.off("notification", notified);
-    }, [peer, method, latest]);
+      return () => {
+        isListening = false;
+        peer.off("notification", notified);
+      };
+    }, [peer, method]);
   }
 
   function useHandler(method: string, handler: (params: any, context: any) => unknown): void {
     const peer = usePeer();
     const latest = useLatest(handler);
-    useEffect(
-      () => peer.handle(method, (params: unknown, context: unknown) => latest.current(params, context)),
-      [peer, method, latest],
-    );
+    React.useEffect(() => peer.handle(method, latest), [peer, method]);
   }
 
   function useStream(method: string, params?: object, { keep = 1000, ...options }: StreamOptions = {}) {
     const peer = usePeer();
-    const [round, restart] = useReducer((count: number) => count + 1, 0);
-    const store = useMemo(
-      () => streamOf((signal) => peer.stream(method, params, { ...options, signal }), keep),
-      [peer, method, JSON.stringify(params), keep, round],
-    );
+    const [round, restart] = React.useReducer((count: number) => count + 1, 0);
+    const read = (signal: AbortSignal) => peer.stream(method, params, { ...options, signal });
+    const store = React.useMemo(() => streamOf(read, keep), [peer, method, JSON.stringify(params), keep, round]);
     return { ...useStore(store), restart };
   }
 
   function useTopicMembers(topic: string) {
-    const connection = useConnection();
-    const { topics } = connection;
-    if (!topics.has(topic)) topics.set(topic, topicOf(connection, topic));
+    const { get, topics } = useConnection();
+    if (!topics.has(topic)) topics.set(topic, topicOf(get, topic));
     return useStore(topics.get(topic)!);
   }
 
@@ -111,14 +82,12 @@ export function createReciproc<S extends Contract<S> = AnyMethods, C extends Con
 }
 
 function useStore<T>({ subscribe, get }: Store<T>): T {
-  return useSyncExternalStore(subscribe, get, get);
+  return React.useSyncExternalStore(subscribe, get, get);
 }
 
-/** Returns a reference to the value of the latest render that was committed. */
-function useLatest<T>(value: T): { readonly current: T } {
-  const latest = useRef(value);
-  useInsertionEffect(() => {
-    latest.current = value;
-  });
-  return latest;
+/** Returns a function that calls the function of the latest render that was committed. It stays the same. */
+function useLatest<A extends unknown[]>(called: (...args: A) => unknown): (...args: A) => unknown {
+  const latest = React.useRef(called);
+  React.useInsertionEffect(() => void (latest.current = called));
+  return React.useRef((...args: A) => latest.current(...args)).current;
 }

@@ -1,7 +1,8 @@
 /** What the hooks subscribe to: the peer of a provider, a stream, the members of a topic. None of it needs React. */
+import { open } from "../connect.js";
 import { ConnectionLostError } from "../core/errors.js";
-import type { AnyPeer } from "../peer/peer.js";
-import type { Member, StreamState, TopicMembers } from "./types.js";
+import type { AnyPeer, Peer } from "../peer/peer.js";
+import type { Member, ProviderProps, StreamState, TopicMembers } from "./types.js";
 
 /** A value that changes, as `useSyncExternalStore` reads it. */
 export interface Store<T> {
@@ -9,151 +10,147 @@ export interface Store<T> {
   readonly get: () => T;
 }
 
+/**
+ * Returns a store whose value is `initial`, and after each tick with a call of `changed` what the function that `start` returned
+ * reads. So React, which renders at once when a store changes, renders once for a tick.
+ *
+ * Calls `start` for the first listener, and aborts its signal when there has been no listener for a tick. So nothing restarts if
+ * StrictMode unmounts and mounts a component at once.
+ */
+function storeOf<T>(initial: T, start: (changed: () => void, signal: AbortSignal) => () => T): Store<T> {
+  const listeners = new Set<() => void>();
+  let value = initial;
+  let running: AbortController | undefined;
+  let stopping: ReturnType<typeof setTimeout> | undefined;
+  const begin = (): void => {
+    const { signal } = (running = new AbortController());
+    let changing: unknown;
+    const change = (): void => {
+      changing = undefined;
+      if (signal.aborted) return;
+      value = read();
+      listeners.forEach((listener) => listener());
+    };
+    const read = start(() => void (changing ??= setTimeout(change)), signal);
+  };
+  const stop = (): void => {
+    running!.abort();
+    running = undefined;
+    value = initial;
+  };
+  const subscribe = (listener: () => void) => {
+    listeners.add(listener);
+    clearTimeout(stopping);
+    if (running === undefined) begin();
+    // A component that was hidden still shows the value of before.
+    listener();
+    return () => {
+      listeners.delete(listener);
+      if (listeners.size === 0) stopping = setTimeout(stop);
+    };
+  };
+  return { subscribe, get: () => value };
+}
+
+/** The peer of a provider, and the topics that its components show, by name. */
+export interface ProvidedPeer extends Store<AnyPeer> {
+  readonly topics: Map<string, Store<TopicMembers<Member>>>;
+}
+
 /** A provider may suspend before it is mounted, and be rendered anew. After this time its peer closes. */
 const UNMOUNTED_MS = 30_000;
 
 /**
- * Returns the `subscribe` of a store. Calls `start` for the first listener, and what `start` returned when there has been no
- * listener for a tick. So nothing restarts if StrictMode unmounts and mounts a component at once.
- */
-function shared(start: (changed: () => void) => () => void): Store<unknown>["subscribe"] {
-  const listeners = new Set<() => void>();
-  let stop: (() => void) | undefined;
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const changed = (): void => listeners.forEach((listener) => listener());
-  const end = (): void => {
-    stop!();
-    stop = undefined;
-  };
-  return (listener) => {
-    listeners.add(listener);
-    clearTimeout(timer);
-    stop ??= start(changed);
-    return () => {
-      listeners.delete(listener);
-      if (listeners.size === 0) timer = setTimeout(end);
-    };
-  };
-}
-
-/** The peer of a provider, and the topics that its components show, by name. */
-export interface Connection extends Store<AnyPeer> {
-  readonly topics: Map<string, Store<TopicMembers<Member>>>;
-}
-
-/**
  * Returns the peer of a provider. It is opened when it is first read, and closed when it has no subscriber. Subscribers are notified
- * when the peer is another, and when its `state` changes.
+ * when the peer is another, and when its `state` changes. Where a server renders the page, the peer is closed.
  */
-export function connectionOf(open: () => AnyPeer): Connection {
+export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
+  const { url, open: openPeer = open as NonNullable<typeof props.open> } = props;
+  const options = { reconnect: { initial: true }, ...props.options };
+  // A `useHandler` may serve the entries that have no handler yet.
+  options.contract &&= options.contract.partial;
   let peer: AnyPeer | undefined;
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  let closing: ReturnType<typeof setTimeout> | undefined;
   const close = (): void => {
     void peer?.close();
     peer = undefined;
   };
   const get = (): AnyPeer => {
     if (peer !== undefined) return peer;
-    // The timer of a rendering server would keep its process alive.
-    if (isPage()) timer = setTimeout(close, UNMOUNTED_MS);
-    return (peer = open());
+    // On a server, a relative URL has no base, and a timer would keep the process alive.
+    if (typeof window === "undefined")
+      return (peer = openPeer("ws://localhost", { ...options, signal: AbortSignal.abort() }));
+    closing = setTimeout(close, UNMOUNTED_MS);
+    return (peer = openPeer(url, options));
   };
-  const subscribe = shared((changed) => {
+  const { subscribe } = storeOf<unknown>(undefined, (changed, signal) => {
     const { opened } = get().on("suspend", changed).on("resume", changed).on("close", changed);
     opened.then(changed, changed);
-    clearTimeout(timer);
-    return close;
+    clearTimeout(closing);
+    signal.addEventListener("abort", close);
+    return () => {};
   });
   return { subscribe, get, topics: new Map() };
 }
 
-/** Returns false where a server renders the page. */
-export function isPage(): boolean {
-  return typeof window !== "undefined";
-}
-
 type Shown<T> = Omit<StreamState<T>, "restart">;
-const EMPTY = { items: [], done: false } as unknown as Shown<never>;
+const EMPTY: Shown<never> = { items: [], last: undefined, done: false, error: undefined };
 
 /** Returns the newest `keep` values of a stream, which is read while there is a subscriber. */
 export function streamOf<T>(read: (signal: AbortSignal) => AsyncIterable<T>, keep: number): Store<Shown<T>> {
-  let state: Shown<T> = EMPTY;
-  const subscribe = shared((changed) => {
-    const reading = new AbortController();
+  return storeOf<Shown<T>>(EMPTY, (changed, signal) => {
     const items: T[] = [];
-    let done = false;
-    let error: unknown;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const show = (): void => {
-      timer = undefined;
-      state = { items: [...items], last: items.at(-1), done, error };
-      changed();
-    };
-    // React renders at once whenever a store changes, so one change shows all values of a tick.
-    const showSoon = (): void => {
-      if (!reading.signal.aborted) timer ??= setTimeout(show);
-    };
+    let state = { done: false, error: undefined as unknown };
     const readAll = async (): Promise<void> => {
-      for await (const item of read(reading.signal)) {
+      for await (const item of read(signal)) {
         items.push(item);
         if (items.length > keep) items.shift();
-        showSoon();
+        changed();
       }
     };
-    const failed = (cause: unknown): void => void (error = cause);
-    const ended = (): void => {
-      done = true;
-      showSoon();
-    };
-    // A component that was hidden shows the values of before.
-    if (state !== EMPTY) showSoon();
-    void readAll().catch(failed).then(ended);
-    return () => {
-      reading.abort();
-      clearTimeout(timer);
-    };
-  });
-  return { subscribe, get: () => state };
-}
-
-const UNKNOWN = {} as TopicMembers<never>;
-
-/** Returns the members of a topic, which the peer joins while there is a subscriber. */
-export function topicOf(connection: Store<AnyPeer>, topic: string): Store<TopicMembers<Member>> {
-  let state: TopicMembers<Member> = UNKNOWN;
-  const subscribe = shared((changed) => {
-    const peer = connection.get();
-    let byId: Map<string, Member> | undefined;
-    const show = (error?: unknown): void => {
-      state = { members: byId && [...byId.values()], error };
+    const finish = (error?: unknown): void => {
+      state = { done: true, error };
       changed();
     };
-    const joined = (members: Member[]): void => {
-      byId = new Map(members.map((member) => [member.id, member]));
-      show();
-    };
-    const failed = (error: unknown): void => {
+    readAll().then(finish, finish);
+    return () => ({ ...state, items: [...items], last: items.at(-1) });
+  });
+}
+
+/** Returns the members of a topic, which the peer joins while there is a subscriber. */
+export function topicOf(get: () => AnyPeer, topic: string): Store<TopicMembers<Member>> {
+  return storeOf({} as TopicMembers<Member>, (changed, signal) => {
+    const peer = get();
+    /** By id; `undefined` until the server has answered. */
+    let members: Map<string, Member> | undefined;
+    let error: unknown;
+    const settle = (cause?: unknown): void => {
       // After `lost`, the peer joins again.
-      if (!(error instanceof ConnectionLostError) || peer.state === "closed") show(error);
+      if (cause instanceof ConnectionLostError && peer.state === "suspended") return;
+      error = cause;
+      changed();
     };
     const join = (): void => {
       // The call is queued while the server is away, so it has no timeout.
-      peer.request("topic/join", { topic }, { timeoutMs: Infinity }).then(joined as never, failed);
+      const listed = (peer as Peer).request("topic/join", { topic }, { signal, timeoutMs: Infinity });
+      const isListed = listed.then((list: Member[]) => void (members = new Map(list.map((one) => [one.id, one]))));
+      isListed.then(settle, settle);
     };
-    const notified = (method: string, params: any): void => {
-      // Without a list, the server has not answered yet. Its answer will have the members of that moment.
-      if (byId === undefined || params?.topic !== topic) return;
-      if (method === "topic/joined") byId.set(params.member.id, params.member);
-      else if (method === "topic/left") byId.delete(params.id);
-      else return;
-      show();
+    const takeChange = (method: string, params: any): void => {
+      if (params?.topic !== topic) return;
+      // The promise of a list calls back after the changes that arrived with the list. So they are made in the next tick.
+      setTimeout(() => {
+        if (method === "topic/joined") members?.set(params.member.id, params.member);
+        if (method === "topic/left") members?.delete(params.id);
+        changed();
+      });
     };
-    peer.on("notification", notified).on("lost", join);
+    peer.on("notification", takeChange).on("lost", join).on("missed", join);
     join();
-    return () => {
-      peer.off("notification", notified).off("lost", join).notify("topic/leave", { topic });
-      state = UNKNOWN;
-    };
+    signal.addEventListener("abort", () => {
+      peer.off("notification", takeChange).off("lost", join).off("missed", join);
+      peer.notify("topic/leave", { topic });
+    });
+    return () => ({ members: members && [...members.values()], error });
   });
-  return { subscribe, get: () => state };
 }

@@ -16,7 +16,10 @@ import type {
 } from "../core/contract.js";
 import type { AnyPeer, Context, Options, Peer } from "../peer/peer.js";
 
-/** The options of a provider: those of `open`. `methods` may be incomplete, because the hooks serve the contract too. */
+/**
+ * The options of a provider: those of `open`. `methods` may be incomplete, also beside a `contract` of schemas, because the hooks
+ * serve the contract too. But `schemas` may have only the names in `methods`.
+ */
 export type ProviderOptions<S extends Contract<S>, C extends Contract<C>> = ConnectOptions<S> &
   Omit<Options<C, Context<C, S>>, "methods"> & { methods?: Partial<Handlers<C, Context<C, S>>> | undefined };
 
@@ -27,7 +30,7 @@ type Address = Supplied<string | URL>;
 export interface ProviderProps<S extends Contract<S>, C extends Contract<C>> {
   /**
    * The address of the server, as `open` takes it. If it changes to another string or `URL`, the peer closes, and a new one opens.
-   * Functions are not compared.
+   * A function is compared by its source text, so a function that each render makes anew changes nothing.
    */
   url: Address;
   /**
@@ -40,7 +43,7 @@ export interface ProviderProps<S extends Contract<S>, C extends Contract<C>> {
   children?: ReactNode;
 }
 
-/** Options of `useStream`. They are read when the stream begins. */
+/** Options of `useStream`. They are read when the stream begins. A stream begins again if `keep` changes. */
 export interface StreamOptions extends Omit<CallOptions, "signal"> {
   /** How many of the newest values `items` contains. Default 1,000. */
   keep?: number | undefined;
@@ -67,7 +70,7 @@ export interface Member {
 
 /** The methods that a server serves for `useTopicMembers`. `M` is what it says about each member. */
 export interface TopicServer<M extends Member> {
-  /** Adds the caller to the topic, and returns all members. Called again if the session was lost. */
+  /** Adds the caller to the topic, and returns all members. A member calls it again after `missed` and after `lost`. */
   "topic/join"(params: { topic: string }): M[];
   /** Removes the caller from the topic. */
   "topic/leave"(params: { topic: string }): void;
@@ -106,8 +109,9 @@ export interface Reciproc<S extends Contract<S>, C extends Contract<C>> {
   readonly useStatus: () => AnyPeer["state"];
   /**
    * Calls `listener` for each notification of `method`, as long as the component is mounted. Several components may listen. The
-   * listener of the latest render is called. Notifications that `methods` or a `useHandler` serves are not seen here. If the
-   * listener throws or rejects, the peer emits `error`.
+   * listener of the latest render is called, in the order of arrival, in the tick after the notification arrived. So a call whose
+   * response arrived before it has called back by then. Notifications that `methods` or a `useHandler` serves are not seen here. If
+   * the listener throws or rejects, the peer emits `error`.
    */
   readonly useNotification: <K extends NotifyName<C>>(method: K, listener: (params: Params<C[K]>) => unknown) => void;
   /**
@@ -117,7 +121,7 @@ export interface Reciproc<S extends Contract<S>, C extends Contract<C>> {
   readonly useHandler: <K extends keyof C & string>(method: K, handler: Handler<C[K], Context<C, S>>) => void;
   /**
    * Calls `method` and reads the stream that it returns, as `peer.stream` does, while the component is mounted. Begins again if
-   * `method` or the JSON of `params` changes, and stops when the component is unmounted. Values that arrive in one tick are shown
+   * `method`, the JSON of `params` or `keep` changes, and stops when the component is unmounted. Values that arrive in one tick are shown
    * in one render. A stream whose connection is lost ends with `error`; call `restart` to read it again.
    */
   readonly useStream: <K extends StreamName<S>>(
@@ -126,7 +130,8 @@ export interface Reciproc<S extends Contract<S>, C extends Contract<C>> {
   ) => StreamState<Item<S[K]>>;
   /**
    * Joins a topic while a component that shows it is mounted, and returns its members. The server serves `TopicServer`, and notifies
-   * by `TopicClient`. All components with the same peer share one membership. If the session is lost, it joins again.
+   * by `TopicClient`. All components with the same peer share one membership. If the session is lost, or the peer emits `missed`, it
+   * calls `topic/join` again, and shows the new list.
    */
   readonly useTopicMembers: (topic: string) => TopicMembers<MemberOf<S>>;
 }

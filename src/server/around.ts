@@ -8,7 +8,10 @@ export interface GroupCall {
   readonly direction: "outgoing";
   /** `undefined`, which distinguishes the message from a call through one peer. */
   readonly peer: undefined;
-  /** The peers that the message is for: those that were in the group when it was given, without `except`. At least one. */
+  /**
+   * The peers that the message is for: those that were in the group when it was given, without `except`, and without those that a
+   * volatile message is dropped for. At least one.
+   */
   readonly peers: readonly AnyPeer[];
   /** The name of the topic; `undefined` for `server.peers`. */
   readonly topic: string | undefined;

@@ -4,13 +4,11 @@ import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { member } from "../core/message.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
-import { AUTH_HELLO, AUTHENTICATED, byeFrame, helloOf } from "../session/frames.js";
+import { AUTH_HELLO, AUTHENTICATED, helloOf } from "../session/frames.js";
+import { closeIgnored, closeWithBye, IGNORE } from "./closing.js";
 import type { GateSocket } from "./gate.js";
-import type { ServerLink } from "./link.js";
+import { MAX_AUTH_BYTES, type ServerLink } from "./link.js";
 import type { Admission, Refusal, Verdict } from "./upgrade.js";
-
-/** Longest frame with `auth`, in bytes of UTF-8. */
-export const MAX_AUTH_BYTES = 16 * 1024;
 
 /** A client that is not authenticated may send so many bytes more: the headers of its frames, and pongs. */
 const EXTRA_BYTES = 1024;
@@ -27,9 +25,6 @@ export interface AuthHooks {
   /** Called when the client is refused, before the refusal is sent. */
   refused(refusal: Refusal): void;
 }
-
-/** The handler of a socket that is being closed. */
-const IGNORE: SocketHandler = { frame() {}, closed() {} };
 
 /** The open sockets whose clients are not authenticated yet. */
 export class AuthArrivals {
@@ -100,8 +95,7 @@ class AuthArrival implements SocketHandler, Expiring {
   /** Closes the socket, and ignores further frames. */
   close(code: number, reason: string): void {
     this.#settle();
-    this.#socket.start(IGNORE);
-    this.#socket.close(code, CloseCode.cutReason(reason));
+    closeIgnored(this.#socket, code, reason);
   }
 
   #decide(verdict: Verdict): void {
@@ -110,24 +104,31 @@ class AuthArrival implements SocketHandler, Expiring {
     const refusal = "refusal" in verdict ? verdict.refusal : this.#hooks.accept(verdict.admission);
     if (refusal === undefined) return;
     this.#hooks.refused(refusal);
-    const code = CloseCode.fromHttpStatus(refusal.status);
-    this.#socket.send(byeFrame({ code, reason: refusal.reason }));
-    this.close(code, refusal.reason);
+    this.#socket.start(IGNORE);
+    closeWithBye(this.#socket, refusal);
   }
 
   readonly #count = (part: Buffer): void => {
+    const wasFlooded = this.#isFlooded;
     this.#bytes += part.length;
-    if (this.#bytes <= MAX_AUTH_BYTES + EXTRA_BYTES) return;
-    this.close(CloseCode.MessageTooBig, "message is too large");
-    // Nothing more is buffered. The client has time to read the close.
+    if (!this.#isFlooded) return;
+    if (!wasFlooded) {
+      this.close(CloseCode.MessageTooBig, "message is too large");
+      // The client has time to read the close.
+      setTimeout(() => this.#raw!.destroy(), FLOODED_MS).unref();
+    }
+    // Nothing more is buffered. The WebSocket may resume its socket, so each further part pauses it again.
     this.#raw!.pause();
-    setTimeout(() => this.#raw!.destroy(), FLOODED_MS).unref();
   };
+
+  get #isFlooded(): boolean {
+    return this.#bytes > MAX_AUTH_BYTES + EXTRA_BYTES;
+  }
 
   #settle(): void {
     this.#isOver = true;
     clearDeadline(this);
-    if (this.#bytes <= MAX_AUTH_BYTES + EXTRA_BYTES) this.#raw?.off("data", this.#count);
+    if (!this.#isFlooded) this.#raw?.off("data", this.#count);
     this.#settled();
   }
 }

@@ -1,12 +1,13 @@
 /** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
-import { encodeNotification, exceeds, type MessageText } from "../core/codec.js";
+import { encodeNotification, exceeds, sentForm, type MessageText } from "../core/codec.js";
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
-import { any, checkOptions, must, optional, type Checked } from "../core/options.js";
-import { BroadcastHandle, LatestHandle } from "../core/send-queue.js";
+import { any, checkOptions, oneOf, optional, type Checked } from "../core/options.js";
+import { LatestHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
+import { BroadcastHandle } from "./held-queue.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import {
@@ -24,15 +25,17 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
   /** Returns true if a peer is in the group. */
   has(peer: Peer<L, R, D>): boolean;
   /**
-   * Notifies every peer of the group, `except` one. Encodes the message once. Skips a peer whose connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or
-   * the broadcasts to all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the
-   * peer's `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. For each dropped
-   * message, the server emits `missed`, and a reciproc client gets the number of its missed messages as soon as messages flow.
-   * Ends a session only if `whenSlow` is `"close"`. Throws a `TypeError` for bad options and for params without a JSON form, before
-   * anything is sent.
+   * Notifies every peer that is in the group at the call, `except` one. Encodes the message once. Skips a peer whose connection is
+   * closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or the broadcasts to
+   * all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the peer's
+   * `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. For each dropped message, the
+   * server emits `missed`, and a reciproc client gets the number of its missed messages as soon as messages flow. Ends a session
+   * only if `whenSlow` is `"close"`. Throws a `TypeError` for bad options and for params without a JSON form, before anything is
+   * sent.
    *
    * The server's `around` is called once for the message, unless no peer gets it. The message goes to the peers that were in the
-   * group when `notify` was called, when `around` calls `next`. What `around` throws is emitted as `error` of the server.
+   * group when `notify` was called, when `around` calls `next`; if it is volatile, only to those that can be sent to both times.
+   * What `around` throws is emitted as `error` of the server.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
   /**
@@ -64,44 +67,49 @@ export interface NotifyOptions<P> extends LiveOptions {
 }
 
 /**
- * Sends a message of a group to one of its peers, and counts it. With `"drop"`, drops the message to a slow reader instead of
- * ending the connection.
+ * Sends a message of a group to one of its peers, and counts it. If it is a broadcast, drops it for a slow reader instead of ending
+ * the connection.
  */
-export function sendTo(
-  peer: AnyPeer,
-  message: EncodedMessage,
-  whenSlow: "drop" | "close",
-  handle: LatestHandle = new BroadcastHandle("", undefined),
-): void {
+export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: LatestHandle): void {
   const connection = connectionOf(peer);
   const { source } = message;
-  const isTaken =
-    whenSlow === "drop"
-      ? broadcast(connection, message, handle)
-      : handle.latest === undefined
-        ? connection.send(source)
-        : connection.keep(source, handle) || connection.send(source, handle);
+  const { isHeld } = connection.outgoing;
+  const mayDrop = isHeld || handle instanceof BroadcastHandle;
+  let isTaken: boolean;
+  // The transport is not open yet, so the message is queued with those of the peer.
+  if (isHeld) isTaken = connection.outgoing.deliver(source, handle, undefined);
+  else if (handle instanceof BroadcastHandle) isTaken = broadcast(connection, message, handle);
+  else if (handle.latest === undefined) isTaken = connection.send(source);
+  else isTaken = connection.keepLatest(source, handle) || connection.send(source, handle);
   if (isTaken) connection.counts.notificationsSent++;
-  // With `"close"`, the connection has ended or is about to, unless the message is too long for the other side.
-  else if (whenSlow === "drop" || exceeds(source, connection.transport.maxMessageBytes ?? Infinity))
-    connection.drop(handle.method);
+  // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
+  else if (mayDrop || isTooLong(message, connection)) connection.countDropped(handle.method);
+}
+
+/** Returns true if the form in which the message is sent is longer than the other side accepts. */
+function isTooLong(message: EncodedMessage, { transport }: Connection): boolean {
+  const { maxMessageBytes = Infinity, takesBytes } = transport;
+  return exceeds(sentForm(message.source, takesBytes, message), maxMessageBytes);
 }
 
 /** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */
-function broadcast(connection: Connection, message: EncodedMessage, handle: LatestHandle): boolean {
+function broadcast(connection: Connection, message: EncodedMessage, handle: BroadcastHandle): boolean {
   const { transport, unsentBytes } = connection;
   connection.forgetSentBroadcasts(unsentBytes);
   const isLatest = handle.latest !== undefined;
-  if (isLatest && connection.keep(message.source, handle)) return true;
+  if (isLatest && connection.keepLatest(message.source, handle)) return true;
   // A transport with a queue bounds the newest messages itself.
   const isBounded = isLatest && transport.isReady === false;
   if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 && !isBounded) return false;
   if (connection.ended !== undefined) return false;
-  if (connection.kept !== undefined) connection.kept.flush();
+  connection.kept?.flush();
   try {
-    handle.isReplacement = false;
+    handle.replacedBytes = 0;
     const isTaken = message.sendBy(transport, handle);
-    if (isTaken && !handle.isReplacement) connection.broadcastBytes += message.unsentBytes;
+    if (isTaken) {
+      handle.unsentBytes = message.unsentBytes;
+      connection.broadcastBytes = Math.max(0, connection.broadcastBytes + handle.unsentBytes - handle.replacedBytes);
+    }
     return isTaken;
   } catch (error) {
     // `send` must not throw. If it does, the other peers must still be notified.
@@ -110,16 +118,15 @@ function broadcast(connection: Connection, message: EncodedMessage, handle: Late
   }
 }
 
-const isWhenSlow = (value: unknown): boolean => value === "drop" || value === "close";
 const NOTIFY_OPTIONS = {
   ...LIVE_OPTIONS,
   except: any,
-  whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
+  whenSlow: optional(oneOf("drop", "close"), "drop"),
 };
 
 /** Sends a notification of `method` to these peers, `except` one. */
 function sendAll(
-  peers: Iterable<AnyPeer>,
+  peers: readonly AnyPeer[],
   method: string,
   text: MessageText,
   { except, whenSlow, volatile, latest }: Checked<typeof NOTIFY_OPTIONS>,
@@ -128,8 +135,9 @@ function sendAll(
   // All peers share it, so that a slow peer has one reference for each key.
   const handle = new (whenSlow === "drop" ? BroadcastHandle : LatestHandle)(method, latest);
   for (const peer of peers) {
-    if (peer === except || (volatile === true && !connectionOf(peer).isReady)) continue;
-    sendTo(peer, message, whenSlow, handle);
+    const connection = connectionOf(peer);
+    if (peer === except || connection.ended !== undefined || (volatile === true && !connection.isReady)) continue;
+    sendTo(peer, message, handle);
   }
 }
 
@@ -172,13 +180,13 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { around } = this.#owner;
-    if (around === undefined) return sendAll(this.#members(), method, text, checked);
-    const call = this.#record(method, params, checked.except, false);
+    // A copy: a listener of `missed` or `close` may change the group meanwhile.
+    if (around === undefined) return sendAll([...this.#members()], method, text, checked);
+    const call = this.#record(method, params, checked.except, false, checked.volatile);
     if (call.peers.length === 0) return;
     const send = async (): Promise<void> => {
-      const open = call.peers.filter((peer) => peer.state !== "closed");
       // Encoded again: `around` may have changed the params in place.
-      sendAll(open, method, encodeNotification(method, call.params as object), checked);
+      sendAll(call.peers, method, encodeNotification(method, call.params as object), checked);
     };
     runAround(around, call, send).catch((error: unknown) => this.#owner.report(error));
   }
@@ -197,8 +205,9 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
     return runAround(around, call, async () => requestAll(call.peers, new SharedRequest(method, call.params), wait));
   }
 
-  #record(method: string, params: unknown, except: unknown, isRequest: boolean): GroupCall {
-    const peers = [...this.#members()].filter((peer) => peer !== except);
+  #record(method: string, params: unknown, except: unknown, isRequest: boolean, isVolatile = false): GroupCall {
+    const isTarget = (peer: AnyPeer): boolean => peer !== except && (!isVolatile || connectionOf(peer).isReady);
+    const peers = [...this.#members()].filter(isTarget);
     const topic = this.#topic;
     return {
       direction: "outgoing",

@@ -1,6 +1,22 @@
 /** The queue of a server's session. Texts of `latest` that many sessions queue are in memory once, and are counted once. */
-import { BroadcastHandle, QUEUED_COST, SendQueue } from "../core/send-queue.js";
-import type { SendHandle } from "../core/transport.js";
+import { utf8Bytes, type MessageText } from "../core/codec.js";
+import type { Connection } from "../core/connection.js";
+import { LatestHandle, QUEUED_COST, SendQueue } from "../core/send-queue.js";
+import { EncodedMessage, type SendHandle } from "../core/transport.js";
+
+/** The send handle of a broadcast. Broadcasts have a limit of their own, apart from that of ordinary messages. */
+export class BroadcastHandle extends LatestHandle {
+  /** At most so many unsent bytes are its message. Set when a transport takes it. */
+  unsentBytes = 0;
+  /** The `unsentBytes` of the broadcast that its message replaced in the last queue that took it; 0 if it replaced none. */
+  replacedBytes = 0;
+
+  override sendKept(connection: Connection, text: MessageText): void {
+    // The transport may drop a broadcast: if it has a session, this may be suspended by now.
+    if (connection.send(text, this, new EncodedMessage(text))) connection.broadcastBytes += utf8Bytes(text);
+    else connection.dropped(this.method);
+  }
+}
 
 /** The texts of `latest` broadcasts that suspended sessions share. */
 export class SharedTexts {
@@ -32,7 +48,17 @@ export class SharedTexts {
 export class HeldQueue extends SendQueue {
   /** The part of `broadcastLength` that belongs to the texts of `latest` broadcasts. */
   sharedLength = 0;
+  #broadcastLength = 0;
   #texts: SharedTexts | undefined;
+
+  /** The part of `length` that belongs to broadcasts. */
+  get broadcastLength(): number {
+    return this.#broadcastLength;
+  }
+
+  override get ordinaryLength(): number {
+    return this.length - this.broadcastLength;
+  }
 
   /** Counts the shared texts in `texts` from now on. `undefined`: counts them no longer. */
   countIn(texts: SharedTexts | undefined): void {
@@ -46,8 +72,15 @@ export class HeldQueue extends SendQueue {
     }
   }
 
+  override replace(handle: SendHandle | undefined): SendHandle | undefined {
+    const older = super.replace(handle);
+    if (older instanceof BroadcastHandle && handle instanceof BroadcastHandle) handle.replacedBytes = older.unsentBytes;
+    return older;
+  }
+
   protected override grow(by: number, handle: SendHandle): void {
     super.grow(by, handle);
+    if (handle instanceof BroadcastHandle) this.#broadcastLength += by;
     if (!isShared(handle)) return;
     const textLength = Math.abs(by) - QUEUED_COST;
     this.sharedLength += by > 0 ? textLength : -textLength;

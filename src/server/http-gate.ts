@@ -3,10 +3,9 @@ import { createServer, type IncomingMessage, type Server as HttpServer, type Ser
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type Server, type ServerOptions } from "ws";
-import { cutReason, fromHttpStatus } from "../close-codes.js";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { byeFrame } from "../session/frames.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits } from "../sockets/ws.js";
+import { closeWithBye } from "./closing.js";
 import { Gate, type GateDelegate } from "./gate.js";
 import type { GateSettings } from "./options.js";
 import {
@@ -209,7 +208,7 @@ const BYE_TIMEOUT_MS = 1000;
 const BYE_MAX_FRAMES = 100;
 
 /** Sends a bye and closes. Makes no peer. */
-function refuseWithBye(webSocket: GatheringWebSocket, { status, reason }: Refusal): void {
+function refuseWithBye(webSocket: GatheringWebSocket, refusal: Refusal): void {
   // Frames of a refused client are ignored, even malformed ones.
   webSocket.on("error", ignore);
   let frames = 0;
@@ -217,9 +216,7 @@ function refuseWithBye(webSocket: GatheringWebSocket, { status, reason }: Refusa
     if (++frames === BYE_MAX_FRAMES) webSocket.pause();
   };
   webSocket.on("message", count).on("ping", count).on("pong", count);
-  const code = fromHttpStatus(status);
-  webSocket.send(byeFrame({ code, reason }));
-  webSocket.close(code, cutReason(reason));
+  closeWithBye(webSocket, refusal);
   setTimeout(() => webSocket.terminate(), BYE_TIMEOUT_MS).unref();
 }
 

@@ -1,13 +1,18 @@
 /** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
-import type { MessageText } from "../core/codec.js";
-import { BroadcastHandle, QUEUED_COST, type SendQueue } from "../core/send-queue.js";
+import * as CloseCode from "../close-codes.js";
+import { exceeds, type MessageText } from "../core/codec.js";
+import { QUEUED_COST, type SendQueue } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
-import { HeldQueue, type SharedTexts } from "./held-queue.js";
+import { ServerEndpoint } from "./endpoint.js";
+import { BroadcastHandle, HeldQueue, type SharedTexts } from "./held-queue.js";
 import type { EndpointHooks, EndpointLimits } from "../session/state.js";
 import type { ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
 import type { Session } from "../session/session.js";
+
+/** Longest frame with `auth`, in bytes of UTF-8. */
+export const MAX_AUTH_BYTES = 16 * 1024;
 
 /** The session of a server's link. */
 export interface ServerLinkDelegate extends LinkDelegate {
@@ -21,6 +26,7 @@ export interface ServerLinkDelegate extends LinkDelegate {
 
 /** A server's end of a connection that speaks `reciproc.v1`. Without a delegate, it has no session. */
 export class ServerLink extends PackedLink implements EndpointHooks {
+  declare readonly endpoint: ServerEndpoint;
   declare readonly delegate: ServerLinkDelegate | undefined;
   /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
   declare onAuth: ((auth: unknown) => void) | undefined;
@@ -35,17 +41,17 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   #frame: Frame | undefined;
 
   constructor(limits: EndpointLimits, delegate: ServerLinkDelegate | undefined) {
-    super(limits, delegate !== undefined, delegate);
+    super(limits, delegate !== undefined, delegate, undefined, ServerEndpoint);
     this.onAuth = undefined;
   }
 
-  /** Takes the first socket. As `Endpoint.accept`. */
+  /** Takes the first socket. As `ServerEndpoint.accept`. */
   accept(socket: Socket, session: Session | undefined): void {
     this.take(socket);
     this.endpoint.accept(socket, session);
   }
 
-  /** Continues the session on another socket. As `Endpoint.resume`. */
+  /** Continues the session on another socket. As `ServerEndpoint.resume`. */
   resume(socket: Socket, resume: ResumeFrame, makeToken: () => string): void {
     // Rule 2: the old socket is detached before the count of received frames is read.
     this.leave("a newer socket took over");
@@ -64,17 +70,21 @@ export class ServerLink extends PackedLink implements EndpointHooks {
 
   /** Sends a message that goes to many peers. Returns false if it is dropped. A broadcast ends no session. */
   #broadcast(message: EncodedMessage, handle: SendHandle | undefined): boolean {
-    const { endpoint, delegate } = this;
+    const { endpoint } = this;
     if (endpoint.sendEncoded(message)) return true;
     const source = endpoint.formOf(message.source, message);
     if (endpoint.canSend) return endpoint.send(source);
+    // Before the room is checked: the older message is obsolete, also if the newer one is dropped.
     endpoint.queue?.replace(handle);
-    // Queued only while little is queued, so that broadcasts take no room from ordinary messages.
-    if (endpoint.queuedLength + source.length > endpoint.limits.queueLength / 2) return false;
+    return this.#hasRoomFor(source, handle) && endpoint.send(source, handle ?? new BroadcastHandle("", undefined));
+  }
+
+  /** Whether a broadcast may be queued: only while little is queued, so that broadcasts take no room from ordinary messages. */
+  #hasRoomFor({ length }: MessageText, handle: SendHandle | undefined): boolean {
+    const { endpoint, delegate } = this;
+    if (endpoint.queuedLength + length > endpoint.limits.queueLength / 2) return false;
     const isInMemory = handle !== undefined && this.#texts?.has(handle) === true;
-    const length = QUEUED_COST + (isInMemory ? 0 : source.length);
-    if (!endpoint.isFlowing && delegate?.acceptsBroadcast(length) !== true) return false;
-    return endpoint.send(source, handle ?? new BroadcastHandle("", undefined));
+    return endpoint.isFlowing || delegate?.acceptsBroadcast(QUEUED_COST + (isInMemory ? 0 : length)) === true;
   }
 
   makeQueue(): SendQueue {
@@ -150,6 +160,10 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   }
 
   override control(frame: object): void {
-    if ("auth" in frame) this.onAuth?.(frame.auth);
+    if (!("auth" in frame) || this.onAuth === undefined) return;
+    // The frame is longer in UTF-8 than in UTF-16. Its text is not kept, so a short one is encoded again.
+    if (this.#frameLength > MAX_AUTH_BYTES || exceeds(JSON.stringify(frame), MAX_AUTH_BYTES))
+      return this.endpoint.end(CloseCode.MessageTooBig, "message is too large");
+    this.onAuth(frame.auth);
   }
 }

@@ -6,7 +6,7 @@ import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
 import { checkDialect, PEER_OPTIONS } from "../core/config.js";
-import { any, anyFunction, checkOptions, must, optional, type Checked } from "../core/options.js";
+import { any, anyFunction, checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";
@@ -93,10 +93,7 @@ const SESSION_TTL_MS = 60_000;
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) > 0;
 const SESSION_OPTIONS = { ttlMs: optional(must<number>("a whole number from 1", isCount), SESSION_TTL_MS) };
 const POST_OPTIONS = {
-  notificationStatus: optional(
-    must<200 | 204>("200 or 204", (value) => value === 200 || value === 204),
-    204 as const,
-  ),
+  notificationStatus: optional(oneOf(200, 204), 204),
 };
 
 /** The options of a server. Its `dialect` and `limits` replace those of a peer. */
@@ -106,7 +103,7 @@ const SERVER_OPTIONS = {
   server: optional(must<HttpServer | HttpsServer>("an http.Server", (value) => typeof value?.on === "function")),
   noServer: any,
   path: optional(must<string>('a string that begins with "/" and has no "?"', isPath)),
-  link: optional(must<"packed" | "plain">('"packed" or "plain"', isLink), "packed" as const),
+  link: optional(oneOf("packed", "plain"), "packed"),
   authenticate: optional(anyFunction),
   origins: optional(checkOrigins),
   hosts: optional(checkHosts),
@@ -209,8 +206,4 @@ function checkOrigins(origins: unknown, name: string): readonly string[] | "*" {
 
 function isPath(value: unknown): boolean {
   return typeof value === "string" && value.startsWith("/") && !value.includes("?");
-}
-
-function isLink(value: unknown): boolean {
-  return value === "packed" || value === "plain";
 }

@@ -205,7 +205,7 @@ export class Server<
   }
 
   /**
-   * Makes a peer of an open transport, with this server's handlers. No rule of the handshake applies, and `data` is not checked.
+   * Makes a peer of a transport, which is open or connects, with this server's handlers. No rule of the handshake applies, and `data` is not checked.
    * If the server is closed, closes the peer with 1001.
    */
   accept(transport: Transport, data: D): Peer<L, R, D> {
@@ -216,7 +216,8 @@ export class Server<
 
   #accept(transport: Transport, data: D, config: Config): Peer<L, R, D> {
     const peer = this.#makePeer(transport, data, config);
-    if (peer.state === "open") this.#peers.add(peer);
+    // A transport may end as it starts. One that is still connecting belongs to the server too.
+    if (peer.state !== "closed") this.#peers.add(peer);
     if (this.#closed !== undefined) endPeer(peer, GoingAway, CLOSING);
     return peer;
   }

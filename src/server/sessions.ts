@@ -10,6 +10,7 @@ import {
   helloOf,
   parse,
   pickLimits,
+  readBye,
   REFUSED,
   resumeOf,
   serverHello,
@@ -18,6 +19,7 @@ import {
 } from "../session/frames.js";
 import { Session } from "../session/session.js";
 import { longestFrame } from "../session/sizes.js";
+import { closeIgnored } from "./closing.js";
 import { SharedTexts } from "./held-queue.js";
 import { ServerLink, type ServerLinkDelegate } from "./link.js";
 import { TokenRegistry, type TokenEntry, type TokenOptions } from "./tokens.js";
@@ -52,9 +54,6 @@ const UNLIMITED: ArrivalHooks = { claimSlot: () => undefined, checkSlot: () => u
 interface Place extends Linked {
   readonly session: ServerSession;
 }
-
-/** The handler of a socket that is being closed. */
-const IGNORE: SocketHandler = { frame() {}, closed() {} };
 
 /** All sessions of one server. */
 export class Sessions {
@@ -321,6 +320,8 @@ class Arrival implements SocketHandler, Expiring {
 
   frame(text: string): void {
     if (helloOf(text) !== undefined) this.#startNewSession(text);
+    // Rule 1: the client closed before it read the refusal. Its close follows.
+    else if (this.#isRefused && readBye(text) !== undefined) return;
     else this.#resume(resumeOf(member(parse(text), "resume")));
   }
 
@@ -336,7 +337,7 @@ class Arrival implements SocketHandler, Expiring {
     const bye = this.#hooks.claimSlot();
     if (bye !== undefined) {
       this.#socket.send(byeFrame(bye));
-      return this.close(bye.code, CloseCode.cutReason(bye.reason));
+      return this.close(bye.code, bye.reason);
     }
     this.#settle();
     this.#begin().frame(hello);
@@ -359,7 +360,7 @@ class Arrival implements SocketHandler, Expiring {
   #refuse(): void {
     // Without a bye, the client keeps its session, which another server may have, and reconnects.
     const bye = this.#hooks.checkSlot();
-    if (bye !== undefined) return this.close(bye.code, CloseCode.cutReason(bye.reason));
+    if (bye !== undefined) return this.close(bye.code, bye.reason);
     this.#isRefused = true;
     this.#socket.send(REFUSED);
   }
@@ -367,8 +368,7 @@ class Arrival implements SocketHandler, Expiring {
   /** Closes the socket, and ignores further frames. */
   close(code: number, reason: string): void {
     this.#settle();
-    this.#socket.start(IGNORE);
-    this.#socket.close(code, reason);
+    closeIgnored(this.#socket, code, reason);
   }
 
   #settle(): void {

@@ -4,7 +4,7 @@
  * comment that begins with "Rule" names the rule that its line keeps.
  */
 import * as CloseCode from "../close-codes.js";
-import { exceeds, type MessageText } from "../core/codec.js";
+import { exceeds, sentForm, type MessageText } from "../core/codec.js";
 import { isObject, member } from "../core/message.js";
 import type { CloseInfo, EncodedMessage, SendHandle } from "../core/transport.js";
 import { SendQueue } from "../core/send-queue.js";
@@ -21,25 +21,27 @@ const TOO_LARGE = "message is too large";
 
 const NONE: string[] = [];
 
-/** One end of one connection, from its first frame to its end, over one socket or several in turn. */
+/**
+ * One end of one connection, from its first frame to its end, over one socket or several in turn. This class is the end of a client.
+ * `server/endpoint.ts` adds the parts of a server.
+ */
 export class Endpoint {
   declare state: State;
   /** The length of the messages of this tick, in a pack. */
   declare length: number;
   /** Whether both sides take binary frames, as far as is known. */
   declare takesBytes: boolean;
-  readonly limits: EndpointLimits;
-  readonly #hooks: EndpointHooks;
+  declare readonly limits: EndpointLimits;
+  declare protected readonly hooks: EndpointHooks;
   /** The present socket. */
-  #wire: Wire | undefined;
+  declare protected wire: Wire | undefined;
   /** Messages that cannot be sent yet. */
-  queue: SendQueue | undefined;
+  declare queue: SendQueue | undefined;
   /** Whether this end uses sessions. */
   readonly #wantsSession: boolean;
   /** The frames for the end of the tick: the control frames, and then the messages, in one pack if this end packs. */
   #controls = NONE;
   #messages = NONE;
-  #isServer = false;
   /** Whether an ack is due at the end of the tick. */
   #isAckDue = false;
   /** Client: whether its hello is not sent yet. It is sent before the first other frame. */
@@ -55,15 +57,16 @@ export class Endpoint {
     this.state = { kind: "connecting", session: undefined };
     this.length = 0;
     this.takesBytes = false;
+    this.wire = this.queue = undefined;
     this.limits = limits;
-    this.#hooks = hooks;
+    this.hooks = hooks;
     this.#wantsSession = wantsSession;
   }
 
   /** Whether messages may be sent: in all states with a socket, except `resuming` and `suspended`. */
   get isFlowing(): boolean {
     const { kind } = this.state;
-    return this.#wire !== undefined && kind !== "suspended" && kind !== "resuming";
+    return this.wire !== undefined && kind !== "suspended" && kind !== "resuming";
   }
 
   /** Whether the other side is a reciproc peer. Then this end sends packs: a server after its hello, a client after its own. */
@@ -77,14 +80,14 @@ export class Endpoint {
     return this.length > 0 || this.#isAckDue || this.#controls !== NONE;
   }
 
-  /** Whether the wire is full. When it has drained, the caller calls `drained`. */
+  /** Whether something waits because the wire is full. When that has drained, the caller calls `drained`. */
   get isWireFull(): boolean {
-    return this.#isFull && this.#wire !== undefined && this.#wire.unsentBytes >= this.limits.highWaterBytes;
+    return (this.#isFull || this.#missed > 0) && (this.wire?.unsentBytes ?? 0) >= this.limits.highWaterBytes;
   }
 
   /** Whether a message can be sent at once. Otherwise it is queued. */
   get canSend(): boolean {
-    return !this.#isFull && this.queuedLength === 0 && this.isFlowing && this.#wire!.open;
+    return !this.#isFull && this.queuedLength === 0 && this.isFlowing && this.wire!.open;
   }
 
   /** The length of all queued messages, and of those that are no broadcasts. */
@@ -92,17 +95,10 @@ export class Endpoint {
     return this.queue?.length ?? 0;
   }
   get ordinaryLength(): number {
-    return this.queuedLength - (this.queue?.broadcastLength ?? 0);
+    return this.queue?.ordinaryLength ?? 0;
   }
 
   // Sockets.
-
-  /** Server: takes the socket of a new client. Its hello is sent, with the offer of a session if `session` is given. */
-  accept(wire: Wire, session: Session | undefined): void {
-    this.#isServer = true;
-    this.#wire = wire;
-    this.state = { kind: "greeting", session };
-  }
 
   /**
    * Client: takes a socket. `isAgreed`: whether the server agreed to `reciproc.v1`. `hello`: the content of its first frame,
@@ -110,34 +106,19 @@ export class Endpoint {
    */
   attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
     // Rule 2: the link has detached the old socket, so no frame of it is counted after the count in `resume` is read.
-    this.#wire = wire;
+    this.wire = wire;
     if (hello !== undefined) return this.#receiveServerHello(hello, isAwaited);
     if (this.state.session === undefined) {
       this.state = { kind: isAgreed ? "opening" : "plain", session: undefined };
-      this.#flow();
+      this.flow();
     } else if (!isAgreed) this.#discard(NO_SESSIONS);
-  }
-
-  /**
-   * Server: continues the session on another socket. The caller has checked `resume.received` by `session.covers`. `token`: the next
-   * token of the session.
-   */
-  resume(wire: Wire, { received, limits, bytes }: Frames.ResumeFrame, token: string): void {
-    // Rule 2: the caller has detached the old socket before the count of received frames is read here.
-    const session = this.state.session!;
-    this.#wire = wire;
-    // Rule 9: the hello that confirmed the session may never have come.
-    session.theirs ??= limits;
-    this.takesBytes = this.limits.bytes === true && bytes === true;
-    this.#write([JSON.stringify({ resumed: { token, received: session.ack() } })]);
-    this.#goLive(session, received);
   }
 
   /** Detaches the socket, which is lost or superseded. `end` has its close code. */
   detach(end: CloseInfo): void {
     const { session, kind } = this.state;
     if (kind === "ended") return;
-    this.#wire = undefined;
+    this.wire = undefined;
     // Rule 6: some closes end the session. Rule 9: any other close also suspends a session that the client has not confirmed yet.
     if (session === undefined || CloseCode.endsSession(end.code)) return this.#forget(end);
     if (kind === "suspended") return;
@@ -159,7 +140,7 @@ export class Endpoint {
     if (kind === "ended") return;
     const hello = kind === "plain" ? undefined : Frames.helloOf(text);
     if (hello !== undefined) {
-      if (kind === "greeting") this.#receiveClientHello(hello);
+      if (kind === "greeting") this.receiveClientHello!(hello);
       else this.#receiveServerHello(hello, true);
     } else if (kind === "suspended") this.#discard(NO_SESSIONS);
     else {
@@ -167,7 +148,7 @@ export class Endpoint {
       if (kind === "opening") this.state = { kind: "plain", session: undefined };
       // The socket accepts longer frames, for packs of several messages.
       if (exceeds(text, this.limits.maxMessageBytes)) this.end(CloseCode.MessageTooBig, TOO_LARGE);
-      else this.#hooks.receiveText(text);
+      else this.hooks.receiveText(text);
     }
   }
 
@@ -175,12 +156,15 @@ export class Endpoint {
   receiveBytes(frame: Uint8Array): boolean {
     const { kind } = this.state;
     if (!this.takesBytes || (kind !== "live" && kind !== "packed")) return false;
-    const message = this.limits.readBytes!(frame);
+    // Checked first: reading a frame parses and copies it.
     if (frame.length > this.limits.maxMessageBytes) this.end(CloseCode.MessageTooBig, TOO_LARGE);
-    else if (message === undefined) this.fail("a binary frame that breaks its rules");
     else {
-      this.#countFrame(frame.length);
-      this.#hooks.receivePack([message]);
+      const message = this.limits.readBytes!(frame);
+      if (message === undefined) this.fail("a binary frame that breaks its rules");
+      else {
+        this.#countFrame(frame.length);
+        this.hooks.receivePack([message]);
+      }
     }
     return true;
   }
@@ -191,7 +175,7 @@ export class Endpoint {
     if (Array.isArray(frame)) {
       if (isTooLong(text, this.limits.maxMessageBytes)) return this.end(CloseCode.MessageTooBig, TOO_LARGE);
       this.#countFrame(text.length);
-      this.#hooks.receivePack(frame);
+      this.hooks.receivePack(frame);
     } else if (isObject(frame)) {
       if ("missed" in frame) this.#receiveMissed(text, frame.missed);
       else this.#receiveControl(frame);
@@ -207,37 +191,42 @@ export class Endpoint {
   }
 
   #receiveMissed(text: string, count: unknown): void {
-    if (!Frames.isCount(count) || count === 0) return this.fail("`missed` is no count of messages");
+    if (!Frames.isCount(count) || count === 0) return this.fail("`missed` is no count");
     this.#countFrame(text.length);
-    this.#hooks.missed?.(count);
+    this.hooks.missed?.(count);
   }
 
-  /** Passes a control frame on that is unknown here. */
   #receiveControl(frame: object): void {
     if ("ping" in frame) this.#pong(frame.ping);
     else if ("ack" in frame) this.#receiveAck(frame.ack);
     else if ("bye" in frame) this.#receiveBye(frame.bye);
-    // Rule 1: only a client that offered it resumes. Rule 3: a socket takes one `resume`.
-    else if (this.#isServer && "resume" in frame) this.fail("`resume` on a socket that did not say it would");
-    else this.#hooks.control?.(frame);
+    else this.receiveOther(frame);
   }
+
+  /** Takes any other control frame. */
+  protected receiveOther(frame: object): void {
+    this.hooks.control?.(frame);
+  }
+
+  /** Server: takes the client's hello, which accepts or declines the offered session. */
+  protected receiveClientHello?(hello: unknown): void;
 
   /** Client: takes the server's hello. */
   #receiveServerHello(hello: unknown, isAwaited: boolean): void {
     const { session } = this.state;
-    this.takesBytes = this.limits.bytes === true && Frames.saysBytes(hello);
+    this.takesBytes = this.limits.bytes === true && Frames.says(hello, "bytes");
     const offer = this.#wantsSession ? member(hello, "session") : undefined;
     if (!isObject(offer)) {
       if (session !== undefined) return this.#discard(NO_SESSIONS);
       this.#flushMessages();
-      this.#write([Frames.serverHello(undefined, this.limits.bytes)]);
+      this.write([Frames.serverHello(undefined, this.limits.bytes)]);
       this.state = { kind: "packed", session };
-      this.#flow();
+      this.flow();
     } else if (session === undefined) this.#open(offer, isAwaited);
     else {
       // Rule 1: a returning client sends `resume`, and nothing else until `resumed`.
       this.state = { kind: "resuming", session };
-      this.#write([JSON.stringify({ resume: session.resume(this.limits) })]);
+      this.write([JSON.stringify({ resume: session.resume(this.limits) })]);
     }
   }
 
@@ -251,26 +240,8 @@ export class Endpoint {
     if (offered === undefined) return this.fail("`session` of a hello breaks its rules");
     this.#flushMessages();
     this.#owesHello = true;
-    if (isAwaited) this.#write([]);
-    this.#goLive(new Session(this.limits, offered.ttlMs, offered.token, offered.limits));
-  }
-
-  /** Server: takes the client's hello, which accepts or declines the offered session. */
-  #receiveClientHello(hello: unknown): void {
-    const { session } = this.state;
-    this.takesBytes = this.limits.bytes === true && Frames.saysBytes(hello);
-    if (session !== undefined && Frames.takesSession(hello)) {
-      session.theirs = Frames.limitsOf(member(hello, "limits"));
-      if (session.theirs === undefined) return this.fail("`limits` of a hello break their rules");
-      this.#hooks.confirmed?.();
-      return this.#goLive(session);
-    }
-    if (session !== undefined) {
-      this.#writeLog(session, Infinity);
-      this.#hooks.discarded("the client takes no session");
-    }
-    this.state = { kind: "packed", session: undefined };
-    this.#flow();
+    if (isAwaited) this.write([]);
+    this.goLive(new Session(this.limits, offered.ttlMs, offered.token, offered.limits));
   }
 
   /** Client: takes the response to `resume`. Any other data frame would belong to no session (rule 1). */
@@ -285,7 +256,7 @@ export class Endpoint {
     // Rule 4: the client acks before all other frames, which confirms the new token to the server.
     session.token = resumed.token;
     this.#sendAck(session);
-    this.#goLive(session, resumed.received);
+    this.goLive(session, resumed.received);
   }
 
   #receiveAck(count: unknown): void {
@@ -294,8 +265,8 @@ export class Endpoint {
     if (!Frames.isCount(count) || count >= session.next) return this.fail("`ack` is no count of the frames sent");
     session.ackTo(count);
     // Rule 4: an ack on the present socket confirms the newest token.
-    this.#hooks.confirmed?.();
-    this.drained();
+    this.hooks.confirmed?.();
+    if (this.#isFull) this.drained();
   }
 
   /** Rule 6: the other side ends the session on purpose. */
@@ -307,7 +278,7 @@ export class Endpoint {
   }
 
   #pong(value: unknown): void {
-    const { unsentBytes } = this.#wire!;
+    const { unsentBytes } = this.wire!;
     if (unsentBytes >= ROOM_FOR_PONGS) return;
     if (this.state.session?.owes) this.#isAckDue = true;
     const pong = Frames.pongFrame(value);
@@ -324,7 +295,7 @@ export class Endpoint {
   send(message: MessageText, handle?: SendHandle): boolean {
     const text = this.formOf(message);
     if (this.state.session?.accepts(text) === false) return false;
-    this.#makeRoom(text);
+    this.makeRoom(text);
     if (!this.canSend) return this.#enqueue(text, handle);
     this.#add(text, handle);
     return true;
@@ -332,27 +303,8 @@ export class Endpoint {
 
   /** Returns a message in the form in which it is sent: unchanged if that is not known yet. `encoded`: it goes to many peers. */
   formOf(message: MessageText, encoded?: EncodedMessage): MessageText {
-    if (typeof message === "string") return message;
-    const isKnown = this.#wire !== undefined || this.state.session !== undefined;
-    return !isKnown || (this.takesBytes && message.fitsFrame) ? message : (encoded ?? message).text;
-  }
-
-  /** Sends a message that is encoded for many peers, if it can be sent at once and in a frame of its own. Otherwise returns false. */
-  sendEncoded(message: EncodedMessage): boolean {
-    const text = this.formOf(message.source, message);
-    if (this.state.session?.accepts(text) === false) return false;
-    this.#makeRoom(text);
-    if (!this.canSend || this.length > 0) return false;
-    const wire = this.#wire!;
-    const frame = typeof text === "string" ? message.pack : message.binary;
-    wire.send(frame);
-    const { session } = this.state;
-    if (session !== undefined) {
-      session.push(frame.content);
-      session.next++;
-      this.#checkRoom(session, wire);
-    }
-    return true;
+    const isKnown = this.wire !== undefined || this.state.session !== undefined;
+    return isKnown ? sentForm(message, this.takesBytes, encoded) : message;
   }
 
   /** Reports to the other side, if that is reciproc, that so many messages to it were dropped: now, or when messages flow. */
@@ -365,8 +317,8 @@ export class Endpoint {
   #sendMissed(): void {
     if (this.#missed === 0 || !this.isToReciproc) return;
     this.#flushMessages();
-    // The messages may have filled the log.
-    if (this.#isFull) return;
+    // The messages may have filled the log. Reports without end would fill the wire of a reader that reads nothing.
+    if (this.#isFull || this.isWireFull) return;
     this.#sendData(`{"missed":${this.#missed}}`);
     this.#missed = 0;
   }
@@ -387,40 +339,40 @@ export class Endpoint {
   sendControl(frame: string): boolean {
     if (!this.isFlowing) return false;
     if (this.state.session?.owes) this.#sendAck(this.state.session);
-    return this.#write([frame]);
+    return this.write([frame]);
   }
 
-  /** Sends logged and queued messages, if the log or the wire was full and has room again. */
+  /** Sends logged and queued messages: the log or the wire was full, and may have room again. */
   drained(): void {
-    if (this.#isFull && this.isFlowing) this.#drain();
+    if (this.isFlowing) this.#sendWaiting();
   }
 
   /**
-   * Ends the connection for the application of this side: sends all logged and queued messages, and then `bye`. Returns true if they
-   * were sent: then the caller closes the wire.
+   * Ends the connection for the application of this side: sends all logged and queued messages, and then `bye`. A client that waits
+   * for `resumed` sends only `bye`. Returns true if it was sent, or needs none: then the caller closes the wire.
    */
   close(bye: Frames.Bye): boolean {
-    const { session } = this.state;
-    const wasFlowing = this.isFlowing;
-    if (wasFlowing) {
+    const { session, kind } = this.state;
+    const canSay = this.isFlowing || kind === "resuming";
+    if (this.isFlowing) {
       this.flush();
       if (session !== undefined) {
-        this.#writeLog(session, Infinity);
+        this.writeLog(session, Infinity);
         for (const [handle, text] of this.queue ?? []) handle.sent = this.#writeFrame(frameOf(this.formOf(text)));
       }
-      // `retryMs` also asks a client without a session to reconnect.
-      if (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc))
-        this.#write([Frames.byeFrame(bye)]);
     }
+    // `retryMs` also asks a client without a session to reconnect.
+    if (canSay && (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)))
+      this.write([Frames.byeFrame(bye)]);
     this.#forget({ code: bye.code, reason: bye.reason });
-    return wasFlowing;
+    return canSay;
   }
 
   /** Client: ends the session with a bye. A new connection follows. */
   restart(reason: string): void {
     const end = { code: CloseCode.Superseded, reason };
     // Without the bye, this close code would only suspend the session.
-    if (this.state.session !== undefined) this.#write([Frames.byeFrame(end)]);
+    if (this.state.session !== undefined) this.write([Frames.byeFrame(end)]);
     this.#end(end, false);
   }
 
@@ -437,19 +389,19 @@ export class Endpoint {
   /** Client: discards the session. The socket stays open. */
   #discard(reason: string): void {
     this.#forget({ code: CloseCode.Normal, reason });
-    this.#hooks.discarded(reason);
+    this.hooks.discarded(reason);
   }
 
   #end(end: CloseInfo, isRemote: boolean): void {
     if (this.state.kind === "ended") return;
     this.#forget(end);
-    this.#hooks.ended(end, isRemote);
+    this.hooks.ended(end, isRemote);
   }
 
   /** Rule 8: drops all state, so that no message of an ended session is sent, and the session is not resumed. */
   #forget(end: CloseInfo): void {
     this.state = { kind: "ended", session: undefined, end };
-    this.#wire = this.queue = undefined;
+    this.wire = this.queue = undefined;
     this.#dropOutput();
   }
 
@@ -460,31 +412,31 @@ export class Endpoint {
   }
 
   /** Makes the session live. `received`: the number of frames that the other side has received, if the session is resumed. */
-  #goLive(session: Session, received?: number): void {
+  protected goLive(session: Session, received?: number): void {
     // Rule 5: the replay begins after the last frame that the other side has received.
     if (received !== undefined) session.rewind(received);
     this.state = { kind: "live", session };
-    this.#flow();
+    this.flow();
   }
 
   /** Sends logged and queued messages, and reports that messages flow. */
-  #flow(): void {
-    this.#drain();
-    this.#hooks.flows();
+  protected flow(): void {
+    this.#sendWaiting();
+    this.hooks.flows();
   }
 
   /**
    * Sends the logged frames, and then the queued messages (rule 5), until the log or the wire is full. A message that was queued before
    * the other side's limit was known may be too long: the other side closes with 1009, as for one that was sent before.
    */
-  #drain(): void {
+  #sendWaiting(): void {
     const { session } = this.state;
     this.#isFull = false;
-    if (session !== undefined) this.#writeLog(session);
-    if (!this.#isFull && this.#wire?.open) this.#sendMissed();
+    if (session !== undefined) this.writeLog(session);
+    if (!this.#isFull && this.wire?.open) this.#sendMissed();
     for (const [handle, text] of this.queue ?? []) {
-      this.#makeRoom(text);
-      if (this.#isFull || !this.#wire?.open) return;
+      this.makeRoom(text);
+      if (this.#isFull || !this.wire?.open) return;
       this.queue!.remove(handle);
       this.#add(this.formOf(text), handle);
     }
@@ -503,8 +455,8 @@ export class Endpoint {
     this.queue?.replace(handle);
     const isTaken = this.ordinaryLength + text.length <= most;
     if (isTaken) {
-      const oldest = (this.queue ??= this.#hooks.makeQueue?.() ?? new SendQueue()).add(text, handle);
-      if (oldest !== undefined) this.#hooks.dropped?.(oldest.method);
+      const oldest = (this.queue ??= this.hooks.makeQueue?.() ?? new SendQueue()).add(text, handle);
+      if (oldest !== undefined) this.hooks.dropped?.(oldest.method);
     } else if (isInSession) {
       const reason = isFlowing
         ? `more than ${most} bytes wait to be read`
@@ -518,7 +470,7 @@ export class Endpoint {
    * Makes room for a message: a long one, and one with bytes, gets a frame of its own, after the messages that were added before it,
    * which may fill the log or the wire.
    */
-  #makeRoom(text: MessageText): void {
+  protected makeRoom(text: MessageText): void {
     if (this.length > 0 && (this.length + text.length > PACK_LENGTH || typeof text !== "string")) this.#flushMessages();
   }
 
@@ -535,7 +487,7 @@ export class Endpoint {
     const controls = this.#controls;
     if (controls === NONE) return;
     this.#controls = NONE;
-    this.#write(controls);
+    this.write(controls);
   }
 
   #flushMessages(): void {
@@ -544,7 +496,7 @@ export class Endpoint {
     this.#messages = NONE;
     this.length = 0;
     if (this.isToReciproc) this.#sendData(`[${messages.join(",")}]`);
-    else this.#write(messages);
+    else this.write(messages);
   }
 
   /** Sends a data frame. In a session, gives it the next number. */
@@ -552,18 +504,18 @@ export class Endpoint {
     const { session } = this.state;
     if (session === undefined) return void this.#writeFrame(frame);
     session.push(frame);
-    this.#writeLog(session);
+    this.writeLog(session);
   }
 
-  /** As `#write`, of one data frame. */
+  /** As `write`, of one data frame. */
   #writeFrame(frame: string | Uint8Array): boolean {
-    if (typeof frame === "string") return this.#write([frame]);
-    return (!this.#owesHello || this.#write([])) && this.#wire?.send(frame) === true;
+    if (typeof frame === "string") return this.write([frame]);
+    return (!this.#owesHello || this.write([])) && this.wire?.send(frame) === true;
   }
 
   /** Sends frames, after the hello if that is owed. Returns false if there is no socket, or it takes no more frames. */
-  #write(frames: string[]): boolean {
-    const wire = this.#wire;
+  protected write(frames: string[]): boolean {
+    const wire = this.wire;
     if (wire?.open !== true) return false;
     if (this.#owesHello) {
       this.#owesHello = false;
@@ -575,16 +527,16 @@ export class Endpoint {
   }
 
   /** Sends the logged frames that were not written to this wire, new or replayed, while the wire has room (rule 7). */
-  #writeLog(session: Session, highWaterBytes = this.limits.highWaterBytes): void {
-    if (session.owesEarly && this.#wire !== undefined) this.#sendAck(session);
-    const wire = this.#wire;
+  protected writeLog(session: Session, highWaterBytes = this.limits.highWaterBytes): void {
+    if (session.owesEarly && this.wire !== undefined) this.#sendAck(session);
+    const wire = this.wire;
     if (wire === undefined) return;
     while (session.next <= session.last && wire.unsentBytes < highWaterBytes) this.#writeFrame(session.take());
-    this.#checkRoom(session, wire);
+    this.checkRoom(session, wire);
   }
 
   /** Rule 7: no message gets a number while the log or the wire is full. */
-  #checkRoom(session: Session, wire: Wire): void {
+  protected checkRoom(session: Session, wire: Wire): void {
     this.#isFull = session.isFull || wire.unsentBytes >= this.limits.highWaterBytes;
   }
 
@@ -592,7 +544,7 @@ export class Endpoint {
   #sendAck(session: Session): void {
     const { logLength, highWaterBytes } = this.limits;
     this.#isAckDue = false;
-    if (this.#wire!.unsentBytes <= Math.max(logLength, highWaterBytes)) this.#write([`{"ack":${session.ack()}}`]);
+    if (this.wire!.unsentBytes <= Math.max(logLength, highWaterBytes)) this.write([`{"ack":${session.ack()}}`]);
     else if (session.logLength === 0) this.end(CloseCode.TryAgainLater, "too many acks wait to be read");
     // Unacknowledged data of this side fills the wire. The ack is sent after that data.
     else session.isAckLate = this.#isFull = true;

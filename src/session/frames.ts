@@ -87,9 +87,6 @@ export const AUTH_HELLO = '{"hello":{"auth":true}}';
 export const AUTHENTICATED = '{"authenticated":true}';
 /** The answer to a `resume` of a session that the server does not have, or not for this client. */
 export const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
-/** The start of every hello, also of a later version. No JSON-RPC message of reciproc begins with it. */
-const HELLO_START = '{"hello":';
-const BYE_START = '{"bye":';
 
 /** Returns a server's hello, which offers a session, or the hello of an end without one. */
 export function serverHello(session: SessionFrame | undefined, bytes?: true): string {
@@ -108,7 +105,7 @@ export function pickLimits({ maxMessageBytes, logFrames, logLength }: SessionLim
 
 /** Returns the content of a hello; `undefined` for any other frame, and for one that begins like a hello but is not JSON. */
 export function helloOf(frame: string): unknown {
-  return frame.startsWith(HELLO_START) ? member(parse(frame), "hello") : undefined;
+  return contentOf(frame, "hello");
 }
 
 /** Returns the answer to a ping; `undefined` if it cannot be encoded: `JSON.parse` accepts any depth, and `JSON.stringify` does not. */
@@ -127,22 +124,20 @@ export function byeFrame(bye: Bye): string {
 
 /** Returns the content of a server's first frame if that is a bye. */
 export function readBye(frame: string): Bye | undefined {
-  return frame.startsWith(BYE_START) ? byeOf(member(parse(frame), "bye")) : undefined;
+  return byeOf(contentOf(frame, "bye"));
 }
 
-/** Returns true if a server's hello asks for `auth`. */
-export function asksAuth(hello: unknown): boolean {
-  return member(hello, "auth") === true;
+/** Every such frame begins with its name, also one of a later version. No JSON-RPC message of reciproc begins so. */
+function contentOf(frame: string, name: "hello" | "bye"): unknown {
+  return frame.startsWith(`{"${name}":`) ? member(parse(frame), name) : undefined;
 }
 
-/** Returns true if a client's hello accepts the offered session. */
-export function takesSession(hello: unknown): boolean {
-  return member(hello, "session") === true;
-}
-
-/** Returns true if the content of a hello, or of a `resume`, says that its sender takes binary frames. */
-export function saysBytes(content: unknown): boolean {
-  return member(content, "bytes") === true;
+/**
+ * Returns true if a hello has this member with the value true. `auth`: a server asks for it. `session`: a client accepts the offered
+ * one. `bytes`: the sender takes binary frames.
+ */
+export function says(hello: unknown, name: "auth" | "session" | "bytes"): boolean {
+  return member(hello, name) === true;
 }
 
 /** Returns true if a value from outside can be a count of frames. */

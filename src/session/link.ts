@@ -9,6 +9,7 @@ import type { MessageText } from "../core/codec.js";
 import {
   addTraffic,
   endOf,
+  errorOfEnd,
   type CloseInfo,
   type EncodedMessage,
   type Receiver,
@@ -22,6 +23,7 @@ import { Coalescer } from "../link/coalescer.js";
 import { Endpoint } from "./endpoint.js";
 import type { EndpointHooks, EndpointLimits } from "./state.js";
 import { longestFrame } from "./sizes.js";
+import { queueMicrotask } from "../link/tick.js";
 
 /** The name of the subprotocol. */
 export const PROTOCOL = "reciproc.v1";
@@ -46,7 +48,7 @@ export interface LinkDelegate {
   /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
   succeed?(end: CloseInfo): Transport | undefined;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
-  over?(): void;
+  ended?(): void;
   /** Takes a control frame that the endpoint does not know. */
   control?(frame: object): void;
   /** As `Transport.reauthenticate`. */
@@ -67,10 +69,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   declare socket: Socket | undefined;
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   declare budget: SocketBudget | undefined;
-  readonly delegate: LinkDelegate | undefined;
+  declare readonly delegate: LinkDelegate | undefined;
   readonly #coalescer = new Coalescer(this, PACK_MESSAGES);
   /** Undefined until `start`. Sockets are started after that. */
-  receiver: Receiver | undefined;
+  declare receiver: Receiver | undefined;
   /** Whether the receiver was notified of the suspension. */
   #isSuspended: boolean;
   /** Rule 8: when the session expires, unless messages flow before. */
@@ -81,13 +83,19 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   #past: Traffic | undefined;
 
   /** `lost`: the link that this one replaces. Its receiver is suspended, and counts the traffic of both. */
-  constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined, lost?: PackedLink) {
+  constructor(
+    limits: EndpointLimits,
+    wantsSession: boolean,
+    delegate: LinkDelegate | undefined,
+    lost?: PackedLink,
+    EndpointClass = Endpoint,
+  ) {
     this.deadline = this.heard = 0;
-    this.socket = this.budget = undefined;
+    this.socket = this.budget = this.receiver = undefined;
     this.delegate = delegate;
     this.#isSuspended = lost !== undefined;
     if (lost !== undefined) this.#past = lost.#past;
-    this.endpoint = new Endpoint(limits, wantsSession, this);
+    this.endpoint = new EndpointClass(limits, wantsSession, this);
   }
 
   // Transport.
@@ -408,16 +416,11 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.#isOver) return;
     this.#isOver = true;
     if (next === undefined) this.#report(end);
-    else receiver.lost!(lossOf(end), next);
+    else receiver.lost!(errorOfEnd("the session ended", end), next);
   }
 
   #report(end: CloseInfo): void {
-    this.delegate?.over?.();
+    this.delegate?.ended?.();
     this.receiver!.closed(end);
   }
-}
-
-/** Returns an error that describes the end of a session. */
-function lossOf({ code, reason, error }: CloseInfo): Error {
-  return error ?? new Error(`the session ended with ${code}${reason && ` (${reason})`}`);
 }

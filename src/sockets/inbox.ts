@@ -4,13 +4,14 @@ import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { endOf, type CloseInfo } from "../core/transport.js";
 import { CLOSE_TIMEOUT_MS, type SocketBudget, type SocketHandler } from "../link/socket.js";
+import { queueMicrotask } from "../link/tick.js";
 
 /** The incoming half of every socket. */
 export abstract class Inbox implements Expiring {
   /** When the close that this side has started must be complete. */
   declare deadline: number;
   /** Maximum length of an incoming frame, in bytes of UTF-8. */
-  maxFrameBytes: number;
+  declare maxFrameBytes: number;
   /** As `Socket.budget`. */
   readonly budget: SocketBudget | undefined;
   #handler: SocketHandler | undefined;

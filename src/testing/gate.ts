@@ -1,7 +1,6 @@
 /** The gate of a test server: the real checks of the handshake, over connections in memory. */
 import type { IncomingMessage } from "node:http";
-import { cutReason, fromHttpStatus } from "../close-codes.js";
-import { byeFrame } from "../session/frames.js";
+import { closeWithBye } from "../server/closing.js";
 import { Gate, offeredBy, type GateDelegate } from "../server/gate.js";
 import type { GateSettings } from "../server/options.js";
 import type { Refusal } from "../server/upgrade.js";
@@ -39,10 +38,8 @@ export class MemoryGate extends Gate<Wire, undefined, WireSocket> {
     wire.refuse(refusal);
   }
 
-  protected dismiss(socket: WireSocket, { status, reason }: Refusal): void {
-    const code = fromHttpStatus(status);
-    socket.send(byeFrame({ code, reason }));
-    socket.close(code, cutReason(reason));
+  protected dismiss(socket: WireSocket, refusal: Refusal): void {
+    closeWithBye(socket, refusal);
   }
 }
 

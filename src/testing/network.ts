@@ -3,6 +3,7 @@ import { Abnormal } from "../close-codes.js";
 import { expected } from "../core/errors.js";
 import { positive } from "../core/options.js";
 import { endPeer, type AnyPeer } from "../peer/peer.js";
+import type { StandardWebSocket } from "../sockets/standard.js";
 import type { Flow } from "./pipe.js";
 import type { Wire, WireOwner } from "./wire.js";
 
@@ -34,10 +35,10 @@ export interface Line {
 /** The network of one test server. Its functions as a `Line` act on all clients, and on those that connect later. */
 export interface Network extends Line {
   /**
-   * Returns the line of one client. `peer` is the client's peer, or the server's peer of that client. The line stays the same when the
-   * client connects again. Throws a `TypeError` for a peer that has none.
+   * Returns the line of one client: by the client's peer, the server's peer of that client, or a `WebSocket` of the test server. The
+   * line of a peer stays the same when the client connects again. Throws a `TypeError` for a client that has none.
    */
-  of(peer: AnyPeer): Line;
+  of(client: AnyPeer | StandardWebSocket): Line;
   /**
    * Resolves when everything that can arrive has arrived, and the promises that depend on it have settled. Waits for real ticks of the
    * event loop, also under fake timers. Does not wait for timers, so not for the bytes of a slow line.
@@ -119,7 +120,7 @@ export class ClientLine implements Line, WireOwner {
 /** The network of one test server. */
 export class MemoryNetwork implements Network {
   readonly #lines = new Set<ClientLine>();
-  readonly #lineOf = new WeakMap<AnyPeer, ClientLine>();
+  readonly #lineOf = new WeakMap<AnyPeer | StandardWebSocket, ClientLine>();
   /** The settings of lines that are added. */
   readonly #flow: Flow = { isStopped: false, bytesPerSecond: Infinity };
   /** The number of arrivals at any end. */
@@ -137,14 +138,15 @@ export class MemoryNetwork implements Network {
     line.retire(() => this.#lines.delete(line));
   }
 
-  /** Lets `of` find a line by one of its peers. */
-  assign(peer: AnyPeer, line: ClientLine): void {
-    this.#lineOf.set(peer, line);
+  /** Lets `of` find a line by one of its peers, or by a WebSocket. */
+  assign(client: AnyPeer | StandardWebSocket, line: ClientLine): void {
+    this.#lineOf.set(client, line);
   }
 
-  of(peer: AnyPeer): Line {
-    const line = this.#lineOf.get(peer);
-    if (line === undefined) throw expected("peer", "a peer of this test server, or of its clients", peer);
+  of(client: AnyPeer | StandardWebSocket): Line {
+    const line = this.#lineOf.get(client);
+    if (line === undefined)
+      throw expected("client", "a peer or a WebSocket of this test server or its clients", client);
     return line;
   }
 

@@ -1,18 +1,49 @@
 /** A standard WebSocket whose connections reach a test server, for code that makes its own: pages, workers, other clients. */
 import { exceeds } from "../core/codec.js";
+import { any, checkOptions } from "../core/options.js";
 import type { SocketHandler } from "../link/socket.js";
 import type { StandardWebSocket } from "../sockets/standard.js";
+import type { Headers } from "./gate.js";
 import type { Wire } from "./wire.js";
 
-/** Opens the connection of a new WebSocket. Throws a `TypeError` for a bad address. */
-export type OpenPage = (url: string | URL, protocols: readonly string[]) => Wire;
-
-/** The class of a page's WebSockets. Each instance connects at once. */
-export interface PageWebSocket {
-  new (url: string | URL, protocols?: string | readonly string[]): StandardWebSocket;
+/** The second argument of a WebSocket, as the `WebSocket` of Node takes it: for a client that is not a page. */
+export interface WebSocketOptions {
+  /** The subprotocols that the client offers. Default: none. */
+  protocols?: string | readonly string[] | undefined;
+  /** Headers of the upgrade request, such as `Authorization`, `Cookie` or `Origin`. Default: none. */
+  headers?: Headers | undefined;
 }
 
-type Listener = ((event: Event) => void) | null;
+/** Opens the connection of a new WebSocket; of a page, if there are no headers. Throws a `TypeError` for a bad address. */
+export type OpenPage = (
+  webSocket: StandardWebSocket,
+  url: string | URL,
+  protocols: readonly string[],
+  headers: Headers | undefined,
+) => Wire;
+
+type Listener = ((event: any) => void) | null;
+
+/** The class of WebSockets in memory. Each instance connects at once. */
+export interface PageWebSocket {
+  new (
+    url: string | URL,
+    protocols?: string | readonly string[] | WebSocketOptions,
+  ): StandardWebSocket & { onopen: Listener; onmessage: Listener; onerror: Listener; onclose: Listener };
+}
+
+/** Returns the offer of a client, and its headers if it is not a page. Throws a `TypeError` for an unknown option. */
+function optionsOf(given: string | readonly string[] | WebSocketOptions): {
+  protocols: readonly string[];
+  headers: Headers | undefined;
+} {
+  if (typeof given === "string" || Array.isArray(given)) return { protocols: [given].flat(), headers: undefined };
+  const { protocols = [], headers = {} } = checkOptions("options", given, {
+    protocols: any,
+    headers: any,
+  }) as WebSocketOptions;
+  return { protocols: [protocols].flat(), headers };
+}
 
 const CONNECTING = 0;
 const OPEN = 1;
@@ -40,10 +71,11 @@ export function pageWebSocket(open: OpenPage): PageWebSocket {
     onclose: Listener = null;
     readonly #wire: Wire;
 
-    constructor(url: string | URL, protocols: string | readonly string[] = []) {
+    constructor(url: string | URL, given: string | readonly string[] | WebSocketOptions = []) {
       super();
       this.url = String(url);
-      this.#wire = open(url, typeof protocols === "string" ? [protocols] : protocols);
+      const { protocols, headers } = optionsOf(given);
+      this.#wire = open(this, url, protocols, headers);
       this.#wire.opened.then(
         (protocol) => this.#opened(protocol),
         () => this.#failed(),

@@ -2,23 +2,29 @@
 import type { IncomingMessage } from "node:http";
 import { webSocketUrl, type Open, type Opening } from "../client/open.js";
 import { GoingAway } from "../close-codes.js";
+import { bytes } from "../core/bytes.js";
+import type { ContractOptions } from "../core/checks.js";
 import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions } from "../connect.js";
 import type { Attempt, Supplied } from "../client/credentials.js";
 import type { AnyMethods, Contract, Handlers } from "../core/contract.js";
 import { ConnectError } from "../core/errors.js";
+import { isObject } from "../core/message.js";
 import { any, checkOptions, must, optional } from "../core/options.js";
 import { endPeer, type AnyPeer, type Context, type Options, type Peer, type PeerOptions } from "../peer/peer.js";
 import type { Platform, ServerPosts } from "../server/platform.js";
 import { Server, type ServeOptions, type ServerContext } from "../server/server.js";
 import { MemoryGate, upgradeRequest, type Headers } from "./gate.js";
 import { MemoryNetwork, type ClientLine, type Network } from "./network.js";
-import { pageWebSocket, type PageWebSocket } from "./page.js";
+import { pageWebSocket, type OpenPage, type PageWebSocket } from "./page.js";
 import { Wire } from "./wire.js";
 
 /** The options of `serve` that say where to listen. */
 type Address = "port" | "host" | "server" | "noServer" | "post";
 
-/** The options of `testServer`: those of `serve` without an address, and with only the methods that a test needs. */
+/**
+ * The options of `testServer`: those of `serve` without an address, and with only the methods that a test needs. Entries of
+ * `contract` and `schemas` without a method have no effect.
+ */
 export type TestServerOptions<S extends Contract<S>, C extends Contract<C>, D> = Omit<
   ServeOptions<S, C, D>,
   Address | "methods"
@@ -29,7 +35,7 @@ export type TestServerOptions<S extends Contract<S>, C extends Contract<C>, D> =
 
 /** The options of a client of a test server. */
 export interface TestClientOptions<S extends Contract<S> = any, C extends Contract<C> = any>
-  extends PeerOptions<Context<C, S>>, ConnectOptions<S> {
+  extends PeerOptions<Context<C, S>>, ConnectOptions<S>, Pick<ContractOptions<C, S>, "contract" | "check"> {
   /** The methods that the test needs, such as mocks. Others are answered with -32601. */
   methods?: Partial<Handlers<C, Context<C, S>>> | undefined;
   /** As for every peer. */
@@ -58,7 +64,9 @@ export interface TestServer<S extends Contract<S>, C extends Contract<C>, D> ext
   /**
    * A standard WebSocket that reaches this server, for code that makes its own: in vitest, `vi.stubGlobal("WebSocket", WebSocket)`.
    * Then `connect` of `reciproc` reaches this server at every address. It sends `Origin` and `Cookie` if the runtime has a `location`
-   * and a `document`. All its connections share one line. Close such peers yourself: `close()` of the server does not.
+   * and a `document`. All these connections share one line. For a client that is not a page, such as one of plain JSON-RPC, write
+   * `new WebSocket(url, { protocols, headers })`, as in Node: it sends these headers only, and has a line of its own, which
+   * `network.of` returns. Close all of them yourself: `close()` of the server does not.
    */
   readonly WebSocket: PageWebSocket;
   /** The network between the server and all clients. */
@@ -70,14 +78,14 @@ export interface TestServer<S extends Contract<S>, C extends Contract<C>, D> ext
  * It is ready at once. Throws a `TypeError` for bad options, as `serve` does, and for an address.
  */
 export function testServer<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods, D = unknown>(
-  options: NoInfer<TestServerOptions<S, C, D>>,
+  options: NoInfer<TestServerOptions<S, C, D>> & ContractOptions<S, C>,
 ): TestServer<S, C, D> {
   const memory = new Memory();
   const server = new MemoryServer<S, C, D>(options, memory);
   return {
     server,
     network: memory.network,
-    WebSocket: pageWebSocket((url, protocols) => memory.openPage(url, protocols)),
+    WebSocket: pageWebSocket((...given) => memory.openPage(...given)),
     connect: async (url, clientOptions) => whenOpen(memory.openClient<S, C>(url, clientOptions ?? {})),
     open: (url, clientOptions) => memory.openClient<S, C>(url, clientOptions ?? {}).peer,
     [Symbol.asyncDispose]: () => server.close(),
@@ -90,6 +98,15 @@ interface Page {
   readonly document?: { readonly cookie?: string };
 }
 
+/** Returns the headers that a browser sends for the present page. */
+function pageHeaders(): Headers {
+  const { location, document } = globalThis as Page;
+  return {
+    ...(location?.origin !== undefined && { Origin: location.origin }),
+    ...(document?.cookie && { Cookie: document.cookie }),
+  };
+}
+
 const LOOPBACK = "127.0.0.1";
 const isText = (value: unknown): boolean => typeof value === "string";
 const CLIENT_OPTIONS = {
@@ -97,6 +114,19 @@ const CLIENT_OPTIONS = {
   headers: any,
   remoteAddress: optional(must<string>("a string", isText), LOOPBACK),
 };
+
+/** Returns the options without the schemas of methods that the test has not mocked. They are not checked yet. */
+function mocked(options: object): object {
+  const { methods = {}, fallback, contract, schemas } = options as Options<any, any>;
+  if (fallback !== undefined || !isObject(methods)) return options;
+  const hasMethod = ([name]: [string, unknown]): boolean => Object.hasOwn(methods, name);
+  const table: unknown = contract?.table;
+  return {
+    ...options,
+    ...(table instanceof Map && { contract: { ...contract, table: new Map([...table].filter(hasMethod)) } }),
+    ...(isObject(schemas) && { schemas: Object.fromEntries(Object.entries(schemas).filter(hasMethod)) }),
+  };
+}
 
 /** A server whose `close` also closes its clients. */
 class MemoryServer<S extends Contract<S>, C extends Contract<C>, D> extends Server<S, C, D> {
@@ -106,7 +136,7 @@ class MemoryServer<S extends Contract<S>, C extends Contract<C>, D> extends Serv
   constructor(options: object, memory: Memory) {
     for (const name of ["port", "host", "server", "noServer"])
       if (Object.hasOwn(options, name)) throw new TypeError(`A test server needs no address, got \`${name}\``);
-    super({ ...options, noServer: true } as unknown as ServeOptions<S, C, D>, memory);
+    super({ ...mocked(options), noServer: true } as unknown as ServeOptions<S, C, D>, memory);
     this.#memory = memory;
     this.on("peer", (peer, request) => memory.accepted(peer as AnyPeer, request));
   }
@@ -118,6 +148,8 @@ class MemoryServer<S extends Contract<S>, C extends Contract<C>, D> extends Serv
   async #end(): Promise<void> {
     this.#memory.release();
     await super.close();
+    // What the server sent before its close arrives: a client that is ended now would lose it.
+    await this.#memory.network.settle();
     await this.#memory.closeClients();
   }
 }
@@ -126,7 +158,7 @@ class MemoryServer<S extends Contract<S>, C extends Contract<C>, D> extends Serv
 class Memory implements Platform {
   readonly network = new MemoryNetwork();
   #gate!: MemoryGate;
-  /** The line of all connections that pages make. */
+  /** The line of all connections that the page makes. */
   #page: ClientLine | undefined;
   readonly #lineBy = new WeakMap<IncomingMessage, ClientLine>();
   readonly #clients = new Set<AnyPeer>();
@@ -165,11 +197,11 @@ class Memory implements Platform {
     url: Supplied<string | URL>,
     options: TestClientOptions<S, C>,
   ): ReturnType<typeof openPeer<C, S>> {
-    const { remoteAddress, ...checked } = checkOptions("options", options, CLIENT_OPTIONS);
+    const { remoteAddress, ...given } = checkOptions("options", mocked(options), CLIENT_OPTIONS);
     const line = this.network.add();
     const openSocket: Open = (target, protocols, maxMessageBytes, headers = {}) =>
       this.#open(line, target, protocols, headers as Headers, remoteAddress, maxMessageBytes).opening;
-    const opening = openPeer<C, S>(url, checked, openSocket);
+    const opening = openPeer<C, S>(url, { ...given, bytes: given.bytes ?? bytes }, openSocket);
     const { peer } = opening;
     this.network.assign(peer, line);
     this.#clients.add(peer);
@@ -181,15 +213,15 @@ class Memory implements Platform {
     return opening;
   }
 
-  /** Opens a connection of a page. All of them share a line. */
-  openPage(url: string | URL, protocols: readonly string[]): Wire {
-    const { location, document } = globalThis as Page;
-    const headers = {
-      ...(location?.origin !== undefined && { Origin: location.origin }),
-      ...(document?.cookie && { Cookie: document.cookie }),
-    };
-    this.#page ??= this.network.add();
-    return this.#open(this.#page, webSocketUrl(url), protocols, headers, LOOPBACK, Infinity).wire;
+  /** Opens the connection of a WebSocket. Without `given`, it is of the page, whose connections all share a line. */
+  openPage(...[webSocket, url, protocols, given]: Parameters<OpenPage>): Wire {
+    const target = webSocketUrl(url);
+    const line = given === undefined ? (this.#page ??= this.network.add()) : this.network.add();
+    this.network.assign(webSocket, line);
+    const headers = given ?? pageHeaders();
+    const { wire } = this.#open(line, target, protocols, headers, LOOPBACK, Infinity);
+    if (given !== undefined) this.network.remove(line);
+    return wire;
   }
 
   /** Sends the request of a client to the gate. */

@@ -88,7 +88,7 @@ export class WireSocket extends Inbox implements Socket, Pulse {
     this.terminate();
   }
 
-  /** Ends this end without a close. The other end is told over the network. */
+  /** Ends this end without a close. The network notifies the other end. */
   terminate(error?: Error): void {
     if (this.isClosed) return;
     this.#out.push(0, () => this.other?.lost());

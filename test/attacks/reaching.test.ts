@@ -5,7 +5,15 @@
 import { readFile } from "node:fs/promises";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { Subscriptions, type AnyPeer, type ServerContext } from "../../src/node.js";
-import { begun, ByHand, drop, LIMITS as CLIENT_LIMITS, serving, suspended, type Serving } from "../server/by-hand.js";
+import {
+  begun,
+  ByHand,
+  drop,
+  LIMITS as CLIENT_LIMITS,
+  servingOnPort,
+  suspended,
+  type Serving,
+} from "../server/by-hand.js";
 import { readAnswer, plainPeer, upgrade } from "../support/network.js";
 import { post, postRaw, postText, write } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
@@ -113,7 +121,7 @@ function isNotResetByResuming(
 ): void {
   it("is not reset over a resumed session", async () => {
     await acrossResume(
-      await serving(make()),
+      await servingOnPort(make()),
       async (client, peer) => {
         client.say(calls(method, count));
         await vi.waitFor(() => expect(peer.stats().requestsReceived).toBe(count));
@@ -206,7 +214,7 @@ const LIMITS: Record<string, () => void> = {
     });
 
     it("holds on a socket that offers to resume, before its client has sent `resume`", async () => {
-      const { url, server } = await serving({ limits });
+      const { url, server } = await servingOnPort({ limits });
       const client = await ByHand.open(url, { returns: true });
       client.say({ resume: { token: "x".repeat(30_000), received: 0, attempt: 1, limits: CLIENT_LIMITS } });
       expect(await client.closed).toMatchObject(TOO_LONG);
@@ -215,7 +223,7 @@ const LIMITS: Record<string, () => void> = {
 
     it("holds over a resumed session", async () => {
       const peer = await acrossResume(
-        await serving({ limits }),
+        await servingOnPort({ limits }),
         () => {},
         async (client) => {
           client.say([messageOf(1001)]);
@@ -300,7 +308,7 @@ const LIMITS: Record<string, () => void> = {
 
     it("is not reset over a resumed session", async () => {
       const peer = await acrossResume(
-        await serving({ limits }),
+        await servingOnPort({ limits }),
         async (client) => {
           client.say([1, 1, 1]);
           await collect(client, 3);
@@ -372,7 +380,7 @@ const LIMITS: Record<string, () => void> = {
       let ran = 0;
       const beganAt = performance.now();
       await acrossResume(
-        await serving({ limits, methods: { m: () => ++ran } }),
+        await servingOnPort({ limits, methods: { m: () => ++ran } }),
         (client) => callFifty(client, 50),
         (client) => callFifty(client, 100),
       );
@@ -382,7 +390,7 @@ const LIMITS: Record<string, () => void> = {
 
   maxSuspendedPerPrincipal() {
     it("holds for a session that was resumed in between: its age counts from its latest loss", async () => {
-      const world = await serving<string>({
+      const world = await servingOnPort<string>({
         limits: { maxSuspendedPerPrincipal: 2 },
         authenticate: ({ headers }) => headers.cookie,
         principal: (cookie) => cookie.split(".")[0]!,
@@ -459,7 +467,7 @@ const LIMITS: Record<string, () => void> = {
   maxSuspendedBytes() {
     it("holds for messages to suspended sessions, and again after they were resumed", async () => {
       const LONG = "x".repeat(50_000);
-      const world = await serving({ limits: { maxSuspendedBytes: 300_000 } });
+      const world = await servingOnPort({ limits: { maxSuspendedBytes: 300_000 } });
       const first = await suspended(world);
       const second = await suspended(world);
       for (let i = 0; i < 2; i++) expect(first.peer.notify("m", [LONG])).toBe(true);

@@ -2,9 +2,13 @@ import { once } from "node:events";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest";
 import { WebSocketServer } from "ws";
-import { serve, type Peer, type Refusal, type Server } from "../../src/node.js";
+import { serve, type AnyPeer, type Peer, type Refusal, type Server } from "../../src/node.js";
 import { launch } from "./chromium.js";
 import { startSite } from "./site.js";
+
+declare global {
+  var peer: AnyPeer;
+}
 
 interface ServerApi {
   add(params: [a: number, b: number]): number;
@@ -127,6 +131,21 @@ it("opens a peer that queues calls while there is no server, reports its attempt
   late.on("peer", (peer) => void peer.closed.then(({ code }) => noted.push(`closed with ${code}`)));
   expect(await states).toEqual(["connecting", 2, "ConnectError", "connecting", 5, "open", "aborted", "closed"]);
   await vi.waitFor(() => expect(noted).toEqual(["closed with 1000"]));
+});
+
+it("connects at once by `reconnect()`, whatever the delay before its next attempt", async () => {
+  // No delay in the page ends.
+  await page.clock.install();
+  await page.clock.pauseAt(Date.now() + 60_000);
+  await page.evaluate(async () => {
+    globalThis.peer = reciproc.open("/later", { reconnect: { initial: true } });
+    await new Promise((resolve) => peer.once("attempt", resolve));
+  });
+  await using late = await serve({ server: site.http, path: "/later", methods: { add: ([a, b]) => a + b } });
+  expect(await page.evaluate(() => [peer.state, peer.reconnect()])).toEqual(["connecting", true]);
+  expect(await page.evaluate(() => peer.opened.then(() => peer.request("add", [2, 3])))).toBe(5);
+  expect(late.peers.size).toBe(1);
+  expect(await page.evaluate(() => peer.close().then(() => peer.reconnect()))).toBe(false);
 });
 
 it("reports a handler's failure without a listener as an error of the page, with its cause", async () => {

@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { RpcError } from "../../src/node.js";
-import { serving } from "../server/by-hand.js";
+import { servingOnPort } from "../server/by-hand.js";
 import { gate } from "../support/turns.js";
 import { MAIN, run, start, type Ended } from "./program.js";
 import { reciprocServer, plainServer } from "./server.js";
@@ -139,7 +139,7 @@ describe("reciproc call", () => {
 
   it("does not wait for a lost session, because a call is made on one connection", async () => {
     const begun = gate();
-    const { url, cut } = await serving({ methods: { stuck: () => (begun.resolve(), new Promise(() => {})) } });
+    const { url, cut } = await servingOnPort({ methods: { stuck: () => (begun.resolve(), new Promise(() => {})) } });
     const { ended } = start(["call", url, "stuck"]);
     await begun.promise;
     cut();

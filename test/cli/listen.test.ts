@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Peer, Server } from "../../src/node.js";
 import { run, start } from "./program.js";
-import { serving, emitted } from "../server/by-hand.js";
+import { servingOnPort, emitted } from "../server/by-hand.js";
 import { freePort, reciprocServer, plainServer } from "./server.js";
 
 function nextPeer(server: Server): Promise<Peer> {
@@ -110,7 +110,7 @@ describe("reciproc listen", () => {
   });
 
   it("resumes its session when only its socket was lost, and prints that nothing is missing", async () => {
-    const { server, url, cut } = await serving();
+    const { server, url, cut } = await servingOnPort();
     const coming = nextPeer(server);
     const { child, until, ended } = start(["listen", url]);
     const peer = await coming;

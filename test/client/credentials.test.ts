@@ -1,8 +1,17 @@
 /** Credentials that change: functions for `url`, `headers` and `auth`, and `reauthenticate`. */
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
-import { pair, type AnyPeer, type Attempt, type CloseInfo } from "../../src/index.js";
-import { connect as connectNode, serve, type Server } from "../../src/node.js";
+import { z } from "zod";
+import {
+  contract,
+  open as openPeer,
+  pair,
+  type AnyPeer,
+  type Attempt,
+  type CloseInfo,
+  type ConnectError,
+} from "../../src/index.js";
+import { connect as connectNode, open as openNode, serve, type Server } from "../../src/node.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
@@ -273,11 +282,19 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       );
       const peer = await confirmed(open as never, relay.url, { auth: source });
       const emitted = record(peer);
+      const tries: unknown[] = [];
+      peer.on("attempt", ({ number, delayMs, error }) =>
+        tries.push([number, delayMs, (error as Partial<ConnectError>).status]),
+      );
       const back = event(peer, "resume");
       relay.cut();
       await back;
       expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
       expect(attempts[2]).toMatchObject({ number: 2, reason: { status: 401 } });
+      expect(tries).toEqual([
+        [1, 0, undefined],
+        [2, 0, 401],
+      ]);
       relay.cut();
       expect(await peer.closed).toMatchObject({ code: 4401, error: { status: 401 } });
       expect(attempts).toHaveLength(5);
@@ -296,6 +313,15 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         { number: 1, reason: undefined },
         { number: 0, reason: undefined },
       ]);
+    });
+
+    it("is not checked as the method of that name in a contract", async () => {
+      const methods = { reauthenticate: () => "by a method" };
+      await using server = await serveUsers({ methods });
+      const remote = contract({ reauthenticate: { result: z.string() } });
+      await using peer = await open(server.url, { auth: { user: "ada" }, remote, check: "both" });
+      expect(await peer.request("reauthenticate")).toBe("by a method");
+      await expect(peer.reauthenticate()).resolves.toBeUndefined();
     });
 
     it("can be called before another message, and without a session", async () => {
@@ -325,7 +351,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         const { source } = supplied({ user: "ada" }, { user: why.startsWith("auth") ? "eve" : "bob" });
         const peer = await open(server.url, { auth: source });
         const error = await rejection(peer.reauthenticate());
-        expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method: "reauthenticate" });
+        expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method: "$/reauthenticate" });
         expect(await peer.closed).toMatchObject({ code: 4401 });
         expect(server.peers.size).toBe(0);
       },
@@ -356,7 +382,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       expect(await rejection(peer.reauthenticate({ timeoutMs: 50 }))).toMatchObject({
         code: "TIMEOUT",
         outcome: "unknown",
-        method: "reauthenticate",
+        method: "$/reauthenticate",
       });
       const signal = AbortSignal.abort(new Error("enough"));
       expect(await rejection(peer.reauthenticate({ signal }))).toEqual(new Error("enough"));
@@ -366,6 +392,67 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       await shared;
       expect(await peer.request("data")).toEqual({ user: "ada", n: 7 });
       expect(asked).toBe(2);
+    });
+
+    it("works again after a function that never settles: each exchange calls it anew", async () => {
+      await using server = await serveUsers();
+      const late = gate<User>();
+      let renewals = 0;
+      const auth = ({ number }: Attempt): User | Promise<User> => {
+        if (number > 0) return { user: "ada" };
+        return ++renewals === 1 ? late.promise : { user: "ada", n: renewals };
+      };
+      await using peer = await open(server.url, { auth });
+      expect(await rejection(peer.reauthenticate({ timeoutMs: 50 }))).toMatchObject({
+        code: "TIMEOUT",
+        outcome: "not-sent",
+      });
+      await peer.reauthenticate();
+      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+      late.resolve({ user: "ada", n: 99 });
+      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+    });
+
+    it("sends nothing for a call that has timed out before the function returned", async () => {
+      let asked = 0;
+      await using server = await serveUsers({
+        authenticate: (_request: IncomingMessage, auth: unknown) => (asked++, auth),
+      });
+      const late = gate<User>();
+      await using peer = await open(server.url, {
+        auth: ({ number }: Attempt) => (number > 0 ? { user: "ada" } : late.promise),
+      });
+      expect(await rejection(peer.reauthenticate({ timeoutMs: 50 }))).toMatchObject({ outcome: "not-sent" });
+      late.resolve({ user: "ada", n: 2 });
+      await turn();
+      // A frame with `auth` would arrive before this call.
+      expect(await peer.request("data")).toEqual({ user: "ada" });
+      expect(asked).toBe(1);
+    });
+
+    it("is not rejected by a function that was called for an earlier socket", async () => {
+      const [called, answered] = [gate(), gate<User>()];
+      let failOld!: (error: Error) => void;
+      let renewals = 0;
+      await using server = await serveUsers();
+      await using relay = await Relay.to(server.url);
+      const auth = ({ number }: Attempt): User | Promise<User> => {
+        if (number > 0) return { user: "ada", n: 1 };
+        if (++renewals === 1) return new Promise<User>((_resolve, reject) => (failOld = reject));
+        called.resolve();
+        return answered.promise;
+      };
+      await using peer = await confirmed(open as never, relay.url, { auth });
+      const outcomes = new Outcomes().watch("renewed", peer.reauthenticate());
+      await vi.waitFor(() => expect(renewals).toBe(1));
+      relay.cut();
+      await called.promise;
+      failOld(new Error("no token"));
+      await turn();
+      expect(outcomes.list).toEqual([]);
+      answered.resolve({ user: "ada", n: 2 });
+      await vi.waitFor(() => expect(outcomes.list).toEqual([{ name: "renewed", value: undefined }]));
+      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
     });
 
     it("waits while the connection is suspended, and sends it on the next socket", async () => {
@@ -489,6 +576,33 @@ it("rejects reauthenticate of a peer in memory with a TypeError", async () => {
   await Promise.all([a.close(), b.close()]);
 });
 
+describe("reauthenticate of a peer that is not open yet", () => {
+  it("waits until it is open, and then sends a fresh `auth`", async () => {
+    await using server = await serveUsers();
+    const { source } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 });
+    await using peer = openNode<any, any>(server.url, { auth: source });
+    await peer.reauthenticate();
+    expect(peer.state).toBe("open");
+    expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+  });
+
+  it("rejects with a TypeError when its server does not ask, and at once without `auth`", async () => {
+    await using server = await serve<any, any, any>({ port: 0 });
+    await using peer = openNode(server.url, { auth: "x" });
+    expect((await rejection(peer.reauthenticate())).message).toContain("`auth`");
+    await peer.opened;
+    await using other = openNode("ws://localhost:1", { reconnect: { initial: true } });
+    expect(await rejection(other.reauthenticate())).toBeInstanceOf(TypeError);
+  });
+
+  it("rejects when the peer closes before: nothing was sent", async () => {
+    const peer = openNode("ws://localhost:1", { auth: "x", reconnect: { initial: true } });
+    const error = rejection(peer.reauthenticate());
+    await peer.close();
+    expect(await error).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
+  });
+});
+
 it("sends the headers of a function, new ones for each attempt", async () => {
   const cookies: unknown[] = [];
   await using server = await serve<any, any, any>({
@@ -574,22 +688,35 @@ describe("with a clock", () => {
     expect(network.last.line.sent.slice(1).join("")).not.toContain("token");
   });
 
-  it("waits for a late hello for 2 s, and then takes a silent server for a plain one", async () => {
+  it("has no delay before its second attempt after `reconnect()` during the first", async () => {
+    network.answer = ({ line }) => void setTimeout(() => line.refuse(), 100);
+    const peer = openPeer("ws://server.test/", { link: "plain", reconnect: { initial: true } });
+    const delays: number[] = [];
+    peer.on("attempt", ({ delayMs }) => delays.push(delayMs));
+    await pass(50);
+    expect(peer.reconnect()).toBe(true);
+    await pass(100);
+    expect(delays).toEqual([0]);
+    await peer.close();
+  });
+
+  it("waits for the first frame of reciproc.v1 until openTimeoutMs, and sends nothing before", async () => {
     network.answer = ({ line }) => {
       const socket = line.accept("reciproc.v1");
-      setTimeout(() => socket.send(AUTH_HELLO), 1_900);
+      setTimeout(() => socket.send(AUTH_HELLO), 9_000);
+      setTimeout(() => socket.send(HELLO), 9_100);
     };
-    const refused = rejection(connectVirtual({ auth: "token" }));
-    await pass(1_950);
-    expect(network.last.line.sent).toEqual(['{"hello":{"auth":"token"}}']);
-    network.last.line.cut();
-    expect(await refused).toMatchObject({ name: "ConnectError" });
-    network.answer = says();
     const connecting = connectVirtual({ auth: "token" });
-    await pass(1_990);
-    expect(network.lines.size).toBe(1);
+    await pass(8_990);
+    expect(network.last.line.sent).toEqual([]);
     await pass(20);
+    expect(network.last.line.sent).toEqual(['{"hello":{"auth":"token"}}']);
+    await pass(200);
     expect((await connecting).state).toBe("open");
+    network.answer = says();
+    const refused = rejection(connectVirtual({ auth: "token" }));
+    await pass(10_010);
+    expect(await refused).toMatchObject({ name: "ConnectError" });
     expect(network.last.line.sent).toEqual([]);
   });
 
@@ -607,8 +734,7 @@ describe("with a clock", () => {
     const renewed = rejection(peer.reauthenticate({ timeoutMs: 1_000 }));
     await pass(500);
     expect(peer.state).toBe("open");
-    await pass(500);
-    expect(await renewed).toMatchObject({ code: "TIMEOUT", outcome: "not-sent" });
+    expect(await renewed).toBeInstanceOf(TypeError);
     expect(network.last.line.sent.join("")).not.toContain("s3cret");
   });
 

@@ -95,6 +95,16 @@ describeClients("a client that reconnects", (connect: Connect) => {
   });
 });
 
+it.each([
+  [{ headers: new Map([["a", "b"]]) }, "Expected `headers` to be a plain object or a function, got"],
+  [{ headers: "a: b" }, "Expected `headers` to be a plain object or a function, got `a: b`"],
+  [{ tls: 5 }, "Expected `tls` to be a plain object, got `5`"],
+])("a client in Node refuses %j", async (options, message) => {
+  const error = await rejection(connectNode("ws://localhost:1", options as never));
+  expect(error).toBeInstanceOf(TypeError);
+  expect(error.message).toContain(message);
+});
+
 it("a client in Node sends its `headers` with each attempt", async () => {
   const seen: unknown[] = [];
   await using server = await serveEcho({

@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { mcp, pair } from "../../src/index.js";
 import { serve } from "../../src/node.js";
-import { ByHand, LIMITS, nextPeer, serving, emitted } from "../server/by-hand.js";
+import { ByHand, LIMITS, nextPeer, servingOnPort, emitted } from "../server/by-hand.js";
 import { upgrade } from "../support/network.js";
 
 /** Opens a WebSocket that offers `protocols`, and resolves with the one that the server chose. */
@@ -22,7 +22,7 @@ describe("the subprotocol that a server chooses", () => {
     ["other,mcp,reciproc.v1", "mcp"],
     ["mcp", "mcp"],
   ])("is the first that a server supports: %s", async (offer, protocol) => {
-    const { url } = await serving({ dialect: mcp });
+    const { url } = await servingOnPort({ dialect: mcp });
     expect(await chosen(url, offer.split(","))).toBe(protocol);
   });
 
@@ -30,7 +30,7 @@ describe("the subprotocol that a server chooses", () => {
     ["reciproc.v1,reciproc.resume", "reciproc.v1"],
     ["reciproc.resume,reciproc.v1", "reciproc.v1"],
   ])("is agreed on without the offer to resume: %s", async (offer, protocol) => {
-    const { url } = await serving();
+    const { url } = await servingOnPort();
     expect(await chosen(url, offer.split(","))).toBe(protocol);
   });
 });
@@ -58,7 +58,7 @@ describe("a handshake that breaks RFC 6455", () => {
 
 describe("a session", () => {
   it("counts packs and no control frames", async () => {
-    const { server, url } = await serving({ methods: { add: ([a, b]: [number, number]) => a + b } });
+    const { server, url } = await servingOnPort({ methods: { add: ([a, b]: [number, number]) => a + b } });
     const coming = nextPeer(server);
     const { byHand, token } = await ByHand.begin(url);
     const peer = await coming;
@@ -80,7 +80,7 @@ describe("a session", () => {
 
 describe("a client that offers to resume", () => {
   it("is sent nothing between the hello and its own first frame", async () => {
-    const { server, url } = await serving();
+    const { server, url } = await servingOnPort();
     const coming = nextPeer(server);
     const { byHand, token } = await ByHand.begin(url);
     const peer = await coming;
@@ -104,7 +104,7 @@ describe("a client that offers to resume", () => {
 
 describe("a token", () => {
   it("has 22 random characters of an alphabet of 64: 132 bits", async () => {
-    const { url } = await serving();
+    const { url } = await servingOnPort();
     const tokens: string[] = [];
     for (let i = 0; i < 50; i++) tokens.push((await ByHand.begin(url)).token);
     for (const token of tokens) expect(token).toMatch(/^[\w-]{22}$/);

@@ -1,9 +1,11 @@
 import { expect, describe, it } from "vitest";
 import { Peer, type AnyPeer, type LiveOptions, type Receiver, type Transport } from "../../src/index.js";
 import { PeerGroup } from "../../src/server/groups.js";
+import { HeldQueue } from "../../src/server/held-queue.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { closeAtEnd } from "../support/pair.js";
 import { notification, request } from "../support/raw.js";
+import { gate, turn } from "../support/turns.js";
 
 useFakeClock();
 
@@ -128,6 +130,16 @@ describe("a volatile message", () => {
   });
 });
 
+it("drops a volatile message if its peer becomes slow while `around` waits", async () => {
+  const open = gate();
+  const one = new Slow({ around: async (_call: unknown, next: () => unknown) => (await open.promise, next()) });
+  expect(one.peer.notify("n", [1], { volatile: true })).toBe(true);
+  one.transport.unsentBytes = LIMIT;
+  open.resolve();
+  await turn();
+  expect([one.messages, one.peer.stats().dropped]).toEqual([[], 0]);
+});
+
 describe("a message with a key, to a slow reader whose transport has no queue", () => {
   it("is sent at once while less than an eighth of maxUnsentBytes is unsent", () => {
     const one = new Slow();
@@ -205,6 +217,26 @@ describe("a message with a key, to a slow reader whose transport has no queue", 
     expect(lost.sent).toEqual([]);
   });
 
+  it("is sent before the peer closes, which is reported once if the bytes then unsent end the connection", async () => {
+    const one = new Slow();
+    one.transport.unsentBytes = BEHIND;
+    one.peer.notify(...moved(1));
+    // More than a burst may be.
+    one.transport.unsentBytes = 2 ** 30;
+    await one.peer.close();
+    expect(one.closes).toEqual([1013]);
+    expect(await one.peer.closed).toMatchObject({ code: 1013 });
+  });
+
+  it("leaves nothing behind if it is refused for its length: a volatile message is sent as soon as the reader has caught up", () => {
+    const one = new Slow();
+    one.transport.unsentBytes = LIMIT;
+    groupOf(one.peer).notify("moved", ["x".repeat(LIMIT)], { latest: "a" });
+    expect(one.peer.stats().dropped).toBe(1);
+    one.transport.unsentBytes = 0;
+    expect(one.peer.notify("n", [], { volatile: true })).toBe(true);
+  });
+
   it("waits up to a quarter of maxUnsentBytes: beyond it, a message of the peer is sent, and a broadcast is dropped from half on", () => {
     const one = new Slow();
     const text = "x".repeat(900);
@@ -251,6 +283,41 @@ describe("a message with a key, to a slow reader whose transport has no queue", 
     for (let n = 0; n < 1000; n++) group.notify(...moved(n));
     // Other messages alone exceed the limit, for ten seconds.
     one.transport.unsentBytes = LIMIT + 500;
+    one.peer.notify("n");
+    await pass(10_000);
+    expect(one.closes).toEqual([1013]);
+  });
+});
+
+/** A peer whose transport queues each message. */
+function queueing(): { one: Slow; queue: HeldQueue } {
+  const one = new Slow();
+  const queue = new HeldQueue();
+  one.transport.isReady = false;
+  one.transport.send = (text, handle) => queue.add(text, handle) === undefined;
+  Object.defineProperty(one.transport, "unsentBytes", { get: () => queue.length });
+  return { one, queue };
+}
+
+describe("a broadcast with a key, in the queue of a transport", () => {
+  it("does not count towards the bytes that close the connection, also if it replaces a shorter one", async () => {
+    const { one, queue } = queueing();
+    const group = groupOf(one.peer);
+    group.notify("moved", ["x"], { latest: "a" });
+    group.notify("moved", ["x".repeat(LIMIT)], { latest: "a" });
+    one.peer.notify("n", ["x".repeat(LIMIT / 2)]);
+    one.peer.notify("n");
+    expect(queue.length).toBeGreaterThan(LIMIT * 1.5);
+    await pass(10_000);
+    expect(one.closes).toEqual([]);
+  });
+
+  it("counts no longer once a shorter one replaces it", async () => {
+    const { one } = queueing();
+    const group = groupOf(one.peer);
+    group.notify("moved", ["x".repeat(LIMIT)], { latest: "a" });
+    group.notify("moved", ["x"], { latest: "a" });
+    one.peer.notify("n", ["x".repeat(LIMIT)]);
     one.peer.notify("n");
     await pass(10_000);
     expect(one.closes).toEqual([1013]);

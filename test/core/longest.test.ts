@@ -4,6 +4,8 @@ import { ConnectionLostError, TooLargeError } from "../../src/index.js";
 import { EncodedMessage } from "../../src/core/transport.js";
 import { inspect } from "../../src/peer/peer.js";
 import { sendTo } from "../../src/server/groups.js";
+import { BroadcastHandle } from "../../src/server/held-queue.js";
+import { LatestHandle } from "../../src/core/send-queue.js";
 import { useFakeClock } from "../support/clock.js";
 import { type AnyOptions } from "../support/pair.js";
 import { notification, request, result } from "../support/raw.js";
@@ -132,8 +134,8 @@ describe("a notification longer than the limit of the other side", () => {
   it("is dropped as a broadcast", async () => {
     const { peer, take } = limited();
     const long = new EncodedMessage(JSON.stringify(notification("n", ["x".repeat(MOST)])));
-    sendTo(peer, long, "drop");
-    sendTo(peer, long, "close");
+    sendTo(peer, long, new BroadcastHandle("", undefined));
+    sendTo(peer, long, new LatestHandle("", undefined));
     expect(take()).toEqual([]);
     expect(peer.stats().dropped).toBe(2);
     expect(peer.state).toBe("open");

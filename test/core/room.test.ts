@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Peer, type AnyPeer, type Receiver, type Transport } from "../../src/index.js";
 import { EncodedMessage } from "../../src/core/transport.js";
 import { sendTo } from "../../src/server/groups.js";
+import { BroadcastHandle } from "../../src/server/held-queue.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { closeAtEnd } from "../support/pair.js";
 import { notification, request } from "../support/raw.js";
@@ -59,7 +60,7 @@ function reader(endSession?: (reason: string) => boolean): Reader {
 /** Sends a reader a broadcast. Returns false if the broadcast is dropped. */
 function broadcastTo(one: Reader, text = LONG): boolean {
   const { dropped } = one.peer.stats();
-  sendTo(one.peer, new EncodedMessage(JSON.stringify(notification("n", [text]))), "drop");
+  sendTo(one.peer, new EncodedMessage(JSON.stringify(notification("n", [text]))), new BroadcastHandle("", undefined));
   return one.peer.stats().dropped === dropped;
 }
 

@@ -1,8 +1,12 @@
 /** How a world ends: which side closes, live or suspended, and what the other side must report. */
+import type { AuthRefusal } from "./credentials.js";
+import { has, onNextLine } from "./faults.js";
 import { excuse } from "./oracle.js";
+import type { Line } from "./proxy.js";
 import type { World } from "./world.js";
 
-export type EndingKind = "clientCloses" | "serverCloses" | "clientClosesAway" | "vanish" | "drain";
+export type EndingKind =
+  "clientCloses" | "serverCloses" | "clientClosesAway" | "clientClosesReturning" | "vanish" | "drain" | "authRefused";
 
 /** The endings that wait for a session to expire. */
 export const WAITING: ReadonlySet<EndingKind> = new Set(["clientClosesAway", "vanish"]);
@@ -32,6 +36,39 @@ export const ENDINGS: Readonly<Record<EndingKind, (world: World) => Promise<unkn
     if (!current.isOver) world.oracle.fail("close() while suspended did not settle at once");
     await world.until("the server gives up who does not come back", () => other!.isOver);
     world.proxy.refusals = 0;
+  },
+  /** The server has resumed the session, and the client closes before it can know that. */
+  async clientClosesReturning(world) {
+    const { current, client } = world;
+    const { other } = current;
+    let held: Line | undefined;
+    onNextLine(world, (line) => {
+      line.toClient.gate = (unit) => {
+        if (!has("resumed")(unit)) return;
+        held = line;
+        line.toClient.freeze();
+      };
+    });
+    world.proxy.newest?.cut();
+    await world.until("the server has resumed", () => held !== undefined);
+    excuse(current, "the client closes");
+    void client.close();
+    await world.until("the server knows that the client has closed", () => other!.isOver);
+    if (other!.closedWith !== 1000) world.oracle.fail(`the server's peer was closed with ${other!.closedWith}`);
+    held!.toClient.gate = undefined;
+    held!.toClient.thaw();
+    await world.until("the client is closed", () => current.isOver);
+  },
+  /** The server does not accept a fresh `auth`. */
+  async authRefused(world) {
+    const { current, client, credentials, random } = world;
+    excuse(current, "its `auth` is refused");
+    credentials.refusal = random.pick<AuthRefusal>(["unknown user", "other user"]);
+    const { other } = current;
+    await credentials.renew({ end: current, peer: client });
+    await world.until("both ends are over", () => current.isOver && other!.isOver);
+    for (const { side, closedWith } of [current, other!])
+      if (closedWith !== 4401) world.oracle.fail(`the ${side} was closed with ${closedWith}, not with 4401`);
   },
   async vanish(world) {
     const { current, client } = world;

@@ -41,6 +41,8 @@ export interface End {
   isProven: boolean;
   suspendedAt: number | undefined;
   isOver: boolean;
+  /** The code of its close. */
+  closedWith: number | undefined;
 }
 
 interface Sent {
@@ -67,6 +69,8 @@ export interface Expectation {
   fails?: boolean;
   /** The call is over the other side's limit. */
   isTooLong?: boolean;
+  /** It is made again on the next connection if it was not sent. */
+  isRetried?: boolean;
   /** Its handler reports progress this many times, as whole numbers from 0, before it returns. */
   reports?: number;
 }
@@ -77,6 +81,8 @@ export interface Call {
   readonly from: End;
   readonly expects: Expectation;
   ran: number;
+  /** The end at which it ran. */
+  ranAt: End | undefined;
   /** Progress reports that its caller got. */
   reports: number;
   /** Whether the call was rejected because its session was lost. */
@@ -111,6 +117,14 @@ const NO_OUTCOMES = {
   bytes: 0,
   /** Streams whose reader got the loss of a session. */
   interrupted: 0,
+  /** Calls that were made again on the next connection, and have run there. */
+  retried: 0,
+  /** Calls of `reauthenticate` that resolved, those of them that resolved after a lost socket, and those that rejected. */
+  renewed: 0,
+  renewedLater: 0,
+  renewalsLost: 0,
+  /** New results of `authenticate` for a peer that is open. */
+  refreshes: 0,
 };
 
 /** Counts of the outcomes. */
@@ -153,6 +167,7 @@ export class Oracle {
       isProven: false,
       suspendedAt: undefined,
       isOver: false,
+      closedWith: undefined,
     };
     this.ends.push(end);
     return end;
@@ -216,7 +231,16 @@ export class Oracle {
   /** Records that an end is about to call. `isOrdered`: the call is sent at once, after all earlier messages. */
   calls(from: End, label: string, expects: Expectation, isOrdered = true): Call {
     this.tally.calls++;
-    const call: Call = { label, from, expects, ran: 0, reports: 0, isLost: false, outcome: undefined };
+    const call: Call = {
+      label,
+      from,
+      expects,
+      ran: 0,
+      ranAt: undefined,
+      reports: 0,
+      isLost: false,
+      outcome: undefined,
+    };
     this.#calls.set(label, call);
     if (isOrdered) from.sent.push({ label, call });
     return call;
@@ -252,12 +276,13 @@ export class Oracle {
     this.arrives(at.other.index, at, label);
   }
 
-  /** Records that a handler runs. */
-  runs(label: string): void {
+  /** Records that a handler runs at an end. */
+  runs(label: string, at: End): void {
     const call = this.#calls.get(label);
     if (call === undefined) return this.fail(`${label} ran, and was never called`);
+    call.ranAt = at;
     if (++call.ran > 1) this.fail(`${label} ran ${call.ran} times`);
-    if (call.outcome === "not-sent") this.fail(`${label} was not sent, its caller was told, and ran`);
+    if (call.outcome === "not-sent") this.fail(`${label} is reported as not sent, and ran`);
   }
 
   /** Records that a call is fulfilled. `isRight`: with the result of its handler. */
@@ -267,6 +292,7 @@ export class Oracle {
     if (!isRight) this.fail(`${call.label} was answered with the answer to something else`);
     if (call.ran !== 1) this.fail(`${call.label} has a result, and ran ${call.ran} times`);
     if (call.expects.fails === true) this.fail(`${call.label} has a result, and its handler failed`);
+    if (call.expects.isRetried === true && call.from.isOver && call.ranAt !== call.from.other) this.tally.retried++;
     const { reports = 0 } = call.expects;
     if (call.reports !== reports) this.fail(`${call.label} was answered after ${call.reports} of ${reports} reports`);
   }
@@ -331,8 +357,7 @@ export class Oracle {
     end.isOver = true;
     this.tally.lost++;
     const { suspendedAt, other } = end;
-    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS)
-      excuse(end, "its time was up");
+    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS) excuse(end, EXPIRED);
     if (!end.isProven && other?.isProven !== true) excuse(end, "the client's hello has perhaps never come");
     if (end.reason === undefined && other?.reason === undefined)
       this.fail(`the ${end.side} gave a session up for no reason: ${why}`);
@@ -345,7 +370,7 @@ export class Oracle {
     for (const call of this.#calls.values()) {
       const { label, outcome, from } = call;
       if (outcome === undefined) this.fail(`${label} never settled`);
-      if (outcome === "not-sent" && call.ran > 0) this.fail(`${label} was not sent, its caller was told, and ran`);
+      if (outcome === "not-sent" && call.ran > 0) this.fail(`${label} is reported as not sent, and ran`);
       if (call.isLost && !from.isOver) this.fail(`${label} is said to be lost, and its session is not`);
     }
   }
@@ -402,9 +427,17 @@ export class Oracle {
   #unanswered(call: Call, { outcome, code }: TimeoutError | ConnectionLostError): void {
     this.#settles(call, outcome);
     this.tally[outcome === "unknown" ? "unknown" : "notSent"]++;
-    if (outcome === "not-sent" && call.ran > 0) this.fail(`${call.label} was not sent, its caller is told, and ran`);
+    if (outcome === "not-sent" && call.ran > 0) this.fail(`${call.label} is reported as not sent, and ran`);
     call.isLost = code === "CONNECTION_LOST";
+    if (call.isLost && outcome === "not-sent" && call.expects.isRetried === true && this.#hasNext(call.from))
+      this.fail(`${call.label} was not sent, and is not made again on the next connection`);
     if (code === "TIMEOUT" && call.expects.mayGiveUp !== true) this.fail(`${call.label} timed out`);
+  }
+
+  /** Returns whether a connection follows that of an end of the client, and is not about to end. */
+  #hasNext({ side, index }: End): boolean {
+    const last = this.ends.filter((end) => end.side === side).at(-1)!;
+    return side === "client" && last.index > index && last.reason === undefined;
   }
 
   #tooLong(call: Call): void {
@@ -417,7 +450,7 @@ export class Oracle {
   #aborted(call: Call): void {
     this.#settles(call, "given-up");
     this.tally.givenUp++;
-    if (call.expects.mayGiveUp !== true) this.fail(`${call.label} was given up by nobody`);
+    if (call.expects.mayGiveUp !== true) this.fail(`${call.label} was given up, and no rule allows that`);
   }
 
   #failed(call: Call, error: RpcError): void {
@@ -441,6 +474,9 @@ function mayBeMissing(due: Sent | undefined, { newest }: End): boolean {
 function dropsOf({ dropped }: End): number {
   return [...dropped.values()].reduce((sum, count) => sum + count, 0);
 }
+
+/** The reason of an end whose session had no socket for too long. */
+export const EXPIRED = "its time was up";
 
 /** The `code` of an error that a handler throws, and of an aborted call's reason. */
 export const FAILURE = 4711;

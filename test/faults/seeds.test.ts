@@ -63,6 +63,12 @@ it(
       volatileArrived: expect.toSatisfy(isPositive),
     });
     expect(volatileArrived).toBeLessThan(volatile);
+    if (seed === undefined) {
+      const { retried, renewed, renewedLater, renewalsLost } = sum;
+      const counts = { retried, renewed, renewedLater, renewalsLost };
+      expect(Object.entries(counts).filter(([, count]) => count === 0)).toEqual([]);
+      expect(sum.refreshes).toBeGreaterThan(renewed);
+    }
     if (seed === undefined) expect(sum.dropped).toBeGreaterThan(0);
   },
 );

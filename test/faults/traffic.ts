@@ -7,6 +7,7 @@ import type { CallOptions, Stream } from "../../src/core/contract.js";
 import { bytes, type Bytes } from "../../src/core/bytes.js";
 import { RpcError } from "../../src/core/errors.js";
 import type { AnyPeer } from "../../src/peer/peer.js";
+import type { Credentials } from "./credentials.js";
 import { ABORTED, FAILURE, SHOWN, TOLD, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
 import type { Random } from "./random.js";
 
@@ -43,6 +44,9 @@ const WEIGHTS = {
   take: 1,
   long: 0.3,
   fetch: 4,
+  again: 10,
+  renew: 2,
+  reconnect: 1,
 };
 
 /** The number of keys of `latest`. */
@@ -72,13 +76,16 @@ export class Traffic {
   readonly #hanging = new Map<End, number>();
   readonly #oracle: Oracle;
   readonly #random: Random;
+  /** Given if the client has `auth`. */
+  readonly #credentials: Credentials | undefined;
   #labels = 0;
   /** The views in the message that is being sent. */
   readonly #views: Uint8Array[] = [];
 
-  constructor(oracle: Oracle, random: Random) {
+  constructor(oracle: Oracle, random: Random, credentials: Credentials | undefined) {
     this.#oracle = oracle;
     this.#random = random;
+    this.#credentials = credentials;
   }
 
   /** Returns the handlers of one side. `at` returns the end that a message has reached. */
@@ -89,9 +96,11 @@ export class Traffic {
     };
     const runs = (said: Said, context: Context): void => {
       arrives(said, context);
-      this.#oracle.runs(said.label);
+      this.#oracle.runs(said.label, at(context));
     };
     return {
+      // Made again, it arrives in a later session than that in which it was called.
+      again: (said, context) => (this.#oracle.runs(said.label, at(context)), said.label),
       echo: (said, context) => (runs(said, context), said.label),
       fetch: (said, context) => (
         runs(said, context),
@@ -131,8 +140,8 @@ export class Traffic {
         if (said.from === undefined) this.#oracle.arrivesFromTopic(at(context), said.label);
         else arrives(said, context);
       },
-      count: (said) => {
-        this.#oracle.runs(said.label);
+      count: (said, context) => {
+        this.#oracle.runs(said.label, at(context));
         return this.#counting(said.n ?? 0);
       },
     };
@@ -166,6 +175,9 @@ export class Traffic {
     else if (kind === "late") void this.#call(speaker, "slow", this.#random.below(20), this.#late());
     else if (kind === "fail") void this.#call(speaker, "fail", 0, undefined, { fails: true });
     else if (kind === "long") void this.#tooLong(speaker);
+    else if (kind === "again") void this.#again(speaker);
+    else if (kind === "renew") this.#renew(speaker);
+    else if (kind === "reconnect") this.#reconnect(speaker);
     else void this.#call(speaker, kind, this.#random.below(8));
   }
 
@@ -283,6 +295,30 @@ export class Traffic {
     const said = { ...this.#said(end), padding: "x".repeat(MAX_MESSAGE_BYTES) };
     const call = this.#oracle.calls(end, said.label, { isTooLong: true });
     return this.#judge(call, peer.request("echo", said));
+  }
+
+  /** Makes a call that is made again on the next connection if it was not sent. Some of them have a short timeout. */
+  #again({ end, peer }: Speaker): Promise<void> {
+    const { data: _data, size: _size, ...said } = this.#said(end);
+    const isLate = this.#random.chance(0.2);
+    // Without bytes, which would be encoded again, and out of order, because it may be sent behind later messages.
+    const call = this.#oracle.calls(end, said.label, { isRetried: true, mayGiveUp: isLate }, false);
+    const options: CallOptions = { retry: "not-sent", ...(isLate && this.#late()) };
+    return this.#judge(call, peer.request("again", said, options));
+  }
+
+  /** Lets the client send a fresh `auth`, if it has one. */
+  #renew(speaker: Speaker): void {
+    if (this.#credentials === undefined || speaker.end.side === "server") return this.note(speaker);
+    this.sent++;
+    void this.#credentials.renew(speaker);
+  }
+
+  /** Lets the client check its socket, or try at once. A server's peer has nothing to connect. */
+  #reconnect({ end, peer }: Speaker): void {
+    this.sent++;
+    const isExpected = end.side === "client" && peer.state !== "closed";
+    if (peer.reconnect() !== isExpected) this.#oracle.fail(`\`reconnect\` of the ${end.side} returned ${!isExpected}`);
   }
 
   #batch({ end, peer }: Speaker): void {

@@ -128,8 +128,11 @@ export class Wiretap implements Watcher {
     known.isReturning ??= bytes.includes(RETURNS);
     // Pings, pongs and closes belong to the WebSocket.
     const isOfSession = bytes[0] === TEXT || bytes[0] === BINARY;
-    if (known.state === "asking" && isOfSession) this.#breach("a returning client sent something before `resumed`");
-    if (known.state === "answered" && isOfSession) {
+    const isBye = control !== undefined && "bye" in control;
+    if (known.state === "asking" && isOfSession && !isBye)
+      this.#breach("a returning client sent something before `resumed`");
+    // The client may have closed before it could read `resumed`.
+    if (known.state === "answered" && isOfSession && !isBye) {
       if (control === undefined || !("ack" in control)) this.#breach("the first frame after `resumed` was no ack");
       known.state = "open";
     }
@@ -158,7 +161,9 @@ export class Wiretap implements Watcher {
     known.isClosedByServer ||= bytes[0] === CLOSE;
     if (control === undefined) return;
     if ("hello" in control) {
-      const { session } = control["hello"] as { session: { token: string } };
+      const { session } = control["hello"] as { session?: { token: string } };
+      // A hello that asks for `auth`.
+      if (session === undefined) return;
       const offered = { tokens: [], held: undefined, shown: undefined, attempt: 0, received: 0, isConfirmed: false };
       known.offered = offered;
       this.given(offered, session.token);

@@ -1,9 +1,9 @@
 /** A real client and a real server over a proxy that injects faults, checked by the oracle. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { IncomingMessage } from "node:http";
 import { connect, serve } from "../../src/node.js";
 import { inspect, type AnyPeer } from "../../src/peer/peer.js";
 import type { Server } from "../../src/server/server.js";
+import { Credentials } from "./credentials.js";
 import { ENDINGS, WAITING, type EndingKind } from "./endings.js";
 import { FAULTS, FAULT_WEIGHTS, type FaultKind } from "./faults.js";
 import { excuse, Oracle, prove, SHOWN, TOLD, type End, type Tally } from "./oracle.js";
@@ -65,6 +65,9 @@ export class World {
   readonly traffic: Traffic;
   readonly ttlMs: number;
   readonly hasHeartbeat: boolean;
+  /** Whether the client is authenticated by its `auth`. Otherwise by a header. */
+  readonly hasAuth: boolean;
+  readonly credentials: Credentials;
   proxy!: Proxy;
   client!: AnyPeer;
   server!: Server;
@@ -87,7 +90,9 @@ export class World {
     this.hasHeartbeat = this.random.chance(0.3);
     this.oracle = new Oracle(this.ttlMs);
     this.tap = new Wiretap(this.oracle.fail);
-    this.traffic = new Traffic(this.oracle, this.random);
+    this.hasAuth = this.random.chance(0.7) || this.#ending === "authRefused";
+    this.credentials = new Credentials(this.oracle, this.random);
+    this.traffic = new Traffic(this.oracle, this.random, this.hasAuth ? this.credentials : undefined);
   }
 
   figures(): Figures {
@@ -106,6 +111,7 @@ export class World {
     await this.until("everything is over", () => this.#isOver);
     this.#checkEmpty();
     this.oracle.finish();
+    this.credentials.finish();
   }
 
   /** Ends everything, in any state that a breach has left. */
@@ -120,17 +126,25 @@ export class World {
   async serve(): Promise<void> {
     this.server = await serve({
       port: this.port,
-      methods: this.traffic.methods(({ peer }) => this.#serverEnds.get(peer)!) as never,
-      authenticate: ({ headers }: IncomingMessage) => headers.authorization,
-      principal: (name: string) => name,
+      methods: this.traffic.methods(({ peer }) => this.#arrivesAt(peer)) as never,
+      authenticate: this.credentials.authenticate,
+      principal: ({ name }: { name: string }) => name,
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES, maxUnsentBytes: MAX_UNSENT_BYTES },
       session: { ttlMs: this.ttlMs },
       heartbeat: this.hasHeartbeat ? { intervalMs: 300, deadAfterMs: 2_000 } : false,
     } as never);
     this.port = Number(new URL(this.server.url).port);
     this.server.on("peer", (peer) => this.#welcome(peer));
+    this.server.on("refresh", (peer, old) => this.credentials.refreshed(this.#serverEnds.get(peer)!, old));
     this.server.on("missed", (peer, method) => this.oracle.drops(this.#serverEnds.get(peer)!, method));
     this.server.on("error", (error) => this.oracle.fail(`the server reports ${String(error)}`));
+  }
+
+  /** Returns the end of a server's peer that a message has reached. */
+  #arrivesAt(peer: AnyPeer): End {
+    const end = this.#serverEnds.get(peer)!;
+    this.credentials.check(end);
+    return end;
   }
 
   /** Returns the server's peer of the client's current session, or `undefined` if it is not known. */
@@ -193,7 +207,7 @@ export class World {
     this.proxy = await Proxy.listen(() => this.port, this.tap);
     this.client = await connect(`ws://127.0.0.1:${this.proxy.port}`, {
       methods: this.traffic.methods(() => this.current) as never,
-      headers: { authorization: CLIENT_NAME },
+      ...(this.hasAuth ? { auth: this.credentials.show } : { headers: { authorization: CLIENT_NAME } }),
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
       heartbeat: this.hasHeartbeat ? HEARTBEAT : false,
     } as never);
@@ -205,7 +219,10 @@ export class World {
     this.client.on("resume", () => this.oracle.resumed(this.current));
     this.client.on("missed", ({ count }) => this.oracle.misses(this.current, count));
     this.client.on("lost", (error) => this.#lost(error));
-    this.client.on("close", ({ code, reason }) => this.oracle.over(this.current, `closed with ${code} ${reason}`));
+    this.client.on("close", ({ code, reason }) => {
+      this.current.closedWith = code;
+      this.oracle.over(this.current, `closed with ${code} ${reason}`);
+    });
     this.client.on("error", (error) => this.oracle.fail(`the client reports ${String(error)}`));
     await this.#prove(this.current);
   }
@@ -223,9 +240,19 @@ export class World {
   #welcome(peer: AnyPeer): void {
     const end = this.oracle.begin("server");
     this.#serverEnds.set(peer, end);
-    peer.on("suspend", () => this.oracle.suspended(end));
-    peer.on("resume", () => this.oracle.resumed(end));
-    peer.on("close", ({ code, reason }) => this.oracle.over(end, `closed with ${code} ${reason}`));
+    this.credentials.begins(end, peer);
+    peer.on("suspend", () => {
+      this.oracle.suspended(end);
+      this.credentials.suspended(end);
+    });
+    peer.on("resume", () => {
+      this.oracle.resumed(end);
+      this.credentials.resumed(end);
+    });
+    peer.on("close", ({ code, reason }) => {
+      end.closedWith = code;
+      this.oracle.over(end, `closed with ${code} ${reason}`);
+    });
     // First, so that the client knows which end of the server sends.
     this.traffic.note({ end, peer });
     this.server.topic("all").add(peer);
@@ -344,7 +371,7 @@ export class World {
 
   #checkEmpty(): void {
     const hanging = this.traffic.hanging();
-    if (hanging > 0) this.oracle.fail(`${hanging} handlers were not told that nobody waits`);
+    if (hanging > 0) this.oracle.fail(`${hanging} handlers were not aborted when their callers gave up`);
     for (const peer of [this.client, ...this.#serverEnds.keys()]) {
       const { pending, openBatches, progress, streams: served, malformed } = inspect(peer);
       const left = { pending, openBatches, progress, served, malformed };

@@ -1,6 +1,6 @@
 /** Offering a stream inside params or a result: its place, its lifetime and its end. The other side is the test. */
 import { describe, expect, it } from "vitest";
-import { type AnyPeer, type Context } from "../../src/index.js";
+import { type AnyPeer, type Context, type WebStream } from "../../src/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
@@ -9,6 +9,14 @@ import { counted, Fed } from "./sources.js";
 import { abort, answersTo, feed, more, next, NO_SUCH_STREAM, streamsOf } from "./tailing.js";
 
 useFakeClock();
+
+function webStream(): ReadableStream<number> {
+  return new ReadableStream({ start: (to) => (to.enqueue(1), to.enqueue(2), to.close()) });
+}
+
+function notIterable<T>(stream: ReadableStream<T>): WebStream<T> {
+  return { getReader: () => stream.getReader(), pipeTo: (destination) => stream.pipeTo(destination as WritableStream) };
+}
 
 describe("a stream that is offered", () => {
   it.each<[string, (peer: AnyPeer, source: Iterable<unknown>) => object, object]>([
@@ -29,11 +37,13 @@ describe("a stream that is offered", () => {
     expectEmpty(raw.peer);
   });
 
-  it.each<[string, () => Iterable<unknown> | AsyncIterable<unknown>]>([
+  it.each<[string, () => Parameters<AnyPeer["offer"]>[0]]>([
     ["an array", () => [1, 2]],
     ["a Set", () => new Set([1, 2])],
     ["a generator", () => (function* () { yield 1; yield 2; })()],
     ["promises", () => [Promise.resolve(1), Promise.resolve(2)]],
+    ["a web stream", webStream],
+    ["a web stream that is no async iterable, as in some browsers", () => notIterable(webStream())],
   ])("may be made of %s", async (_name, make) => {
     const raw = rawPeer();
     const call = raw.peer.request("m", [raw.peer.offer(make())]);
@@ -53,7 +63,7 @@ describe("a stream that is offered", () => {
   it.each([5, "text", null, undefined, {}, () => {}])("is not made of %j", (source) => {
     const { peer } = rawPeer();
     expect(() => peer.offer(source as never)).toThrow(TypeError);
-    expect(() => peer.offer(source as never)).toThrow("Expected `source` to be an iterable or an async iterable, got ");
+    expect(() => peer.offer(source as never)).toThrow("Expected `source` to be an iterable or web stream, got ");
   });
 
   it("can be one of several, each with its own token", async () => {

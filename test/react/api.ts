@@ -12,6 +12,13 @@ export interface ServerApi extends TopicServer<Visitor> {
   count(params: { from: number; to: number }): Stream<number>;
   fail(): Stream<number>;
   echo(params: [value: number]): number;
+  /** Removes a visitor from a topic. The notification to the members contains the notice. */
+  sendAway(params: { topic: string; visitor: string; notice: string }): void;
+  numbers(): number[];
+  /** Makes the server send the notification `note`. */
+  noteMe(params: [value: number]): void;
+  /** Returns when it is cancelled. */
+  wait(): boolean;
   /** Makes the server call `ask` of the caller, and returns the answer. */
   askMe(params: [question: string]): string;
 }
@@ -28,12 +35,18 @@ export interface Shown {
   /** The address of the server. If it is missing, nothing is rendered, so the provider is unmounted. */
   url?: string;
   strict?: boolean;
-  options?: { reconnect?: boolean };
+  options?: { reconnect?: boolean; limits?: { maxMessageBytes: number } };
   /** A label for each component that listens. */
   listeners?: string[];
   asker?: string;
   stream?: { from: number; to: number; keep?: number };
   fails?: boolean;
+  /** Whether a component reads `numbers` by TanStack Query, and adds the notes to them. */
+  numbers?: boolean;
+  /** Whether a component reads `wait` by TanStack Query. */
+  waits?: boolean;
+  /** Whether the listeners throw. */
+  throws?: boolean;
   /** A topic for each component that shows members. */
   topics?: string[];
   /** Whether the provider is inside of a hidden `Activity` of React 19. */

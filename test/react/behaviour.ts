@@ -17,6 +17,10 @@ type BoardServer = Server<ServerApi, ClientApi, Data>;
 let streams: { from: number; to: number; hasEnded: boolean }[];
 /** The calls of `topic/join` and `topic/leave`, in order. */
 let topicCalls: string[];
+/** What else the notification says about a peer that was sent away. */
+let leaving: WeakMap<object, { notice: string }>;
+/** Whether each call of `wait` was cancelled. */
+let waits: boolean[];
 let server: BoardServer;
 let relay: Relay;
 let site: Site;
@@ -25,8 +29,8 @@ let page: Page;
 const visitorOf = (peer: { id: string; data: Data }): Visitor => ({ id: peer.id, name: peer.data.name });
 
 /** Starts a server. The name of a visitor is in the address. */
-function start(port: number, origin: string): Promise<BoardServer> {
-  return serve<ServerApi, ClientApi, Data>({
+async function start(port: number, origin: string): Promise<BoardServer> {
+  const started = await serve<ServerApi, ClientApi, Data>({
     port,
     origins: [origin],
     authenticate: ({ url }) => {
@@ -37,15 +41,19 @@ function start(port: number, origin: string): Promise<BoardServer> {
       "topic/join"({ topic: name }, { peer, server: own }) {
         topicCalls.push(`join ${name}`);
         if (name === "secret") throw new RpcError(403, "the topic is secret");
-        const members = own.topic(name).add(peer);
-        members.notify("topic/joined", { topic: name, member: visitorOf(peer) }, { except: peer });
-        void peer.closed.then(() => members.notify("topic/left", { topic: name, id: peer.id }));
-        return Array.from(members, visitorOf);
+        return Array.from(own.topic(name).add(peer), visitorOf);
       },
       "topic/leave"({ topic: name }, { peer, server: own }) {
         topicCalls.push(`leave ${name}`);
+        own.topic(name).delete(peer);
+      },
+      sendAway({ topic: name, visitor, notice }, { server: own }) {
         const members = own.topic(name);
-        if (members.delete(peer)) members.notify("topic/left", { topic: name, id: peer.id });
+        for (const peer of members) {
+          if (peer.data.name !== visitor) continue;
+          leaving.set(peer, { notice });
+          members.delete(peer);
+        }
       },
       async *count({ from, to }, { signal }) {
         const stream = { from, to, hasEnded: false };
@@ -64,9 +72,26 @@ function start(port: number, origin: string): Promise<BoardServer> {
         throw new RpcError(410, "no stream today");
       },
       echo: ([value]) => value,
+      numbers: () => [1, 2],
+      noteMe: ([value], { peer }) => void peer.notify("note", [value]),
+      wait: (_params, { signal }) =>
+        new Promise((resolve) => {
+          const at = waits.push(false) - 1;
+          signal.addEventListener("abort", () => resolve((waits[at] = true)));
+        }),
       askMe: ([question], { peer }) => peer.request("ask", [question]).catch(({ code }: RpcError) => `code ${code}`),
     },
   });
+  for (const name of ["den", "attic"]) {
+    const topic = started.topic(name);
+    topic.on("join", (peer) => {
+      topic.notify("topic/joined", { topic: name, member: visitorOf(peer) }, { except: peer });
+    });
+    topic.on("leave", (peer) => {
+      topic.notify("topic/left", { topic: name, id: peer.id, ...leaving.get(peer) });
+    });
+  }
+  return started;
 }
 
 const show = (shown: Shown): Promise<void> => page.evaluate((given) => globalThis.show(given), shown);
@@ -113,6 +138,8 @@ export function itWorksWith(version: ReactVersion, more: () => void = () => {}):
   beforeEach(async () => {
     streams = [];
     topicCalls = [];
+    waits = [];
+    leaving = new WeakMap();
     server = await start(0, site.url);
     relay = await Relay.to(server.url);
     page = await (await (await browser()).newContext()).newPage();
@@ -256,6 +283,15 @@ export function itWorksWith(version: ReactVersion, more: () => void = () => {}):
       ).toBe(true);
     });
 
+    it("reports a listener that throws as an `error` of the peer", async () => {
+      await showOpen({ url: server.url, throws: true });
+      const failed = page.evaluate(
+        () => new Promise((resolve) => peer.once("error", (error) => resolve(String(error)))),
+      );
+      await page.evaluate(() => peer.notify("noteMe", [1]));
+      expect(await failed).toBe("Error: the listener failed");
+    });
+
     it("stops when the component is unmounted", async () => {
       await showOpen({ url: server.url, listeners: ["a", "b"] });
       await show({ url: server.url, listeners: ["b"] });
@@ -263,6 +299,25 @@ export function itWorksWith(version: ReactVersion, more: () => void = () => {}):
       await expect.poll(() => page.evaluate(() => heard.map(({ label }) => label))).toEqual(["b"]);
       await show({ url: server.url });
       expect(await page.evaluate(() => peer.listenerCount("notification"))).toBe(0);
+    });
+  });
+
+  describe("useNotification beside TanStack Query", () => {
+    it("adds a notification to a list that arrived together with it", async () => {
+      await relay.close();
+      await show({ url: relay.url, numbers: true });
+      // Both calls are sent together, so the list and the notification are sent together.
+      await page.evaluate(() => peer.notify("noteMe", [3]));
+      await relay.open();
+      await untilText("status", "open");
+      await untilText("numbers", "1,2,3");
+    });
+
+    it("is a query that cancels its handler on the server when its component is unmounted", async () => {
+      await showOpen({ url: server.url, waits: true, strict: false });
+      await expect.poll(() => waits).toEqual([false]);
+      await show({ url: server.url, strict: false });
+      await expect.poll(() => waits).toEqual([true]);
     });
   });
 
@@ -401,6 +456,34 @@ export function itWorksWith(version: ReactVersion, more: () => void = () => {}):
       server = await start(port, site.url);
       await untilText("members-0", "Ada");
       expect([...server.topic("den")]).toHaveLength(1);
+    });
+
+    it("asks for the members again when the server has dropped a change", async () => {
+      const options = { limits: { maxMessageBytes: 1_000 } };
+      await showOpen({ url: server.url, topics: ["den"], options });
+      const other = await openOther({ url: `${server.url}?name=Bo`, topics: ["den"] });
+      await untilText("members-0", "Ada,Bo");
+      // The notification that Bo has left is longer than Ada's page accepts.
+      await other.evaluate((notice) => {
+        peer.notify("sendAway", { topic: "den", visitor: "Bo", notice });
+      }, "x".repeat(2_000));
+      await untilText("members-0", "Ada");
+      expect(topicCalls).toEqual(["join den", "join den", "join den"]);
+      expect(server.stats().dropped).toBe(1);
+      await other.close();
+    });
+
+    it("makes a change that arrives together with the list after the list", async () => {
+      const other = await openOther({ url: `${server.url}?name=Bo`, topics: ["den"] });
+      await expect.poll(() => other.locator("#members-0").textContent()).toBe("Bo");
+      await relay.close();
+      await show({ url: relay.url, topics: ["den"] });
+      // Both calls are sent together, so both replies are sent together: the list with Bo, and that Bo has left.
+      await page.evaluate(() => peer.notify("sendAway", { topic: "den", visitor: "Bo", notice: "" }));
+      await relay.open();
+      await untilText("members-0", "Ada");
+      expect(topicCalls).toEqual(["join den", "join den"]);
+      await other.close();
     });
 
     it("shows why it could not join", async () => {

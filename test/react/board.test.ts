@@ -1,8 +1,8 @@
 /** Runs examples/board-react: its commands, and two windows of Chromium with a cut and a restart. */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
-import { createHash } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -32,7 +32,7 @@ async function script(name: string): Promise<void> {
 
 /** Starts the built server. Returns its address. */
 async function start(port: string): Promise<string> {
-  const env = { ...process.env, PORT: port, BOARD_FILE: join(folder, "board.json") };
+  const env = { ...process.env, PORT: port, BOARD_FOLDER: folder };
   server = spawn(process.execPath, ["build/server/main.js"], { cwd: EXAMPLE, env, stdio: ["ignore", "pipe", "pipe"] });
   server.stderr!.on("data", (text: Buffer) => (errors += text.toString()));
   const [line] = (await once(createInterface(server.stdout!), "line")) as [string];
@@ -73,8 +73,16 @@ async function add(page: Page, text: string): Promise<void> {
 const cards = (page: Page): Promise<string[]> => page.getByLabel("Cards").locator("label").allTextContents();
 const log = (page: Page): Promise<string | null> => page.getByLabel("Log").textContent();
 
+const here = (page: Page): Promise<string | null> => page.getByLabel("Here").textContent();
+
 async function bothShow(...texts: string[]): Promise<void> {
   for (const page of [ada, bo]) await expect.poll(() => cards(page), PATIENCE).toEqual(texts);
+}
+
+async function importLines(...lines: string[]): Promise<void> {
+  const form = ada.getByLabel("Import", { exact: true });
+  await form.getByLabel("Lines").fill(lines.join("\n"));
+  await form.getByRole("button", { name: "Import" }).click();
 }
 
 beforeAll(async () => {
@@ -105,7 +113,7 @@ describe("the example board-react", () => {
 
   it("shows who is here, and what the server logs", async () => {
     for (const page of [ada, bo]) {
-      await expect.poll(() => page.getByLabel("Here").textContent(), PATIENCE).toMatch(/^(Ada, Bo|Bo, Ada)$/);
+      await expect.poll(() => here(page), PATIENCE).toMatch(/^(Ada, Bo|Bo, Ada)$/);
     }
     await expect.poll(() => log(ada), PATIENCE).toContain("Bo is here");
   });
@@ -124,7 +132,7 @@ describe("the example board-react", () => {
     await add(ada, "Written without a network");
     await expect.poll(() => cards(ada)).toEqual(["Buy milk", "Written without a network"]);
     await add(bo, "Meanwhile");
-    expect(await cards(bo)).toEqual(["Buy milk", "Meanwhile"]);
+    await expect.poll(() => cards(bo)).toEqual(["Buy milk", "Meanwhile"]);
     await relay.open();
     await status(ada, "Live");
     await expect.poll(() => cards(bo), PATIENCE).toEqual(["Buy milk", "Meanwhile", "Written without a network"]);
@@ -143,34 +151,55 @@ describe("the example board-react", () => {
     await bothShow("Buy milk", "Meanwhile");
   });
 
-  it("imports with progress, and stops when the user cancels", async () => {
+  it("imports with progress, and stops on the server when the user cancels", async () => {
     const form = ada.getByLabel("Import", { exact: true });
     await form.getByLabel("Lines").fill(Array.from({ length: 200 }, (_, i) => `Import ${i}`).join("\n"));
     await form.getByRole("button", { name: "Import" }).click();
     await form.getByText(/^\d+ of 200$/).waitFor();
     await form.getByRole("button", { name: "Cancel" }).click();
     await form.getByText(/^Cancelled after \d+ cards$/).waitFor();
-    const count = await ada.getByLabel("Cards").getByText("Import").count();
-    expect(count).toBeGreaterThan(0);
-    expect(count).toBeLessThan(150);
-    await form.getByLabel("Lines").fill("Last");
-    await form.getByRole("button", { name: "Import" }).click();
+    // A call that follows the cancelling: the server imports no card after it.
+    await add(ada, "After the import");
+    await expect.poll(async () => (await cards(bo)).at(-1), PATIENCE).toBe("After the import");
+    const { length } = await cards(bo);
+    expect(length).toBeGreaterThan(3);
+    expect(length).toBeLessThan(150);
+    await importLines("Last");
     await form.getByText("Imported 1 cards").waitFor();
-    await expect.poll(() => cards(bo), PATIENCE).toHaveLength(3 + count);
+    await expect.poll(() => cards(bo), PATIENCE).toHaveLength(length + 1);
   });
 
-  it("uploads a file unchanged, while the network is cut", async () => {
-    const content = Buffer.alloc(3_000_001, "reciproc");
+  it("uploads 20 MB unchanged, while the network is cut", async () => {
+    const content = randomBytes(20_000_000);
+    const path = join(folder, "big.bin");
+    await writeFile(path, content);
     const form = ada.getByLabel("Upload");
     const output = form.locator("output");
-    await form
-      .getByLabel("File")
-      .setInputFiles({ name: "big.bin", mimeType: "application/octet-stream", buffer: content });
-    await expect.poll(() => output.textContent(), { timeout: 15_000, interval: 5 }).toMatch(/%|bytes/);
+    await form.getByLabel("File").setInputFiles(path);
+    await expect.poll(() => output.textContent(), { ...PATIENCE, interval: 5 }).toMatch(/%|bytes/);
+    expect(await output.textContent()).toMatch(/^big\.bin: [1-9]?\d %$/);
     relay.cut();
-    const sha256 = createHash("sha256").update(content).digest("hex");
-    await expect.poll(() => output.textContent(), PATIENCE).toBe(`3000001 bytes, SHA-256 ${sha256}`);
+    await expect.poll(() => output.textContent(), { timeout: 60_000 }).toBe("big.bin: 20,000,000 bytes stored");
     await status(ada, "Live");
+    const uploads = await readdir(join(folder, "uploads"));
+    expect(uploads).toHaveLength(1);
+    expect((await readFile(join(folder, "uploads", uploads[0]!))).equals(content)).toBe(true);
+    await expect.poll(() => log(bo), PATIENCE).toContain("Ada uploaded big.bin");
+  });
+
+  it("ends an import before its server ends", async () => {
+    const before = await cards(bo);
+    await importLines("One", "Two", "Three", "Four", "Five");
+    await ada
+      .getByLabel("Import", { exact: true })
+      .getByText(/^[1-4] of 5$/)
+      .waitFor();
+    const { port } = new URL(url);
+    expect(await stop()).toBe(0);
+    await ada.getByLabel("Import", { exact: true }).getByText("Imported 5 cards").waitFor();
+    expect(await start(port)).toBe(url);
+    await bothShow(...before, "One", "Two", "Three", "Four", "Five");
+    for (const page of [ada, bo]) await status(page, "Live");
   });
 
   it("keeps its users and cards over a restart, and sends what was written meanwhile", async () => {
@@ -179,21 +208,25 @@ describe("the example board-react", () => {
     expect(await stop()).toBe(0);
     for (const page of [ada, bo]) await status(page, "Reconnecting");
     await add(bo, "Written during the restart");
-    expect(await cards(bo)).toContain("Written during the restart");
+    await expect.poll(() => cards(bo)).toContain("Written during the restart");
     expect(await start(port)).toBe(url);
     for (const page of [ada, bo]) await status(page, "Live");
     for (const page of [ada, bo]) {
       await expect.poll(() => cards(page), PATIENCE).toEqual([...before, "Written during the restart"]);
-      await expect.poll(() => page.getByLabel("Here").textContent(), PATIENCE).toMatch(/^(Ada, Bo|Bo, Ada)$/);
+      await expect.poll(() => here(page), PATIENCE).toMatch(/^(Ada, Bo|Bo, Ada)$/);
     }
     await add(ada, "After the restart");
     for (const page of [ada, bo]) await expect.poll(() => log(page), PATIENCE).toContain("After the restart");
   });
 
-  it("closes the connection of a user who logs out", async () => {
+  it("closes all windows of a user who logs out", async () => {
+    const second = await bo.context().newPage();
+    await second.goto(url);
+    await status(second, "Live");
     await bo.getByRole("button", { name: "Log out Bo" }).click();
     await bo.getByLabel("Name").waitFor();
-    await expect.poll(() => ada.getByLabel("Here").textContent(), PATIENCE).toBe("Ada");
+    await status(second, "Logged out");
+    await expect.poll(() => here(ada), PATIENCE).toBe("Ada");
   });
 
   it("reports no error, in the server and in the pages", () => {

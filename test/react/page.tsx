@@ -1,4 +1,5 @@
 /** A page that renders what its test asks for. It is bundled with React 18 and with React 19. */
+import { QueryClient, QueryClientProvider, useQuery, useQueryClient } from "@tanstack/react-query";
 import * as React from "react";
 import { createRoot } from "react-dom/client";
 import type { Peer } from "reciproc";
@@ -6,7 +7,8 @@ import { createReciproc } from "reciproc/react";
 import type { ClientApi, ServerApi, Shown } from "./api.js";
 
 declare global {
-  var show: (shown: Shown) => void;
+  /** Renders. Resolves when React has committed it, and has run the effects of what was mounted and unmounted. */
+  var show: (shown: Shown) => Promise<void>;
   /** What the listeners were called with, each with the label and the number of its render. */
   var heard: { label: string; render: number; params: unknown }[];
   /** The peer that the components see, and all peers that they have seen. */
@@ -46,6 +48,36 @@ function Listener({ label, render }: { label: string; render: number }) {
 
 function Asker({ answer }: { answer: string }) {
   useHandler("ask", ([question]) => `${question} ${answer}`);
+  return null;
+}
+
+function Failed() {
+  useNotification("note", () => {
+    throw new Error("the listener failed");
+  });
+  return null;
+}
+
+const FOR_EVER = { staleTime: Infinity, networkMode: "always" } as const;
+
+function Numbers() {
+  const peer = usePeer();
+  const queries = useQueryClient();
+  const queryKey = ["numbers"];
+  const { data = [] } = useQuery({
+    queryKey,
+    queryFn: ({ signal }) => peer.request("numbers", undefined, { signal }),
+    ...FOR_EVER,
+  });
+  useNotification("note", ([value]) => {
+    queries.setQueryData<number[]>(queryKey, (old = []) => [...old, value]);
+  });
+  return <output id="numbers">{data.join()}</output>;
+}
+
+function Waiting() {
+  const peer = usePeer();
+  useQuery({ queryKey: ["wait"], queryFn: ({ signal }) => peer.request("wait", undefined, { signal }), ...FOR_EVER });
   return null;
 }
 
@@ -95,10 +127,11 @@ class Boundary extends React.Component<{ children: React.ReactNode }, { message?
 }
 
 let renders = 0;
+const queryClient = new QueryClient();
 
 function App({ shown }: { shown: Shown }) {
   renders++;
-  const { url, options, listeners = [], asker, stream, fails, topics = [], suspends } = shown;
+  const { url, options, listeners = [], asker, stream, fails, topics = [], suspends, numbers, waits, throws } = shown;
   if (url === undefined) return null;
   return (
     <Provider url={url} options={{ ...options, methods: { served: () => {} } }}>
@@ -110,6 +143,11 @@ function App({ shown }: { shown: Shown }) {
       {asker !== undefined && <Asker answer={asker} />}
       {stream !== undefined && <Counter {...stream} />}
       {fails === true && <Failing />}
+      {throws === true && <Failed />}
+      <QueryClientProvider client={queryClient}>
+        {numbers === true && <Numbers />}
+        {waits === true && <Waiting />}
+      </QueryClientProvider>
       {topics.map((topic, at) => (
         <Members key={at} topic={topic} at={at} />
       ))}
@@ -124,15 +162,25 @@ const root = createRoot(document.querySelector<HTMLElement>("#root") ?? document
 /** Renders nothing again if what it shows is the same, so that only the hooks can notice that an `Activity` has hidden it. */
 const SameApp = React.memo(App, (a, b) => JSON.stringify(a) === JSON.stringify(b));
 
+/** Calls `onCommitted` after the effects of everything below. React runs the effects of what it unmounts before them. */
+function Committed({ onCommitted, children }: { onCommitted: () => void; children: React.ReactNode }) {
+  React.useEffect(onCommitted, [onCommitted]);
+  return children;
+}
+
 globalThis.show = ({ hidden, strict = true, orphan = false, ...shown }) => {
   let element = orphan ? <Status /> : <SameApp shown={shown} />;
   if (hidden !== undefined) element = <React.Activity mode={hidden ? "hidden" : "visible"}>{element}</React.Activity>;
-  element = (
-    <Boundary>
-      <React.Suspense fallback={<output id="waiting" />}>{element}</React.Suspense>
-    </Boundary>
-  );
-  // React mounts twice only what is mounted together with a StrictMode that has no other component above it.
-  root.render(strict ? <React.StrictMode>{element}</React.StrictMode> : element);
+  return new Promise((resolve) => {
+    element = (
+      <Committed onCommitted={resolve}>
+        <Boundary>
+          <React.Suspense fallback={<output id="waiting" />}>{element}</React.Suspense>
+        </Boundary>
+      </Committed>
+    );
+    // React mounts twice only what is mounted together with a StrictMode that has no other component above it.
+    root.render(strict ? <React.StrictMode>{element}</React.StrictMode> : element);
+  });
 };
 document.title = `React ${React.version}`;

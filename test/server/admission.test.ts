@@ -1,4 +1,4 @@
-/** Which clients get a connection slot of a full server, over real sockets. */
+/** Which clients get a connection slot of a full server, mostly over a network in memory. */
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { plain } from "../../src/link/plain.js";
@@ -8,7 +8,20 @@ import { bareHttp, upgrade } from "../support/network.js";
 import { post as postTo } from "../support/post.js";
 import { request } from "../support/raw.js";
 import { gate } from "../support/turns.js";
-import { begun, ByHand, drop, LIMITS, nextPeer, REFUSED, RESUMED, serving, suspended, emitted } from "./by-hand.js";
+import {
+  begun,
+  ByHand,
+  drop,
+  emitted,
+  LIMITS,
+  nextPeer,
+  REFUSED,
+  RESUMED,
+  serving,
+  servingOnPort,
+  statusOf,
+  suspended,
+} from "./by-hand.js";
 
 /** Returns the close of a session that a new client evicted, on a server with this many slots. */
 function evicted(maxConnections: number): object {
@@ -44,7 +57,7 @@ describe("a new client of a full server", () => {
   });
 
   it("is refused with 503 when every slot has a socket, and ends nothing", async () => {
-    const world = await serving({ limits: { maxConnections: 2 } });
+    const world = await servingOnPort({ limits: { maxConnections: 2 } });
     const { server, url } = world;
     const { peer } = await suspended(world);
     await ByHand.begin(url);
@@ -57,7 +70,7 @@ describe("a new client of a full server", () => {
   });
 
   it("can be a POST, which gets a slot for as long as it runs", async () => {
-    const world = await serving({ limits: { maxConnections: 2 }, methods: { one: () => 1 } });
+    const world = await servingOnPort({ limits: { maxConnections: 2 }, methods: { one: () => 1 } });
     const first = await suspended(world);
     const second = await suspended(world);
     for (let i = 0; i < 5; i++) expect(await post(world.url)).toBe(200);
@@ -68,7 +81,7 @@ describe("a new client of a full server", () => {
   it("evicts nothing before it is admitted: not for a bad origin, without authentication, nor while a body is due", async () => {
     const asked = gate();
     const open = gate<null>();
-    const world = await serving<string>({
+    const world = await servingOnPort<string>({
       authenticate: ({ headers }) => (headers.cookie === "later" ? (asked.resolve(), open.promise) : headers.cookie),
       limits: { maxConnections: 1 },
     });
@@ -116,7 +129,7 @@ describe("limits.maxConnections", () => {
     ["a POST", post, 200, "reciproc.v1, reciproc.resume"],
   ])("counts a client that offers to resume over a link without sessions: %s", async (_what, open, status, offered) => {
     const methods = { one: () => 1 };
-    const world = await serving({ limits: { maxConnections: 1 }, dialect: [lsp, mcp], methods });
+    const world = await servingOnPort({ limits: { maxConnections: 1 }, dialect: [lsp, mcp], methods });
     const { peer } = await suspended(world);
     expect(await open(world.url, { "Sec-WebSocket-Protocol": offered })).toBe(status);
     expect(await peer.closed).toEqual(evicted(1));
@@ -152,7 +165,7 @@ describe("limits.maxConnections", () => {
     const { server, url } = await serving({ limits: { maxConnections: 2 } });
     const first = await ByHand.begin(url);
     const second = await ByHand.begin(url);
-    expect((await upgrade(url)).status).toBe(503);
+    expect(await statusOf(url)).toBe(503);
     for (const { byHand, token } of [first, second]) {
       expect((await ByHand.resume(url, token, 1)).answer).toEqual(RESUMED);
       expect(await byHand.closed).toMatchObject({ code: 4000 });

@@ -1,12 +1,29 @@
 /** Clients that send `auth`: in their hello, when they resume, and on an open connection. */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
-import { describe, expect, it, vi } from "vitest";
+import { Duplex } from "node:stream";
+import { expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
+import type { Socket } from "../../src/link/socket.js";
 import { type AnyPeer } from "../../src/node.js";
-import { upgrade } from "../support/network.js";
+import { AuthArrivals, type AuthHooks } from "../../src/server/arrival.js";
+import { MAX_AUTH_BYTES } from "../../src/server/link.js";
 import { gate } from "../support/turns.js";
-import { begun, ByHand, drop, LIMITS, nextPeer, recorded, REFUSED, RESUMED, serving, type Serving } from "./by-hand.js";
+import {
+  begun,
+  ByHand,
+  describeNetworks,
+  drop,
+  LIMITS,
+  nextPeer,
+  recorded,
+  REFUSED,
+  RESUMED,
+  serving,
+  servingOnPort,
+  statusOf,
+  type Serving,
+} from "./by-hand.js";
 
 const ASKS = { hello: { auth: true } };
 const OFFERS_SESSION = {
@@ -72,7 +89,7 @@ function refreshes({ server }: Serving<User>): unknown[] {
   return list;
 }
 
-describe("a client that offers `auth`", () => {
+describeNetworks("a client that offers `auth`", () => {
   it("is asked for it before it gets a token, and authenticate gets it with the upgrade request", async () => {
     const calls: unknown[] = [];
     const world = await serving<object>({
@@ -124,7 +141,7 @@ describe("a client that offers `auth`", () => {
       [packed, "reciproc.v1"],
       [packed, "reciproc.v1, reciproc.authority"],
     ] as const) {
-      const { status } = await upgrade(url, { "Sec-WebSocket-Protocol": offer });
+      const status = await statusOf(url, { "Sec-WebSocket-Protocol": offer });
       expect([offer, status]).toEqual([offer, 101]);
     }
     expect(calls).toEqual([[undefined], [undefined], [undefined], [undefined]]);
@@ -195,7 +212,10 @@ describe("a client that offers `auth`", () => {
   });
 
   it("is not read further than that, in fragments neither", async () => {
-    const { server, url } = await serving<any>({ authenticate: () => ({}), limits: { maxMessageBytes: 2 ** 24 } });
+    const { server, url } = await servingOnPort<any>({
+      authenticate: () => ({}),
+      limits: { maxMessageBytes: 2 ** 24 },
+    });
     const webSocket = new WebSocket(url, ["reciproc.v1", "reciproc.auth"]);
     await once(webSocket, "open");
     const closed = once(webSocket, "close") as Promise<[number]>;
@@ -212,6 +232,28 @@ describe("a client that offers `auth`", () => {
     expect(server.stats().opened).toBe(0);
   });
 
+  it("is closed once if more of its bytes come in parts, and each part pauses its socket", () => {
+    const raw = new Duplex({ read() {}, write() {} });
+    const closes: unknown[] = [];
+    const socket = {
+      start() {},
+      send: () => true,
+      close: (...given: unknown[]) => closes.push(given),
+      maxFrameBytes: 0,
+    };
+    const arrivals = new AuthArrivals(60_000);
+    arrivals.take(socket as unknown as Socket, raw, {} as AuthHooks);
+    raw.emit("data", Buffer.alloc(MAX_AUTH_BYTES));
+    expect(closes).toEqual([]);
+    for (let i = 0; i < 3; i++) {
+      raw.emit("data", Buffer.alloc(2048));
+      expect(raw.isPaused()).toBe(true);
+      raw.resume();
+    }
+    expect(closes).toEqual([[1009, "message is too large"]]);
+    raw.destroy();
+  });
+
   it("is closed with 4000 if it does not send it within handshakeTimeoutMs", async () => {
     const { server, url } = await serving<any>({ authenticate: () => ({}), limits: { handshakeTimeoutMs: 50 } });
     const byHand = await ByHand.open(url, { offersAuth: true });
@@ -221,7 +263,7 @@ describe("a client that offers `auth`", () => {
 
   it("passed the checks of Origin and Host before it is asked", async () => {
     let asked = 0;
-    const { url } = await serving<any>({ authenticate: () => ++asked });
+    const { url } = await servingOnPort<any>({ authenticate: () => ++asked });
     for (const headers of [{ Origin: "https://evil.example" }, { Host: "evil.example" }]) {
       const byHand = await ByHand.open(url, { offersAuth: true, headers });
       expect((await byHand.next()).bye.code).toBe(4403);
@@ -233,9 +275,9 @@ describe("a client that offers `auth`", () => {
     const { url } = await serving<any>({ authenticate: () => ({}), limits: { maxConnections: 2 } });
     const mute = await ByHand.open(url, { offersAuth: true });
     await ByHand.open(url, { offersAuth: true });
-    expect((await upgrade(url)).status).toBe(503);
+    expect(await statusOf(url)).toBe(503);
     mute.cut();
-    await vi.waitFor(async () => expect((await upgrade(url)).status).toBe(101));
+    await vi.waitFor(async () => expect(await statusOf(url)).toBe(101));
   });
 
   it("counts as a connection while its authenticate runs on after it has disconnected", async () => {
@@ -249,9 +291,9 @@ describe("a client that offers `auth`", () => {
     await asked.promise;
     byHand.cut();
     await byHand.closed;
-    for (let i = 0; i < 5; i++) expect((await upgrade(url)).status).toBe(503);
+    for (let i = 0; i < 5; i++) expect(await statusOf(url)).toBe(503);
     open.resolve({});
-    await vi.waitFor(async () => expect((await upgrade(url)).status).toBe(101));
+    await vi.waitFor(async () => expect(await statusOf(url)).toBe(101));
   });
 
   it("evicts no session before it is accepted, and then gets its slot", async () => {
@@ -298,7 +340,7 @@ describe("a client that offers `auth`", () => {
   });
 });
 
-describe("a client that resumes", () => {
+describeNetworks("a client that resumes", () => {
   it.each(["headers", "auth"])("refreshes peer.data by its %s, and the server emits `refresh`", async (way) => {
     const seen: unknown[] = [];
     const world = await serving<User>({
@@ -362,7 +404,7 @@ describe("a client that resumes", () => {
   });
 });
 
-describe("`auth` on an open connection", () => {
+describeNetworks("`auth` on an open connection", () => {
   it.each([{}, { session: false as const }])("refreshes peer.data, with the options %j", async (options) => {
     const world = await users(options);
     const list = refreshes(world);
@@ -402,6 +444,27 @@ describe("`auth` on an open connection", () => {
     const { byHand } = await authenticated(world, { user: "ada" });
     byHand.say({ auth: { user: "ada" } });
     expect(await byHand.closed).toMatchObject({ code: 4503 });
+  });
+
+  it.each([
+    ["ASCII", "x"],
+    ["two bytes a character", "ä"],
+  ])("may be a frame of 16 KiB, and closes with 1009 for one byte more: %s", async (_what, letter) => {
+    const lengths: number[] = [];
+    const world = await serving<any>({
+      authenticate: (_request, auth) => lengths.push(Buffer.byteLength(String(auth))),
+      limits: { maxMessageBytes: 2 ** 20 },
+    });
+    const { byHand, peer } = await authenticated(world, "first");
+    const most = 16_384 - '{"auth":""}'.length;
+    const odd = "y".repeat(most % Buffer.byteLength(letter));
+    const longest = odd + letter.repeat((most - odd.length) / Buffer.byteLength(letter));
+    byHand.say({ auth: longest });
+    expect(await byHand.next()).toEqual({ authenticated: true });
+    byHand.say({ auth: `${longest}y` });
+    expect(await byHand.closed).toEqual({ code: 1009, reason: "message is too large" });
+    expect(await peer.closed).toMatchObject({ code: 1009 });
+    expect(lengths).toEqual(["first".length, most]);
   });
 
   it("closes with 1002 if another one comes before the reply", async () => {

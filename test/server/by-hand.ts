@@ -1,8 +1,9 @@
-/** A client of `reciproc.v1` whose frames the test writes, and a server whose connections it can cut. */
-import { once } from "node:events";
-import { expect, onTestFinished } from "vitest";
+/** A client of `reciproc.v1` whose frames the test writes, and a server whose connections it can cut: in memory, or on a port. */
+import { afterEach, beforeEach, describe, expect, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
+import { ConnectError, type ConnectOptions } from "../../src/index.js";
 import {
+  connect as connectNode,
   serve,
   type AnyMethods,
   type AnyPeer,
@@ -10,7 +11,17 @@ import {
   type ServeOptions,
   type Server,
 } from "../../src/node.js";
-import { bareHttp } from "../support/network.js";
+import { testServer, type TestServer, type TestServerOptions } from "../../src/testing/index.js";
+import { binaryFrame } from "../support/binary.js";
+import { bareHttp, plainPeer, upgrade } from "../support/network.js";
+
+/** The servers in memory of the present test, by the host of their address. Other addresses are of real servers. */
+const inMemory = new Map<string, TestServer<any, any, any>>();
+let made = 0;
+
+function memoryOf(url: string): TestServer<any, any, any> | undefined {
+  return inMemory.get(new URL(url).host);
+}
 
 /** The limits of a client that accepts and keeps any amount. */
 export const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
@@ -22,33 +33,43 @@ export const RESUMED = { resumed: { token: expect.any(String) as string, receive
 /** One WebSocket of such a client. */
 export class ByHand {
   readonly closed: Promise<{ code: number; reason: string }>;
-  readonly #webSocket: WebSocket;
+  /** Cuts the connection without a close frame. */
+  readonly cut: () => void;
+  readonly #webSocket: Pick<EventTarget, "addEventListener"> & { send(frame: string | Uint8Array): void };
   readonly #frames: any[] = [];
   #onFrame: (() => void) | undefined;
   /** The session in the server's hello. */
   #offered: { token: string } | undefined;
 
-  private constructor(webSocket: WebSocket) {
-    this.#webSocket = webSocket;
-    webSocket.on("message", (data: Buffer) => {
-      const frame = JSON.parse(data.toString()) as { hello?: { session?: { token: string } } };
+  private constructor(url: string, protocols: string[], headers: Record<string, string>) {
+    const memory = memoryOf(url);
+    if (memory === undefined) {
+      const webSocket = new WebSocket(url, protocols, { headers });
+      this.cut = () => webSocket.terminate();
+      this.#webSocket = webSocket as unknown as EventTarget & WebSocket;
+    } else {
+      const webSocket = new memory.WebSocket(url, { protocols, headers });
+      this.cut = () => memory.network.of(webSocket).cut();
+      this.#webSocket = webSocket;
+    }
+    onTestFinished(this.cut);
+    this.#on("message", ({ data }) => {
+      const frame = JSON.parse(data) as { hello?: { session?: { token: string } } };
       this.#offered ??= frame.hello?.session;
       this.#frames.push(frame);
       this.#onFrame?.();
     });
-    webSocket.on("error", () => {});
-    this.closed = new Promise((resolve) =>
-      webSocket.on("close", (code, reason) => resolve({ code, reason: reason.toString() })),
-    );
+    this.closed = new Promise((resolve) => this.#on("close", ({ code, reason }) => resolve({ code, reason })));
   }
 
   /** Opens a WebSocket. `returns`: it offers to resume a session. `offersAuth`: it offers `auth`. */
   static async open(url: string, { returns = false, offersAuth = false, headers = {} } = {}): Promise<ByHand> {
     const offers = [...(returns ? ["reciproc.resume"] : []), ...(offersAuth ? ["reciproc.auth"] : [])];
-    const webSocket = new WebSocket(url, ["reciproc.v1", ...offers], { headers });
-    onTestFinished(() => webSocket.terminate());
-    const byHand = new ByHand(webSocket);
-    await once(webSocket, "open");
+    const byHand = new ByHand(url, ["reciproc.v1", ...offers], headers);
+    await new Promise<void>((resolve, reject) => {
+      byHand.#on("open", () => resolve());
+      byHand.#on("error", () => reject(new Error("the WebSocket did not open")));
+    });
     return byHand;
   }
 
@@ -71,10 +92,10 @@ export class ByHand {
     return { byHand, answer: await byHand.next() };
   }
 
-  /** Accepts the session that the server offers. Returns its token when the server has read that. */
+  /** Accepts the session that the server offers, and says that it takes bytes. Returns its token when the server has read that. */
   async hello(): Promise<string> {
     while (this.#offered === undefined) await this.next();
-    this.say({ hello: { session: true, limits: LIMITS } });
+    this.say({ hello: { session: true, limits: LIMITS, bytes: true } });
     this.say({ ping: "hello" });
     while ((await this.next()).pong !== "hello");
     return this.#offered.token;
@@ -82,6 +103,11 @@ export class ByHand {
 
   say(frame: object): void {
     this.#webSocket.send(JSON.stringify(frame));
+  }
+
+  /** Sends a message whose JSON has the placeholder "a" in a binary frame, with that attachment. */
+  sayBytes(message: object, attachment: Uint8Array): void {
+    this.#webSocket.send(binaryFrame(JSON.stringify([["a", attachment.length], message]), attachment));
   }
 
   /** Returns the next frame, parsed. */
@@ -95,18 +121,75 @@ export class ByHand {
     return this.#frames;
   }
 
-  /** Stops reading. */
-  pause(): void {
-    this.#webSocket.pause();
-  }
-
-  /** Destroys the socket without a close frame. */
-  cut(): void {
-    this.#webSocket.terminate();
+  #on(event: string, listener: (event: any) => void): void {
+    this.#webSocket.addEventListener(event, listener);
   }
 }
 
-/** A server on an HTTP server of its own. */
+/** A client of plain JSON-RPC. */
+export interface PlainByHand {
+  readonly received: string[];
+  readonly closed: Promise<{ code: number; reason: string }>;
+  close(code: number): void;
+  /** Cuts the connection without a close frame. */
+  cut(): void;
+  /** Reads nothing more, until `resume`. */
+  pause(): void;
+  resume(): void;
+}
+
+/** Connects a client of plain JSON-RPC. */
+export async function plainByHand(url: string): Promise<PlainByHand> {
+  const memory = memoryOf(url);
+  if (memory === undefined) {
+    const { webSocket, received, closed } = await plainPeer(url);
+    onTestFinished(() => webSocket.terminate());
+    return {
+      received,
+      closed,
+      close: (code) => webSocket.close(code),
+      cut: () => webSocket.terminate(),
+      pause: () => webSocket.pause(),
+      resume: () => webSocket.resume(),
+    };
+  }
+  const webSocket = new memory.WebSocket(url, { headers: {} });
+  const line = memory.network.of(webSocket);
+  const on = (event: string, listener: (event: any) => void): void =>
+    (webSocket as unknown as EventTarget).addEventListener(event, listener);
+  const received: string[] = [];
+  on("message", ({ data }) => received.push(data));
+  const closed = new Promise<{ code: number; reason: string }>((resolve) => on("close", resolve));
+  await new Promise<void>((resolve) => on("open", () => resolve()));
+  return {
+    received,
+    closed,
+    close: (code) => webSocket.close(code),
+    cut: () => line.cut(),
+    pause: () => line.stop(),
+    resume: () => line.start(),
+  };
+}
+
+/** `connect` of `reciproc/node`, to a server in memory if the address is of one. */
+export function connect(url: string, options: ConnectOptions<any> & Record<string, unknown> = {}): Promise<AnyPeer> {
+  return (memoryOf(url)?.connect ?? (connectNode as (url: string, options: object) => Promise<AnyPeer>))(url, options);
+}
+
+/** Connects a client, and closes it. Resolves with the status of the handshake. */
+export async function statusOf(url: string, headers: Record<string, string> = {}): Promise<number> {
+  const memory = memoryOf(url);
+  if (memory === undefined) return (await upgrade(url, headers)).status;
+  try {
+    await (await memory.connect(url, { link: "plain", headers })).close();
+    return 101;
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConnectError);
+    return (error as ConnectError).status!;
+  }
+}
+
+/** A server and its address. */
 export interface Serving<D> {
   readonly server: Server<AnyMethods, AnyMethods, D>;
   readonly url: string;
@@ -118,8 +201,36 @@ type Some<D> = Partial<Omit<ServeOptions<AnyMethods, AnyMethods, D>, "methods">>
   methods?: Record<string, (params: any, context: any) => unknown>;
 };
 
-/** Serves until the test ends. */
+/** Whether `serving` uses sockets. */
+let isOnPort = false;
+
+/** Runs a suite over a network in memory, and over real sockets. */
+export function describeNetworks(title: string, suite: () => void): void {
+  describe(`${title}, in memory`, () => {
+    suite();
+  });
+  describe(`${title}, over sockets`, () => {
+    beforeEach(() => void (isOnPort = true));
+    afterEach(() => void (isOnPort = false));
+    suite();
+  });
+}
+
+/** Serves until the test ends: in memory, unless `describeNetworks` says otherwise. */
 export async function serving<D = unknown>(options: Some<D> = {}): Promise<Serving<D>> {
+  if (isOnPort) return servingOnPort(options);
+  const kit = testServer<any, any, D>(options as TestServerOptions<any, any, D>);
+  const host = `server-${++made}.test`;
+  inMemory.set(host, kit);
+  onTestFinished(async () => {
+    await kit.server.close();
+    inMemory.delete(host);
+  });
+  return { server: kit.server, url: `ws://${host}`, cut: () => kit.network.cut() };
+}
+
+/** Serves on an HTTP server of its own until the test ends, for tests of HTTP and of sockets. */
+export async function servingOnPort<D = unknown>(options: Some<D> = {}): Promise<Serving<D>> {
   const http = await bareHttp();
   const server = await serve<AnyMethods, AnyMethods, D>({
     server: http.server,

@@ -5,9 +5,21 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { bytes, bytesOf, connect, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { z } from "zod";
+import {
+  bytes,
+  bytesOf,
+  connect,
+  contract,
+  lsp,
+  serve,
+  type AnyPeer,
+  type Bytes,
+  type Server,
+} from "../../src/node.js";
 import { connect as connectPage } from "../../src/connect.js";
 import { Relay } from "../client/relay.js";
+import { rejection } from "../support/turns.js";
 
 const DATA = Uint8Array.from({ length: 100_000 }, (_, i) => i * 7);
 const MIB = 2 ** 20;
@@ -36,6 +48,17 @@ async function serveBytes(options: object = {}): Promise<Server> {
   });
 }
 
+/** Replaces a view by its base64, because vitest compares long views in a second each. */
+function textOf(value: unknown): unknown {
+  return value instanceof Uint8Array ? `view ${Buffer.from(value).toString("base64")}` : value;
+}
+
+/** Does the same to the `value` of an answer of `echo`. */
+function answerText(answer: unknown): unknown {
+  const { kind, value } = answer as { kind: string; value: unknown };
+  return { kind, value: textOf(value) };
+}
+
 const sumOf = (view: Uint8Array): number => view.reduce((sum, byte) => sum + byte, 0);
 
 it("carries bytes in params and results as binary frames, and the receiver gets a Uint8Array", async () => {
@@ -44,7 +67,7 @@ it("carries bytes in params and results as binary frames, and the receiver gets 
   const { kind, value } = (await peer.request("echo", [bytes(DATA)])) as { kind: string; value: unknown };
   expect(kind).toBe("object");
   expect(Object.getPrototypeOf(value)).toBe(Uint8Array.prototype);
-  expect(value).toEqual(DATA);
+  expect(textOf(value)).toBe(textOf(DATA));
   // Base64 would be a third more.
   expect(peer.stats().bytesSent).toBeLessThan(110_000);
   expect(peer.stats().bytesReceived).toBeLessThan(110_000);
@@ -59,10 +82,10 @@ it("carries bytes in a batch, and in calls that are queued before the first conn
   const batch = peer.batch();
   const answers = [batch.request("echo", [bytes(DATA)]), batch.request("echo", [bytes(DATA.subarray(5))])];
   batch.send();
-  expect([...seen, ...(await Promise.all(answers))]).toEqual([
-    { kind: "object", value: DATA },
-    { kind: "object", value: DATA },
-    { kind: "object", value: DATA.subarray(5) },
+  expect([...seen, ...(await Promise.all(answers))].map(answerText)).toEqual([
+    { kind: "object", value: textOf(DATA) },
+    { kind: "object", value: textOf(DATA) },
+    { kind: "object", value: textOf(DATA.subarray(5)) },
   ]);
 });
 
@@ -86,7 +109,7 @@ it.each([
   const answer = (await peer.request("echo", [bytes(DATA)])) as { kind: string; value: unknown };
   expect(answer.kind).toBe(kind);
   expect(typeof answer.value).toBe(kind);
-  expect(bytesOf(answer.value)).toEqual(DATA);
+  expect(textOf(bytesOf(answer.value))).toBe(textOf(DATA));
 });
 
 it("carries bytes as base64 by HTTP POST, in a result, a batch and a stream", async () => {
@@ -174,7 +197,7 @@ it("notifies a topic with bytes: binary frames, and base64 on plain links", asyn
   await vi.waitFor(() => expect(got).toHaveLength(4));
   const base64 = Buffer.from(DATA).toString("base64");
   expect(got.filter((value) => typeof value === "string")).toEqual([base64, base64]);
-  expect(got.filter((value) => typeof value !== "string")).toEqual([DATA, DATA]);
+  expect(got.filter((value) => typeof value !== "string").map(textOf)).toEqual([textOf(DATA), textOf(DATA)]);
 });
 
 it("replays bytes that were under way when the socket was lost, in both directions", async () => {
@@ -187,8 +210,8 @@ it("replays bytes that were under way when the socket was lost, in both directio
   // The server has sent one answer, and the client most of its calls.
   await answers[0];
   relay.cut();
-  const expected = Array.from({ length: 20 }, (_, n) => ({ kind: "object", value: DATA.subarray(n) }));
-  expect(await Promise.all(answers)).toEqual(expected);
+  const expected = Array.from({ length: 20 }, (_, n) => ({ kind: "object", value: textOf(DATA.subarray(n)) }));
+  expect((await Promise.all(answers)).map(answerText)).toEqual(expected);
   await resumed;
 });
 
@@ -205,6 +228,43 @@ it("refuses bytes over the limit of the other side with `TooLargeError`, and a r
   await using plain = await connect(server.url, { link: "plain" });
   // As base64, the reply is a third longer.
   await expect(plain.request("get", [MIB - 1000])).rejects.toMatchObject({ code: -32008 });
+});
+
+it("measures bytes as the client gets them, as base64 without the option, and refuses or reports all that are too long", async () => {
+  vi.stubGlobal("WebSocket", WebSocket);
+  const LENGTH = 900_000;
+  const missed: string[] = [];
+  const errors: unknown[] = [];
+  await using server = await serve({
+    port: 0,
+    methods: {
+      report: (_params: unknown, { progress }: { progress(value: unknown): void }) => {
+        progress(bytes(new Uint8Array(LENGTH)));
+        return "reported";
+      },
+    },
+  });
+  server.on("missed", (_peer, method) => missed.push(method));
+  server.on("error", (error) => errors.push(error));
+  await using client = await connectPage(server.url, { methods: { put: ([view]: [unknown]) => bytesOf(view).length } });
+  // The server knows the limit of the client with the client's second frame.
+  for (let i = 0; i < 2; i++) await client.request("nothing").catch(() => {});
+  const [peer] = server.peers as Iterable<AnyPeer>;
+  const params = [bytes(new Uint8Array(LENGTH))];
+  const tooLarge = { name: "TooLargeError", maxMessageBytes: MIB };
+  await expect(peer!.request("put", params)).rejects.toMatchObject(tooLarge);
+  await expect(peer!.request("put", params, { retry: "not-sent" })).rejects.toMatchObject(tooLarge);
+  expect(peer!.notify("put", params)).toBe(false);
+  expect(await client.request("report", {}, { onProgress: () => {} })).toBe("reported");
+  expect(errors).toMatchObject([tooLarge, tooLarge]);
+  server.peers.notify("put", params, { whenSlow: "close" });
+  server.peers.notify("put", params);
+  expect([missed, peer!.stats().dropped]).toEqual([["put", "put"], 2]);
+  // The same bytes fit into a binary frame.
+  await using other = await connect(server.url, { methods: { put: ([view]: [unknown]) => bytesOf(view).length } });
+  for (let i = 0; i < 2; i++) await other.request("nothing").catch(() => {});
+  const outcomes = await server.peers.request("put", params);
+  expect(outcomes).toMatchObject([{ reason: tooLarge }, { value: LENGTH }]);
 });
 
 it("ends a peer that does not read the bytes that it is sent", { timeout: 30_000 }, async () => {
@@ -224,6 +284,42 @@ it("ends a peer that does not read the bytes that it is sent", { timeout: 30_000
   for (const call of calls) socket.send(JSON.stringify([call]));
   expect((await left).code).toBe(1013);
   socket.terminate();
+});
+
+it.each(["packed", "plain"] as const)("fits a contract that checks both sides, over a %s link", async (link) => {
+  const ofBytes = z.custom<Bytes>((value) => bytesOf(value).length > 0);
+  const api = contract({
+    save: { params: z.object({ photo: ofBytes }), result: ofBytes, progress: ofBytes },
+    parts: { stream: ofBytes },
+    empty: { result: ofBytes },
+  });
+  await using server = await serve({
+    port: 0,
+    contract: api,
+    check: "both",
+    dialect: lsp,
+    methods: {
+      save({ photo }, { progress }) {
+        progress(bytes(DATA.subarray(0, 10)));
+        return bytes(bytesOf(photo));
+      },
+      async *parts() {
+        yield DATA;
+      },
+      empty: () => bytes(new Uint8Array()),
+    },
+  });
+  const errors: unknown[] = [];
+  server.on("error", (error) => errors.push((error as Error).message));
+  await using peer = await connect(server.url, { link, remote: api, check: "both", dialect: lsp });
+  const reports: Bytes[] = [];
+  const saved = await peer.request("save", { photo: bytes(DATA) }, { onProgress: (value) => void reports.push(value) });
+  expect(textOf(bytesOf(saved))).toBe(textOf(DATA));
+  for await (const part of peer.stream("parts")) reports.push(part);
+  expect(reports.map((value) => bytesOf(value).length)).toEqual([10, 65_536, DATA.length - 65_536]);
+  expect(await rejection(peer.request("empty"))).toMatchObject({ code: -32603 });
+  expect(errors).toEqual([expect.stringContaining('The result of "empty" does not fit its schema')]);
+  expect(await rejection(peer.request("save", { photo: bytes(new Uint8Array()) }))).toMatchObject({ code: -32602 });
 });
 
 it("checks the option `bytes`", async () => {

@@ -126,11 +126,12 @@ describe("a connect that fails", () => {
   });
 
   it.each([
-    ["/relative", "`/relative` (string)"],
-    ["", "`` (string)"],
+    ["/relative", "`not a URL` (string)"],
+    ["", "`not a URL` (string)"],
+    ["ws://user:s3cret@host:port/?token=s3cret", "`not a URL` (string)"],
     ["ftp://x", "`ftp:` (string)"],
     ["file:///x", "`file:` (string)"],
-    [undefined, "`undefined` (undefined)"],
+    [undefined, "`not a URL` (string)"],
   ])("rejects with a TypeError for the address %s", async (url, shown) => {
     const error = await rejection(connect(url as string));
     expect(error).toBeInstanceOf(TypeError);

@@ -1,7 +1,8 @@
-/** Contracts of schemas over real sockets, and by HTTP POST. */
+/** Contracts of schemas over a network, and by HTTP POST. */
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { connect, contract, mcp, serve } from "../../src/node.js";
+import { testServer } from "../../src/testing/index.js";
 import { post, read } from "../support/post.js";
 import { request } from "../support/raw.js";
 import { gate, rejection } from "../support/turns.js";
@@ -27,8 +28,7 @@ describe.each(["packed", "plain"] as const)("a contract of both sides, over a %s
   it("passes calls, progress, streams and notifications that fit, and refuses others on either side", async () => {
     const moved = gate<number>();
     const toasted = gate<string>();
-    await using server = await serve({
-      port: 0,
+    await using kit = testServer({
       contract: api,
       remote: theirs,
       check: "both",
@@ -50,8 +50,8 @@ describe.each(["packed", "plain"] as const)("a contract of both sides, over a %s
       },
     });
     const errors: string[] = [];
-    server.on("error", (error) => errors.push((error as Error).message));
-    await using client = await connect(server.url, {
+    kit.server.on("error", (error) => errors.push((error as Error).message));
+    const client = await kit.connect(kit.server.url, {
       link,
       dialect: mcp,
       contract: theirs,
@@ -101,8 +101,8 @@ it("checks params and results of calls by HTTP POST", async () => {
 });
 
 it("rejects with what arrived if the server is not what the contract says", async () => {
-  await using server = await serve({ port: 0, methods: { add: () => "3" } });
-  await using client = await connect(server.url, { remote: api, check: "both" });
+  await using kit = testServer({ methods: { add: () => "3" } });
+  const client = await kit.connect(kit.server.url, { remote: api, check: "both" });
   expect(await rejection(client.request("add", [1, 2]))).toMatchObject({ code: "PROTOCOL", raw: "3" });
 });
 

@@ -1,27 +1,35 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { connect, serve, type AnyMethods, type AnyPeer, type Server } from "../../src/node.js";
-import { plain } from "../../src/link/plain.js";
-import { memorySockets } from "../../src/sockets/memory.js";
-import { Peer } from "../../src/peer/peer.js";
+import { serve, type AnyPeer, type Server } from "../../src/node.js";
+import { testServer } from "../../src/testing/index.js";
 import { busyFor } from "../support/busy.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { portOf, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
-import { begun, ByHand, drop, nextPeer, serving, suspended, emitted } from "./by-hand.js";
+import {
+  begun,
+  ByHand,
+  connect,
+  drop,
+  emitted,
+  nextPeer,
+  serving,
+  servingOnPort,
+  statusOf,
+  suspended,
+} from "./by-hand.js";
 
 const REASON = "the server is closing";
 
-/** Makes a server without sockets, with `count` clients in memory. */
+/** Makes a server in memory, with `count` clients that do not reconnect. */
 async function joined(count: number): Promise<{ server: Server; clients: AnyPeer[]; open: () => void }> {
   const { promise, resolve } = gate();
-  const server = await serve<AnyMethods, AnyMethods, undefined>({ noServer: true, methods: { slow: () => promise } });
-  const clients = Array.from({ length: count }, () => {
-    const [here, there] = memorySockets(2 ** 20, 2 ** 20);
-    server.accept(plain(here, true), undefined);
-    return new Peer(plain(there, true), {}) as AnyPeer;
-  });
+  const kit = testServer({ methods: { slow: () => promise } });
+  const { server } = kit;
+  const connecting = Array.from({ length: count }, () => kit.connect(server.url, { reconnect: false }));
+  const clients = await Promise.all(connecting);
+  await kit.network.settle();
   return { server, clients, open: resolve };
 }
 
@@ -29,7 +37,7 @@ describe("server.drain() with running handlers", () => {
   it("refuses new clients with 503 and Retry-After", async () => {
     const open = gate();
     const started = gate();
-    const { server, url } = await serving({ methods: { slow: () => (started.resolve(), open.promise) } });
+    const { server, url } = await servingOnPort({ methods: { slow: () => (started.resolve(), open.promise) } });
     await using client = await connect(url, { reconnect: false });
     const call = client.request("slow");
     await started.promise;
@@ -98,7 +106,7 @@ describe("server.drain() with running handlers", () => {
     const open = gate();
     const started = [gate(), gate()];
     let finished = 0;
-    const { server, url } = await serving({
+    const { server, url } = await servingOnPort({
       methods: {
         slow: async ([i]: [number], { signal }) => {
           started[i]!.resolve();
@@ -126,7 +134,9 @@ describe("server.drain() with running handlers", () => {
 
   it("aborts a POST at the deadline, with an error that the call may have run", async () => {
     const started = gate();
-    const { server, url } = await serving({ methods: { stuck: () => (started.resolve(), new Promise(() => {})) } });
+    const { server, url } = await servingOnPort({
+      methods: { stuck: () => (started.resolve(), new Promise(() => {})) },
+    });
     const asked = post(url, request(1, "stuck"));
     await started.promise;
     await server.drain({ timeoutMs: 50 });
@@ -142,7 +152,7 @@ describe("server.drain() with running handlers", () => {
       busyFor(1);
       return i;
     };
-    const { server, url } = await serving({ methods: { work } });
+    const { server, url } = await servingOnPort({ methods: { work } });
     await using client = await connect(url, { link, reconnect: false });
     const batch = client.batch();
     const numbers = Array.from({ length: 40 }, (_, i) => i);
@@ -155,7 +165,7 @@ describe("server.drain() with running handlers", () => {
   });
 
   it("does not wait for messages that arrive after it began", async () => {
-    const { server, url } = await serving({ methods: { work: () => busyFor(0.2) } });
+    const { server, url } = await servingOnPort({ methods: { work: () => busyFor(0.2) } });
     await using client = await connect(url, { link: "plain", reconnect: false });
     const flood = setInterval(() => {
       for (let i = 0; i < 200; i++) client.notify("work");
@@ -230,7 +240,7 @@ describe("server.drain()", () => {
     const drained = server.drain({ retryMs: 60_000 });
     await lost;
     // A client that reconnected at once would arrive before these.
-    for (let i = 0; i < 3; i++) expect((await upgrade(url)).status).toBe(503);
+    for (let i = 0; i < 3; i++) expect(await statusOf(url)).toBe(503);
     open.resolve();
     await drained;
     expect(server.stats().refused).toEqual({ 503: 3 });

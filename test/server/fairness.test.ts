@@ -5,7 +5,8 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { connect, serve, Subscriptions, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
-import { maskedFrames } from "../../src/sockets/frames.js";
+import { maskedBinary, maskedFrames } from "../../src/sockets/frames.js";
+import { binaryFrame } from "../support/binary.js";
 import { busyFor } from "../support/busy.js";
 import { sendUpgrade, plainPeer } from "../support/network.js";
 import { postText, write } from "../support/post.js";
@@ -51,6 +52,14 @@ async function sendPlain(url: string, messages: readonly unknown[]): Promise<Dis
   return { [Symbol.dispose]: () => void socket.destroy() };
 }
 
+/** Sends the calls in one write, each with bytes in a binary frame of its own. */
+async function sendBytes(url: string, messages: readonly unknown[]): Promise<Disposable> {
+  const socket = await sendUpgrade(url, { "Sec-WebSocket-Protocol": "reciproc.v1" });
+  const frames = messages.map((message) => maskedBinary(binaryFrame(JSON.stringify([[], message]))));
+  socket.write(Buffer.concat([maskedFrames(['{"hello":{"bytes":true}}']), ...frames]));
+  return { [Symbol.dispose]: () => void socket.destroy() };
+}
+
 async function sendPack(url: string, pack: readonly unknown[]): Promise<Disposable> {
   const client = await ByHand.open(url);
   await client.next();
@@ -68,6 +77,7 @@ async function sendPosts(url: string, messages: readonly unknown[]): Promise<Dis
 /** The ways in which the same calls can arrive at once. */
 const WAYS: [string, (url: string) => Promise<Disposable>][] = [
   ["frames", (url) => sendPlain(url, calls)],
+  ["binary frames", (url) => sendBytes(url, calls)],
   ["a pack", (url) => sendPack(url, calls)],
   ["a batch", (url) => sendPlain(url, [calls])],
   ["a batch in a pack", (url) => sendPack(url, [calls.slice(0, -1), calls.at(-1)])],

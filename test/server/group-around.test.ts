@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { connect, serve, type AnyPeer, type Server, type ServerAround, type ServerCall } from "../../src/node.js";
+import { type AnyPeer, type Server, type ServerAround, type ServerCall } from "../../src/node.js";
 import { gate, rejection, turn } from "../support/turns.js";
-import { serving } from "./by-hand.js";
-import { join, joinSilent } from "./members.js";
+import { connect, serving } from "./by-hand.js";
+import { join, joinSilent, makeServer } from "./members.js";
 
 /** Makes a server whose `around` is given, and records its `error` events. */
 async function serverAround(
   around: ServerAround,
 ): Promise<{ server: Server; errors: unknown[]; [Symbol.asyncDispose](): Promise<void> }> {
-  const server = await serve({ noServer: true, around });
+  const server = makeServer({ around });
   const errors: unknown[] = [];
   server.on("error", (error) => errors.push(error));
   return { server, errors, [Symbol.asyncDispose]: () => server.close() };
@@ -55,7 +55,7 @@ describe("around, for messages to a group", () => {
       return outcomes;
     });
     const { server } = world;
-    const members = [join(server, { ask: () => 1 }), join(server, { ask: () => 2 })];
+    const members = [await join(server, { ask: () => 1 }), await join(server, { ask: () => 2 })];
     for (const { peer } of members) server.topic("den").add(peer);
     const outcomes = await server.topic("den").request("ask", [0]);
     expect(outcomes).toMatchObject([{ value: 1 }, { value: 2 }]);
@@ -151,6 +151,24 @@ describe("around, for messages to a group", () => {
     expect(calls).toBe(0);
   });
 
+  it("has no peer that a volatile message is dropped for, and is not called if it is dropped for all", async () => {
+    const calls: ServerCall[] = [];
+    const open = gate();
+    await using world = await serverAround(async (call, next) => (calls.push(call), await open.promise, next()));
+    const behaviours = [{ unsentBytes: 2 ** 30 }, {}, {}];
+    const [a, b, c] = behaviours.map((behaviour) => joinSilent(world.server, behaviour));
+    world.server.peers.notify("moved", [1], { volatile: true, except: b!.peer });
+    expect(calls).toMatchObject([{ peers: [c!.peer] }]);
+    world.server.peers.notify("moved", [2], { volatile: true });
+    expect(calls).toMatchObject([{ peers: [c!.peer] }, { peers: [b!.peer, c!.peer] }]);
+    await c!.peer.close();
+    world.server.topic("slow").add(a!.peer).notify("moved", [3], { volatile: true });
+    expect(calls).toHaveLength(2);
+    open.resolve();
+    await turn();
+    expect(texts([a!, b!])).toEqual([[], [[2]]]);
+  });
+
   it("may await before next: the message goes to the members at the call that are still open", async () => {
     const open = gate();
     await using world = await serverAround(async (_call, next) => (await open.promise, next()));
@@ -190,7 +208,7 @@ describe("around, for messages to a group", () => {
     expect(slow.peer.stats()).toMatchObject({ dropped: 1, notificationsSent: 0 });
   });
 
-  it("wraps a message to a topic over WebSockets once, beside the calls of its members", async () => {
+  it("wraps a message to a topic over a network once, beside the calls of its members", async () => {
     const seen: unknown[] = [];
     const { server, url } = await serving({
       around: (call, next) => (seen.push([call.direction, call.method, call.peer === undefined]), next()),

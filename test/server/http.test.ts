@@ -443,10 +443,12 @@ describe("the peer of a POST", () => {
   it("has the data that authenticate returns, and the server in its context", async () => {
     await using server = await serve({
       port: 0,
-      authenticate: ({ headers }) => ({ user: headers.cookie }),
-      methods: { who: (_params, context) => [(context.peer.data as { user: string }).user, context.server === server] },
+      authenticate: ({ headers }, auth) => ({ user: headers.cookie, auth: typeof auth }),
+      methods: { who: (_params, { peer, server: its }) => [peer.data, its === server] },
     });
-    expect(await call(server, "who", undefined, { Cookie: "ada" })).toEqual(ok(["ada", true]));
+    // A POST has no `auth`, whatever it offers.
+    const headers = { Cookie: "ada", "Sec-WebSocket-Protocol": "reciproc.v1, reciproc.auth" };
+    expect(await call(server, "who", undefined, headers)).toEqual(ok([{ user: "ada", auth: "undefined" }, true]));
   });
 
   it("cannot be called, and the error gives the reason", async () => {

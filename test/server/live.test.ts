@@ -1,8 +1,18 @@
-/** `volatile`, `latest` and `missed` over real sockets. */
-import { describe, expect, it, vi } from "vitest";
-import { connect, type AnyPeer } from "../../src/node.js";
-import { plainPeer } from "../support/network.js";
-import { ByHand, drop, emitted, nextPeer, serving, suspended } from "./by-hand.js";
+/** `volatile`, `latest` and `missed` over a network. */
+import { expect, it, vi } from "vitest";
+import type { AnyPeer } from "../../src/node.js";
+import {
+  ByHand,
+  connect,
+  describeNetworks,
+  drop,
+  emitted,
+  nextPeer,
+  plainByHand,
+  serving,
+  suspended,
+} from "./by-hand.js";
+import { turn } from "../support/turns.js";
 
 const MANY = "x".repeat(1_000);
 
@@ -31,7 +41,7 @@ async function until(byHand: ByHand, method: string): Promise<unknown[]> {
   }
 }
 
-describe("a topic's message with a key", () => {
+describeNetworks("a topic's message with a key", () => {
   it("reaches a client that was away as the newest of its key, in order with all others", async () => {
     const world = await serving();
     const { peer, token } = await suspended(world);
@@ -77,18 +87,18 @@ describe("a topic's message with a key", () => {
   it("reaches a plain client in the same way, which gets nothing else", async () => {
     const { server, url } = await serving({ limits: { maxUnsentBytes: 200_000 } });
     const coming = nextPeer(server);
-    using client = await plainPeer(url);
+    const client = await plainByHand(url);
     const peer = await coming;
-    client.webSocket.pause();
+    client.pause();
     const missed = missedBy(server);
     let moves = 0;
     while (peer.stats().unsentBytes < 60_000) {
       server.peers.notify("pad", [MANY.repeat(40)]);
-      await new Promise((resolve) => setImmediate(resolve));
+      await turn();
     }
     for (let i = 0; i < 5_000; i++) server.peers.notify("moved", [++moves], { latest: "ann" });
     server.peers.notify("moved", [0], { volatile: true });
-    client.webSocket.resume();
+    client.resume();
     await vi.waitFor(() => expect(client.received.at(-1)).toContain('"moved"'));
     const methods = client.received.map((text) => (JSON.parse(text) as { method: string }).method);
     expect(methods.filter((method) => method === "moved")).toEqual(["moved"]);
@@ -98,11 +108,11 @@ describe("a topic's message with a key", () => {
   });
 });
 
-describe("a volatile message", () => {
+describeNetworks("a volatile message", () => {
   it("reaches a connected client, and none that is suspended, and is not counted", async () => {
     const { server, url, cut } = await serving();
     const got: unknown[] = [];
-    await using client = await connect(url, { methods: { moved: (params) => void got.push(params) } });
+    await using client = await connect(url, { methods: { moved: (params: unknown) => void got.push(params) } });
     for (let i = 0; i < 2; i++) await client.request("nothing").catch(() => {});
     const [peer] = server.peers;
     const missed = missedBy(server);
@@ -125,7 +135,7 @@ describe("a volatile message", () => {
   });
 });
 
-describe("a dropped message", () => {
+describeNetworks("a dropped message", () => {
   it("is emitted by the server with its peer and method, and reported to the client before the next message, once", async () => {
     const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
     const { server, url } = world;
@@ -150,7 +160,7 @@ describe("a dropped message", () => {
     const missed = missedBy(server);
     const got: unknown[] = [];
     let count = 0;
-    await using client = await connect(url, { methods: { said: (params) => void got.push(params) } });
+    await using client = await connect(url, { methods: { said: (params: unknown) => void got.push(params) } });
     client.on("missed", (info) => (count += info.count));
     for (let i = 0; i < 2; i++) await client.request("nothing").catch(() => {});
     const [peer] = server.peers;
@@ -161,7 +171,7 @@ describe("a dropped message", () => {
       for (let i = 0; i < 50; i++) {
         sent++;
         server.peers.notify("said", [MANY]);
-        if (i % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
+        if (i % 10 === 0) await turn();
       }
       await back;
     }

@@ -1,7 +1,6 @@
-/** Clients of a server in memory, for tests of its groups. */
-import { Peer, type AnyMethods, type AnyPeer, type Receiver, type Server, type Transport } from "../../src/node.js";
-import { plain } from "../../src/link/plain.js";
-import { memorySockets } from "../../src/sockets/memory.js";
+/** Servers in memory and their clients, for tests of groups. */
+import type { AnyMethods, AnyPeer, Receiver, ServeOptions, Server, Transport } from "../../src/node.js";
+import { testServer, type TestServer } from "../../src/testing/index.js";
 
 /** A member: the server's peer, the client's peer, and the messages that the client got and that no method serves. */
 export interface Member {
@@ -12,13 +11,24 @@ export interface Member {
 
 type Methods = Record<string, (params: any, context: any) => unknown>;
 
-/** Connects a client that serves `methods`. */
-export function join(server: Server, methods: Methods = {}): Member {
-  const [near, far] = memorySockets(10_000, 10_000);
+const kits = new WeakMap<Server, TestServer<AnyMethods, AnyMethods, unknown>>();
+
+/** Makes a server in memory. */
+export function makeServer(options: Partial<ServeOptions<AnyMethods, AnyMethods, unknown>> = {}): Server {
+  const kit = testServer(options);
+  kits.set(kit.server, kit);
+  return kit.server;
+}
+
+/** Connects a client that serves `methods`. Resolves when the client receives. */
+export async function join(server: Server, methods: Methods = {}): Promise<Member> {
+  const kit = kits.get(server)!;
   const got: unknown[] = [];
   const fallback = (params: unknown, { method }: { method: string }): void => void got.push([method, params]);
-  const client: AnyPeer = new Peer<AnyMethods, AnyMethods>(plain(far), { methods, fallback });
-  return { peer: server.accept(plain(near), undefined), client, got };
+  const client = await kit.connect(server.url, { methods, fallback });
+  await kit.network.settle();
+  const line = kit.network.of(client);
+  return { peer: [...server.peers].find((peer) => kit.network.of(peer) === line)!, client, got };
 }
 
 /** Connects a client that never answers. Returns the server's peer for it, and the texts that were sent to it. */

@@ -1,10 +1,33 @@
 import { describe, expect, it, vi } from "vitest";
-import { connect, lsp, mcp, Peer, RpcError, serve, type AnyPeer } from "../../src/node.js";
+import {
+  connect,
+  lsp,
+  mcp,
+  Peer,
+  RpcError,
+  serve,
+  type AnyPeer,
+  type Receiver,
+  type Transport,
+} from "../../src/node.js";
 import { plain } from "../../src/link/plain.js";
 import { memorySockets } from "../../src/sockets/memory.js";
 import { testServer } from "../../src/testing/index.js";
 import { plainPeer, upgrade } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
+
+/** Makes a transport that is not open yet, and records what is sent. */
+function connectingTransport(): { transport: Transport; sent: string[]; open(): void } {
+  const sent: string[] = [];
+  let receiver: Receiver | undefined;
+  const transport: Transport = {
+    isConnecting: true,
+    start: (given) => void (receiver = given),
+    send: (text) => sent.push(text) > 0,
+    close: (code = 1000, reason = "") => receiver!.closed({ code, reason }),
+  };
+  return { transport, sent, open: () => receiver!.resumed!() };
+}
 
 describe("server.peers", () => {
   it("contains all connected peers, and no others", async () => {
@@ -180,6 +203,39 @@ describe("server.accept", () => {
     await client.close();
     await peer.closed;
     expect(server.peers.size).toBe(0);
+  });
+
+  it("makes a peer of a transport that still connects: its messages wait, and it is closed with the server", async () => {
+    const server = await serve({ noServer: true });
+    const { transport, sent, open } = connectingTransport();
+    const peer = server.accept(transport, undefined);
+    expect([peer.state, [...server.peers]]).toEqual(["connecting", [peer]]);
+    const topic = server.topic("room").add(peer);
+    topic.notify("first", [1], { latest: "a" });
+    topic.notify("first", [2], { latest: "a" });
+    server.peers.notify("second", [], { whenSlow: "close" });
+    peer.notify("third");
+    topic.notify("fourth", [], { volatile: true });
+    expect(sent).toEqual([]);
+    open();
+    expect(peer.state).toBe("open");
+    expect(sent.map((text) => JSON.parse(text) as object)).toMatchObject([
+      { method: "first", params: [2] },
+      { method: "second" },
+      { method: "third" },
+    ]);
+    await server.close();
+    expect(await peer.closed).toMatchObject({ code: 1001 });
+  });
+
+  it("reports a group's message that a transport which connects has no room for", async () => {
+    await using server = await serve({ noServer: true, limits: { maxUnsentBytes: 100_000 } });
+    const missed: string[] = [];
+    server.on("missed", (_peer, method) => missed.push(method));
+    const peer = server.accept(connectingTransport().transport, undefined);
+    for (const whenSlow of ["drop", "close"] as const)
+      for (const method of ["a", "b"]) server.peers.notify(method, ["x".repeat(30_000)], { whenSlow });
+    expect([missed, peer.stats().dropped]).toEqual([["b", "a", "b"], 3]);
   });
 
   it("makes a peer that is closed with the server, with 1001", async () => {

@@ -12,6 +12,9 @@ interface Remote {
 /** Names of members that lead out of an object and into the whole process. */
 const OUTWARD = new Set(["__proto__", "constructor"]);
 
+/** Kinds of objects that keep none of their entries in memory. */
+const WEAK = new Set<string | undefined>(["weakmap", "weakset"]);
+
 /**
  * Returns every string that can be reached from `root` by members, private members, entries of maps and sets, and keys.
  */
@@ -45,7 +48,7 @@ function walk(session: Session, root: object): string[] {
   const due: Remote[] = [result];
   const take = (value: Remote | undefined): void => {
     if (value?.type === "string") strings.push(String(value.value));
-    else if (value?.type === "object" && value.objectId !== undefined) due.push(value);
+    else if (value?.type === "object" && value.objectId !== undefined && !WEAK.has(value.subtype)) due.push(value);
   };
   for (let next = due.pop(); next !== undefined; next = due.pop()) {
     const { objectId } = next;

@@ -1,19 +1,22 @@
-/** Sessions of a server, over real WebSockets. `test/link/session` tests their frames. */
+/** Sessions of a server, mostly over a network in memory. `test/link/session` tests their frames. */
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { serve, type AnyPeer, type Server } from "../../src/node.js";
 import { upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { gate, rejection } from "../support/turns.js";
 import {
   begun,
   ByHand,
+  connect,
   drop,
   nextPeer,
   recorded,
   REFUSED,
   RESUMED,
   serving,
+  servingOnPort,
+  statusOf,
   suspended,
   emitted,
   type Serving,
@@ -137,7 +140,7 @@ describe("the principal", () => {
   ])(
     "refuses WebSockets and POSTs with 401, and reports the reason as an error, if it %s",
     async (_what, principal, error) => {
-      const { server, url } = await serving<string>({ authenticate: () => "ada", principal });
+      const { server, url } = await servingOnPort<string>({ authenticate: () => "ada", principal });
       const { errors } = recorded(server);
       expect([(await upgrade(url)).status, (await post(url, {})).status]).toEqual([401, 401]);
       expect(errors).toEqual([error, error]);
@@ -173,7 +176,7 @@ describe("authenticate", () => {
 
 describe("a token", () => {
   it("is stored only as a hash", async () => {
-    const world = await serving();
+    const world = await servingOnPort();
     const { token } = await suspended(world);
     const { answer } = await ByHand.resume(world.url, token, 1);
     const { token: next } = (answer as { resumed: { token: string } }).resumed;
@@ -291,7 +294,7 @@ describe("the limits of suspended sessions", () => {
     expect((await ByHand.resume(world.url, two.token, 1)).answer).toEqual(RESUMED);
     expect(world.server.stats()).toMatchObject({ peers: 2, suspended: 0, resumed: 2, closed: {}, refused: {} });
     // Sockets have both slots now.
-    expect((await upgrade(world.url)).status).toBe(503);
+    expect(await statusOf(world.url)).toBe(503);
     await one.peer.close();
     expect(one.peer.state).toBe("closed");
   });
@@ -301,7 +304,7 @@ describe("server.close()", () => {
   it("ends suspended peers and sockets that have not sent `resume`, at once", async () => {
     const aborted = gate<unknown>();
     const started = gate();
-    const world = await serving({
+    const world = await servingOnPort({
       methods: {
         slow: (_params, { signal }) =>
           new Promise<void>((resolve) => {

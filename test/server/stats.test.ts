@@ -1,10 +1,20 @@
 import { once } from "node:events";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { connect, Peer, type ServerStats } from "../../src/node.js";
+import { Peer, type ServerStats } from "../../src/node.js";
 import { plainPeer, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { gate, rejection, turn } from "../support/turns.js";
-import { ByHand, nextPeer, serving, suspended, emitted } from "./by-hand.js";
+import {
+  ByHand,
+  connect,
+  emitted,
+  nextPeer,
+  plainByHand,
+  serving,
+  servingOnPort,
+  statusOf,
+  suspended,
+} from "./by-hand.js";
 
 const GAUGES = ["peers", "suspended", "suspendedBytes", "topics", "pending", "running", "streams", "unsentBytes"];
 
@@ -20,7 +30,7 @@ function countsOf(stats: ServerStats): Map<string, number> {
 
 describe("server.stats()", () => {
   it("sums open peers, ended peers and POSTs", async () => {
-    const { server, url } = await serving({
+    const { server, url } = await servingOnPort({
       methods: { one: () => 1, ask: (_p, { peer }) => peer.request("confirm") },
     });
     const methods = { confirm: () => true };
@@ -81,7 +91,7 @@ describe("server.stats()", () => {
   });
 
   it("counts refusals by status, for every kind of request", async () => {
-    const world = await serving<object>({
+    const world = await servingOnPort<object>({
       path: "/rpc",
       limits: { maxConnections: 1, maxMessageBytes: 1_000 },
       authenticate: ({ headers }) => (headers.cookie === undefined ? null : {}),
@@ -111,11 +121,10 @@ describe("server.stats()", () => {
     expect(server.stats()).toMatchObject({ peers: 1, suspended: 0, suspendedBytes: 0, opened: 1, resumed: 1 });
     byHand.say([1, 2]);
     await peer.closed;
-    using plain = await plainPeer(url);
-    plain.webSocket.close(4_321);
+    const plain = await plainByHand(url);
+    plain.close(4_321);
     await plain.closed;
-    using cut = await plainPeer(url);
-    cut.webSocket.terminate();
+    (await plainByHand(url)).cut();
     await vi.waitFor(() => expect(server.stats().peers).toBe(0));
     expect(server.stats()).toMatchObject({ opened: 3, closed: { 1008: 1, 4321: 1, 1006: 1 } });
   });
@@ -142,7 +151,7 @@ describe("server.stats()", () => {
   });
 
   it("never decreases, whatever happens", async () => {
-    const world = await serving({
+    const world = await servingOnPort({
       methods: { one: () => 1, slow: ([ms]: [number]) => new Promise((resolve) => setTimeout(resolve, ms)) },
       limits: { maxUnsentBytes: 2 ** 20, maxInFlight: 2, maxMalformedPerMinute: 3 },
     });
@@ -209,9 +218,8 @@ describe("server.stats()", () => {
   it("is all zeros at first, and a snapshot that does not change afterwards", async () => {
     const { server, url } = await serving();
     const stats = server.stats();
-    await upgrade(url, { Origin: "https://example.org" });
-    using client = await plainPeer(url);
-    client.webSocket.close();
+    await statusOf(url, { Origin: "https://example.org" });
+    (await plainByHand(url)).close(1_000);
     await vi.waitFor(() => expect(server.stats().closed).not.toEqual({}));
     expect(Object.values(stats).filter((value) => value !== 0)).toEqual([{}, {}]);
   });

@@ -1,4 +1,4 @@
-/** `limits.maxSuspendedBytes`: which bytes of a suspended session count, over real sockets. */
+/** `limits.maxSuspendedBytes`: which bytes of a suspended session count, over a network in memory. */
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
 import { bytesKept, MIB } from "../attacks/support/memory.js";
@@ -83,6 +83,36 @@ describe("the size of a suspended session", () => {
     await until(() => world.server.stats().running === 0);
     // Only the responses are queued now.
     expect(world.server.stats().suspendedBytes).toBeLessThan(1_000);
+  });
+
+  it("counts the bytes in the params of running calls, and those of streams that arrived and were not read", async () => {
+    const [open, got] = [gate(), gate()];
+    const world = await serving({
+      methods: {
+        wait: () => open.promise,
+        async upload(stream, { peer }) {
+          for await (const _ of peer.iterate(stream)) {
+            got.resolve();
+            await open.promise;
+          }
+        },
+      },
+    });
+    const { byHand, peer } = await begun(world);
+    byHand.sayBytes(request(1, "wait", { data: "a" }), new Uint8Array(50_000));
+    byHand.say([request(2, "upload", { token: 7 })]);
+    const [{ id, method }] = await byHand.next();
+    expect(method).toBe("$/enumerator/next");
+    byHand.sayBytes({ jsonrpc: "2.0", id, result: { values: [1, "a"], finished: false } }, new Uint8Array(30_000));
+    await got.promise;
+    await drop({ byHand, peer });
+    const { suspendedBytes } = world.server.stats();
+    expect(suspendedBytes).toBeGreaterThan(80_000);
+    expect(suspendedBytes).toBeLessThan(82_000);
+    await peer.close();
+    open.resolve();
+    await until(() => world.server.stats().running === 0);
+    expect(world.server.stats().suspendedBytes).toBe(0);
   });
 
   it("counts the params of a generator, whose stream keeps them", async () => {

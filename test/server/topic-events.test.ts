@@ -1,21 +1,11 @@
 import { describe, expect, it } from "vitest";
-import {
-  connect,
-  serve,
-  type AnyMethods,
-  type AnyPeer,
-  type LeaveReason,
-  type Server,
-  type Topic as TopicOf,
-} from "../../src/node.js";
+import { type AnyMethods, type AnyPeer, type LeaveReason, type Topic as TopicOf } from "../../src/node.js";
 import { gate, turn } from "../support/turns.js";
-import { begun, drop, emitted, nextPeer, serving } from "./by-hand.js";
-import { join, joinSilent } from "./members.js";
+import { begun, connect, describeNetworks, drop, emitted, nextPeer, serving } from "./by-hand.js";
+import { join, joinSilent, makeServer } from "./members.js";
 import { stringsIn } from "./reachable.js";
 
 type Topic = TopicOf<AnyMethods, AnyMethods, unknown>;
-
-const makeServer = (): Promise<Server> => serve({ noServer: true });
 
 const ignore = (): void => {};
 
@@ -25,8 +15,8 @@ const fail = (): never => {
 
 describe("the event `join` of a topic", () => {
   it("is emitted once for each peer that is added, which is a member by then", async () => {
-    await using server = await makeServer();
-    const [a, b] = [join(server), join(server)];
+    await using server = makeServer();
+    const [a, b] = [await join(server), await join(server)];
     const topic = server.topic("den");
     const joined: unknown[] = [];
     topic.on("join", (peer, ...rest) => joined.push([peer, topic.has(peer), topic.size, rest]));
@@ -39,22 +29,23 @@ describe("the event `join` of a topic", () => {
   });
 
   it("is not emitted for a peer that is closed or refused", async () => {
-    await using server = await makeServer();
-    await using other = await makeServer();
+    await using server = makeServer();
+    await using other = makeServer();
     const joined: unknown[] = [];
     const topic = server.topic("den").on("join", (peer) => joined.push(peer));
-    const { peer } = join(server);
+    const { peer } = await join(server);
     await peer.close();
     topic.add(peer);
-    expect(() => topic.add(join(other).peer)).toThrow(TypeError);
+    const foreign = await join(other);
+    expect(() => topic.add(foreign.peer)).toThrow(TypeError);
     expect(joined).toEqual([]);
   });
 });
 
 describe("the event `leave` of a topic", () => {
   it("is emitted for a peer that is deleted", async () => {
-    await using server = await makeServer();
-    const { peer } = join(server);
+    await using server = makeServer();
+    const { peer } = await join(server);
     const left: unknown[] = [];
     const topic = server.topic("den").add(peer);
     topic.on("leave", (...args) => left.push([...args, topic.has(peer)]));
@@ -67,8 +58,8 @@ describe("the event `leave` of a topic", () => {
     ["the server", ({ peer }) => peer.close()],
     ["the client", ({ client }) => client.close()],
   ])("is emitted for a peer that %s closes, which has left all topics by then", async (_side, close) => {
-    await using server = await makeServer();
-    const a = join(server);
+    await using server = makeServer();
+    const a = await join(server);
     const left: unknown[] = [];
     const topics = ["one", "two"].map((name) => server.topic(name).add(a.peer));
     for (const topic of topics) {
@@ -81,8 +72,8 @@ describe("the event `leave` of a topic", () => {
   });
 
   it("is emitted for every peer of a server that closes", async () => {
-    const server = await makeServer();
-    const peers = [join(server).peer, join(server).peer];
+    const server = makeServer();
+    const peers = [(await join(server)).peer, (await join(server)).peer];
     const left: unknown[] = [];
     const topic = server.topic("den").on("leave", (peer, reason) => left.push([peer, reason]));
     for (const peer of peers) topic.add(peer);
@@ -91,7 +82,7 @@ describe("the event `leave` of a topic", () => {
   });
 
   it("lets a listener notify those who stay", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const [a, b] = [joinSilent(server), joinSilent(server)];
     const topic = server.topic("den").add(a.peer).add(b.peer);
     topic.on("leave", (_peer, reason) => topic.notify("left", { reason }));
@@ -104,8 +95,8 @@ describe("the event `leave` of a topic", () => {
   });
 
   it("lets a listener neither add a closed peer again nor delete it twice", async () => {
-    await using server = await makeServer();
-    const { peer } = join(server);
+    await using server = makeServer();
+    const { peer } = await join(server);
     const [one, two] = [server.topic("one").add(peer), server.topic("two").add(peer)];
     const left: unknown[] = [];
     for (const topic of [one, two]) {
@@ -121,7 +112,7 @@ describe("the event `leave` of a topic", () => {
   });
 });
 
-describe("the events of a topic, over WebSockets", () => {
+describeNetworks("the events of a topic", () => {
   it("omit a socket that is lost and a session that resumes, and have the end of the session", async () => {
     const { server, url, cut } = await serving();
     const coming = nextPeer(server);
@@ -159,8 +150,8 @@ describe("the events of a topic, over WebSockets", () => {
 
 describe("the listeners of a topic", () => {
   it("belong to its name: any object of the topic adds, calls and removes them", async () => {
-    await using server = await makeServer();
-    const { peer } = join(server);
+    await using server = makeServer();
+    const { peer } = await join(server);
     const seen: unknown[] = [];
     const listener = (joined: AnyPeer): void => void seen.push(joined);
     const topic = server.topic("den");
@@ -174,8 +165,8 @@ describe("the listeners of a topic", () => {
   });
 
   it("are called once if `once` added them, also by two joins inside each other", async () => {
-    await using server = await makeServer();
-    const [a, b] = [join(server), join(server)];
+    await using server = makeServer();
+    const [a, b] = [await join(server), await join(server)];
     const topic = server.topic("den");
     const seen: unknown[] = [];
     topic.once("join", (peer) => (seen.push(peer), topic.add(b.peer)));
@@ -186,15 +177,18 @@ describe("the listeners of a topic", () => {
   });
 
   it("can be removed if `once` added them", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const topic = server.topic("den");
-    topic.once("join", fail).off("join", fail).add(join(server).peer);
+    topic
+      .once("join", fail)
+      .off("join", fail)
+      .add((await join(server)).peer);
     expect(topic.size).toBe(1);
   });
 
   it("stay while the topic has no members, which makes it no topic of the statistics", async () => {
-    await using server = await makeServer();
-    const { peer } = join(server);
+    await using server = makeServer();
+    const { peer } = await join(server);
     const left: LeaveReason[] = [];
     server.topic("den").on("leave", (_peer, reason) => left.push(reason));
     expect(server.stats().topics).toBe(0);
@@ -203,22 +197,22 @@ describe("the listeners of a topic", () => {
   });
 
   it.each(["joined", "__proto__", "toString", ""])("throw a TypeError for the unknown event %j", async (name) => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const topic = server.topic("den");
     expect(() => topic.on(name as "join", () => {})).toThrow(`Unknown event \`${name}\`; known are join, leave`);
     expect(() => topic.once(name as "join", () => {})).toThrow(TypeError);
   });
 
   it("throw a TypeError unless they are functions", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const topic = server.topic("den").on("join", () => {});
     for (const how of ["on", "once", "off"] as const) expect(() => topic[how]("join", 5 as never)).toThrow(TypeError);
     expect(() => topic.off("join", undefined as never)).toThrow(TypeError);
   });
 
   it("report what they throw or reject with to the server's `error`, and stop no other listener", async () => {
-    await using server = await makeServer();
-    const { peer } = join(server);
+    await using server = makeServer();
+    const { peer } = await join(server);
     const errors: unknown[] = [];
     server.on("error", (...args) => errors.push(args));
     const seen: unknown[] = [];
@@ -243,8 +237,8 @@ describe("the listeners of a topic", () => {
     ["the last, which `once` added, is called", (topic, peer) => topic.once("join", ignore).add(peer).delete(peer)],
     ["the last is refused", (topic) => expect(() => topic.on("joined" as "join", ignore)).toThrow(TypeError)],
   ])("leave nothing of their topic in the server when %s", async (_when, listen) => {
-    await using server = await makeServer();
-    const { peer } = join(server);
+    await using server = makeServer();
+    const { peer } = await join(server);
     listen(server.topic("the name of a topic"), peer);
     expect(stringsIn(server)).not.toContain("the name of a topic");
     server.topic("the name of a topic").on("join", ignore);
@@ -252,8 +246,8 @@ describe("the listeners of a topic", () => {
   });
 
   it("stay if one of them removes the last and adds another", async () => {
-    await using server = await makeServer();
-    const { peer } = join(server);
+    await using server = makeServer();
+    const { peer } = await join(server);
     const topic = server.topic("den");
     const seen: string[] = [];
     const first = (): void => {

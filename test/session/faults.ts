@@ -7,7 +7,7 @@ import { LatestHandle } from "../../src/core/send-queue.js";
 import type { SendHandle } from "../../src/core/transport.js";
 import { frameContent } from "../../src/link/socket.js";
 import type { ResumeFrame } from "../../src/session/frames.js";
-import { Endpoint } from "../../src/session/endpoint.js";
+import { ServerEndpoint } from "../../src/server/endpoint.js";
 import type { EndpointLimits, Wire } from "../../src/session/state.js";
 import { TokenRegistry, type TokenEntry, type TokenOptions } from "../../src/server/tokens.js";
 import { ClientEnd, PARTS, ServerEnd, type Line, type Parts, type Side } from "./oracle.js";
@@ -28,21 +28,24 @@ function rewriting(wire: Wire, change: (frame: string) => readonly string[]): Wi
 /** Parts whose endpoint for one side, or for both, is of another class. */
 function withEndpoint(
   side: Side | "both",
-  Faulty: typeof Endpoint,
+  Faulty: typeof ServerEndpoint,
   change?: (of: EndpointLimits) => EndpointLimits,
 ): Parts {
   return {
     ...PARTS,
     makeEndpoint: (of, limits, hooks) => {
-      const Class = side === "both" || side === of ? Faulty : Endpoint;
+      const Class = side === "both" || side === of ? Faulty : ServerEndpoint;
       return new Class(change === undefined ? limits : change(limits), true, hooks);
     },
   };
 }
 
 /** Parts of which one end changes the frames that it writes. */
-function withWrites(side: Side | "both", change: (frame: string, endpoint: Endpoint) => readonly string[]): Parts {
-  class Faulty extends Endpoint {
+function withWrites(
+  side: Side | "both",
+  change: (frame: string, endpoint: ServerEndpoint) => readonly string[],
+): Parts {
+  class Faulty extends ServerEndpoint {
     override attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
       super.attach(
         rewriting(wire, (frame) => change(frame, this)),
@@ -51,7 +54,7 @@ function withWrites(side: Side | "both", change: (frame: string, endpoint: Endpo
         isAwaited,
       );
     }
-    override accept(wire: Wire, session: Parameters<Endpoint["accept"]>[1]): void {
+    override accept(wire: Wire, session: Parameters<ServerEndpoint["accept"]>[1]): void {
       super.accept(
         rewriting(wire, (frame) => change(frame, this)),
         session,
@@ -69,8 +72,8 @@ function withWrites(side: Side | "both", change: (frame: string, endpoint: Endpo
 }
 
 /** Parts of which one end reads other frames than those that arrive. */
-function withReads(side: Side | "both", change: (frame: string, endpoint: Endpoint) => readonly string[]): Parts {
-  class Faulty extends Endpoint {
+function withReads(side: Side | "both", change: (frame: string, endpoint: ServerEndpoint) => readonly string[]): Parts {
+  class Faulty extends ServerEndpoint {
     override receive(frame: string): void {
       for (const one of change(frame, this)) super.receive(one);
     }
@@ -105,7 +108,7 @@ const isData = (frame: string): boolean => frame.startsWith("[");
 
 /** An end that hears another close code than the one that came. */
 function hearing(change: (code: number) => number): Parts {
-  class Faulty extends Endpoint {
+  class Faulty extends ServerEndpoint {
     override detach(end: { code: number; reason: string }): void {
       super.detach({ ...end, code: change(end.code) });
     }
@@ -116,9 +119,9 @@ function hearing(change: (code: number) => number): Parts {
 /** An end that sends what `send` is given in another way. */
 function sending(
   side: Side | "both",
-  send: (endpoint: Endpoint, next: () => boolean, text: string, ticket?: SendHandle) => boolean,
+  send: (endpoint: ServerEndpoint, next: () => boolean, text: string, ticket?: SendHandle) => boolean,
 ): Parts {
-  class Faulty extends Endpoint {
+  class Faulty extends ServerEndpoint {
     override send(text: string, ticket?: SendHandle): boolean {
       return send(this, () => super.send(text, ticket), text, ticket);
     }
@@ -130,26 +133,6 @@ const wide =
   (change: Partial<EndpointLimits>) =>
   (of: EndpointLimits): EndpointLimits => ({ ...of, ...change });
 
-/** An end that shows its wire. */
-class Unnumbered extends Endpoint {
-  wire: Wire | undefined;
-
-  override attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
-    this.wire = wire;
-    super.attach(wire, isAgreed, hello, isAwaited);
-  }
-
-  override accept(wire: Wire, session: Parameters<Endpoint["accept"]>[1]): void {
-    this.wire = wire;
-    super.accept(wire, session);
-  }
-
-  override resume(wire: Wire, resume: ResumeFrame, token: string): void {
-    this.wire = wire;
-    super.resume(wire, resume, token);
-  }
-}
-
 /** By rule of docs/PROTOCOL.md: what the end does wrong, and its parts. */
 export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
   [
@@ -159,6 +142,12 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
   [
     "1: a client takes data before `resumed`",
     withReads("client", (frame, { state }) => (state.kind === "resuming" && isData(frame) ? [] : [frame])),
+  ],
+  [
+    "1: a client that closes before `resumed` sends no bye",
+    withWrites("client", (frame, { state }) =>
+      frame.startsWith('{"bye"') && state.kind === "resuming" ? [] : [frame],
+    ),
   ],
   [
     "1: a server takes anything from a client that says it returns",
@@ -280,7 +269,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
       "client",
       (() => {
         let isDue = false;
-        return (frame: string, { state }: Endpoint): readonly string[] => {
+        return (frame: string, { state }: ServerEndpoint): readonly string[] => {
           if (frame.startsWith('{"resume"')) isDue = true;
           if (!isDue || !frame.startsWith('{"ack"') || state.kind !== "resuming") return [frame];
           isDue = false;
@@ -355,7 +344,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     "7: a queued message cannot be cancelled",
     withEndpoint(
       "both",
-      class extends Endpoint {
+      class extends ServerEndpoint {
         override cancel(): boolean {
           return false;
         }
@@ -366,7 +355,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     "7: a cancelled message is sent all the same",
     withEndpoint(
       "both",
-      class extends Endpoint {
+      class extends ServerEndpoint {
         override cancel(ticket: SendHandle): boolean {
           return !ticket.sent;
         }
@@ -389,19 +378,25 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
       return isTaken;
     }),
   ],
-  ["7: frames leave above the high-water mark", withEndpoint("both", Endpoint, wide({ highWaterBytes: 2 ** 30 }))],
+  [
+    "7: frames leave above the high-water mark",
+    withEndpoint("both", ServerEndpoint, wide({ highWaterBytes: 2 ** 30 })),
+  ],
   [
     "7: a full wire is not drained",
     withEndpoint(
       "both",
-      class extends Endpoint {
+      class extends ServerEndpoint {
         override drained(): void {}
       },
     ),
   ],
-  ["7: the log has no bound in frames", withEndpoint("both", Endpoint, wide({ logFrames: 2 ** 40 }))],
-  ["7: the log has no bound in length", withEndpoint("both", Endpoint, wide({ logLength: 2 ** 40 }))],
-  ["7: the queue has no bound", withEndpoint("both", Endpoint, wide({ queueLength: 2 ** 40, burstLength: 2 ** 40 }))],
+  ["7: the log has no bound in frames", withEndpoint("both", ServerEndpoint, wide({ logFrames: 2 ** 40 }))],
+  ["7: the log has no bound in length", withEndpoint("both", ServerEndpoint, wide({ logLength: 2 ** 40 }))],
+  [
+    "7: the queue has no bound",
+    withEndpoint("both", ServerEndpoint, wide({ queueLength: 2 ** 40, burstLength: 2 ** 40 })),
+  ],
   [
     "7: too much queued ends no session",
     sending("both", (endpoint, next, text) => {
@@ -416,7 +411,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
   [
     "7: a message with a key replaces none",
     sending("both", (endpoint, _next, text, ticket) =>
-      Endpoint.prototype.send.call(endpoint, text, ticket instanceof LatestHandle ? { sent: true } : ticket),
+      ServerEndpoint.prototype.send.call(endpoint, text, ticket instanceof LatestHandle ? { sent: true } : ticket),
     ),
   ],
   [
@@ -431,7 +426,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     "5: a report of dropped messages has no number",
     withEndpoint(
       "both",
-      class extends Unnumbered {
+      class extends ServerEndpoint {
         override reportMissed(count: number): void {
           if (this.canSend && this.isToReciproc) this.wire!.send(`{"missed":${count}}`);
           else super.reportMissed(count);
@@ -444,8 +439,8 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     withWrites(
       "both",
       (() => {
-        const written = new WeakMap<Endpoint, Set<string>>();
-        return (frame: string, endpoint: Endpoint): readonly string[] => {
+        const written = new WeakMap<ServerEndpoint, Set<string>>();
+        return (frame: string, endpoint: ServerEndpoint): readonly string[] => {
           if (!frame.startsWith('{"missed"')) return [frame];
           const before = written.get(endpoint) ?? new Set();
           written.set(endpoint, before);
@@ -459,7 +454,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     "5: what is dropped without a socket is not reported",
     withEndpoint(
       "both",
-      class extends Endpoint {
+      class extends ServerEndpoint {
         override reportMissed(count: number): void {
           if (this.canSend) super.reportMissed(count);
         }
@@ -479,7 +474,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     "8: a session outlives its time",
     withEndpoint(
       "both",
-      class extends Endpoint {
+      class extends ServerEndpoint {
         override end(code: number, reason: string): void {
           if (reason !== "expired") super.end(code, reason);
         }
@@ -519,7 +514,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     "9: a session that is not confirmed ends with its line",
     withEndpoint(
       "server",
-      class extends Endpoint {
+      class extends ServerEndpoint {
         override detach(end: { code: number; reason: string }): void {
           super.detach(this.state.kind === "greeting" && end.code !== 4000 ? { ...end, code: 1002 } : end);
         }
@@ -558,13 +553,13 @@ const ahead = (value: { received?: number }): unknown =>
   value.received === undefined ? value : { ...value, received: value.received + 1 };
 
 /** Returns the queued message that a message with a key replaces. */
-function olderOf(queue: Endpoint["queue"], ticket: SendHandle | undefined): SendHandle | undefined {
+function olderOf(queue: ServerEndpoint["queue"], ticket: SendHandle | undefined): SendHandle | undefined {
   if (!(ticket instanceof LatestHandle)) return undefined;
   return [...(queue ?? [])].find(([handle]) => handle instanceof LatestHandle && handle.latest === ticket.latest)?.[0];
 }
 
 /** Puts a message at the place of the one that it replaces. Returns false if there is none. */
-function putInPlace(queue: Endpoint["queue"], text: string, ticket: SendHandle | undefined): boolean {
+function putInPlace(queue: ServerEndpoint["queue"], text: string, ticket: SendHandle | undefined): boolean {
   const older = olderOf(queue, ticket);
   if (older === undefined || queue === undefined) return false;
   const messages = [...queue];
@@ -587,7 +582,7 @@ function isPossible(frame: string, next: number): boolean {
 }
 
 /** Writes what is queued before it replays. */
-class Overtaking extends Endpoint {
+class Overtaking extends ServerEndpoint {
   readonly #held: string[] = [];
 
   override send(text: string, ticket?: SendHandle): boolean {

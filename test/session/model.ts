@@ -29,6 +29,8 @@ const STEPS = {
   crossResumes: (world, a) => crossResumes(world, a % 2 === 0),
   expire: (world) => world.expire(),
   closeServer: (world) => world.close("server"),
+  closeClient: (world) => world.close("client"),
+  closeReturning: (world) => (world.reconnectToHello(), world.close("client")),
   stall: (world, a, b) => world.stall(sideOf(a), b % 2 === 0),
   drain: (world, a) => world.drain(sideOf(a)),
   cancel: (world, a, b) => world.cancel(sideOf(a), b),

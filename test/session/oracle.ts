@@ -9,7 +9,7 @@ import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
 import { LatestHandle } from "../../src/core/send-queue.js";
 import { frameContent } from "../../src/link/socket.js";
 import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
-import { Endpoint } from "../../src/session/endpoint.js";
+import { ServerEndpoint } from "../../src/server/endpoint.js";
 import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
 import {
   helloOf,
@@ -129,6 +129,8 @@ export class Line {
   isAnswered: boolean;
   hasSpoken = false;
   owesAck = false;
+  /** Client: the connection that its application has closed on this line. The server learns of it with the close. */
+  closed: Pair | undefined;
 
   constructor(world: World, returns: boolean, principal: string, isReciproc: boolean, token: string) {
     this.world = world;
@@ -144,7 +146,7 @@ export class Line {
 
 /** What both ends have in common: an endpoint, its line, and what it reports. */
 export abstract class End implements EndpointHooks {
-  readonly endpoint: Endpoint;
+  readonly endpoint: ServerEndpoint;
   readonly world: World;
   readonly side: Side;
   line: Line | undefined;
@@ -336,7 +338,7 @@ export interface Parts {
   readonly ClientEnd: typeof ClientEnd;
   readonly ServerEnd: typeof ServerEnd;
   /** The endpoint of a side. */
-  makeEndpoint(side: Side, limits: EndpointLimits, hooks: EndpointHooks): Endpoint;
+  makeEndpoint(side: Side, limits: EndpointLimits, hooks: EndpointHooks): ServerEndpoint;
   makeRegistry(options: ConstructorParameters<typeof TokenRegistry>[0]): TokenRegistry<ServerEnd>;
   /** Whether a server's end reads what arrives on a line that it has left. */
   readonly readsOldLines: boolean;
@@ -347,7 +349,7 @@ export interface Parts {
 export const PARTS: Parts = {
   ClientEnd,
   ServerEnd,
-  makeEndpoint: (_side, of, hooks) => new Endpoint(of, true, hooks),
+  makeEndpoint: (_side, of, hooks) => new ServerEndpoint(of, true, hooks),
   makeRegistry: (options) => new TokenRegistry(options),
   readsOldLines: false,
   acceptsFirst: (frame, line) =>
@@ -381,7 +383,7 @@ export class World {
     this.reconnect();
   }
 
-  makeEndpoint(side: Side, hooks: EndpointHooks): Endpoint {
+  makeEndpoint(side: Side, hooks: EndpointHooks): ServerEndpoint {
     return this.#parts.makeEndpoint(side, this.limits, hooks);
   }
 
@@ -538,8 +540,9 @@ export class World {
     end.pair.reason ??= `closed by the ${side}`;
     this.#isClosing = true;
     const { wire } = end;
-    if (end.endpoint.close({ code: 4001, reason: "enough" })) wire!.close(4001);
-    else wire?.close(4000);
+    const { kind } = end.endpoint.state;
+    if (side === "client" && (kind === "live" || kind === "resuming")) wire!.line.closed = end.pair;
+    wire?.close(end.endpoint.close({ code: 4001, reason: "enough" }) ? 4001 : 4000);
     this.#isClosing = false;
     end.line = undefined;
     end.over({ code: 4001, reason: "" });
@@ -651,7 +654,10 @@ export class World {
   repeatResume(which: number): void {
     const resumes = this.lines
       .filter(({ isReciproc }) => isReciproc)
-      .flatMap(({ client }) => client.sent.filter((frame) => frame.startsWith('{"resume"')));
+      .flatMap(({ client, server }) =>
+        // A client that sends a `resume` before the line of that `resume` delivers it gets the session, like a thief of its token.
+        client.sent.filter((frame) => frame.startsWith('{"resume"') && !server.underWay.includes(frame)),
+      );
     const frame = resumes[which % (resumes.length || 1)];
     if (frame !== undefined) this.intrude("alice", [frame]);
   }
@@ -743,8 +749,11 @@ export class World {
   #toServer(line: Line, item: Item): void {
     const { end, server } = line;
     if (typeof item !== "string") {
+      // A session whose hello came behind its refused `resume` is of no client.
+      const isKept = server.open && !line.isRefused && line.closed?.server?.isOver === false;
       if (end?.line === line) end.lose(item.code);
       server.open = false;
+      this.check(!isKept, "the server keeps a session that its client has closed");
     } else if (end !== undefined) {
       if (end.line === line || (this.#parts.readsOldLines && end.line !== undefined)) end.receive(item);
     } else if (server.open) this.#first(line, item);
@@ -752,6 +761,8 @@ export class World {
 
   /** The first frame on the line of a client that returns. */
   #first(line: Line, frame: string): void {
+    // The client closed before it read the refusal.
+    if (line.isRefused && frame.startsWith('{"bye"')) return;
     if (!this.#parts.acceptsFirst(frame, line)) return line.server.close(1002);
     const resume = resumeOf(member(parse(frame), "resume"));
     if (resume === undefined) return this.#accept(line).receive(frame);
@@ -796,8 +807,9 @@ export class World {
     );
     line.owesAck = false;
     const isFirst = !line.hasSpoken && /^\{"(resume|hello)"/.test(frame);
+    const isBye = this.#isClosing && line.hasSpoken && frame.startsWith('{"bye"');
     line.hasSpoken = true;
-    this.check(line.isAnswered || isFirst, `the client says ${frame} before \`resumed\``);
+    this.check(line.isAnswered || isFirst || isBye, `the client says ${frame} before \`resumed\``);
     if (!frame.startsWith('{"hello"')) return;
     line.isAnswered = true;
     if (line.isReciproc) line.pair = this.client.pair;

@@ -12,6 +12,8 @@ export interface Bounds {
   readonly losses: number;
   /** Whether the time of suspended sessions may pass, once. */
   readonly expires: boolean;
+  /** Whether the client's application may close, once, while messages flow or while it waits for `resumed`. */
+  readonly closes: boolean;
 }
 
 /** What was found. */
@@ -23,7 +25,7 @@ export interface Survey {
 }
 
 /** One thing that can happen. */
-type Step = readonly [kind: "send" | "deliver" | "cut" | "reconnect" | "expire", side: Side, which: number];
+type Step = readonly [kind: "send" | "deliver" | "cut" | "reconnect" | "expire" | "close", side: Side, which: number];
 
 /** One way to a state, and what has happened on it of what is bounded. */
 interface Path {
@@ -31,6 +33,7 @@ interface Path {
   readonly sent: Readonly<Record<Side, number>>;
   readonly losses: number;
   readonly hasExpired: boolean;
+  readonly hasClosed: boolean;
 }
 
 const SIDES: readonly Side[] = ["client", "server"];
@@ -41,6 +44,7 @@ function perform(world: World, [kind, side, which]: Step): void {
     else if (kind === "deliver") world.deliver(side, which);
     else if (kind === "cut") world.cut(side);
     else if (kind === "reconnect") world.reconnect();
+    else if (kind === "close") world.close(side);
     else world.expire();
   });
 }
@@ -48,7 +52,7 @@ function perform(world: World, [kind, side, which]: Step): void {
 /** Visits every state once. Throws what the oracle finds, on the way there or when all is mended from there. */
 export function survey(bounds: Bounds, parts?: Parts): Survey {
   const seen = new Set<string>();
-  let paths: Path[] = [{ steps: [], sent: { client: 0, server: 0 }, losses: 0, hasExpired: false }];
+  let paths: Path[] = [{ steps: [], sent: { client: 0, server: 0 }, losses: 0, hasExpired: false, hasClosed: false }];
   let [steps, depth] = [0, 0];
   for (; paths.length > 0; depth++) {
     const further: Path[] = [];
@@ -74,27 +78,31 @@ export function survey(bounds: Bounds, parts?: Parts): Survey {
 }
 
 /** Returns what can happen next. */
-function nextOf(path: Path, world: World, { messages, losses, expires }: Bounds): Path[] {
+function nextOf(path: Path, world: World, { messages, losses, expires, closes }: Bounds): Path[] {
   const paths: Path[] = [];
   const add = (step: Step, change: Partial<Path> = {}): void => {
     paths.push({ ...path, ...change, steps: [...path.steps, step] });
   };
   for (const side of SIDES) {
     const count = path.sent[side];
-    if (count < messages) add(["send", side, 0], { sent: { ...path.sent, [side]: count + 1 } });
+    if (count < messages && !path.hasClosed) add(["send", side, 0], { sent: { ...path.sent, [side]: count + 1 } });
     if (path.losses < losses && world.end(side)?.line !== undefined) add(["cut", side, 0], { losses: path.losses + 1 });
   }
   for (const [which, line] of world.lines.entries()) {
     if (line === world.client.line && line.client.underWay.length > 0) add(["deliver", "client", which]);
     if (line.server.underWay.length > 0) add(["deliver", "server", which]);
   }
-  if (world.client.line === undefined) add(["reconnect", "client", 0]);
+  // The next connection begins like the first one, and `finish` opens it.
+  if (world.client.line === undefined && !path.hasClosed) add(["reconnect", "client", 0]);
   if (expires && !path.hasExpired) add(["expire", "client", 0], { hasExpired: true });
+  const { kind } = world.client.endpoint.state;
+  if (closes && !path.hasClosed && (kind === "live" || kind === "resuming"))
+    add(["close", "client", 0], { hasClosed: true });
   return paths;
 }
 
 /** Returns a text that two worlds share if they are alike in everything that what follows can depend on. */
-function keyOf(world: World, { sent, losses, hasExpired }: Path): string {
+function keyOf(world: World, { sent, losses, hasExpired, hasClosed }: Path): string {
   const { client, servers, lines } = world;
   const number = (end: End | undefined): number =>
     end === undefined ? -1 : end === client ? 0 : servers.indexOf(end as never) + 1;
@@ -133,6 +141,7 @@ function keyOf(world: World, { sent, losses, hasExpired }: Path): string {
     sent,
     losses,
     hasExpired,
+    hasClosed,
     endKey(client),
     client.hello !== undefined,
     servers
@@ -148,6 +157,7 @@ function keyOf(world: World, { sent, losses, hasExpired }: Path): string {
       line === client.line ? line.client.underWay : 0,
       line.server.underWay,
       number(line.end),
+      number(line.closed?.server),
     ]),
   ]);
 }

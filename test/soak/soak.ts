@@ -321,6 +321,8 @@ async function playLiveSessions(): Promise<void> {
       live.importantArrived += important.arrived;
       for (const rule of rules) broken(`in a live session, ${rule}`);
       if (positions !== LIVE.movers) broken(`${positions} positions of ${LIVE.movers} peers arrived`);
+      if (important.arrived !== important.sent)
+        broken(`${important.arrived} of ${important.sent} important messages arrived`);
     } catch (error) {
       broken(`a live session failed: ${String(error)}`);
     }

@@ -1,7 +1,7 @@
 /** The behaviour suite that every socket must pass. */
 import { describe, expect, it } from "vitest";
 import { Peer } from "../../src/index.js";
-import type { CloseInfo } from "../../src/core/transport.js";
+import { EncodedFrame, type CloseInfo } from "../../src/core/transport.js";
 import type { Socket, SocketHandler } from "../../src/link/socket.js";
 import { plain } from "../../src/link/plain.js";
 import { turn } from "../support/turns.js";
@@ -9,8 +9,9 @@ import { turn } from "../support/turns.js";
 /** The other end of the connection, which the test controls. */
 export interface FarEnd {
   send(text: string): void;
+  sendBytes(bytes: Uint8Array): void;
   close(code: number, reason: string): void;
-  /** Resolves with all received frames, once there are `count`. */
+  /** Resolves with all received frames, once there are `count`. A binary frame is what `hexOf` makes of it. */
   received(count: number): Promise<string[]>;
   /** The close that this end received. */
   readonly closed: Promise<{ code: number; reason: string }>;
@@ -18,7 +19,6 @@ export interface FarEnd {
 
 /** The other end of a real WebSocket. */
 export interface FarWebSocket extends FarEnd {
-  sendBytes(bytes: Uint8Array): void;
   /** Cuts the connection without a close frame. */
   cut(): void;
   /** Pauses and resumes reading. */
@@ -64,6 +64,19 @@ export class Recorder implements SocketHandler {
     if (this.frames.length < count) await new Promise<void>((resolve) => (this.#wanted = { count, resolve }));
     return this.frames;
   }
+}
+
+/** Records binary frames too, in order with the texts. */
+export class BinaryRecorder extends Recorder {
+  bytes(frame: Uint8Array): boolean {
+    this.frame(hexOf(frame));
+    return true;
+  }
+}
+
+/** Returns how a recorder records a binary frame. */
+export function hexOf(frame: Uint8Array): string {
+  return `bytes ${Buffer.from(frame.buffer, frame.byteOffset, frame.length).toString("hex")}`;
 }
 
 const MOST = 1000;
@@ -156,6 +169,101 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
     it("has no unsent bytes once its frames are sent", async () => {
       await using ends = await started(make);
       ends.socket.send("x".repeat(500));
+      await ends.far.received(1);
+      expect(ends.socket.unsentBytes).toBe(0);
+    });
+  });
+
+  describe(`${name}: binary frames`, () => {
+    const noText = Uint8Array.of(0, 0xff, 0xfe, 0x80, 10);
+    // Each length has another header, or another form in memory.
+    const frames = [0, 1, 4, 125, 126, MOST].map((length) => Uint8Array.from({ length }, (_, i) => i * 7));
+
+    it("delivers them unchanged and in order with texts, both ways", async () => {
+      await using ends = await open();
+      const recorder = new BinaryRecorder();
+      ends.socket.start(recorder);
+      const expected: string[] = [];
+      for (const [i, frame] of [...frames, noText].entries()) {
+        expect([ends.socket.send(frame), ends.socket.send(`text ${i}`)]).toEqual([true, true]);
+        ends.far.sendBytes(frame);
+        ends.far.send(`text ${i}`);
+        expected.push(hexOf(frame), `text ${i}`);
+      }
+      expect(await ends.far.received(expected.length)).toEqual(expected);
+      expect(await recorder.received(expected.length)).toEqual(expected);
+    });
+
+    it("sends long ones, views of longer buffers, and those that are encoded for many sockets", async () => {
+      await using ends = await started(make);
+      const long = [65_535, 65_536, 300_000].map((length) => Uint8Array.from({ length }, (_, i) => i * 31));
+      const sent = [...long, long[2]!.subarray(3, 1000), Buffer.from([1, 2, 3])];
+      for (const frame of sent) ends.socket.send(new EncodedFrame(frame));
+      for (const frame of sent) ends.socket.send(frame);
+      const expected = sent.map(hexOf);
+      expect(await ends.far.received(2 * sent.length)).toEqual([...expected, ...expected]);
+    });
+
+    it("are text for a handler that takes none, or refuses one: UTF-8, or else nothing", async () => {
+      for (const own of [{}, { bytes: () => false }]) {
+        await using ends = await open();
+        const recorder = new Recorder();
+        ends.socket.start(Object.assign(recorder, own));
+        for (const text of ["", "zwölf 😀"]) ends.far.sendBytes(new TextEncoder().encode(text));
+        ends.far.sendBytes(noText);
+        expect(await recorder.received(3)).toEqual(["", "zwölf 😀", ""]);
+      }
+    });
+
+    it("are kept if they arrived before start, in order with texts", async () => {
+      await using ends = await open();
+      ends.far.sendBytes(noText);
+      ends.far.send("text");
+      ends.far.sendBytes(frames[1]!);
+      await arrived(ends);
+      const recorder = new BinaryRecorder();
+      ends.socket.start(recorder);
+      expect(recorder.frames).toEqual([]);
+      expect(await recorder.received(3)).toEqual([hexOf(noText), "text", hexOf(frames[1]!)]);
+    });
+
+    it("are not changed by a receiver that writes into them", async () => {
+      await using ends = await open();
+      const recorder = new BinaryRecorder();
+      ends.socket.start({
+        frame: () => {},
+        closed: () => {},
+        bytes: (frame) => (recorder.bytes(frame), frame.fill(0), true),
+      });
+      for (let i = 0; i < 2; i++) ends.far.sendBytes(noText);
+      expect(await recorder.received(2)).toEqual([hexOf(noText), hexOf(noText)]);
+      expect([...noText]).toEqual([0, 0xff, 0xfe, 0x80, 10]);
+    });
+
+    it("close the socket if they are over the limit, which counts their bytes", async () => {
+      await using ends = await open();
+      const recorder = new BinaryRecorder();
+      ends.socket.start(recorder);
+      const longest = frames.at(-1)!;
+      for (const frame of [longest, new Uint8Array(MOST + 1), noText]) ends.far.sendBytes(frame);
+      expect(await ends.far.closed).toMatchObject({ code: tooLarge });
+      await recorder.ended;
+      expect(recorder.frames).toEqual([hexOf(longest)]);
+      expect(ends.socket.send(noText)).toBe(false);
+    });
+
+    it("are delivered before the close if they were sent before close()", async () => {
+      await using ends = await started(make);
+      ends.socket.send(noText);
+      ends.socket.close();
+      await ends.far.closed;
+      expect(await ends.far.received(1)).toEqual([hexOf(noText)]);
+      expect(ends.socket.send(noText)).toBe(false);
+    });
+
+    it("count as unsent until they are sent", async () => {
+      await using ends = await started(make);
+      ends.socket.send(new Uint8Array(500));
       await ends.far.received(1);
       expect(ends.socket.unsentBytes).toBe(0);
     });

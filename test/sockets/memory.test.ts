@@ -1,17 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { memorySockets } from "../../src/sockets/memory.js";
-import { describeSocket, Recorder } from "./behaviour.js";
+import { BinaryRecorder, describeSocket } from "./behaviour.js";
 
 describeSocket(
   "in memory",
   async (maxMessageBytes) => {
     const [socket, other] = memorySockets(maxMessageBytes, 2 ** 20);
-    const recorder = new Recorder();
+    const recorder = new BinaryRecorder();
     other.start(recorder);
     return {
       socket,
       far: {
         send: (text) => void other.send(text),
+        sendBytes: (bytes) => void other.send(bytes),
         close: (code, reason) => other.close(code, reason),
         received: (count) => recorder.received(count),
         closed: recorder.ended.then(({ code, reason }) => ({ code, reason })),

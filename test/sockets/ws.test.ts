@@ -9,12 +9,13 @@ import { EncodedFrame } from "../../src/core/transport.js";
 import { bareHttp } from "../support/network.js";
 import { turn } from "../support/turns.js";
 import { Recorder, started } from "./behaviour.js";
-import { describeWebSocket, overNetwork, overWs } from "./websocket.js";
+import { describeWebSocket, overNetwork, overWs, overWsServer } from "./websocket.js";
 
 // As with a real server and client, which stop a longer message while they read it.
 const options = (maxPayload: number): object => ({ maxPayload, perMessageDeflate: false });
 
 describeWebSocket("over ws", overWs, { tooLarge: 1009 });
+describeWebSocket("over ws, on a server", overWsServer, { tooLarge: 1009 });
 
 // As in Bun, which replaces `ws`: its `upgrade` event has no socket.
 const makeWithoutSocket = overNetwork((webSocket, most) => {

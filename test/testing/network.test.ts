@@ -1,6 +1,6 @@
 /** The network of a test server, under a fake clock: everything below happens without a real timer. */
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ConnectError, pair, TimeoutError, type AnyPeer } from "../../src/index.js";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { bytes, ConnectError, pair, TimeoutError, type AnyPeer } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { Outcomes, rejection } from "../support/turns.js";
@@ -221,6 +221,86 @@ describe("network.slow()", () => {
     expect(slow.peer.stats().unsentBytes).toBe(0);
   });
 
+  it("leaves a slow peer the newest message of each key, and no volatile one, in order with the others", async () => {
+    const got: unknown[] = [];
+    const take = (params: unknown, { method }: { method: string }): void => void got.push([method, params]);
+    const { client, peer } = await joined({ fallback: take });
+    const missed: unknown[] = [];
+    client.on("missed", (info) => missed.push(info));
+    kit.server.on("missed", (_peer, method) => missed.push(method));
+    kit.network.of(client).slow(100_000);
+    // More than the low-water mark, an eighth of the 4 MiB of `maxUnsentBytes`.
+    for (let i = 0; i < 12; i++) peer.notify("long", ["x".repeat(100_000)]);
+    await kit.network.settle();
+    for (let i = 1; i <= 100; i++) {
+      kit.server.peers.notify("moved", { ada: i }, { latest: "ada" });
+      kit.server.peers.notify("moved", { bob: i }, { latest: "bob" });
+      kit.server.peers.notify("ping", [i], { volatile: true });
+      if (i === 50) peer.notify("said", ["halfway"]);
+    }
+    peer.notify("said", ["end"]);
+    await pass(60_000);
+    expect(got.filter((one) => (one as string[])[0] !== "long")).toEqual([
+      ["said", ["halfway"]],
+      ["moved", { ada: 100 }],
+      ["moved", { bob: 100 }],
+      ["said", ["end"]],
+    ]);
+    expect([missed, peer.stats().dropped]).toEqual([[], 0]);
+  });
+
+  it("makes both sides report the messages that a slow peer missed", async () => {
+    await kit.server.close();
+    serveAgain({ limits: { maxUnsentBytes: 10_000 } });
+    let got = 0;
+    const { client, peer } = await joined({ methods: { tick: () => void got++ } });
+    let count = 0;
+    client.on("missed", (info) => (count += info.count));
+    const missed: unknown[] = [];
+    kit.server.on("missed", (one, method) => missed.push([one === peer, method]));
+    kit.network.of(client).slow(1_000);
+    for (let i = 0; i < 20; i++) {
+      kit.server.peers.notify("tick", ["x".repeat(1_000)]);
+      await kit.network.settle();
+    }
+    expect(count).toBe(0);
+    await pass(60_000);
+    expect(count).toBeGreaterThan(0);
+    expect(got + count).toBe(20);
+    expect(missed).toEqual(Array.from({ length: count }, () => [true, "tick"]));
+  });
+
+  it.each([undefined, false] as const)(
+    "makes the report of missed messages wait until the reader has caught up, in one count (session %s)",
+    async (session) => {
+      await kit.server.close();
+      serveAgain({ limits: { maxUnsentBytes: 100_000 }, session });
+      const { client, peer } = await joined({ methods: { tick: () => {} } });
+      const counts: number[] = [];
+      client.on("missed", ({ count }) => counts.push(count));
+      kit.network.stop();
+      while (peer.stats().dropped < 2_000) {
+        kit.server.peers.notify("tick", ["x".repeat(1_000)]);
+        await kit.network.settle();
+      }
+      expect(peer.stats().unsentBytes).toBeLessThan(60_000);
+      kit.network.start();
+      await pass(1_000);
+      expect([counts, client.state]).toEqual([[2_000], "open"]);
+    },
+  );
+
+  it("counts bytes in full", async () => {
+    const { client } = await joined();
+    kit.network.slow(10_000);
+    const outcomes = new Outcomes().watch("note", client.request("note", [bytes(new Uint8Array(100_000))]));
+    await pass(9_900);
+    expect([outcomes.names, heard]).toEqual([[], []]);
+    await pass(1_000);
+    expect(outcomes.names).toEqual(["note"]);
+    expect(heard).toEqual([new Uint8Array(100_000)]);
+  });
+
   it("closes the connection of a peer that reads too slowly with 1013", async () => {
     await kit.server.close();
     serveAgain({ session: false, limits: { maxUnsentBytes: 10_000 } });
@@ -234,8 +314,8 @@ describe("network.slow()", () => {
     expect((await client.closed).code).toBe(1013);
   });
 
-  it.each([0, -1, Number.NaN, "1"])("throws a TypeError for %j bytes per second", (bytes) => {
-    expect(() => kit.network.slow(bytes as number)).toThrow(TypeError);
+  it.each([0, -1, Number.NaN, "1"])("throws a TypeError for %j bytes per second", (speed) => {
+    expect(() => kit.network.slow(speed as number)).toThrow(TypeError);
   });
 });
 
@@ -277,7 +357,7 @@ describe("the line of one client", () => {
   it("does not exist for other peers", async () => {
     const [a, b] = pair({}, {});
     expect(() => kit.network.of(a)).toThrow(
-      new TypeError("Expected `peer` to be a peer of this test server, or of its clients, got an object"),
+      new TypeError("Expected `client` to be a peer or a WebSocket of this test server or its clients, got an object"),
     );
     await Promise.all([a.close(), b.close()]);
   });
@@ -292,6 +372,63 @@ describe("time", () => {
     expect(client.stats().pending).toBe(1);
     await pass(1);
     expect(await call).toBeInstanceOf(TimeoutError);
+  });
+
+  it("may have every other function of timers faked, too, such as `queueMicrotask` and `setImmediate`", async () => {
+    vi.useRealTimers();
+    const all = [
+      "setTimeout",
+      "clearTimeout",
+      "setImmediate",
+      "clearImmediate",
+      "Date",
+      "performance",
+      "queueMicrotask",
+    ];
+    vi.useFakeTimers({ toFake: all as "Date"[] });
+    const { client, peer } = await joined();
+    kit.network.cut();
+    expect([client.state, peer.state]).toEqual(["suspended", "suspended"]);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(await client.request("echo", [1])).toEqual([1]);
+    kit.network.slow(1_000);
+    client.notify("note", ["x".repeat(900)]);
+    await vi.advanceTimersByTimeAsync(900);
+    expect(heard).toEqual([]);
+    await vi.advanceTimersByTimeAsync(100);
+    expect(heard).toHaveLength(1);
+  });
+
+  it("passes between the attempts of a peer that `open` has returned, which reports each", async () => {
+    await kit.server.close();
+    let isUp = false;
+    serveAgain({ authenticate: () => (isUp ? {} : new Promise(() => {})) });
+    const client = kit.open(kit.server.url, { reconnect: { initial: true }, openTimeoutMs: 1_000 }) as AnyPeer;
+    const attempts: number[] = [];
+    client.on("attempt", ({ number }) => attempts.push(number));
+    const call = client.request("echo", ["queued"], { timeoutMs: 60_000 });
+    await pass(10_000);
+    expect(client.state).toBe("connecting");
+    expect(attempts.length).toBeGreaterThan(2);
+    expect(attempts).toEqual(attempts.map((_, i) => i + 2));
+    isUp = true;
+    await pass(20_000);
+    await client.opened;
+    expect(await call).toEqual(["queued"]);
+  });
+
+  it("passes for `drain`, which closes busy peers at its deadline", async () => {
+    const { client } = await joined();
+    const call = rejection(client.request("never"));
+    await kit.network.settle();
+    let isDrained = false;
+    const drained = kit.server.drain({ timeoutMs: 5_000 }).then(() => (isDrained = true));
+    await pass(4_900);
+    expect([isDrained, client.state]).toEqual([false, "open"]);
+    await pass(200);
+    await drained;
+    expect(await call).toMatchObject({ outcome: "unknown" });
+    expect(client.state).toBe("closed");
   });
 
   it("passes for `authenticate` and its timeout", async () => {

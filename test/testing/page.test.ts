@@ -72,6 +72,32 @@ describe("the WebSocket of a test server", () => {
     expect(kit.server.stats().closed).toEqual({ 3000: 1 });
   });
 
+  it("is no page's if it gets options: it sends their headers only, and has a line of its own", async () => {
+    vi.stubGlobal("location", { origin: "https://board.test" });
+    vi.stubGlobal("document", { cookie: "session=1" });
+    const seen: unknown[] = [];
+    await using kit = testServer({
+      authenticate: ({ headers }) => (seen.push([headers.origin, headers.cookie, headers["x-key"]]), {}),
+    });
+    const [page, one, two] = [
+      new kit.WebSocket("ws://board.test/"),
+      new kit.WebSocket("ws://board.test/", { protocols: "reciproc.v1", headers: { "X-Key": "1" } }),
+      new kit.WebSocket("ws://board.test/", { protocols: ["reciproc.v1"] }),
+    ];
+    await turn();
+    expect(seen).toEqual([
+      ["https://board.test", "session=1", undefined],
+      [undefined, undefined, "1"],
+      [undefined, undefined, undefined],
+    ]);
+    expect([page, one, two].map(({ protocol }) => protocol)).toEqual(["", "reciproc.v1", "reciproc.v1"]);
+    kit.network.of(one).cut();
+    expect([page, one, two].map(({ readyState }) => readyState)).toEqual([1, 3, 1]);
+    kit.network.of(page).cut();
+    expect([page, one, two].map(({ readyState }) => readyState)).toEqual([3, 3, 1]);
+    expect(() => new kit.WebSocket("ws://board.test/", { header: {} } as object)).toThrow("Unknown name `header`");
+  });
+
   it("fires `error` and `close` with 1006 if the server refuses it, if the network is cut, and if it is closed early", async () => {
     await using kit = testServer({ path: "/rpc" });
     const sockets = ["/other", "/rpc", "/rpc"].map((path) => new kit.WebSocket(`ws://localhost${path}`));

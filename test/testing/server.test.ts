@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
-import { ConnectError, RpcError, type AnyPeer } from "../../src/index.js";
+import { z } from "zod";
+import { bytes, bytesOf, ConnectError, contract, RpcError, type AnyPeer, type Bytes } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { testServer, type TestServerOptions } from "../../src/testing/index.js";
 import { gate, Outcomes, rejection } from "../support/turns.js";
@@ -113,6 +114,67 @@ describe("a test server", () => {
     const [peer] = kit.server.peers;
     expect(await peer!.request("confirm", ["sure?"])).toBe(true);
     expect(await rejection(peer!.request("moved", { x: 1 }))).toMatchObject({ code: -32601 });
+  });
+
+  it("may lack methods of its contracts and schemas, and checks those that are there", async () => {
+    const api = contract({
+      add: { params: z.tuple([z.number(), z.number()]), result: z.number() },
+      drop: { params: z.object({ id: z.string() }) },
+    });
+    const theirs = contract({ confirm: { result: z.boolean() }, moved: { params: z.object({ x: z.number() }) } });
+    await using kit = testServer({ contract: api, remote: theirs, methods: { add: ([a, b]) => a + b } });
+    const client = await kit.connect(kit.server.url, { contract: theirs, methods: { confirm: () => true } });
+    const moved: unknown[] = [];
+    client.on("notification", (method, params) => moved.push([method, params]));
+    expect(await client.request("add", [1, 2])).toBe(3);
+    expect(await rejection(client.request("add", [1, "2"] as never))).toMatchObject({ code: -32602 });
+    expect(await rejection(client.request("drop", { id: "1" }))).toMatchObject({ code: -32601 });
+    const [peer] = kit.server.peers;
+    expect(await peer!.request("confirm")).toBe(true);
+    peer!.notify("moved", { x: 1 });
+    await kit.network.settle();
+    expect(moved).toEqual([["moved", { x: 1 }]]);
+    const schemas = { add: z.tuple([z.number(), z.number()]), drop: z.object({}) };
+    await using withSchemas = testServer({ schemas, methods: { add: ([a, b]) => a + b } });
+    const other = await withSchemas.connect(withSchemas.server.url);
+    expect(await rejection(other.request("add", [1]))).toMatchObject({ code: -32602 });
+    expect(await rejection(other.request("drop", { id: "1" }))).toMatchObject({ code: -32601 });
+    expect(() => testServer({ contract: api, methods: { adds: () => 1 } as object })).toThrow("`adds`");
+  });
+
+  it("carries bytes as binary frames, and as base64 on a plain link", async () => {
+    interface Api {
+      twice(params: { data: Bytes }): { data: Bytes; kind: string };
+    }
+    await using kit = testServer<Api, { pushed(params: { data: Bytes }): void }>({
+      methods: {
+        twice: ({ data }) => {
+          const view = bytesOf(data);
+          return { data: bytes(Uint8Array.of(...view, ...view)), kind: typeof data };
+        },
+      },
+    });
+    for (const [link, kind] of [
+      ["packed", "object"],
+      ["plain", "string"],
+    ] as const) {
+      const pushed = gate<unknown>();
+      const client = await kit.connect(kit.server.url, {
+        link,
+        methods: { pushed: ({ data }) => pushed.resolve(data) },
+      });
+      const view = Uint8Array.of(0, 1, 255);
+      const result = await client.request("twice", { data: bytes(view) });
+      expect(result.kind).toBe(kind);
+      expect(typeof result.data).toBe(kind);
+      expect(bytesOf(result.data)).toEqual(Uint8Array.of(0, 1, 255, 0, 1, 255));
+      kit.server.peers.notify("pushed", { data: bytes(view) });
+      // The sender may change its bytes afterwards: the network has copied them.
+      await kit.network.settle();
+      view.fill(9);
+      expect(bytesOf((await pushed.promise) as Bytes)).toEqual(Uint8Array.of(0, 1, 255));
+      await client.close();
+    }
   });
 
   it.each<[option: string, value: unknown]>([
@@ -234,6 +296,107 @@ describe("the handshake of a test server", () => {
   });
 });
 
+describe("`open` of a test server", () => {
+  it("returns a peer at once, whose calls are queued until it is open", async () => {
+    await using kit = testServer({ methods: { add: ([a, b]) => a + b } });
+    const peer = kit.open(kit.server.url, { methods: { title: () => "Countess" } });
+    expect(peer.state).toBe("connecting");
+    const sum = peer.request("add", [1, 2]);
+    await peer.opened;
+    expect([peer.state, await sum]).toEqual(["open", 3]);
+    const [serverPeer] = kit.server.peers;
+    expect(await serverPeer!.request("title")).toBe("Countess");
+    expect(kit.network.of(peer)).toBe(kit.network.of(serverPeer!));
+  });
+
+  it("rejects `opened` for a client that is refused, whose calls were not sent", async () => {
+    await using kit = testServer({ authenticate: () => null });
+    const peer = kit.open(kit.server.url);
+    const call = rejection(peer.request("add"));
+    expect(await rejection(peer.opened)).toMatchObject({ name: "ConnectError", status: 401 });
+    expect(await call).toMatchObject({ outcome: "not-sent" });
+    expect(peer.state).toBe("closed");
+  });
+
+  it("ends by its signal, and with the server", async () => {
+    const kit = testServer({});
+    kit.network.stop();
+    const controller = new AbortController();
+    const peer = kit.open(kit.server.url, { signal: controller.signal });
+    const waiting = kit.open(kit.server.url);
+    controller.abort(new Error("changed my mind"));
+    expect((await rejection(peer.opened)).message).toBe("changed my mind");
+    const ended = refusal(waiting.opened);
+    await kit.server.close();
+    expect((await ended).message).toMatch(/server is clos(ed|ing)$/);
+    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+  });
+
+  it("throws a TypeError for a bad option at once", async () => {
+    await using kit = testServer({});
+    expect(() => kit.open(kit.server.url, { remoteAddress: 1 } as object)).toThrow(TypeError);
+  });
+});
+
+/** Takes `{ user }` as `auth`, and refuses the user "eve". */
+function users(): ReturnType<typeof testServer<any, any, { user: string; n?: number }>> {
+  return testServer<any, any, { user: string; n?: number }>({
+    authenticate: (_request, auth) => ((auth as { user: string }).user === "eve" ? null : (auth as { user: string })),
+    principal: ({ user }) => user,
+    methods: { who: (_params, { peer }) => peer.data },
+  });
+}
+
+describe("credentials", () => {
+  it("reach `authenticate` as `auth`, and again by `reauthenticate`, which emits `refresh`", async () => {
+    await using kit = users();
+    const refreshed: unknown[] = [];
+    kit.server.on("refresh", (peer, old) => refreshed.push([peer.data, old]));
+    let n = 0;
+    const client = await kit.connect(kit.server.url, { auth: () => ({ user: "ada", n: ++n }) });
+    expect(await client.request("who")).toEqual({ user: "ada", n: 1 });
+    await client.reauthenticate();
+    expect(await client.request("who")).toEqual({ user: "ada", n: 2 });
+    expect(refreshed).toEqual([
+      [
+        { user: "ada", n: 2 },
+        { user: "ada", n: 1 },
+      ],
+    ]);
+  });
+
+  it("that are refused close the client with 4401, at first and later", async () => {
+    await using kit = users();
+    expect((await refusal(kit.connect(kit.server.url, { auth: { user: "eve" } }))).status).toBe(401);
+    let user = "ada";
+    const client = await kit.connect(kit.server.url, { auth: () => ({ user }) });
+    user = "bob";
+    expect(await rejection(client.reauthenticate())).toBeInstanceOf(Error);
+    expect((await client.closed).code).toBe(4401);
+    await kit.network.settle();
+    expect(kit.server.stats().closed).toEqual({ 4401: 1 });
+  });
+
+  it("come from functions of the URL and of the headers, once for each attempt", async () => {
+    let calls = 0;
+    const seen: unknown[] = [];
+    await using kit = testServer<any, any, object>({
+      authenticate: ({ url, headers }) => (seen.push([url, headers.authorization]), {}),
+    });
+    const client = await kit.connect(() => `ws://board.test/rpc?try=${++calls}`, {
+      headers: async ({ reason }) => ({ Authorization: reason === undefined ? "Bearer 1" : "Bearer again" }),
+    });
+    await kit.network.settle();
+    const resumed = new Promise<void>((resolve) => client.once("resume", resolve));
+    kit.network.cut();
+    await resumed;
+    expect(seen).toEqual([
+      ["/rpc?try=1", "Bearer 1"],
+      ["/rpc?try=2", "Bearer again"],
+    ]);
+  });
+});
+
 describe("closing a test server", () => {
   it("closes the peers of both sides with 1001, rejects their calls, and leaves no deadline", async () => {
     const { server, connect } = testServer({ methods: { wait: () => new Promise(() => {}) } });
@@ -283,6 +446,19 @@ describe("closing a test server", () => {
     expect(outcomes.list[0]).toMatchObject({ value: "done" });
     expect(client.state).toBe("closed");
     expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+  });
+
+  it.each(["packed", "plain"] as const)("delivers what the server sent before its close (%s)", async (link) => {
+    const answered = gate();
+    const heard: string[] = [];
+    const { server, connect } = testServer({ methods: { soon: () => (answered.resolve(), "done") } });
+    const client = await connect(server.url, { link, methods: { said: ([text]: [string]) => void heard.push(text) } });
+    const call = client.request("soon");
+    await answered.promise;
+    server.peers.notify("said", ["last words"]);
+    await server.drain();
+    expect(await call).toBe("done");
+    expect(heard).toEqual(["last words"]);
   });
 
   it("happens once, however often it is called, and `await using` calls it too", async () => {

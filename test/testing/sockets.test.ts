@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { ConnectError } from "../../src/index.js";
 import type { Flow } from "../../src/testing/pipe.js";
 import { Wire } from "../../src/testing/wire.js";
-import { describeSocket, Recorder } from "../sockets/behaviour.js";
+import { BinaryRecorder, describeSocket, Recorder } from "../sockets/behaviour.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { rejection, turn } from "../support/turns.js";
 
@@ -22,12 +22,13 @@ describe.each(["client", "server"] as const)("in a test network, the socket of a
       const ends = await joined(maxMessageBytes);
       const [socket, other] = side === "client" ? [ends.client, ends.server] : [ends.server, ends.client];
       other.maxFrameBytes = 2 ** 20;
-      const recorder = new Recorder();
+      const recorder = new BinaryRecorder();
       other.start(recorder);
       return {
         socket,
         far: {
           send: (text) => void other.send(text),
+          sendBytes: (bytes) => void other.send(bytes),
           close: (code, reason) => other.close(code, reason),
           received: (count) => recorder.received(count),
           closed: recorder.ended.then(({ code, reason }) => ({ code, reason })),

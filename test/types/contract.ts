@@ -159,4 +159,21 @@ await connect("ws://x", { remote: { add: {} } });
 await peer.request("copy", { files: 1 }, { onProgress: ({ of }) => of });
 // @ts-expect-error the schema of params takes a string
 await peer.request("at", { day: new Date() });
+
+// A test server infers from contracts too, and its methods and the mocks of its clients may lack entries.
+import { testServer } from "reciproc/testing";
+const kit = testServer({ contract: api, remote: theirs, check: "both", methods: { add: ([a, b]) => a + b } });
+const tested = await kit.connect(kit.server.url, {
+  contract: theirs,
+  check: "both",
+  methods: { confirm: ([q]) => q === "" },
+});
+is<Equal<typeof tested, Peer<ContractOf<typeof theirs>, Api>>>();
+is<Equal<Awaited<ReturnType<typeof tested.remote.add>>, number>>();
+// @ts-expect-error the method returns another type
+testServer({ contract: api, methods: { add: () => "three" } });
+// @ts-expect-error no such method
+testServer({ contract: api, methods: { adds: () => 3 } });
+// @ts-expect-error another contract than the test server's
+await kit.connect("ws://localhost", { contract: api });
 export { adder, same };

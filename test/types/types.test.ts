@@ -20,7 +20,8 @@ beforeAll(() => ensurePackages(fileURLToPath(new URL("../readme", import.meta.ur
 describe.each(COMPILERS)("%s", (compiler) => {
   it("compiles every use that must compile, and none that must not", async () => {
     const files = await compile(compiler, "tsconfig.json", "--listFiles");
-    for (const name of ["use", "wrong", "contract", "jsonify"]) expect(files).toContain(`test/types/${name}.ts`);
+    for (const name of ["use", "wrong", "contract", "jsonify", "bytes"])
+      expect(files).toContain(`test/types/${name}.ts`);
   }, 90_000);
 
   it("needs no types of Node or React for the entry of every runtime", async () => {

@@ -331,6 +331,13 @@ const tested = await kit.connect(kit.server.url, {
 is<Equal<typeof tested, Peer<ClientApi, ServerApi>>>();
 is<Equal<Awaited<ReturnType<typeof tested.remote.add>>, number>>();
 const line: Line = kit.network.of(tested);
+const inMemory = kit.open(() => kit.server.url, {
+  auth: async () => "token",
+  methods: { toast: ({ text }) => void text },
+});
+is<Equal<typeof inMemory, Peer<ClientApi, ServerApi>>>();
+const raw = new kit.WebSocket("ws://localhost", { protocols: ["mcp"], headers: { cookie: "x" } });
+kit.network.of(raw).stop();
 const { network, connect: connectInMemory }: { network: Network; connect: typeof kit.connect } = kit;
 line.slow(100);
 network.lose();

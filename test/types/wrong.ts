@@ -262,6 +262,10 @@ const kit = testServer<ServerApi, ClientApi>({});
 await kit.connect("ws://localhost", { methods: { confirm: () => "yes" } });
 // @ts-expect-error a method of the server, not of the client
 await kit.connect("ws://localhost", { methods: { add: () => 3 } });
+// @ts-expect-error the same for `open`
+kit.open("ws://localhost", { methods: { confirm: () => "yes" } });
+// @ts-expect-error no such header option of a WebSocket
+new kit.WebSocket("ws://localhost", { header: {} });
 
 // The rest.
 // @ts-expect-error an error's code is a number

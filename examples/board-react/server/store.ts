@@ -1,9 +1,16 @@
-/** The cards and the key of the cookies, in one file, so that both survive a restart. */
-import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+/** What survives a restart, in one folder: the cards, the key of the cookies, and uploaded files. */
+import { createHmac, randomBytes, randomUUID, timingSafeEqual } from "node:crypto";
+import { createWriteStream, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { pipeline } from "node:stream/promises";
 import type { Card } from "../api.js";
 
-const FILE = process.env["BOARD_FILE"] ?? "board.json";
+const FOLDER = process.env["BOARD_FOLDER"] ?? "data";
+const FILE = join(FOLDER, "board.json");
+const UPLOADS = join(FOLDER, "uploads");
+mkdirSync(UPLOADS, { recursive: true });
+
 interface Stored {
   key: string;
   cards: Card[];
@@ -28,6 +35,17 @@ export function putCard(card: Card): Card {
 export function removeCard(id: string): void {
   stored.cards = stored.cards.filter((card) => card.id !== id);
   save();
+}
+
+/** Stores a file. If its parts end with an error, rejects with it, and stores nothing. */
+export async function storeUpload(parts: AsyncIterable<Uint8Array>): Promise<void> {
+  const path = join(UPLOADS, randomUUID()); // a name that a user has chosen may lead out of the folder
+  try {
+    await pipeline(parts, createWriteStream(path));
+  } catch (error) {
+    await rm(path, { force: true });
+    throw error;
+  }
 }
 
 const signatureOf = (name: string) => createHmac("sha256", stored.key).update(name).digest("base64url");

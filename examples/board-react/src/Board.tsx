@@ -1,6 +1,6 @@
 /** The cards. A change is shown at once, and corrected if the server refuses it. */
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 import type { Card, Draft } from "../api.js";
 import { useNotification, usePeer } from "./rpc.js";
 
@@ -20,19 +20,23 @@ export function Board({ name }: { name: string }) {
   });
 
   const change = (next: (cards: Card[]) => Card[]) => queries.setQueryData<Card[]>(KEY, (old = []) => next(old));
-  const refetch = () => void queries.invalidateQueries({ queryKey: KEY });
+  const refetch = useCallback(() => void queries.invalidateQueries({ queryKey: KEY }), [queries]);
   useNotification("changed", ({ card }) => change((old) => put(old, card)));
   useNotification("removed", ({ id }) => change((old) => old.filter((card) => card.id !== id)));
+  // After a restart of the server, and after changes that were dropped because this page was slow, fetch all cards.
   useEffect(() => {
-    const lost = () => void peer.once("resume", refetch);
-    peer.on("lost", lost);
-    return () => void peer.off("lost", lost);
-  }, [peer, queries]);
+    peer.on("lost", refetch).on("missed", refetch);
+    return () => void peer.off("lost", refetch).off("missed", refetch);
+  }, [peer, refetch]);
 
   const save = useMutation({
     mutationFn: (draft: Draft) => peer.request("put", draft),
     onMutate: (draft) => change((old) => put(old, { owner: name, ...old.find(({ id }) => id === draft.id), ...draft })),
-    onError: (error) => (setNotice(error.message), refetch()),
+    onSuccess: () => setNotice(""),
+    onError: (error) => {
+      setNotice(error.message);
+      refetch(); // instead of what the server has refused
+    },
   });
   const remove = useMutation({
     mutationFn: ({ id }: Card) => peer.request("remove", { id }),
@@ -45,7 +49,8 @@ export function Board({ name }: { name: string }) {
   return (
     <main>
       <form action={add}>
-        <input name="text" aria-label="New card" maxLength={200} required />
+        <input name="text" aria-label="New card" placeholder="New card" maxLength={200} required />
+        <button>Add</button>
       </form>
       <ul aria-label="Cards">
         {cards.map((card) => (

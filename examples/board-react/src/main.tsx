@@ -1,6 +1,7 @@
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
+import { bytes } from "reciproc";
 import { Board } from "./Board.js";
 import { Confirm, Import, Log, People, Upload } from "./panels.js";
 import { Provider, useStatus } from "./rpc.js";
@@ -15,7 +16,7 @@ const queries = new QueryClient({
 });
 
 function App() {
-  /** `undefined` until the server has said who this is, and `null` if nobody has logged in. */
+  /** The user. `undefined` until the server has sent the name, and `null` if no user has logged in. */
   const [name, setName] = useState<string | null>();
   useEffect(() => {
     if (name === undefined) void fetch("/me").then(async (response) => setName((await response.json()).name));
@@ -28,7 +29,7 @@ function App() {
     setName(undefined);
   };
   return (
-    <Provider url="/rpc">
+    <Provider url="/rpc" options={{ bytes, retry: "not-sent" }}>
       <QueryClientProvider client={queries}>
         <header>
           <h1>Board</h1>
@@ -55,7 +56,8 @@ function Login({ onLogin }: { onLogin: () => void }) {
   };
   return (
     <form className="login" action={logIn}>
-      <input name="name" aria-label="Name" maxLength={40} required autoFocus />
+      <h1>Board</h1>
+      <input name="name" aria-label="Name" placeholder="Your name" maxLength={40} required autoFocus />
       <button>Log in</button>
     </form>
   );

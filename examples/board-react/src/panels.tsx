@@ -1,5 +1,5 @@
 /** What surrounds the board: presence, questions of others, import, upload, log. */
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useState } from "react";
 import type { Progress } from "../api.js";
 import { useHandler, usePeer, useStatus, useStream, useTopicMembers } from "./rpc.js";
 
@@ -31,27 +31,32 @@ export function Confirm() {
 /** Imports the lines of a text. The call reports progress, and cancelling it stops the server. */
 export function Import() {
   const peer = usePeer();
-  const running = useRef<AbortController>(undefined);
+  const [running, setRunning] = useState<AbortController>();
   const [state, setState] = useState("");
-  const start = async (data: FormData) => {
-    const lines = String(data.get("lines"))
-      .split("\n")
-      .filter((line) => line.trim() !== "");
-    const { signal } = (running.current = new AbortController());
+  const start = async (lines: string[]) => {
+    const controller = new AbortController();
+    const { signal } = controller;
     let count = 0;
     const onProgress = ({ done }: Progress) => setState(`${(count = done)} of ${lines.length}`);
+    setRunning(controller);
     try {
       await peer.request("import", { lines }, { signal, onProgress, timeoutMs: Infinity });
-      setState(`Imported ${lines.length} cards`);
+      setState(`Imported ${count} cards`);
     } catch (error) {
       setState(signal.aborted ? `Cancelled after ${count} cards` : (error as Error).message);
     }
+    setRunning(undefined);
+  };
+  const submit = (data: FormData) => {
+    const lines = String(data.get("lines")).split("\n");
+    void start(lines.filter((line) => line.trim() !== ""));
   };
   return (
-    <form aria-label="Import" action={start}>
-      <textarea name="lines" aria-label="Lines" rows={3} required />
-      <button>Import</button>
-      <button type="button" onClick={() => running.current?.abort()}>
+    <form aria-label="Import" action={submit}>
+      <h2>Import</h2>
+      <textarea name="lines" aria-label="Lines" placeholder="A card for each line" rows={3} required />
+      <button disabled={running !== undefined}>Import</button>
+      <button type="button" disabled={running === undefined} onClick={() => running?.abort()}>
         Cancel
       </button>
       <output>{state}</output>
@@ -59,32 +64,23 @@ export function Import() {
   );
 }
 
-/** A multiple of 3, so that the parts of a file are base64 without padding inside. */
-const PART_BYTES = 24_576;
-
-/** Reads a file part by part, as base64. The server reads slowly if it must, and then the file is read slowly. */
-async function* base64Of(file: File): AsyncIterable<string> {
-  for (let at = 0; at < file.size; at += PART_BYTES) {
-    const part = new Uint8Array(await file.slice(at, at + PART_BYTES).arrayBuffer());
-    yield btoa(String.fromCharCode(...part));
-  }
-}
-
+/** Uploads a file as a stream of bytes. The page reads the file no faster than the server stores it. */
 export function Upload() {
   const peer = usePeer();
   const [state, setState] = useState("");
   const upload = async (file: File) => {
-    const onProgress = ({ done }: Progress) => setState(`${Math.floor((100 * done) / file.size)} %`);
+    const onProgress = ({ done }: Progress) => setState(`${file.name}: ${Math.floor((100 * done) / file.size)} %`);
     try {
-      const params = { name: file.name, content: peer.offer(base64Of(file)) };
-      const { bytes, sha256 } = await peer.request("upload", params, { onProgress, timeoutMs: Infinity });
-      setState(`${bytes} bytes, SHA-256 ${sha256}`);
+      const params = { name: file.name, content: peer.offer(file.stream()) };
+      const length = await peer.request("upload", params, { onProgress, timeoutMs: Infinity });
+      setState(`${file.name}: ${length.toLocaleString("en")} bytes stored`);
     } catch (error) {
       setState((error as Error).message);
     }
   };
   return (
     <form aria-label="Upload">
+      <h2>Upload</h2>
       <input
         type="file"
         aria-label="File"
@@ -98,9 +94,14 @@ export function Upload() {
 /** Shows what the server logs. After a restart of the server, it reads the log of the new process. */
 export function Log() {
   const { items, error, restart } = useStream("log", undefined, { keep: 8, timeoutMs: Infinity });
-  const isClosed = useStatus() === "closed";
+  const isOpen = useStatus() === "open";
   useEffect(() => {
-    if (error !== undefined && !isClosed) restart();
-  }, [error, isClosed, restart]);
-  return <pre aria-label="Log">{items.join("\n")}</pre>;
+    if (error !== undefined && isOpen) restart();
+  }, [error, isOpen, restart]);
+  return (
+    <section>
+      <h2>Log</h2>
+      <pre aria-label="Log">{items.join("\n")}</pre>
+    </section>
+  );
 }

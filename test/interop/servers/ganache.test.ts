@@ -5,6 +5,7 @@ import { connect, type AnyPeer } from "../../../src/node.js";
 import { EncodedMessage } from "../../../src/core/transport.js";
 import { inspect } from "../../../src/peer/peer.js";
 import { sendTo } from "../../../src/server/groups.js";
+import { LatestHandle } from "../../../src/core/send-queue.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 
@@ -67,7 +68,7 @@ describe("ganache", () => {
     const peer = await open();
     const errors = new Inbox<any>();
     peer.on("error", errors.push);
-    sendTo(peer, new EncodedMessage("[]"), "close");
+    sendTo(peer, new EncodedMessage("[]"), new LatestHandle("", undefined));
     // ganache mistakes the refusal for a call, and answers it with id null.
     expect(await errors.next()).toMatchObject({ name: "RpcError", message: expect.stringContaining("undefined") });
     expect(await peer.request("eth_chainId", [])).toBe(CHAIN);

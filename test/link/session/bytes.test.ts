@@ -163,6 +163,20 @@ describe("the length of bytes", () => {
     expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1009, reason: "message is too large" } }]);
   });
 
+  it("is checked before the frame is read, which parses and copies it", async () => {
+    const read: number[] = [];
+    const readBytes = (frame: Uint8Array): unknown => {
+      read.push(frame.length);
+      return bytes.read(frame);
+    };
+    await using rig = await Rig.live({ limits: { bytes: true, readBytes, maxMessageBytes: 1000 } });
+    rig.wire.server.inject(withBytes(1, 100).frame);
+    rig.wire.server.inject(withBytes(2, 1000).frame);
+    await rig.settle();
+    expect(read).toEqual([withBytes(1, 100).frame.length]);
+    expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1009, reason: "message is too large" } }]);
+  });
+
   it("counts in the log, so that no message gets a number while the log is full", async () => {
     await using rig = await Rig.live(bothTake({ logLength: 3000 }));
     for (let n = 1; n <= 4; n++) rig.client.link.send(withBytes(n, 1500));

@@ -218,6 +218,44 @@ describe("close() while suspended (rule 8)", () => {
   });
 });
 
+describe("close() of a client that waits for `resumed` (rule 1)", () => {
+  const bye = '{"bye":{"code":4002,"reason":"done"}}';
+  const closed = { code: 4002, reason: "done" };
+
+  it.each([
+    ["has resumed it", true],
+    ["has not read `resume` yet", false],
+  ])("ends the session at the server, which %s", async (_what, isResumed) => {
+    await using rig = await Rig.live();
+    const { link } = rig.client;
+    rig.cut();
+    link.send(message(1));
+    const socket = rig.resuming();
+    if (isResumed) rig.wire.server.deliver();
+    link.close(4002, "done");
+    expect(controls(socket.sent)).toMatchObject([{ resume: {} }, JSON.parse(bye)]);
+    expect(socket.closedWith).toEqual(closed);
+    await rig.settle();
+    expect(rig.server.emitted.messages).toEqual([]);
+    expect(rig.server.emitted.notices).toEqual(["suspended", "resumed", { closed }]);
+    expect(rig.emitted.notices).toEqual(["suspended", { closed }]);
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
+  });
+
+  it("is reported as this side's own if the server does not have the session", async () => {
+    await using rig = await Rig.live();
+    rig.cut();
+    rig.server.link.close();
+    rig.resuming();
+    rig.client.link.close(4002, "done");
+    await rig.settle();
+    expect(rig.wire.server.sent).toContain(REFUSED);
+    expect(rig.servers).toHaveLength(1);
+    expect(rig.wire.server.open).toBe(false);
+    expect(rig.emitted.notices).toEqual(["suspended", { closed }]);
+  });
+});
+
 describe("close() of a session that has ended, and whose socket has not", () => {
   it("reports how the socket closes", async () => {
     await using rig = await Rig.live();

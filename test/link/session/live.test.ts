@@ -1,7 +1,8 @@
 /** Messages that a newer one makes obsolete, and the report of dropped messages, over a session frame by frame. */
 import { describe, expect, it } from "vitest";
-import { BroadcastHandle, LatestHandle } from "../../../src/core/send-queue.js";
+import { LatestHandle } from "../../../src/core/send-queue.js";
 import { EncodedMessage } from "../../../src/core/transport.js";
+import { BroadcastHandle } from "../../../src/server/held-queue.js";
 import type { ServerLink } from "../../../src/server/link.js";
 import type { PackedLink } from "../../../src/session/link.js";
 import { useFakeClock } from "../../support/clock.js";

@@ -1,0 +1,198 @@
+/**
+ * What the client of a world shows to its server, what the server makes of it, and the rules for both: `peer.data` is the newest
+ * result of `authenticate`, `refresh` is emitted once for each success, and a `reauthenticate` settles with its true outcome.
+ */
+import type { IncomingMessage } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { ConnectionLostError } from "../../src/core/errors.js";
+import type { Attempt } from "../../src/index.js";
+import type { AnyPeer } from "../../src/peer/peer.js";
+import type { End, Oracle } from "./oracle.js";
+import type { Random } from "./random.js";
+import { CLIENT_NAME, type Speaker } from "./traffic.js";
+
+/** The `auth` of the client. Each has a number of its own. */
+interface Auth {
+  readonly name: string;
+  readonly id: number;
+}
+
+/** A result of `authenticate`, which is `peer.data`. No two are the same object. */
+export interface Account {
+  readonly name: string;
+  /** The number of the `auth`; `undefined` for a client that sent a header. */
+  readonly id: number | undefined;
+}
+
+/** Why the server refuses each `auth` of `reauthenticate`: `authenticate` returns nothing, or names another user. */
+export type AuthRefusal = "unknown user" | "other user";
+
+/** One call of `reauthenticate`. */
+interface Renewal {
+  readonly from: End;
+  /** Each later number may be that of its `auth`. A call that is made while another is pending shares the `auth` of that one. */
+  readonly since: number;
+  /** The last number when it was settled. */
+  until: number;
+  outcome: "result" | "not-sent" | "unknown" | undefined;
+}
+
+/** A server's peer, with all its data so far, the newest last. */
+interface Holder {
+  readonly peer: AnyPeer;
+  readonly accounts: Account[];
+  /** How many data it had when it was suspended. */
+  before: number;
+}
+
+/** The name of a user that `authenticate` does not know, and of another user. */
+const UNKNOWN_NAME = "an unknown user";
+const OTHER_NAME = "bob";
+
+/** The credentials of one world. */
+export class Credentials {
+  /** Set before the client shows an `auth` that is refused. */
+  refusal: AuthRefusal | undefined;
+  readonly #oracle: Oracle;
+  readonly #random: Random;
+  #lastId = 0;
+  /** The numbers of each `auth` for an open connection, and of each that has arrived. */
+  readonly #fresh = new Set<number>();
+  readonly #arrived = new Set<number>();
+  /** The results that no peer has yet. */
+  readonly #unused = new Set<Account>();
+  readonly #holders = new Map<End, Holder>();
+  readonly #renewals: Renewal[] = [];
+
+  constructor(oracle: Oracle, random: Random) {
+    this.#oracle = oracle;
+    this.#random = random;
+  }
+
+  /** The function `auth` of the client. */
+  readonly show = async ({ number }: Attempt): Promise<Auth> => {
+    const id = ++this.#lastId;
+    // An open connection has the number 0.
+    if (number === 0) this.#fresh.add(id);
+    await this.#delay();
+    const { refusal } = this;
+    if (number !== 0 || refusal === undefined) return { name: CLIENT_NAME, id };
+    return { name: refusal === "unknown user" ? UNKNOWN_NAME : OTHER_NAME, id };
+  };
+
+  /** The function `authenticate` of the server. */
+  readonly authenticate = async ({ headers }: IncomingMessage, auth: unknown): Promise<Account | undefined> => {
+    const { name = headers.authorization, id } = (auth ?? {}) as Partial<Auth>;
+    if (id !== undefined) this.#arrived.add(id);
+    await this.#delay();
+    if (name === undefined || name === UNKNOWN_NAME) return undefined;
+    const account = { name, id };
+    this.#unused.add(account);
+    return account;
+  };
+
+  async #delay(): Promise<void> {
+    if (this.#random.chance(0.3)) await sleep(this.#random.below(4));
+  }
+
+  /** Records a new peer of the server. */
+  begins(end: End, peer: AnyPeer): void {
+    this.#holders.set(end, { peer, accounts: [], before: 0 });
+    this.#takes(end);
+  }
+
+  /** Records that the server emits `refresh`. */
+  refreshed(end: End, old: unknown): void {
+    this.#oracle.tally.refreshes++;
+    const { accounts } = this.#holders.get(end)!;
+    if (old !== accounts.at(-1)) this.#oracle.fail("`refresh` was emitted with data that was not the peer's before");
+    this.#takes(end);
+  }
+
+  #takes(end: End): void {
+    const { peer, accounts } = this.#holders.get(end)!;
+    const data = peer.data as Account;
+    if (!this.#unused.delete(data)) this.#oracle.fail("the data of a peer is no new result of `authenticate`");
+    if (data.name !== CLIENT_NAME) this.#oracle.fail(`the data of a peer is that of ${data.name}`);
+    accounts.push(data);
+  }
+
+  /** Records that a server's peer is suspended. */
+  suspended(end: End): void {
+    const holder = this.#holders.get(end)!;
+    holder.before = holder.accounts.length;
+  }
+
+  /** Records that a server's peer is resumed: `authenticate` has run again, and `refresh` is emitted before or after this. */
+  resumed(end: End): void {
+    const { peer, accounts, before } = this.#holders.get(end)!;
+    if (accounts.length === before && !this.#unused.has(peer.data as Account))
+      this.#oracle.fail("a peer was resumed, and has the data of before");
+  }
+
+  /** Checks that a server's peer has the data of its last `refresh`. */
+  check(end: End): void {
+    const { peer, accounts } = this.#holders.get(end)!;
+    if (peer.data !== accounts.at(-1)) this.#oracle.fail("the data of a peer has changed without `refresh`");
+  }
+
+  /** Makes the client call `reauthenticate`. Resolves when it is settled. */
+  async renew({ end, peer }: Speaker): Promise<void> {
+    const pending = this.#renewals.find(({ outcome }) => outcome === undefined);
+    const renewal: Renewal = { from: end, since: pending?.since ?? this.#lastId, until: Infinity, outcome: undefined };
+    this.#renewals.push(renewal);
+    const { suspends } = this.#oracle.tally;
+    try {
+      await peer.reauthenticate().finally(() => (renewal.until = this.#lastId));
+      if (this.#oracle.tally.suspends > suspends) this.#oracle.tally.renewedLater++;
+      this.#fulfilled(renewal);
+    } catch (error) {
+      this.#rejected(renewal, error);
+    }
+  }
+
+  #fulfilled(renewal: Renewal): void {
+    const { from } = renewal;
+    renewal.outcome = "result";
+    this.#oracle.tally.renewed++;
+    if (this.refusal !== undefined) this.#oracle.fail(`the \`auth\` of an ${this.refusal} was accepted`);
+    const [at] = [...this.#holders].filter(([, { accounts }]) => accounts.some(({ id }) => this.#isOf(renewal, id)));
+    if (at === undefined) return this.#oracle.fail("`reauthenticate` resolved, and no peer has its data");
+    const [end] = at;
+    if (from.other !== undefined && from.other !== end)
+      this.#oracle.fail("`reauthenticate` resolved for another session");
+    this.check(end);
+  }
+
+  #rejected(renewal: Renewal, error: unknown): void {
+    const { code, outcome, method } = error as ConnectionLostError;
+    if (code !== "CONNECTION_LOST" || method !== "$/reauthenticate") {
+      renewal.outcome = "unknown";
+      return this.#oracle.fail(`\`reauthenticate\` was rejected with ${String(error)}`);
+    }
+    renewal.outcome = outcome;
+    this.#oracle.tally.renewalsLost++;
+    this.#checkUnsent(renewal);
+  }
+
+  #checkUnsent(renewal: Renewal): void {
+    const hasArrived = [...this.#arrived].some((id) => this.#isOf(renewal, id));
+    if (renewal.outcome === "not-sent" && hasArrived)
+      this.#oracle.fail("`reauthenticate` is reported as not sent, and its `auth` has arrived");
+  }
+
+  #isOf({ since, until }: Renewal, id: number | undefined): boolean {
+    return id !== undefined && id > since && id <= until && this.#fresh.has(id);
+  }
+
+  /** Checks that nothing is left after the world has ended. */
+  finish(): void {
+    for (const renewal of this.#renewals) {
+      const { outcome, from } = renewal;
+      if (outcome === undefined) this.#oracle.fail("`reauthenticate` never settled");
+      else if (outcome !== "result" && !from.isOver)
+        this.#oracle.fail("`reauthenticate` is said to be lost, and its session is not");
+      this.#checkUnsent(renewal);
+    }
+  }
+}

@@ -1,0 +1,157 @@
+// Bytes in contracts.
+import { createReadStream } from "node:fs";
+import type { ReadableStream as NodeWebStream } from "node:stream/web";
+import {
+  bytes,
+  bytesOf,
+  connect,
+  contract,
+  serve,
+  type ApiOf,
+  type Bytes,
+  type BytesSource,
+  type ContractOf,
+  type Item,
+  type Jsonify,
+  type Params,
+  type Result,
+  type Stream,
+} from "reciproc/node";
+import { z } from "zod";
+type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+declare function is<T extends true>(): void;
+
+interface Api {
+  save(params: { name: string; photo: Bytes }): Bytes;
+  both(params: [Bytes, Bytes]): { day: Date; parts: Bytes[]; thumb?: Bytes };
+  upload(params: { file: Stream<Bytes> }): number;
+  download(params: { name: string }): Stream<Bytes>;
+  mixed(): Stream<Bytes | string>;
+}
+
+// What arrives is `Bytes`, by its own name, which only `bytesOf` reads.
+is<Equal<Jsonify<Bytes>, Bytes>>();
+is<Equal<Params<Api["save"]>, { name: string; photo: Bytes }>>();
+is<Equal<Result<Api["save"]>, Bytes>>();
+is<Equal<Params<Api["both"]>, [Bytes, Bytes]>>();
+is<Equal<Result<Api["both"]>, { day: string; parts: Bytes[]; thumb?: Bytes }>>();
+is<Equal<Params<Api["upload"]>, { file: Stream<Bytes> }>>();
+is<Equal<Item<Api["download"]>, Bytes>>();
+
+declare const view: Uint8Array;
+is<Equal<ReturnType<typeof bytes>, Bytes>>();
+export const sources: BytesSource[] = [view, new ArrayBuffer(1), Buffer.alloc(1), new DataView(new ArrayBuffer(1))];
+export const read: Uint8Array = bytesOf(bytes(view));
+
+const server = await serve<Api>({
+  port: 0,
+  methods: {
+    save: ({ photo }) => bytes(bytesOf(photo)),
+    both: ([a, b]) => ({ day: new Date(), parts: [a, bytes(bytesOf(b))] }),
+    async upload({ file }, { peer }) {
+      let size = 0;
+      for await (const part of peer.iterate(file)) {
+        is<Equal<typeof part, Bytes>>();
+        size += bytesOf(part).length;
+      }
+      return size;
+    },
+    // A stream may yield views, or what is marked.
+    download: ({ name }, { peer }) => (name === "" ? peer.offer([view]) : createReadStream(name)),
+    async *mixed() {
+      yield view;
+      yield bytes(view);
+      yield "text";
+    },
+  },
+});
+const peer = await connect<Api>(server.url, { bytes });
+const saved = await peer.request("save", { name: "x", photo: bytes(view) });
+is<Equal<typeof saved, Bytes>>();
+for await (const part of peer.stream("download", { name: "x" })) is<Equal<typeof part, Bytes>>();
+for await (const part of peer.stream("mixed")) is<Equal<typeof part, Bytes | string>>();
+
+// What a stream is offered of. A web stream need not be an async iterable.
+declare const blob: Blob;
+declare const texts: ReadableStream<string>;
+declare const web: NodeWebStream<Buffer>;
+declare const response: Response;
+async function* lines(): AsyncGenerator<string> {
+  yield "";
+}
+const ofBlob = peer.offer(blob.stream());
+is<Equal<typeof ofBlob, Stream<Bytes>>>();
+const ofResponse = peer.offer(response.body!);
+is<Equal<typeof ofResponse, Stream<Bytes>>>();
+const ofWeb = peer.offer(web);
+is<Equal<typeof ofWeb, Stream<Bytes>>>();
+const ofViews = peer.offer([new Float64Array(1)]);
+is<Equal<typeof ofViews, Stream<Bytes>>>();
+const ofTexts = peer.offer(texts);
+is<Equal<typeof ofTexts, Stream<string>>>();
+const ofLines = peer.offer(lines());
+is<Equal<typeof ofLines, Stream<string>>>();
+const ofBoth = peer.offer([view, "text", 1]);
+is<Equal<typeof ofBoth, Stream<Bytes | string | number>>>();
+await peer.request("upload", { file: peer.offer(blob.stream()) });
+await peer.request("upload", { file: peer.offer(createReadStream("x")) });
+await peer.request("upload", { file: peer.offer(lines()) as never });
+
+// Contracts of handlers and of schemas.
+const handlers = {
+  photo: () => bytes(view),
+  async *parts() {
+    yield view;
+  },
+};
+is<Equal<Result<ApiOf<typeof handlers>["photo"]>, Bytes>>();
+is<Equal<Item<ApiOf<typeof handlers>["parts"]>, Bytes>>();
+const api = contract({
+  save: { params: z.object({ photo: z.custom<Bytes>() }), result: z.custom<Bytes>(), progress: z.custom<Bytes>() },
+  download: { stream: z.custom<Bytes>() },
+});
+is<Equal<Params<ContractOf<typeof api>["save"]>, { photo: Bytes }>>();
+is<Equal<Result<ContractOf<typeof api>["save"]>, Bytes>>();
+is<Equal<Item<ContractOf<typeof api>["download"]>, Bytes>>();
+await serve({
+  port: 0,
+  contract: api,
+  methods: {
+    save: ({ photo }, { progress }) => (progress(bytes(view)), photo),
+    async *download() {
+      yield view;
+    },
+  },
+});
+
+// What must not compile.
+// @ts-expect-error a view that is not marked
+await peer.request("save", { name: "x", photo: view });
+// @ts-expect-error a text, though base64 may arrive
+await peer.request("save", { name: "x", photo: "AAAA" });
+// @ts-expect-error only `bytesOf` reads what arrives
+saved.length;
+// @ts-expect-error no bytes
+bytes("text");
+// @ts-expect-error the values are texts
+await peer.request("upload", { file: peer.offer(lines()) });
+// @ts-expect-error a Blob is streamed by `blob.stream()`
+peer.offer(blob);
+// @ts-expect-error no iterable
+peer.offer({});
+await serve<Pick<Api, "save">>({
+  port: 0,
+  methods: {
+    // @ts-expect-error a view that is not marked
+    save: () => view,
+  },
+});
+await serve<Pick<Api, "download">>({
+  port: 0,
+  methods: {
+    // @ts-expect-error the values are texts
+    async *download() {
+      yield "text";
+    },
+  },
+});
