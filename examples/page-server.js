@@ -8,11 +8,12 @@ const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", "
 const PACKAGE = new URL("./", import.meta.resolve("reciproc"));
 
 /**
- * Listens on port `PORT` of this machine, 3000 by default. `folder` is the URL of a folder with an `index.html`.
- * Returns the HTTP server. `reciproc` handles its WebSocket upgrades: `serve({ server: http })`.
+ * Listens on port `PORT` of this machine, 3000 by default. `folder` is the URL of a folder with an `index.html`. `texts` has functions
+ * by path, each of which returns the text at that path. Returns the HTTP server. `reciproc` handles its WebSocket upgrades: `serve({ server: http })`.
  */
-export async function servePage(folder) {
+export async function servePage(folder, texts = {}) {
   const http = createServer(async ({ url }, response) => {
+    if (Object.hasOwn(texts, url)) return response.end(texts[url]());
     const path = url === "/" ? "index.html" : url.slice(1);
     // The names of all files that a page may load. None leads out of the two folders.
     const [, inPackage, file] = /^(reciproc\/)?((?:[\w-]+\/)*[\w-]+\.(?:html|js|css))$/.exec(path) ?? [];
