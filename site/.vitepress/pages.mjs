@@ -4,6 +4,7 @@ const groups = {
     "Getting started": "guides/getting-started",
     "Calls in both directions": "guides/calls",
     "Typed contracts": "guides/contracts",
+    Examples: "examples",
   },
   Use: {
     "Errors and outcomes": "guides/errors",
