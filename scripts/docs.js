@@ -5,6 +5,7 @@ import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { llmsText } from "./llms.js";
 import { ensurePackages } from "./packages.js";
 
 const root = join(import.meta.dirname, "..");
@@ -20,18 +21,33 @@ await run("vitepress/bin/vitepress.js", "build", site);
 print(`The site is in ${join("site", ".build", "dist")}`);
 if (values.serve) await run("vitepress/bin/vitepress.js", "preview", site, "--port", values.port);
 
+/** The documents of the root folder that are pages of the site. */
+const ROOT_PAGES = { CHANGELOG: "changelog", CONTRIBUTING: "contributing", SECURITY: "reporting" };
+
 /** Copies the documents into the source folder of VitePress, and makes the first page of README's first example. */
 async function stage() {
   await rm(source, { recursive: true, force: true });
-  await mkdir(source, { recursive: true });
+  await mkdir(join(source, "public"), { recursive: true });
   await cp(join(root, "docs"), source, { recursive: true });
-  await cp(join(root, "SECURITY.md"), join(source, "reporting.md"));
-  // Two links leave the folder of the documents.
-  await edit("SECURITY.md", (text) => text.replace("](../SECURITY.md)", "](reporting.md)"));
-  await edit("API.md", (text) => text.replace("[README](../README.md)", "[first page](guides/getting-started.md)"));
-  await edit("reporting.md", (text) => text.replaceAll("](docs/", "]("));
+  // A link between the two folders leads to a page of the site.
+  for (const name of await readdir(source))
+    if (name.endsWith(".md")) await edit(name, (text) => withLinks(text, "../"));
+  for (const [name, page] of Object.entries(ROOT_PAGES)) {
+    const text = await readFile(join(root, `${name}.md`), "utf8");
+    await writeFile(join(source, `${page}.md`), withLinks(text, "").replaceAll("](docs/", "]("));
+  }
   const [example] = /^```js[\s\S]*?^```text[\s\S]*?^```$/m.exec(await readFile(join(root, "README.md"), "utf8"));
   await writeFile(join(source, "index.md"), `${await readFile(join(site, "index.md"), "utf8")}\n${example}\n`);
+  await writeFile(join(source, "public/llms.txt"), await llmsText((document) => `/${document}.html`));
+}
+
+/** Returns a document whose links to files of the root folder, which is at `path`, lead to pages of the site. */
+function withLinks(text, path) {
+  const changed = text.replaceAll(`](${path}README.md)`, "](guides/getting-started.md)");
+  return Object.entries(ROOT_PAGES).reduce(
+    (all, [name, page]) => all.replaceAll(`](${path}${name}.md`, `](${page}.md`),
+    changed,
+  );
 }
 
 async function edit(name, change) {

@@ -1,5 +1,5 @@
-/** The groups of pages in the order of the sidebar. Every page of `docs/` is in one of them; a test checks it. */
-const groups = {
+/** The groups of pages in the order of the sidebar. Every page of `docs/` is in one of them; a test checks it. `llms.txt` has the same groups. */
+export const groups = {
   Start: {
     "Getting started": "guides/getting-started",
     "Calls in both directions": "guides/calls",
@@ -43,6 +43,8 @@ const groups = {
     Performance: "PERFORMANCE",
     Comparison: "comparison",
     Interoperability: "INTEROP",
+    "Versions and support": "versions",
+    Changelog: "changelog",
     Glossary: "glossary",
   },
   "How it is built": {
@@ -50,6 +52,7 @@ const groups = {
     Benchmarks: "benchmark",
     "CPU profile": "profile",
     Scale: "scale",
+    Contributing: "contributing",
     "Report a flaw": "reporting",
   },
 };

@@ -79,6 +79,7 @@ describe("the site", () => {
       .filter((name) => name.endsWith(".md"))
       .map((name) => name.replaceAll("\\", "/").replace(/\.md$/, ".html"));
     expect(documents.length).toBeGreaterThan(30);
+    documents.push("changelog.html", "contributing.html", "reporting.html");
     const [, sidebar] = /<aside class="VPSidebar"([\s\S]*?)<\/aside>/.exec(pages.get("API.html")!)!;
     const linked = attributes(sidebar!, "href").map((href) => href.slice(1));
     expect(documents.filter((document) => !pages.has(document) || !linked.includes(document))).toEqual([]);
@@ -93,7 +94,7 @@ describe("the site", () => {
   });
 
   it("has the anchors to which README and the security policy link", async () => {
-    for (const document of ["README.md", "SECURITY.md"]) {
+    for (const document of ["README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"]) {
       const links = [
         ...(await readFile(join(ROOT, document), "utf8")).matchAll(/\]\(docs\/([^)]+)\.md(?:#([^)]+))?\)/g),
       ];
@@ -103,6 +104,12 @@ describe("the site", () => {
       );
       expect(broken.map(([link]) => `${document}: ${link}`)).toEqual([]);
     }
+  });
+
+  it("has a list of its pages for language models, whose links lead to pages", async () => {
+    const links = [...(await readFile(join(DIST, "llms.txt"), "utf8")).matchAll(/^- \[[^\]]+\]\(\/([^)]+)\)/gm)];
+    expect(links.length).toBeGreaterThan(35);
+    expect(links.map(([, path]) => path!).filter((path) => !pages.has(path))).toEqual([]);
   });
 
   it("loads nothing from other servers", () => {
