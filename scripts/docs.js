@@ -11,6 +11,8 @@ import { ensurePackages } from "./packages.js";
 const root = join(import.meta.dirname, "..");
 const site = join(root, "site");
 const source = join(site, ".build/source");
+/** The documents of the root folder that are pages of the site. */
+const ROOT_PAGES = { CHANGELOG: "changelog", CONTRIBUTING: "contributing", SECURITY: "reporting" };
 
 const { values } = parseArgs({ options: { serve: { type: "boolean" }, port: { type: "string", default: "4173" } } });
 
@@ -20,9 +22,6 @@ await generateTypes();
 await run("vitepress/bin/vitepress.js", "build", site);
 print(`The site is in ${join("site", ".build", "dist")}`);
 if (values.serve) await run("vitepress/bin/vitepress.js", "preview", site, "--port", values.port);
-
-/** The documents of the root folder that are pages of the site. */
-const ROOT_PAGES = { CHANGELOG: "changelog", CONTRIBUTING: "contributing", SECURITY: "reporting" };
 
 /** Copies the documents into the source folder of VitePress, and makes the first page of README's first example. */
 async function stage() {

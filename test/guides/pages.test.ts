@@ -1,7 +1,7 @@
-/** Runs the unchanged examples of the pages in docs/guides. */
+/** Runs the unchanged examples of the documents. */
 import { execFile } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
@@ -16,16 +16,29 @@ import {
   Running,
 } from "../readme/examples.js";
 
-const FOLDER = "docs/guides";
+const FOLDER = "docs";
 
 /** The pages whose examples have a test file of their own. */
 const TESTED_ELSEWHERE: Record<string, string> = {
-  "mcp.md": "test/interop/mcp/guide.test.ts",
-  "metrics.md": "test/guides/metrics.test.ts",
-  "react.md": "test/react/guide.test.ts",
-  "testing.md": "test/guides/testing.test.ts",
-  "tracing.md": "test/guides/tracing.test.ts",
+  "API.md": "test/readme/readme.test.ts",
+  "CLI.md": "test/guides/command-line.test.ts",
+  "guides/mcp.md": "test/interop/mcp/guide.test.ts",
+  "guides/metrics.md": "test/guides/metrics.test.ts",
+  "guides/react.md": "test/react/guide.test.ts",
+  "guides/testing.md": "test/guides/testing.test.ts",
+  "guides/tracing.md": "test/guides/tracing.test.ts",
 };
+/** The documents that do not begin with an example: measured figures, a policy, a list, and a page for readers of the source. */
+const WITHOUT_EXAMPLE = [
+  "ARCHITECTURE.md",
+  "PERFORMANCE.md",
+  "benchmark.md",
+  "comparison.md",
+  "examples.md",
+  "profile.md",
+  "scale.md",
+  "versions.md",
+];
 /** The examples that print nothing by themselves, and the test files that run them. */
 const IN_BROWSER = "test/guides/in-browser.test.ts";
 const DEPLOYED = "test/guides/deployment.test.ts";
@@ -45,7 +58,8 @@ const SILENT: Record<string, string> = {
   "kubernetes.yaml": DEPLOYED,
 };
 
-const pages = (await readdir(FOLDER)).filter((name) => name.endsWith(".md"));
+const documents = (await readdir(FOLDER, { recursive: true })).map((name) => name.replaceAll("\\", "/"));
+const pages = documents.filter((name) => name.endsWith(".md") && !WITHOUT_EXAMPLE.includes(name));
 const ours = pages.filter((page) => !(page in TESTED_ELSEWHERE));
 const examples = new Map<string, Example[]>();
 for (const page of pages) examples.set(page, await examplesOf(`${FOLDER}/${page}`));
@@ -77,12 +91,19 @@ describe("each page", () => {
   });
 
   it.each(Object.entries(TESTED_ELSEWHERE))("has a test that reads it: %s", async (page, test) => {
-    expect(await readFile(test, "utf8")).toContain(`docs/guides/${page}`);
+    expect(await readFile(test, "utf8")).toContain(`docs/${page}`);
   });
 });
 
 /** These use other libraries or the DOM in a way that TypeScript accepts only with additional checks. */
-const NOT_TYPED = ["bytes-page", "chat-socket-io", "greet-vscode-jsonrpc", "mixed", "sum-rpc-websockets"];
+const NOT_TYPED = [
+  "bytes-page",
+  "chat-socket-io",
+  "greet-vscode-jsonrpc",
+  "mixed",
+  "other-client",
+  "sum-rpc-websockets",
+];
 /** Accepted errors of TypeScript: parameters without a type, and `peer.data`, whose type the page on authentication explains. */
 const ALLOWED = /error TS(7006|7031|18046):/;
 
@@ -110,7 +131,7 @@ describe("an example", () => {
     const silent = names.filter((name) => !printing.some((one) => one.name === name));
     expect(new Set(silent)).toEqual(new Set(Object.keys(SILENT)));
     for (const { name, page } of all.filter((one) => silent.includes(one.name)))
-      expect(await readFile(SILENT[name]!, "utf8")).toContain(page.replace(".md", ""));
+      expect(await readFile(SILENT[name]!, "utf8")).toContain(basename(page, ".md"));
   });
 
   it.each(printing)(

@@ -187,39 +187,108 @@ describe("the site in a browser", () => {
     });
   });
 
-  it.each(NAMES.flatMap((name) => VIEWS.slice(0, 2).map((view) => ({ name, view, scheme: view.scheme }))))(
-    "has no fault that axe finds: $name, $scheme",
-    async ({ name, view }) => {
-      const page = await open(name, view);
-      await page.addScriptTag({ path: join(import.meta.dirname, "node_modules/axe-core/axe.min.js") });
-      const violations = await page.evaluate(async () => {
-        const { axe } = globalThis as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
-        return (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]!.html} (${nodes.length})`);
-      });
-      expect(violations).toEqual([]);
-      await page.context().close();
-    },
-  );
+  /** Returns what axe finds in a page. */
+  async function faultsOf(page: Page): Promise<string[]> {
+    await page.addScriptTag({ path: join(import.meta.dirname, "node_modules/axe-core/axe.min.js") });
+    return page.evaluate(async () => {
+      const { axe } = globalThis as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
+      return (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]!.html} (${nodes.length})`);
+    });
+  }
 
-  it("finds a page by its search, and by the keyboard only", async () => {
-    const page = await open("index", VIEWS[0]);
-    await page.keyboard.press("Control+k");
-    await page.keyboard.type("session expired");
-    await page
-      .getByRole("option", { name: /session/i })
-      .first()
-      .waitFor();
-    await page.keyboard.press("Enter");
-    await page.waitForURL(/\.html(#.*)?$/);
-    expect(new URL(page.url()).pathname).not.toBe("/index.html");
+  it.each(VIEWS.slice(0, 2))("has no fault that axe finds in any document, $scheme", { timeout: 300_000 }, async (view) => {
+    const documents = [...pages.keys()].filter((path) => !/^(types\/|404)/.test(path)).map((path) => path.slice(0, -5));
+    expect(documents.length).toBeGreaterThan(40);
+    const page = await open("index", view);
+    const found: Record<string, string[]> = {};
+    for (const document of [...documents, "types/node/functions/serve"]) {
+      await page.goto(`${address}/${document}.html`);
+      const faults = await faultsOf(page);
+      if (faults.length > 0) found[document] = faults;
+    }
+    expect(found).toEqual({});
     await page.context().close();
   });
 
-  it("opens its pages by the menu of a phone", async () => {
-    const page = await open("guides/rooms", VIEWS[2]);
+  it("has no fault that axe finds in its menu on a phone, and in its search", async () => {
+    const page = await open("guides/rooms", VIEWS[3]);
     await page.getByRole("button", { name: "Menu" }).click();
-    await page.getByRole("link", { name: "Streams", exact: true }).click();
-    await page.getByRole("heading", { level: 1, name: "Streams" }).waitFor();
+    await page.getByRole("link", { name: "Streams", exact: true }).waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("topic");
+    await page.getByRole("option").first().waitFor();
+    expect(await faultsOf(page)).toEqual([]);
     await page.context().close();
+  });
+
+  describe("by the keyboard only", () => {
+    /** Returns the text of the element that has the focus, or its label. */
+    function focused(page: Page): Promise<string> {
+      return page.evaluate(() => {
+        const { activeElement } = document;
+        return (activeElement?.ariaLabel ?? activeElement?.textContent ?? "").trim();
+      });
+    }
+
+    /** Presses Tab until an element of that text has the focus. */
+    async function tabTo(page: Page, text: string): Promise<void> {
+      for (let i = 0; i < 60 && (await focused(page)) !== text; i++) await page.keyboard.press("Tab");
+      expect(await focused(page)).toBe(text);
+    }
+
+    it("skips to the content", async () => {
+      const page = await open("guides/rooms", VIEWS[0]);
+      await page.keyboard.press("Tab");
+      expect(await focused(page)).toBe("Skip to content");
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("Tab");
+      const isInContent = await page.evaluate(() => document.activeElement!.closest("#VPContent") !== null);
+      expect(isInContent).toBe(true);
+      await page.context().close();
+    });
+
+    it("shows where the focus is", async () => {
+      const page = await open("guides/rooms", VIEWS[0]);
+      for (const name of ["API", "Streams"]) {
+        await tabTo(page, name);
+        expect(await page.evaluate(() => getComputedStyle(document.activeElement!).outlineStyle)).not.toBe("none");
+      }
+      await page.context().close();
+    });
+
+    it("finds a page by its search", async () => {
+      const page = await open("index", VIEWS[0]);
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type("session expired");
+      await page
+        .getByRole("option", { name: /session/i })
+        .first()
+        .waitFor();
+      await page.keyboard.press("Enter");
+      await page.waitForURL(/\.html(#.*)?$/);
+      expect(new URL(page.url()).pathname).not.toBe("/index.html");
+      await page.context().close();
+    });
+
+    it("changes the scheme", async () => {
+      const page = await open("index", VIEWS[0]);
+      const isDark = (): Promise<boolean> => page.evaluate(() => document.documentElement.classList.contains("dark"));
+      await page.getByRole("switch", { name: /dark/i }).focus();
+      await page.keyboard.press("Enter");
+      await expect.poll(isDark).toBe(true);
+      await page.context().close();
+    });
+
+    it("opens its pages by the menu of a phone", async () => {
+      const page = await open("guides/rooms", VIEWS[2]);
+      await tabTo(page, "Menu");
+      await page.keyboard.press("Enter");
+      await tabTo(page, "Streams");
+      await page.keyboard.press("Enter");
+      await page.getByRole("heading", { level: 1, name: "Streams" }).waitFor();
+      await page.context().close();
+    });
   });
 });

@@ -23,4 +23,43 @@ const Landmark = {
   },
 };
 
-export default { extends: theme, Layout: () => h(theme.Layout, null, { "layout-bottom": () => h(Landmark) }) };
+/** The calls of the first page's example, as a diagram. Each is a line with the side that it starts from. */
+const STEPS = [
+  { text: 'welcome("Lovelace")', isToServer: true },
+  { text: "title()", isToServer: false },
+  { text: '"Countess"', isToServer: true, isAnswer: true },
+  { text: '"Welcome, Countess ..."', isToServer: false, isAnswer: true },
+];
+
+/** Renders two sides that call each other. The text of the page says the same. */
+function Diagram() {
+  const lines = STEPS.flatMap(({ text, isToServer, isAnswer }, i) => {
+    const y = 96 + i * 48;
+    const [from, to] = isToServer ? [44, 306] : [316, 54];
+    return [
+      h("text", { x: 180, y: y - 9, "text-anchor": "middle" }, text),
+      h("path", { class: { answer: isAnswer }, d: `M${from} ${y}H${to}`, "marker-end": "url(#arrow)" }),
+    ];
+  });
+  const sides = [
+    { name: "page", x: 40 },
+    { name: "server", x: 320 },
+  ].flatMap(({ name, x }) => [
+    h("path", { class: "side", d: `M${x} 48V268` }),
+    h("rect", { x: x - 40, y: 12, width: 80, height: 36, rx: 8 }),
+    h("text", { class: "name", x, y: 35, "text-anchor": "middle" }, name),
+  ]);
+  const arrow = h(
+    "marker",
+    { id: "arrow", refX: 6, refY: 5, markerWidth: 8, markerHeight: 8, viewBox: "0 0 10 10", orient: "auto" },
+    [h("path", { class: "head", d: "M0 0L10 5L0 10z" })],
+  );
+  return h("svg", { class: "diagram", viewBox: "-4 0 368 280", "aria-hidden": "true" }, [
+    h("defs", [arrow]),
+    ...sides,
+    ...lines,
+  ]);
+}
+
+const slots = { "layout-bottom": () => h(Landmark), "home-hero-image": () => h(Diagram) };
+export default { extends: theme, Layout: () => h(theme.Layout, null, slots) };
