@@ -1,9 +1,10 @@
 /** Runs the unchanged files of docs/guides/deployment.md: the server behind nginx, Caddy and HAProxy, and the manifest of Kubernetes. */
-import { spawn, type ChildProcess } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
 import { request } from "node:https";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { ensurePackages } from "../../scripts/packages.js";
@@ -15,6 +16,7 @@ import { rejection } from "../support/turns.js";
 
 const { cert, key } = selfSigned();
 const ORIGIN = "https://app.example";
+const ROOT = join(import.meta.dirname, "../..");
 
 /** The proxies, how each is started with the file of the page, what a client sees of a restart, and their Debian packages. */
 const PROXIES: [name: string, args: string[], events: string[], ...packages: string[]][] = [
@@ -141,6 +143,21 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     expect(await call).toBe("127.0.0.1");
     expect(emitted).toEqual(events);
   }, 60_000);
+});
+
+it("the commands of the page show what it says of them", async () => {
+  const text = await readFile(join(ROOT, "docs/guides/deployment.md"), "utf8");
+  const commands = [...text.matchAll(/^npx reciproc (call localhost:8000.*)$/gm)].map(([, args]) => args!);
+  expect(commands).toHaveLength(2);
+  const run = async (args: string): Promise<string> => {
+    const split = [...args.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain!);
+    const running = promisify(execFile)(process.execPath, [join(ROOT, "dist/cli/main.js"), ...split]);
+    const { stdout, stderr } = await running.catch((error: unknown) => error as { stdout: string; stderr: string });
+    return stdout + stderr;
+  };
+  expect(await run(commands[0]!)).toContain("HTTP 403");
+  expect(server.errors).toContain('Host "other.example" is not allowed');
+  expect(await run(commands[1]!)).toBe('"203.0.113.7"\n');
 });
 
 it("the server for production drains at SIGTERM, and is unhealthy meanwhile", async () => {

@@ -22,7 +22,7 @@ let names: string[];
 beforeAll(async () => {
   await ensurePackages(import.meta.dirname);
   await linkPackages(import.meta.dirname);
-  names = await extract("docs/guides/react.md");
+  names = (await extract("docs/guides/react.md")).filter((name) => /\.tsx?$/.test(name));
 }, 600_000);
 afterAll(clean);
 

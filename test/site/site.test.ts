@@ -196,19 +196,25 @@ describe("the site in a browser", () => {
     });
   }
 
-  it.each(VIEWS.slice(0, 2))("has no fault that axe finds in any document, $scheme", { timeout: 300_000 }, async (view) => {
-    const documents = [...pages.keys()].filter((path) => !/^(types\/|404)/.test(path)).map((path) => path.slice(0, -5));
-    expect(documents.length).toBeGreaterThan(40);
-    const page = await open("index", view);
-    const found: Record<string, string[]> = {};
-    for (const document of [...documents, "types/node/functions/serve"]) {
-      await page.goto(`${address}/${document}.html`);
-      const faults = await faultsOf(page);
-      if (faults.length > 0) found[document] = faults;
-    }
-    expect(found).toEqual({});
-    await page.context().close();
-  });
+  it.each(VIEWS.slice(0, 2))(
+    "has no fault that axe finds in any document, $scheme",
+    { timeout: 300_000 },
+    async (view) => {
+      const documents = [...pages.keys()]
+        .filter((path) => !/^(types\/|404)/.test(path))
+        .map((path) => path.slice(0, -5));
+      expect(documents.length).toBeGreaterThan(40);
+      const page = await open("index", view);
+      const found: Record<string, string[]> = {};
+      for (const document of [...documents, "types/node/functions/serve"]) {
+        await page.goto(`${address}/${document}.html`);
+        const faults = await faultsOf(page);
+        if (faults.length > 0) found[document] = faults;
+      }
+      expect(found).toEqual({});
+      await page.context().close();
+    },
+  );
 
   it("has no fault that axe finds in its menu on a phone, and in its search", async () => {
     const page = await open("guides/rooms", VIEWS[3]);
