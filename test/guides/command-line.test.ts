@@ -19,9 +19,9 @@ interface Block {
   readonly commands: string[];
   readonly printed: string;
 }
+const isCommand = (line: string): boolean => line.startsWith("$ ");
 const blocks: Block[] = [...PAGE.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map(([, text]) => {
   const lines = text!.trimEnd().split("\n");
-  const isCommand = (line: string): boolean => line.startsWith("$ ");
   return {
     commands: lines.filter(isCommand).map((line) => line.slice(2)),
     printed: lines.filter((line) => !isCommand(line)).join("\n"),

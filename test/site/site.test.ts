@@ -132,6 +132,29 @@ describe("the site", () => {
   });
 });
 
+/** Returns what axe finds in a page. */
+async function faultsOf(page: Page): Promise<string[]> {
+  await page.addScriptTag({ path: join(import.meta.dirname, "node_modules/axe-core/axe.min.js") });
+  return page.evaluate(async () => {
+    const { axe } = globalThis as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
+    return (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]!.html} (${nodes.length})`);
+  });
+}
+
+/** Returns the text of the element that has the focus, or its label. */
+function focused(page: Page): Promise<string> {
+  return page.evaluate(() => {
+    const { activeElement } = document;
+    return (activeElement?.ariaLabel ?? activeElement?.textContent ?? "").trim();
+  });
+}
+
+/** Presses Tab until an element of that text has the focus. */
+async function tabTo(page: Page, text: string): Promise<void> {
+  for (let i = 0; i < 60 && (await focused(page)) !== text; i++) await page.keyboard.press("Tab");
+  expect(await focused(page)).toBe(text);
+}
+
 describe("the site in a browser", () => {
   const NAMES = ["index", "guides/getting-started", "guides/rooms", "guides/troubleshooting", "API"];
   const VIEWS = [
@@ -187,15 +210,6 @@ describe("the site in a browser", () => {
     });
   });
 
-  /** Returns what axe finds in a page. */
-  async function faultsOf(page: Page): Promise<string[]> {
-    await page.addScriptTag({ path: join(import.meta.dirname, "node_modules/axe-core/axe.min.js") });
-    return page.evaluate(async () => {
-      const { axe } = globalThis as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
-      return (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]!.html} (${nodes.length})`);
-    });
-  }
-
   it.each(VIEWS.slice(0, 2))(
     "has no fault that axe finds in any document, $scheme",
     { timeout: 300_000 },
@@ -230,20 +244,6 @@ describe("the site in a browser", () => {
   });
 
   describe("by the keyboard only", () => {
-    /** Returns the text of the element that has the focus, or its label. */
-    function focused(page: Page): Promise<string> {
-      return page.evaluate(() => {
-        const { activeElement } = document;
-        return (activeElement?.ariaLabel ?? activeElement?.textContent ?? "").trim();
-      });
-    }
-
-    /** Presses Tab until an element of that text has the focus. */
-    async function tabTo(page: Page, text: string): Promise<void> {
-      for (let i = 0; i < 60 && (await focused(page)) !== text; i++) await page.keyboard.press("Tab");
-      expect(await focused(page)).toBe(text);
-    }
-
     it("skips to the content", async () => {
       const page = await open("guides/rooms", VIEWS[0]);
       await page.keyboard.press("Tab");
