@@ -85,12 +85,20 @@ function print(line) {
   process.stdout.write(`${line}\n`);
 }
 
-/** Runs a command of a package of the site. Ends this program if the command fails. */
+/** Runs a command of a package of the site, and passes SIGINT and SIGTERM on to it. Ends this program if the command fails or is stopped. */
 async function run(command, ...args) {
   const [name] = command.split("/");
   const folder = join(createRequire(join(site, "package.json")).resolve(`${name}/package.json`), "..");
   const path = join(folder, command.slice(name.length + 1));
   const child = spawn(process.execPath, [path, ...args], { cwd: root, stdio: "inherit" });
+  let isStopped = false;
+  const stop = (signal) => {
+    isStopped = true;
+    child.kill(signal);
+  };
+  process.on("SIGINT", stop).on("SIGTERM", stop);
   const [code] = await once(child, "exit");
+  process.off("SIGINT", stop).off("SIGTERM", stop);
+  if (isStopped) process.exit(0);
   if (code !== 0) process.exit(code ?? 1);
 }

@@ -39,7 +39,7 @@ export default defineConfig({
       { text: "Guide", link: "/guides/getting-started", activeMatch: "^/guides/" },
       { text: "API", link: "/API" },
       { text: "Types", link: "/types/", activeMatch: "^/types/" },
-      { text: `v${version}`, link: "/guides/getting-started#install" },
+      { text: `v${version}`, link: "/changelog" },
     ],
     sidebar,
     outline: { level: [2, 3], label: "On this page" },

@@ -10,13 +10,20 @@ import { parseAllDocuments } from "yaml";
 import { ensurePackages } from "../../scripts/packages.js";
 import { connect, type NodeConnectOptions, type Peer } from "../../src/node.js";
 import { clean, extract, folder, linkPackages, Running } from "../readme/examples.js";
-import { selfSigned } from "../support/certificates.js";
 import { aptUnpack, onPath } from "../support/debian.js";
 import { rejection } from "../support/turns.js";
 
-const { cert, key } = selfSigned();
 const ORIGIN = "https://app.example";
 const ROOT = join(import.meta.dirname, "../..");
+const PAGE = await readFile(join(ROOT, "docs/guides/deployment.md"), "utf8");
+const MAIN = join(ROOT, "dist/cli/main.js");
+const run = promisify(execFile);
+
+/** Lets the name lead to this machine, as the line of the page in /etc/hosts does. */
+const HOSTS = `
+import dns from "node:dns";
+const { lookup } = dns;
+dns.lookup = (name, ...rest) => lookup(name === "app.example" ? "127.0.0.1" : name, ...rest);`;
 
 /** The proxies, how each is started with the file of the page, what a client sees of a restart, and their Debian packages. */
 const PROXIES: [name: string, args: string[], events: string[], ...packages: string[]][] = [
@@ -39,6 +46,7 @@ const PROXIES: [name: string, args: string[], events: string[], ...packages: str
 ];
 
 let server: Running;
+let cert: string;
 
 beforeAll(async () => {
   await ensurePackages(import.meta.dirname);
@@ -50,9 +58,9 @@ beforeAll(async () => {
     join(folder, "nginx.conf"),
     `events {} http { ${temporary.join(" ")} access_log off; include app.conf; }`,
   );
-  await writeFile(join(folder, "fullchain.pem"), cert);
-  await writeFile(join(folder, "privkey.pem"), key);
-  await writeFile(join(folder, "haproxy.pem"), cert + key);
+  const [certificate] = /^ *openssl .*\n.*haproxy\.pem$/m.exec(PAGE)!;
+  await run("sh", ["-e", "-c", certificate], { cwd: folder });
+  cert = await readFile(join(folder, "fullchain.pem"), "utf8");
 }, 600_000);
 afterAll(clean);
 beforeEach(async () => {
@@ -66,7 +74,7 @@ function connectThrough(options: NodeConnectOptions = {}): Promise<Peer> {
   const headers = { host: "app.example", origin: ORIGIN, "x-forwarded-for": "6.6.6.6" };
   return connect("wss://127.0.0.1:8443/rpc", {
     headers,
-    tls: { ca: cert, servername: "app.example", checkServerIdentity: () => undefined },
+    tls: { ca: cert, servername: "app.example" },
     ...options,
   });
 }
@@ -74,14 +82,7 @@ function connectThrough(options: NodeConnectOptions = {}): Promise<Peer> {
 /** Resolves with the status of a GET through the proxy. */
 function statusOf(path: string): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
-    const options = {
-      host: "127.0.0.1",
-      port: 8443,
-      path,
-      ca: cert,
-      servername: "app.example",
-      checkServerIdentity: () => undefined,
-    };
+    const options = { host: "127.0.0.1", port: 8443, path, ca: cert, servername: "app.example" };
     request({ ...options, headers: { host: "app.example" } }, (response) => {
       response.resume();
       resolve(response.statusCode);
@@ -131,6 +132,18 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     expect(await rejection(connectThrough({ headers }))).toMatchObject({ status: 403 });
   }, 60_000);
 
+  it("passes on the call of the page's command", async () => {
+    await start();
+    const [, certificates, args] = /NODE_EXTRA_CA_CERTS=(\S+) npx reciproc (.*)$/m.exec(PAGE)!;
+    const env = {
+      ...process.env,
+      NODE_EXTRA_CA_CERTS: certificates,
+      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(HOSTS)}`,
+    };
+    const { stdout } = await run(process.execPath, [MAIN, ...args!.split(" ")], { cwd: folder, env });
+    expect(stdout).toBe('"127.0.0.1"\n');
+  }, 60_000);
+
   it("answers a call that was made while the proxy restarted", async () => {
     await start();
     await using peer = await connectThrough();
@@ -146,18 +159,17 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
 });
 
 it("the commands of the page show what it says of them", async () => {
-  const text = await readFile(join(ROOT, "docs/guides/deployment.md"), "utf8");
-  const commands = [...text.matchAll(/^npx reciproc (call localhost:8000.*)$/gm)].map(([, args]) => args!);
+  const commands = [...PAGE.matchAll(/^npx reciproc (call localhost:8000.*)$/gm)].map(([, args]) => args!);
   expect(commands).toHaveLength(2);
-  const run = async (args: string): Promise<string> => {
+  const call = async (args: string): Promise<string> => {
     const split = [...args.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain!);
-    const running = promisify(execFile)(process.execPath, [join(ROOT, "dist/cli/main.js"), ...split]);
-    const { stdout, stderr } = await running.catch((error: unknown) => error as { stdout: string; stderr: string });
+    const calling = run(process.execPath, [MAIN, ...split]);
+    const { stdout, stderr } = await calling.catch((error: unknown) => error as { stdout: string; stderr: string });
     return stdout + stderr;
   };
-  expect(await run(commands[0]!)).toContain("HTTP 403");
+  expect(await call(commands[0]!)).toContain("HTTP 403");
   expect(server.errors).toContain('Host "other.example" is not allowed');
-  expect(await run(commands[1]!)).toBe('"203.0.113.7"\n');
+  expect(await call(commands[1]!)).toBe('"203.0.113.7"\n');
 });
 
 it("the server for production drains at SIGTERM, and is unhealthy meanwhile", async () => {

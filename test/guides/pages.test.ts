@@ -28,12 +28,10 @@ const TESTED_ELSEWHERE: Record<string, string> = {
   "guides/testing.md": "test/guides/testing.test.ts",
   "guides/tracing.md": "test/guides/tracing.test.ts",
 };
-/** The documents that do not begin with an example: measured figures, a policy, a list, and a page for readers of the source. */
+/** The documents that do not begin with an example: measured figures, a policy, the list of the examples, and a page for readers of the source. */
 const WITHOUT_EXAMPLE = [
   "ARCHITECTURE.md",
-  "PERFORMANCE.md",
   "benchmark.md",
-  "comparison.md",
   "examples.md",
   "profile.md",
   "scale.md",
@@ -102,6 +100,7 @@ const NOT_TYPED = [
   "greet-vscode-jsonrpc",
   "mixed",
   "other-client",
+  "side-by-side",
   "sum-rpc-websockets",
 ];
 /** Accepted errors of TypeScript: parameters without a type, and `peer.data`, whose type the page on authentication explains. */

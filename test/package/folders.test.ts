@@ -29,6 +29,20 @@ it("all folders with packages of their own are tested here", async () => {
   expect(new Set(found)).toEqual(new Set(FOLDERS));
 });
 
+it("the tools of the documentation site are not installed with the package or with its tests, except those of test/site", async () => {
+  interface Lock {
+    packages: Record<string, object>;
+  }
+  const { dependencies } = await readJson<{ dependencies: Record<string, string> }>("../site/package.json");
+  // The compiler is also a tool of the package.
+  const { typescript: _, ...tools } = dependencies;
+  expect(Object.keys(tools)).toContain("vitepress");
+  for (const folder of ["..", ...FOLDERS.filter((name) => name !== "site")]) {
+    const { packages } = await readJson<Lock>(folder, "package-lock.json");
+    expect(Object.keys(tools).filter((name) => `node_modules/${name}` in packages)).toEqual([]);
+  }
+});
+
 describe.each([...FOLDERS, ...OUTSIDE])("the packages of test/%s", (folder) => {
   beforeAll(() => ensurePackages(join(TESTS, folder)), 600_000);
 

@@ -54,13 +54,12 @@ describe("the examples of the React guide", () => {
         noUncheckedIndexedAccess: true,
         skipLibCheck: true,
       };
+      const [, ofPage] = /^```json\n([\s\S]*?)^```$/m.exec(await readFile("docs/guides/react.md", "utf8"))!;
       const compilerOptions = {
+        ...(JSON.parse(ofPage!) as { compilerOptions: object }).compilerOptions,
         ...checks,
         noEmit: true,
-        target: "es2022",
-        module: "nodenext",
         lib: ["es2022", "dom", "dom.iterable"],
-        jsx: "react-jsx",
         types: ["node"],
         typeRoots: [join(PACKAGES, "../../../node_modules/@types")],
         paths: { react: [`${types}/index.d.ts`], "react/jsx-runtime": [`${types}/jsx-runtime.d.ts`] },

@@ -28,6 +28,15 @@ it("the changelog begins with the version of the package", async () => {
   expect(newest).toBe(version);
 });
 
+it("the documents that install the package from a clone name the file that `npm pack` makes", async () => {
+  const documents = ["docs/guides/getting-started.md", "docs/guides/react.md"];
+  const texts = await Promise.all(documents.map((document) => readFile(document, "utf8")));
+  for (const text of texts) {
+    const files = text.match(/reciproc-[\d.]+\.tgz/g);
+    expect(new Set(files)).toEqual(new Set([`reciproc-${version}.tgz`]));
+  }
+});
+
 it("the policy on versions and the list of what a contributor needs name the supported Node", async () => {
   const [, oldest] = /^>=(\S+)$/.exec(engines.node)!;
   for (const document of ["docs/versions.md", "CONTRIBUTING.md"])

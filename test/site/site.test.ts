@@ -1,11 +1,9 @@
-/** Builds the documentation site, follows every link inside it, and looks at it in Chromium. */
-import { execFile } from "node:child_process";
+/** Builds and serves the documentation site as `npm run docs -- --serve` does, follows every link inside it, and looks at it in Chromium. */
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, readdir, readFile } from "node:fs/promises";
-import { createServer, type Server as HttpServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { extname, join, posix } from "node:path";
-import { promisify } from "node:util";
+import { createServer, type AddressInfo } from "node:net";
+import { join, posix } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
@@ -14,14 +12,6 @@ import { browser } from "../browser/browser.js";
 const ROOT = join(import.meta.dirname, "../..");
 const DIST = join(ROOT, "site/.build/dist");
 const SHOTS = join(ROOT, "test-output/site");
-const TYPES: Record<string, string> = {
-  ".css": "text/css",
-  ".html": "text/html; charset=utf-8",
-  ".js": "text/javascript",
-  ".svg": "image/svg+xml",
-  ".webp": "image/webp",
-  ".woff2": "font/woff2",
-};
 
 /** What the test uses of a fault that axe found. */
 interface Violation {
@@ -31,16 +21,45 @@ interface Violation {
 
 /** The HTML of each page, by its path in the site. */
 const pages = new Map<string, string>();
-let printed: string;
+let printed = "";
+let docs: ChildProcess;
+let address: string;
+
+/** Returns a port at which nothing listens. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0);
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
 
 beforeAll(async () => {
   await ensurePackages(import.meta.dirname);
-  const { stdout, stderr } = await promisify(execFile)(process.execPath, ["scripts/docs.js"], { cwd: ROOT });
-  printed = stdout + stderr;
+  address = `http://localhost:${await freePort()}`;
+  const args = ["scripts/docs.js", "--serve", "--port", new URL(address).port];
+  docs = spawn(process.execPath, args, { cwd: ROOT, stdio: ["ignore", "pipe", "pipe"] });
+  const isServed = new Promise<void>((resolve, reject) => {
+    const take = (text: Buffer): void => {
+      printed += text.toString();
+      if (printed.includes(address)) resolve();
+    };
+    docs.stdout!.on("data", take);
+    docs.stderr!.on("data", take);
+    docs.once("exit", (code) => reject(new Error(`docs.js ended with ${code}:\n${printed}`)));
+  });
+  await isServed;
   const files = await readdir(DIST, { recursive: true });
   for (const file of files.filter((name) => name.endsWith(".html")))
     pages.set(file.replaceAll("\\", "/"), await readFile(join(DIST, file), "utf8"));
 }, 900_000);
+afterAll(async () => {
+  docs.kill("SIGTERM");
+  if (docs.exitCode === null) await once(docs, "exit");
+  // The server of VitePress is a process of its own. If it still ran, it would answer.
+  await expect(fetch(address)).rejects.toThrow("fetch failed");
+});
 
 /** Returns the attributes of that name in a page. */
 function attributes(html: string, name: string): string[] {
@@ -163,26 +182,7 @@ describe("the site in a browser", () => {
     { scheme: "light", kind: "phone", viewport: { width: 390, height: 844 } },
     { scheme: "dark", kind: "phone", viewport: { width: 390, height: 844 } },
   ] as const;
-  let http: HttpServer;
-  let address: string;
-
-  beforeAll(async () => {
-    await mkdir(SHOTS, { recursive: true });
-    http = createServer((request, response) => {
-      const path = decodeURI(new URL(request.url!, "http://localhost").pathname);
-      const file = path.endsWith("/") ? `${path}index.html` : path;
-      void readFile(join(DIST, file)).then(
-        (body) => response.setHeader("Content-Type", TYPES[extname(file)] ?? "application/octet-stream").end(body),
-        () => response.writeHead(404).end(),
-      );
-    }).listen(0, "127.0.0.1");
-    await once(http, "listening");
-    address = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
-  });
-  afterAll(() => {
-    http.closeAllConnections();
-    http.close();
-  });
+  beforeAll(async () => void (await mkdir(SHOTS, { recursive: true })));
 
   const errors: string[] = [];
 
