@@ -54,6 +54,12 @@ export default defineConfig({
         },
       },
     },
+    notFound: {
+      title: "Page not found",
+      quote: "No page has this address. The search finds pages by their words.",
+      linkText: "First page",
+      linkLabel: "First page",
+    },
     footer: { message: "MIT licence", copyright: `reciproc ${version}` },
   },
 });

@@ -160,11 +160,11 @@ async function faultsOf(page: Page): Promise<string[]> {
   });
 }
 
-/** Returns the text of the element that has the focus, or its label. */
+/** Returns the label, the text or the title of the element that has the focus. */
 function focused(page: Page): Promise<string> {
   return page.evaluate(() => {
-    const { activeElement } = document;
-    return (activeElement?.ariaLabel ?? activeElement?.textContent ?? "").trim();
+    const { ariaLabel, textContent, title } = document.activeElement as HTMLElement;
+    return (ariaLabel || textContent || title).trim();
   });
 }
 
@@ -210,17 +210,53 @@ describe("the site in a browser", () => {
     });
   });
 
+  /** Returns the paths of all documents, and of one page of generated types. */
+  function documents(): string[] {
+    const paths = [...pages.keys()].filter((path) => !path.startsWith("types/")).map((path) => path.slice(0, -5));
+    expect(paths.length).toBeGreaterThan(40);
+    return [...paths, "types/node/functions/serve"];
+  }
+
+  it("fits the screen of a phone with every document", { timeout: 300_000 }, async () => {
+    const page = await open("index", VIEWS[2]);
+    const widths: Record<string, number> = {};
+    for (const document of documents()) {
+      await page.goto(`${address}/${document}.html`);
+      widths[document] = await page.evaluate(() => document.documentElement.scrollWidth);
+    }
+    const wide = Object.entries(widths).filter(([, width]) => width !== VIEWS[2].viewport.width);
+    expect(wide).toEqual([]);
+    await page.context().close();
+  });
+
+  it("says that an address has no page", async () => {
+    const page = await open("guides/nothing", VIEWS[0]);
+    await page.getByRole("heading", { name: "Page not found" }).waitFor();
+    await page.getByRole("link", { name: "First page" }).click();
+    await page.getByRole("heading", { name: "Both sides call" }).waitFor();
+    await page.context().close();
+  });
+
+  it.each([
+    ["403", "The 403 that most users meet first"],
+    ["missed", "Reload after missed"],
+    ["cancel", "Cancel a call"],
+    ["close code", "By close code"],
+  ])("finds by its search: %s", async (words, title) => {
+    const page = await open("index", VIEWS[0]);
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type(words);
+    await page.getByRole("option").filter({ hasText: title }).first().waitFor();
+    await page.context().close();
+  });
+
   it.each(VIEWS.slice(0, 2))(
     "has no fault that axe finds in any document, $scheme",
     { timeout: 300_000 },
     async (view) => {
-      const documents = [...pages.keys()]
-        .filter((path) => !/^(types\/|404)/.test(path))
-        .map((path) => path.slice(0, -5));
-      expect(documents.length).toBeGreaterThan(40);
       const page = await open("index", view);
       const found: Record<string, string[]> = {};
-      for (const document of [...documents, "types/node/functions/serve"]) {
+      for (const document of documents()) {
         await page.goto(`${address}/${document}.html`);
         const faults = await faultsOf(page);
         if (faults.length > 0) found[document] = faults;
@@ -281,7 +317,7 @@ describe("the site in a browser", () => {
     it("changes the scheme", async () => {
       const page = await open("index", VIEWS[0]);
       const isDark = (): Promise<boolean> => page.evaluate(() => document.documentElement.classList.contains("dark"));
-      await page.getByRole("switch", { name: /dark/i }).focus();
+      await tabTo(page, "Switch to dark theme");
       await page.keyboard.press("Enter");
       await expect.poll(isDark).toBe(true);
       await page.context().close();
