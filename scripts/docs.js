@@ -30,7 +30,8 @@ async function stage() {
   await cp(join(root, "docs"), source, { recursive: true });
   // A link between the two folders leads to a page of the site. Each page of the site has its contents beside the text.
   for (const name of await readdir(source))
-    if (name.endsWith(".md")) await edit(name, (text) => withLinks(text, "../").replace(/^\*\*Contents:\*\* .*\n\n/m, ""));
+    if (name.endsWith(".md"))
+      await edit(name, (text) => withLinks(text, "../").replace(/^\*\*Contents:\*\* .*\n\n/m, ""));
   for (const [name, page] of Object.entries(ROOT_PAGES)) {
     const text = await readFile(join(root, `${name}.md`), "utf8");
     await writeFile(join(source, `${page}.md`), withLinks(text, "").replaceAll("](docs/", "]("));

@@ -29,14 +29,7 @@ const TESTED_ELSEWHERE: Record<string, string> = {
   "guides/tracing.md": "test/guides/tracing.test.ts",
 };
 /** The documents that do not begin with an example: measured figures, a policy, the list of the examples, and a page for readers of the source. */
-const WITHOUT_EXAMPLE = [
-  "ARCHITECTURE.md",
-  "benchmark.md",
-  "examples.md",
-  "profile.md",
-  "scale.md",
-  "versions.md",
-];
+const WITHOUT_EXAMPLE = ["ARCHITECTURE.md", "benchmark.md", "examples.md", "profile.md", "scale.md", "versions.md"];
 /** The examples that print nothing by themselves, and the test files that run them. */
 const IN_BROWSER = "test/guides/in-browser.test.ts";
 const DEPLOYED = "test/guides/deployment.test.ts";
