@@ -14,6 +14,12 @@ const ICON =
       'stroke-linecap="round" stroke-linejoin="round"><path d="M5 12h20l-6-6M27 20H7l6 6"/></svg>',
   );
 
+/** Makes an empty header of a table, as in its corner, a cell: a header without a text names nothing. */
+function markCorners({ tokens }) {
+  for (const [i, { type }] of tokens.entries())
+    if (type === "th_open" && tokens[i + 1].content === "") tokens[i].tag = tokens[i + 2].tag = "td";
+}
+
 export default defineConfig({
   title: "reciproc",
   description,
@@ -29,6 +35,7 @@ export default defineConfig({
   markdown: {
     anchor: { slugify: slugOf },
     toc: { slugify: slugOf },
+    config: (md) => md.core.ruler.push("corners", markCorners),
     languageAlias: { caddy: "nginx", haproxy: "ini" },
     theme: { light: "github-light-high-contrast", dark: "github-dark-default" },
   },

@@ -168,6 +168,13 @@ function focused(page: Page): Promise<string> {
   });
 }
 
+/** Opens the search by its key, and types words. */
+async function search(page: Page, words: string): Promise<void> {
+  await page.keyboard.press("Control+k");
+  await page.locator("#localsearch-input:focus").waitFor();
+  await page.keyboard.type(words);
+}
+
 /** Presses Tab until an element of that text has the focus. */
 async function tabTo(page: Page, text: string): Promise<void> {
   for (let i = 0; i < 60 && (await focused(page)) !== text; i++) await page.keyboard.press("Tab");
@@ -220,9 +227,9 @@ describe("the site in a browser", () => {
   it("fits the screen of a phone with every document", { timeout: 300_000 }, async () => {
     const page = await open("index", VIEWS[2]);
     const widths: Record<string, number> = {};
-    for (const document of documents()) {
-      await page.goto(`${address}/${document}.html`);
-      widths[document] = await page.evaluate(() => document.documentElement.scrollWidth);
+    for (const path of documents()) {
+      await page.goto(`${address}/${path}.html`);
+      widths[path] = await page.evaluate(() => document.documentElement.scrollWidth);
     }
     const wide = Object.entries(widths).filter(([, width]) => width !== VIEWS[2].viewport.width);
     expect(wide).toEqual([]);
@@ -244,8 +251,7 @@ describe("the site in a browser", () => {
     ["close code", "By close code"],
   ])("finds by its search: %s", async (words, title) => {
     const page = await open("index", VIEWS[0]);
-    await page.keyboard.press("Control+k");
-    await page.keyboard.type(words);
+    await search(page, words);
     await page.getByRole("option").filter({ hasText: title }).first().waitFor();
     await page.context().close();
   });
@@ -272,8 +278,7 @@ describe("the site in a browser", () => {
     await page.getByRole("link", { name: "Streams", exact: true }).waitFor();
     expect(await faultsOf(page)).toEqual([]);
     await page.keyboard.press("Escape");
-    await page.keyboard.press("Control+k");
-    await page.keyboard.type("topic");
+    await search(page, "topic");
     await page.getByRole("option").first().waitFor();
     expect(await faultsOf(page)).toEqual([]);
     await page.context().close();
@@ -302,8 +307,7 @@ describe("the site in a browser", () => {
 
     it("finds a page by its search", async () => {
       const page = await open("index", VIEWS[0]);
-      await page.keyboard.press("Control+k");
-      await page.keyboard.type("session expired");
+      await search(page, "session expired");
       await page
         .getByRole("option", { name: /session/i })
         .first()

@@ -3,10 +3,10 @@ import theme from "vitepress/theme";
 import { h, nextTick, onMounted, watch } from "vue";
 import "./style.css";
 
-/** Makes the content of the first page a landmark, as VitePress does for all other pages. */
+/** Makes the content of the first page, and of an address without a page, a landmark, as VitePress does for all other pages. */
 function markContent() {
   const content = document.getElementById("VPContent");
-  if (content?.classList.contains("is-home")) content.setAttribute("role", "main");
+  if (content?.querySelector("main") === null) content.setAttribute("role", "main");
   else content?.removeAttribute("role");
 }
 
