@@ -20,7 +20,8 @@ it("llms.txt lists every document once, and no other file", async () => {
   const documents = (await readdir("docs", { recursive: true })).filter((name) => name.endsWith(".md"));
   expect(documents.length).toBeGreaterThan(30);
   const expected = documents.map((name) => `docs/${name.replaceAll("\\", "/")}`);
-  expect(links.toSorted()).toEqual([...expected, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].toSorted());
+  expect(links).toHaveLength(new Set(links).size);
+  expect(new Set(links)).toEqual(new Set([...expected, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]));
 });
 
 it("the changelog begins with the version of the package", async () => {
