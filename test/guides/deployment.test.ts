@@ -134,13 +134,13 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
 
   it("passes on the call of the page's command", async () => {
     await start();
-    const [, certificates, args] = /NODE_EXTRA_CA_CERTS=(\S+) npx reciproc (.*)$/m.exec(PAGE)!;
+    const [, certificates, command] = /NODE_EXTRA_CA_CERTS=(\S+) npx reciproc (.*)$/m.exec(PAGE)!;
     const env = {
       ...process.env,
       NODE_EXTRA_CA_CERTS: certificates,
       NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(HOSTS)}`,
     };
-    const { stdout } = await run(process.execPath, [MAIN, ...args!.split(" ")], { cwd: folder, env });
+    const { stdout } = await run(process.execPath, [MAIN, ...command!.split(" ")], { cwd: folder, env });
     expect(stdout).toBe('"127.0.0.1"\n');
   }, 60_000);
 
@@ -158,15 +158,17 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
   }, 60_000);
 });
 
+/** Runs the command `reciproc`. Returns what it prints. */
+async function call(args: string): Promise<string> {
+  const split = [...args.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain!);
+  const calling = run(process.execPath, [MAIN, ...split]);
+  const { stdout, stderr } = await calling.catch((error: unknown) => error as { stdout: string; stderr: string });
+  return stdout + stderr;
+}
+
 it("the commands of the page show what it says of them", async () => {
   const commands = [...PAGE.matchAll(/^npx reciproc (call localhost:8000.*)$/gm)].map(([, args]) => args!);
   expect(commands).toHaveLength(2);
-  const call = async (args: string): Promise<string> => {
-    const split = [...args.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain!);
-    const calling = run(process.execPath, [MAIN, ...split]);
-    const { stdout, stderr } = await calling.catch((error: unknown) => error as { stdout: string; stderr: string });
-    return stdout + stderr;
-  };
   expect(await call(commands[0]!)).toContain("HTTP 403");
   expect(server.errors).toContain('Host "other.example" is not allowed');
   expect(await call(commands[1]!)).toBe('"203.0.113.7"\n');

@@ -54,12 +54,14 @@ beforeAll(async () => {
   for (const file of files.filter((name) => name.endsWith(".html")))
     pages.set(file.replaceAll("\\", "/"), await readFile(join(DIST, file), "utf8"));
 }, 900_000);
-afterAll(async () => {
+afterAll(stop);
+
+/** Stops the server of the site. */
+async function stop(): Promise<void> {
+  if (docs.exitCode !== null) return;
   docs.kill("SIGTERM");
-  if (docs.exitCode === null) await once(docs, "exit");
-  // The server of VitePress is a process of its own. If it still ran, it would answer.
-  await expect(fetch(address)).rejects.toThrow("fetch failed");
-});
+  await once(docs, "exit");
+}
 
 /** Returns the attributes of that name in a page. */
 function attributes(html: string, name: string): string[] {
@@ -134,8 +136,8 @@ describe("the site", () => {
   it("loads nothing from other servers", () => {
     const loaded = [...pages].flatMap(([from, html]) =>
       [...attributes(html, "src"), ...[...html.matchAll(/<link[^>]*href="([^"]*)"/g)].map(([, href]) => href!)]
-        .filter((address) => /^(https?:)?\/\//.test(address))
-        .map((address) => `${from}: ${address}`),
+        .filter((href) => /^(https?:)?\/\//.test(href))
+        .map((href) => `${from}: ${href}`),
     );
     expect(loaded).toEqual([]);
   });
@@ -181,6 +183,13 @@ async function tabTo(page: Page, text: string): Promise<void> {
   expect(await focused(page)).toBe(text);
 }
 
+/** Returns the paths of all documents, and of one page of generated types. */
+function documents(): string[] {
+  const paths = [...pages.keys()].filter((path) => !path.startsWith("types/")).map((path) => path.slice(0, -5));
+  expect(paths.length).toBeGreaterThan(40);
+  return [...paths, "types/node/functions/serve"];
+}
+
 describe("the site in a browser", () => {
   const NAMES = ["index", "guides/getting-started", "guides/rooms", "guides/troubleshooting", "API"];
   const VIEWS = [
@@ -216,13 +225,6 @@ describe("the site in a browser", () => {
       await page.context().close();
     });
   });
-
-  /** Returns the paths of all documents, and of one page of generated types. */
-  function documents(): string[] {
-    const paths = [...pages.keys()].filter((path) => !path.startsWith("types/")).map((path) => path.slice(0, -5));
-    expect(paths.length).toBeGreaterThan(40);
-    return [...paths, "types/node/functions/serve"];
-  }
 
   it("fits the screen of a phone with every document", { timeout: 300_000 }, async () => {
     const page = await open("index", VIEWS[2]);
@@ -337,4 +339,11 @@ describe("the site in a browser", () => {
       await page.context().close();
     });
   });
+});
+
+it("ends with its server when it is stopped", async () => {
+  expect((await fetch(address)).status).toBe(200);
+  await stop();
+  // The server of VitePress is a process of its own. If it still ran, it would answer.
+  await expect(fetch(address)).rejects.toThrow("fetch failed");
 });
