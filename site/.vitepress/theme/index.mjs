@@ -10,11 +10,24 @@ function markContent() {
   else content?.removeAttribute("role");
 }
 
-/** Renders nothing. Marks the content of each page that is shown. */
+/** Makes the search a dialog. VitePress makes it a button, which must not contain other controls. */
+function markSearch() {
+  const search = document.querySelector(".VPLocalSearchBox");
+  if (!search?.hasAttribute("aria-expanded")) return;
+  for (const name of ["aria-expanded", "aria-haspopup", "aria-owns"]) search.removeAttribute(name);
+  search.setAttribute("role", "dialog");
+  search.setAttribute("aria-modal", "true");
+}
+
+/** Renders nothing. Marks the content of each page that is shown, and the search. */
 const Landmark = {
   setup() {
     const route = useRoute();
-    onMounted(markContent);
+    onMounted(() => {
+      markContent();
+      const changes = { childList: true, subtree: true, attributes: true, attributeFilter: ["aria-expanded"] };
+      new MutationObserver(markSearch).observe(document.body, changes);
+    });
     watch(
       () => route.path,
       () => nextTick(markContent),
