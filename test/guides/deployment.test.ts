@@ -159,7 +159,7 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
 });
 
 /** Runs the command `reciproc`. Returns what it prints. */
-async function call(args: string): Promise<string> {
+async function runCommand(args: string): Promise<string> {
   const split = [...args.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain!);
   const calling = run(process.execPath, [MAIN, ...split]);
   const { stdout, stderr } = await calling.catch((error: unknown) => error as { stdout: string; stderr: string });
@@ -169,9 +169,9 @@ async function call(args: string): Promise<string> {
 it("the commands of the page show what it says of them", async () => {
   const commands = [...PAGE.matchAll(/^npx reciproc (call localhost:8000.*)$/gm)].map(([, args]) => args!);
   expect(commands).toHaveLength(2);
-  expect(await call(commands[0]!)).toContain("HTTP 403");
+  expect(await runCommand(commands[0]!)).toContain("HTTP 403");
   expect(server.errors).toContain('Host "other.example" is not allowed');
-  expect(await call(commands[1]!)).toBe('"203.0.113.7"\n');
+  expect(await runCommand(commands[1]!)).toBe('"203.0.113.7"\n');
 });
 
 it("the server for production drains at SIGTERM, and is unhealthy meanwhile", async () => {

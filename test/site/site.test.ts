@@ -184,7 +184,7 @@ async function tabTo(page: Page, text: string): Promise<void> {
 }
 
 /** Returns the paths of all documents, and of one page of generated types. */
-function documents(): string[] {
+function documentPaths(): string[] {
   const paths = [...pages.keys()].filter((path) => !path.startsWith("types/")).map((path) => path.slice(0, -5));
   expect(paths.length).toBeGreaterThan(40);
   return [...paths, "types/node/functions/serve"];
@@ -229,7 +229,7 @@ describe("the site in a browser", () => {
   it("fits the screen of a phone with every document", { timeout: 300_000 }, async () => {
     const page = await open("index", VIEWS[2]);
     const widths: Record<string, number> = {};
-    for (const path of documents()) {
+    for (const path of documentPaths()) {
       await page.goto(`${address}/${path}.html`);
       widths[path] = await page.evaluate(() => document.documentElement.scrollWidth);
     }
@@ -264,7 +264,7 @@ describe("the site in a browser", () => {
     async (view) => {
       const page = await open("index", view);
       const found: Record<string, string[]> = {};
-      for (const document of documents()) {
+      for (const document of documentPaths()) {
         await page.goto(`${address}/${document}.html`);
         const faults = await faultsOf(page);
         if (faults.length > 0) found[document] = faults;
