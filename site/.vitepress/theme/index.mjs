@@ -10,14 +10,32 @@ function markContent() {
   else content?.removeAttribute("role");
 }
 
-/** Makes the search a dialog. VitePress makes it a button, which must not contain other controls. */
+/**
+ * Makes the search a dialog, and each result an option. VitePress makes the search a button and puts a link into each option, but
+ * buttons and options must not contain other controls.
+ */
 function markSearch() {
   const search = document.querySelector(".VPLocalSearchBox");
-  if (!search?.hasAttribute("aria-expanded")) return;
-  for (const name of ["aria-expanded", "aria-haspopup", "aria-owns"]) search.removeAttribute(name);
-  search.setAttribute("role", "dialog");
-  search.setAttribute("aria-modal", "true");
+  if (search?.hasAttribute("aria-expanded")) {
+    for (const name of ["aria-expanded", "aria-haspopup", "aria-owns"]) search.removeAttribute(name);
+    search.setAttribute("role", "dialog");
+    search.setAttribute("aria-modal", "true");
+  }
+  for (const result of search?.querySelectorAll(".result") ?? []) {
+    const item = result.parentElement;
+    result.removeAttribute("aria-label"); // its text says more
+    item.setAttribute("role", "presentation");
+    result.setAttribute("role", "option");
+    for (const name of ["id", "aria-selected"]) {
+      if (!item.hasAttribute(name)) continue;
+      result.setAttribute(name, item.getAttribute(name));
+      item.removeAttribute(name);
+    }
+  }
 }
+
+/** The attributes that VitePress sets again when the results of the search change. */
+const MARKED = ["aria-expanded", "aria-label", "aria-selected", "id"];
 
 /** Renders nothing. Marks the content of each page that is shown, and the search. */
 const Landmark = {
@@ -25,7 +43,7 @@ const Landmark = {
     const route = useRoute();
     onMounted(() => {
       markContent();
-      const changes = { childList: true, subtree: true, attributes: true, attributeFilter: ["aria-expanded"] };
+      const changes = { childList: true, subtree: true, attributes: true, attributeFilter: MARKED };
       new MutationObserver(markSearch).observe(document.body, changes);
     });
     watch(
