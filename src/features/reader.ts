@@ -67,7 +67,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
   /** The token, while the other side holds the stream for this reader. */
   let { token } = source;
   let values: unknown[] = [];
-  /** The replies that are requested, in order. Another implementation than this one is asked for one at a time. */
+  /** The requested replies, in order. Only a reciproc peer is asked for more than one: other implementations may refuse that. */
   const ahead: Promise<Reply>[] = [];
   let end: { error?: unknown } | undefined;
   /** Ends the wait for a reply. */

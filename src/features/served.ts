@@ -119,7 +119,7 @@ export function serveStream(
   let isPaused = false;
   /** How many requests for more values wait for their responses. */
   let asked = 0;
-  /** Settles when the last of them is answered: each one is answered after those before it. */
+  /** Settles when the last of these requests is answered. The next one is answered after that. */
   let turn = Promise.resolve();
   /** Ends the wait for a value. */
   let wake: (() => void) | undefined;
@@ -263,7 +263,8 @@ export function serveStream(
     return true;
   }
 
-  async function answer(id: Id, slot: Slot): Promise<void> {
+  /** Answers one request when values are ready and the connection has room for them, or the stream is over. */
+  async function sendMore(id: Id, slot: Slot): Promise<void> {
     try {
       await ready(Infinity);
       // Checked right before sending: if many streams are ready at once, each must count what the streams before it sent.
@@ -304,7 +305,7 @@ export function serveStream(
       // Refused without an RpcError, whose stack is expensive: the other side can send many.
       if (asked === MOST_NEXT) return incoming.reply(id, encodeError(id, TOO_MANY_NEXT), slot);
       asked++;
-      turn = turn.then(() => answer(id, slot));
+      turn = turn.then(() => sendMore(id, slot));
     },
 
     stop(reason, isAborted = false) {
