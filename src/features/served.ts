@@ -108,7 +108,7 @@ export function serveStream(
   let length = 0;
   /** Whether no value follows the queued values. */
   let isOver = false;
-  /** What the requests after the last value are refused with. */
+  /** What the first request after the last value is refused with. */
   let failure: { readonly error: unknown } | undefined;
   /** Why the stream was stopped. */
   let stopReason: unknown;
@@ -274,6 +274,8 @@ export function serveStream(
         ms = Math.min(2 * ms, LONGEST_ROOM_CHECK_MS)
       )
         await arrival(connection.isDown ? Infinity : ms);
+      // Before the reply: its reader may request more at once.
+      asked--;
       const { values, isLast } = take();
       const text = encodeRawResult(id, joinTexts('{"values":[', values, `],"finished":${isLast}}`));
       incoming.reply(id, text, slot, (isSent) => {
@@ -282,7 +284,6 @@ export function serveStream(
     } catch (error) {
       incoming.reply(id, incoming.encodeFailure(id, method, error), slot);
     }
-    asked--;
   }
 
   const stream: ServedStream = {
