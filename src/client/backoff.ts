@@ -32,9 +32,9 @@ export class Backoff {
   nextDelayMs(): number {
     if (performance.now() - this.#openSince >= STABLE_MS) this.#tries = 0;
     this.#openSince = Infinity;
-    const cap = Math.min(FIRST_CAP_MS * 2 ** (this.#tries - 1), LAST_CAP_MS);
-    this.#tries += 1;
-    if (this.#tries === 1) return 0;
+    const tries = this.#tries++;
+    if (tries === 0) return 0;
+    const cap = Math.min(FIRST_CAP_MS * 2 ** (tries - 1), LAST_CAP_MS);
     // The random number is drawn after the cap. A cap on the drawn number would give many clients the same delay.
     return MIN_MS + this.#random() * (cap - MIN_MS);
   }

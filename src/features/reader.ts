@@ -66,8 +66,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
   const opening = new AbortController();
   /** The token, while the other side holds the stream for this reader. */
   let { token } = source;
-  let values: unknown[] = [];
-  /** The replies that are requested, in order. Another implementation than this one is asked for one at a time. */
+  /** The requested replies, in order. Only a reciproc peer is asked for more than one: other implementations may refuse that. */
   const ahead: Promise<Reply>[] = [];
   let end: { error?: unknown } | undefined;
   /** Ends the wait for a reply. */
@@ -77,7 +76,6 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
   function stop(how: { error?: unknown }): void {
     if (end !== undefined) return;
     end = how;
-    values.length = 0;
     source.onEnd?.();
     signal?.removeEventListener("abort", onAbort);
     abort();
@@ -124,20 +122,20 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
       if (signal?.aborted) onAbort();
       if (end === undefined) ahead.push(begin());
       while (end === undefined) {
-        // `wake` gives no reply: the reading has ended.
-        const received = await new Promise<Reply>((resolve, reject) => {
+        // `undefined` if the reading has ended meanwhile.
+        const reply = await new Promise<Reply | undefined>((resolve, reject) => {
           wake = resolve as () => void;
           ahead.shift()!.then(resolve, reject);
         });
-        if (end !== undefined) break;
-        ({ values } = received);
+        if (reply === undefined || end !== undefined) break;
         const most = connection.transport.isReciproc === true ? MOST_NEXT : 1;
         while (token !== undefined && ahead.length < most) ahead.push(observed(readReply()));
-        for (const value of values) {
+        for (const value of reply.values) {
           connection.config.checks?.received("stream", method, value);
           yield value;
+          if (end !== undefined) break;
         }
-        if (received.finished) stop({});
+        if (reply.finished) stop({});
       }
     } catch (error) {
       stop({ error });

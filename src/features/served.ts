@@ -108,7 +108,7 @@ export function serveStream(
   let length = 0;
   /** Whether no value follows the queued values. */
   let isOver = false;
-  /** What the requests after the last value are refused with. */
+  /** What the first request after the last value is refused with. */
   let failure: { readonly error: unknown } | undefined;
   /** Why the stream was stopped. */
   let stopReason: unknown;
@@ -119,7 +119,7 @@ export function serveStream(
   let isPaused = false;
   /** How many requests for more values wait for their responses. */
   let asked = 0;
-  /** Settles when the last of them is answered: each one is answered after those before it. */
+  /** Settles when the last of these requests is answered. The next one is answered after that. */
   let turn = Promise.resolve();
   /** Ends the wait for a value. */
   let wake: (() => void) | undefined;
@@ -263,7 +263,8 @@ export function serveStream(
     return true;
   }
 
-  async function answer(id: Id, slot: Slot): Promise<void> {
+  /** Answers one request when values are ready and the connection has room for them, or the stream is over. */
+  async function sendMore(id: Id, slot: Slot): Promise<void> {
     try {
       await ready(Infinity);
       // Checked right before sending: if many streams are ready at once, each must count what the streams before it sent.
@@ -273,6 +274,8 @@ export function serveStream(
         ms = Math.min(2 * ms, LONGEST_ROOM_CHECK_MS)
       )
         await arrival(connection.isDown ? Infinity : ms);
+      // Before the reply: its reader may request more at once.
+      asked--;
       const { values, isLast } = take();
       const text = encodeRawResult(id, joinTexts('{"values":[', values, `],"finished":${isLast}}`));
       incoming.reply(id, text, slot, (isSent) => {
@@ -281,7 +284,6 @@ export function serveStream(
     } catch (error) {
       incoming.reply(id, incoming.encodeFailure(id, method, error), slot);
     }
-    asked--;
   }
 
   const stream: ServedStream = {
@@ -304,7 +306,7 @@ export function serveStream(
       // Refused without an RpcError, whose stack is expensive: the other side can send many.
       if (asked === MOST_NEXT) return incoming.reply(id, encodeError(id, TOO_MANY_NEXT), slot);
       asked++;
-      turn = turn.then(() => answer(id, slot));
+      turn = turn.then(() => sendMore(id, slot));
     },
 
     stop(reason, isAborted = false) {

@@ -30,7 +30,7 @@ class ServerExtensions extends StandardExtensions {
     return super.read({
       ...source,
       open: async (signal) => keep(await source.open(signal)),
-      // All values were read but those of the last two replies: one is being read, and the next may have come.
+      // The values of the last two replies may be unread. All values before them were read.
       requestMore: async (_connection, token) => {
         for (const frame of kept?.splice(0, kept.length - MOST_NEXT) ?? []) frame.drop();
         return keep(await requestMore(connection, token));

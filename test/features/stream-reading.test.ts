@@ -87,6 +87,20 @@ describe("reading a stream", () => {
     expectEmpty(raw.peer);
   });
 
+  it.each(["break", "return", "the end"])("leaves a received array as it was, after %s", async (how) => {
+    const raw = rawPeer();
+    const received = Object.freeze({ values: Object.freeze([1, 2, 3]) as unknown[] });
+    const stream = raw.peer.iterate(received as never)[Symbol.asyncIterator]();
+    expect(await stream.next()).toEqual({ done: false, value: 1 });
+    if (how === "return") await stream.return!();
+    else if (how === "break")
+      for await (const value of { [Symbol.asyncIterator]: () => stream }) if (value === 2) break;
+    if (how === "the end") expect([await stream.next(), await stream.next()].map(({ value }) => value)).toEqual([2, 3]);
+    expect(await stream.next()).toEqual({ done: true, value: undefined });
+    expect(received.values).toEqual([1, 2, 3]);
+    expectEmpty(raw.peer);
+  });
+
   it("ends with the last value of a reciproc peer, whatever it answers to the request after that", async () => {
     const raw = rawPeer({}, { isReciproc: true });
     const read = readAll(raw.peer.stream("tail"));
@@ -98,7 +112,7 @@ describe("reading a stream", () => {
     expectEmpty(raw.peer);
   });
 
-  it("has one request pending at most, and settles calls of next() in their order", async () => {
+  it("has one request pending at most at a foreign peer, and settles calls of next() in their order", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
     const outcomes = new Outcomes();

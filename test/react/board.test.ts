@@ -11,12 +11,10 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 import { connect } from "../../src/node.js";
-import { browser } from "../browser/browser.js";
+import { browser, PATIENCE } from "../browser/browser.js";
 import { Relay } from "../client/relay.js";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/board-react");
-/** A client that loses one connection soon after the other, as these do, waits for up to 20 s before it connects again. */
-const PATIENCE = { timeout: 30_000 };
 
 let folder: string;
 let server: ChildProcess;

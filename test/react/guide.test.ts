@@ -8,15 +8,13 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 import type { Server } from "../../src/node.js";
-import { browser } from "../browser/browser.js";
+import { browser, PATIENCE } from "../browser/browser.js";
 import { build } from "../package/bundlers.js";
 import { clean, extract, folder, linkPackages } from "../readme/examples.js";
 import { bundle, PACKAGES, type ReactVersion } from "./bundle.js";
 import { startSite, type Site } from "./site.js";
 
 const TSC = join(import.meta.dirname, "../../node_modules/typescript/bin/tsc");
-/** A client that loses one connection soon after the other waits for up to 20 s before it connects again. */
-const PATIENCE = { timeout: 30_000 };
 
 let names: string[];
 
