@@ -215,7 +215,6 @@ const recovery = {
       await world.askClients("numbered");
       const killedAt = Number(process.hrtime.bigint());
       await dying.kill();
-      await other.ask("takeOver", world.ports[0]);
       const back = await world.askClients("returned", MOST_AWAY_MS);
       // Messages that are on their way to a client that is back must arrive too.
       await sleep(2_000 / budget.numbersPerSecond);

@@ -47,7 +47,9 @@ export class World {
     // With few clients, one process has all.
     const processes = each % CLIENT_PROCESSES === 0 ? this.#clients : this.#clients.slice(0, 1);
     const ports = indexes.map((i) => this.#ports[i]);
-    const ids = await Promise.all(processes.map((one) => one.ask("connect", ports, each / processes.length)));
+    const ids = await Promise.all(
+      processes.map((one) => one.ask("connect", ports, each / processes.length, this.#ports)),
+    );
     await Promise.all(indexes.map((i) => this.#nodes[i].ask("joined", each)));
     return ids.flat();
   }
