@@ -12,7 +12,7 @@ const FULL = {
   listeners: 20,
   peers: 10_000,
   fanOuts: 30,
-  numbersPerSecond: 2,
+  numbersPerSecond: 1,
 };
 
 const QUICK = {
@@ -22,7 +22,7 @@ const QUICK = {
   listeners: 20,
   peers: 1_000,
   fanOuts: 10,
-  numbersPerSecond: 2,
+  numbersPerSecond: 1,
 };
 
 const USAGE = `Usage: npm run bench -- --fleet [--quick] [--only SCENARIOS] [--contenders NAMES] [--rounds NUMBER] [--peers NUMBER] [--listeners NUMBER] [--out DIRECTORY]
