@@ -38,7 +38,7 @@ class Client {
   }
 
   async connect() {
-    await contender.connect(this.#urls, {
+    return contender.connect(this.#urls, {
       methods: { moved: (message) => this.#moved(message), said: ({ n }) => this.#said(n) },
       joined: (id, isComplete) => {
         Object.assign(this, { id, isComplete, joinedAt: now() });
@@ -60,17 +60,29 @@ class Client {
   }
 }
 
+/** Connects clients, some at the same time. Returns their connections. */
+async function openAll(opened) {
+  const rest = opened.values();
+  const connections = [];
+  const opener = async () => {
+    for (const client of rest) connections.push(await client.connect());
+  };
+  await Promise.all(Array.from({ length: Math.min(OPENING, opened.length) }, opener));
+  return connections;
+}
+
 answer(process, {
   /** Opens `count` clients at each port. `allPorts`: where they go when they lose it. Returns their ids. */
   async connect(ports, count, allPorts) {
     const opened = ports.flatMap((port) => Array.from({ length: count }, () => new Client(port, allPorts)));
-    const rest = opened.values();
-    const opener = async () => {
-      for (const client of rest) await client.connect();
-    };
-    await Promise.all(Array.from({ length: Math.min(OPENING, opened.length) }, opener));
+    await openAll(opened);
     clients.push(...opened);
     return opened.map(({ id }) => id);
+  },
+  /** Opens `count` clients at a port, and closes them. */
+  async visit(port, count) {
+    const connections = await openAll(Array.from({ length: count }, () => new Client(port, [port])));
+    for (const connection of connections) connection.close();
   },
   /** Prepares for a notification, which every client must receive once. */
   arm(number) {

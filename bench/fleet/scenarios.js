@@ -210,6 +210,8 @@ const recovery = {
   run: (contender, budget) =>
     within(contender, 2, { recovers: true }, async (world) => {
       const [dying, other] = world.nodes;
+      // A node that runs for longer has compiled the code that accepts clients.
+      await world.visit(1, budget.visitors);
       await world.connect(budget.peers, [0]);
       await other.ask("startNumbers", budget.numbersPerSecond, MESSAGE);
       await world.askClients("numbered");

@@ -13,6 +13,7 @@ const FULL = {
   peers: 10_000,
   fanOuts: 30,
   numbersPerSecond: 1,
+  visitors: 2_000,
 };
 
 const QUICK = {
@@ -23,6 +24,7 @@ const QUICK = {
   peers: 1_000,
   fanOuts: 10,
   numbersPerSecond: 1,
+  visitors: 500,
 };
 
 const USAGE = `Usage: npm run bench -- --fleet [--quick] [--only SCENARIOS] [--contenders NAMES] [--rounds NUMBER] [--peers NUMBER] [--listeners NUMBER] [--out DIRECTORY]

@@ -54,6 +54,12 @@ export class World {
     return ids.flat();
   }
 
+  /** Connects `count` clients to a node, and closes them. Resolves when the node has none. */
+  async visit(index, count) {
+    await this.askClients("visit", this.#ports[index], count / this.#clients.length);
+    await this.#nodes[index].ask("joined", 0);
+  }
+
   /** Sends a command to all processes with clients. Returns their replies. */
   askClients(command, ...args) {
     return Promise.all(this.#clients.map((one) => one.ask(command, ...args)));
