@@ -13,6 +13,8 @@ export interface Disturbed {
   readonly clients: readonly Member[];
   /** How long faults go on, in milliseconds from now. */
   leftMs(): number;
+  /** Records what happens, for the report of a broken rule. */
+  note(text: string): void;
 }
 
 /** How often each fault is drawn, for each broker. */
@@ -86,9 +88,15 @@ export function disturb(kind: FaultKind, world: Disturbed): Promise<boolean> {
   }
   if (kind.startsWith("node ")) {
     const node = random.pick(nodes);
-    return alone(node, () => disturbNode(kind, node, world));
+    return alone(node, () => noted(world, `${kind} (${node.run.run})`, () => disturbNode(kind, node, world)));
   }
-  return alone(broker, () => duringAll(nodes, () => disturbBroker(kind, world)));
+  return alone(broker, () => noted(world, kind, () => duringAll(nodes, () => disturbBroker(kind, world))));
+}
+
+async function noted(world: Disturbed, text: string, fault: () => Promise<void>): Promise<void> {
+  world.note(text);
+  await fault();
+  world.note(`${text}: over`);
 }
 
 /** Runs a fault that concerns the connections of all nodes. */

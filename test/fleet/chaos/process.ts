@@ -21,6 +21,12 @@ export interface NodeSettings {
 /** Without a proxy, a node may notice a fault so much later. */
 const UNSEEN_MS = 4_000;
 
+const children = new Set<ChildProcess>();
+// A process that is stopped does not see that the world has ended.
+process.once("exit", () => {
+  for (const child of children) child.kill("SIGKILL");
+});
+
 export class NodeProcess {
   readonly #settings: NodeSettings;
   #relay: Relay | undefined = undefined;
@@ -82,9 +88,7 @@ export class NodeProcess {
     const start: NodeStart = { run: this.run.run, place, prefix, mutant };
     const child = fork(program, [JSON.stringify(start)]);
     this.#child = child;
-    // A process that is stopped does not see that the world has ended.
-    const kill = (): boolean => child.kill("SIGKILL");
-    process.once("exit", kill);
+    children.add(child);
     const { run } = this;
     await new Promise<void>((resolve, reject) => {
       child.on("message", (report: Report) => {
@@ -95,7 +99,7 @@ export class NodeProcess {
         } else this.#take(run, report);
       });
       child.once("exit", (code, signal) => {
-        process.off("exit", kill);
+        children.delete(child);
         if (this.#child === child) oracle.breach("crash", `node ${run.run} ended with ${code ?? signal}`);
         reject(new Error(`node ${run.run} ended with ${code ?? signal}`));
       });
@@ -182,14 +186,11 @@ export class NodeProcess {
     const child = this.#child;
     if (child === undefined) return;
     await this.during(async () => {
-      const pause: Trouble = { from: Date.now(), to: Infinity };
-      this.run.pauses.push(pause);
       this.isStopped = this.#wasStopped = true;
       child.kill("SIGSTOP");
       await new Promise((resolve) => setTimeout(resolve, ms));
       child.kill("SIGCONT");
       this.isStopped = false;
-      pause.to = Date.now();
     });
   }
 
