@@ -128,6 +128,7 @@ async function disturbNode(kind: FaultKind, node: NodeProcess, world: Disturbed)
   const lines = node.relay!.whole;
   if (lines.length === 0) return;
   const line = random.pick(lines);
+  const { isTroubled } = node;
   await node.during(async () => {
     if (kind === "node cut") line.cut();
     else if (kind === "node cut at a byte") line.cutAfter(1 + random.below(MOST_BYTES));
@@ -151,7 +152,8 @@ async function disturbNode(kind: FaultKind, node: NodeProcess, world: Disturbed)
       const isWhole = (): boolean => lines.every(({ isOpen }) => isOpen);
       const { run } = node;
       for (const until = Date.now() + NOTICED_MS; isWhole() && Date.now() < until;) await after(20);
-      if (isWhole() && node.run === run) run.unnoticed.push(Date.now());
+      // A node that was connecting already had nothing to notice.
+      if (isWhole() && node.run === run && !isTroubled) run.unnoticed.push(Date.now());
       for (const one of lines) one.cut();
     }
   });

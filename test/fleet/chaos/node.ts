@@ -47,8 +47,10 @@ const server = await serve<any, any, any>({
   topics: (name) => (name === LOGGED ? { log: { length: 2_000, ttlMs: 600_000 }, members: true } : undefined),
   nodes: { methods: { flood: () => {} } },
   methods: {
-    join: (params: Joining, { peer }: { peer: AnyPeer }) =>
+    join: (params: Joining, { peer, signal }: { peer: AnyPeer; signal: AbortSignal }) =>
       join(params, peer).catch((error: unknown) => {
+        // The client has gone meanwhile.
+        if (signal.aborted) throw signal.reason;
         // Without the broker, or its own connection, a client cannot join. It tries again.
         const isExpected = error instanceof EngineError || error instanceof ConnectionLostError;
         throw isExpected ? new RpcError(1, error.message) : error;

@@ -68,6 +68,11 @@ export class NodeProcess {
     return this.#relay;
   }
 
+  /** Whether the node may have no connection to the broker. */
+  get isTroubled(): boolean {
+    return this.#trouble !== undefined;
+  }
+
   /** Starts a process again. Resolves when it accepts clients. */
   async restart(): Promise<void> {
     const { oracle, nextRun } = this.#settings;
