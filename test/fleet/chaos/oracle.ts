@@ -289,7 +289,8 @@ export class Oracle {
   ): void {
     const { outcome, at, run } = welcome!;
     if (outcome === "gap") {
-      known.loaded = before === undefined ? undefined : parse(before);
+      // Without a log there is no position: the client keeps its own, and what it has up to there.
+      if (before !== undefined) known.loaded = parse(before);
       return;
     }
     const { epoch, offset } = parse(at ?? "");

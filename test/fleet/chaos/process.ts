@@ -4,7 +4,7 @@ import { once } from "node:events";
 import type { ChaosBroker } from "./brokers.js";
 import type { BrokerPlace, Done, NodeStart, Order, Report } from "./orders.js";
 import type { Oracle, Run, Trouble } from "./oracle.js";
-import { Relay } from "./relay.js";
+import { Relay, type Line } from "./relay.js";
 
 /** What the nodes of a world have in common. */
 export interface NodeSettings {
@@ -57,7 +57,7 @@ export class NodeProcess {
     if (port !== undefined)
       node.#relay = await Relay.listen(
         () => port,
-        () => node.#lost(),
+        (line) => node.#lost(line),
       );
     await node.#start();
     return node;
@@ -122,8 +122,8 @@ export class NodeProcess {
   }
 
   /** The proxy saw that a connection to the broker ended. */
-  #lost(): void {
-    if (this.port === undefined || this.#isEnding) return;
+  #lost(line: Line): void {
+    if (this.port === undefined || this.#isEnding || !line.isUsed) return;
     // The first loss of a trouble is that of a connection which worked. A stopped process cannot report it.
     if (!this.#hasLost && !this.#wasStopped) this.run.losses.push(Date.now());
     this.troubled();
@@ -155,9 +155,9 @@ export class NodeProcess {
     const trouble = this.#trouble;
     if (trouble === undefined) return this.port !== undefined;
     if (this.#faults > 0 || this.isStopped || this.port === undefined || !this.#isWhole()) return false;
-    const before = new Set(this.#relay?.lines);
+    const before = new Set(this.#relay?.used);
     const done = await this.order({ kind: "health" });
-    const isSame = this.#isWhole() && [...(this.#relay?.lines ?? [])].every((line) => before.has(line));
+    const isSame = this.#isWhole() && (this.#relay?.used ?? []).every((line) => before.has(line));
     if (done?.ok !== true || !isSame || this.#faults > 0 || this.isStopped || this.#trouble !== trouble) return false;
     trouble.to = Date.now();
     this.#trouble = undefined;
@@ -165,10 +165,16 @@ export class NodeProcess {
     return true;
   }
 
+  /** What a report says of this node. */
+  get description(): string {
+    const { whole, used } = this.#relay ?? { whole: [], used: [] };
+    return `${this.run.run} (${used.length} connections, ${whole.length} of them without a fault)`;
+  }
+
   #isWhole(): boolean {
     if (this.#relay === undefined) return Date.now() > this.#faultEndedAt + UNSEEN_MS;
-    const { whole, lines } = this.#relay;
-    return whole.length >= this.#settings.broker.connections && whole.length === lines.size;
+    const { whole, used } = this.#relay;
+    return whole.length >= this.#settings.broker.connections && whole.length === used.length;
   }
 
   /** Gives an order. Resolves with `undefined` if the process ended before it was done. */

@@ -270,8 +270,8 @@ class World {
     const { nodes } = this;
     await this.#expectSoon("N4", this.#plan.patienceMs, async () => {
       const settled = await Promise.all(nodes.map((node) => node.settle()));
-      const waiting = nodes.filter((_, i) => !settled[i]).map(({ run }) => run.run);
-      return waiting.length === 0 ? undefined : `nodes ${waiting.join(", ")} have no connection`;
+      const waiting = nodes.filter((_, i) => !settled[i]).map(({ description }) => description);
+      return waiting.length === 0 ? undefined : `not settled: nodes ${waiting.join(", ")}`;
     });
   }
 
