@@ -138,18 +138,20 @@ export class Chains {
 
   /**
    * Appends a message behind the last one. `makeHead` returns its head, or `undefined` if there is nothing to append any more: then the
-   * result is `undefined`. If a message was appended with the same `msgId` before, returns its sequence.
+   * result is `undefined`. `isRead`: whether the last message was read now, so it may be in another life of the stream than what this node
+   * knows. If a message was appended with the same `msgId` before, returns its sequence.
    */
   async append(
     topic: string,
     body: string,
-    makeHead: (last: Placed | undefined) => Head | undefined | Promise<Head | undefined>,
+    makeHead: (last: Placed | undefined, isRead: boolean) => Head | undefined | Promise<Head | undefined>,
     msgId?: string,
   ): Promise<Appended | { readonly earlier: number } | undefined> {
     return this.#connection.bounded(utf8Bytes(body), async () => {
       for (let tries = 0; tries < MOST_TRIES; tries++) {
-        const before = this.#last.get(topic) ?? (await this.last(topic));
-        const head = await makeHead(before);
+        const known = this.#last.get(topic);
+        const before = known ?? (await this.last(topic));
+        const head = await makeHead(before, known === undefined);
         if (head === undefined) return undefined;
         try {
           const { seq, duplicate } = await this.#publish(topic, body, head, before?.seq ?? 0, msgId);

@@ -19,6 +19,8 @@ interface Own {
   readonly incarnation: Incarnation;
   /** The sequence of the message that has the member; `undefined` if it is not known. */
   readonly members: Map<RosterId, number | undefined>;
+  /** Whether the stream, in the life that this node knows, says that there are members. */
+  isListed: boolean;
 }
 
 function incarnationOf(id: RosterId): Incarnation {
@@ -44,7 +46,10 @@ export class NatsRoster implements EngineRoster {
   /** Forgets where messages are, because the stream has another life. A change that was in progress may be in it. */
   forget(): void {
     this.#chains.forget();
-    for (const { members } of this.#own.values()) for (const id of members.keys()) members.set(id, undefined);
+    for (const own of this.#own.values()) {
+      own.isListed = false;
+      for (const id of own.members.keys()) own.members.set(id, undefined);
+    }
   }
 
   /** The connection is new. Looks for members of incarnations that nobody hears at the next beat. */
@@ -69,7 +74,12 @@ export class NatsRoster implements EngineRoster {
     const known = own.members.get(id);
     // If the next line fails, the message may be there nevertheless.
     own.members.set(id, undefined);
-    const makeHead = (last: Placed | undefined): Promise<Head> => this.#headBehind(last, "j", id);
+    const makeHead = async (last: Placed | undefined, isRead: boolean): Promise<Head> => {
+      // In another life of the stream, the member would not be found if this node dies before its next beat.
+      if (isRead) await this.#connection.checkStreams();
+      if (!own.isListed) await this.#list(own);
+      return this.#headBehind(last, "j", id);
+    };
     const { seq, before } = placeOf(await this.#chains.append(topic, as, makeHead));
     own.members.set(id, seq);
     const superseded = known !== undefined ? [known] : isNew ? [] : await this.#earlierOf(topic, id, seq);
@@ -83,12 +93,24 @@ export class NatsRoster implements EngineRoster {
     const subject = this.#connection.names.owned(incarnation, topic);
     const found = this.#own.get(subject);
     if (found !== undefined) return found;
-    const own: Own = { topic, incarnation, members: new Map() };
-    await this.#connection.untilLost(
-      this.#connection.present().jetstream!.publisher.publish(subject, "", { timeout: COMMAND_MS }),
-    );
+    const own: Own = { topic, incarnation, members: new Map(), isListed: false };
+    await this.#list(own);
     this.#own.set(subject, own);
     return own;
+  }
+
+  async #list(own: Own): Promise<void> {
+    const subject = this.#connection.names.owned(own.incarnation, own.topic);
+    // Before it is so, because the stream may get another life meanwhile.
+    own.isListed = true;
+    try {
+      await this.#connection.untilLost(
+        this.#connection.present().jetstream!.publisher.publish(subject, "", { timeout: COMMAND_MS }),
+      );
+    } catch (error) {
+      own.isListed = false;
+      throw error;
+    }
   }
 
   async #take(topic: string, id: RosterId): Promise<void> {

@@ -71,8 +71,7 @@ export class Streams {
   /** Creates the streams that do not exist. Rejects if JetStream refuses one. */
   async establish(link: Link): Promise<void> {
     const isFirst = this.#seen.size === 0;
-    const [isSameLog, isSameRoster] = await Promise.all([this.#look(link, "l"), this.#look(link, "w")]);
-    if (!isSameLog || !isSameRoster) this.#isLost = true;
+    await Promise.all([this.#look(link, "l"), this.#look(link, "w")]);
     if (isFirst || this.#isLost) await this.#find(link, "k");
   }
 
@@ -83,15 +82,15 @@ export class Streams {
     return isLost;
   }
 
-  /** Returns false if a stream is not the one that this node has seen before. */
-  async #look(link: Link, kind: "l" | "w"): Promise<boolean> {
+  /** Finds out whether a stream is the one that this node has seen before. */
+  async #look(link: Link, kind: "l" | "w"): Promise<void> {
     const { created, config: settings, state } = await this.#begun(link, kind);
     const before = this.#seen.get(kind);
     this.#seen.set(kind, { created, settings, seq: state.last_seq });
-    if (before === undefined) return true;
+    if (before === undefined) return;
     // In a cluster, a stream that was emptied keeps the time of its creation, and its next life may begin at a greater sequence.
     const isSameLife = before.settings.description === settings.description;
-    return isSameLife && before.created === created && before.seq <= state.last_seq;
+    if (!isSameLife || before.created !== created || before.seq > state.last_seq) this.#isLost = true;
   }
 
   /** Returns a stream whose life has begun. */

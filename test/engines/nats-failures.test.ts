@@ -285,6 +285,31 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     await untilMembers(old, [`${incarnationOf(other)}.a`]);
   });
 
+  it("says in the new stream where it has members, so that they are found if it dies before its next beat", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relay = await startRelay(server);
+    const dead = await openMember(rigOver(relay, server, rig.prefix), 200);
+    const other = await openNode(rig, "other");
+    await other.connection.roster!.enter(incarnationOf(other), 60_000);
+    await managed(server.url, (manager) => manager.remove(rig.prefix));
+    expect((await beat(other)).isMine).toBe(false);
+    await other.connection.roster!.enter(incarnationOf(other, 2), 60_000);
+    const kept: RosterId = `${incarnationOf(other, 2)}.kept`;
+    await other.connection.roster!.put(TOPIC, kept, "1");
+    await dead.connection.roster!.put(TOPIC, `${incarnationOf(dead)}.late`, "1");
+    relay.part();
+    await untilMembers(other, [kept, `${incarnationOf(dead)}.late`]);
+    await eventually(
+      async () => {
+        await beat(other, 2);
+        return other.connection.roster!.list(TOPIC);
+      },
+      ({ members }) => members.length === 1,
+    );
+    await untilMembers(other, [kept]);
+  });
+
   it("begins another epoch if the log was purged", async () => {
     const server = await startNats();
     const rig = rigOf(server);
