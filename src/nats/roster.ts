@@ -17,6 +17,8 @@ const REAPED_AT_ONCE = 32;
 interface Own {
   readonly topic: string;
   readonly incarnation: Incarnation;
+  /** The sequence of the message that says so. */
+  readonly seq: number;
   /** The sequence of the message that has the member; `undefined` if it is not known. */
   readonly members: Map<RosterId, number | undefined>;
 }
@@ -52,6 +54,14 @@ export class NatsRoster implements EngineRoster {
     this.#isSearched = false;
   }
 
+  /** Returns the sequence of the first message that says where this node has members; `Infinity` if there is none. */
+  readonly firstOwn = (): number => {
+    let first = Infinity;
+    for (const { incarnation, seq } of this.#own.values())
+      if (seq < first && this.#leases.holds(incarnation)) first = seq;
+    return first;
+  };
+
   note(topic: string, placed: Placed): void {
     this.#chains.note(topic, placed);
   }
@@ -83,10 +93,10 @@ export class NatsRoster implements EngineRoster {
     const subject = this.#connection.names.owned(incarnation, topic);
     const found = this.#own.get(subject);
     if (found !== undefined) return found;
-    const own: Own = { topic, incarnation, members: new Map() };
-    await this.#connection.untilLost(
+    const { seq } = await this.#connection.untilLost(
       this.#connection.present().jetstream!.publisher.publish(subject, "", { timeout: COMMAND_MS }),
     );
+    const own: Own = { topic, incarnation, seq, members: new Map() };
     this.#own.set(subject, own);
     return own;
   }
