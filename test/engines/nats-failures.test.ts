@@ -423,16 +423,16 @@ describe("the engine nats, when connections are lost", () => {
     const server = await startNats();
     const rig = rigOf(server);
     const node = await openMember(rig);
-    let isDone = false;
+    const done = new AbortController();
     const signs = Array.from({ length: 5_000 }, () => "entered 60000");
     const entering = ["x", "y", "z"].map(async (other) => {
-      while (!isDone) await publishAt(server.url, `${rig.prefix}.1.h.${other}.1`, ...signs);
+      while (!done.signal.aborted) await publishAt(server.url, `${rig.prefix}.1.h.${other}.1`, ...signs);
     });
     for (let i = 1; i <= 5; i++) {
       node.connection.reconnect(new Error("asked to"));
       await untilHeard(node, i);
     }
-    isDone = true;
+    done.abort();
     await Promise.all(entering);
     expect([node.downs.length, node.ups]).toEqual([5, 5]);
     await publishAt(server.url, `${rig.prefix}.1.h.last.1`, "entered 60000");
