@@ -17,6 +17,8 @@ const REAPED_AT_ONCE = 32;
 interface Own {
   readonly topic: string;
   readonly incarnation: Incarnation;
+  /** The sequence of the message that says so; `Infinity` if it is not known. */
+  seq: number;
   /** The sequence of the message that has the member; `undefined` if it is not known. */
   readonly members: Map<RosterId, number | undefined>;
   /** Whether the stream, in the life that this node knows, says that there are members. */
@@ -48,6 +50,7 @@ export class NatsRoster implements EngineRoster {
     this.#chains.forget();
     for (const own of this.#own.values()) {
       own.isListed = false;
+      own.seq = Infinity;
       for (const id of own.members.keys()) own.members.set(id, undefined);
     }
   }
@@ -56,6 +59,14 @@ export class NatsRoster implements EngineRoster {
   searchAgain(): void {
     this.#isSearched = false;
   }
+
+  /** Returns the sequence of the first message that says where this node has members; `Infinity` if there is none. */
+  readonly firstOwn = (): number => {
+    let first = Infinity;
+    for (const { incarnation, seq } of this.#own.values())
+      if (seq < first && this.#leases.holds(incarnation)) first = seq;
+    return first;
+  };
 
   note(topic: string, placed: Placed): void {
     this.#chains.note(topic, placed);
@@ -93,7 +104,7 @@ export class NatsRoster implements EngineRoster {
     const subject = this.#connection.names.owned(incarnation, topic);
     const found = this.#own.get(subject);
     if (found !== undefined) return found;
-    const own: Own = { topic, incarnation, members: new Map(), isListed: false };
+    const own: Own = { topic, incarnation, seq: Infinity, members: new Map(), isListed: false };
     await this.#list(own);
     this.#own.set(subject, own);
     return own;
@@ -104,9 +115,11 @@ export class NatsRoster implements EngineRoster {
     // Before it is so, because the stream may get another life meanwhile.
     own.isListed = true;
     try {
-      await this.#connection.untilLost(
+      const { seq } = await this.#connection.untilLost(
         this.#connection.present().jetstream!.publisher.publish(subject, "", { timeout: COMMAND_MS }),
       );
+      // In another life, the message would have to be put again.
+      if (own.isListed) own.seq = seq;
     } catch (error) {
       own.isListed = false;
       throw error;
