@@ -78,8 +78,8 @@ async function listen(server: Server, port: number): Promise<void> {
 let connections = 0;
 
 /**
- * Returns the ports in the order in which a connection tries them. First the one of the node that the URL names, if it is there: it has
- * the session of the page. Otherwise each connection begins with another one.
+ * Returns the ports in the order in which a connection tries them. First the one of the node that the URL names by its `route`, if it
+ * is there: it has the session of the page. Otherwise each connection begins with another one.
  */
 function portsFor(head: Buffer, ports: ReadonlyMap<string, number>): readonly number[] {
   const [line = ""] = head.toString("latin1").split("\r\n", 1);

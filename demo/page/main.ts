@@ -87,7 +87,7 @@ const around: Around = (call, next) => {
 };
 
 /** The peer of all connections. Calls and notifications are queued until it is open, and while it is suspended. */
-const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(() => wire("/rpc", recovery.node()), {
+const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(wire("/rpc"), {
   methods,
   around,
   bytes,

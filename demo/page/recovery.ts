@@ -38,11 +38,6 @@ export const around: Around = async (call, next) => {
   return next();
 };
 
-/** The name of the node to which the page is connected, if there are several. */
-export function node(): string | undefined {
-  return current;
-}
-
 /** The position of the last message from the log. A node sends what followed it. */
 export function since(): string | undefined {
   return newest;

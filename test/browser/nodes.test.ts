@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { ensureRedis, eventually } from "../support/redis.js";
-import { draw, enter, leave, picture, strokes, visit, type Visitor } from "./demo.js";
+import { draw, enter, leave, live, picture, strokes, visit, type Visitor } from "./demo.js";
 
 const PROGRAM = join(import.meta.dirname, "../../demo/.build/main.js");
 /** The time for a restart of a node, and for the lease of a dead one. */
@@ -116,6 +116,19 @@ describe("the demo on three nodes", () => {
     expect(await chatOf(late)).toEqual(["good morning", "are you there?", "where am I?"]);
     expect(visitors.flatMap(({ complaints }) => complaints).filter((text) => !/WebSocket/.test(text))).toEqual([]);
   }, 120_000);
+
+  it("resumes the session of a page that was cut off, on the node that has it", async () => {
+    const ada = await invite("Ada");
+    const home = await nodeOf(ada);
+    const bo = await inviteElsewhere("Bo", home);
+    await ada.getByRole("button", { name: "Cut the network" }).last().click();
+    await ada.getByText("Reconnecting", { exact: true }).waitFor();
+    await say(bo, "are you back?");
+    await live(ada);
+    await expect.poll(async () => (await chatOf(ada)).at(-1)).toBe("are you back?");
+    expect(await nodeOf(ada)).toBe(home);
+    expect(await ada.locator("#recovered").textContent()).toBe("");
+  });
 
   it("kills the node to which the page is connected, by a button, and shows the next one", async () => {
     const ada = await invite("Ada");
