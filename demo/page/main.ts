@@ -210,7 +210,7 @@ profile.onChange((now) => void peer.request("rename", now, { retry: "not-sent" }
 // Its keys work even while the parts are inert.
 pen.onUndo(() => parts.inert || undo());
 byId("clear", HTMLButtonElement).addEventListener("click", () => void clear());
-recovery.onKill(() => peer.notify("kill"));
+status.onKill(() => peer.notify("kill"));
 const pressCut = status.onCut(() => void cut());
 guide.start({
   draw() {
