@@ -74,9 +74,9 @@ async function endProcess(node: ChildProcess): Promise<void> {
   await exit;
 }
 
-/** Listens on the port, or on the next one that is free. */
+/** Listens on the port, or on the next one that is free. HOST chooses the address, which is this machine only by default. */
 async function listen(server: Server, port: number): Promise<void> {
-  server.listen(port, "127.0.0.1");
+  server.listen(port, process.env["HOST"] ?? "127.0.0.1");
   try {
     await once(server, "listening");
   } catch (error) {
