@@ -91,6 +91,7 @@ describe("the page with ten people", () => {
     const verdict = people[8]!.request("clear");
     await page.getByRole("alertdialog").waitFor();
     expect(await unreachable(page, "#vote, #question, #left, #refuse, #agree")).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
     await page.getByRole("button", { name: "Keep it" }).click();
     await verdict;
   });
