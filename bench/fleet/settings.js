@@ -7,8 +7,8 @@ import { scenarios } from "./scenarios.js";
 /** `listeners`: on each node, where the rate of messages matters. `peers`: of all nodes, where the number of peers matters. */
 const FULL = {
   rounds: 3,
-  ms: 8_000,
-  warmUpMs: 3_000,
+  ms: 5_000,
+  warmUpMs: 2_000,
   listeners: 20,
   peers: 10_000,
   fanOuts: 30,
@@ -29,7 +29,7 @@ const QUICK = {
 
 const USAGE = `Usage: npm run bench -- --fleet [--quick] [--only SCENARIOS] [--contenders NAMES] [--rounds NUMBER] [--peers NUMBER] [--listeners NUMBER] [--out DIRECTORY]
 
-  --quick        one short round with fewer peers: four minutes and not three quarters of an hour, for a first look
+  --quick        one short round with fewer peers: four minutes and not half an hour, for a first look
   --only         ${[...scenarios.keys()].join(",")}
   --contenders   ${contenders.map(({ name }) => name).join(",")}
   --peers        for \`notify\` to many and for the recovery; --listeners: on each node, where the time of a delivery is measured
