@@ -33,10 +33,18 @@ export function benchPart(report) {
     "`npm run bench -- --fleet` measures this and writes it. reciproc runs beside socket.io with its three adapters for Redis.",
     `${kind} Each round begins a Redis, the nodes and two processes with clients, all on one machine, which share its cores. The contenders take turns in random order. A delivery is one message that arrives at one peer, and every delivery is counted. The messages have 160 characters of text.`,
     `Measured ${measured.slice(0, 10)} on ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}, Node ${machine.node}, with ${list.join(", ")}.`,
+    ...updates(scenarios),
     ...goals(report),
     ...scenarios.flatMap((scenario) => [`### ${scenario.title}`, details(scenario, report)]),
     ...growing(report),
   ].join("\n\n");
+}
+
+function updates(scenarios) {
+  const all = scenarios.filter(({ updated }) => updated !== undefined);
+  if (all.length === 0) return [];
+  const list = all.map(({ title, updated }) => `- ${title} (${updated.slice(0, 16).replace("T", " ")} UTC)`);
+  return [`Measured by a later run on the same machine, with all contenders:\n\n${list.join("\n")}`];
 }
 
 function details({ metrics, results }, { contenders }) {
