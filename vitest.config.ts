@@ -37,7 +37,13 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "light", include: LIGHT, exclude: [...CHAOS, ...configDefaults.exclude], maxWorkers: 3, sequence: { groupOrder: 0 } },
+        test: {
+          name: "light",
+          include: LIGHT,
+          exclude: [...CHAOS, ...configDefaults.exclude],
+          maxWorkers: 3,
+          sequence: { groupOrder: 0 },
+        },
       },
       {
         extends: true,
