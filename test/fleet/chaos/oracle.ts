@@ -40,6 +40,8 @@ export interface Run {
   readonly states: { readonly state: "up" | "down"; readonly text: string; readonly time: number }[];
   /** When the proxy saw that a connection ended. */
   readonly losses: number[];
+  /** When the process was stopped. */
+  readonly stops: number[];
   /** When the node had not noticed for too long that it received nothing. */
   readonly unnoticed: number[];
   /** The last event of each member. */
@@ -135,6 +137,7 @@ export class Oracle {
       troubles: [],
       states: [],
       losses: [],
+      stops: [],
       unnoticed: [],
       members: new Map(),
       endedAt: Infinity,
@@ -359,10 +362,11 @@ export class Oracle {
   /** N4. */
   #judgeReports(): Figures {
     let reported = 0;
-    for (const { run, losses, unnoticed, states, troubles, endedAt } of this.runs.values()) {
+    for (const { run, losses, stops, unnoticed, states, troubles, endedAt } of this.runs.values()) {
       for (const time of unnoticed) this.breach("N4", `node ${run} received nothing and did not notice until ${time}`);
       for (const time of losses) {
-        if (time > endedAt - REPORT_MS) continue;
+        // A process that was stopped or killed too soon could not report it.
+        if ([...stops, endedAt].some((end) => end >= time && end < time + REPORT_MS)) continue;
         reported++;
         // All connections of a node end together: one report stands for them.
         if (!this.#hasState(states, "down", time - REPORT_MS, time + REPORT_MS))

@@ -198,6 +198,7 @@ export class NodeProcess {
     if (child === undefined) return;
     await this.during(async () => {
       this.isStopped = this.#wasStopped = true;
+      this.run.stops.push(Date.now());
       child.kill("SIGSTOP");
       await new Promise((resolve) => setTimeout(resolve, ms));
       child.kill("SIGCONT");
