@@ -80,7 +80,7 @@ export class NatsRoster implements EngineRoster {
   }
 
   async #add(topic: string, id: RosterId, as: string): Promise<void> {
-    const own = await this.#ownOf(topic, incarnationOf(id));
+    const own = this.#ownOf(topic, incarnationOf(id));
     const isNew = !own.members.has(id);
     const known = own.members.get(id);
     // If the next line fails, the message may be there nevertheless.
@@ -88,8 +88,10 @@ export class NatsRoster implements EngineRoster {
     const makeHead = async (last: Placed | undefined, isRead: boolean): Promise<Head> => {
       // In another life of the stream, the member would not be found if this node dies before its next beat.
       if (isRead) await this.#connection.checkStreams();
-      if (!own.isListed) await this.#list(own);
-      return this.#headBehind(last, "j", id);
+      const head = await this.#headBehind(last, "j", id);
+      // Again, if the stream got another life meanwhile.
+      while (!own.isListed) await this.#list(own);
+      return head;
     };
     const { seq, before } = placeOf(await this.#chains.append(topic, as, makeHead));
     own.members.set(id, seq);
@@ -99,17 +101,17 @@ export class NatsRoster implements EngineRoster {
     await this.#delete(superseded);
   }
 
-  /** Returns the members of this node in a topic. The subject that says so is there before the first one. */
-  async #ownOf(topic: string, incarnation: Incarnation): Promise<Own> {
+  /** Returns the members of this node in a topic. */
+  #ownOf(topic: string, incarnation: Incarnation): Own {
     const subject = this.#connection.names.owned(incarnation, topic);
     const found = this.#own.get(subject);
     if (found !== undefined) return found;
     const own: Own = { topic, incarnation, seq: Infinity, members: new Map(), isListed: false };
-    await this.#list(own);
     this.#own.set(subject, own);
     return own;
   }
 
+  /** Says in the stream that there are members. */
   async #list(own: Own): Promise<void> {
     const subject = this.#connection.names.owned(own.incarnation, own.topic);
     // Before it is so, because the stream may get another life meanwhile.

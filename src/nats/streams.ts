@@ -89,14 +89,18 @@ export class Streams {
 
   /** Finds out whether a stream is the one that this node has seen before. Returns the sequence of its first message. */
   async #look(link: Link, kind: "l" | "w"): Promise<number> {
-    const { created, config: settings, state } = await this.#begun(link, kind);
     const before = this.#seen.get(kind);
-    this.#seen.set(kind, { created, settings, seq: state.last_seq });
-    if (before !== undefined) {
+    const { created, config: settings, state } = await this.#begun(link, kind);
+    const seen = this.#seen.get(kind);
+    if (seen !== undefined) {
       // In a cluster, a stream that was emptied keeps the time of its creation, and its next life may begin at a greater sequence.
-      const isSameLife = before.settings.description === settings.description;
-      if (!isSameLife || before.created !== created || before.seq > state.last_seq) this.#isLost = true;
+      const isSameLife = seen.settings.description === settings.description && seen.created === created;
+      const isOther = !isSameLife || seen.seq > state.last_seq;
+      // Answers to overlapping questions may come in any order. The other one has compared, and this one may be older.
+      if (isOther && seen !== before) return state.first_seq;
+      if (isOther) this.#isLost = true;
     }
+    this.#seen.set(kind, { created, settings, seq: state.last_seq });
     return state.first_seq;
   }
 
