@@ -18,6 +18,7 @@ const FACTS = `- Import \`serve\` and, in Node, \`connect\` from \`reciproc/node
 - Throw \`new RpcError(code, message, data)\` to answer with an error. Every other error is "Internal error" for the caller, and is emitted as \`error\` of the server.
 - A server listens on 127.0.0.1, and accepts pages of its own host only, unless \`host\`, \`hosts\` and \`origins\` say otherwise. \`server.on("refuse", ...)\` says why a client was refused.
 - \`peer.data\` is what \`authenticate\` returned. It is replaced when a client resumes its session, so keep other data in a \`WeakMap\`.
+- A topic reaches the peers of its own process, unless \`serve({ engine })\` joins several servers over Redis or NATS.
 - \`peer.close()\` ends the session. A lost network does not: listen to \`suspend\`, \`resume\`, \`lost\` and \`missed\`.`;
 
 /** Pages that are not documents in \`docs/\`, and where they come from. */
@@ -27,7 +28,7 @@ const GENERATED = ["types/index"];
 
 export async function llmsText(hrefOf = (document) => ELSEWHERE[document] ?? `docs/${document}.md`) {
   const readme = await readFile(join(root, "README.md"), "utf8");
-  const [, summary] = /^# .*\n\n(.*)\n/.exec(readme);
+  const [, summary] = /^# .*\n\n(?:!\[.*\n\n)?(.*)\n/.exec(readme);
   const [example] = /^```js[\s\S]*?^```text[\s\S]*?^```$/m.exec(readme);
   const lines = ["# reciproc", "", `> ${plain(summary)}`, "", "What to know:", "", FACTS, "", example];
   for (const [group, pages] of Object.entries(groups)) {

@@ -140,11 +140,16 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
   options: Checked<typeof CONNECT_OPTIONS> & { headers?: unknown },
   openSocket: Open,
 ): OpeningPeer<Peer<C, S>> {
-  const { signal } = options;
-  const config = configFrom(options, options.onOpen !== undefined);
+  const { signal, link, onOpen, openTimeoutMs, heartbeat } = options;
+  const { reconnects, retriesFirst } = options.reconnect;
+  const config = configFrom(options, onOpen !== undefined);
   const driver = new ClientDriver({
-    ...options,
-    ...options.reconnect,
+    link,
+    onOpen,
+    openTimeoutMs,
+    heartbeat,
+    reconnects,
+    retriesFirst,
     credentials: new Credentials(url, options.headers, options.auth),
     subprotocol: options.dialect?.subprotocol,
     open: openSocket,

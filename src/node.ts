@@ -35,6 +35,40 @@ export type { Group, NotifyOptions } from "./server/groups.js";
 export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
 export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
 export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
+export type { FleetOptions } from "./server/fleet.js";
+export { attach, Attached, type AttachOptions, type AttachedTopic } from "./fleet/attach.js";
+export { memory } from "./fleet/memory.js";
+export {
+  EngineError,
+  type Channel,
+  type Engine,
+  type EngineConnection,
+  type EngineFacts,
+  type EngineHost,
+  type EngineLeases,
+  type EngineLog,
+  type EngineRoster,
+  type EngineSettings,
+  type Incarnation,
+  type LeaseState,
+  type LogPart,
+  type LogRule,
+  type NodeName,
+  type Position,
+  type RosterId,
+  type RosterPart,
+} from "./fleet/engine.js";
+export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./fleet/fleet.js";
+export type { Principal, RemotePeer } from "./fleet/remote.js";
+export type { TopicMember } from "./fleet/roster.js";
+export type {
+  Joined,
+  JoinOptions,
+  LogEntries,
+  PublishOptions,
+  ReadOptions,
+  TopicRules,
+} from "./fleet/topic-options.js";
 export type { DrainOptions } from "./server/drain.js";
 export type { ServerStats } from "./server/stats.js";
 export type { ServerLimits } from "./server/limits.js";
@@ -123,12 +157,18 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
       webSocket.terminate();
     });
     webSocket.on("error", (cause: Error) => {
-      const reason = cause.message || (cause as { code?: string }).code || "unknown error";
+      const { code } = cause as { code?: string };
+      const reason = NOT_TLS.test(`${code}`)
+        ? "the server does not speak TLS here; try ws:"
+        : cause.message || code || "unknown error";
       reject(new ConnectError(publicUrl(url), reason, { cause }));
     });
   });
   return { socket, opened, offerMayBeWhy: () => offerMayBeWhy, abandon: () => webSocket.terminate() };
 }
+
+/** The codes of a TLS handshake that gets other bytes than those of TLS, such as a response of HTTP. */
+const NOT_TLS = /^(EPROTO|ERR_SSL_WRONG_VERSION_NUMBER|ERR_SSL_PACKET_LENGTH_TOO_LONG)$/;
 
 /** Returns true for a 101 without a subprotocol, which `ws` reports as a failure, and for a status with which servers refuse unknown subprotocols. */
 function blamesOffer({ statusCode: status, headers }: IncomingMessage): boolean {

@@ -18,8 +18,8 @@ export function start(loaded: (editor: Editor) => void): void {
   const enter = tablist(byId("rooms", HTMLElement), named(), ({ value: name }) => {
     byId("board", HTMLElement).hidden = name !== "board";
     byId("editor", HTMLElement).hidden = name !== "editor";
-    history.replaceState(null, "", name === "editor" ? "#editor" : location.pathname);
-    second.href = location.href;
+    history.replaceState(null, "", name === "editor" ? "#editor" : location.pathname + location.search);
+    second.href = new URL(`/${location.hash}`, location.href).href;
     if (name === "editor") loading ??= load();
   });
   addEventListener("hashchange", () => enter(named()));

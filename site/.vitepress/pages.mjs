@@ -19,7 +19,7 @@ export const groups = {
   },
   Operate: {
     Deployment: "guides/deployment",
-    Scaling: "guides/scaling",
+    Scaling: "SCALING",
     Observability: "guides/observability",
     Metrics: "guides/metrics",
     Tracing: "guides/tracing",
@@ -52,6 +52,7 @@ export const groups = {
     Benchmarks: "benchmark",
     "CPU profile": "profile",
     Scale: "scale",
+    "Several nodes": "fleet",
     Contributing: "contributing",
     "Report a flaw": "reporting",
   },

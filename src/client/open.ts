@@ -40,8 +40,8 @@ const FIRST_FRAME_WAIT_MS = 250;
 
 /** The attempt that `dial` makes. */
 export interface DialAttempt extends Attempt {
-  /** Whether there is a session to resume. */
-  readonly isResumable: boolean;
+  /** The session to resume, if there is one. */
+  readonly session: { readonly route: string | undefined } | undefined;
   /**
    * Whether the server sent a hello on an earlier socket. Then the attempt is not repeated without the offer, and waits for the hello
    * until its timeout.
@@ -66,8 +66,8 @@ export interface DialPlan {
 }
 
 /** Returns the subprotocols to offer. */
-function offerOf({ link, subprotocol, credentials }: DialPlan, { isResumable }: DialAttempt): string[] {
-  const own = [PROTOCOL, isResumable && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
+function offerOf({ link, subprotocol, credentials }: DialPlan, { session }: DialAttempt): string[] {
+  const own = [PROTOCOL, session && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
   return [...(link === "plain" ? [] : own), subprotocol].filter((name) => typeof name === "string");
 }
 
@@ -102,7 +102,7 @@ export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitt
     return { socket, protocol, hello, takesAuth };
   };
   const start = async (): Promise<Admitted> => {
-    const given = await credentials.of(attempt);
+    const given = await credentials.of(attempt, attempt.session);
     if (isAbandoned) throw new Error();
     try {
       return await connect(given, offer);
@@ -161,24 +161,19 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
 /** Returns the URL of a WebSocket. Accepts ws, wss, http and https, and in a page relative URLs. Throws a `TypeError` for any other. */
 export function webSocketUrl(url: string | URL): URL {
   const base = (globalThis as { location?: { href: string } }).location?.href;
-  const target = parseUrl(url, base);
-  // Assigning to a URL property parses the URL again, so assign only when needed.
-  if (target?.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
+  let target: URL | undefined;
+  try {
+    target = new URL(url, base);
+    target.protocol = target.protocol.replace("http", "ws");
+    target.hash = "";
+  } catch {
+    // The check below refuses it.
+  }
   if (target?.protocol !== "ws:" && target?.protocol !== "wss:") {
     // The error must not contain the user, the password or the query, which an unparsable URL may have anywhere.
-    throw expected("url", "a ws: or wss: address", target?.protocol ?? "not a URL");
+    throw expected("url", "a ws, wss, http or https URL", target?.protocol ?? "not a URL");
   }
-  if (target.hash !== "") target.hash = "";
   return target;
-}
-
-/** Does what `URL.parse` does, which older runtimes do not have. */
-function parseUrl(url: string | URL, base: string | undefined): URL | undefined {
-  try {
-    return new URL(url, base);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Returns a URL without its secrets: user, password and query. */
@@ -197,7 +192,7 @@ interface FailureEvent {
 export const openStandard: Open = (url, protocols, maxMessageBytes) => {
   const { WebSocket } = globalThis as { WebSocket?: new (url: string, protocols: string[]) => StandardWebSocket };
   if (WebSocket === undefined) {
-    throw new TypeError('this runtime has no WebSocket of its own; on Node import `connect` from "reciproc/node"');
+    throw new TypeError('this runtime has no WebSocket; on Node import `connect` from "reciproc/node"');
   }
   const webSocket = new WebSocket(url.href, protocols);
   const socket = new StandardSocket(webSocket, maxMessageBytes);
@@ -209,7 +204,7 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
     });
     // Node 20 and 22 emit no "close" after the "error" of a WebSocket that does not open. After "open", both have no effect.
     const failed = ({ error, message, code }: FailureEvent): void => {
-      const reason = "the WebSocket failed, and browsers do not tell a page why";
+      const reason = "the WebSocket failed, and browsers do not say why";
       const cause = error ?? new Error(message || `closed with ${closeCode(code)}`);
       reject(new ConnectError(publicUrl(url), reason, { cause }));
     };

@@ -41,7 +41,7 @@ export class Backlog implements Expiring {
     const { config, ordinaryUnsentBytes } = this.#connection;
     const { maxUnsentBytes } = config.limits;
     if (ordinaryUnsentBytes <= maxUnsentBytes) return this.stop();
-    this.#found!++;
+    this.#found! += 1;
     setDeadline(this, CHECK_MS);
     if (this.#found! < CHECKS) return;
     this.#connection.endSession(`more than ${maxUnsentBytes} bytes unread for ${(CHECKS * CHECK_MS) / 1000} s`);

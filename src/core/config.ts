@@ -157,16 +157,23 @@ export function makeConfig(
     if (readsNullParams && isObject(message) && message.params === null) delete message.params;
     return readsVersion1 ? fromVersion1(message) : undefined;
   };
+  // A literal, and no copy of `checked`: all configs have one hidden class. With one each, a notification to 1,000 clients of a
+  // process took a third longer.
   return {
-    ...checked,
+    methods,
     schemas,
     checks,
+    fallback,
+    around: checked.around,
     wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
+    limits: checked.limits,
     dialect,
     choseDialect: checked.dialect !== undefined,
     controlMethods: extensions.controlMethodsOf(dialect),
     extensions,
     normalize: readsNullParams || readsVersion1 ? normalize : undefined,
+    onForeignMessage: checked.onForeignMessage,
+    bytes: checked.bytes,
     opensFirst,
   };
 }

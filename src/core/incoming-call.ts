@@ -17,8 +17,8 @@ export interface AbortCause {
 /** One incoming request or notification, from the start of its handler to its response. */
 export class IncomingCall implements Linked {
   /** The links of the list of calls that run. */
-  before: Linked | undefined;
-  after: Linked | undefined;
+  before: Linked | undefined = undefined;
+  after: Linked | undefined = undefined;
   declare readonly calls: IncomingCalls;
   /** `undefined` for a notification. */
   declare readonly id: Id | undefined;
@@ -30,14 +30,14 @@ export class IncomingCall implements Linked {
   /** "answered" from right before the response is sent, or omitted. A notification stays "running". */
   state: "running" | "answered" = "running";
   /** Set when the caller no longer waits: it cancelled, or the connection ended. */
-  abortCause: AbortCause | undefined;
+  abortCause: AbortCause | undefined = undefined;
   /** The promise, of the handler or of its stream, that the call waits for. */
-  awaited: PromiseLike<unknown> | undefined;
+  awaited: PromiseLike<unknown> | undefined = undefined;
   /**
    * The frame that the call came in. Set with the first wait for a promise, and never cleared. Until then, the call came in the
    * frame that is received at present.
    */
-  frame: Frame | undefined;
+  frame: Frame | undefined = undefined;
   /** Made when the handler first reads `signal`. */
   #controller: AbortController | undefined;
   #onReply: ((isResult: boolean) => void) | undefined;

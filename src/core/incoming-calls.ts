@@ -37,7 +37,7 @@ import { inVersion1, type Version1 } from "./version1.js";
 export class IncomingCalls {
   declare readonly connection: Connection;
   /** Called when the last handler that returned a promise has ended. */
-  onIdle: (() => void) | undefined;
+  onIdle: (() => void) | undefined = undefined;
   /** Calls whose handler has not returned, or whose promise is not settled. */
   #calls: List<IncomingCall> | undefined;
   /**

@@ -21,16 +21,16 @@ import { LatestHandle, SendQueue } from "./send-queue.js";
 /** One pending call. It is the send handle of its message. */
 export class OutgoingCall implements Expiring, SendHandle {
   deadline = 0;
-  before: Linked | undefined;
-  after: Linked | undefined;
+  before: Linked | undefined = undefined;
+  after: Linked | undefined = undefined;
   /** The next in the same place of the table. */
-  beside: OutgoingCall | undefined;
+  beside: OutgoingCall | undefined = undefined;
   /** False until the message is sent. While it is false, the outcome of a lost connection is `"not-sent"`. */
   sent = false;
   /** The batch that holds the call, once that was given to the connection. */
-  batch: BatchCalls | undefined;
+  batch: BatchCalls | undefined = undefined;
   /** The params, if the call is made again on the next connection when it was not sent. */
-  again: { readonly params: unknown } | undefined;
+  again: { readonly params: unknown } | undefined = undefined;
   /** The calls of the connection that it is made on. */
   declare calls: OutgoingCalls;
   declare readonly id: number;
@@ -39,7 +39,7 @@ export class OutgoingCall implements Expiring, SendHandle {
   declare readonly resolve: (result: unknown) => void;
   declare readonly reject: (reason: unknown) => void;
   /** Called when the call is settled, however. */
-  onSettled: (() => void) | undefined;
+  onSettled: (() => void) | undefined = undefined;
 
   constructor(
     calls: OutgoingCalls,
@@ -90,7 +90,7 @@ export interface Sink {
 /** The outgoing calls of one connection. */
 export class OutgoingCalls {
   /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
-  whyNoCalls: Error | undefined;
+  whyNoCalls: Error | undefined = undefined;
   readonly #connection: Connection;
   /** Made with the first call: most peers of a server never call. */
   #table: CallTable<OutgoingCall> | undefined;

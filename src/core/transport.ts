@@ -200,7 +200,7 @@ export class EncodedFrame {
   /** The text of a text frame, or the bytes of a binary frame. */
   readonly content: string | Uint8Array;
   /** The bytes of a text frame on the wire, header included. */
-  bytes: Uint8Array | undefined;
+  bytes: Uint8Array | undefined = undefined;
 
   constructor(content: string | Uint8Array) {
     this.content = content;

@@ -60,7 +60,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
       const stream = this.#announced(params);
       // Refused without an RpcError, whose stack is expensive: the other side can send any token.
       if (stream === undefined) incoming.reply(id, encodeError(id, NO_SUCH_STREAM), slot);
-      else void stream.answer(id, slot);
+      else stream.answer(id, slot);
     } else if (method === ABORT) this.#announced(params)?.stop(abortError(NO_LONGER_READ), true);
     else if (method === cancel.method) this.#cancelled(params);
     else return method === progress.method && this.progress.receive(params);
@@ -144,7 +144,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
     let isSent = false;
     const toJSON = (): object => {
       const call = this.#encoding;
-      if (call === undefined) throw new TypeError("a stream can be sent only in a request or in a result");
+      if (call === undefined) throw new TypeError("a stream can be sent only in a request or a result");
       if (isSent) throw new TypeError("a stream can be sent once");
       isSent = true;
       const isParam = call instanceof OutgoingCall;

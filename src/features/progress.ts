@@ -105,5 +105,5 @@ function byName(params: unknown): object | undefined {
   const { toJSON } = Object(params) as { toJSON?: unknown };
   const given: unknown = typeof toJSON === "function" ? toJSON.call(params) : params;
   if (params === undefined || isObject(given)) return given as object | undefined;
-  throw expected("params", "an object or absent where `onProgress` is given", params);
+  throw expected("params", "an object or absent with `onProgress`", params);
 }

@@ -51,15 +51,23 @@ export function requestMore(connection: Connection, token: unknown): Promise<unk
   return connection.outgoing.control(NEXT, { token }, { timeoutMs: Infinity });
 }
 
-/** Reads one stream, once. Never holds more than the values of two replies. */
+/** How many requests for more values of a stream may wait, so that a reply is on its way while the next one is made. */
+export const MOST_NEXT = 2;
+
+/** The values of a reply, and whether no more follow. */
+interface Reply {
+  readonly values: unknown[];
+  readonly finished: boolean;
+}
+
+/** Reads one stream, once. Never holds more than the values of three replies. */
 export function readStream(connection: Connection, source: Source): AsyncIterableIterator<unknown> {
   const { method, signal } = source;
   const opening = new AbortController();
   /** The token, while the other side holds the stream for this reader. */
   let { token } = source;
-  let values: unknown[] = [];
-  /** The values of the next reply, once it is requested. */
-  let ahead: Promise<unknown[]> | undefined;
+  /** The requested replies, in order. Only a reciproc peer is asked for more than one: other implementations may refuse that. */
+  const ahead: Promise<Reply>[] = [];
   let end: { error?: unknown } | undefined;
   /** Ends the wait for a reply. */
   let wake: (() => void) | undefined;
@@ -68,8 +76,6 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
   function stop(how: { error?: unknown }): void {
     if (end !== undefined) return;
     end = how;
-    values = [];
-    ahead = undefined;
     source.onEnd?.();
     signal?.removeEventListener("abort", onAbort);
     abort();
@@ -87,7 +93,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
     if (token !== undefined) connection.send(encodeNotification(ABORT, { token }));
   }
 
-  async function begin(): Promise<unknown[]> {
+  async function begin(): Promise<Reply> {
     signal?.addEventListener("abort", onAbort);
     openings.add(opening.signal);
     const stream = await source.open(opening.signal);
@@ -96,15 +102,15 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
       // The reader stopped while the reply was on its way through the promises.
       if (end !== undefined) abort();
     }
-    return valuesOf(stream);
+    return { values: valuesOf(stream), finished: token === undefined };
   }
 
-  async function readReply(): Promise<unknown[]> {
+  async function readReply(): Promise<Reply> {
     try {
       const { requestMore: request = requestMore } = source;
-      const { values: more, finished } = readMore(await request(connection, token));
-      if (finished) token = undefined;
-      return more;
+      const reply = readMore(await request(connection, token));
+      if (reply.finished) token = undefined;
+      return reply;
     } catch (error) {
       if (freesToken(error)) token = undefined;
       throw ofOpeningCall(error, method);
@@ -114,23 +120,23 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
   async function* read(): AsyncGenerator<unknown, void> {
     try {
       if (signal?.aborted) onAbort();
-      if (end === undefined) ahead = begin();
-      while (ahead !== undefined) {
-        const reply = ahead;
-        const received = await new Promise<unknown[]>((resolve, reject) => {
-          wake = () => resolve([]);
-          reply.then(resolve, reject);
+      if (end === undefined) ahead.push(begin());
+      while (end === undefined) {
+        // `undefined` if the reading has ended meanwhile.
+        const reply = await new Promise<Reply | undefined>((resolve, reject) => {
+          wake = resolve as () => void;
+          ahead.shift()!.then(resolve, reject);
         });
-        if (end !== undefined) break;
-        values = received;
-        ahead = token === undefined ? undefined : observed(readReply());
-        for (let i = 0; i < values.length;) {
-          const value = values[i++];
+        if (reply === undefined || end !== undefined) break;
+        const most = connection.transport.isReciproc === true ? MOST_NEXT : 1;
+        while (token !== undefined && ahead.length < most) ahead.push(observed(readReply()));
+        for (const value of reply.values) {
           connection.config.checks?.received("stream", method, value);
           yield value;
+          if (end !== undefined) break;
         }
+        if (reply.finished) stop({});
       }
-      stop({});
     } catch (error) {
       stop({ error });
     }
@@ -180,10 +186,10 @@ function valuesOf(stream: unknown): unknown[] {
   throw new ProtocolError("a stream must be an object, and its `values` an array", stream);
 }
 
-function readMore(reply: unknown): { values: unknown[]; finished: boolean } {
+function readMore(reply: unknown): Reply {
   const { values, finished } = (reply ?? {}) as { values?: unknown; finished?: unknown };
   if (!Array.isArray(values) || typeof finished !== "boolean" || (values.length === 0 && !finished)) {
-    throw new ProtocolError("more of a stream must have `values`, or `finished: true`", reply);
+    throw new ProtocolError("more of a stream must have `values` or `finished: true`", reply);
   }
   return { values, finished };
 }

@@ -1,6 +1,6 @@
 /** The serving end of a stream: reads an iterable a little ahead, and sends the values that are ready when they are requested. */
 import type { Slot } from "../core/batch.js";
-import { encodeRawResult, exceeds, joinTexts, stringify, type MessageText } from "../core/codec.js";
+import { encodeError, encodeRawResult, exceeds, joinTexts, stringify, type MessageText } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
@@ -8,7 +8,7 @@ import { isAbort, RpcError } from "../core/errors.js";
 import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import type { Id } from "../core/message.js";
 import { VALUE_COST } from "../core/transport.js";
-import { NEXT } from "./reader.js";
+import { MOST_NEXT, NEXT } from "./reader.js";
 
 /** The most characters of JSON, and the most values, that are read ahead, which bounds the memory for a slow reader. */
 const MOST_AHEAD = 64 * 1024;
@@ -33,6 +33,8 @@ export interface Portion {
 
 /** Why a stream stops whose values did not fit into a response. */
 export const NOT_SENT = "the response was not sent";
+
+const TOO_MANY_NEXT = { code: ErrorCode.InvalidRequest, message: "Too many `next`" };
 
 const NOTHING: Portion = { values: [], isLast: false };
 
@@ -72,7 +74,7 @@ export interface ServedStream {
   /** Returns the JSON of the stream as a whole result, with the queued values if the connection has room for them. */
   readonly toJson: () => MessageText;
   /** Answers a request for more values. */
-  readonly answer: (id: Id, slot: Slot) => Promise<void>;
+  readonly answer: (id: Id, slot: Slot) => void;
   /** Drops the queued values, and closes the source. Unless `isAborted` by the reader, a pending request fails. */
   readonly stop: (reason: unknown, isAborted?: boolean) => void;
   /** Continues to read: the connection has a socket again. */
@@ -106,7 +108,7 @@ export function serveStream(
   let length = 0;
   /** Whether no value follows the queued values. */
   let isOver = false;
-  /** What the requests after the last value are refused with. */
+  /** What the first request after the last value is refused with. */
   let failure: { readonly error: unknown } | undefined;
   /** Why the stream was stopped. */
   let stopReason: unknown;
@@ -115,8 +117,10 @@ export function serveStream(
   let parts: Iterator<unknown> | undefined;
   /** Whether reading waits for the connection to have a socket. */
   let isPaused = false;
-  /** Whether a request for more values waits for its response. Only one may wait at a time. */
-  let isAsked = false;
+  /** How many requests for more values wait for their responses. */
+  let asked = 0;
+  /** Settles when the last of these requests is answered. The next one is answered after that. */
+  let turn = Promise.resolve();
   /** Ends the wait for a value. */
   let wake: (() => void) | undefined;
 
@@ -232,8 +236,11 @@ export function serveStream(
   /** Takes what fits into one reply: one value, and more while they fit even if each character took three bytes. */
   function take(): Portion {
     if (queued.length === 0 && failure !== undefined) {
+      const { error } = failure;
+      // A request that waits behind this one gets no values.
+      failure = undefined;
       remove();
-      throw failure.error;
+      throw error;
     }
     const most = connection.maxReplyBytes / 3 - ENVELOPE_BYTES;
     let taken = 0;
@@ -256,6 +263,29 @@ export function serveStream(
     return true;
   }
 
+  /** Answers one request when values are ready and the connection has room for them, or the stream is over. */
+  async function sendMore(id: Id, slot: Slot): Promise<void> {
+    try {
+      await ready(Infinity);
+      // Checked right before sending: if many streams are ready at once, each must count what the streams before it sent.
+      for (
+        let ms = ROOM_CHECK_MS;
+        queued.length > 0 && !connection.hasRoom;
+        ms = Math.min(2 * ms, LONGEST_ROOM_CHECK_MS)
+      )
+        await arrival(connection.isDown ? Infinity : ms);
+      // Before the reply: its reader may request more at once.
+      asked--;
+      const { values, isLast } = take();
+      const text = encodeRawResult(id, joinTexts('{"values":[', values, `],"finished":${isLast}}`));
+      incoming.reply(id, text, slot, (isSent) => {
+        if (!isSent) stream.stop(new Error(NOT_SENT));
+      });
+    } catch (error) {
+      incoming.reply(id, incoming.encodeFailure(id, method, error), slot);
+    }
+  }
+
   const stream: ServedStream = {
     call,
     token,
@@ -272,27 +302,11 @@ export function serveStream(
       return joinTexts(isLast ? '{"values":[' : `{"token":${token},"values":[`, values, "]}");
     },
 
-    async answer(id, slot) {
-      try {
-        if (isAsked) throw new RpcError(ErrorCode.InvalidRequest, "One `next` of a stream at a time");
-        isAsked = true;
-        await ready(Infinity);
-        // Checked right before sending: if many streams are ready at once, each must count what the streams before it sent.
-        for (
-          let ms = ROOM_CHECK_MS;
-          queued.length > 0 && !connection.hasRoom;
-          ms = Math.min(2 * ms, LONGEST_ROOM_CHECK_MS)
-        )
-          await arrival(connection.isDown ? Infinity : ms);
-        const { values, isLast } = take();
-        isAsked = false;
-        const text = encodeRawResult(id, joinTexts('{"values":[', values, `],"finished":${isLast}}`));
-        incoming.reply(id, text, slot, (isSent) => {
-          if (!isSent) stream.stop(new Error(NOT_SENT));
-        });
-      } catch (error) {
-        incoming.reply(id, incoming.encodeFailure(id, method, error), slot);
-      }
+    answer(id, slot) {
+      // Refused without an RpcError, whose stack is expensive: the other side can send many.
+      if (asked === MOST_NEXT) return incoming.reply(id, encodeError(id, TOO_MANY_NEXT), slot);
+      asked++;
+      turn = turn.then(() => sendMore(id, slot));
     },
 
     stop(reason, isAborted = false) {

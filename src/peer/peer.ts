@@ -295,7 +295,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * the client resumes its session or calls `reauthenticate()`, the server assigns the new result, and emits `refresh`. Keep other
    * data about the peer elsewhere, such as in a `WeakMap` by peer, because an assignment of yours would be overwritten.
    */
-  data!: D;
+  data = undefined as D;
   #connection: Connection;
   #id: string | undefined;
   #remote: Remote<R> | undefined;

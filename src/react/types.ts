@@ -121,8 +121,8 @@ export interface Reciproc<S extends Contract<S>, C extends Contract<C>> {
   readonly useHandler: <K extends keyof C & string>(method: K, handler: Handler<C[K], Context<C, S>>) => void;
   /**
    * Calls `method` and reads the stream that it returns, as `peer.stream` does, while the component is mounted. Begins again if
-   * `method`, the JSON of `params` or `keep` changes, and stops when the component is unmounted. Values that arrive in one tick are shown
-   * in one render. A stream whose connection is lost ends with `error`; call `restart` to read it again.
+   * `method`, the JSON of `params` or `keep` changes, and stops when the component is unmounted. Values that arrive in one tick are
+   * shown in one render. A stream whose connection is lost ends with `error`; call `restart` to read it again.
    */
   readonly useStream: <K extends StreamName<S>>(
     method: K,

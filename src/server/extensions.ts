@@ -6,12 +6,12 @@ import { isObject, member } from "../core/message.js";
 import type { Frame } from "../core/transport.js";
 import { StandardExtensions, standardExtensions } from "../features/extensions.js";
 import { serveStream } from "../features/served.js";
-import { requestMore, type Source } from "../features/reader.js";
+import { MOST_NEXT, requestMore, type Source } from "../features/reader.js";
 
 /** Counts the frames whose values a stream's reader has not passed on yet: they count against the limit of all sessions. */
 class ServerExtensions extends StandardExtensions {
   /** Set when the first stream is read. */
-  note: ((message: unknown) => void) | undefined;
+  note: ((message: unknown) => void) | undefined = undefined;
   /** The frames in which the results of this side's calls came, since the first stream is read. */
   readonly #frames = new WeakMap<object, Frame>();
 
@@ -30,9 +30,9 @@ class ServerExtensions extends StandardExtensions {
     return super.read({
       ...source,
       open: async (signal) => keep(await source.open(signal)),
-      // The values of the last reply are being read, and all values before them were read.
+      // The values of the last two replies may be unread. All values before them were read.
       requestMore: async (_connection, token) => {
-        for (const frame of kept?.splice(0, kept.length - 1) ?? []) frame.drop();
+        for (const frame of kept?.splice(0, kept.length - MOST_NEXT) ?? []) frame.drop();
         return keep(await requestMore(connection, token));
       },
       onEnd() {

@@ -16,7 +16,7 @@ import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 
 /** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
-const UNKNOWN_SESSION = "the server has no such session any more";
+const UNKNOWN_SESSION = "the server has no such session";
 const TOO_LARGE = "message is too large";
 
 const NONE: string[] = [];
@@ -160,7 +160,7 @@ export class Endpoint {
     if (frame.length > this.limits.maxMessageBytes) this.end(CloseCode.MessageTooBig, TOO_LARGE);
     else {
       const message = this.limits.readBytes!(frame);
-      if (message === undefined) this.fail("a binary frame that breaks its rules");
+      if (message === undefined) this.fail("a binary frame breaks its rules");
       else {
         this.#countFrame(frame.length);
         this.hooks.receivePack([message]);
@@ -241,7 +241,9 @@ export class Endpoint {
     this.#flushMessages();
     this.#owesHello = true;
     if (isAwaited) this.write([]);
-    this.goLive(new Session(this.limits, offered.ttlMs, offered.token, offered.limits));
+    const session = new Session(this.limits, offered.ttlMs, offered.token, offered.limits);
+    session.route = offered.route;
+    this.goLive(session);
   }
 
   /** Client: takes the response to `resume`. Any other data frame would belong to no session (rule 1). */
@@ -460,7 +462,7 @@ export class Endpoint {
     } else if (isInSession) {
       const reason = isFlowing
         ? `more than ${most} bytes wait to be read`
-        : "more than half of `maxUnsentBytes` was queued since the socket was lost";
+        : "more than half of `maxUnsentBytes` was queued without a socket";
       this.end(CloseCode.TryAgainLater, reason);
     }
     return isTaken;

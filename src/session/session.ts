@@ -27,6 +27,8 @@ export class Session {
   declare token: string;
   /** How long the session lasts without a socket, in milliseconds. */
   declare ttlMs: number;
+  /** Client: by which a load balancer finds the server of the session. */
+  declare route: string | undefined;
   /** Client: the number of attempts to resume the session. */
   declare attempt: number;
   readonly #limits: SessionLimits;
@@ -91,7 +93,7 @@ export class Session {
   receive(length: number): boolean {
     const { theirs } = this;
     this.received++;
-    this.#owedFrames++;
+    this.#owedFrames += 1;
     this.#owedLength += length;
     return theirs !== undefined && this.#owes(theirs.logFrames / 4, theirs.logLength / 4);
   }

@@ -56,7 +56,7 @@ function pieces(bytes: number, size: number): number {
 
 /** A WebSocket whose frames a `WsSocket` writes. Its close overtakes none of them. */
 export class GatheringWebSocket extends WebSocket {
-  owner: WsSocket | undefined;
+  owner: WsSocket | undefined = undefined;
 
   /** Closes after all earlier frames. `ws` also calls this when the other side closes or breaks the protocol. */
   override close(code?: number, data?: string | Buffer): void {

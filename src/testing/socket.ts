@@ -13,7 +13,7 @@ export class WireSocket extends Inbox implements Socket, Pulse {
   /** When anything last came. */
   heardAt = performance.now();
   /** The other end. A client has none before it is accepted. */
-  other: WireSocket | undefined;
+  other: WireSocket | undefined = undefined;
   readonly #out: Pipe;
   readonly #onClosed: () => void;
   /** `"closing"`: this end has sent its close, and awaits that of the other. */

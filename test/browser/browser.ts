@@ -11,3 +11,6 @@ export function browser(): Promise<Browser> {
   launched ??= launch();
   return launched;
 }
+
+/** How long a test waits for a page. A client that loses one connection soon after the other waits for up to 20 s before it connects again. */
+export const PATIENCE = { timeout: 30_000 };

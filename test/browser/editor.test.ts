@@ -133,7 +133,7 @@ describe("the editor", () => {
   it("asks for a vote in either room", () =>
     withTwoEditors(async (ada, bo) => {
       await ada.page.getByRole("tab", { name: "Board" }).click();
-      await ada.page.getByRole("button", { name: "Clear" }).click();
+      await ada.page.getByRole("button", { name: "Clear", exact: true }).click();
       await bo.page.getByRole("alertdialog", { name: "Ada would like to clear the board." }).waitFor();
       await bo.page.getByRole("button", { name: "Keep it" }).click();
       for (const { page } of [ada, bo]) await noticed(page, "The board stays: Bo refused.");

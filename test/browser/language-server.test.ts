@@ -4,7 +4,8 @@ import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { templateOf } from "../../demo/page/editor/snippet.js";
-import { withOne } from "./demo.js";
+import { connect } from "../../src/node.js";
+import { startDemo, withOne } from "./demo.js";
 import {
   goTo,
   languageServers,
@@ -17,6 +18,10 @@ import {
   withOneEditor,
   withTwoEditors,
 } from "./editor.js";
+
+/** The ids in a request for completions and in a cancel, in a frame of many messages. */
+const COMPLETION = /"id":(\d+),"method":"textDocument\/completion"/;
+const CANCEL = /"method":"\$\/cancelRequest","params":\{"id":(\d+)/;
 
 describe("the language server in the editor", () => {
   it("reports the initial error of the file to all people, until one of them fixes it", () =>
@@ -68,11 +73,10 @@ describe("the language server in the editor", () => {
 
   it("gets a cancel when its completions are no longer needed", () =>
     withOne(async ({ page }, demo) => {
-      const sent: { id?: number; method: string; params: { id?: number } }[] = [];
+      const sent: string[] = [];
       page.on("websocket", (webSocket) =>
         webSocket.on("framesent", ({ payload }) => {
-          if (new URL(webSocket.url()).pathname === "/lsp/css")
-            sent.push(JSON.parse(payload as string) as (typeof sent)[number]);
+          if (new URL(webSocket.url()).pathname === "/lsp/css") sent.push(payload as string);
         }),
       );
       await page.getByRole("tab", { name: "Editor" }).click();
@@ -82,13 +86,10 @@ describe("the language server in the editor", () => {
       process.kill(server!, "SIGSTOP");
       try {
         await page.keyboard.type("\nbor");
-        const question = (): (typeof sent)[number] | undefined =>
-          sent.find(({ method }) => method === "textDocument/completion");
-        await expect.poll(question).toBeDefined();
+        const idOf = (what: RegExp): string | undefined => sent.map((frame) => what.exec(frame)?.[1]).find(Boolean);
+        await expect.poll(() => idOf(COMPLETION)).toBeDefined();
         await page.keyboard.press("Home");
-        await expect
-          .poll(() => sent.filter(({ method }) => method === "$/cancelRequest").map(({ params }) => params.id))
-          .toEqual([question()!.id]);
+        await expect.poll(() => idOf(CANCEL)).toBe(idOf(COMPLETION));
       } finally {
         process.kill(server!, "SIGCONT");
       }
@@ -148,13 +149,78 @@ describe("the language server in the editor", () => {
       tempting.close();
     }));
 
+  it("survives a cut with its process and its text, and checks what was typed meanwhile", () =>
+    withOne(
+      async ({ page }, demo) => {
+        await expect.poll(() => squiggles(page)).toEqual(["colr"]);
+        const before = languageServers(demo, "css");
+        expect(before).toHaveLength(1);
+        await page.locator("#cut").evaluate((button: HTMLButtonElement) => button.click());
+        await page.getByText("css language server: reconnecting").waitFor();
+        await goTo(page, "place-items");
+        await page.keyboard.insertText("\n  wdith: 1px;");
+        expect(await squiggles(page)).toEqual(["colr"]);
+        await ready(page, "css");
+        await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
+        expect(languageServers(demo, "css")).toEqual(before);
+        expect(await page.locator(".message[data-method=initialize]").count()).toBe(1);
+        expect(await textOf(page)).toContain("wdith");
+      },
+      // Long enough to type in, on a loaded machine.
+      { open: visitEditor, env: { CUT_MS: "6000" } },
+    ));
+
+  it("starts again with a restarted demo, and gets the text", () =>
+    withOne(
+      async ({ page }, first) => {
+        await expect.poll(() => squiggles(page)).toEqual(["colr"]);
+        await first.kill("SIGTERM");
+        await page.getByText("css language server: reconnecting").waitFor();
+        await using second = await startDemo({ PORT: new URL(first.url).port });
+        await ready(page, "css");
+        await expect.poll(() => squiggles(page)).toEqual(["colr"]);
+        expect(await page.locator(".message[data-method=initialize]").count()).toBe(2);
+        expect(languageServers(second, "css")).toHaveLength(1);
+        await page.context().close();
+      },
+      { open: visitEditor, mayComplain: true },
+    ));
+
+  it("reports no result before it has checked the text", () =>
+    withOne(async ({ page }) => {
+      const problems = page.locator("#problems");
+      await page.evaluate(() => {
+        const seen: (string | null)[] = [];
+        Object.assign(globalThis, { seen });
+        const button = document.querySelector<HTMLElement>("#problems")!;
+        new MutationObserver(() => void (button.hidden || seen.push(button.textContent))).observe(button, {
+          attributes: true,
+          childList: true,
+        });
+      });
+      await page.getByRole("tab", { name: "Editor" }).click();
+      await problems.filter({ hasText: "1 problem" }).waitFor();
+      const seen = await page.evaluate(() => (globalThis as unknown as { seen: string[] }).seen);
+      expect(new Set(seen)).toEqual(new Set(["Checking …", "1 problem"]));
+    }));
+
+  it("is refused to a thirteenth page", async () => {
+    await using demo = await startDemo();
+    const url = `${demo.url.replace("http", "ws")}/lsp/json`;
+    const peers = [];
+    for (let i = 0; i < 12; i++) peers.push(await connect(url, { link: "plain" }));
+    await expect(connect(url, { link: "plain" })).rejects.toMatchObject({ status: 503 });
+    expect(languageServers(demo, "json")).toHaveLength(12);
+    await Promise.all(peers.map((peer) => peer.close()));
+  });
+
   it("can be restarted by a button after it exits, while the editor keeps working", () =>
     withTwoEditors(async (ada, bo, demo) => {
       const servers = languageServers(demo, "css");
       expect(servers).toHaveLength(2);
       await expect.poll(() => squiggles(bo.page)).toEqual(["colr"]);
       process.kill(servers[0]!, "SIGKILL");
-      const died = "css language server: stopped (1011: the command was killed by SIGKILL)";
+      const died = "css language server: stopped (the command was killed by SIGKILL)";
       const broken = await Promise.any(
         [ada, bo].map(async (each) => {
           await each.page.getByText(died).waitFor();

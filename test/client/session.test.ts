@@ -68,7 +68,7 @@ describe("a client whose server restarts", () => {
     network.answer = virtualServer.answer;
     await pass(1000);
     expect(lost).toHaveBeenCalledExactlyOnceWith(
-      expect.objectContaining({ message: "the server has no such session any more" }),
+      expect.objectContaining({ message: "the server has no such session" }),
     );
     expect(await sent).toBeInstanceOf(ConnectionLostError);
     expect(await sent).toMatchObject({ outcome: "unknown", method: "never" });

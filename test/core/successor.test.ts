@@ -11,7 +11,7 @@ import { gate, Outcomes, rejection, turn, type Gate } from "../support/turns.js"
 
 useFakeClock();
 
-const GONE = new Error("the server has no such session any more");
+const GONE = new Error("the server has no such session");
 
 describe("a peer that is suspended", () => {
   it("has the state suspended, and continues unchanged after the resume", async () => {

@@ -12,6 +12,7 @@ const TESTS: Record<string, string> = {
   "language-server": "test/examples/language-server.test.ts",
   "log-stream": "test/examples/log-stream.test.ts",
   "mcp-server": "test/interop/mcp/example.test.ts",
+  "three-nodes": "test/scaling/three-nodes.test.ts",
 };
 
 const entries = await readdir(EXAMPLES, { withFileTypes: true });

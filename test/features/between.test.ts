@@ -121,7 +121,7 @@ describe("a call with onProgress that is made between two sessions", () => {
     resume(true);
     for (const error of await Promise.all([alone, member, only])) {
       expect(error).toBeInstanceOf(TypeError);
-      expect(error.message).toContain("an object or absent where `onProgress` is given");
+      expect(error.message).toContain("an object or absent with `onProgress`");
     }
     expect(take()).toEqual([[request(3, "echo", [3])]]);
     transport.feed([result(3, [3])]);

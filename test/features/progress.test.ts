@@ -54,9 +54,7 @@ describe("asking for reports", () => {
     const raw = reciprocPeer();
     const error = await rejection(raw.peer.request("m", params, { onProgress: () => {} }));
     expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toBe(
-      `Expected \`params\` to be an object or absent where \`onProgress\` is given, got ${shown}`,
-    );
+    expect(error.message).toBe(`Expected \`params\` to be an object or absent with \`onProgress\`, got ${shown}`);
     expect(raw.sent).toEqual([]);
     expectEmpty(raw.peer);
   });

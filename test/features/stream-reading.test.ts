@@ -66,7 +66,53 @@ describe("reading a stream", () => {
     },
   );
 
-  it("has one request pending at most, and settles calls of next() in their order", async () => {
+  it.each([
+    [false, 1],
+    [true, 2],
+  ])("at a reciproc peer (%s) requests %s replies ahead, and reads them in order", async (isReciproc, depth) => {
+    const raw = rawPeer({}, { isReciproc });
+    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    const first = stream.next();
+    await turn();
+    await feed(raw, result(1, { token: 9, values: ["a"] }));
+    expect(await first).toMatchObject({ value: "a" });
+    const ids = Array.from({ length: depth }, (_, i) => 2 + i);
+    expect(raw.messages().slice(1)).toEqual(ids.map((id) => next(id, 9)));
+    for (const id of ids) await feed(raw, more(id, [id], id === ids.at(-1)));
+    // Nothing is requested before the first of them is read.
+    expect(raw.sent).toHaveLength(1 + depth);
+    for (const value of ids) expect(await stream.next()).toEqual({ done: false, value });
+    expect(await stream.next()).toEqual({ done: true, value: undefined });
+    expect(raw.sent).toHaveLength(1 + depth);
+    expectEmpty(raw.peer);
+  });
+
+  it.each(["break", "return", "the end"])("leaves a received array as it was, after %s", async (how) => {
+    const raw = rawPeer();
+    const received = Object.freeze({ values: Object.freeze([1, 2, 3]) as unknown[] });
+    const stream = raw.peer.iterate(received as never)[Symbol.asyncIterator]();
+    expect(await stream.next()).toEqual({ done: false, value: 1 });
+    if (how === "return") await stream.return!();
+    else if (how === "break")
+      for await (const value of { [Symbol.asyncIterator]: () => stream }) if (value === 2) break;
+    if (how === "the end") expect([await stream.next(), await stream.next()].map(({ value }) => value)).toEqual([2, 3]);
+    expect(await stream.next()).toEqual({ done: true, value: undefined });
+    expect(received.values).toEqual([1, 2, 3]);
+    expectEmpty(raw.peer);
+  });
+
+  it("ends with the last value of a reciproc peer, whatever it answers to the request after that", async () => {
+    const raw = rawPeer({}, { isReciproc: true });
+    const read = readAll(raw.peer.stream("tail"));
+    await turn();
+    await feed(raw, result(1, { token: 9 }));
+    raw.feed(more(2, ["a", "b"], true));
+    raw.feed(failure(3, -32001, "No such stream"));
+    expect(await read).toEqual(["a", "b"]);
+    expectEmpty(raw.peer);
+  });
+
+  it("has one request pending at most at a foreign peer, and settles calls of next() in their order", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
     const outcomes = new Outcomes();

@@ -1,14 +1,14 @@
 /** Serving a stream: the iterables that a handler may return, and the answers to their reader. The other side is the test. */
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { type Context } from "../../src/index.js";
+import { RpcError, type Context } from "../../src/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, request, result } from "../support/raw.js";
 import { restless } from "../support/restless.js";
 import { gate, turn } from "../support/turns.js";
 import { counted, Fed } from "./sources.js";
-import { abort, answersTo, feed, more, next, NO_SUCH_STREAM, tailing } from "./tailing.js";
+import { abort, answersTo, feed, more, next, NO_SUCH_STREAM, streamsOf, tailing } from "./tailing.js";
 
 useFakeClock();
 
@@ -169,6 +169,39 @@ describe("$/enumerator/next", () => {
     sources[0]!.give("a1");
     await turn();
     expect(raw.messages().slice(2)).toEqual([more(4, ["b1"]), more(3, ["a1"])]);
+  });
+
+  it("is answered after those before it, with the values that came since", async () => {
+    const source = new Fed().give("a");
+    const raw = tailing(source);
+    await feed(raw, request(1, "tail"), next(2, 1), next(3, 1), next(4, 1));
+    const refusal = failure(4, -32600, "Too many `next`");
+    expect(raw.messages().slice(1)).toEqual([refusal]);
+    source.give("b");
+    await turn();
+    expect(raw.messages().slice(2)).toEqual([more(2, ["b"])]);
+    // The refused one holds no place.
+    await feed(raw, next(5, 1));
+    source.give("c");
+    await turn();
+    source.give("d");
+    await turn();
+    expect(raw.messages().slice(3)).toEqual([more(3, ["c"]), more(5, ["d"])]);
+    expect(await answersTo(raw, next(6, 1), next(7, 1), abort(1))).toEqual([more(6, [], true), more(7, [], true)]);
+    expect(streamsOf(raw)).toBe(0);
+  });
+
+  it("is answered with the error of the source once, and then without a value", async () => {
+    const source = new Fed().give("a");
+    const raw = tailing(source);
+    const errors: unknown[] = [];
+    raw.peer.on("error", (error) => errors.push(error));
+    await feed(raw, request(1, "tail"), next(2, 1), next(3, 1));
+    source.fail(new RpcError(7, "no"));
+    await turn();
+    expect(raw.messages().slice(1)).toEqual([failure(2, 7, "no"), more(3, [], true)]);
+    expect(streamsOf(raw)).toBe(0);
+    expect(errors).toEqual([]);
   });
 
   it("is answered when there is a socket with free capacity, so that streams alone end no session", async () => {

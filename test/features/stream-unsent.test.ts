@@ -14,7 +14,7 @@ import { abort, answersTo, cancel, feed, more, next, NO_SUCH_STREAM } from "./ta
 useFakeClock();
 
 describe("offering a stream where none is allowed", () => {
-  const NOWHERE = "a stream can be sent only in a request or in a result";
+  const NOWHERE = "a stream can be sent only in a request or a result";
 
   it("throws, in a notification and a batch's", async () => {
     const { peer, sent } = rawPeer();

@@ -13,18 +13,20 @@ const plainPeers =
   (a, b) =>
     asPlainPeers({ dialect, ...a }, { dialect, ...b });
 
-const ways: [string, Join][] = [
-  ...everyWay,
-  ["between plain peers", asPlainPeers],
-  ...[lsp, mcp, acp].map((dialect): [string, Join] => [
+/** Each with how many replies a reader requests ahead. */
+const ways: [string, Join, number][] = [
+  ...everyWay.map(([name, join]): [string, Join, number] => [name, join, 2]),
+  ["between plain peers", asPlainPeers, 1],
+  ...[lsp, mcp, acp].map((dialect): [string, Join, number] => [
     `between plain peers that chose ${dialect.name}`,
     plainPeers(dialect),
+    1,
   ]),
 ];
 
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i + 1);
 
-describe.each(ways)("a stream %s", (_name, join) => {
+describe.each(ways)("a stream %s", (_name, join, requested) => {
   const serving: AnyOptions = {
     methods: {
       count: ([n]) => counted(n),
@@ -119,14 +121,14 @@ describe.each(ways)("a stream %s", (_name, join) => {
     const stream = both.b.stream("forever")[Symbol.asyncIterator]();
     await stream.next();
     await both.settled();
-    // One reply being read, one requested ahead, and one prepared.
+    // One reply being read, those requested, and one prepared.
     const ahead = source.asked;
-    expect(ahead).toBe(3000);
+    expect(ahead).toBe((2 + requested) * 1000);
     await both.settled();
     expect(source.asked).toBe(ahead);
     for (let i = 0; i < 1000; i++) await stream.next();
     await both.settled();
-    expect(source.asked).toBe(4000);
+    expect(source.asked).toBe((3 + requested) * 1000);
     await stream.return!();
     await both.settled();
     expectIdle(both);
@@ -138,7 +140,7 @@ describe.each(ways)("a stream %s", (_name, join) => {
     const stream = both.b.stream("forever")[Symbol.asyncIterator]();
     await stream.next();
     await both.settled();
-    expect(source.asked).toBe(15);
+    expect(source.asked).toBe((2 + requested) * 5);
     await stream.return!();
     await both.settled();
     expectIdle(both);

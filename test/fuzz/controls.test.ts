@@ -112,7 +112,10 @@ function withoutNullParams(text: string): string {
   try {
     const value = JSON.parse(text) as unknown;
     for (const member of [value].flat() as (Json | null)[]) if (member?.["params"] === null) delete member["params"];
-    return JSON.stringify(value);
+    // JSON has no text for the number of `1e400`, and would write null, which is an id of another kind.
+    return JSON.stringify(value, (_name, member: unknown) =>
+      typeof member === "number" && Math.abs(member) === Infinity ? {} : member,
+    );
   } catch {
     return text;
   }

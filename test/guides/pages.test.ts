@@ -22,6 +22,7 @@ const FOLDER = "docs";
 const TESTED_ELSEWHERE: Record<string, string> = {
   "API.md": "test/readme/readme.test.ts",
   "CLI.md": "test/guides/command-line.test.ts",
+  "SCALING.md": "test/scaling/scaling.test.ts",
   "guides/mcp.md": "test/interop/mcp/guide.test.ts",
   "guides/metrics.md": "test/guides/metrics.test.ts",
   "guides/react.md": "test/react/guide.test.ts",
@@ -29,7 +30,15 @@ const TESTED_ELSEWHERE: Record<string, string> = {
   "guides/tracing.md": "test/guides/tracing.test.ts",
 };
 /** The documents that do not begin with an example: measured figures, a policy, the list of the examples, and a page for readers of the source. */
-const WITHOUT_EXAMPLE = ["ARCHITECTURE.md", "benchmark.md", "examples.md", "profile.md", "scale.md", "versions.md"];
+const WITHOUT_EXAMPLE = [
+  "ARCHITECTURE.md",
+  "benchmark.md",
+  "examples.md",
+  "fleet.md",
+  "profile.md",
+  "scale.md",
+  "versions.md",
+];
 /** The examples that print nothing by themselves, and the test files that run them. */
 const IN_BROWSER = "test/guides/in-browser.test.ts";
 const DEPLOYED = "test/guides/deployment.test.ts";

@@ -11,8 +11,14 @@ const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 
 /** The folders whose packages have types. */
 const TYPED = ["guides", "interop", "react", "readme"];
-const FOLDERS = [...TYPED, "runtimes", "server", "site"];
-const OUTSIDE = ["../demo/language-servers", "../examples/board-react", "../examples/language-server", "../site"];
+const FOLDERS = [...TYPED, "demo", "runtimes", "server", "site"];
+const OUTSIDE = [
+  "../demo/language-servers",
+  "../examples/board-react",
+  "../examples/language-server",
+  "../examples/three-nodes",
+  "../site",
+];
 
 async function readJson<T>(...path: string[]): Promise<T> {
   return JSON.parse(await readFile(join(TESTS, ...path), "utf8")) as T;

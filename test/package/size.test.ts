@@ -46,8 +46,8 @@ const LEAST_USED = 0.8;
  */
 describe("the code that a page loads", () => {
   it.each([
-    ["connect", "es2022", 28_090],
-    ["connect", "es2020", 30_795],
+    ["connect", "es2022", 28_093],
+    ["connect", "es2020", 30_865],
     ["connect", "vite", 27_480],
     ["connect, contract", "es2022", 29_000],
     ["pair", "es2022", 20_000],

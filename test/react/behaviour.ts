@@ -3,7 +3,7 @@ import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 import { ErrorCode, RpcError, serve, type Server } from "../../src/node.js";
-import { browser } from "../browser/browser.js";
+import { browser, PATIENCE } from "../browser/browser.js";
 import { Relay } from "../client/relay.js";
 import { portOf } from "../support/network.js";
 import type { ClientApi, ServerApi, Shown, Visitor } from "./api.js";
@@ -96,8 +96,6 @@ async function start(port: number, origin: string): Promise<BoardServer> {
 
 const show = (shown: Shown): Promise<void> => page.evaluate((given) => globalThis.show(given), shown);
 const text = (id: string): Promise<string | null> => page.locator(`#${id}`).textContent();
-/** A client waits up to seconds before its next attempt. */
-const PATIENCE = { timeout: 15_000 };
 async function untilText(id: string, expected: string): Promise<void> {
   await expect.poll(() => text(id), PATIENCE).toBe(expected);
 }

@@ -11,11 +11,10 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 import { connect } from "../../src/node.js";
-import { browser } from "../browser/browser.js";
+import { browser, PATIENCE } from "../browser/browser.js";
 import { Relay } from "../client/relay.js";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/board-react");
-const PATIENCE = { timeout: 15_000 };
 
 let folder: string;
 let server: ChildProcess;

@@ -8,14 +8,13 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 import type { Server } from "../../src/node.js";
-import { browser } from "../browser/browser.js";
+import { browser, PATIENCE } from "../browser/browser.js";
 import { build } from "../package/bundlers.js";
 import { clean, extract, folder, linkPackages } from "../readme/examples.js";
 import { bundle, PACKAGES, type ReactVersion } from "./bundle.js";
 import { startSite, type Site } from "./site.js";
 
 const TSC = join(import.meta.dirname, "../../node_modules/typescript/bin/tsc");
-const PATIENCE = { timeout: 15_000 };
 
 let names: string[];
 
@@ -100,7 +99,7 @@ describe.each([18, 19] as ReactVersion[])("the page of the guide, with React %i"
 
   async function open(): Promise<Page> {
     const page = await (await (await browser()).newContext()).newPage();
-    page.setDefaultTimeout(15_000);
+    page.setDefaultTimeout(PATIENCE.timeout);
     await page.goto(site.url.replace("127.0.0.1", "localhost"));
     await status(page, "open");
     return page;

@@ -16,9 +16,7 @@ describe("connect of the standard entry", () => {
     stubGlobal(undefined);
     const error = await rejection(connect("ws://127.0.0.1:1"));
     expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toBe(
-      'this runtime has no WebSocket of its own; on Node import `connect` from "reciproc/node"',
-    );
+    expect(error.message).toBe('this runtime has no WebSocket; on Node import `connect` from "reciproc/node"');
   });
 
   it("works over the global WebSocket, both ways", async () => {

@@ -118,6 +118,14 @@ describe("a connect that fails", () => {
     await hungUp.promise;
   });
 
+  it("says that a server does not speak TLS if it gets a wss: address", async () => {
+    await using server = await serve({ port: 0 });
+    const url = server.url.replace("ws:", "wss:");
+    const error = await rejection(connect(url));
+    expect(error.message).toBe(`could not connect to ${url}: the server does not speak TLS here; try ws:`);
+    expect(error.cause).toBeInstanceOf(Error);
+  });
+
   it("reports a server that is no WebSocket server", async () => {
     await using where = await listening(createTcpServer((socket) => void socket.end("SSH-2.0-OpenSSH\r\n")));
     const error = await rejection(connect(where.url));
@@ -135,7 +143,7 @@ describe("a connect that fails", () => {
   ])("rejects with a TypeError for the address %s", async (url, shown) => {
     const error = await rejection(connect(url as string));
     expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toBe(`Expected \`url\` to be a ws: or wss: address, got ${shown}`);
+    expect(error.message).toBe(`Expected \`url\` to be a ws, wss, http or https URL, got ${shown}`);
   });
 
   it.each<[object, string]>([

@@ -51,6 +51,8 @@ describe("serve with options", () => {
     ["post.notificationStatus", { notificationStatus: 202 }, "200 or 204", "`202` (number)"],
     ["post.notificationStatus", { notificationStatus: "200" }, "200 or 204", "`200` (string)"],
     ["post.notificationStatus", { notificationStatus: null }, "200 or 204", "`null` (null)"],
+    ["session", true, "`{ ttlMs }` or `false`", "`true` (boolean)"],
+    ["session", null, "`{ ttlMs }` or `false`", "`null` (null)"],
     ["heartbeat.intervalMs", { intervalMs: 0 }, "a positive number", "`0` (number)"],
     [
       "heartbeat.deadAfterMs",
@@ -98,7 +100,7 @@ describe("serve with options", () => {
     ],
     [
       { port: 0, origin: "*" },
-      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, session, principal, post, " +
+      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, session, principal, engine, topics, nodes, post, " +
         "methods, schemas, contract, remote, check, timeoutMs, retry, fallback, around, limits, dialect, compat, onForeignMessage, bytes",
     ],
     [

@@ -225,7 +225,7 @@ describe("a binary frame that breaks the rules", () => {
     rig.wire.server.inject(Uint8Array.from(frame));
     await rig.settle();
     expect(rig.server.emitted.notices).toEqual([
-      { closed: { code: 1002, reason: "a binary frame that breaks its rules", error: undefined } },
+      { closed: { code: 1002, reason: "a binary frame breaks its rules", error: undefined } },
     ]);
   });
 

@@ -390,7 +390,7 @@ describe("a client that gets unknown-session (rule 8)", () => {
     rig.client.link.send(message("lost too"));
     rig.server.link.close();
     await rig.comeBack();
-    expect(rig.emitted.notices).toEqual(["suspended", { lost: "the server has no such session any more" }, "resumed"]);
+    expect(rig.emitted.notices).toEqual(["suspended", { lost: "the server has no such session" }, "resumed"]);
     expect(rig.owner).toEqual(["suspended", "fresh"]);
     rig.client.link.send(message("fresh"));
     rig.server.link.send(message("answer"));

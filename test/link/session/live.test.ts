@@ -94,7 +94,7 @@ describe("a message with a key", () => {
     expect(rig.owner).not.toContain("over");
   });
 
-  it("is dropped if it is the oldest of more than 1,024 keys, and this side hears of it", async () => {
+  it("is dropped if it is the oldest of more than 1,024 keys, and this side reports it", async () => {
     await using rig = await Rig.live({ limits: { queueLength: 2 ** 20, logLength: 2 ** 20, logFrames: 4096 } });
     rig.cut();
     for (const n of range(1, 1024)) sendLatest(rig.client.link, n, `key ${n}`);

@@ -1,0 +1,927 @@
+/** What the engine does when NATS is killed, emptied, stopped, or refuses something. */
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import {
+  EngineError,
+  type Incarnation,
+  type LeaseState,
+  type LogRule,
+  type Position,
+  type RosterId,
+} from "../../src/fleet/engine.js";
+import { rosterFrame } from "../../src/fleet/frames.js";
+import { lackOf } from "../../src/nats/client.js";
+import type { NatsOptions } from "../../src/nats/index.js";
+import { selfSigned } from "../support/certificates.js";
+import { ensureNats, managed, NatsServer, publishAt, startCluster, type NatsServerOptions } from "../support/nats.js";
+import { eventually } from "../support/redis.js";
+import { Relay } from "../support/relay.js";
+import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
+import { natsRig, rightsOf, type NatsRig } from "./nats-rig.js";
+
+const LOG: LogRule = { length: 1_000, ttlMs: 60_000 };
+const TOPIC = "topic";
+const KIB = 1_024;
+
+// Installs NATS if necessary, which takes longer than a test.
+beforeAll(() => ensureNats(), 300_000);
+
+/** What is disposed of after the test, the last first. */
+const used: AsyncDisposable[] = [];
+afterEach(async () => {
+  while (used.length > 0) await used.pop()![Symbol.asyncDispose]();
+});
+
+function use<T extends AsyncDisposable>(one: T): T {
+  used.push(one);
+  return one;
+}
+
+async function startNats(options: NatsServerOptions = {}): Promise<NatsServer> {
+  return use(await NatsServer.create(options));
+}
+
+async function startRelay(server: NatsServer): Promise<Relay> {
+  return use(await Relay.listen(server.port));
+}
+
+/** Returns a rig with JetStream, unless the options say otherwise. */
+function rigOf(server: NatsServer, options: Partial<NatsOptions> = {}, prefix?: string): NatsRig {
+  return natsRig({ url: server.url, jetstream: {}, ...options }, server, prefix);
+}
+
+function rigOver(relay: Relay, server: NatsServer, prefix?: string): NatsRig {
+  return rigOf(server, { url: `nats://127.0.0.1:${relay.port}` }, prefix);
+}
+
+async function openNode(rig: NatsRig, name = "node"): Promise<Listening> {
+  return use(await Listening.open(rig.engine(), name));
+}
+
+function append(node: Listening, body: string, key?: string, rule = LOG): Promise<Position> {
+  return node.connection.log!.append(TOPIC, body, rule, key);
+}
+
+function incarnationOf(node: Listening, number = 1): Incarnation {
+  return `${node.name}/${number}`;
+}
+
+function beat(node: Listening, number = 1, leaseMs = 60_000): Promise<LeaseState> {
+  return node.connection.roster!.beat(incarnationOf(node, number), leaseMs);
+}
+
+/** Resolves with a node that has a lease and one member. */
+async function openMember(rig: NatsRig, leaseMs = 60_000): Promise<Listening> {
+  const node = await openNode(rig);
+  await node.connection.roster!.enter(incarnationOf(node), leaseMs);
+  await node.connection.roster!.put(TOPIC, `${incarnationOf(node)}.a`, "1");
+  return node;
+}
+
+/** Resolves when a topic has exactly these members. */
+async function untilMembers(node: Listening, ids: readonly RosterId[], topic = TOPIC): Promise<void> {
+  await eventually(
+    async () => (await node.connection.roster!.list(topic)).members.map(([id]) => id),
+    (found) => JSON.stringify(found) === JSON.stringify(ids),
+  );
+}
+
+/** Takes another lease as the incarnation that follows, and puts a member. */
+async function enterAgain(node: Listening, number: number): Promise<RosterId> {
+  const next = incarnationOf(node, number);
+  await node.connection.roster!.enter(next, 60_000);
+  await node.connection.roster!.put(TOPIC, `${next}.again`, "1");
+  expect(await beat(node, number)).toEqual({ isMine: true, live: [next] });
+  return `${next}.again`;
+}
+
+describe("the engine nats, when its broker ends", () => {
+  it.each([
+    ["is killed", (server: NatsServer) => server.kill()],
+    ["is stopped", (server: NatsServer) => server.stop()],
+  ])("reconnects, subscribes again, and begins another epoch if it %s", async (_what, end) => {
+    const server = await startNats();
+    const node = await openNode(rigOf(server));
+    await node.connection.subscribe(`t:${TOPIC}`);
+    const before = await append(node, "1", "key");
+    await end(server);
+    await eventually(
+      () => node.downs.length,
+      (count) => count > 1,
+    );
+    expect(node.downs[1]!.message).toContain(`NATS at 127.0.0.1:${server.port}`);
+    for (const operation of [node.connection.send("a:all", "x"), node.connection.subscribe("t:y"), append(node, "x")])
+      expect(await outcomeOf(operation)).toBe("not-sent");
+    await server.start();
+    await untilHeard(node);
+    expect([node.ups, node.heard]).toEqual([1, ["all"]]);
+    expect(await node.connection.log!.read(TOPIC, 0, 10)).toEqual({ epoch: "", top: 0, entries: [] });
+    // The position of an earlier epoch is not repeated for its key.
+    const after = await append(node, "2", "key");
+    expect(after.offset).toBe(1);
+    expect(after.epoch).not.toBe(before.epoch);
+    await node.connection.send("a:all", "again");
+    expect(await node.until("a:all", 1)).toEqual(["again"]);
+    expect(await node.until(`t:${TOPIC}`, 2)).toHaveLength(2);
+  });
+
+  it("rejects what was not answered as unknown, and repeats nothing", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const [a, b] = [await openNode(rig, "a"), await openNode(rig, "b")];
+    // Later ones need no other command before they are written.
+    await append(a, "1");
+    server.signal("SIGSTOP");
+    const operations = [a.connection.send("a:all", "lost"), append(a, "lost"), a.connection.subscribe("t:y")];
+    const outcomes = Promise.all(operations.map(outcomeOf));
+    await new Promise((resolve) => setImmediate(resolve));
+    await server.kill();
+    expect(await outcomes).toEqual(["unknown", "unknown", "unknown"]);
+    await server.start();
+    await Promise.all([a, b].map((node) => untilHeard(node)));
+    expect((await a.connection.log!.read(TOPIC, 0, 10)).top).toBe(0);
+    expect([...a.received, ...b.received]).toEqual([]);
+  });
+
+  it("gives the incarnation up, because its members are lost", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const node = await openMember(rig);
+    await server.kill();
+    await server.start();
+    await untilHeard(node);
+    expect(await beat(node)).toEqual({ isMine: false, live: [] });
+    await untilMembers(node, [await enterAgain(node, 2)]);
+    await node.connection.close();
+    expect(await rig.leftovers()).toEqual([]);
+  });
+
+  it("gives the incarnation up if only the connection was away for longer than the lease", async () => {
+    const server = await startNats();
+    const relay = await startRelay(server);
+    const node = await openMember(rigOver(relay, server), 100);
+    const enteredAt = performance.now();
+    relay.cut();
+    await untilHeard(node);
+    await eventually(
+      () => performance.now() - enteredAt,
+      (ms) => ms > 100,
+    );
+    expect(await beat(node, 1, 100)).toEqual({ isMine: false, live: [] });
+  });
+
+  it("gives the incarnation up if its last sign has not arrived, although the connection is restored", async () => {
+    const server = await startNats();
+    const relay = await startRelay(server);
+    const leaseMs = 3_000;
+    const node = await openMember(rigOver(relay, server), leaseMs);
+    const enteredAt = performance.now();
+    const untilMs = (ms: number): Promise<unknown> =>
+      eventually(
+        () => performance.now() - enteredAt,
+        (passedMs) => passedMs > ms,
+      );
+    await untilMs(leaseMs / 3);
+    relay.partBefore("beats");
+    const lost = outcomeOf(beat(node, 1, leaseMs));
+    await eventually(
+      () => relay.isParted,
+      (isParted) => isParted,
+    );
+    relay.cut();
+    expect(await lost).toBe("unknown");
+    relay.mend();
+    await untilHeard(node);
+    await untilMs(leaseMs);
+    expect(await beat(node, 1, leaseMs)).toEqual({ isMine: false, live: [] });
+  });
+
+  it("gives the incarnation up that another node has begun to remove", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const node = await openMember(rig);
+    await publishAt(server.url, `${rig.prefix}.1.h.${node.name}.1`, "taken 60000");
+    await eventually(
+      () => beat(node),
+      ({ isMine }) => !isMine,
+    );
+    await untilMembers(node, [await enterAgain(node, 2)]);
+  });
+
+  it("keeps its subscriptions and leases without JetStream", async () => {
+    const server = await startNats({ jetstream: false });
+    const rig = rigOf(server, { jetstream: undefined });
+    const [a, b] = [await openNode(rig, "a"), await openNode(rig, "b")];
+    const { leases } = a.connection;
+    await Promise.all([a, b].map((node) => node.connection.leases!.enter(incarnationOf(node), 60_000)));
+    await server.kill();
+    await server.start();
+    await Promise.all([a, b].map((node) => untilHeard(node)));
+    expect((await leases!.beat(incarnationOf(a), 60_000)).live).toHaveLength(2);
+    await b.connection.close();
+    await eventually(
+      () => leases!.beat(incarnationOf(a), 60_000),
+      ({ live }) => live.length === 1,
+    );
+    expect(await a.connection.send(`n:${b.name}`, "x")).toBe(0);
+  });
+});
+
+/** Resolves with a member whose server has no stream itself, and the servers of a cluster that have them. */
+async function openBeside(leaseMs?: number): Promise<{ node: Listening; holders: NatsServer[] }> {
+  const servers = await startCluster(use);
+  const { prefix } = natsRig({ url: servers[0]!.url }, servers[0]);
+  const options = { startTimeoutMs: 60_000 };
+  const first = await openNode(rigOf(servers[0]!, options, prefix));
+  const leaderOf = (kind: string): Promise<string> =>
+    managed(servers[0]!.url, async ({ streams }) => {
+      const info = (await streams.info(`${prefix}_1_${kind}`)) as unknown as { cluster: { leader: string } };
+      return info.cluster.leader;
+    });
+  const names = [await leaderOf("l"), await leaderOf("w")];
+  await first.connection.close();
+  const holders = servers.filter(({ name }) => names.includes(name));
+  const free = servers.find(({ name }) => !names.includes(name))!;
+  return { node: await openMember(rigOf(free, options, prefix), leaseMs), holders };
+}
+
+/** Resolves when a node learns at a beat that it was given up. */
+async function untilGivenUp(node: Listening, leaseMs?: number): Promise<void> {
+  const state = await eventually(
+    () => beat(node, 1, leaseMs).catch(() => undefined),
+    (answer) => answer?.isMine === false,
+    50_000,
+  );
+  expect(state).toEqual({ isMine: false, live: [] });
+}
+
+describe("the engine nats, when a stream is lost and the connection is not", () => {
+  it("notices it at a beat: other epochs, members are put again, and channels are read again", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const node = await openMember(rig);
+    const before = await append(node, "1");
+    await managed(server.url, (manager) => manager.remove(rig.prefix));
+    expect(await outcomeOf(append(node, "refused"))).toBe("not-sent");
+    expect(await beat(node)).toEqual({ isMine: false, live: [] });
+    expect([node.heard, node.downs]).toEqual([["all"], []]);
+    const after = await append(node, "2");
+    expect(after).toEqual({ epoch: after.epoch, offset: 1 });
+    expect(after.epoch).not.toBe(before.epoch);
+    await untilMembers(node, [await enterAgain(node, 2)]);
+  });
+
+  it("never continues a log or a roster of a stream that another node has created anew", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const old = await openMember(rig);
+    const before = await append(old, "1");
+    await managed(server.url, (manager) => manager.remove(rig.prefix));
+    const other = await openMember(rig);
+    // It has as many entries and members as the stream before, so what the first node knows would fit.
+    const begun = await append(other, "1");
+    expect(begun.epoch).not.toBe(before.epoch);
+    expect(await append(old, "2")).toEqual({ epoch: begun.epoch, offset: 2 });
+    await old.connection.roster!.put(TOPIC, `${incarnationOf(old)}.a`, undefined);
+    await untilMembers(old, [`${incarnationOf(other)}.a`]);
+  });
+
+  it("begins another epoch if the log was purged", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const node = await openNode(rig);
+    const before = await append(node, "1");
+    await managed(server.url, ({ streams }) => streams.purge(`${rig.prefix}_1_l`, { filter: `${rig.prefix}.1.l.>` }));
+    expect((await node.connection.log!.read(TOPIC, 0, 10)).epoch).toBe("");
+    const after = await append(node, "2");
+    expect(after.offset).toBe(1);
+    expect(after.epoch).not.toBe(before.epoch);
+  });
+
+  it("notices that a server of a cluster has lost a stream that only it had", async () => {
+    const { node, holders } = await openBeside();
+    const before = await append(node, "1");
+    for (const holder of holders) {
+      await holder.kill();
+      await holder.start();
+    }
+    await untilGivenUp(node);
+    expect([node.heard, node.downs]).toEqual([["all"], []]);
+    const after = await append(node, "2");
+    expect(after.offset).toBe(1);
+    expect(after.epoch).not.toBe(before.epoch);
+    await untilMembers(node, [await enterAgain(node, 2)]);
+  }, 120_000);
+
+  it("gives the incarnation up if the streams do not answer for longer than its lease", async () => {
+    const leaseMs = 2_000;
+    const { node, holders } = await openBeside(leaseMs);
+    await append(node, "1");
+    for (const holder of holders) holder.signal("SIGSTOP");
+    // A signal takes effect a little later.
+    const failed = await eventually(
+      () => outcomeOf(append(node, "2")),
+      (one) => one !== "done",
+    );
+    expect(failed).toBe("unknown");
+    await untilGivenUp(node, leaseMs);
+    // What needs no stream goes on.
+    expect(await outcomeOf(node.connection.send("a:all", "x"))).toBe("done");
+    expect(await node.until("a:all", 1)).toEqual(["x"]);
+    expect(node.downs).toEqual([]);
+    for (const holder of holders) holder.signal("SIGCONT");
+    await eventually(
+      () => outcomeOf(node.connection.roster!.list(TOPIC)),
+      (outcome) => outcome === "done",
+      50_000,
+    );
+    await untilMembers(node, [await enterAgain(node, 2)]);
+  }, 120_000);
+
+  it("loses nothing with a server of a cluster if three keep the streams, or refuses servers that are too old", async () => {
+    const single = await startNats();
+    const lack = lackOf(await single.version(), 3);
+    if (lack !== undefined) {
+      const { message } = await refusalOf({ url: single.url, jetstream: { replicas: 3 } });
+      return expect(message).toBe(`NATS at 127.0.0.1:${single.port}: ${lack}`);
+    }
+    const servers = await startCluster(use);
+    const urls = servers.map(({ url }) => url);
+    const rig = natsRig({ url: urls, jetstream: { replicas: 3 }, startTimeoutMs: 60_000 }, servers[1]);
+    const node = await openMember(rig);
+    const before = await append(node, "1", "key");
+    await servers[0]!.kill();
+    const after = await eventually(
+      () => append(node, "1", "key").catch(() => undefined),
+      (position) => position !== undefined,
+      50_000,
+    );
+    expect(after).toEqual(before);
+    const next = await eventually(
+      () => append(node, "2", "next").catch(() => undefined),
+      (position) => position !== undefined,
+      50_000,
+    );
+    expect(next).toEqual({ epoch: before.epoch, offset: 2 });
+    await eventually(
+      () => beat(node).catch(() => undefined),
+      (state) => state?.isMine === true,
+      50_000,
+    );
+    await untilMembers(node, [`${incarnationOf(node)}.a`]);
+  }, 120_000);
+});
+
+describe("the engine nats, when connections are lost", () => {
+  it("misses no acknowledged entry while the connection of a reader is cut again and again", async () => {
+    const server = await startNats();
+    const relay = await startRelay(server);
+    const rig = rigOf(server);
+    const writer = await openNode(rig, "writer");
+    const reader = await openNode(rigOver(relay, server, rig.prefix), "reader");
+    await reader.connection.subscribe(`t:${TOPIC}`);
+    const acked: number[] = [];
+    for (let cuts = 0; cuts < 5; cuts++) {
+      for (let i = 0; i < 50; i++) acked.push((await append(writer, "x")).offset);
+      relay.cut();
+      await untilHeard(reader, cuts + 1);
+    }
+    const { top, entries } = await reader.connection.log!.read(TOPIC, 0, 1_000);
+    expect(top).toBe(250);
+    expect(acked).toEqual(entries.map(([offset]) => offset));
+    const live = reader.of(`t:${TOPIC}`).map((frame) => Number(/^1L\t\S+\t(\d+)\n/.exec(frame)![1]));
+    expect(isAscending(live)).toBe(true);
+    expect([reader.downs.length, reader.ups]).toEqual([5, 5]);
+    // The streams are the same, so nothing else is lost.
+    expect(writer.heard).toEqual([]);
+  });
+
+  it("is cut as a slow consumer, and subscribes again", async () => {
+    const server = await startNats({ lines: ["max_payload: 64KB", "max_pending: 128KB"] });
+    const relay = await startRelay(server);
+    const rig = rigOf(server);
+    const sender = await openNode(rig, "sender");
+    const node = await openNode(rigOver(relay, server, rig.prefix));
+    expect(node.facts).toEqual({ maxFrameBytes: 63 * KIB, counts: false, order: "node", unmet: [] });
+    await node.connection.subscribe(`t:${TOPIC}`);
+    relay.mute();
+    for (let i = 0; (await server.slowConsumers()) === 0 && i < 10_000; i++)
+      await sender.connection.send(`t:${TOPIC}`, "x".repeat(60 * KIB));
+    relay.mend();
+    await untilHeard(node);
+    expect(node.downs.length).toBeGreaterThan(0);
+    await sender.connection.send(`t:${TOPIC}`, "small");
+    await node.until(`t:${TOPIC}`, 1, (frame) => frame === "small");
+    expect(sender.downs).toEqual([]);
+  });
+
+  it("opens its connection anew when asked to", async () => {
+    const server = await startNats();
+    const relay = await startRelay(server);
+    const node = await openNode(rigOver(relay, server));
+    await node.connection.subscribe(`t:${TOPIC}`);
+    relay.part();
+    const lost = outcomeOf(node.connection.send(`t:${TOPIC}`, "lost"));
+    await new Promise((resolve) => setImmediate(resolve));
+    node.connection.reconnect(new Error("no echo"));
+    expect(await lost).toBe("unknown");
+    expect(node.downs[0]!.message).toContain("no echo");
+    expect(await outcomeOf(node.connection.send(`t:${TOPIC}`, "down"))).toBe("not-sent");
+    node.connection.reconnect(new Error("it is down"));
+    relay.mend();
+    await untilHeard(node);
+    await node.connection.send(`t:${TOPIC}`, "up");
+    await node.until(`t:${TOPIC}`, 1, (frame) => frame === "up");
+    expect(node.heard).toEqual(["all"]);
+  });
+
+  it("gives a connection up that carries nothing for 15 s, and has bounds meanwhile", async () => {
+    const server = await startNats();
+    const relay = await startRelay(server);
+    const rig = rigOver(relay, server);
+    const [byBytes, byCount] = [await openNode(rig, "bytes"), await openNode(rig, "count")];
+    relay.part();
+    const long = "x".repeat(byBytes.facts!.maxFrameBytes);
+    const outcomes = Array.from({ length: 17 }, () => outcomeOf(byBytes.connection.send("a:all", long)));
+    expect(await outcomes.at(-1)).toBe("not-sent");
+    const many = Array.from({ length: 10_001 }, () => outcomeOf(byCount.connection.send("a:all", "x")));
+    expect(await many.at(-1)).toBe("not-sent");
+    await eventually(
+      () => Math.min(byBytes.downs.length, byCount.downs.length),
+      (count) => count > 0,
+      40_000,
+    );
+    expect(await outcomes[0]).toBe("unknown");
+    expect(await many[0]).toBe("unknown");
+    relay.mend();
+    await Promise.all([byBytes, byCount].map((node) => untilHeard(node)));
+    expect(await outcomeOf(byCount.connection.send("a:all", "again"))).toBe("done");
+  }, 120_000);
+});
+
+describe("the engine nats, when a node dies", () => {
+  it("removes the members of an expired lease, each once, whichever nodes beat", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const [dead, a, b] = [await openNode(rig, "dead"), await openNode(rig, "a"), await openNode(rig, "b")];
+    const topics = ["one", "two", "three"];
+    await Promise.all(topics.map((topic) => a.connection.subscribe(`t:${topic}`)));
+    for (const node of [a, b]) await node.connection.roster!.enter(incarnationOf(node), 60_000);
+    await dead.connection.roster!.enter(incarnationOf(dead), 300);
+    const ids = Array.from({ length: 100 }, (_, i): RosterId => `${dead.name}/1.m${i}`);
+    await Promise.all(topics.flatMap((topic) => ids.map((id) => dead.connection.roster!.put(topic, id, "1"))));
+    const stays: RosterId = `${incarnationOf(b)}.stays`;
+    await b.connection.roster!.put("one", stays, "1");
+    await eventually(
+      async () => {
+        await Promise.all([a, b].map((node) => beat(node)));
+        const lists = await Promise.all(topics.map((topic) => a.connection.roster!.list(topic)));
+        return lists.map(({ members }) => members.length).join(" ");
+      },
+      (counts) => counts === "1 0 0",
+      30_000,
+    );
+    await untilMembers(a, [stays], "one");
+    for (const [i, topic] of topics.entries()) {
+      const frames = await a.until(`t:${topic}`, 200 + (i === 0 ? 1 : 0));
+      const left = frames.filter((frame) => frame.startsWith("1l"));
+      const versions = left.map((frame) => Number(frame.split("\t")[1]));
+      expect(versions).toEqual(versions.map((_, at) => versions[0]! + at));
+      const expected = ids.map((id) => withoutVersion(rosterFrame(0, id, undefined)));
+      expect(left).toHaveLength(ids.length);
+      expect(new Set(left.map(withoutVersion))).toEqual(new Set(expected));
+    }
+    expect((await beat(dead, 1, 300)).isMine).toBe(false);
+    for (const node of [dead, a, b]) await node.connection.close();
+    expect(await rig.leftovers()).toEqual([]);
+  });
+
+  it("lets another node remove them, if the one that began to is gone", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const [dead, node] = [await openMember(rig, 100), await openNode(rig)];
+    await node.connection.roster!.enter(incarnationOf(node), 60_000);
+    const subject = `${rig.prefix}.1.h.${dead.name}.1`;
+    // As a node sends it before it begins. It then dies.
+    await publishAt(server.url, subject, "beats 100");
+    await publishAt(server.url, subject, "taken 100");
+    await eventually(
+      async () => {
+        await beat(node);
+        return node.connection.roster!.list(TOPIC);
+      },
+      ({ members }) => members.length === 0,
+    );
+  });
+
+  it("finds the members of a fleet that was killed", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relay = await startRelay(server);
+    const dead = await openMember(rigOver(relay, server, rig.prefix), 200);
+    relay.part();
+    const node = await openNode(rig);
+    await node.connection.roster!.enter(incarnationOf(node), 200);
+    await untilMembers(node, [`${incarnationOf(dead)}.a`]);
+    await eventually(
+      async () => {
+        await beat(node, 1, 200);
+        return node.connection.roster!.list(TOPIC);
+      },
+      ({ members }) => members.length === 0,
+    );
+  });
+
+  it("removes the members of a node at once that closes and cannot remove them itself", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relay = await startRelay(server);
+    const node = await openNode(rig);
+    await node.connection.roster!.enter(incarnationOf(node), 60_000);
+    const closing = await openMember(rigOver(relay, server, rig.prefix));
+    await untilMembers(node, [`${incarnationOf(closing)}.a`]);
+    // What it sends is received, but it receives no answer.
+    relay.mute();
+    const closedAt = performance.now();
+    await closing.connection.close();
+    expect(performance.now() - closedAt).toBeLessThan(5_500);
+    await eventually(
+      async () => {
+        await beat(node);
+        return node.connection.roster!.list(TOPIC);
+      },
+      ({ members }) => members.length === 0,
+    );
+  });
+
+  it("keeps the members of the next incarnation of a node that was given up, and no other", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const other = await openNode(rig, "other");
+    await other.connection.roster!.enter(incarnationOf(other), 60_000);
+    const node = await openMember(rig, 100);
+    await eventually(
+      async () => {
+        await beat(other);
+        return other.connection.roster!.list(TOPIC);
+      },
+      ({ members }) => members.length === 0,
+    );
+    // It does not know yet that it was given up.
+    await node.connection.roster!.put(TOPIC, `${incarnationOf(node)}.late`, "1");
+    expect((await beat(node, 1, 100)).isMine).toBe(false);
+    await other.connection.close();
+    await untilMembers(node, [await enterAgain(node, 2)]);
+    await node.connection.close();
+    expect(await rig.leftovers()).toEqual([]);
+  });
+});
+
+describe("the logs of the engine nats", () => {
+  it("know the position of a key whose entry is no longer kept", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const [a, b] = [await openNode(rig, "a"), await openNode(rig, "b")];
+    const rule = { length: 2, ttlMs: 60_000 };
+    const first = await append(a, "1", "key", rule);
+    for (const body of ["2", "3", "4"]) await append(a, body, undefined, rule);
+    for (const node of [a, b]) expect(await append(node, "again", "key", rule)).toEqual(first);
+    const { top, entries } = await b.connection.log!.read(TOPIC, 0, 10);
+    expect([top, entries]).toEqual([
+      4,
+      [
+        [3, "3"],
+        [4, "4"],
+      ],
+    ]);
+    await managed(server.url, ({ streams }) => streams.purge(`${rig.prefix}_1_k`, {}));
+    expect(await outcomeOf(append(b, "again", "key", rule))).toBe("unknown");
+  });
+
+  it("keep their last entry, and so their epoch, when they are quiet for longer than their rule says", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const [a, b] = [await openNode(rig, "a"), await openNode(rig, "b")];
+    await a.connection.roster!.enter(incarnationOf(a), 60_000);
+    const rule = { length: 10, ttlMs: 1_000 };
+    for (const body of ["1", "2", "3"]) await append(a, body, undefined, rule);
+    const { epoch } = await eventually(
+      async () => {
+        await beat(a);
+        return b.connection.log!.read(TOPIC, 0, 10);
+      },
+      ({ entries }) => entries.length === 1,
+    );
+    expect(await append(b, "4", undefined, rule)).toEqual({ epoch, offset: 4 });
+    expect(await b.connection.log!.read(TOPIC, 0, 10)).toEqual({
+      epoch,
+      top: 4,
+      entries: [
+        [3, "3"],
+        [4, "4"],
+      ],
+    });
+  });
+
+  it("are not shortened by a node that was not the last to publish", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const [a, b] = [await openNode(rig, "a"), await openNode(rig, "b")];
+    await a.connection.roster!.enter(incarnationOf(a), 60_000);
+    const rule = { length: 10, ttlMs: 1_000 };
+    for (const body of ["1", "2"]) await append(a, body, undefined, rule);
+    await append(b, "3", undefined, rule);
+    for (const body of ["1", "2"]) await a.connection.log!.append("later", body, rule, undefined);
+    await eventually(
+      async () => {
+        await beat(a);
+        return a.connection.log!.read("later", 0, 10);
+      },
+      ({ entries }) => entries.length === 1,
+    );
+    expect((await b.connection.log!.read(TOPIC, 0, 10)).entries).toHaveLength(3);
+  });
+
+  it("are kept as the greatest rule of any node wants", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const [a, b] = [await openNode(rig, "a"), await openNode(rig, "b")];
+    await Promise.all([
+      append(a, "1", undefined, { length: 5, ttlMs: 7_200_000 }),
+      append(b, "2", undefined, { length: 7, ttlMs: 1_000 }),
+    ]);
+    const { config } = await managed(server.url, ({ streams }) => streams.info(`${rig.prefix}_1_l`));
+    expect(config.max_msgs_per_subject).toBe(7);
+    expect(config.max_age).toBe((7_200_000 + 86_400_000) * 1_000_000);
+  });
+
+  it("are read in pages, each of which is sent little more than it has", async () => {
+    const server = await startNats();
+    const relay = await startRelay(server);
+    const rig = rigOf(server);
+    const writer = await openNode(rig, "writer");
+    const reader = await openNode(rigOver(relay, server, rig.prefix), "reader");
+    const body = "x".repeat(500 * KIB);
+    for (let i = 0; i < 64; i++) await append(writer, body);
+    let after = 0;
+    for (const limit of [1, 2, 3]) {
+      const before = relay.carriedBytes;
+      const { entries } = await reader.connection.log!.read(TOPIC, after, limit);
+      expect(entries.map(([offset]) => offset)).toEqual(Array.from({ length: limit }, (_, i) => after + i + 1));
+      // NATS sends 2 MiB before it waits.
+      expect(relay.carriedBytes - before).toBeLessThan(8 * 2 ** 20);
+      after += limit;
+    }
+    const { top, entries } = await reader.connection.log!.read(TOPIC, after, 1_000);
+    expect([top, entries.length]).toEqual([64, 64 - after]);
+    expect(reader.downs).toEqual([]);
+  });
+
+  it("reject an entry that the server has no memory for, and nothing of it is there", async () => {
+    const server = await startNats({ jetstream: ["max_mem: 256KB"] });
+    const node = await openNode(rigOf(server));
+    const body = "x".repeat(50 * KIB);
+    const accepted: Position[] = [];
+    const fill = async (): Promise<string> => outcomeOf(append(node, body).then((position) => accepted.push(position)));
+    await eventually(fill, (outcome) => outcome !== "done");
+    expect(await fill()).toBe("not-sent");
+    const { top, entries } = await node.connection.log!.read(TOPIC, 0, 100);
+    expect(top).toBe(accepted.length);
+    expect(entries.map(([offset]) => offset)).toEqual(accepted.map(({ offset }) => offset));
+  });
+
+  it("reject an entry that is too long for the server", async () => {
+    const server = await startNats({ lines: ["max_payload: 64KB"] });
+    const node = await openNode(rigOf(server));
+    expect(await outcomeOf(append(node, "x".repeat(65 * KIB)))).toBe("not-sent");
+    expect(await outcomeOf(node.connection.send("a:all", "x".repeat(65 * KIB)))).toBe("not-sent");
+    expect((await append(node, "1")).offset).toBe(1);
+  });
+});
+
+/** Returns the error with which a node of these options does not open. */
+async function refusalOf(options: NatsOptions): Promise<EngineError> {
+  const node = use(Listening.create(natsRig(options, undefined, options.prefix).engine(), "node"));
+  return node.connection.open().then(
+    () => expect.fail("it is open"),
+    (error: unknown) => error as EngineError,
+  );
+}
+
+/** Returns the lines of a configuration with one user, who has these rights. */
+function linesOf(prefix: string, publish: readonly string[], subscribe: readonly string[] = [`${prefix}.>`]): string[] {
+  const user = { user: "few", password: "se:cret", permissions: { publish, subscribe } };
+  const users = [{ user: "all", password: "all" }, user];
+  return [`authorization: ${JSON.stringify({ users })}`, "no_auth_user: all"];
+}
+
+function withoutVersion(frame: string): string {
+  return frame.replace(/^1l\t\d+\t/, "1l\t\t");
+}
+
+/** Returns how many sockets and timers keep this process running. */
+function countHandles(): number {
+  return process.getActiveResourcesInfo().filter((kind) => /^(Timeout|TCP|TLS)/.test(kind)).length;
+}
+
+const FEW = { username: "few", password: "se:cret" };
+
+describe("the engine nats, at the start", () => {
+  it("tries again until NATS is there, and reports each failed attempt without the password", async () => {
+    const server = await startNats({ lines: linesOf("any", [">"], [">"]) });
+    await server.kill();
+    const url = server.url.replace("nats://", "nats://few:se%3Acret@");
+    const node = use(Listening.create(rigOf(server, { url }).engine(), "node"));
+    const opened = node.connection.open();
+    await eventually(
+      () => node.downs.length,
+      (count) => count >= 2,
+    );
+    await server.start();
+    await opened;
+    expect(node.downs[0]!.message).toMatch(/ECONNREFUSED|connection refused/i);
+    for (const { message, cause } of node.downs) expect(`${message} ${String(cause)}`).not.toMatch(/se(:|%3A)cret/);
+    expect(node.ups).toBe(0);
+  });
+
+  it("rejects a wrong password or token at once", async () => {
+    const server = await startNats({ lines: ["authorization { user: few, password: secret }"] });
+    const byToken = await startNats({ lines: ["authorization { token: secret }"] });
+    for (const options of [
+      { url: server.url, username: "few", password: "wrong" },
+      { url: server.url },
+      { url: byToken.url, token: "wrong" },
+    ]) {
+      const error = await refusalOf(options);
+      expect(error).toBeInstanceOf(EngineError);
+      expect(error.message).toMatch(/authorization violation/i);
+      expect(error.message).not.toContain("wrong");
+    }
+    await openNode(natsRig({ url: byToken.url, token: "secret" }, undefined));
+  });
+
+  it("names the subjects that its user may not use", async () => {
+    const prefix = "test-rights";
+    const { streams } = rightsOf(prefix);
+    const server = await startNats({ lines: linesOf(prefix, [`${prefix}.1.n.>`, ...streams]) });
+    const { message } = await refusalOf({ url: server.url, ...FEW, prefix });
+    for (const kind of ["t", "a", "h"]) expect(message).toContain(`Publish to "${prefix}.1.${kind}.="`);
+    expect(message).not.toContain(`${prefix}.1.n.=`);
+    await server.kill();
+    await server.start(linesOf(prefix, [`${prefix}.>`, ...streams], [`${prefix}.1.r.>`, `${prefix}.1.t.>`]));
+    const subscription = await refusalOf({ url: server.url, ...FEW, prefix });
+    for (const kind of ["n", "a", "h"])
+      expect(subscription.message).toContain(`Subscription to "${prefix}.1.${kind}.="`);
+  });
+
+  it("names the rights in JetStream that its user lacks, and changes nothing", async () => {
+    const prefix = "test-rights";
+    const { own, streams } = rightsOf(prefix);
+    const kept = streams.filter((right) => !right.includes("MSG") && !right.includes("CONSUMER"));
+    const server = await startNats({ lines: linesOf(prefix, [...own, ...kept]) });
+    const { message } = await refusalOf({ url: server.url, ...FEW, prefix, jetstream: {} });
+    for (const right of ["MSG.GET", "MSG.DELETE"]) expect(message).toContain(`$JS.API.STREAM.${right}.${prefix}_1_w`);
+    expect(message).toContain("$JS.API.CONSUMER.CREATE");
+    expect(message).not.toContain("PURGE");
+    await server.kill();
+    await server.start(linesOf(prefix, [...own, "$JS.API.INFO", "$JS.API.STREAM.INFO.*"]));
+    const without = await refusalOf({ url: server.url, ...FEW, prefix, jetstream: {} });
+    for (const right of ["CREATE", "UPDATE", "PURGE"])
+      expect(without.message).toContain(`$JS.API.STREAM.${right}.${prefix}_1_l`);
+    expect(without.message).toContain(`$JS.FC.${prefix}_1_l.=`);
+    const names: string[] = await managed(server.url, async (manager) => {
+      const found: string[] = [];
+      for await (const name of manager.streams.names()) found.push(name);
+      return found;
+    });
+    expect(names).toEqual([]);
+  });
+
+  it("is down while its user has lost a right, and up again with it", async () => {
+    const prefix = "test-rights";
+    const { own, streams } = rightsOf(prefix);
+    const server = await startNats({ lines: linesOf(prefix, [...own, ...streams]) });
+    const node = await openMember(rigOf(server, FEW, prefix));
+    await server.reload(linesOf(prefix, streams));
+    await eventually(
+      async () => {
+        await outcomeOf(node.connection.send("a:all", "x"));
+        return node.downs.map(({ message }) => message).join("\n");
+      },
+      (messages) => messages.includes("Permissions Violation"),
+    );
+    await server.reload(linesOf(prefix, [...own, ...streams]));
+    await untilHeard(node);
+    expect(await outcomeOf(node.connection.send("a:all", "again"))).toBe("done");
+    await untilMembers(node, [`${incarnationOf(node)}.a`]);
+  });
+
+  it("rejects a subscription beyond the maximum of the server, and keeps the others", async () => {
+    const server = await startNats({ lines: ["max_subscriptions: 20"] });
+    const node = await openNode(rigOf(server));
+    const outcomes: string[] = [];
+    while (outcomes.at(-1) !== "not-sent" && outcomes.length < 20)
+      outcomes.push(await outcomeOf(node.connection.subscribe(`t:${outcomes.length}`)));
+    expect(outcomes.slice(0, -1)).toEqual(outcomes.slice(0, -1).map(() => "done"));
+    expect(outcomes.at(-1)).toBe("not-sent");
+    await node.connection.send("t:0", "x");
+    expect(await node.until("t:0", 1)).toEqual(["x"]);
+    expect(node.downs).toEqual([]);
+    node.connection.unsubscribe("t:0");
+    expect(await outcomeOf(node.connection.subscribe("t:another"))).toBe("done");
+  });
+
+  it("rejects a certificate that is not trusted, at once", async () => {
+    const server = await startNats({ certificate: selfSigned() });
+    const error = await refusalOf({ url: server.url });
+    expect(error).toMatchObject({ name: "EngineError", outcome: "not-sent" });
+    expect(error.message).toMatch(/self.signed certificate/);
+  });
+
+  it("rejects a server without JetStream, or without enough servers, at once", async () => {
+    const [without, single] = [await startNats({ jetstream: false }), await startNats()];
+    expect((await refusalOf({ url: without.url, jetstream: {} })).message).toMatch(/jetstream/i);
+    expect((await refusalOf({ url: single.url, jetstream: { replicas: 3 } })).message).toMatch(/replicas/);
+  });
+
+  it("closes while it connects, and then no connection is left", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    server.signal("SIGSTOP");
+    const node = Listening.create(rig.engine(), "node");
+    const opened = outcomeOf(node.connection.open());
+    await new Promise((resolve) => setImmediate(resolve));
+    const closedAt = performance.now();
+    await node.connection.close();
+    expect(performance.now() - closedAt).toBeLessThan(5_500);
+    expect(await opened).toBe("not-sent");
+    server.signal("SIGCONT");
+    await eventually(
+      () => server.names(),
+      (names) => !names.some((name) => name.includes(node.name)),
+    );
+    expect(node.downs).toEqual([]);
+  });
+
+  it("closes within 5 s when NATS does not answer, and then no socket and no timer is left", async () => {
+    const server = await startNats();
+    const before = countHandles();
+    const node = await openMember(rigOf(server));
+    server.signal("SIGSTOP");
+    const startedAt = performance.now();
+    await node.connection.close();
+    expect(performance.now() - startedAt).toBeLessThan(5_500);
+    await eventually(countHandles, (count) => count <= before, 1_000);
+    server.signal("SIGCONT");
+  });
+
+  it("leaves no socket and no timer when it closes", async () => {
+    const server = await startNats();
+    const before = countHandles();
+    const node = await openMember(rigOf(server));
+    await node.connection.subscribe(`t:${TOPIC}`);
+    await append(node, "1", "key");
+    await node.connection.log!.read(TOPIC, 0, 10);
+    await node.connection.send(`n:${node.name}`, "x");
+    expect(countHandles()).toBeGreaterThan(before);
+    await node.connection.close();
+    await eventually(countHandles, (count) => count <= before, 1_000);
+  });
+
+  it("leaves no timer when it closes while NATS is away", async () => {
+    const server = await startNats();
+    const before = countHandles();
+    const node = await openMember(rigOf(server));
+    await server.kill();
+    // The delay of an attempt grows up to 20 s.
+    await eventually(
+      () => node.downs.length,
+      (count) => count > 4,
+    );
+    await node.connection.close();
+    await eventually(countHandles, (count) => count <= before, 1_000);
+    const { length } = node.downs;
+    await server.start();
+    expect(node.downs).toHaveLength(length);
+  });
+
+  it("begins the streams once, if many nodes start at the same time", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const nodes = await Promise.all(Array.from({ length: 8 }, (_, i) => openNode(rig, `node${i}`)));
+    const positions = await Promise.all(nodes.map((node) => append(node, "x")));
+    expect(new Set(positions.map(({ epoch }) => epoch)).size).toBe(1);
+    expect(new Set(positions.map(({ offset }) => offset))).toEqual(new Set(positions.map((_, i) => i + 1)));
+  });
+
+  it("keeps applications with different prefixes apart", async () => {
+    const server = await startNats();
+    const rigs = [rigOf(server), rigOf(server)];
+    const nodes = [await openNode(rigs[0]!), await openNode(rigs[1]!)] as const;
+    await nodes[0].connection.send("a:all", "x");
+    await nodes[0].until("a:all", 1);
+    await nodes[1].connection.send("a:all", "y");
+    expect(await nodes[1].until("a:all", 1)).toEqual(["y"]);
+    await append(nodes[0], "1");
+    expect((await nodes[1].connection.log!.read(TOPIC, 0, 10)).epoch).toBe("");
+  });
+});

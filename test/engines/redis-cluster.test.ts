@@ -1,0 +1,114 @@
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import type { Channel, Position } from "../../src/fleet/engine.js";
+import { commandAt, eventually, removeAt } from "../support/redis.js";
+import { RedisCluster } from "../support/redis-groups.js";
+import { isAscending, Listening } from "./listening.js";
+import { CLUSTER_RIGHTS, keyOf, redisRig, RIGHTS } from "./redis-rig.js";
+import { describeEngine } from "./suite.js";
+
+const LOG = { length: 1_000, ttlMs: 60_000 };
+let cluster: RedisCluster;
+
+beforeAll(async () => {
+  const user = `user reciproc on >secret ${RIGHTS} ${CLUSTER_RIGHTS}`;
+  cluster = await RedisCluster.create(["user default on nopass ~* &* +@all", user]);
+}, 300_000);
+afterAll(() => cluster[Symbol.asyncDispose]());
+
+describeEngine("redis with a cluster and a user of few rights", async () => {
+  const roots = ["redis://127.0.0.1:1", ...cluster.urls];
+  return redisRig({ cluster: roots, username: "reciproc", password: "secret" }, cluster.urls.slice(0, 3));
+});
+
+/** Opens two nodes, with a topic to which both are subscribed. They are closed after the test. */
+async function pair(topic: string): Promise<{ a: Listening; b: Listening; channel: Channel; key: string }> {
+  const rig = redisRig({ cluster: cluster.urls }, []);
+  const nodes = [await Listening.open(rig.engine(), "a"), await Listening.open(rig.engine(), "b")] as const;
+  onTestFinished(async () => {
+    for (const node of nodes) await node[Symbol.asyncDispose]();
+  });
+  const channel: Channel = `t:${topic}`;
+  await Promise.all(nodes.map(({ connection }) => connection.subscribe(channel)));
+  return { a: nodes[0], b: nodes[1], channel, key: keyOf(rig, channel) };
+}
+
+describe("redis with a cluster", () => {
+  it("continues on another server when a slot is moved, and gives each message once", async () => {
+    const { a, b, channel, key } = await pair("moved");
+    // Not subscribed, so no server reports to it that the slot has moved.
+    const writer = await Listening.open(redisRig({ cluster: cluster.urls }, []).engine(), "writer");
+    onTestFinished(() => writer[Symbol.asyncDispose]());
+    const first = await a.connection.log!.append("moved", "0", LOG, undefined);
+    const during: Promise<Position>[] = [];
+    // None of these is refused, at whatever moment of the move it comes.
+    const writing = (async () => {
+      while (a.heard.length === 0 || b.heard.length === 0) await b.connection.log!.append("moved", "x", LOG, undefined);
+    })();
+    await cluster.migrate(key, async () => {
+      // Refused until the slot has moved, and repeated by the engine.
+      during.push(a.connection.log!.append("moved", "1", LOG, undefined));
+      await expect(a.connection.send(channel, "half moved")).resolves.toBeGreaterThan(0);
+    });
+    const second = await during[0]!;
+    await writing;
+    expect((await writer.connection.log!.append("moved", "of another prefix", LOG, undefined)).offset).toBe(1);
+    // The log has another server, and so another life.
+    expect(second.epoch).not.toBe(first.epoch);
+    expect([...a.heard, ...b.heard].flat()).toEqual(expect.arrayContaining([channel]));
+    expect([a.downs, b.downs]).toEqual([[], []]);
+    for (let i = 0; i < 20; i++) await b.connection.send(channel, `after ${i}`);
+    const received = await a.until(channel, 20, (frame) => frame.startsWith("after"));
+    expect(received).toEqual(Array.from({ length: 20 }, (_, i) => `after ${i}`));
+    expect(new Set(a.of(channel)).size).toBe(a.of(channel).length);
+  }, 60_000);
+
+  it("gives no message twice while a replica takes over from its primary", async () => {
+    const { a, b, channel, key } = await pair("handed over");
+    const { replica } = await cluster.primaryOf(key);
+    let takeOver: Promise<unknown> | undefined;
+    for (let i = 0; a.heard.length === 0 || b.heard.length === 0; i++) {
+      if (i === 20) takeOver = replica.command("CLUSTER", "FAILOVER");
+      // Refused while the slot moves.
+      await b.connection.send(channel, String(i)).catch(() => {});
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await takeOver;
+    await b.connection.send(channel, "last");
+    await a.until(channel, 1, (frame) => frame === "last");
+    const received = a
+      .of(channel)
+      .filter((frame) => frame !== "last")
+      .map(Number);
+    expect(received.length).toBeGreaterThanOrEqual(20);
+    expect(isAscending(received)).toBe(true);
+    await cluster.untilOk();
+  }, 60_000);
+
+  it("follows a failover, and begins another epoch", async () => {
+    const { a, b, channel, key } = await pair("lost");
+    const before = await a.connection.log!.append("lost", "1", LOG, undefined);
+    const { owner } = await cluster.primaryOf(key);
+    await owner.kill();
+    await eventually(
+      () => [a.heard, b.heard],
+      (all) => all.every((heard) => heard.length > 0),
+      30_000,
+    );
+    expect([a.heard.at(-1), b.heard.at(-1)]).toEqual(["all", "all"]);
+    expect(a.downs.length).toBeGreaterThan(0);
+    const after = await b.connection.log!.append("lost", "2", LOG, undefined);
+    expect(after.epoch).not.toBe(before.epoch);
+    await b.connection.send(channel, "again");
+    await a.until(channel, 1, (frame) => frame === "again");
+    await owner.start();
+    await cluster.untilOk();
+  }, 60_000);
+
+  it("has nothing left after all tests but logs", async () => {
+    for (const url of await cluster.primaries()) {
+      const keys = await commandAt<string[]>(url, ["KEYS", "*"]);
+      expect(keys.filter((key) => !/:[mlk]:/.test(key))).toEqual([]);
+      await removeAt(url, "test-*");
+    }
+  });
+});

@@ -1,0 +1,161 @@
+/** Frames that are sent again until they are received: for how long, and how many. */
+import { expect, it } from "vitest";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { Broker } from "../../src/fleet/broker.js";
+import { Calls } from "../../src/fleet/calls.js";
+import { EngineError } from "../../src/fleet/engine.js";
+import { SessionReports } from "../../src/fleet/session-over.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { FaultyEngine } from "./faulty.js";
+
+useFakeClock();
+
+const LIVE = new Set(["a", "b"]);
+const ignore = (): void => {};
+const OWNER = {
+  received: ignore,
+  up: ignore,
+  down: ignore,
+  heard: ignore,
+  sent: ignore,
+  dropped: ignore,
+  failed: ignore,
+};
+
+/** A broker that answers with `count`. Records the frames that were sent. */
+function brokerOf(count: () => Promise<number | undefined>): { broker: Broker; sent: string[] } {
+  const sent: string[] = [];
+  const connection = {
+    send: (_channel: string, frame: string) => {
+      sent.push(frame);
+      return count();
+    },
+  };
+  const facts = { maxFrameBytes: 2 ** 24 };
+  return { broker: { connection, facts, now: (run: () => unknown) => run() } as unknown as Broker, sent };
+}
+
+function reportsTo(count: () => Promise<number | undefined>): { reports: SessionReports; sent: string[] } {
+  const { broker, sent } = brokerOf(count);
+  const reports = new SessionReports({ node: "a", broker, live: LIVE, endSession() {}, dropped() {} });
+  return { reports, sent };
+}
+
+it.each([
+  ["every live node has received it", async () => 2],
+  ["the broker does not count receivers", async () => undefined],
+])("a report is sent once if %s", async (_when, count) => {
+  const { reports, sent } = reportsTo(count);
+  reports.send("hash", "ann");
+  await pass(120_000);
+  expect(sent).toEqual(["1z\ta\thash\tp\tann\n"]);
+});
+
+it.each([
+  ["a live node has not received it", async () => 1],
+  ["it may be lost", () => Promise.reject(new EngineError("lost", "unknown"))],
+])("a report is repeated for a minute, ever more seldom, while %s", async (_when, count) => {
+  const { reports, sent } = reportsTo(count);
+  reports.send("hash", undefined);
+  await pass(1_600);
+  expect(sent).toHaveLength(3);
+  await pass(60_000);
+  expect(sent).toHaveLength(11);
+  await pass(120_000);
+  expect(sent).toEqual(Array.from(sent, () => "1z\ta\thash\t\t\n"));
+  expect(sent).toHaveLength(11);
+});
+
+it("at most 1,000 reports are repeated, the newest, and none after the end", async () => {
+  const before = countDeadlines().waiting;
+  const { reports, sent } = reportsTo(async () => 1);
+  for (let i = 1; i <= 1_001; i++) reports.send(String(i), undefined);
+  await pass(0);
+  expect(countDeadlines().waiting - before).toBe(1_000);
+  await pass(500);
+  expect(sent.slice(1_001)).toEqual(sent.slice(1, 1_001));
+  reports.stop();
+  expect(countDeadlines().waiting).toBe(before);
+});
+
+it("reports take no place among the commands that wait for the connection, and are sent as soon as it is restored", async () => {
+  const engine = new FaultyEngine();
+  const broker = new Broker(engine, "a", OWNER);
+  await broker.open();
+  const reports = new SessionReports({ node: "a", broker, live: LIVE, endSession() {}, dropped() {} });
+  const [link] = engine.links;
+  link!.down();
+  for (let i = 1; i <= 1_000; i++) reports.send(String(i), undefined);
+  await pass(0);
+  const command = broker.run(1, 60_000, async () => "done");
+  await pass(400);
+  const sends = (): number => link!.commands.filter((name) => name === "send").length;
+  expect(sends()).toBe(0);
+  link!.up();
+  reports.up();
+  await pass(0);
+  expect([await command, sends()]).toEqual(["done", 1_000]);
+  reports.stop();
+  await broker.close();
+});
+
+/** Calls from a node that has ended. `ids`: of the peers of each principal. */
+function callsFor(ids: readonly string[]): { calls: Calls; counts: { sent: number; dropped: number } } {
+  const counts = { sent: 0, dropped: 0 };
+  const { broker } = brokerOf(async () => {
+    counts.sent++;
+    return 0;
+  });
+  const calls = new Calls({
+    node: "a",
+    broker,
+    wait: { timeoutMs: 60_000, retry: false },
+    live: LIVE,
+    peerOf: () => undefined,
+    peersOf: () => ids.map((id) => ({ id })) as never,
+    report() {},
+    foreign() {},
+    dropped: () => counts.dropped++,
+  });
+  return { calls, counts };
+}
+
+it("at most 10,000 answers are sent again", async () => {
+  const { calls, counts } = callsFor([]);
+  const body = '{"jsonrpc":"2.0","method":"work"}';
+  const ask = (from: number, to: number): void => {
+    for (let i = from; i <= to; i++) calls.received({ kind: "q", fields: [String(i), "b", "none", "60000", ""], body });
+  };
+  ask(1, 10_000);
+  await pass(0);
+  expect(counts).toEqual({ sent: 10_000, dropped: 0 });
+  ask(10_001, 10_003);
+  await pass(0);
+  expect(counts.dropped).toBe(3);
+  calls.end();
+});
+
+it("answers of at most 16 Mi are sent again", async () => {
+  const { calls, counts } = callsFor(["x".repeat(2 ** 20)]);
+  const ask = (number: number): void =>
+    calls.asked({ kind: "u", fields: [String(number), "b", "peers", "0", "ann"], body: "null" });
+  for (let number = 1; number <= 15; number++) ask(number);
+  await pass(0);
+  expect(counts).toEqual({ sent: 15, dropped: 0 });
+  ask(16);
+  await pass(0);
+  expect(counts.dropped).toBe(1);
+  calls.end();
+});
+
+it("an answer to a call without a timeout is sent again for a minute", async () => {
+  const { calls, counts } = callsFor([]);
+  calls.received({ kind: "q", fields: ["1", "b", "none", "0", ""], body: '{"jsonrpc":"2.0","method":"work"}' });
+  await pass(50_000);
+  const sent = counts.sent;
+  await pass(9_000);
+  expect(counts.sent).toBeGreaterThan(sent);
+  const all = counts.sent;
+  await pass(60_000);
+  expect(counts.sent).toBe(all);
+});
