@@ -59,7 +59,7 @@ export default defineConfig({
           // Some tests time out while three browsers share two cores.
           maxWorkers: 2,
           // A browser on a loaded machine may need several seconds for each step of a test. Steps have timeouts of their own.
-          expect: { poll: { timeout: 10_000 } },
+          expect: { poll: { timeout: 20_000 } },
           sequence: { groupOrder: 2 },
         },
       },

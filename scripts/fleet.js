@@ -27,6 +27,11 @@ export async function publishFleet(part, value, folder = "docs") {
   await writeFile(scaling, withFigures(await readFile(scaling, "utf8"), fleet, idle));
 }
 
+/** Returns what is published in docs/fleet.json. */
+export function readFleet() {
+  return readJson(join(ROOT, "docs/fleet.json"), {});
+}
+
 async function readJson(file, otherwise) {
   try {
     return JSON.parse(await readFile(file, "utf8"));

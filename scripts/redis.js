@@ -10,24 +10,27 @@ import { createInterface } from "node:readline";
 
 const NAMES = ["redis-server", "valkey-server"];
 const CURE =
-  "No redis-server was found. Install Redis 7 (apt-get install redis-server), or set REDIS_SERVER_PATH to one.";
+  "No redis-server was found. Install Redis 6.2 or later (apt-get install redis-server), or set REDIS_SERVER_PATH to one.";
 /** How often Redis is started on another port, if its port was taken meanwhile. */
 const STARTS = 5;
 
 /**
  * Starts a Redis. Resolves when it accepts connections. Rejects with the cure if there is no Redis. The process ends with this one.
- * `stop` ends it, and resolves when it has ended.
+ * `stop` ends it, and resolves when it has ended. With `isDetached`, signals of the terminal do not reach Redis, so that it ends last:
+ * the caller handles them, and calls `stop`.
  */
-export async function startRedis() {
+export async function startRedis({ isDetached = false } = {}) {
   const path = redisPath();
   const folder = await mkdtemp(join(tmpdir(), "reciproc-redis-"));
   for (let i = 1; ; i++) {
     const port = await freePort();
     try {
-      const { stop } = await startAt(path, port, folder);
+      const { stop } = await startAt(path, port, folder, isDetached);
       return { url: `redis://127.0.0.1:${port}`, stop };
     } catch (error) {
-      if (i === STARTS) throw error;
+      if (i < STARTS && error.code === undefined) continue;
+      await rm(folder, { recursive: true, force: true });
+      throw error;
     }
   }
 }
@@ -60,10 +63,12 @@ async function freePort() {
   return port;
 }
 
-async function startAt(path, port, folder) {
+async function startAt(path, port, folder, detached) {
   const settings = { bind: "127.0.0.1", port, dir: folder, save: "", appendonly: "no" };
   const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]);
-  const child = spawn(path, args, { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(path, args, { stdio: ["ignore", "pipe", "inherit"], detached });
+  // Rejects if the program cannot be run.
+  await once(child, "spawn");
   const kill = () => child.kill("SIGKILL");
   process.once("exit", kill);
   const ended = once(child, "exit").finally(() => process.off("exit", kill));

@@ -28,13 +28,17 @@ class Client {
   joinedAt = 0;
   isComplete = false;
   #port;
+  #urls;
 
-  constructor(port) {
+  /** `ports`: of all nodes. After a loss, the client goes to the next one, as with a list of servers or through a load balancer. */
+  constructor(port, ports) {
     this.#port = port;
+    const first = ports.indexOf(port);
+    this.#urls = [...ports.slice(first), ...ports.slice(0, first)].map((one) => `ws://127.0.0.1:${one}`);
   }
 
   async connect() {
-    await contender.connect(`ws://127.0.0.1:${this.#port}`, {
+    return contender.connect(this.#urls, {
       methods: { moved: (message) => this.#moved(message), said: ({ n }) => this.#said(n) },
       joined: (id, isComplete) => {
         Object.assign(this, { id, isComplete, joinedAt: now() });
@@ -56,17 +60,29 @@ class Client {
   }
 }
 
+/** Connects clients, some at the same time. Returns their connections. */
+async function openAll(opened) {
+  const rest = opened.values();
+  const connections = [];
+  const opener = async () => {
+    for (const client of rest) connections.push(await client.connect());
+  };
+  await Promise.all(Array.from({ length: Math.min(OPENING, opened.length) }, opener));
+  return connections;
+}
+
 answer(process, {
-  /** Opens `count` clients at each port. Returns their ids. */
-  async connect(ports, count) {
-    const opened = ports.flatMap((port) => Array.from({ length: count }, () => new Client(port)));
-    const rest = opened.values();
-    const opener = async () => {
-      for (const client of rest) await client.connect();
-    };
-    await Promise.all(Array.from({ length: Math.min(OPENING, opened.length) }, opener));
+  /** Opens `count` clients at each port. `allPorts`: where they go when they lose it. Returns their ids. */
+  async connect(ports, count, allPorts) {
+    const opened = ports.flatMap((port) => Array.from({ length: count }, () => new Client(port, allPorts)));
+    await openAll(opened);
     clients.push(...opened);
     return opened.map(({ id }) => id);
+  },
+  /** Opens `count` clients at a port, and closes them. */
+  async visit(port, count) {
+    const connections = await openAll(Array.from({ length: count }, () => new Client(port, [port])));
+    for (const connection of connections) connection.close();
   },
   /** Prepares for a notification, which every client must receive once. */
   arm(number) {

@@ -1,6 +1,5 @@
 /** The process of a node: `node node.js CONTENDER OPTIONS`. It obeys its parent, and ends with it. */
 import { once } from "node:events";
-import { createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { answer } from "../channel.js";
 import { rate } from "../load.js";
@@ -13,10 +12,10 @@ const { startNode } = await import(`./contenders/${name}.js`);
 const node = await startNode(JSON.parse(options));
 const publications = { timer: undefined, count: 0, pending: new Set() };
 
-async function listen(server, port) {
-  server.listen({ port, host: "127.0.0.1", backlog: BACKLOG });
-  await once(server, "listening");
-  return server.address().port;
+async function listen({ http }) {
+  http.listen({ port: 0, host: "127.0.0.1", backlog: BACKLOG });
+  await once(http, "listening");
+  return http.address().port;
 }
 
 function now() {
@@ -35,13 +34,7 @@ async function repeat(perSecond, ms, send) {
 }
 
 answer(process, {
-  listen: () => listen(node.http, 0),
-  /** Takes the clients of another node, whose port is free. A load balancer would send them here. */
-  takeOver: (port) =>
-    listen(
-      createServer((socket) => node.http.emit("connection", socket)),
-      port,
-    ),
+  listen: () => listen(node),
   /** Resolves when `count` clients of this node are in the topic. */
   async joined(count) {
     while (node.count() !== count) await sleep(2);

@@ -5,6 +5,8 @@ import * as growth from "./growth.js";
 
 const { NODE_COUNTS } = growth;
 const GOALS = { p99: 0.25, recoveryS: 5 };
+/** A rate with a larger p99 is more than a contender can deliver: its queue grows for as long as the rate lasts. */
+const LOADED_MS = 100;
 
 const short = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
 const figure = (value) => short.format(value);
@@ -31,10 +33,18 @@ export function benchPart(report) {
     "`npm run bench -- --fleet` measures this and writes it. reciproc runs beside socket.io with its three adapters for Redis.",
     `${kind} Each round begins a Redis, the nodes and two processes with clients, all on one machine, which share its cores. The contenders take turns in random order. A delivery is one message that arrives at one peer, and every delivery is counted. The messages have 160 characters of text.`,
     `Measured ${measured.slice(0, 10)} on ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}, Node ${machine.node}, with ${list.join(", ")}.`,
+    ...updates(scenarios),
     ...goals(report),
     ...scenarios.flatMap((scenario) => [`### ${scenario.title}`, details(scenario, report)]),
     ...growing(report),
   ].join("\n\n");
+}
+
+function updates(scenarios) {
+  const all = scenarios.filter(({ updated }) => updated !== undefined);
+  if (all.length === 0) return [];
+  const list = all.map(({ title, updated }) => `- ${title} (${updated.slice(0, 16).replace("T", " ")} UTC)`);
+  return [`Measured by a later run on the same machine, with all contenders:\n\n${list.join("\n")}`];
 }
 
 function details({ metrics, results }, { contenders }) {
@@ -56,12 +66,18 @@ function goals(report) {
   const rows = [];
   const add = (goal, is, isMet) => rows.push([goal, is, isMet ? "yes" : "no"]);
   const of = (scenario, metric) => others.flatMap((cells) => cells[scenario]?.[metric] ?? []);
-  const busiest = report.scenarios.filter(({ perSecond }) => perSecond !== undefined).at(-1);
-  if (busiest !== undefined && own[busiest.name] !== undefined && of(busiest.name, "p99").length > 0) {
-    const ratio = own[busiest.name].p99 / Math.min(...of(busiest.name, "p99"));
+  const busiest = report.scenarios.filter(({ name, perSecond }) => {
+    const all = [own, ...others].flatMap((cells) => cells[name]?.p99 ?? []);
+    return perSecond !== undefined && Math.min(...all) <= LOADED_MS;
+  });
+  // The machine is loaded at the highest rate that it can still deliver.
+  const loaded = busiest.at(-1);
+  if (loaded !== undefined && own[loaded.name] !== undefined) {
+    const best = Math.min(...of(loaded.name, "p99"));
+    const ratio = own[loaded.name].p99 / best;
     add(
-      `p99 to another node at ${figure(busiest.perSecond)} messages/s: at most a quarter of the best of socket.io`,
-      `${figure(ratio)} of it`,
+      `p99 to another node under load, which is the highest rate that some contender delivers within ${LOADED_MS} ms (${figure(loaded.perSecond)} messages/s): at most a quarter of the best of socket.io`,
+      best === Infinity ? "socket.io delivered not all" : `${figure(ratio)} of it`,
       ratio <= GOALS.p99,
     );
   }

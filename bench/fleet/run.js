@@ -1,9 +1,11 @@
 /** Measures several nodes over one Redis, reciproc beside socket.io, and writes the report. */
 import { execFileSync } from "node:child_process";
+import { isDeepStrictEqual } from "node:util";
 import { machine, version } from "../machine.js";
 import { median, precise, shuffled } from "../statistics.js";
-import { publishFleet } from "../../scripts/fleet.js";
+import { publishFleet, readFleet } from "../../scripts/fleet.js";
 import { redisPath } from "../../scripts/redis.js";
+import { scenarios } from "./scenarios.js";
 import { readArguments } from "./settings.js";
 
 const CANNOT = "cannot";
@@ -17,24 +19,42 @@ export async function measureFleet(args) {
   }
   const started = performance.now();
   const report = {
-    measured: new Date().toISOString(),
+    measured: run.update ? (await readFleet()).bench.measured : new Date().toISOString(),
     quick: run.quick,
     machine: machine(),
     versions: versions(run.contenders),
     budget: run.budget,
     contenders: run.contenders.map(({ name, title }) => ({ name, title })),
-    scenarios: [],
+    scenarios: run.update ? await published(run) : [],
   };
   for (const scenario of run.scenarios) {
     const { name, nodes, perSecond, metrics } = scenario;
     const title = scenario.title(run.budget);
     process.stdout.write(`${title} `);
-    report.scenarios.push({ name, title, nodes, perSecond, metrics, results: await play(scenario, run) });
+    const results = await play(scenario, run);
+    const updated = run.update ? new Date().toISOString() : undefined;
+    put(report.scenarios, { name, title, nodes, perSecond, updated, metrics, results });
     // Write after each scenario, so that the results of a stopped run are kept.
     await publishFleet("bench", report, run.out);
     process.stdout.write(` ${Math.round((performance.now() - started) / 1_000)} s\n`);
   }
   process.stdout.write(`\nWritten to ${run.out}/fleet.json and ${run.out}/fleet.md\n`);
+}
+
+/** Returns the scenarios of the published report that are still measured. Throws unless it was measured in the same way. */
+async function published({ budget, contenders }) {
+  const { bench } = await readFleet();
+  const same = { machine: machine(), versions: versions(contenders), budget };
+  for (const [name, value] of Object.entries(same))
+    if (!isDeepStrictEqual(bench[name], value)) throw new Error(`--update: the published report has another ${name}`);
+  return bench.scenarios.filter(({ name }) => scenarios.has(name));
+}
+
+/** Replaces the scenario of the same name, or puts a new one where it belongs. */
+function put(list, scenario) {
+  const order = [...scenarios.keys()];
+  const kept = [...list.filter(({ name }) => name !== scenario.name), scenario];
+  list.splice(0, list.length, ...kept.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name)));
 }
 
 function versions(contenders) {

@@ -47,9 +47,17 @@ export class World {
     // With few clients, one process has all.
     const processes = each % CLIENT_PROCESSES === 0 ? this.#clients : this.#clients.slice(0, 1);
     const ports = indexes.map((i) => this.#ports[i]);
-    const ids = await Promise.all(processes.map((one) => one.ask("connect", ports, each / processes.length)));
+    const ids = await Promise.all(
+      processes.map((one) => one.ask("connect", ports, each / processes.length, this.#ports)),
+    );
     await Promise.all(indexes.map((i) => this.#nodes[i].ask("joined", each)));
     return ids.flat();
+  }
+
+  /** Connects `count` clients to a node, and closes them. Resolves when the node has none. */
+  async visit(index, count) {
+    await this.askClients("visit", this.#ports[index], count / this.#clients.length);
+    await this.#nodes[index].ask("joined", 0);
   }
 
   /** Sends a command to all processes with clients. Returns their replies. */

@@ -54,6 +54,8 @@ const server = await serve<ServerApi, ClientApi, Seat>({
   remote: clientContract,
   check: "both",
   limits: { maxConnections: 100, maxMessageBytes: 256 * 1024 },
+  // A page that lost its socket asks for this node, which has its session.
+  session: { route: name },
   engine: redis({ url, prefix: "demo", leaseMs: LEASE_MS }),
   topics: () => ({ log: { length: 10_000, ttlMs: 86_400_000 }, members: true }),
   nodes: { methods: { renamed: () => pushPeople() } },

@@ -23,6 +23,8 @@ const count = byId("waiting", HTMLElement);
 const result = byId("delivered", HTMLElement);
 let newest = 0;
 let isDown = true;
+/** Whether the session was lost too, of which the page shows another message. */
+let isLost = false;
 /** The messages that were made since the network was lost, or before the first connection, by number. */
 const waiting = new Map<number, Message>();
 let hiding: ReturnType<typeof setTimeout> | undefined;
@@ -57,6 +59,7 @@ export function suspended(): void {
   if (isDown) return;
   isDown = true;
   waiting.clear();
+  isLost = false;
   clearTimeout(hiding);
   result.textContent = "";
   delivery.hidden = false;
@@ -73,6 +76,7 @@ export function waitingParams<P>(method: string): P[] {
  * messages that were sent before the network was lost, and that the server may not have got.
  */
 export function sendAgain(peer: Peer<ClientApi, ServerApi>, earlier: ReadonlyMap<number, Message> = new Map()): void {
+  isLost = true;
   const all = new Map([...earlier, ...waiting]);
   waiting.clear();
   for (const [number, message] of all) waiting.set(number, message);
@@ -87,6 +91,7 @@ export async function resumed(peer: Peer<ClientApi, ServerApi>): Promise<void> {
   const numbers = [...waiting.keys()];
   waiting.clear();
   count.textContent = "";
+  if (isLost && numbers.length === 0) return void (delivery.hidden = true);
   hiding = setTimeout(() => (delivery.hidden = true), SHOWN_MS);
   if (numbers.length === 0) return void (result.textContent = "The network is back. No message waited.");
   try {

@@ -87,7 +87,7 @@ const around: Around = (call, next) => {
 };
 
 /** The peer of all connections. Calls and notifications are queued until it is open, and while it is suspended. */
-const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(() => wire("/rpc", recovery.node()), {
+const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(wire("/rpc"), {
   methods,
   around,
   bytes,
@@ -210,7 +210,7 @@ profile.onChange((now) => void peer.request("rename", now, { retry: "not-sent" }
 // Its keys work even while the parts are inert.
 pen.onUndo(() => parts.inert || undo());
 byId("clear", HTMLButtonElement).addEventListener("click", () => void clear());
-recovery.onKill(() => peer.notify("kill"));
+status.onKill(() => peer.notify("kill"));
 const pressCut = status.onCut(() => void cut());
 guide.start({
   draw() {

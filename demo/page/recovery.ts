@@ -1,6 +1,6 @@
 /**
- * What this page has of the log that several nodes share, and what it recovered from there on another node. Shows both, and the
- * button that kills a node. On one server, it does nothing.
+ * What this page has of the log that several nodes share, and what it recovered from there on another node. Shows the node, and what
+ * was recovered. On one server, it does nothing.
  */
 import type { Around } from "reciproc";
 import type { Stroke } from "../api.js";
@@ -11,7 +11,6 @@ import type { Message } from "./delivery.js";
 const panel = byId("node", HTMLElement);
 const title = byId("node-name", HTMLElement);
 const report = byId("recovered", HTMLElement);
-const button = byId("kill", HTMLButtonElement);
 
 /** How the server is: `unknown` until the page has joined. */
 let kind: "unknown" | "one" | "several" = "unknown";
@@ -23,6 +22,8 @@ let newest: string | undefined;
 const unconfirmed = new Map<number, Message>();
 /** How many messages of each method came from the log since the last node was lost. */
 let recovered: Record<string, number> = {};
+/** Whether the page had anything of the log when the last node was lost. */
+let hadPosition = false;
 
 /** Notes each piece that the page sends, and each message from the log. */
 export const around: Around = async (call, next) => {
@@ -37,11 +38,6 @@ export const around: Around = async (call, next) => {
   }
   return next();
 };
-
-/** The name of the node to which the page is connected, if there are several. */
-export function node(): string | undefined {
-  return current;
-}
 
 /** The position of the last message from the log. A node sends what followed it. */
 export function since(): string | undefined {
@@ -62,6 +58,7 @@ export function isOwn({ id, n }: Stroke & { n?: number | undefined }, author: st
 /** The session is lost, and so may be the pieces that have not come back. Returns them, for the page to send them again. */
 export function lost(): ReadonlyMap<number, Message> {
   recovered = {};
+  hadPosition = newest !== undefined;
   return new Map(unconfirmed);
 }
 
@@ -73,19 +70,28 @@ export function arrived(now: { node: string; isComplete: boolean }): void {
   // The documents of the editor are in one process.
   byId("editor-tab", HTMLButtonElement).hidden = true;
   if (before === undefined) return;
-  const { drew = 0, said = 0 } = recovered;
-  const parts = [drew > 0 && `${counted(drew, "piece")} of lines`, said > 0 && `${counted(said, "line")} of the chat`];
-  const what = parts.filter(Boolean).join(" and ") || "nothing that is new";
-  const told = now.isComplete
-    ? `${before} is gone. ${now.node} had the log: ${what} came from there, and nothing is missing.`
-    : `${before} is gone. The log of ${now.node} does not reach back far enough, so the board was loaded again.`;
+  const where =
+    now.node === before
+      ? `${before} no longer had the session of this window. `
+      : `${before} is gone. This window is now on ${now.node}. `;
+  const told = where + (now.isComplete ? gained() : loadedWhy());
   report.textContent = told;
   show(told);
 }
 
-/** Calls `kill` when the button is pressed. */
-export function onKill(kill: () => void): void {
-  button.addEventListener("click", kill);
+/** What came from the log, since a position that the page had. */
+function gained(): string {
+  const { drew = 0, said = 0 } = recovered;
+  const parts = [drew > 0 && `${counted(drew, "piece")} of lines`, said > 0 && `${counted(said, "line")} of the chat`];
+  const what = parts.filter(Boolean).join(" and ");
+  return `${what === "" ? "The log had nothing new." : `From the log it got ${what}.`} Nothing is missing.`;
+}
+
+/** Why the page got the whole board. */
+function loadedWhy(): string {
+  return hadPosition
+    ? "The log no longer had all that followed, so the board was loaded again."
+    : "The board was loaded from the log.";
 }
 
 function counted(count: number, word: string): string {

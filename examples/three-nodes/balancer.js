@@ -3,14 +3,21 @@ import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { pipeline } from "node:stream";
 
-/** Listens on a port. Brings each connection to one of the ports that `targets` returns, one after the other. */
-export async function listen(port, targets) {
+/**
+ * Listens on a port. `nodes` maps the names of the nodes that accept clients to their ports. A client that names a node in its URL has
+ * a session there, and is brought to it. Any other client is brought to the next node.
+ */
+export async function listen(port, nodes) {
   let count = 0;
-  const server = createServer({ pauseOnConnect: true }, (client) => {
-    const ports = targets();
-    const first = count++ % Math.max(ports.length, 1);
+  const server = createServer((client) => {
     client.on("error", () => client.destroy());
-    forward(client, [...ports.slice(first), ...ports.slice(0, first)]);
+    client.once("data", (head) => {
+      client.pause();
+      const ports = [...nodes.values()];
+      const named = nodes.get(/^GET \S*[?&]node=(\w+)/.exec(head)?.[1]);
+      const first = named === undefined ? count++ % Math.max(ports.length, 1) : ports.indexOf(named);
+      forward(client, head, [...ports.slice(first), ...ports.slice(0, first)]);
+    });
   });
   server.listen(port, "127.0.0.1");
   await once(server, "listening");
@@ -18,13 +25,14 @@ export async function listen(port, targets) {
 }
 
 /** Connects a client to the first port that accepts. Without one, the client is cut, and tries again later. */
-function forward(client, [port, ...others]) {
+function forward(client, head, [port, ...others]) {
   if (port === undefined) return void client.destroy();
   const node = connect(port, "127.0.0.1");
-  const tryNext = () => forward(client, others);
+  const tryNext = () => forward(client, head, others);
   node.once("error", tryNext);
   node.once("connect", () => {
     node.off("error", tryNext);
+    node.write(head);
     // If one side is lost, the other is cut too.
     pipeline(client, node, client, () => {});
   });

@@ -26,7 +26,7 @@ function startNode(name) {
 }
 
 for (const name of ["n1", "n2", "n3"]) startNode(name);
-const balancer = await listen(Number(process.env.PORT ?? 8000), () => [...ports.values()]);
+const balancer = await listen(Number(process.env.PORT ?? 8000), ports);
 console.log(`clients connect to ws://127.0.0.1:${balancer.address().port}`);
 
 for (const signal of ["SIGINT", "SIGTERM"])

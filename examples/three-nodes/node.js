@@ -13,6 +13,8 @@ const server = await serve({
     // The members of a node that was killed are gone after 4 s, not after 13 s as by default.
     leaseMs: 3_000,
   }),
+  // A client that lost its socket asks the load balancer for this node, which has its session.
+  session: { route: name },
   // The same on every node: what is said is logged for an hour, and the members see who joins and leaves.
   topics: () => ({ log: { length: 1_000, ttlMs: 3_600_000 }, members: { joined: "joined", left: "left" } }),
 

@@ -102,7 +102,7 @@ export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitt
     return { socket, protocol, hello, takesAuth };
   };
   const start = async (): Promise<Admitted> => {
-    const given = await credentials.of(attempt, attempt.session);
+    const given = await credentials.of(attempt, attempt.session?.route);
     if (isAbandoned) throw new Error();
     try {
       return await connect(given, offer);

@@ -76,8 +76,8 @@ export interface EngineFacts {
   /** Whether `send` returns how many nodes were subscribed. */
   readonly counts: boolean;
   /**
-   * Whether a node may receive a frame for whose inbox `send` has returned 0. Then a call that nobody seems to receive is `"unknown"`.
-   * Default false.
+   * Whether a node may receive a frame for whose inbox `send` has returned 0. Then a call to a node that does not live is `"unknown"`
+   * when the lease of that node has ended, instead of `"not-sent"` at once. Default false.
    */
   readonly undercounts?: boolean | undefined;
   /** Whether the frames of one node arrive in order across all channels (`"node"`), or only within a topic (`"topic"`). */

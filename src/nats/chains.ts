@@ -47,6 +47,15 @@ export interface Appended {
   readonly before: Placed | undefined;
 }
 
+/** Returns the headers of a message. Those that NATS carries and the library refuses are none: reading them throws. */
+function headersOf(message: Message): Headers | undefined {
+  try {
+    return message.headers;
+  } catch {
+    return undefined;
+  }
+}
+
 function headOf(headers: Headers | undefined): Head | undefined {
   const kind = headers?.get(KIND);
   const number = Number(headers?.get(NUMBER));
@@ -56,12 +65,13 @@ function headOf(headers: Headers | undefined): Head | undefined {
 
 /** Returns what a stream has sent on, as a frame and its place; `undefined` if the message comes from a node. */
 export function readKept(message: Message): { frame: string; placed: Placed } | undefined {
-  const head = headOf(message.headers);
+  const headers = headersOf(message);
+  const head = headOf(headers);
   if (head === undefined) return undefined;
   const { kind, epoch, number, id } = head;
   const body = message.string();
   const frame = kind === "L" ? logFrame(epoch, number, body) : rosterFrame(number, id, kind === "j" ? body : undefined);
-  return { frame, placed: { ...head, seq: Number(message.headers!.get("Nats-Sequence")) } };
+  return { frame, placed: { ...head, seq: Number(headers!.get("Nats-Sequence")) } };
 }
 
 function remember(places: Map<string, Placed>, topic: string, { kind, epoch, number, id, seq }: Placed): void {
@@ -138,18 +148,20 @@ export class Chains {
 
   /**
    * Appends a message behind the last one. `makeHead` returns its head, or `undefined` if there is nothing to append any more: then the
-   * result is `undefined`. If a message was appended with the same `msgId` before, returns its sequence.
+   * result is `undefined`. `isRead`: whether the last message was read now, so it may be in another life of the stream than what this node
+   * knows. If a message was appended with the same `msgId` before, returns its sequence.
    */
   async append(
     topic: string,
     body: string,
-    makeHead: (last: Placed | undefined) => Head | undefined | Promise<Head | undefined>,
+    makeHead: (last: Placed | undefined, isRead: boolean) => Head | undefined | Promise<Head | undefined>,
     msgId?: string,
   ): Promise<Appended | { readonly earlier: number } | undefined> {
     return this.#connection.bounded(utf8Bytes(body), async () => {
       for (let tries = 0; tries < MOST_TRIES; tries++) {
-        const before = this.#last.get(topic) ?? (await this.last(topic));
-        const head = await makeHead(before);
+        const known = this.#last.get(topic);
+        const before = known ?? (await this.last(topic));
+        const head = await makeHead(before, known === undefined);
         if (head === undefined) return undefined;
         try {
           const { seq, duplicate } = await this.#publish(topic, body, head, before?.seq ?? 0, msgId);
@@ -224,7 +236,7 @@ export class Chains {
         if (error !== null) return finish(error);
         if (isControl(client, message)) return;
         const { seq, pending } = placeIn(message.reply!);
-        const head = headOf(message.headers);
+        const head = headOf(headersOf(message));
         if (head !== undefined && seq <= until) last = { ...head, seq };
         const wantsMore = head === undefined || (seq <= until && take({ ...head, seq, body: message.string() }));
         if (!wantsMore || seq >= until || pending === 0) finish();
@@ -267,7 +279,7 @@ function isControl(client: Client, message: Message): boolean {
   if (message.reply?.startsWith("$JS.ACK.") === true) return false;
   message.respond();
   // A heartbeat has this if what was to be answered has not arrived.
-  const stalled = message.headers?.get("Nats-Consumer-Stalled") ?? "";
+  const stalled = headersOf(message)?.get("Nats-Consumer-Stalled") ?? "";
   if (stalled !== "") client.publish(stalled, "");
   return true;
 }

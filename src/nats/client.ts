@@ -61,7 +61,11 @@ export interface StreamInfo {
   /** When the stream was created, by the clock of the server. */
   readonly created: string;
   readonly config: StreamSettings;
-  readonly state: { readonly last_seq: number; readonly subjects?: Readonly<Record<string, number>> };
+  readonly state: {
+    readonly first_seq: number;
+    readonly last_seq: number;
+    readonly subjects?: Readonly<Record<string, number>>;
+  };
 }
 
 /** A reader of a stream, and what it has sent. */

@@ -226,9 +226,14 @@ export class NatsConnection implements EngineConnection {
     return link;
   }
 
+  /** Returns true if the connection is up and uses this link. */
+  isUpWith(link: Link): boolean {
+    return this.#state === "up" && this.#link === link && !link.client.isClosed();
+  }
+
   /** Finds out whether the streams are still those that this node has used. If not, it begins anew. */
   async checkStreams(): Promise<void> {
-    await this.untilLost(this.streams!.establish(this.present()));
+    await this.untilLost(this.streams!.establish(this.present(), this.roster!.firstOwn));
     if (this.streams!.takeLoss()) this.#beginAnew();
   }
 
@@ -366,7 +371,7 @@ export class NatsConnection implements EngineConnection {
   async #prepare(link: Link): Promise<void> {
     const before = this.#refused;
     await this.#checkRights(link, this.#watch(link));
-    await this.streams?.establish(link);
+    await this.streams?.establish(link, this.roster!.firstOwn);
     if (this.#isClosed || link.client.isClosed()) throw this.#refusal();
     this.#link = link;
     for (const wanted of this.#subscribed.values()) this.#begin(link, wanted);

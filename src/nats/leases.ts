@@ -43,12 +43,13 @@ export class NatsLeases implements EngineLeases {
         if (error !== null) return;
         const [node, number] = message.subject.split(".").slice(-2);
         const [sign, leaseMs] = message.string().split(" ");
-        this.#received(`${node!}/${number!}` as Incarnation, sign as Sign, Number(leaseMs));
+        this.#received(link, `${node!}/${number!}` as Incarnation, sign as Sign, Number(leaseMs));
       },
     });
   }
 
-  #received(incarnation: Incarnation, sign: Sign, leaseMs: number): void {
+  /** Never throws: the library would read nothing more from the connection, and not report that. */
+  #received(link: Link, incarnation: Incarnation, sign: Sign, leaseMs: number): void {
     if (!INCARNATION.test(incarnation) || !(leaseMs > 0 && leaseMs <= 600_000)) return;
     const isOwn = incarnation.startsWith(`${this.#node}/`);
     if (sign === "dead" || sign === "left" || (sign === "taken" && isOwn)) {
@@ -62,8 +63,9 @@ export class NatsLeases implements EngineLeases {
       this.#heard.set(incarnation, { at: performance.now(), leaseMs, isHeard: false });
     } else if ((sign === "entered" || sign === "beats") && !isOwn) {
       this.#heard.set(incarnation, { at: performance.now(), leaseMs, isHeard: true });
-      // So a node that begins knows the others at once.
-      if (sign === "entered") for (const [own, { leaseMs: ownMs }] of this.#own) this.#say(own, "beats", ownMs);
+      // So a node that begins knows the others at once. While this one connects, it is silent: it beats as soon as it is connected.
+      if (sign !== "entered" || !this.#connection.isUpWith(link)) return;
+      for (const [own, { leaseMs: ownMs }] of this.#own) this.#say(own, "beats", ownMs);
     }
   }
 

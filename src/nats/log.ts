@@ -50,7 +50,7 @@ export class NatsLog implements EngineLog {
       if (appended === undefined || "earlier" in appended) return this.#earlier(appended?.earlier ?? 0, subject!);
       const { epoch, number: offset } = appended.head;
       // The entry may be removed before its key is repeated.
-      if (subject !== undefined) this.#connection.present().client.publish(subject, `${epoch}.${offset}`);
+      if (subject !== undefined) this.#keep(subject, `${epoch}.${offset}`);
       this.#remember(topic, { seq: appended.seq, at: performance.now(), ttlMs: rule.ttlMs });
       return { epoch, offset };
     });
@@ -63,8 +63,25 @@ export class NatsLog implements EngineLog {
     return { kind: "L", epoch: nanoid(EPOCH_LENGTH), number: 1, id: "" };
   }
 
-  /** Returns the position of an entry that was appended with the same key before. */
+  /** Keeps the position of a key. The entry is appended, so nothing may throw: until it is removed, it has the position too. */
+  #keep(subject: string, position: string): void {
+    try {
+      this.#connection.present().client.publish(subject, position);
+    } catch {
+      // The connection was lost in this moment.
+    }
+  }
+
+  /** Returns the position of an entry that was appended with the same key before. If it fails, the entry is there nevertheless. */
   async #earlier(seq: number, subject: string): Promise<Position> {
+    try {
+      return await this.#findEarlier(seq, subject);
+    } catch (cause) {
+      throw new EngineError((cause as Error).message, "unknown", { cause });
+    }
+  }
+
+  async #findEarlier(seq: number, subject: string): Promise<Position> {
     const kept = await this.#chains.at({ seq });
     if (kept !== undefined) return { epoch: kept.epoch, offset: kept.number };
     const stored = await this.#chains.ask(({ streams }) =>

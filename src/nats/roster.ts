@@ -17,8 +17,12 @@ const REAPED_AT_ONCE = 32;
 interface Own {
   readonly topic: string;
   readonly incarnation: Incarnation;
+  /** The sequence of the message that says so; `Infinity` if it is not known. */
+  seq: number;
   /** The sequence of the message that has the member; `undefined` if it is not known. */
   readonly members: Map<RosterId, number | undefined>;
+  /** Whether the stream, in the life that this node knows, says that there are members. */
+  isListed: boolean;
 }
 
 function incarnationOf(id: RosterId): Incarnation {
@@ -44,13 +48,25 @@ export class NatsRoster implements EngineRoster {
   /** Forgets where messages are, because the stream has another life. A change that was in progress may be in it. */
   forget(): void {
     this.#chains.forget();
-    for (const { members } of this.#own.values()) for (const id of members.keys()) members.set(id, undefined);
+    for (const own of this.#own.values()) {
+      own.isListed = false;
+      own.seq = Infinity;
+      for (const id of own.members.keys()) own.members.set(id, undefined);
+    }
   }
 
   /** The connection is new. Looks for members of incarnations that nobody hears at the next beat. */
   searchAgain(): void {
     this.#isSearched = false;
   }
+
+  /** Returns the sequence of the first message that says where this node has members; `Infinity` if there is none. */
+  readonly firstOwn = (): number => {
+    let first = Infinity;
+    for (const { incarnation, seq } of this.#own.values())
+      if (seq < first && this.#leases.holds(incarnation)) first = seq;
+    return first;
+  };
 
   note(topic: string, placed: Placed): void {
     this.#chains.note(topic, placed);
@@ -64,12 +80,19 @@ export class NatsRoster implements EngineRoster {
   }
 
   async #add(topic: string, id: RosterId, as: string): Promise<void> {
-    const own = await this.#ownOf(topic, incarnationOf(id));
+    const own = this.#ownOf(topic, incarnationOf(id));
     const isNew = !own.members.has(id);
     const known = own.members.get(id);
     // If the next line fails, the message may be there nevertheless.
     own.members.set(id, undefined);
-    const makeHead = (last: Placed | undefined): Promise<Head> => this.#headBehind(last, "j", id);
+    const makeHead = async (last: Placed | undefined, isRead: boolean): Promise<Head> => {
+      // In another life of the stream, the member would not be found if this node dies before its next beat.
+      if (isRead) await this.#connection.checkStreams();
+      const head = await this.#headBehind(last, "j", id);
+      // Again, if the stream got another life meanwhile.
+      while (!own.isListed) await this.#list(own);
+      return head;
+    };
     const { seq, before } = placeOf(await this.#chains.append(topic, as, makeHead));
     own.members.set(id, seq);
     const superseded = known !== undefined ? [known] : isNew ? [] : await this.#earlierOf(topic, id, seq);
@@ -78,17 +101,31 @@ export class NatsRoster implements EngineRoster {
     await this.#delete(superseded);
   }
 
-  /** Returns the members of this node in a topic. The subject that says so is there before the first one. */
-  async #ownOf(topic: string, incarnation: Incarnation): Promise<Own> {
+  /** Returns the members of this node in a topic. */
+  #ownOf(topic: string, incarnation: Incarnation): Own {
     const subject = this.#connection.names.owned(incarnation, topic);
     const found = this.#own.get(subject);
     if (found !== undefined) return found;
-    const own: Own = { topic, incarnation, members: new Map() };
-    await this.#connection.untilLost(
-      this.#connection.present().jetstream!.publisher.publish(subject, "", { timeout: COMMAND_MS }),
-    );
+    const own: Own = { topic, incarnation, seq: Infinity, members: new Map(), isListed: false };
     this.#own.set(subject, own);
     return own;
+  }
+
+  /** Says in the stream that there are members. */
+  async #list(own: Own): Promise<void> {
+    const subject = this.#connection.names.owned(own.incarnation, own.topic);
+    // Before it is so, because the stream may get another life meanwhile.
+    own.isListed = true;
+    try {
+      const { seq } = await this.#connection.untilLost(
+        this.#connection.present().jetstream!.publisher.publish(subject, "", { timeout: COMMAND_MS }),
+      );
+      // In another life, the message would have to be put again.
+      if (own.isListed) own.seq = seq;
+    } catch (error) {
+      own.isListed = false;
+      throw error;
+    }
   }
 
   async #take(topic: string, id: RosterId): Promise<void> {

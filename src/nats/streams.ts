@@ -68,11 +68,15 @@ export class Streams {
     return { length: settings?.max_msgs_per_subject ?? 0, ageMs: (settings?.max_age ?? 0) / NANOS };
   }
 
-  /** Creates the streams that do not exist. Rejects if JetStream refuses one. */
-  async establish(link: Link): Promise<void> {
+  /**
+   * Creates the streams that do not exist. Rejects if JetStream refuses one. `firstOwn` returns the sequence of the first message of the
+   * roster that this node needs. If it is gone, the stream was purged.
+   */
+  async establish(link: Link, firstOwn: () => number): Promise<void> {
     const isFirst = this.#seen.size === 0;
-    const [isSameLog, isSameRoster] = await Promise.all([this.#look(link, "l"), this.#look(link, "w")]);
-    if (!isSameLog || !isSameRoster) this.#isLost = true;
+    const [, firstSeq] = await Promise.all([this.#look(link, "l"), this.#look(link, "w")]);
+    // Read now, because what this node has removed meanwhile is gone too.
+    if (firstSeq > firstOwn()) this.#isLost = true;
     if (isFirst || this.#isLost) await this.#find(link, "k");
   }
 
@@ -83,15 +87,21 @@ export class Streams {
     return isLost;
   }
 
-  /** Returns false if a stream is not the one that this node has seen before. */
-  async #look(link: Link, kind: "l" | "w"): Promise<boolean> {
-    const { created, config: settings, state } = await this.#begun(link, kind);
+  /** Finds out whether a stream is the one that this node has seen before. Returns the sequence of its first message. */
+  async #look(link: Link, kind: "l" | "w"): Promise<number> {
     const before = this.#seen.get(kind);
+    const { created, config: settings, state } = await this.#begun(link, kind);
+    const seen = this.#seen.get(kind);
+    if (seen !== undefined) {
+      // In a cluster, a stream that was emptied keeps the time of its creation, and its next life may begin at a greater sequence.
+      const isSameLife = seen.settings.description === settings.description && seen.created === created;
+      const isOther = !isSameLife || seen.seq > state.last_seq;
+      // Answers to overlapping questions may come in any order. The other one has compared, and this one may be older.
+      if (isOther && seen !== before) return state.first_seq;
+      if (isOther) this.#isLost = true;
+    }
     this.#seen.set(kind, { created, settings, seq: state.last_seq });
-    if (before === undefined) return true;
-    // In a cluster, a stream that was emptied keeps the time of its creation, and its next life may begin at a greater sequence.
-    const isSameLife = before.settings.description === settings.description;
-    return isSameLife && before.created === created && before.seq <= state.last_seq;
+    return state.first_seq;
   }
 
   /** Returns a stream whose life has begun. */

@@ -28,6 +28,15 @@ const SILENCE_CHECK_MS = 2_500;
 /** How long commands may take that are not answered when a link is no longer used. */
 const RETIRE_MS = 5_000;
 
+/**
+ * Sends a message in a cluster. A server that was demoted accepts a plain `SPUBLISH`, counts no receiver, and forwards the message to its
+ * successor, where it may arrive after later ones. It refuses a script. Its source is sent, because a server may forget scripts, and
+ * messages that are sent again would arrive after later ones.
+ */
+const SEND = "return redis.call('SPUBLISH', KEYS[1], ARGV[1])";
+/** A server refuses scripts while a slot is half moved or another server of the cluster is down, but accepts `SPUBLISH`. */
+const TAKES_MESSAGES_ONLY = /\b(ASK|CLUSTERDOWN)\b/;
+
 /** What a link needs to know of its connection. */
 export interface LinkSettings {
   readonly login: Login;
@@ -189,8 +198,14 @@ export class Link {
 
   /** Sends a message. Returns how many subscribers this server has. */
   async publish(name: string, frame: string): Promise<number> {
-    const verb = this.#settings.isCluster ? "SPUBLISH" : "PUBLISH";
-    return (await this.command([verb, name, frame], utf8Bytes(frame))) as number;
+    const bytes = utf8Bytes(frame);
+    if (!this.#settings.isCluster) return (await this.command(["PUBLISH", name, frame], bytes)) as number;
+    try {
+      return (await this.command(["EVAL", SEND, "1", name, frame], bytes)) as number;
+    } catch (error) {
+      if (!TAKES_MESSAGES_ONLY.test((error as EngineError).message)) throw error;
+      return (await this.command(["SPUBLISH", name, frame], bytes)) as number;
+    }
   }
 
   /** Resolves when messages of the channels are received. In a cluster, all must have the same tag. */

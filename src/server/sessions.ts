@@ -251,7 +251,7 @@ class ServerSession implements ServerLinkDelegate {
     this.tokens = sessions.tokens.open(this, principal, token);
     const { limits, ttlMs } = sessions.options;
     this.link = new ServerLink(limits, this);
-    this.link.accept(socket, new Session(limits, ttlMs));
+    this.link.accept(socket, new Session(limits, { ttlMs }));
   }
 
   confirmed(): void {

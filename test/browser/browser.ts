@@ -12,5 +12,5 @@ export function browser(): Promise<Browser> {
   return launched;
 }
 
-/** How long a test waits for a page. A client that loses one connection soon after the other waits for up to 20 s before it connects again. */
+/** How long a test waits for a page to connect again. After connections that lasted less than 5 s, a client waits for up to 20 s. */
 export const PATIENCE = { timeout: 30_000 };

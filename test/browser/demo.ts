@@ -95,8 +95,8 @@ export async function leave(...visitors: Visitor[]): Promise<void> {
       page.removeAllListeners();
       await page.mouse.move(0, 0);
       await page.setViewportSize(VIEWPORT);
-      // A page of the same site, because Chromium would start another process for any other.
-      await page.goto(new URL("/left", page.url()).href).then(
+      // A file of the same site: Chromium would start another process for any other, and reports one that is missing, maybe late.
+      await page.goto(new URL("/icon.svg", page.url()).href).then(
         () => void leftPages.push(page),
         // The demo has ended.
         () => page.context().close(),

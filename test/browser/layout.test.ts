@@ -29,7 +29,7 @@ beforeAll(async () => {
   for (const peer of people)
     await peer.request("say", { id: peer.id, text: "a line that may need more than one row of the chat" });
 });
-afterEach(() => Promise.all([...pages.values()].map((page) => page.goto(new URL("/left", demo.url).href))));
+afterEach(() => Promise.all([...pages.values()].map((page) => page.goto(new URL("/icon.svg", demo.url).href))));
 afterAll(async () => {
   await Promise.all(people.map((peer) => peer.close()));
   await demo[Symbol.asyncDispose]();
@@ -91,6 +91,7 @@ describe("the page with ten people", () => {
     const verdict = people[8]!.request("clear");
     await page.getByRole("alertdialog").waitFor();
     expect(await unreachable(page, "#vote, #question, #left, #refuse, #agree")).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
     await page.getByRole("button", { name: "Keep it" }).click();
     await verdict;
   });

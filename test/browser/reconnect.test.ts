@@ -1,6 +1,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it, vi } from "vitest";
 import { Relay } from "../client/relay.js";
+import { PATIENCE } from "./browser.js";
 import {
   draw,
   leave,
@@ -23,8 +24,6 @@ const UPHILL: [number, number][] = [
   [0.5, 0.5],
   [0.9, 0.1],
 ];
-/** The next attempt may be some seconds away. */
-const PATIENCE = { timeout: 30_000 };
 vi.setConfig({ testTimeout: 90_000 });
 
 /** Visits whose pages record each connection state that they show. */

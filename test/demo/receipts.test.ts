@@ -16,10 +16,13 @@ describe("the receipts of a page", () => {
     expect(receipts.count("ada", 0, 9)).toEqual({ arrived: 0, repeated: 0 });
   });
 
-  it("forget the oldest page after 200, and the oldest number after 20,000", () => {
+  it("forget the page that has been silent longest after 200, and the oldest number after 20,000", () => {
     const receipts = new Receipts();
-    for (let page = 0; page <= 200; page++) receipts.note(String(page), { n: 1 });
-    expect([0, 1, 200].map((page) => receipts.count(String(page), 1, 1).arrived)).toEqual([0, 1, 1]);
+    for (let page = 0; page < 200; page++) receipts.note(String(page), { n: 1 });
+    // The first page sends again, so the second one is the oldest.
+    receipts.note("0", { n: 2 });
+    receipts.note("200", { n: 1 });
+    expect([0, 1, 2, 200].map((page) => receipts.count(String(page), 1, 1).arrived)).toEqual([1, 0, 1, 1]);
     for (let n = 0; n <= 20_000; n++) receipts.note("ada", { n });
     expect(receipts.count("ada", 0, 20_000).arrived).toBe(20_000);
     expect(receipts.count("ada", 0, 0).arrived).toBe(0);

@@ -11,6 +11,7 @@ describe("a row of the traffic list", () => {
       await expect.poll(() => row.locator(".duration").textContent()).toMatch(/ms$/);
       expect(await row.locator(".whole").count()).toBe(0);
       await row.locator("summary").click();
+      await row.locator(".whole").nth(1).waitFor();
       const [call, answer] = (await row.locator(".whole").allTextContents()).map((text) => JSON.parse(text) as object);
       expect(call).toMatchObject({ jsonrpc: "2.0", id: expect.any(Number), method: "say", params: { text: long } });
       expect(answer).toEqual({ jsonrpc: "2.0", id: (call as { id: number }).id, result: null });
@@ -19,6 +20,7 @@ describe("a row of the traffic list", () => {
       // A notification has no answer.
       const said = bo.page.locator(".message.incoming[data-method=said]");
       await said.locator("summary").click();
+      await said.locator(".whole").first().waitFor();
       expect(await said.locator(".whole").count()).toBe(1);
     }));
 

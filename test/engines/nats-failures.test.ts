@@ -12,7 +12,15 @@ import { rosterFrame } from "../../src/fleet/frames.js";
 import { lackOf } from "../../src/nats/client.js";
 import type { NatsOptions } from "../../src/nats/index.js";
 import { selfSigned } from "../support/certificates.js";
-import { ensureNats, managed, NatsServer, publishAt, startCluster, type NatsServerOptions } from "../support/nats.js";
+import {
+  ensureNats,
+  managed,
+  NatsServer,
+  publishAt,
+  publishRaw,
+  startCluster,
+  type NatsServerOptions,
+} from "../support/nats.js";
 import { eventually } from "../support/redis.js";
 import { Relay } from "../support/relay.js";
 import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
@@ -285,6 +293,31 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     await untilMembers(old, [`${incarnationOf(other)}.a`]);
   });
 
+  it("says in the new stream where it has members, so that they are found if it dies before its next beat", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relay = await startRelay(server);
+    const dead = await openMember(rigOver(relay, server, rig.prefix), 200);
+    const other = await openNode(rig, "other");
+    await other.connection.roster!.enter(incarnationOf(other), 60_000);
+    await managed(server.url, (manager) => manager.remove(rig.prefix));
+    expect((await beat(other)).isMine).toBe(false);
+    await other.connection.roster!.enter(incarnationOf(other, 2), 60_000);
+    const kept: RosterId = `${incarnationOf(other, 2)}.kept`;
+    await other.connection.roster!.put(TOPIC, kept, "1");
+    await dead.connection.roster!.put(TOPIC, `${incarnationOf(dead)}.late`, "1");
+    relay.part();
+    await untilMembers(other, [kept, `${incarnationOf(dead)}.late`]);
+    await eventually(
+      async () => {
+        await beat(other, 2);
+        return other.connection.roster!.list(TOPIC);
+      },
+      ({ members }) => members.length === 1,
+    );
+    await untilMembers(other, [kept]);
+  });
+
   it("begins another epoch if the log was purged", async () => {
     const server = await startNats();
     const rig = rigOf(server);
@@ -295,6 +328,22 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     const after = await append(node, "2");
     expect(after.offset).toBe(1);
     expect(after.epoch).not.toBe(before.epoch);
+  });
+
+  it("gives the incarnation up if the stream of the members was purged", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const node = await openMember(rig);
+    const before = await append(node, "1");
+    // What a node removes itself is no loss.
+    await node.connection.roster!.put("first", `${incarnationOf(node)}.a`, "1");
+    await node.connection.roster!.put(TOPIC, `${incarnationOf(node)}.a`, undefined);
+    expect((await beat(node)).isMine).toBe(true);
+    await managed(server.url, ({ streams }) => streams.purge(`${rig.prefix}_1_w`, { filter: `${rig.prefix}.1.*.>` }));
+    expect(await beat(node)).toEqual({ isMine: false, live: [] });
+    expect([node.heard, node.downs]).toEqual([["all"], []]);
+    await untilMembers(node, [await enterAgain(node, 2)]);
+    expect(await append(node, "2")).toEqual({ epoch: before.epoch, offset: 2 });
   });
 
   it("notices that a server of a cluster has lost a stream that only it had", async () => {
@@ -393,6 +442,38 @@ describe("the engine nats, when connections are lost", () => {
     expect([reader.downs.length, reader.ups]).toEqual([5, 5]);
     // The streams are the same, so nothing else is lost.
     expect(writer.heard).toEqual([]);
+  });
+
+  it("connects once while other nodes enter and the connection begins", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const node = await openMember(rig);
+    const done = new AbortController();
+    const signs = Array.from({ length: 5_000 }, () => "entered 60000");
+    const entering = ["x", "y", "z"].map(async (other) => {
+      while (!done.signal.aborted) await publishAt(server.url, `${rig.prefix}.1.h.${other}.1`, ...signs);
+    });
+    for (let i = 1; i <= 5; i++) {
+      node.connection.reconnect(new Error("asked to"));
+      await untilHeard(node, i);
+    }
+    done.abort();
+    await Promise.all(entering);
+    expect([node.downs.length, node.ups]).toEqual([5, 5]);
+    await publishAt(server.url, `${rig.prefix}.1.h.last.1`, "entered 60000");
+    expect((await beat(node)).live).toContain("last/1");
+  });
+
+  it("continues after a message whose headers cannot be read", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const node = await openNode(rig);
+    await node.connection.subscribe(`t:${TOPIC}`);
+    // The client library refuses to write such headers, and to read them.
+    await publishRaw(server, `${rig.prefix}.1.t.${TOPIC}`, "NATS/1.0\r\nnot a name: 1\r\n\r\n", "foreign");
+    const position = await append(node, "1");
+    expect(await node.until(`t:${TOPIC}`, 2)).toEqual(["foreign", `1L\t${position.epoch}\t1\n1`]);
+    expect(node.downs).toEqual([]);
   });
 
   it("is cut as a slow consumer, and subscribes again", async () => {

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import type { Channel, Position } from "../../src/fleet/engine.js";
+import type { Channel, EngineError, Position } from "../../src/fleet/engine.js";
 import { commandAt, eventually, removeAt } from "../support/redis.js";
 import { RedisCluster } from "../support/redis-groups.js";
-import { isAscending, Listening } from "./listening.js";
+import { isAscending, Listening, untilHeard } from "./listening.js";
 import { CLUSTER_RIGHTS, keyOf, redisRig, RIGHTS } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
 
@@ -62,7 +62,7 @@ describe("redis with a cluster", () => {
     expect(new Set(a.of(channel)).size).toBe(a.of(channel).length);
   }, 60_000);
 
-  it("gives no message twice while a replica takes over from its primary", async () => {
+  it("gives no message twice or late while a replica takes over from its primary", async () => {
     const { a, b, channel, key } = await pair("handed over");
     const { replica } = await cluster.primaryOf(key);
     let takeOver: Promise<unknown> | undefined;
@@ -75,12 +75,42 @@ describe("redis with a cluster", () => {
     await takeOver;
     await b.connection.send(channel, "last");
     await a.until(channel, 1, (frame) => frame === "last");
-    const received = a
-      .of(channel)
-      .filter((frame) => frame !== "last")
-      .map(Number);
-    expect(received.length).toBeGreaterThanOrEqual(20);
-    expect(isAscending(received)).toBe(true);
+    for (const node of [a, b]) {
+      const received = node.of(channel).filter((frame) => frame !== "last");
+      expect(received.length).toBeGreaterThanOrEqual(20);
+      expect(isAscending(received.map(Number))).toBe(true);
+    }
+    await cluster.untilOk();
+  }, 60_000);
+
+  it("sends nothing by a server that was demoted, which would forward it after later messages", async () => {
+    const rig = redisRig({ cluster: cluster.urls }, []);
+    const [reader, writer] = [
+      await Listening.open(rig.engine(), "reader"),
+      await Listening.open(rig.engine(), "writer"),
+    ];
+    onTestFinished(async () => {
+      for (const node of [reader, writer]) await node[Symbol.asyncDispose]();
+    });
+    const ownerOf = async (channel: Channel): Promise<string> =>
+      (await cluster.primaryOf(keyOf(rig, channel))).owner.url;
+    // No subscription of the writer is at that server, so nothing tells the writer that it was demoted.
+    const others = await Promise.all((["a:all", `n:${writer.name}`] as const).map(ownerOf));
+    let channel: Channel = "t:0";
+    for (let i = 1; others.includes(await ownerOf(channel)); i++) channel = `t:${i}`;
+    await reader.connection.subscribe(channel);
+    const { replica } = await cluster.primaryOf(keyOf(rig, channel));
+    await replica.command("CLUSTER", "FAILOVER");
+    await untilHeard(reader);
+    const outcomes: (number | string | undefined)[] = [];
+    for (let i = 0; outcomes.at(-1) !== 1; i++) {
+      outcomes.push(await writer.connection.send(channel, String(i)).catch((error: EngineError) => error.outcome));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(new Set(outcomes)).toEqual(new Set(["not-sent", 1]));
+    const last = String(outcomes.length - 1);
+    expect(await reader.until(channel, 1, (frame) => frame === last)).toEqual([last]);
+    expect(reader.of(channel)).toEqual([last]);
     await cluster.untilOk();
   }, 60_000);
 

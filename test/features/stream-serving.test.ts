@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { RpcError, type Context } from "../../src/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
-import { failure, notification, request, result } from "../support/raw.js";
+import { failure, notification, request, result, type RawPeer } from "../support/raw.js";
 import { restless } from "../support/restless.js";
 import { gate, turn } from "../support/turns.js";
 import { counted, Fed } from "./sources.js";
@@ -189,6 +189,21 @@ describe("$/enumerator/next", () => {
     expect(raw.messages().slice(3)).toEqual([more(3, ["c"]), more(5, ["d"])]);
     expect(await answersTo(raw, next(6, 1), next(7, 1), abort(1))).toEqual([more(6, [], true), more(7, [], true)]);
     expect(streamsOf(raw)).toBe(0);
+  });
+
+  it("may come inside the reply to an earlier one, while another one is pending", async () => {
+    const source = new Fed().give("a");
+    const third = next(4, 1);
+    const onSend = (text: string, { feed: deliver }: RawPeer): void => {
+      if (text.includes('"b"')) deliver(third);
+    };
+    const raw = tailing(source, {}, { onSend });
+    await feed(raw, request(1, "tail"), next(2, 1), next(3, 1));
+    for (const value of ["b", "c", "d"]) {
+      source.give(value);
+      await turn();
+    }
+    expect(raw.messages().slice(1)).toEqual([more(2, ["b"]), more(3, ["c"]), more(4, ["d"])]);
   });
 
   it("is answered with the error of the source once, and then without a value", async () => {

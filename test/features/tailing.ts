@@ -1,7 +1,7 @@
 /** Serving streams to a test, which is the other side. */
 import { inspect } from "../../src/peer/peer.js";
 import type { AnyOptions } from "../support/pair.js";
-import { notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { notification, rawPeer, request, result, type RawBehaviour, type RawPeer } from "../support/raw.js";
 import { turn } from "../support/turns.js";
 
 export const next = (id: unknown, token: unknown): object => request(id, "$/enumerator/next", { token });
@@ -11,8 +11,8 @@ export const more = (id: unknown, values: unknown[], finished = false): object =
 export const NO_SUCH_STREAM = [-32001, "No such stream"] as const;
 
 /** Returns a peer that serves `source` as `tail`. */
-export function tailing(source: unknown, options: AnyOptions = {}): RawPeer {
-  return rawPeer({ ...options, methods: { tail: () => source, ...options.methods } });
+export function tailing(source: unknown, options: AnyOptions = {}, behaviour: RawBehaviour = {}): RawPeer {
+  return rawPeer({ ...options, methods: { tail: () => source, ...options.methods } }, behaviour);
 }
 
 /** Feeds messages, and waits after each until it was handled. */

@@ -61,6 +61,7 @@ class Node {
     const server: Server<any, any, any> = await serve<any, any, any>({
       server: http,
       engine,
+      session: { route: name },
       topics: () => ({ log: { length: 100, ttlMs: 60_000 } }),
       methods: {
         where: () => name,
@@ -204,18 +205,21 @@ describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$file"
 
   if (!hasAffinity) return;
 
-  it("brings a client to the node that its URL names, and so its session resumes", async () => {
-    const peer = await open("?node=n1");
-    const events: string[] = [];
-    for (const event of ["resume", "lost"] as const) peer.on(event, () => void events.push(event));
-    for (let i = 1; i <= 4; i++) {
-      expect(await whereIs(peer)).toBe("n1");
-      nodes[0]!.cut();
-      await expect.poll(() => events).toEqual(Array.from({ length: i }, () => "resume"));
+  it("brings a client that lost its socket to the node that has its session", async () => {
+    const clients = await Promise.all(Array.from({ length: 6 }, () => open("?room=lobby")));
+    const homes = await Promise.all(clients.map(whereIs));
+    const events = clients.map((): string[] => []);
+    for (const [i, client] of clients.entries())
+      for (const event of ["resume", "lost"] as const) client.on(event, () => void events[i]!.push(event));
+    for (let cuts = 1; cuts <= 3; cuts++) {
+      for (const node of nodes) node.cut();
+      const resumed = Array.from({ length: cuts }, () => "resume");
+      await expect.poll(() => events, { timeout: 10_000 }).toEqual(clients.map(() => resumed));
+      expect(await Promise.all(clients.map(whereIs))).toEqual(homes);
     }
   });
 
-  it("brings a client to another node if the named one is gone or unknown", async () => {
+  it("brings a client to another node if its URL names one that is gone or unknown", async () => {
     expect(NAMES).toContain(await whereIs(await open("?node=n9")));
     nodes[0]!.vanish();
     expect(["n2", "n3"]).toContain(await whereIs(await open("?node=n1")));

@@ -6,6 +6,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
+import { connect } from "../../src/node.js";
+import { Relay } from "../client/relay.js";
 import { eventually, RedisServer } from "../support/redis.js";
 
 const FOLDER = join(import.meta.dirname, "../../examples/three-nodes");
@@ -117,4 +119,18 @@ describe("the example three-nodes", () => {
       .poll(() => main.lines.filter((line) => line.startsWith(`${killed} listens`)), { timeout: PATIENCE_MS })
       .toHaveLength(2);
   }, 120_000);
+
+  it("resumes the session of a client that lost its socket, on the node that has it", async () => {
+    await using relay = await Relay.to(url);
+    const methods = { said: () => {}, joined: () => {}, left: () => {} };
+    await using client = await connect<any, any>(relay.url, { methods });
+    const { node } = (await client.request("join", {})) as { node: string };
+    const events: string[] = [];
+    for (const event of ["resume", "lost"] as const) client.on(event, () => void events.push(event));
+    for (let cuts = 1; cuts <= 3; cuts++) {
+      relay.cut();
+      await expect.poll(() => events, { timeout: PATIENCE_MS }).toEqual(Array.from({ length: cuts }, () => "resume"));
+      expect(await client.request("join", {})).toMatchObject({ node });
+    }
+  }, 60_000);
 });

@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { connect as connectTcp } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -229,12 +230,27 @@ async function connectTo(url: string): Promise<Client> {
   });
 }
 
-/** Connects to a server, publishes one message and disconnects. */
-export async function publishAt(url: string, subject: string, text: string): Promise<void> {
+/** Connects to a server, publishes messages and disconnects. */
+export async function publishAt(url: string, subject: string, ...texts: string[]): Promise<void> {
   const client = await connectTo(url);
-  client.publish(subject, text);
+  for (const text of texts) client.publish(subject, text);
   await client.flush();
   await client.close();
+}
+
+/** Publishes one message with any headers, without a library. Resolves when the server has taken it. */
+export async function publishRaw({ port }: NatsServer, subject: string, headers: string, text: string): Promise<void> {
+  const socket = connectTcp(port, "127.0.0.1");
+  const lines = createInterface(socket);
+  const [head, all] = [headers.length, headers.length + text.length];
+  socket.write(
+    `CONNECT {"verbose":false,"headers":true}\r\nHPUB ${subject} ${head} ${all}\r\n${headers}${text}\r\nPING\r\n`,
+  );
+  for await (const line of lines) {
+    if (line.startsWith("-ERR")) throw new Error(line);
+    if (line === "PONG") break;
+  }
+  socket.destroy();
 }
 
 /** Connects to a server, runs what manages its streams and disconnects. */

@@ -29,6 +29,13 @@ export class RedisCluster implements AsyncDisposable {
     for (const [i, replica] of servers.slice(PRIMARIES).entries())
       await replica.command("CLUSTER", "REPLICATE", await servers[i]!.command("CLUSTER", "MYID"));
     await cluster.untilOk();
+    // A server may learn of the replicas of others later.
+    for (const server of servers)
+      await eventually(
+        () => server.command<unknown[][]>("CLUSTER", "SLOTS"),
+        (ranges) => ranges.every(({ length }) => length === 4),
+        20_000,
+      );
     return cluster;
   }
 

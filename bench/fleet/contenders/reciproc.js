@@ -36,12 +36,13 @@ export async function startNode({ url }) {
 }
 
 /**
- * Connects a client, and again after each loss. `joined` is called each time when the client is in the topic, with its id and whether it
- * has every message so far.
+ * Connects a client to the first of `urls`, and to the next one after each loss. `joined` is called each time when the client is in the
+ * topic, with its id and whether it has every message so far.
  */
-export async function connect(url, { methods, joined }) {
+export async function connect(urls, { methods, joined }) {
   let since;
-  const client = await open(url, {
+  let attempts = 0;
+  const client = await open(() => urls[attempts++ % urls.length], {
     methods: {
       increment: ([n]) => n + 1,
       moved: (message) => methods.moved(message),

@@ -43,9 +43,11 @@ export function startNodeWith(adapterOf) {
 }
 
 /** As the other contender does. */
-export async function connect(url, { methods, joined }) {
+export async function connect(urls, { methods, joined }) {
   // Without `forceNew` all sockets of one process share one connection.
-  const socket = io(url, { transports: ["websocket"], forceNew: true });
+  const socket = io(urls[0], { transports: ["websocket"], forceNew: true });
+  // There is no option for several servers. The manager reads its address for each attempt.
+  socket.io.on("reconnect_attempt", (attempt) => (socket.io.uri = urls[attempt % urls.length]));
   socket.on("increment", (n, acknowledge) => acknowledge(n + 1));
   for (const [name, method] of Object.entries(methods)) socket.on(name, method);
   await new Promise((resolve, reject) => {

@@ -13,6 +13,8 @@ export interface Disturbed {
   readonly clients: readonly Member[];
   /** How long faults go on, in milliseconds from now. */
   leftMs(): number;
+  /** Records what happens, for the report of a broken rule. */
+  note(text: string): void;
 }
 
 /** How often each fault is drawn, for each broker. */
@@ -86,9 +88,15 @@ export function disturb(kind: FaultKind, world: Disturbed): Promise<boolean> {
   }
   if (kind.startsWith("node ")) {
     const node = random.pick(nodes);
-    return alone(node, () => disturbNode(kind, node, world));
+    return alone(node, () => noted(world, `${kind} (${node.run.run})`, () => disturbNode(kind, node, world)));
   }
-  return alone(broker, () => duringAll(nodes, () => disturbBroker(kind, world)));
+  return alone(broker, () => noted(world, kind, () => duringAll(nodes, () => disturbBroker(kind, world))));
+}
+
+async function noted(world: Disturbed, text: string, fault: () => Promise<void>): Promise<void> {
+  world.note(text);
+  await fault();
+  world.note(`${text}: over`);
 }
 
 /** Runs a fault that concerns the connections of all nodes. */
@@ -120,6 +128,7 @@ async function disturbNode(kind: FaultKind, node: NodeProcess, world: Disturbed)
   const lines = node.relay!.whole;
   if (lines.length === 0) return;
   const line = random.pick(lines);
+  const { isTroubled } = node;
   await node.during(async () => {
     if (kind === "node cut") line.cut();
     else if (kind === "node cut at a byte") line.cutAfter(1 + random.below(MOST_BYTES));
@@ -143,7 +152,8 @@ async function disturbNode(kind: FaultKind, node: NodeProcess, world: Disturbed)
       const isWhole = (): boolean => lines.every(({ isOpen }) => isOpen);
       const { run } = node;
       for (const until = Date.now() + NOTICED_MS; isWhole() && Date.now() < until;) await after(20);
-      if (isWhole() && node.run === run) run.unnoticed.push(Date.now());
+      // A node that was connecting already had nothing to notice.
+      if (isWhole() && node.run === run && !isTroubled) run.unnoticed.push(Date.now());
       for (const one of lines) one.cut();
     }
   });

@@ -10,7 +10,7 @@ const SIZE = { nodes: 2, clients: 8, ms: 5_000 };
 /** How long is waited for what a mutant prevents, and for what takes long without one. */
 const PATIENCE_MS = 6_000;
 const LONG_PATIENCE_MS = 30_000;
-/** Whether a fault does harm depends on the moment. In several runs, no mutant needed more than 2. */
+/** Whether a fault does harm depends on the moment, so a mutant is played again if it did none. */
 const SEEDS = [1, 2, 3, 4];
 const MOST_MS = 120_000;
 const RULES: readonly Rule[] = ["N1", "N2", "N3", "N4", "L1", "L2", "L3", "L4", "L5", "C1", "C2", "C3", "P1", "P2"];

@@ -4,6 +4,7 @@ import { nats } from "../../../src/nats/index.js";
 import { ConnectionLostError, RpcError, serve, type AnyPeer } from "../../../src/node.js";
 import { redis } from "../../../src/redis/index.js";
 import { bend } from "./bent.js";
+import { RunClock } from "./clock.js";
 import { MUTANTS } from "./mutants.js";
 import {
   LEASE_MS,
@@ -46,8 +47,10 @@ const server = await serve<any, any, any>({
   topics: (name) => (name === LOGGED ? { log: { length: 2_000, ttlMs: 600_000 }, members: true } : undefined),
   nodes: { methods: { flood: () => {} } },
   methods: {
-    join: (params: Joining, { peer }: { peer: AnyPeer }) =>
+    join: (params: Joining, { peer, signal }: { peer: AnyPeer; signal: AbortSignal }) =>
       join(params, peer).catch((error: unknown) => {
+        // The client has gone meanwhile.
+        if (signal.aborted) throw signal.reason;
         // Without the broker, or its own connection, a client cannot join. It tries again.
         const isExpected = error instanceof EngineError || error instanceof ConnectionLostError;
         throw isExpected ? new RpcError(1, error.message) : error;
@@ -150,11 +153,11 @@ async function obey(order: Order): Promise<Omit<Done, "time" | "tookMs">> {
   }
 }
 
+const clock = new RunClock();
 process.on("message", ({ number, order }: { number: number; order: Order }) => {
-  const startedAt = performance.now();
+  const startedMs = clock.ms;
   const done = (result: Omit<Done, "time" | "tookMs">): void => {
-    const tookMs = performance.now() - startedAt;
-    report({ kind: "done", order: number, done: { ...result, time: Date.now(), tookMs } });
+    report({ kind: "done", order: number, done: { ...result, time: Date.now(), tookMs: clock.ms - startedMs } });
   };
   obey(order).then(done, (error: Error & { outcome?: string }) =>
     done({ error: { text: String(error), outcome: error.outcome } }),

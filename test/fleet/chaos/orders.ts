@@ -47,7 +47,7 @@ export type Order =
 export interface Done {
   /** When the order was done. */
   readonly time: number;
-  /** How long it took, in milliseconds. */
+  /** How long the process ran meanwhile, in milliseconds. */
   readonly tookMs: number;
   /** The position of a publication, or of the last one. */
   readonly at?: string | undefined;

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import type { ChaosBroker } from "./brokers.js";
 import type { BrokerPlace, Done, NodeStart, Order, Report } from "./orders.js";
 import type { Oracle, Run, Trouble } from "./oracle.js";
-import { Relay } from "./relay.js";
+import { Relay, type Line } from "./relay.js";
 
 /** What the nodes of a world have in common. */
 export interface NodeSettings {
@@ -20,6 +20,12 @@ export interface NodeSettings {
 
 /** Without a proxy, a node may notice a fault so much later. */
 const UNSEEN_MS = 4_000;
+
+const children = new Set<ChildProcess>();
+// A process that is stopped does not see that the world has ended.
+process.once("exit", () => {
+  for (const child of children) child.kill("SIGKILL");
+});
 
 export class NodeProcess {
   readonly #settings: NodeSettings;
@@ -51,7 +57,7 @@ export class NodeProcess {
     if (port !== undefined)
       node.#relay = await Relay.listen(
         () => port,
-        () => node.#lost(),
+        (line) => node.#lost(line),
       );
     await node.#start();
     return node;
@@ -60,6 +66,11 @@ export class NodeProcess {
   /** The proxy to the broker, if there is one. */
   get relay(): Relay | undefined {
     return this.#relay;
+  }
+
+  /** Whether the node may have no connection to the broker. */
+  get isTroubled(): boolean {
+    return this.#trouble !== undefined;
   }
 
   /** Starts a process again. Resolves when it accepts clients. */
@@ -82,9 +93,7 @@ export class NodeProcess {
     const start: NodeStart = { run: this.run.run, place, prefix, mutant };
     const child = fork(program, [JSON.stringify(start)]);
     this.#child = child;
-    // A process that is stopped does not see that the world has ended.
-    const kill = (): boolean => child.kill("SIGKILL");
-    process.once("exit", kill);
+    children.add(child);
     const { run } = this;
     await new Promise<void>((resolve, reject) => {
       child.on("message", (report: Report) => {
@@ -95,7 +104,7 @@ export class NodeProcess {
         } else this.#take(run, report);
       });
       child.once("exit", (code, signal) => {
-        process.off("exit", kill);
+        children.delete(child);
         if (this.#child === child) oracle.breach("crash", `node ${run.run} ended with ${code ?? signal}`);
         reject(new Error(`node ${run.run} ended with ${code ?? signal}`));
       });
@@ -113,8 +122,8 @@ export class NodeProcess {
   }
 
   /** The proxy saw that a connection to the broker ended. */
-  #lost(): void {
-    if (this.port === undefined || this.#isEnding) return;
+  #lost(line: Line): void {
+    if (this.port === undefined || this.#isEnding || !line.isUsed) return;
     // The first loss of a trouble is that of a connection which worked. A stopped process cannot report it.
     if (!this.#hasLost && !this.#wasStopped) this.run.losses.push(Date.now());
     this.troubled();
@@ -146,9 +155,9 @@ export class NodeProcess {
     const trouble = this.#trouble;
     if (trouble === undefined) return this.port !== undefined;
     if (this.#faults > 0 || this.isStopped || this.port === undefined || !this.#isWhole()) return false;
-    const before = new Set(this.#relay?.lines);
+    const before = new Set(this.#relay?.used);
     const done = await this.order({ kind: "health" });
-    const isSame = this.#isWhole() && [...(this.#relay?.lines ?? [])].every((line) => before.has(line));
+    const isSame = this.#isWhole() && (this.#relay?.used ?? []).every((line) => before.has(line));
     if (done?.ok !== true || !isSame || this.#faults > 0 || this.isStopped || this.#trouble !== trouble) return false;
     trouble.to = Date.now();
     this.#trouble = undefined;
@@ -156,10 +165,16 @@ export class NodeProcess {
     return true;
   }
 
+  /** What a report says of this node. */
+  get description(): string {
+    const { whole, used } = this.#relay ?? { whole: [], used: [] };
+    return `${this.run.run} (${used.length} connections, ${whole.length} of them without a fault)`;
+  }
+
   #isWhole(): boolean {
     if (this.#relay === undefined) return Date.now() > this.#faultEndedAt + UNSEEN_MS;
-    const { whole, lines } = this.#relay;
-    return whole.length >= this.#settings.broker.connections && whole.length === lines.size;
+    const { whole, used } = this.#relay;
+    return whole.length >= this.#settings.broker.connections && whole.length === used.length;
   }
 
   /** Gives an order. Resolves with `undefined` if the process ended before it was done. */
@@ -182,14 +197,12 @@ export class NodeProcess {
     const child = this.#child;
     if (child === undefined) return;
     await this.during(async () => {
-      const pause: Trouble = { from: Date.now(), to: Infinity };
-      this.run.pauses.push(pause);
       this.isStopped = this.#wasStopped = true;
+      this.run.stops.push(Date.now());
       child.kill("SIGSTOP");
       await new Promise((resolve) => setTimeout(resolve, ms));
       child.kill("SIGCONT");
       this.isStopped = false;
-      pause.to = Date.now();
     });
   }
 

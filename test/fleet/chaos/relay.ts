@@ -2,6 +2,9 @@
 import { once } from "node:events";
 import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
 
+/** How long a connection lasts that is to end at a byte. */
+const LONGEST_MS = 5_000;
+
 export type Side = "client" | "server";
 
 /** One connection through the proxy. */
@@ -11,6 +14,11 @@ export class Line {
   #left = Infinity;
   /** Whether a fault was injected. */
   isDisturbed = false;
+  /**
+   * Whether the client has sent something. The library of NATS leaves a connection open on which the server was silent for too long, and
+   * never uses it.
+   */
+  isUsed = false;
   isOpen = true;
 
   constructor(client: Socket, server: Socket, closed: (line: Line) => void) {
@@ -22,7 +30,10 @@ export class Line {
       const { [from]: source, [to]: target } = this.#halves;
       source.setNoDelay(true);
       source.on("error", () => {});
-      source.on("data", (bytes: Buffer) => this.#pass(bytes, to, target));
+      source.on("data", (bytes: Buffer) => {
+        if (from === "client") this.isUsed = true;
+        this.#pass(bytes, to, target);
+      });
       source.once("close", () => {
         target.destroy();
         if (!this.isOpen) return;
@@ -46,10 +57,11 @@ export class Line {
     for (const socket of Object.values(this.#halves)) socket.destroy();
   }
 
-  /** Ends both halves after so many more bytes in either direction. */
+  /** Ends both halves after so many more bytes in either direction. If there are not so many, ends them after a time. */
   cutAfter(bytes: number): void {
     this.isDisturbed = true;
     this.#left = bytes;
+    setTimeout(() => this.cut(), LONGEST_MS).unref();
   }
 
   /** Reads nothing from the server for a time. */
@@ -92,9 +104,14 @@ export class Relay {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** The open lines that no fault has met. */
+  /** The open lines that are used. */
+  get used(): Line[] {
+    return [...this.lines].filter((line) => line.isOpen && line.isUsed);
+  }
+
+  /** The open lines that are used and that no fault has met. */
   get whole(): Line[] {
-    return [...this.lines].filter((line) => line.isOpen && !line.isDisturbed);
+    return this.used.filter((line) => !line.isDisturbed);
   }
 
   #take(socket: Socket): void {
