@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { parseAllDocuments } from "yaml";
 import { ensurePackages } from "../../scripts/packages.js";
 import { connect, type NodeConnectOptions, type Peer } from "../../src/node.js";
-import { clean, extract, folder, linkPackages, Running } from "../readme/examples.js";
+import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { aptUnpack, onPath } from "../support/debian.js";
 import { rejection } from "../support/turns.js";
 
@@ -184,13 +184,33 @@ it("the server for production drains at SIGTERM, and is unhealthy meanwhile", as
   await stopped;
 });
 
+/** Returns the objects of the page's manifest. */
+async function readManifest(): Promise<Record<string, any>[]> {
+  return parseAllDocuments(await readFile(join(folder, "kubernetes.yaml"), "utf8")).map((document) => {
+    expect(document.errors).toEqual([]);
+    return document.toJS() as Record<string, any>;
+  });
+}
+
+it("the manifest of Kubernetes has only members that its API knows, and all that it requires", async () => {
+  const objects = await readManifest();
+  expect(objects.map(({ apiVersion, kind }) => `${apiVersion}/${kind}`)).toEqual([
+    "apps/v1/Deployment",
+    "v1/Service",
+    "networking.k8s.io/v1/Ingress",
+  ]);
+  const lines = objects.map(({ apiVersion, kind }, i) => {
+    const type = `import("kubernetes-models/${apiVersion}").I${kind}`;
+    return `export const object${i}: ${type} = ${JSON.stringify(objects[i])};`;
+  });
+  await writeFile(join(folder, "kubernetes.ts"), lines.join("\n"));
+  // The compiler reports errors in its output.
+  const compiled = compile("kubernetes.ts", "--skipLibCheck").catch(({ stdout }: { stdout: string }) => stdout);
+  expect(await compiled).toBe(undefined);
+}, 120_000);
+
 it("the manifest of Kubernetes fits the server for production", async () => {
-  const [deployment, service, ingress] = parseAllDocuments(await readFile(join(folder, "kubernetes.yaml"), "utf8")).map(
-    (document) => {
-      expect(document.errors).toEqual([]);
-      return document.toJS() as Record<string, any>;
-    },
-  );
+  const [deployment, service, ingress] = await readManifest();
   const text = await readFile(join(folder, "production.js"), "utf8");
   const pod = deployment!["spec"].template.spec;
   const [container] = pod.containers;

@@ -54,11 +54,12 @@ export async function clean(): Promise<void> {
   await rm(folder, { recursive: true, force: true });
 }
 
-/** Compiles one example as a user would. Throws an error with the compiler's output. */
-export async function compile(name: string): Promise<void> {
+/** Compiles one example as a user would, with further flags if given. Throws an error with the compiler's output. */
+export async function compile(name: string, ...further: string[]): Promise<void> {
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   const flags = "--strict --target es2022 --module nodenext --types node --exactOptionalPropertyTypes".split(" ");
-  await promisify(execFile)(process.execPath, [tsc, "--ignoreConfig", join(folder, name), ...flags], { cwd: root });
+  const args = [tsc, "--ignoreConfig", join(folder, name), ...flags, ...further];
+  await promisify(execFile)(process.execPath, args, { cwd: root });
 }
 
 /** A running program: its lines so far, and a promise for a matching line. */
