@@ -1,6 +1,9 @@
 import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { templateOf } from "../../demo/page/editor/snippet.js";
@@ -22,6 +25,18 @@ import {
 /** The ids in a request for completions and in a cancel, in a frame of many messages. */
 const COMPLETION = /"id":(\d+),"method":"textDocument\/completion"/;
 const CANCEL = /"method":"\$\/cancelRequest","params":\{"id":(\d+)/;
+
+/** Lets a language server append all that it reads to the file INPUT. */
+const RECORDER = `--import=data:text/javascript,${encodeURIComponent(`
+import { appendFileSync } from "node:fs";
+if (process.argv[1].endsWith("language-server.js")) {
+  const { stdin } = process;
+  const { emit } = stdin;
+  stdin.emit = function (event, ...args) {
+    if (event === "data") appendFileSync(process.env.INPUT, args[0]);
+    return emit.call(this, event, ...args);
+  };
+}`)}`;
 
 describe("the language server in the editor", () => {
   it("reports the initial error of the file to all people, until one of them fixes it", () =>
@@ -71,29 +86,42 @@ describe("the language server in the editor", () => {
       }
     }));
 
-  it("gets a cancel when its completions are no longer needed", () =>
-    withOne(async ({ page }, demo) => {
-      const sent: string[] = [];
-      page.on("websocket", (webSocket) =>
-        webSocket.on("framesent", ({ payload }) => {
-          if (new URL(webSocket.url()).pathname === "/lsp/css") sent.push(payload as string);
-        }),
-      );
-      await page.getByRole("tab", { name: "Editor" }).click();
-      await ready(page, "css");
-      await goTo(page, "place-items");
-      const [server] = languageServers(demo, "css");
-      process.kill(server!, "SIGSTOP");
-      try {
-        await page.keyboard.type("\nbor");
-        const idOf = (what: RegExp): string | undefined => sent.map((frame) => what.exec(frame)?.[1]).find(Boolean);
-        await expect.poll(() => idOf(COMPLETION)).toBeDefined();
-        await page.keyboard.press("Home");
-        await expect.poll(() => idOf(CANCEL)).toBe(idOf(COMPLETION));
-      } finally {
-        process.kill(server!, "SIGCONT");
-      }
-    }));
+  it("gets a cancel when its completions are no longer needed", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "reciproc-input-"));
+    const input = join(folder, "input");
+    await withOne(
+      async ({ page }, demo) => {
+        const sent: string[] = [];
+        page.on("websocket", (webSocket) =>
+          webSocket.on("framesent", ({ payload }) => {
+            if (new URL(webSocket.url()).pathname === "/lsp/css") sent.push(payload as string);
+          }),
+        );
+        await page.getByRole("tab", { name: "Editor" }).click();
+        await ready(page, "css");
+        await goTo(page, "place-items");
+        const idOf = (what: RegExp, texts: string[]): string | undefined =>
+          texts.map((text) => what.exec(text)?.[1]).find(Boolean);
+        // Sooner than the timeout of the call, 10 s, which sends a cancel too.
+        const soon = { timeout: 5000 };
+        const [server] = languageServers(demo, "css");
+        process.kill(server!, "SIGSTOP");
+        try {
+          await page.keyboard.type("\nbor");
+          await expect.poll(() => idOf(COMPLETION, sent), soon).toBeDefined();
+          await page.keyboard.press("Home");
+          await expect.poll(() => idOf(CANCEL, sent), soon).toBe(idOf(COMPLETION, sent));
+        } finally {
+          process.kill(server!, "SIGCONT");
+        }
+        const cancelled = async (): Promise<string | undefined> => idOf(CANCEL, [await readFile(input, "utf8")]);
+        await expect.poll(cancelled, soon).toBeDefined();
+        expect(await cancelled()).toBe(idOf(COMPLETION, [await readFile(input, "utf8")]));
+      },
+      { env: { NODE_OPTIONS: RECORDER, INPUT: input } },
+    );
+    await rm(folder, { recursive: true });
+  });
 
   it("explains the property under the pointer, and a selector without rendering its HTML", () =>
     withTwoEditors(async ({ page }) => {
