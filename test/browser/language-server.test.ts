@@ -100,8 +100,6 @@ describe("the language server in the editor", () => {
         await page.getByRole("tab", { name: "Editor" }).click();
         await ready(page, "css");
         await goTo(page, "place-items");
-        const idOf = (what: RegExp, texts: string[]): string | undefined =>
-          texts.map((text) => what.exec(text)?.[1]).find(Boolean);
         // Sooner than the timeout of the call, 10 s, which sends a cancel too.
         const soon = { timeout: 5000 };
         const [server] = languageServers(demo, "css");
@@ -311,6 +309,11 @@ describe("a snippet of a language server", () => {
     expect(templateOf(snippet)).toBe(template);
   });
 });
+
+/** Returns the id in the first of the texts that matches. */
+function idOf(what: RegExp, texts: string[]): string | undefined {
+  return texts.map((text) => what.exec(text)?.[1]).find(Boolean);
+}
 
 /** Waits until none of these processes is left. A language server whose input has ended takes a moment to end. */
 function gone(pids: readonly number[]): Promise<void> {
