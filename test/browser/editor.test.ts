@@ -158,6 +158,24 @@ describe("the editor", () => {
     await context.close();
   });
 
+  it("shows the file whose tab was clicked while the editor loaded", () =>
+    withOne(async ({ page }) => {
+      let load: (() => void) | undefined;
+      const clicked = new Promise<void>((resolve) => (load = resolve));
+      await page.route("**/editor/room.js", async (route) => {
+        await clicked;
+        await route.continue();
+      });
+      await page.getByRole("tab", { name: "Editor" }).click();
+      const tab = page.getByRole("tab", { name: "server.json" });
+      await tab.click();
+      await expect.poll(() => tab.getAttribute("aria-selected")).toBe("true");
+      load!();
+      await ready(page, "json");
+      expect(await textOf(page)).toContain('"maxConnections"');
+      await page.unrouteAll();
+    }));
+
   it("fits on a phone", () =>
     withDemo(
       async (demo) => {

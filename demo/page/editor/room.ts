@@ -5,7 +5,6 @@ import type { Params, Peer } from "reciproc";
 import type { Caret, ClientApi, DocumentName, Person, ServerApi } from "../../api.js";
 import type { Language } from "../../lsp.js";
 import { byId, element } from "../dom.js";
-import { tablist } from "../tablist.js";
 import { whoIsIn } from "./carets.js";
 import { language, showDiagnostics } from "./language.js";
 import { look } from "./look.js";
@@ -116,6 +115,11 @@ function write(into: HTMLElement, text: string): void {
 const panel = byId("file", HTMLElement);
 const files = [...byId("files", HTMLElement).querySelectorAll("button")].map((tab) => new OpenFile(tab, panel));
 
+/** Shows the file of this name, and hides the others. */
+export function show(name: string): void {
+  for (const file of files) file.show(file.name === name);
+}
+
 /** Opens every file, on the first connection and on each new one. */
 export function enter(server: Peer<ClientApi, ServerApi>): void {
   for (const { shared } of files) void shared.join(server);
@@ -145,9 +149,6 @@ function shown(): OpenFile {
   return files.find(({ isShown }) => isShown) ?? files[0]!;
 }
 
-tablist(byId("files", HTMLElement), byId("css-tab", HTMLButtonElement), (tab) => {
-  for (const file of files) file.show(file.name === tab.value);
-});
 restart.addEventListener("click", () => shown().session.start());
 problems.addEventListener("click", () => {
   nextDiagnostic(shown().shared.view);
