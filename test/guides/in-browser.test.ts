@@ -121,13 +121,13 @@ async function siteOf(name: string, html: string): Promise<Site> {
 }
 
 describe("the page of Files and bytes", () => {
-  it("stores a file of a page, and loads it again", async () => {
+  it("stores a file of the greatest length, and loads it again", async () => {
     const server = new Running("bytes-server.js");
     await server.line(/listening/);
     const site = await siteOf("bytes-page.js", '<input type="file" /><p></p>');
     const page = await openPage(site.url);
     try {
-      const upload = { name: "cat.png", mimeType: "image/png", buffer: Buffer.alloc(500_000, 7) };
+      const upload = { name: "cat.png", mimeType: "image/png", buffer: Buffer.alloc(1_000_000, 7) };
       // Again until the page listens to the input, which it does when it is connected.
       await expect
         .poll(async () => {
@@ -135,7 +135,7 @@ describe("the page of Files and bytes", () => {
           await page.setInputFiles("input", upload);
           return page.locator("p").textContent();
         })
-        .toBe("cat.png: 500000 and 500000 bytes");
+        .toBe("cat.png: 1000000 and 1000000 bytes");
     } finally {
       await page.context().close();
       site.close();
