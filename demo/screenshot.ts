@@ -113,7 +113,8 @@ async function takeSplit(view: View): Promise<void> {
   const [, first, second] = page.frames();
   for (const frame of [first!, second!]) await frame.getByText("Live", { exact: true }).waitFor();
   await say(second!, "I see nothing yet");
-  await first!.locator("#cut-seat").click();
+  // Not by the switch in the header, which half of a phone hides.
+  await first!.locator("#cut").evaluate((button: HTMLElement) => button.click());
   await first!.getByText("Reconnecting", { exact: true }).waitFor();
   await drawLine(page, first!, heart(0.42, 0.21, 0.036));
   await save(page, view.file);
