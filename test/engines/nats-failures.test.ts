@@ -138,7 +138,7 @@ describe("the engine nats, when its broker ends", () => {
     const [a, b] = [await openNode(rig, "a"), await openNode(rig, "b")];
     // Later ones need no other command before they are written.
     await append(a, "1");
-    server.signal("SIGSTOP");
+    await server.suspend();
     const operations = [a.connection.send("a:all", "lost"), append(a, "lost"), a.connection.subscribe("t:y")];
     const outcomes = Promise.all(operations.map(outcomeOf));
     await new Promise((resolve) => setImmediate(resolve));
@@ -365,13 +365,8 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     const leaseMs = 2_000;
     const { node, holders } = await openBeside(leaseMs);
     await append(node, "1");
-    for (const holder of holders) holder.signal("SIGSTOP");
-    // A signal takes effect a little later.
-    const failed = await eventually(
-      () => outcomeOf(append(node, "2")),
-      (one) => one !== "done",
-    );
-    expect(failed).toBe("unknown");
+    for (const holder of holders) await holder.suspend();
+    expect(await outcomeOf(append(node, "2"))).toBe("unknown");
     await untilGivenUp(node, leaseMs);
     // What needs no stream goes on.
     expect(await outcomeOf(node.connection.send("a:all", "x"))).toBe("done");
@@ -927,7 +922,7 @@ describe("the engine nats, at the start", () => {
   it("closes while it connects, and then no connection is left", async () => {
     const server = await startNats();
     const rig = rigOf(server);
-    server.signal("SIGSTOP");
+    await server.suspend();
     const node = Listening.create(rig.engine(), "node");
     const opened = outcomeOf(node.connection.open());
     await new Promise((resolve) => setImmediate(resolve));
@@ -947,7 +942,7 @@ describe("the engine nats, at the start", () => {
     const server = await startNats();
     const before = countHandles();
     const node = await openMember(rigOf(server));
-    server.signal("SIGSTOP");
+    await server.suspend();
     const startedAt = performance.now();
     await node.connection.close();
     expect(performance.now() - startedAt).toBeLessThan(5_500);

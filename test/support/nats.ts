@@ -9,6 +9,7 @@ import { createInterface } from "node:readline";
 import { loadJetStream, loadTransport, type Client, type Manager } from "../../src/nats/client.js";
 import { aptInstall, canRun, onPath } from "./debian.js";
 import { eventually, freePort } from "./redis.js";
+import { untilStopped } from "./stopped.js";
 
 const CURE =
   "no nats-server found and none could be installed; install NATS 2.9 or later, or set NATS_SERVER_PATH to one";
@@ -178,6 +179,12 @@ export class NatsServer implements AsyncDisposable {
   async stop(): Promise<void> {
     this.#child?.kill("SIGTERM");
     await this.#gone;
+  }
+
+  /** Stops the process, which keeps its connections. Resolves when it is stopped. */
+  async suspend(): Promise<void> {
+    this.signal("SIGSTOP");
+    await untilStopped(this.#child!.pid!);
   }
 
   /** Stops the process, which keeps its connections, or continues it. */
