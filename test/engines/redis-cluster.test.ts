@@ -99,37 +99,33 @@ describe("redis with a cluster", () => {
     let channel: Channel = "t:0";
     for (let i = 1; others.includes(await ownerOf(channel)); i++) channel = `t:${i}`;
     await reader.connection.subscribe(channel);
-    const { replica } = await cluster.primaryOf(keyOf(rig, channel));
-    await replica.command("CLUSTER", "FAILOVER");
-    await untilHeard(reader);
     let last = 0;
-    for (let count: unknown; count !== 1; last++) {
-      count = await writer.connection.send(channel, String(last + 1)).catch(() => 0);
-      await new Promise((resolve) => setImmediate(resolve));
+    // After its start, a node looks once without a reason. So only the second failover shows that it notices one by itself.
+    for (const round of [1, 2]) {
+      const { replica } = await cluster.primaryOf(keyOf(rig, channel));
+      await replica.command("CLUSTER", "FAILOVER");
+      await untilHeard(reader, round);
+      for (let count: unknown; count !== 1; last++) {
+        count = await writer.connection.send(channel, String(last + 1)).catch(() => 0);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      await reader.until(channel, 1, (frame) => frame === String(last));
+      await cluster.untilOk();
     }
-    await reader.until(channel, 1, (frame) => frame === String(last));
     expect(isAscending(reader.of(channel).map(Number))).toBe(true);
-    await cluster.untilOk();
   }, 60_000);
 
   it("believes nothing of a primary that was stopped and replaced", async () => {
     const { a, b, channel, key } = await pair("stopped");
     const { log } = a.connection;
     const before = await log!.append("stopped", "before", LOG, undefined);
-    const { owner, replica } = await cluster.primaryOf(key);
+    const { owner } = await cluster.primaryOf(key);
     owner.signal("SIGSTOP");
     const late = b.connection.send(channel, "late").catch(() => 0);
     const outcomes = Promise.all([
       outcomeOf(log!.append("stopped", "lost", LOG, undefined)),
       outcomeOf(log!.read("stopped", 0, 10)),
     ]);
-    // Its connection to the primary waits until that goes on.
-    const newcomer = Listening.create(
-      redisRig({ cluster: cluster.urls.filter((url) => url !== owner.url) }, []).engine(),
-      "newcomer",
-    );
-    onTestFinished(() => newcomer[Symbol.asyncDispose]());
-    const opened = newcomer.connection.open();
     await untilHeard(a);
     await untilHeard(b);
     const after = await b.connection.log!.append("stopped", "after", LOG, undefined);
@@ -138,9 +134,6 @@ describe("redis with a cluster", () => {
     expect(await outcomes).toEqual(["unknown", "unknown"]);
     expect(after.epoch).not.toBe(before.epoch);
     await late;
-    await opened;
-    expect((await newcomer.connection.log!.read("other", 0, 10)).epoch).toBe("");
-    await replica.command("PING");
     await cluster.untilOk();
     await b.connection.send(channel, "last");
     await a.until(channel, 1, (frame) => frame === "last");
