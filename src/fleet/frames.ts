@@ -33,7 +33,7 @@ export const Kind = {
   Close: "x",
   /** Something for all peers of a principal: call, from, verb, code, principal. The body is a notification or a reason. */
   Principal: "u",
-  /** A client whose session another node may have began a new one: from, hash, principal, hasPrincipal. */
+  /** Clients whose sessions another node may have began new ones: from, and for each session hash, hasPrincipal, principal. */
   SessionOver: "z",
   /** A notification to the other nodes: from. */
   Nodes: "s",

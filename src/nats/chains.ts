@@ -5,7 +5,17 @@
 import { utf8Bytes } from "../core/codec.js";
 import { EngineError } from "../fleet/engine.js";
 import { logFrame, rosterFrame } from "../fleet/frames.js";
-import { codeOf, COMMAND_MS, commandError, type Client, type Headers, type Manager, type Message } from "./client.js";
+import {
+  codeOf,
+  COMMAND_MS,
+  commandError,
+  type Client,
+  type Headers,
+  type Manager,
+  type Message,
+  type MessageQuery,
+  type StoredMessage,
+} from "./client.js";
 import type { NatsConnection } from "./connection.js";
 import { readerOf, STORE_FAILED, WRONG_LAST } from "./streams.js";
 
@@ -17,6 +27,8 @@ const ID = "Reciproc-Id";
 const MOST_TRIES = 200;
 /** How many last messages are remembered. */
 const MAX_REMEMBERED = 10_000;
+/** How long a reader of a stream that several servers keep may take to begin. It usually takes some milliseconds. */
+const BEGIN_MS = 1_000;
 
 /** What the headers of a message say. */
 export interface Head {
@@ -35,6 +47,11 @@ export interface Placed extends Head {
   readonly seq: number;
 }
 
+interface Last extends Placed {
+  /** Whether it follows, one by one, what this node has appended. Then it is in the life of the stream that this node knows. */
+  readonly isContinued: boolean;
+}
+
 /** A message of a stream. */
 export interface Kept extends Placed {
   readonly body: string;
@@ -48,9 +65,9 @@ export interface Appended {
 }
 
 /** Returns the headers of a message. Those that NATS carries and the library refuses are none: reading them throws. */
-function headersOf(message: Message): Headers | undefined {
+function headersOf(read: () => Headers | undefined): Headers | undefined {
   try {
-    return message.headers;
+    return read();
   } catch {
     return undefined;
   }
@@ -65,7 +82,7 @@ function headOf(headers: Headers | undefined): Head | undefined {
 
 /** Returns what a stream has sent on, as a frame and its place; `undefined` if the message comes from a node. */
 export function readKept(message: Message): { frame: string; placed: Placed } | undefined {
-  const headers = headersOf(message);
+  const headers = headersOf(() => message.headers);
   const head = headOf(headers);
   if (head === undefined) return undefined;
   const { kind, epoch, number, id } = head;
@@ -74,10 +91,18 @@ export function readKept(message: Message): { frame: string; placed: Placed } | 
   return { frame, placed: { ...head, seq: Number(headers!.get("Nats-Sequence")) } };
 }
 
-function remember(places: Map<string, Placed>, topic: string, { kind, epoch, number, id, seq }: Placed): void {
-  if (places.size >= MAX_REMEMBERED) places.clear();
-  places.set(topic, { kind, epoch, number, id, seq });
+function keptOf(stored: StoredMessage): Kept | undefined {
+  const head = headOf(headersOf(() => stored.header));
+  return head === undefined ? undefined : { ...head, seq: stored.seq, body: stored.string() };
 }
+
+function remember<T extends Placed>(places: Map<string, T>, topic: string, placed: T): void {
+  if (places.size >= MAX_REMEMBERED) places.clear();
+  places.set(topic, placed);
+}
+
+/** Takes a message that was read. Returns true if the next one is needed. */
+type Accept = (seq: number, head: Head | undefined, message: { string(): string }) => boolean;
 
 /** The subjects of one stream, by topic. */
 export class Chains {
@@ -85,7 +110,7 @@ export class Chains {
   readonly #connection: NatsConnection;
   readonly #kind: "l" | "w";
   /** The last message of a topic, as far as this node knows. */
-  readonly #last = new Map<string, Placed>();
+  readonly #last = new Map<string, Last>();
   /** The last message of a topic that was read, where the next page begins. */
   readonly #lastRead = new Map<string, Placed>();
   /** The last step of each topic, so that those of one node do not compete. */
@@ -109,8 +134,10 @@ export class Chains {
 
   /** Takes a message that was received. If it is the last one, this node appends behind it without asking. */
   note(topic: string, placed: Placed): void {
-    if (!Number.isSafeInteger(placed.seq) || placed.seq <= (this.#last.get(topic)?.seq ?? 0)) return;
-    remember(this.#last, topic, placed);
+    const known = this.#last.get(topic);
+    if (!Number.isSafeInteger(placed.seq) || placed.seq <= (known?.seq ?? 0)) return;
+    const isContinued = known?.isContinued === true && placed.number === known.number + 1;
+    remember(this.#last, topic, { ...placed, isContinued });
   }
 
   /** Runs the steps of one topic one behind the other. */
@@ -136,37 +163,51 @@ export class Chains {
 
   /** Returns the last message of a topic. */
   async last(topic: string): Promise<Kept | undefined> {
-    return this.at({ last_by_subj: this.subject(topic) });
+    return (await this.#endOf(topic)).last;
   }
 
-  /** Returns one message. */
-  async at(query: { last_by_subj: string } | { seq: number }): Promise<Kept | undefined> {
-    const stored = await this.ask(({ streams }) => streams.getMessage(this.name, query));
-    const head = headOf(stored?.header);
-    return stored === null || head === undefined ? undefined : { ...head, seq: stored.seq, body: stored.string() };
+  /** Returns the sequence at which a topic ends, 0 if there is nothing, and the last message that a node has appended. */
+  async #endOf(topic: string): Promise<{ seq: number; last: Kept | undefined }> {
+    const stored = await this.#get({ last_by_subj: this.subject(topic) });
+    if (stored === null) return { seq: 0, last: undefined };
+    let last = keptOf(stored);
+    // Another program has written it. What the nodes have appended is before it.
+    if (last === undefined) await this.read(topic, stored.seq, (kept) => (last = kept) === kept);
+    return { seq: stored.seq, last };
+  }
+
+  /** Returns one message. `undefined` if it is not there, or does not come from a node. */
+  async at(seq: number): Promise<Kept | undefined> {
+    const stored = await this.#get({ seq });
+    return stored === null ? undefined : keptOf(stored);
+  }
+
+  #get(query: MessageQuery): Promise<StoredMessage | null> {
+    return this.ask(({ streams }) => streams.getMessage(this.name, query));
   }
 
   /**
    * Appends a message behind the last one. `makeHead` returns its head, or `undefined` if there is nothing to append any more: then the
-   * result is `undefined`. `isRead`: whether the last message was read now, so it may be in another life of the stream than what this node
-   * knows. If a message was appended with the same `msgId` before, returns its sequence.
+   * result is `undefined`. `isNewLife`: whether the last message may be in another life of the stream than what this node knows. If a message
+   * was appended with the same `msgId` before, returns its sequence.
    */
   async append(
     topic: string,
     body: string,
-    makeHead: (last: Placed | undefined, isRead: boolean) => Head | undefined | Promise<Head | undefined>,
+    makeHead: (last: Placed | undefined, isNewLife: boolean) => Head | undefined | Promise<Head | undefined>,
     msgId?: string,
   ): Promise<Appended | { readonly earlier: number } | undefined> {
     return this.#connection.bounded(utf8Bytes(body), async () => {
       for (let tries = 0; tries < MOST_TRIES; tries++) {
         const known = this.#last.get(topic);
-        const before = known ?? (await this.last(topic));
-        const head = await makeHead(before, known === undefined);
+        const end = known === undefined ? await this.#endOf(topic) : { seq: known.seq, last: known };
+        const before: Placed | undefined = end.last;
+        const head = await makeHead(before, known?.isContinued !== true);
         if (head === undefined) return undefined;
         try {
-          const { seq, duplicate } = await this.#publish(topic, body, head, before?.seq ?? 0, msgId);
+          const { seq, duplicate } = await this.#publish(topic, body, head, end.seq, msgId);
           if (duplicate) return { earlier: seq };
-          this.note(topic, { ...head, seq });
+          this.#appended(topic, { ...head, seq }, before !== undefined);
           return { head, seq, before };
         } catch (error) {
           this.#last.delete(topic);
@@ -179,6 +220,12 @@ export class Chains {
       }
       throw new EngineError("NATS: other nodes append to the topic all the time", "not-sent");
     });
+  }
+
+  /** Remembers what was appended, unless more has followed. Behind nothing, it may be in any life of the stream. */
+  #appended(topic: string, placed: Placed, isContinued: boolean): void {
+    const known = this.#last.get(topic);
+    if (known === undefined || known.seq <= placed.seq) remember(this.#last, topic, { ...placed, isContinued });
   }
 
   #publish(
@@ -217,49 +264,79 @@ export class Chains {
    * number are not needed.
    */
   async read(topic: string, until: number, take: (kept: Kept) => boolean, after = 0): Promise<void> {
+    const start = this.#startOf(topic, after, until);
+    let last: Placed | undefined;
+    const accept: Accept = (seq, head, message) => {
+      if (seq > until) return false;
+      if (head === undefined) return seq < until;
+      const { kind, epoch, number, id } = head;
+      last = { kind, epoch, number, id, seq };
+      return take({ ...last, body: message.string() }) && seq < until;
+    };
+    try {
+      if (!(await this.#readSent(topic, start, accept))) await this.#readEach(topic, start, accept);
+    } catch (error) {
+      throw commandError(error);
+    }
+    if (last?.kind === "L") remember(this.#lastRead, topic, last);
+  }
+
+  /**
+   * Reads messages that a consumer sends. Returns false if it does not begin. NATS may place it on a server that was killed a short time
+   * ago, although the others have the stream too.
+   */
+  async #readSent(topic: string, start: number | undefined, accept: Accept): Promise<boolean> {
     const { client, library } = this.#connection.present();
     const inbox = library.createInbox(this.#connection.names.inbox);
+    let hasBegun = !this.#connection.streams!.isReplicated;
     let isDone = false;
-    let finish: (error?: Error) => void;
-    const done = new Promise<void>((resolve, reject) => {
-      finish = (error) => {
+    let finish: (result: boolean | Error) => void;
+    const done = new Promise<boolean>((resolve, reject) => {
+      finish = (result) => {
         isDone = true;
-        return error === undefined ? resolve() : reject(error);
+        return typeof result === "boolean" ? resolve(result) : reject(result);
       };
     });
-    // It may reject before it is awaited.
-    done.catch(() => {});
-    let last: Placed | undefined;
     const subscription = client.subscribe(inbox, {
       callback: (error, message) => {
         if (isDone) return;
         if (error !== null) return finish(error);
         if (isControl(client, message)) return;
+        hasBegun = true;
         const { seq, pending } = placeIn(message.reply!);
-        const head = headOf(headersOf(message));
-        if (head !== undefined && seq <= until) last = { ...head, seq };
-        const wantsMore = head === undefined || (seq <= until && take({ ...head, seq, body: message.string() }));
-        if (!wantsMore || seq >= until || pending === 0) finish();
+        if (!accept(seq, headOf(headersOf(() => message.headers)), message) || pending === 0) finish(true);
       },
     });
-    const timer = setTimeout(
+    const beginning = setTimeout(() => hasBegun || finish(false), BEGIN_MS);
+    const reading = setTimeout(
       () => finish(new EngineError("NATS: a topic was not read in time", "unknown")),
       COMMAND_MS,
     );
-    try {
-      const { name, num_pending, delivered } = await this.ask(({ consumers }) =>
-        consumers.add(this.name, readerOf(this.subject(topic), inbox, this.#startOf(topic, after, until))),
-      );
+    const adding = this.ask(({ consumers }) =>
+      consumers.add(this.name, readerOf(this.subject(topic), inbox, start)),
+    ).then(({ name, num_pending, delivered }) => {
+      hasBegun = true;
       // The last message was removed meanwhile.
-      if (num_pending === 0 && delivered.consumer_seq === 0) finish!();
-      await this.#connection.untilLost(done);
-      void this.ask(({ consumers }) => consumers.delete(this.name, name)).catch(() => {});
-      if (last?.kind === "L") remember(this.#lastRead, topic, last);
-    } catch (error) {
-      throw commandError(error);
+      if (num_pending === 0 && delivered.consumer_seq === 0) finish(true);
+      return name;
+    });
+    adding.catch((error: Error) => finish(error));
+    try {
+      return await this.#connection.untilLost(done);
     } finally {
-      clearTimeout(timer);
+      clearTimeout(beginning);
+      clearTimeout(reading);
       subscription.unsubscribe();
+      adding.then((name) => this.ask(({ consumers }) => consumers.delete(this.name, name))).catch(() => {});
+    }
+  }
+
+  /** Reads messages one by one, from the server that leads the stream. */
+  async #readEach(topic: string, start: number | undefined, accept: Accept): Promise<void> {
+    for (let seq = start ?? 1; ;) {
+      const stored = await this.#get({ seq, next_by_subj: this.subject(topic) });
+      if (stored === null || !accept(stored.seq, headOf(headersOf(() => stored.header)), stored)) return;
+      seq = stored.seq + 1;
     }
   }
 }
@@ -279,7 +356,7 @@ function isControl(client: Client, message: Message): boolean {
   if (message.reply?.startsWith("$JS.ACK.") === true) return false;
   message.respond();
   // A heartbeat has this if what was to be answered has not arrived.
-  const stalled = headersOf(message)?.get("Nats-Consumer-Stalled") ?? "";
+  const stalled = headersOf(() => message.headers)?.get("Nats-Consumer-Stalled") ?? "";
   if (stalled !== "") client.publish(stalled, "");
   return true;
 }

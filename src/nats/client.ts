@@ -75,6 +75,10 @@ export interface ConsumerInfo {
   readonly delivered: { readonly consumer_seq: number };
 }
 
+/** One message: the last of a subject, the one of a sequence, or the first of a subject from a sequence on. */
+export type MessageQuery = { last_by_subj: string } | { seq: number; next_by_subj?: string };
+
+/** A message of a stream. Reading its headers throws if the library refuses them. */
 export interface StoredMessage {
   readonly seq: number;
   readonly header: Headers;
@@ -88,7 +92,7 @@ export interface Manager {
     add(settings: Partial<StreamSettings> & { name: string }): Promise<StreamInfo>;
     update(name: string, settings: Partial<StreamSettings>): Promise<StreamInfo>;
     purge(name: string, options: { filter?: string; seq?: number }): Promise<unknown>;
-    getMessage(name: string, query: { last_by_subj: string } | { seq: number }): Promise<StoredMessage | null>;
+    getMessage(name: string, query: MessageQuery): Promise<StoredMessage | null>;
     deleteMessage(name: string, seq: number, erase: boolean): Promise<boolean>;
   };
   readonly consumers: {

@@ -82,7 +82,7 @@ export class NatsLog implements EngineLog {
   }
 
   async #findEarlier(seq: number, subject: string): Promise<Position> {
-    const kept = await this.#chains.at({ seq });
+    const kept = await this.#chains.at(seq);
     if (kept !== undefined) return { epoch: kept.epoch, offset: kept.number };
     const stored = await this.#chains.ask(({ streams }) =>
       streams.getMessage(this.#connection.names.stream("k"), { last_by_subj: subject }),

@@ -49,15 +49,25 @@ export class Names {
     return this.#name("o", `${incarnation.replace("/", ".")}.${tokenOf(topic)}`);
   }
 
-  /** The subjects that say where an incarnation has members; without one, those of all. */
+  /** Says that an incarnation is there. */
+  entered(incarnation: Incarnation): string {
+    return this.#name("o", `${incarnation.replace("/", ".")}.${NO_NAME}`);
+  }
+
+  /** The subjects of `owned` and `entered` of an incarnation; without one, those of all. */
   ownedBy(incarnation?: Incarnation): string {
     return this.#name("o", incarnation === undefined ? ">" : `${incarnation.replace("/", ".")}.>`);
   }
 
-  /** Returns the incarnation and the topic of `owned`. */
-  static readOwned(subject: string): [incarnation: Incarnation, topic: string] {
-    const [node, number, topic] = subject.split(".").slice(-3);
-    return [`${node!}/${Number(number)}`, nameOf(topic!)];
+  /** Returns the incarnation and the topic of `owned`, without a topic for `entered`; `undefined` if the subject is another one. */
+  static readOwned(subject: string): [incarnation: Incarnation, topic: string | undefined] | undefined {
+    const [node, number, token] = subject.split(".").slice(-3);
+    try {
+      return [`${node!}/${Number(number)}`, token === NO_NAME ? undefined : nameOf(token!)];
+    } catch {
+      // Another program has chosen it.
+      return undefined;
+    }
   }
 
   /** The subject that has the position of a key. A hash, because NATS bounds the length of a subject. */

@@ -1,7 +1,7 @@
 /**
  * The members of topics in JetStream. The subject of a topic has the last change of each member, and the last change of all, which has the
  * version. What a change supersedes is deleted after it. One more subject for each topic and incarnation says where the incarnation has
- * members, so that they are found if it dies.
+ * members, so that they are found if it dies. And one for each incarnation says that it is there: if it is gone, the stream was purged.
  */
 import type { EngineRoster, Incarnation, LeaseState, RosterId, RosterPart } from "../fleet/engine.js";
 import { Chains, type Head, type Kept, type Placed } from "./chains.js";
@@ -35,6 +35,8 @@ export class NatsRoster implements EngineRoster {
   readonly #chains: Chains;
   /** By the subject that says where they are. */
   readonly #own = new Map<string, Own>();
+  /** The sequences of the messages that say that an incarnation of this node is there. */
+  readonly #entered = new Map<Incarnation, number>();
   /** Incarnations that are being reaped. */
   readonly #reaping = new Set<Incarnation>();
   #isSearched = false;
@@ -48,6 +50,7 @@ export class NatsRoster implements EngineRoster {
   /** Forgets where messages are, because the stream has another life. A change that was in progress may be in it. */
   forget(): void {
     this.#chains.forget();
+    for (const incarnation of this.#entered.keys()) this.#entered.set(incarnation, Infinity);
     for (const own of this.#own.values()) {
       own.isListed = false;
       own.seq = Infinity;
@@ -60,9 +63,10 @@ export class NatsRoster implements EngineRoster {
     this.#isSearched = false;
   }
 
-  /** Returns the sequence of the first message that says where this node has members; `Infinity` if there is none. */
+  /** Returns the sequence of the first message that this node needs; `Infinity` if there is none. */
   readonly firstOwn = (): number => {
     let first = Infinity;
+    for (const [incarnation, seq] of this.#entered) if (seq < first && this.#leases.holds(incarnation)) first = seq;
     for (const { incarnation, seq } of this.#own.values())
       if (seq < first && this.#leases.holds(incarnation)) first = seq;
     return first;
@@ -85,16 +89,17 @@ export class NatsRoster implements EngineRoster {
     const known = own.members.get(id);
     // If the next line fails, the message may be there nevertheless.
     own.members.set(id, undefined);
-    const makeHead = async (last: Placed | undefined, isRead: boolean): Promise<Head> => {
+    const makeHead = async (last: Placed | undefined, isNewLife: boolean): Promise<Head> => {
       // In another life of the stream, the member would not be found if this node dies before its next beat.
-      if (isRead) await this.#connection.checkStreams();
-      const head = await this.#headBehind(last, "j", id);
-      // Again, if the stream got another life meanwhile.
-      while (!own.isListed) await this.#list(own);
-      return head;
+      if (isNewLife) await this.#connection.checkStreams();
+      if (!own.isListed) await this.#list(own);
+      return this.#headBehind(last, "j", id);
     };
     const { seq, before } = placeOf(await this.#chains.append(topic, as, makeHead));
     own.members.set(id, seq);
+    // Behind nothing, NATS accepts it also in a life of the stream that has begun meanwhile.
+    if (before === undefined) await this.#connection.checkStreams();
+    if (!own.isListed) await this.#list(own);
     const superseded = known !== undefined ? [known] : isNew ? [] : await this.#earlierOf(topic, id, seq);
     // What was only the last change is superseded too.
     if (before?.kind === "l") superseded.push(before.seq);
@@ -111,15 +116,18 @@ export class NatsRoster implements EngineRoster {
     return own;
   }
 
+  /** Puts a message under a subject. Returns its sequence. */
+  async #say(subject: string): Promise<number> {
+    const { publisher } = this.#connection.present().jetstream!;
+    return (await this.#connection.untilLost(publisher.publish(subject, "", { timeout: COMMAND_MS }))).seq;
+  }
+
   /** Says in the stream that there are members. */
   async #list(own: Own): Promise<void> {
-    const subject = this.#connection.names.owned(own.incarnation, own.topic);
     // Before it is so, because the stream may get another life meanwhile.
     own.isListed = true;
     try {
-      const { seq } = await this.#connection.untilLost(
-        this.#connection.present().jetstream!.publisher.publish(subject, "", { timeout: COMMAND_MS }),
-      );
+      const seq = await this.#say(this.#connection.names.owned(own.incarnation, own.topic));
       // In another life, the message would have to be put again.
       if (own.isListed) own.seq = seq;
     } catch (error) {
@@ -181,14 +189,14 @@ export class NatsRoster implements EngineRoster {
   }
 
   async #headBehind(last: Placed | undefined, kind: "j" | "l", id: RosterId): Promise<Head> {
+    // Perhaps the stream was emptied, and its next life has not begun. What joins has checked that.
+    if (last === undefined && kind === "l") await this.#connection.checkStreams();
     const number = last === undefined ? await this.#firstVersion() : last.number + 1;
     return { kind, epoch: "", number, id };
   }
 
   /** Returns a version that is greater than all before: each change has taken a sequence, and each later stream was created later. */
   async #firstVersion(): Promise<number> {
-    // Perhaps the stream was emptied, and its next life has not begun.
-    await this.#connection.checkStreams();
     const { created, state } = await this.#chains.ask(({ streams }) => streams.info(this.#chains.name));
     return Date.parse(created) * 1_000 + state.last_seq + 1;
   }
@@ -241,6 +249,10 @@ export class NatsRoster implements EngineRoster {
 
   async enter(incarnation: Incarnation, leaseMs: number): Promise<void> {
     await this.#leases.enter(incarnation, leaseMs);
+    this.#entered.set(incarnation, Infinity);
+    const seq = await this.#say(this.#connection.names.entered(incarnation));
+    // Otherwise the stream got another life meanwhile, and the lease is lost.
+    if (this.#leases.holds(incarnation)) this.#entered.set(incarnation, seq);
   }
 
   async beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState> {
@@ -262,30 +274,40 @@ export class NatsRoster implements EngineRoster {
     for (const incarnation of new Set(owned.map(([one]) => one))) this.#leases.found(incarnation, leaseMs);
   }
 
-  /** Returns where an incarnation has members; without one, where any has. */
-  async #ownedBy(incarnation?: Incarnation): Promise<(readonly [Incarnation, string])[]> {
+  /** Returns the topics where an incarnation has members, and none if it is there; without an incarnation, those of all. */
+  async #ownedBy(incarnation?: Incarnation): Promise<(readonly [Incarnation, string | undefined])[]> {
     const filter = this.#connection.names.ownedBy(incarnation);
     const { state } = await this.#chains.ask(({ streams }) =>
       streams.info(this.#chains.name, { subjects_filter: filter }),
     );
-    return Object.keys(state.subjects ?? {}).map((subject) => Names.readOwned(subject));
+    return Object.keys(state.subjects ?? {}).flatMap((subject) => {
+      const owned = Names.readOwned(subject);
+      return owned === undefined ? [] : [owned];
+    });
   }
 
   /** Removes what this node has put as an incarnation that was given up. Never rejects: the next beat tries again what is left. */
   async #retire(): Promise<void> {
     const retired = [...this.#own].filter(([, { incarnation }]) => !this.#leases.holds(incarnation));
-    await Promise.all(
-      retired.map(async ([subject, { topic, incarnation }]) => {
-        await this.#takeFrom(topic, incarnation).then(
-          () => this.#own.delete(subject),
-          () => {},
-        );
+    const ended = [...this.#entered.keys()].filter((incarnation) => !this.#leases.holds(incarnation));
+    await Promise.allSettled([
+      ...retired.map(async ([subject, { topic, incarnation }]) => {
+        await this.#takeFrom(topic, incarnation);
+        this.#own.delete(subject);
       }),
-    );
+      ...ended.map((incarnation) => this.#end(incarnation)),
+    ]);
   }
 
-  /** Removes the members of an incarnation from one topic. */
-  async #takeFrom(topic: string, incarnation: Incarnation): Promise<void> {
+  /** Removes what says that an incarnation is there. */
+  async #end(incarnation: Incarnation): Promise<void> {
+    await this.#purge(this.#connection.names.entered(incarnation));
+    this.#entered.delete(incarnation);
+  }
+
+  /** Removes the members of an incarnation from one topic; without one, what says that it is there. */
+  async #takeFrom(topic: string | undefined, incarnation: Incarnation): Promise<void> {
+    if (topic === undefined) return this.#end(incarnation);
     await this.#chains.inOrder(topic, async () => {
       await this.#takeAll(topic, (id) => id.startsWith(`${incarnation}.`));
       await this.#purge(this.#connection.names.owned(incarnation, topic));
@@ -321,6 +343,7 @@ export class NatsRoster implements EngineRoster {
       }
     });
     await Promise.all(left);
+    await Promise.all([...this.#entered.keys()].map((incarnation) => this.#end(incarnation)));
   }
 }
 

@@ -16,6 +16,9 @@ export interface Client {
   sUnsubscribe(names: readonly string[], listener: Listener): Promise<void>;
 }
 
+/** Sends one command to a server, and returns its reply. */
+export type Ask = (args: readonly string[]) => Promise<unknown>;
+
 export type Listener = (frame: string, name: string) => void;
 
 export interface Library {
@@ -114,7 +117,7 @@ export class RedirectError extends EngineError {
   }
 }
 
-/** A server can no longer be used for what it was connected for: it became a replica, or its cluster has failed. */
+/** A server can no longer be used for what it was connected for: it became a replica or may be replaced, or its cluster has failed. */
 export class DemotedError extends EngineError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, "not-sent", options);
@@ -122,7 +125,7 @@ export class DemotedError extends EngineError {
 }
 
 const REDIRECT = /^(MOVED|ASK|TRYAGAIN|CROSSSLOT)\b/;
-const DEMOTED = /\b(READONLY|CLUSTERDOWN|MASTERDOWN|LOADING)\b/;
+const DEMOTED = /\b(LATE|READONLY|CLUSTERDOWN|MASTERDOWN|LOADING)\b/;
 /** Replies to commands that were refused before they did anything. Redis 6.2 writes them inside the text of a script's error. */
 const REFUSED = /\b(NOAUTH|NOSCRIPT|OOM|BUSY|MISCONF|NOREPLICAS|WRONGTYPE)\b/;
 const WRONG_LOGIN = /^(WRONGPASS|NOAUTH|NOPERM|DENIED|ERR AUTH|ERR Client sent AUTH|ERR unknown command)/;

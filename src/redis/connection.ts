@@ -11,10 +11,11 @@ import {
   type NodeName,
 } from "../fleet/engine.js";
 import { DemotedError, FinalError, RedirectError } from "./client.js";
-import { findLayout } from "./layout.js";
+import { confirmLayout, findLayout, findSilenceMs, type Layout } from "./layout.js";
 import { Link, MAX_BYTES, type LinkHost, type LinkSettings } from "./link.js";
 import { RedisLog } from "./log.js";
 import { Names, TAG_COUNT } from "./names.js";
+import { Numbers } from "./numbers.js";
 import { textOf, type Config } from "./options.js";
 import { RedisRoster } from "./roster.js";
 import type { ScriptName } from "./scripts.js";
@@ -26,6 +27,8 @@ const MAX_DELAY_MS = 20_000;
 const LOOKUP_DELAY_MS = 50;
 /** How long a command is repeated that was redirected: until the slot has moved. It did nothing before. */
 const REDIRECT_MS = 5_000;
+/** In what time the servers of a cluster, or the Sentinels, know that a server was promoted. */
+const KNOWN_MS = { single: 0, cluster: 250, sentinel: 1_500 };
 /** A cluster whose servers disagree for longer is not reachable. */
 const MOST_REDIRECTS = 5;
 /** How long `close` waits for Redis. */
@@ -62,6 +65,8 @@ export class RedisConnection implements EngineConnection, Commands {
   readonly #config: Config;
   readonly #host: EngineHost;
   readonly #linkSettings: LinkSettings;
+  /** Numbers the messages of a cluster; `undefined` for other places. */
+  readonly #numbers: Numbers | undefined;
   #state: "new" | "starting" | "up" | "down" | "closed" = "new";
   /** The servers that are in use, by address. */
   readonly #links = new Map<string, Link>();
@@ -78,6 +83,8 @@ export class RedisConnection implements EngineConnection, Commands {
   #isMaintaining = false;
   #isStale = false;
   #wake: (() => void) | undefined;
+  /** Finds the primaries again, soon after the start. */
+  #startCheck: ReturnType<typeof setTimeout> | undefined;
   /** Called when the loop has found the primaries again, or could not. */
   readonly #waiting: (() => void)[] = [];
   readonly #linkHost: LinkHost = {
@@ -91,7 +98,14 @@ export class RedisConnection implements EngineConnection, Commands {
     this.#host = host;
     this.names = new Names(config.prefix);
     const { login, isDurable } = config;
-    this.#linkSettings = { login, isDurable, isCluster: this.#isCluster, name: `${config.prefix}-${node}` };
+    this.#linkSettings = {
+      login,
+      isDurable,
+      isCluster: this.#isCluster,
+      name: `${config.prefix}-${node}`,
+      silenceMs: (ask, signal) => findSilenceMs(config, ask, signal),
+    };
+    this.#numbers = this.#isCluster ? new Numbers(node) : undefined;
     this.log = new RedisLog(this);
     this.roster = new RedisRoster(this);
     for (const channel of [`n:${node}`, "a:all"] as const) {
@@ -117,6 +131,9 @@ export class RedisConnection implements EngineConnection, Commands {
       throw error;
     }
     if (this.#isClosed) throw this.#refusal();
+    // The start did not wait for that.
+    const { kind } = this.#config.place;
+    if (kind !== "single") this.#startCheck = setTimeout(() => this.#refresh(), KNOWN_MS[kind]);
     return {
       maxFrameBytes: MAX_BYTES,
       counts: true,
@@ -131,6 +148,7 @@ export class RedisConnection implements EngineConnection, Commands {
     if (this.#isClosed) return;
     this.#state = "closed";
     this.#closing.abort();
+    clearTimeout(this.#startCheck);
     this.#wake?.();
     if (this.#links.size > 0) {
       let timer: ReturnType<typeof setTimeout> | undefined;
@@ -178,7 +196,7 @@ export class RedisConnection implements EngineConnection, Commands {
     const link = this.#owners[tag];
     if (link === undefined || this.#state === "closed") throw this.#refusal();
     try {
-      return await link.publish(name, frame);
+      return await link.publish(name, this.#numbers?.add(tag, frame) ?? frame);
     } catch (error) {
       // Not repeated, because it would arrive after those that were sent later.
       this.#react(link, error as EngineError);
@@ -201,6 +219,10 @@ export class RedisConnection implements EngineConnection, Commands {
 
   links(): readonly Link[] {
     return [...this.#links.values()];
+  }
+
+  #confirmed(): Link[] {
+    return this.links().filter(({ isConfirmed }) => isConfirmed);
   }
 
   lookAgain(): void {
@@ -265,7 +287,9 @@ export class RedisConnection implements EngineConnection, Commands {
     const subscription = this.#subscriptions.get(name);
     // A server that was replaced may send what its successor sends too.
     if (subscription === undefined || this.#state === "closed" || this.#owners[subscription.tag] !== link) return;
-    this.#host.received(subscription.channel, frame);
+    const { channel, tag } = subscription;
+    const text = this.#numbers === undefined ? frame : this.#numbers.remove(tag, frame);
+    if (text !== undefined) this.#host.received(channel, text);
   }
 
   /** Does what the error of a command calls for. */
@@ -353,7 +377,7 @@ export class RedisConnection implements EngineConnection, Commands {
   /** Connects to the primaries, and subscribes the channels of each tag that has another one. Rejects if one cannot be reached. */
   async #establish(): Promise<void> {
     const { signal } = this.#closing;
-    const layout = await findLayout(this.#config, this.#links, signal);
+    const layout = await findLayout(this.#config, this.#confirmed(), signal);
     const addresses = new Map(layout.map((address) => [textOf(address), address]));
     // A link may be lost before it is in the map.
     for (const [text, link] of this.#links) if (!link.isUsed) this.#links.delete(text);
@@ -365,11 +389,13 @@ export class RedisConnection implements EngineConnection, Commands {
     });
     const failures = await failuresOf(connecting);
     if (this.#isClosed) return;
+    await this.#confirm(layout);
+    if (this.#isClosed) return;
 
     const moved = new Map<Link, number[]>();
     for (const [tag, address] of layout.entries()) {
       const link = this.#links.get(textOf(address));
-      if (link === undefined || this.#owners[tag] === link) continue;
+      if (link?.isConfirmed !== true || this.#owners[tag] === link) continue;
       // Ended before the new subscription begins: otherwise a message could be received from both.
       this.#owners[tag]?.unsubscribe(this.#namesOf([tag]));
       this.#owners[tag] = undefined;
@@ -386,6 +412,28 @@ export class RedisConnection implements EngineConnection, Commands {
     if (failures.length > 0) throw failures[0]!;
     if (this.#owners.includes(undefined)) throw new EngineError("a connection to Redis was lost again", "not-sent");
     this.#report();
+  }
+
+  /**
+   * Asks others about the servers that are newly connected. One that was stopped and replaced does not know that when it goes on. Rejects
+   * with a `RedirectError` if a server is not the primary of its tags any more.
+   */
+  async #confirm(layout: Layout): Promise<void> {
+    const newLinks = this.links().filter((link) => !link.isConfirmed);
+    const isAlone = this.#config.place.kind !== "sentinel" && new Set(layout.map(textOf)).size === 1;
+    // Nobody could replace the only primary of a cluster.
+    if (isAlone) for (const link of newLinks) link.isConfirmed = true;
+    if (isAlone || newLinks.length === 0) return;
+    if (this.#state !== "starting") await this.#sleep(KNOWN_MS[this.#config.place.kind]);
+    for (const link of newLinks) {
+      const others = this.links().filter((one) => one !== link);
+      const present = await confirmLayout(this.#config, others, this.#closing.signal);
+      const hasChanged = layout.some(
+        (address, tag) => textOf(address) === link.address && textOf(present[tag]!) !== link.address,
+      );
+      if (hasChanged) throw new RedirectError(`Redis at ${link.address}: it is being replaced`);
+      link.isConfirmed = true;
+    }
   }
 
   /** Makes a link the owner of some tags, when it receives their channels. */

@@ -1,6 +1,6 @@
 /** Finds which primary has which tags: the given server, that of which a Sentinel knows, or those of a cluster. */
 import { EngineError } from "../fleet/engine.js";
-import { connectError, createClient, loadLibrary, type Login } from "./client.js";
+import { connectError, createClient, loadLibrary, type Ask, type Login } from "./client.js";
 import type { Link } from "./link.js";
 import { SLOT_OF_TAG, TAG_COUNT } from "./names.js";
 import { textOf, type Address, type Config, type Target } from "./options.js";
@@ -11,27 +11,66 @@ export type Layout = readonly Address[];
 /** The shortest answers of `CLUSTER SLOTS`: from, to, and the primary as host, port, and more. */
 type SlotRange = readonly [from: number, to: number, primary: readonly [host: string | null, port: number]];
 
-/** Sends one command, and returns its reply. */
-type Ask = (args: readonly string[]) => Promise<unknown>;
+/** The defaults of Redis. */
+const NODE_TIMEOUT_MS = 15_000;
+const DOWN_AFTER_MS = 30_000;
 
-/** Finds the primaries. Asks the present links of a cluster first. Rejects with an `EngineError`. */
+/** Finds the primaries. Asks the given links of a cluster first. Rejects with an `EngineError`. */
 export async function findLayout(
   { place, login }: Config,
-  links: ReadonlyMap<string, Link>,
+  links: readonly Link[],
   signal: AbortSignal,
 ): Promise<Layout> {
   if (place.kind === "single") return oneServer(place.address);
   if (place.kind === "sentinel")
     return oneServer(await firstAnswer(shuffled(place.sentinels), signal, (ask) => askSentinel(ask, place.name)));
-  for (const link of shuffled([...links.values()])) {
-    try {
-      return await askCluster((args) => link.command(args), hostOf(link.address));
-    } catch {
-      // Another server may know.
-    }
-  }
+  const known = await askLinks(links).catch(() => undefined);
+  if (known !== undefined) return known;
   const targets = shuffled(place.roots).map((address) => ({ address, login }));
   return firstAnswer(targets, signal, (ask, address) => askCluster(ask, "host" in address ? address.host : ""));
+}
+
+/**
+ * Finds the primaries without asking a server about itself. `others`: the links to the other servers of a cluster. Rejects with an
+ * `EngineError`.
+ */
+export async function confirmLayout(config: Config, others: readonly Link[], signal: AbortSignal): Promise<Layout> {
+  return config.place.kind === "cluster" ? askLinks(others) : findLayout(config, [], signal);
+}
+
+async function askLinks(links: readonly Link[]): Promise<Layout> {
+  let failure: unknown = new EngineError("no other server of the cluster is connected", "not-sent");
+  for (const link of shuffled(links)) {
+    try {
+      return await askCluster((args) => link.command(args), hostOf(link.address));
+    } catch (error) {
+      failure = error;
+    }
+  }
+  throw failure;
+}
+
+/**
+ * Finds how long a primary must be silent until it is replaced: `cluster-node-timeout` of a cluster, or `down-after-milliseconds` of a
+ * Sentinel. Uses the default if the user may not ask. `undefined` for a single server. `ask` asks the primary.
+ */
+export async function findSilenceMs({ place }: Config, ask: Ask, signal: AbortSignal): Promise<number | undefined> {
+  if (place.kind === "single") return undefined;
+  if (place.kind === "cluster") {
+    const reply = ask(["CONFIG", "GET", "cluster-node-timeout"]);
+    return reply.then((fields) => msIn(fields, "cluster-node-timeout")).catch(() => NODE_TIMEOUT_MS);
+  }
+  const reply = firstAnswer(shuffled(place.sentinels), signal, (sentinel) =>
+    sentinel(["SENTINEL", "MASTER", place.name]),
+  );
+  return reply.then((fields) => msIn(fields, "down-after-milliseconds")).catch(() => DOWN_AFTER_MS);
+}
+
+/** Returns a time from a reply of names and values. Throws if it has none. */
+function msIn(reply: unknown, name: string): number {
+  const ms = Number((reply as Record<string, unknown>)[name]);
+  if (!(ms > 0)) throw new EngineError(`no ${name}`, "not-sent");
+  return ms;
 }
 
 function oneServer(address: Address): Layout {

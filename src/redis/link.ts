@@ -8,15 +8,18 @@ import {
   commandError,
   connectError,
   createClient,
+  DemotedError,
   FinalError,
   loadLibrary,
   MAX_UNANSWERED,
+  type Ask,
   type Client,
   type Library,
   type Login,
 } from "./client.js";
 import { textOf, type Address } from "./options.js";
-import { SCRIPT_NAMES, sourceOf, type ScriptName } from "./scripts.js";
+import { Reign } from "./reign.js";
+import { SCRIPT_NAMES, sourceOf, type ScriptKind, type ScriptName } from "./scripts.js";
 
 /** The longest frame, and the bytes of the commands that are not answered: more are refused. */
 export const MAX_BYTES = 16 * 2 ** 20;
@@ -24,18 +27,12 @@ export const MAX_BYTES = 16 * 2 ** 20;
 const CHANNELS_AT_ONCE = 500;
 /** A server that answers nothing for so long is given up. node-redis would wait as long as commands are written. */
 const SILENCE_MS = 15_000;
-const SILENCE_CHECK_MS = 2_500;
+/** How often a link looks for silence in that time. */
+const SILENCE_CHECKS = 6;
+/** How long it may take to connect: a server that is stopped accepts connections. */
+const CONNECT_MS = 5_000;
 /** How long commands may take that are not answered when a link is no longer used. */
 const RETIRE_MS = 5_000;
-
-/**
- * Sends a message in a cluster. A server that was demoted accepts a plain `SPUBLISH`, counts no receiver, and forwards the message to its
- * successor, where it may arrive after later ones. It refuses a script. Its source is sent, because a server may forget scripts, and
- * messages that are sent again would arrive after later ones.
- */
-const SEND = "return redis.call('SPUBLISH', KEYS[1], ARGV[1])";
-/** A server refuses scripts while a slot is half moved or another server of the cluster is down, but accepts `SPUBLISH`. */
-const TAKES_MESSAGES_ONLY = /\b(ASK|CLUSTERDOWN)\b/;
 
 /** What a link needs to know of its connection. */
 export interface LinkSettings {
@@ -45,6 +42,8 @@ export interface LinkSettings {
   readonly isCluster: boolean;
   /** Whether the server loses nothing, so that its run id does not matter. */
   readonly isDurable: boolean;
+  /** Finds how long the primary must be silent until it is replaced. `undefined` if nobody is known who replaces it. */
+  silenceMs(ask: Ask, signal: AbortSignal): Promise<number | undefined>;
 }
 
 export interface LinkHost {
@@ -64,17 +63,25 @@ export class Link {
   readonly info: ServerInfo;
   /** Identifies a reign of the server as a primary. Another one may lack the end of what was written in this one. */
   readonly life: string;
+  /** Whether another server has said, after this one was connected, that this one is the primary. */
+  isConfirmed = false;
+  /** How long the server is certainly the primary. `undefined` if nobody is known who replaces it. */
+  readonly #reign: Reign | undefined;
   readonly #library: Library;
   readonly #commands: Client;
   readonly #subscriber: Client;
   readonly #settings: LinkSettings;
   readonly #host: LinkHost;
+  readonly #kind: ScriptKind;
   readonly #hashes: ReadonlyMap<ScriptName, string>;
   #isUsed = true;
   #unanswered = 0;
   #unansweredBytes = 0;
   /** When the last answer came, or when the first of the unanswered commands was sent. */
   #answeredAt = 0;
+  readonly #silenceMs: number;
+  /** Asks the server for its time and its role. */
+  #hearing: ReturnType<typeof setTimeout> | undefined;
   /** Looks for silence while commands are unanswered. Ends the link when it is no longer used. */
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** Aborts when the engine closes. */
@@ -84,7 +91,15 @@ export class Link {
   };
 
   private constructor(
-    parts: { library: Library; address: string; info: ServerInfo; commands: Client; subscriber: Client },
+    parts: {
+      library: Library;
+      address: string;
+      info: ServerInfo;
+      reign: Reign | undefined;
+      commands: Client;
+      subscriber: Client;
+    },
+    kind: ScriptKind,
     hashes: ReadonlyMap<ScriptName, string>,
     settings: LinkSettings,
     host: LinkHost,
@@ -94,12 +109,16 @@ export class Link {
     this.address = parts.address;
     this.info = parts.info;
     this.life = lifeOf(parts.info, settings.isDurable);
+    this.#reign = parts.reign;
+    this.#silenceMs = Math.min(SILENCE_MS, parts.reign?.silenceMs ?? Infinity);
     this.#commands = parts.commands;
     this.#subscriber = parts.subscriber;
+    this.#kind = kind;
     this.#hashes = hashes;
     this.#settings = settings;
     this.#host = host;
     this.#closing = closing;
+    this.#hearLater();
   }
 
   /** Connects to a primary. Rejects with an `EngineError`; a `FinalError` if trying again does not help. */
@@ -134,6 +153,10 @@ export class Link {
     };
     for (const client of clients) client.on("error", failed).on("terminated", failed);
     signal.addEventListener("abort", destroy);
+    const timer = setTimeout(() => {
+      failed(new Error(`no answer within ${CONNECT_MS} ms`));
+      destroy();
+    }, CONNECT_MS);
     try {
       // If one fails, the other one is not waited for.
       await Promise.all(clients.map((client) => client.connect()));
@@ -142,18 +165,28 @@ export class Link {
       if (info!.get("run_id") !== sameInfo!.get("run_id"))
         throw new Error("two connections reached two servers, behind one address");
       checkServer(where, info!, settings);
-      const sources = SCRIPT_NAMES.map((script) => sourceOf(script, settings.isCluster));
+      const reign = await reignOf(settings, commands, signal);
+      const kind = { isCluster: settings.isCluster, isTimed: reign !== undefined };
+      const sources = SCRIPT_NAMES.map((script) => sourceOf(script, kind));
       const loaded = sources.map((source) => commands.sendCommand(["SCRIPT", "LOAD", source]));
       const hashes = new Map((await Promise.all(loaded)).map((hash, i) => [SCRIPT_NAMES[i]!, String(hash)]));
       if (signal.aborted) throw new EngineError("the engine is closed", "not-sent");
       if (failure !== undefined) throw failure;
-      link = new Link({ library, address: where, info: info!, commands, subscriber }, hashes, settings, host, signal);
+      link = new Link(
+        { library, address: where, info: info!, reign, commands, subscriber },
+        kind,
+        hashes,
+        settings,
+        host,
+        signal,
+      );
       subscriber.on("sharded-channel-moved", () => host.moved());
       return link;
     } catch (error) {
       destroy();
       throw failure ?? error;
     } finally {
+      clearTimeout(timer);
       signal.removeEventListener("abort", destroy);
     }
   }
@@ -170,7 +203,7 @@ export class Link {
     if (this.#unanswered >= MAX_UNANSWERED || this.#unansweredBytes + bytes > MAX_BYTES)
       throw new EngineError(`Redis at ${this.address}: too much is unanswered`, "not-sent");
     if (this.#unanswered++ === 0) this.#answeredAt = performance.now();
-    this.#timer ??= setTimeout(this.#checkSilence, SILENCE_CHECK_MS);
+    this.#timer ??= setTimeout(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
     this.#unansweredBytes += bytes;
     try {
       return await this.#commands.sendCommand(args);
@@ -183,29 +216,25 @@ export class Link {
     }
   }
 
-  /** Runs a script, as one step of Redis. */
+  /** Runs a script, as one step of Redis. Rejects with a `DemotedError` if the server may not be the primary any more. */
   async script(script: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     const bytes = args.reduce((sum, arg) => sum + utf8Bytes(arg), 0);
     const rest = [String(keys.length), ...keys, ...args];
+    if (this.#reign !== undefined) rest.push(String(this.#reign.endUs));
     try {
       return await this.command(["EVALSHA", this.#hashes.get(script)!, ...rest], bytes);
     } catch (error) {
       if (!/\bNOSCRIPT\b/.test((error as EngineError).message)) throw error;
       // The server has forgotten its scripts. `EVAL` loads this one again.
-      return this.command(["EVAL", sourceOf(script, this.#settings.isCluster), ...rest], bytes);
+      return this.command(["EVAL", sourceOf(script, this.#kind), ...rest], bytes);
     }
   }
 
   /** Sends a message. Returns how many subscribers this server has. */
   async publish(name: string, frame: string): Promise<number> {
     const bytes = utf8Bytes(frame);
-    if (!this.#settings.isCluster) return (await this.command(["PUBLISH", name, frame], bytes)) as number;
-    try {
-      return (await this.command(["EVAL", SEND, "1", name, frame], bytes)) as number;
-    } catch (error) {
-      if (!TAKES_MESSAGES_ONLY.test((error as EngineError).message)) throw error;
-      return (await this.command(["SPUBLISH", name, frame], bytes)) as number;
-    }
+    const command = this.#settings.isCluster ? "SPUBLISH" : "PUBLISH";
+    return (await this.command([command, name, frame], bytes)) as number;
   }
 
   /** Resolves when messages of the channels are received. In a cluster, all must have the same tag. */
@@ -255,6 +284,7 @@ export class Link {
   close(): void {
     if (!this.#isUsed) return;
     this.#isUsed = false;
+    clearTimeout(this.#hearing);
     this.#subscriber.destroy();
     if (this.#unanswered === 0 || !this.#commands.isReady || this.#closing.aborted) return this.destroy();
     clearTimeout(this.#timer);
@@ -262,32 +292,61 @@ export class Link {
     this.#closing.addEventListener("abort", this.destroy);
   }
 
+  #hearLater(): void {
+    if (this.#reign !== undefined && this.#isUsed) this.#hearing = setTimeout(this.#hear, this.#reign.periodMs);
+  }
+
+  readonly #hear = (): void => {
+    // A server of a cluster that was demoted goes on to accept messages.
+    Promise.all([this.command(["TIME"]), this.verify()])
+      .then(([time]) => {
+        if (!this.#reign!.hear(microsecondsOf(time)))
+          this.lose(new DemotedError(`Redis at ${this.address}: it was silent for so long that it may be replaced`));
+      })
+      // Too much is unanswered, or the link is lost.
+      .catch(() => {})
+      .finally(() => this.#hearLater());
+  };
+
   readonly #checkSilence = (): void => {
     this.#timer = undefined;
     if (this.#unanswered === 0) return;
-    this.#timer = setTimeout(this.#checkSilence, SILENCE_CHECK_MS);
+    this.#timer = setTimeout(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
     // If this process was stopped, the answer may be in the socket already.
     if (this.#isSilent()) setImmediate(() => this.#loseIfSilent());
   };
 
   #isSilent(): boolean {
-    return this.#unanswered > 0 && performance.now() - this.#answeredAt >= SILENCE_MS;
+    return this.#unanswered > 0 && performance.now() - this.#answeredAt >= this.#silenceMs;
   }
 
   #loseIfSilent(): void {
     if (!this.#isUsed || !this.#isSilent()) return;
-    this.lose(new EngineError(`Redis at ${this.address}: no answer for ${SILENCE_MS} ms`, "not-sent"));
+    this.lose(new EngineError(`Redis at ${this.address}: no answer for ${this.#silenceMs} ms`, "not-sent"));
     this.destroy();
   }
 
   /** Ends the link at once. What is unanswered rejects. */
   readonly destroy = (): void => {
     this.#isUsed = false;
+    clearTimeout(this.#hearing);
     clearTimeout(this.#timer);
     this.#closing.removeEventListener("abort", this.destroy);
     this.#subscriber.destroy();
     this.#commands.destroy();
   };
+}
+
+async function reignOf(settings: LinkSettings, commands: Client, signal: AbortSignal): Promise<Reign | undefined> {
+  const ask = (args: readonly string[]): Promise<unknown> => commands.sendCommand(args);
+  const silenceMs = await settings.silenceMs(ask, signal);
+  return silenceMs === undefined ? undefined : new Reign(silenceMs, microsecondsOf(await ask(["TIME"])));
+}
+
+/** Returns the time in a reply of `TIME`. */
+function microsecondsOf(reply: unknown): number {
+  const [seconds, microseconds] = reply as [string, string];
+  return Number(seconds) * 1e6 + Number(microseconds);
 }
 
 function partsOf(names: readonly string[]): string[][] {

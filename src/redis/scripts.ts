@@ -3,6 +3,13 @@
  * replaced by `SPUBLISH` for a cluster.
  */
 
+/** Refuses a script that comes late. The last of ARGV: the end of the reign of this server that is certain, in microseconds of its clock. */
+const inTime = `
+local at = redis.call('TIME')
+if at[1] * 1000000 + at[2] > tonumber(ARGV[#ARGV]) then
+  return redis.error_reply('LATE the command comes so late that this server may be replaced')
+end`;
+
 /** KEYS: meta, stream, channel, and the key of a publication. ARGV: body, life, new epoch, length, ttlMs, key ("" for none). */
 const append = `
 local m = redis.call('HMGET', KEYS[1], 'e', 'r')
@@ -118,7 +125,15 @@ const SCRIPTS = { append, read, put, list, enter, beat, reap, probe };
 export type ScriptName = keyof typeof SCRIPTS;
 export const SCRIPT_NAMES = Object.keys(SCRIPTS) as ScriptName[];
 
+/** For which servers a script is. */
+export interface ScriptKind {
+  readonly isCluster: boolean;
+  /** Whether the script has the end of a reign as its last argument. */
+  readonly isTimed: boolean;
+}
+
 /** Returns the source of a script. */
-export function sourceOf(script: ScriptName, isCluster: boolean): string {
-  return isCluster ? SCRIPTS[script].replaceAll("'PUBLISH'", "'SPUBLISH'") : SCRIPTS[script];
+export function sourceOf(script: ScriptName, { isCluster, isTimed }: ScriptKind): string {
+  const source = isTimed ? `${inTime}\n${SCRIPTS[script]}` : SCRIPTS[script];
+  return isCluster ? source.replaceAll("'PUBLISH'", "'SPUBLISH'") : source;
 }

@@ -11,6 +11,7 @@ import type { Principal, RemotePeer } from "../fleet/remote.js";
 import type { SendOptions, TopicRules } from "../fleet/topic-options.js";
 import { createPeer, Peer, type AnyPeer } from "../peer/peer.js";
 import { sendAll, type GroupOwner, type Reach } from "./groups.js";
+import { randomText } from "./random.js";
 
 /** The options of a server that is a node of a fleet. */
 export interface FleetOptions<R> {
@@ -50,9 +51,13 @@ export interface ServerParts {
   emit(event: "engine" | "gap", ...args: unknown[]): void;
 }
 
+/** 126 random bits. */
+const ID_LENGTH = 21;
+
 /** A peer whose id names its node. */
 class NodePeer<L extends Contract<L>, R extends Contract<R>, D> extends Peer<L, R, D> {
   readonly #node: string;
+  #id: string | undefined;
 
   constructor(transport: Transport, config: Config, hooks: Hooks, node: string) {
     super(transport, undefined, { config, hooks });
@@ -60,7 +65,7 @@ class NodePeer<L extends Contract<L>, R extends Contract<R>, D> extends Peer<L, 
   }
 
   override get id(): string {
-    return `${this.#node}.${super.id}`;
+    return (this.#id ??= `${this.#node}.${randomText(ID_LENGTH)}`);
   }
 }
 

@@ -1,5 +1,4 @@
 /** A server: many peers that share handlers, and the groups that notify many peers at once. The gate accepts or refuses clients. */
-import { nanoid } from "nanoid";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { CallContext, callOf } from "../core/incoming-call.js";
@@ -33,6 +32,7 @@ import type { Principal, RemotePeer } from "../fleet/remote.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
 import type { Platform, PostDelegate, ServerGate, ServerGateDelegate, ServerPosts } from "./platform.js";
+import { randomText } from "./random.js";
 import { Tally, type ServerStats } from "./stats.js";
 import type { Admission, Refusal, Verdict } from "./upgrade.js";
 
@@ -191,7 +191,7 @@ export class Server<
       this.#sessions = new Sessions({
         limits: endpointLimits(this.#config.limits, this.#config.bytes),
         ...checked.session,
-        makeToken: () => nanoid(TOKEN_LENGTH),
+        makeToken: () => randomText(TOKEN_LENGTH),
         hash: (token) => platform.hash(token),
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
         maxHeldLength: limits.maxSuspendedBytes,

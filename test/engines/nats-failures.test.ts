@@ -21,6 +21,7 @@ import {
   startCluster,
   type NatsServerOptions,
 } from "../support/nats.js";
+import { NatsRelay } from "../support/nats-relay.js";
 import { eventually } from "../support/redis.js";
 import { Relay } from "../support/relay.js";
 import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
@@ -93,6 +94,14 @@ async function untilMembers(node: Listening, ids: readonly RosterId[], topic = T
   );
 }
 
+/** Resolves when nothing in the streams says that an incarnation is there, or where it has members. */
+async function untilNothingSaid(rig: NatsRig, incarnation: Incarnation): Promise<void> {
+  await eventually(
+    () => rig.leftovers(),
+    (left) => !left.some((one) => one.includes(`.o.${incarnation.replace("/", ".")}.`)),
+  );
+}
+
 /** Takes another lease as the incarnation that follows, and puts a member. */
 async function enterAgain(node: Listening, number: number): Promise<RosterId> {
   const next = incarnationOf(node, number);
@@ -100,6 +109,23 @@ async function enterAgain(node: Listening, number: number): Promise<RosterId> {
   await node.connection.roster!.put(TOPIC, `${next}.again`, "1");
   expect(await beat(node, number)).toEqual({ isMine: true, live: [next] });
   return `${next}.again`;
+}
+
+/** Opens a node, which puts a member. Resolves when it has heard of `other`, whose members it will remove if it gives no sign. */
+async function openBesides(rig: NatsRig, other: Listening, prepare?: () => Promise<unknown>): Promise<Listening> {
+  const node = await openNode(rig, "other");
+  await prepare?.();
+  await node.connection.roster!.enter(incarnationOf(node), 60_000);
+  await node.connection.roster!.put(TOPIC, keptOf(node), "1");
+  await eventually(
+    () => beat(node),
+    ({ live }) => live.includes(incarnationOf(other)),
+  );
+  return node;
+}
+
+function keptOf(node: Listening): RosterId {
+  return `${incarnationOf(node)}.kept`;
 }
 
 describe("the engine nats, when its broker ends", () => {
@@ -138,7 +164,7 @@ describe("the engine nats, when its broker ends", () => {
     const [a, b] = [await openNode(rig, "a"), await openNode(rig, "b")];
     // Later ones need no other command before they are written.
     await append(a, "1");
-    server.signal("SIGSTOP");
+    await server.suspend();
     const operations = [a.connection.send("a:all", "lost"), append(a, "lost"), a.connection.subscribe("t:y")];
     const outcomes = Promise.all(operations.map(outcomeOf));
     await new Promise((resolve) => setImmediate(resolve));
@@ -166,7 +192,8 @@ describe("the engine nats, when its broker ends", () => {
   it("gives the incarnation up if only the connection was away for longer than the lease", async () => {
     const server = await startNats();
     const relay = await startRelay(server);
-    const node = await openMember(rigOver(relay, server), 100);
+    const rig = rigOver(relay, server);
+    const node = await openMember(rig, 100);
     const enteredAt = performance.now();
     relay.cut();
     await untilHeard(node);
@@ -175,6 +202,8 @@ describe("the engine nats, when its broker ends", () => {
       (ms) => ms > 100,
     );
     expect(await beat(node, 1, 100)).toEqual({ isMine: false, live: [] });
+    await enterAgain(node, 2);
+    await untilNothingSaid(rig, incarnationOf(node));
   });
 
   it("gives the incarnation up if its last sign has not arrived, although the connection is restored", async () => {
@@ -233,6 +262,18 @@ describe("the engine nats, when its broker ends", () => {
     expect(await a.connection.send(`n:${b.name}`, "x")).toBe(0);
   });
 });
+
+/** Resolves when a topic has no members but `kept`. Others were put by a node that gives no sign any more. */
+async function untilReaped(node: Listening, kept: RosterId | undefined, topic = TOPIC, number = 1): Promise<void> {
+  await eventually(
+    async () => {
+      await beat(node, number);
+      return (await node.connection.roster!.list(topic)).members.map(([id]) => id);
+    },
+    (ids) => ids.every((id) => id === kept),
+  );
+  await untilMembers(node, kept === undefined ? [] : [kept], topic);
+}
 
 /** Resolves with a member whose server has no stream itself, and the servers of a cluster that have them. */
 async function openBeside(leaseMs?: number): Promise<{ node: Listening; holders: NatsServer[] }> {
@@ -308,14 +349,92 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     await dead.connection.roster!.put(TOPIC, `${incarnationOf(dead)}.late`, "1");
     relay.part();
     await untilMembers(other, [kept, `${incarnationOf(dead)}.late`]);
-    await eventually(
-      async () => {
-        await beat(other, 2);
-        return other.connection.roster!.list(TOPIC);
-      },
-      ({ members }) => members.length === 1,
-    );
-    await untilMembers(other, [kept]);
+    await untilReaped(other, kept, TOPIC, 2);
+  });
+
+  it("finds a member that follows a change in the new stream, if its node dies before its next beat", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relay = await startRelay(server);
+    const dead = await openMember(rigOver(relay, server, rig.prefix), 2_000);
+    await dead.connection.subscribe(`t:${TOPIC}`);
+    const seq = await managed(server.url, async (manager) => {
+      const { state } = await manager.streams.info(`${rig.prefix}_1_w`);
+      await manager.remove(rig.prefix);
+      return state.last_seq;
+    });
+    // So what the node receives of it looks newer than what it knows.
+    const other = await openBesides(rig, dead, async () => {
+      await publishAt(server.url, `${rig.prefix}.1.w.=`, "removed at once");
+      await managed(server.url, async ({ streams }) => {
+        const { state } = await streams.info(`${rig.prefix}_1_w`);
+        await streams.purge(`${rig.prefix}_1_w`, { seq: Math.max(seq + 1_000, state.last_seq + 1) });
+      });
+    });
+    const kept = keptOf(other);
+    await dead.until(`t:${TOPIC}`, 1, (frame) => frame.includes(kept));
+    const late: RosterId = `${incarnationOf(dead)}.late`;
+    await dead.connection.roster!.put(TOPIC, late, "1");
+    relay.part();
+    await untilMembers(other, [kept, late]);
+    await untilReaped(other, kept);
+  });
+
+  it.each([
+    ["notices it", true],
+    ["does not notice it", false],
+  ])("finds a member whose node says where it is while the stream is lost, and %s", async (_what, isNoticed) => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relay = use(await NatsRelay.listen(server.port));
+    const dead = await openNode(rigOf(server, { url: `nats://127.0.0.1:${relay.port}` }, rig.prefix));
+    await dead.connection.roster!.enter(incarnationOf(dead), 2_000);
+    const said = relay.hold(new RegExp(`\\{"stream":"${rig.prefix}_1_w", ?"seq":`));
+    const late: RosterId = `${incarnationOf(dead)}.late`;
+    const put = dead.connection.roster!.put("another", late, "1");
+    await said.taken;
+    await managed(server.url, (manager) => manager.remove(rig.prefix));
+    const other = await openBesides(rig, dead);
+    if (isNoticed) expect((await beat(dead, 1, 2_000)).isMine).toBe(false);
+    expect(dead.heard).toEqual(isNoticed ? ["all"] : []);
+    said.release();
+    await put;
+    relay.end();
+    await untilMembers(other, [late], "another");
+    await untilReaped(other, undefined, "another");
+    await untilMembers(other, [keptOf(other)]);
+  });
+
+  it("loses nothing if an answer about the streams is overtaken by a later one", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relay = use(await NatsRelay.listen(server.port));
+    const node = await openMember(rigOf(server, { url: `nats://127.0.0.1:${relay.port}` }, rig.prefix));
+    const info = relay.hold(new RegExp(`stream_info_response.*"name":"${rig.prefix}_1_w"`));
+    const overtaken = beat(node);
+    await info.taken;
+    await node.connection.roster!.put(TOPIC, `${incarnationOf(node)}.b`, "1");
+    expect((await beat(node)).isMine).toBe(true);
+    info.release();
+    expect((await overtaken).isMine).toBe(true);
+    expect((await beat(node)).isMine).toBe(true);
+    expect(node.heard).toEqual([]);
+  });
+
+  it("notices a lost stream once, if an answer about the stream before comes later", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relay = use(await NatsRelay.listen(server.port));
+    const node = await openMember(rigOf(server, { url: `nats://127.0.0.1:${relay.port}` }, rig.prefix));
+    const info = relay.hold(new RegExp(`stream_info_response.*"name":"${rig.prefix}_1_w"`));
+    const overtaken = beat(node);
+    await info.taken;
+    await managed(server.url, (manager) => manager.remove(rig.prefix));
+    expect((await beat(node)).isMine).toBe(false);
+    info.release();
+    expect((await overtaken).isMine).toBe(false);
+    await untilMembers(node, [await enterAgain(node, 2)]);
+    expect(node.heard).toEqual(["all"]);
   });
 
   it("begins another epoch if the log was purged", async () => {
@@ -346,6 +465,27 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     expect(await append(node, "2")).toEqual({ epoch: before.epoch, offset: 2 });
   });
 
+  it("reads the members again if their stream was purged and this node has none", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const watching = await openNode(rig, "watching");
+    await watching.connection.roster!.enter(incarnationOf(watching), 60_000);
+    const node = await openMember(rig);
+    await untilMembers(watching, [`${incarnationOf(node)}.a`]);
+    // What other nodes remove is no loss.
+    await node.connection.roster!.put(TOPIC, `${incarnationOf(node)}.b`, "1");
+    await node.connection.roster!.put(TOPIC, `${incarnationOf(node)}.a`, undefined);
+    expect((await beat(watching)).isMine).toBe(true);
+    expect(watching.heard).toEqual([]);
+    await managed(server.url, ({ streams }) => streams.purge(`${rig.prefix}_1_w`, {}));
+    expect(await beat(watching)).toEqual({ isMine: false, live: [] });
+    expect([watching.heard, watching.downs]).toEqual([["all"], []]);
+    await untilMembers(watching, []);
+    await watching.connection.roster!.enter(incarnationOf(watching, 2), 60_000);
+    expect((await beat(watching, 2)).isMine).toBe(true);
+    expect(watching.heard).toEqual(["all"]);
+  });
+
   it("notices that a server of a cluster has lost a stream that only it had", async () => {
     const { node, holders } = await openBeside();
     const before = await append(node, "1");
@@ -365,13 +505,8 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     const leaseMs = 2_000;
     const { node, holders } = await openBeside(leaseMs);
     await append(node, "1");
-    for (const holder of holders) holder.signal("SIGSTOP");
-    // A signal takes effect a little later.
-    const failed = await eventually(
-      () => outcomeOf(append(node, "2")),
-      (one) => one !== "done",
-    );
-    expect(failed).toBe("unknown");
+    for (const holder of holders) await holder.suspend();
+    expect(await outcomeOf(append(node, "2"))).toBe("unknown");
     await untilGivenUp(node, leaseMs);
     // What needs no stream goes on.
     expect(await outcomeOf(node.connection.send("a:all", "x"))).toBe("done");
@@ -416,7 +551,18 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
       (state) => state?.isMine === true,
       50_000,
     );
-    await untilMembers(node, [`${incarnationOf(node)}.a`]);
+    // NATS may place each reader on the server that was killed.
+    for (let i = 0; i < 12; i++) {
+      const { members } = await node.connection.roster!.list(TOPIC);
+      expect(members).toEqual([[`${incarnationOf(node)}.a`, "1"]]);
+      const { entries } = await node.connection.log!.read(TOPIC, 0, 10);
+      expect(entries).toEqual([
+        [1, "1"],
+        [2, "2"],
+      ]);
+    }
+    const { entries } = await node.connection.log!.read(TOPIC, 0, 1);
+    expect(entries).toEqual([[1, "1"]]);
   }, 120_000);
 });
 
@@ -474,6 +620,36 @@ describe("the engine nats, when connections are lost", () => {
     const position = await append(node, "1");
     expect(await node.until(`t:${TOPIC}`, 2)).toEqual(["foreign", `1L\t${position.epoch}\t1\n1`]);
     expect(node.downs).toEqual([]);
+  });
+
+  it("continues behind messages that another program has written into its streams", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const [a, b] = [await openNode(rig, "a"), await openMember(rig)];
+    const strange = async (): Promise<void> => {
+      for (const kind of ["l", "w"]) {
+        await publishAt(server.url, `${rig.prefix}.1.${kind}.${TOPIC}`, "without headers");
+        const headers = "NATS/1.0\r\nnot a name: 1\r\nReciproc-Kind: L\r\nReciproc-Number: 7\r\n\r\n";
+        await publishRaw(server, `${rig.prefix}.1.${kind}.${TOPIC}`, headers, "foreign");
+      }
+      await publishAt(server.url, `${rig.prefix}.1.o.=.=Q`, "");
+    };
+    await strange();
+    expect((await a.connection.log!.read(TOPIC, 0, 10)).epoch).toBe("");
+    const { epoch, offset } = await append(a, "1");
+    expect(offset).toBe(1);
+    await strange();
+    expect(await append(b, "2")).toEqual({ epoch, offset: 2 });
+    await strange();
+    expect(await append(a, "3")).toEqual({ epoch, offset: 3 });
+    await strange();
+    const entries = [1, 2, 3].map((one) => [one, String(one)]);
+    expect(await b.connection.log!.read(TOPIC, 0, 10)).toEqual({ epoch, top: 3, entries });
+    await untilMembers(a, [`${incarnationOf(b)}.a`]);
+    await b.connection.roster!.put(TOPIC, `${incarnationOf(b)}.b`, "1");
+    await b.connection.roster!.put(TOPIC, `${incarnationOf(b)}.a`, undefined);
+    await untilMembers(a, [`${incarnationOf(b)}.b`]);
+    expect([...a.downs, ...b.downs]).toEqual([]);
   });
 
   it("is cut as a slow consumer, and subscribes again", async () => {
@@ -610,6 +786,7 @@ describe("the engine nats, when a node dies", () => {
       },
       ({ members }) => members.length === 0,
     );
+    await untilNothingSaid(rig, incarnationOf(dead));
   });
 
   it("removes the members of a node at once that closes and cannot remove them itself", async () => {
@@ -927,7 +1104,7 @@ describe("the engine nats, at the start", () => {
   it("closes while it connects, and then no connection is left", async () => {
     const server = await startNats();
     const rig = rigOf(server);
-    server.signal("SIGSTOP");
+    await server.suspend();
     const node = Listening.create(rig.engine(), "node");
     const opened = outcomeOf(node.connection.open());
     await new Promise((resolve) => setImmediate(resolve));
@@ -947,7 +1124,7 @@ describe("the engine nats, at the start", () => {
     const server = await startNats();
     const before = countHandles();
     const node = await openMember(rigOf(server));
-    server.signal("SIGSTOP");
+    await server.suspend();
     const startedAt = performance.now();
     await node.connection.close();
     expect(performance.now() - startedAt).toBeLessThan(5_500);

@@ -85,6 +85,8 @@ describe("the names in NATS", () => {
     const names = new Names("p");
     for (const topic of HOSTILE_NAMES)
       expect(Names.readOwned(names.owned("node-1/12", topic))).toEqual(["node-1/12", topic]);
+    expect(Names.readOwned(names.entered("node-1/12"))).toEqual(["node-1/12", undefined]);
+    expect(Names.readOwned("app.1.o.node.1.=Q")).toBeUndefined();
   });
 
   it("fit into a line of the protocol, which has 4,096 bytes", () => {

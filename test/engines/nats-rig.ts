@@ -31,7 +31,7 @@ export function natsRig(options: NatsOptions, server: NatsServer | undefined, pr
     managed(url, async ({ streams }) => {
       const { state } = await streams.info(`${prefix}_1_w`, { subjects_filter: ">" });
       // NATS 2.9 names the subject that marks the beginning of the stream, although it has no message.
-      const subjects = Object.keys(state.subjects ?? {}).filter((subject) => !subject.endsWith(".="));
+      const subjects = Object.keys(state.subjects ?? {}).filter((subject) => subject !== `${prefix}.1.w.=`);
       return subjects.map((subject) => `members ${subject}`);
     });
   const leftovers = async (): Promise<string[]> => [

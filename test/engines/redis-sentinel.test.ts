@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { eventually } from "../support/redis.js";
+import { eventually, type RedisServer } from "../support/redis.js";
 import { RedisSentinelGroup } from "../support/redis-groups.js";
-import { Listening } from "./listening.js";
+import { redis } from "../../src/redis/index.js";
+import { Listening, outcomeOf, untilHeard } from "./listening.js";
 import { redisRig } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
 
@@ -17,17 +18,65 @@ afterAll(() => group[Symbol.asyncDispose]());
 
 describeEngine("redis with a Sentinel", async () => redisRig({ sentinel: sentinel() }, [group.primary.url]));
 
+/** Resolves with the present primary and its replica, when that has its data as far as it goes. */
+async function untilReplicated(): Promise<{ primary: RedisServer; replica: RedisServer }> {
+  const servers = [group.primary, group.replica];
+  const isUp = (info: string): boolean => /master_link_status:up/.test(info) && /master_repl_offset:[1-9]/.test(info);
+  // A primary that was replaced learns that some seconds later.
+  const infos = await eventually(
+    () => Promise.all(servers.map((server) => server.command<string>("INFO", "replication").catch(() => ""))),
+    (all) => all.some((info) => info.includes("role:master")) && all.some(isUp),
+    30_000,
+  );
+  const [replica] = servers.filter((_, i) => isUp(infos[i]!));
+  return { primary: servers.find((server) => server !== replica)!, replica: replica! };
+}
+
 describe("redis with a Sentinel", () => {
+  it("believes nothing of a primary that was stopped and replaced", async () => {
+    const rig = redisRig({ sentinel: sentinel() }, []);
+    await using node = await Listening.open(rig.engine(), "node");
+    const { primary, replica } = await untilReplicated();
+    const direct = redis({ url: primary.url, prefix: rig.prefix });
+    await using witness = await Listening.open(direct, "witness");
+    await witness.connection.subscribe("t:topic");
+    const before = await node.connection.log!.append("topic", "before", LOG, undefined);
+    await untilReplicated();
+    primary.signal("SIGSTOP");
+    const lost = outcomeOf(node.connection.log!.append("topic", "lost", LOG, undefined));
+    // Then the node connects to the same server again, which answers when it goes on.
+    await eventually(
+      () => node.downs.length,
+      (count) => count > 0,
+      30_000,
+    );
+    await eventually(
+      // A Sentinel ends the connections of a server that it promotes.
+      () => replica.command<string>("INFO", "replication").catch(() => ""),
+      (info) => info.includes("role:master"),
+      30_000,
+    );
+    primary.signal("SIGCONT");
+    await untilHeard(node);
+    expect(await lost).toBe("unknown");
+    const after = await node.connection.log!.append("topic", "after", LOG, undefined);
+    expect(after.epoch).not.toBe(before.epoch);
+    expect(await node.connection.log!.read("topic", 0, 10)).toEqual({
+      epoch: after.epoch,
+      top: 1,
+      entries: [[1, "after"]],
+    });
+    // The primary refused what came late.
+    expect(witness.of("t:topic")).toEqual([`1L\t${before.epoch}\t1\nbefore`]);
+  }, 60_000);
+
   it("follows a failover, and begins another epoch because the end of a log may be lost", async () => {
     const rig = redisRig({ sentinel: sentinel() }, []);
     await using node = await Listening.open(rig.engine(), "node");
     await node.connection.subscribe("t:topic");
     const before = await node.connection.log!.append("topic", "1", LOG, undefined);
-    await eventually(
-      () => group.replica.command<string>("INFO", "replication"),
-      (info) => /master_repl_offset:[1-9]/.test(info),
-    );
-    await group.primary.kill();
+    const { primary } = await untilReplicated();
+    await primary.kill();
     await eventually(
       () => node.heard.length,
       (count) => count > 0,

@@ -344,6 +344,18 @@ describe("a client that begins a session on another node", () => {
     await client.close();
   });
 
+  it("ends its session also if others do the same at the same time", async () => {
+    nodes = makeNodes(2);
+    const [a, b] = nodes as [Node, Node];
+    const { client, move } = await moving(a, b);
+    const clients = [client, ...(await Promise.all(Array.from({ length: 9 }, () => connect(a.server.url))))];
+    const peers = (): number[] => [a, b].map(({ server }) => server.stats().peers);
+    await expect.poll(peers).toEqual([10, 0]);
+    await move();
+    await expect.poll(peers).toEqual([0, 10]);
+    await Promise.all(clients.map((one) => one.close()));
+  });
+
   it.each([{}, { auth: "ann" }])(
     "settles the calls of that session, of its own node and of others: %j",
     async (auth) => {

@@ -4,6 +4,7 @@ import { countDeadlines } from "../../src/core/deadlines.js";
 import { Broker } from "../../src/fleet/broker.js";
 import { Calls } from "../../src/fleet/calls.js";
 import { EngineError } from "../../src/fleet/engine.js";
+import { readFrame } from "../../src/fleet/frames.js";
 import { SessionReports } from "../../src/fleet/session-over.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { FaultyEngine } from "./faulty.js";
@@ -35,11 +36,88 @@ function brokerOf(count: () => Promise<number | undefined>): { broker: Broker; s
   return { broker: { connection, facts, now: (run: () => unknown) => run() } as unknown as Broker, sent };
 }
 
-function reportsTo(count: () => Promise<number | undefined>): { reports: SessionReports; sent: string[] } {
+/** The reports of node "a", through a broker that answers with `count`. `ended`: the sessions that other nodes have reported. */
+function reportsTo(count: () => Promise<number | undefined>): {
+  reports: SessionReports;
+  sent: string[];
+  ended: unknown[][];
+  counts: { dropped: number };
+} {
   const { broker, sent } = brokerOf(count);
-  const reports = new SessionReports({ node: "a", broker, live: LIVE, endSession() {}, dropped() {} });
-  return { reports, sent };
+  const ended: unknown[][] = [];
+  const counts = { dropped: 0 };
+  const reports = new SessionReports({
+    node: "a",
+    broker,
+    live: LIVE,
+    endSession: (...session) => ended.push(session),
+    dropped: () => counts.dropped++,
+  });
+  return { reports, sent, ended, counts };
 }
+
+/** The time for which reports are gathered after a frame. */
+const GATHER_MS = 20;
+
+it("the first report is sent at once, and those of the next 20 ms in one frame", async () => {
+  const { reports, sent } = reportsTo(async () => 2);
+  reports.send("1", "ann");
+  expect(sent).toEqual(["1z\ta\t1\tp\tann\n"]);
+  reports.send("2", undefined);
+  await pass(GATHER_MS - 1);
+  reports.send("3", "bob");
+  expect(sent).toHaveLength(1);
+  await pass(1);
+  expect(sent.slice(1)).toEqual(["1z\ta\t2\t\t\t3\tp\tbob\n"]);
+  reports.send("4", undefined);
+  expect(sent).toHaveLength(2);
+  await pass(2 * GATHER_MS);
+  reports.send("5", undefined);
+  expect(sent.slice(2)).toEqual(["1z\ta\t4\t\t\n", "1z\ta\t5\t\t\n"]);
+});
+
+it("reports of 4,096 characters share a frame, and a longer one has its own", async () => {
+  const { reports, sent } = reportsTo(async () => 2);
+  const lengths = [8_192, 2_048, 2_048, 1, 8_192, 4_095, 1, 1];
+  // A hash of one character each. Each character of the principals takes five in a frame.
+  for (const length of lengths) reports.send("h", "é".repeat(length - 1));
+  await pass(GATHER_MS);
+  const principals = sent.map((text) =>
+    readFrame(text)!
+      .fields.slice(1)
+      .filter((_, i) => i % 3 === 2),
+  );
+  expect(principals.map((some) => some.map((name) => name.length + 1))).toEqual([
+    [8_192],
+    [2_048, 2_048],
+    [1],
+    [8_192],
+    [4_095, 1],
+    [1],
+  ]);
+});
+
+it("a node ends each session of a frame, and none for its own frame", () => {
+  const { reports, ended } = reportsTo(async () => 2);
+  for (const from of ["b", "a"]) reports.received(readFrame(`1z\t${from}\t1\tp\tann\t2\t\t\t3\tp\t\n`)!);
+  expect(ended).toEqual([
+    ["1", "ann"],
+    ["2", undefined],
+    ["3", ""],
+  ]);
+});
+
+it("gathered reports are sent when the node stops, which leaves no timer", async () => {
+  const before = countDeadlines().waiting;
+  const { reports, sent } = reportsTo(async () => 1);
+  reports.send("1", undefined);
+  reports.send("2", undefined);
+  reports.stop();
+  reports.stop();
+  expect(sent).toEqual(["1z\ta\t1\t\t\n", "1z\ta\t2\t\t\n"]);
+  await pass(0);
+  expect(countDeadlines().waiting).toBe(before);
+});
 
 it.each([
   ["every live node has received it", async () => 2],
@@ -66,16 +144,35 @@ it.each([
   expect(sent).toHaveLength(11);
 });
 
-it("at most 1,000 reports are repeated, the newest, and none after the end", async () => {
+it("at most 1,000 frames of reports are repeated, and none after the end", async () => {
   const before = countDeadlines().waiting;
-  const { reports, sent } = reportsTo(async () => 1);
-  for (let i = 1; i <= 1_001; i++) reports.send(String(i), undefined);
-  await pass(0);
+  const { reports, counts } = reportsTo(async () => 1);
+  const report = async (from: number, to: number): Promise<void> => {
+    for (let i = from; i <= to; i++) {
+      reports.send(String(i), undefined);
+      await pass(GATHER_MS);
+    }
+  };
+  await report(1, 1_000);
+  expect(counts.dropped).toBe(0);
+  await report(1_001, 1_001);
   expect(countDeadlines().waiting - before).toBe(1_000);
-  await pass(500);
-  expect(sent.slice(1_001)).toEqual(sent.slice(1, 1_001));
+  expect(counts.dropped).toBe(1);
   reports.stop();
   expect(countDeadlines().waiting).toBe(before);
+});
+
+it("reports of 1 Mi are repeated, the newest", async () => {
+  const { reports, sent, counts } = reportsTo(async () => 1);
+  const names = Array.from({ length: 256 }, (_, i) => String(i).padEnd(4_095, "x"));
+  for (const name of names) reports.send("h", name);
+  await pass(GATHER_MS);
+  // A frame is a little longer than its reports.
+  expect(counts.dropped).toBe(1);
+  await pass(480);
+  expect(sent.slice(0, 256)).toEqual(names.map((name) => `1z\ta\th\tp\t${name}\n`));
+  expect(sent.slice(256)).toEqual(sent.slice(1, 255));
+  reports.stop();
 });
 
 it("reports take no place among the commands that wait for the connection, and are sent as soon as it is restored", async () => {
@@ -85,8 +182,10 @@ it("reports take no place among the commands that wait for the connection, and a
   const reports = new SessionReports({ node: "a", broker, live: LIVE, endSession() {}, dropped() {} });
   const [link] = engine.links;
   link!.down();
-  for (let i = 1; i <= 1_000; i++) reports.send(String(i), undefined);
-  await pass(0);
+  for (let i = 1; i <= 1_000; i++) {
+    reports.send(String(i), undefined);
+    await pass(GATHER_MS);
+  }
   const command = broker.run(1, 60_000, async () => "done");
   await pass(400);
   const sends = (): number => link!.commands.filter((name) => name === "send").length;

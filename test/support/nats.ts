@@ -9,6 +9,7 @@ import { createInterface } from "node:readline";
 import { loadJetStream, loadTransport, type Client, type Manager } from "../../src/nats/client.js";
 import { aptInstall, canRun, onPath } from "./debian.js";
 import { eventually, freePort } from "./redis.js";
+import { untilStopped } from "./stopped.js";
 
 const CURE =
   "no nats-server found and none could be installed; install NATS 2.9 or later, or set NATS_SERVER_PATH to one";
@@ -180,6 +181,12 @@ export class NatsServer implements AsyncDisposable {
     await this.#gone;
   }
 
+  /** Stops the process, which keeps its connections. Resolves when it is stopped. */
+  async suspend(): Promise<void> {
+    this.signal("SIGSTOP");
+    await untilStopped(this.#child!.pid!);
+  }
+
   /** Stops the process, which keeps its connections, or continues it. */
   signal(name: "SIGSTOP" | "SIGCONT"): void {
     this.#child?.kill(name);
@@ -191,23 +198,39 @@ export class NatsServer implements AsyncDisposable {
   }
 }
 
-/** Starts a cluster of three servers. Resolves when JetStream answers. `use`: takes what is to be disposed of. */
-export async function startCluster(use: <T extends AsyncDisposable>(one: T) => T): Promise<NatsServer[]> {
-  const ports = [await freePort(), await freePort(), await freePort()];
-  const servers = await Promise.all(
-    ports.map(async (port, i) => use(await NatsServer.create({ cluster: { name: `server${i}`, port, ports } }))),
+/** Resolves when a server keeps a stream together with the two others of its cluster. */
+async function untilPlaced(url: string): Promise<void> {
+  const place = (): Promise<boolean> =>
+    managed(url, async ({ streams }) => {
+      await streams.add({ name: "probe", subjects: ["probe"], storage: "memory", num_replicas: 3 });
+      return streams.delete("probe");
+    });
+  await eventually(
+    () => place().catch((error: unknown) => String(error)),
+    (result) => result === true,
+    20_000,
   );
-  for (const { url } of servers)
-    await eventually(
-      () =>
-        managed(url, (manager) => manager.remove("none")).then(
-          () => true,
-          () => false,
-        ),
-      (answers) => answers,
-      60_000,
+}
+
+/**
+ * Starts a cluster of three servers. Resolves when each of them answers and they keep a stream together. On a busy machine, servers that
+ * have just started sometimes refuse that for minutes, although all of them answer: then starts others. `use`: takes what is to be
+ * disposed of.
+ */
+export async function startCluster(use: <T extends AsyncDisposable>(one: T) => T): Promise<NatsServer[]> {
+  for (let i = 1; ; i++) {
+    const ports = [await freePort(), await freePort(), await freePort()];
+    const servers = await Promise.all(
+      ports.map(async (port, at) => use(await NatsServer.create({ cluster: { name: `server${at}`, port, ports } }))),
     );
-  return servers;
+    try {
+      for (const { url } of servers) await untilPlaced(url);
+      return servers;
+    } catch (error) {
+      if (i === STARTS) throw error;
+      await Promise.all(servers.map((server) => server.kill()));
+    }
+  }
 }
 
 /** What tests do with JetStream beside the engine. */

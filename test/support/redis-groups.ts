@@ -122,7 +122,7 @@ export class RedisSentinelGroup implements AsyncDisposable {
     const replica = await RedisServer.create({ settings: { replicaof: `127.0.0.1 ${primary.port}` } });
     const settings = {
       "sentinel monitor": `${name} 127.0.0.1 ${primary.port} 1`,
-      "sentinel down-after-milliseconds": `${name} 500`,
+      "sentinel down-after-milliseconds": `${name} 2000`,
       "sentinel failover-timeout": `${name} 3000`,
     };
     const sentinel = await RedisServer.create({ kind: "sentinel", settings });
