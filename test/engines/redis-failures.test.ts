@@ -425,7 +425,16 @@ describe("the engine redis, when a node dies", () => {
     await server.command("ZADD", dead, "1", "gone/1");
     // The claimer beats once, and then is gone.
     const run = (script: ScriptName, ...args: string[]): Promise<unknown> =>
-      server.command("EVAL", sourceOf(script, { isCluster: false, isTimed: false }), "2", leases, dead, "claimer/1", "1000", ...args);
+      server.command(
+        "EVAL",
+        sourceOf(script, { isCluster: false, isTimed: false }),
+        "2",
+        leases,
+        dead,
+        "claimer/1",
+        "1000",
+        ...args,
+      );
     await run("enter");
     expect(await run("beat", "0")).toEqual([1, expect.any(Array), "gone/1"]);
     await roster!.beat(`${node.name}/1`, 60_000);
