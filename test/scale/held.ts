@@ -4,8 +4,9 @@ import { queryObjects } from "node:v8";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { Session } from "../../src/session/session.js";
 import { Peer } from "../../src/peer/peer.js";
+
 // The subclasses of a peer must exist before they are counted.
-import "../../src/node.js";
+await import("../../src/node.js");
 
 /** In bytes. */
 export interface Memory {
