@@ -13,7 +13,7 @@ const MAX_NODES = 1_000;
 
 export class Numbers {
   readonly #node: NodeName;
-  readonly #sent = new Array<number>(TAG_COUNT).fill(0);
+  readonly #sent: number[] = zeros();
   readonly #last = new Map<NodeName, number[]>();
 
   constructor(node: NodeName) {
@@ -35,7 +35,7 @@ export class Numbers {
     if (!(number > 0) || !isNodeName(node)) return message;
     let last = this.#last.get(node);
     if (last === undefined) {
-      last = new Array<number>(TAG_COUNT).fill(0);
+      last = zeros();
       if (this.#last.size >= MAX_NODES) this.#last.delete(this.#last.keys().next().value!);
       this.#last.set(node, last);
     }
@@ -43,4 +43,8 @@ export class Numbers {
     last[tag] = number;
     return message.slice(end + 1);
   }
+}
+
+function zeros(): number[] {
+  return Array.from({ length: TAG_COUNT }, () => 0);
 }

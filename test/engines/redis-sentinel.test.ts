@@ -18,10 +18,12 @@ afterAll(() => group[Symbol.asyncDispose]());
 
 describeEngine("redis with a Sentinel", async () => redisRig({ sentinel: sentinel() }, [group.primary.url]));
 
+/** Whether a server is a replica that has some data of its primary. */
+const isUp = (info: string): boolean => /master_link_status:up/.test(info) && /master_repl_offset:[1-9]/.test(info);
+
 /** Resolves with the present primary and its replica, when that has its data as far as it goes. */
 async function untilReplicated(): Promise<{ primary: RedisServer; replica: RedisServer }> {
   const servers = [group.primary, group.replica];
-  const isUp = (info: string): boolean => /master_link_status:up/.test(info) && /master_repl_offset:[1-9]/.test(info);
   // A primary that was replaced learns that some seconds later.
   const infos = await eventually(
     () => Promise.all(servers.map((server) => server.command<string>("INFO", "replication").catch(() => ""))),
