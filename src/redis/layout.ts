@@ -150,10 +150,10 @@ async function askSentinels(sentinels: readonly Target[], name: string, signal: 
           if (++settled === sentinels.length || views.length > sentinels.length / 2) resolve();
         });
   });
-  const [newest] = views.sort((a, b) => b.epoch - a.epoch);
-  if (newest === undefined) throw failure;
-  const [shortest] = views.map(({ silence }) => silence).sort((a, b) => a.ms - b.ms);
-  return { addresses: oneServer(newest.address), silence: shortest };
+  if (views.length === 0) throw failure;
+  const newest = views.reduce((a, b) => (b.epoch > a.epoch ? b : a));
+  const soonest = views.reduce((a, b) => (b.silence.ms < a.silence.ms ? b : a));
+  return { addresses: oneServer(newest.address), silence: soonest.silence };
 }
 
 async function viewOf(ask: Ask, name: string): Promise<View> {
