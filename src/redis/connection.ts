@@ -11,7 +11,7 @@ import {
   type NodeName,
 } from "../fleet/engine.js";
 import { DemotedError, FinalError, RedirectError } from "./client.js";
-import { confirmLayout, findLayout, findSilenceMs, type Layout } from "./layout.js";
+import { findLayout, findOpinions, type Layout } from "./layout.js";
 import { Link, MAX_BYTES, type LinkHost, type LinkSettings } from "./link.js";
 import { RedisLog } from "./log.js";
 import { Names, TAG_COUNT } from "./names.js";
@@ -27,8 +27,10 @@ const MAX_DELAY_MS = 20_000;
 const LOOKUP_DELAY_MS = 50;
 /** How long a command is repeated that was redirected: until the slot has moved. It did nothing before. */
 const REDIRECT_MS = 5_000;
-/** In what time the servers of a cluster, or the Sentinels, know that a server was promoted. */
-const KNOWN_MS = { single: 0, cluster: 250, sentinel: 1_500 };
+/** The time after a promotion in which the other servers, or the Sentinels, learn of it. */
+const KNOWN_MS = { single: 0, cluster: 250, sentinel: 2_500 };
+/** By how much the number of a message lengthens it at most. */
+const MAX_NUMBER_LENGTH = 128;
 /** A cluster whose servers disagree for longer is not reachable. */
 const MOST_REDIRECTS = 5;
 /** How long `close` waits for Redis. */
@@ -54,7 +56,7 @@ export interface Commands {
   command(tag: number, args: readonly string[]): Promise<unknown>;
   /** Returns the links to all primaries. */
   links(): readonly Link[];
-  /** Asks a cluster again which primary has which tags. */
+  /** Asks a cluster or the Sentinels again which primary has which tags. */
   lookAgain(): void;
 }
 
@@ -70,6 +72,8 @@ export class RedisConnection implements EngineConnection, Commands {
   #state: "new" | "starting" | "up" | "down" | "closed" = "new";
   /** The servers that are in use, by address. */
   readonly #links = new Map<string, Link>();
+  /** The last link to each server that was lost. */
+  readonly #past = new Map<string, Link>();
   /** The primary of each tag. `undefined` while there is none, and while its channels are being subscribed. */
   readonly #owners: (Link | undefined)[] = Array.from({ length: TAG_COUNT });
   /** Tags that have another primary since the last report: their messages may have been missed. */
@@ -103,7 +107,6 @@ export class RedisConnection implements EngineConnection, Commands {
       isDurable,
       isCluster: this.#isCluster,
       name: `${config.prefix}-${node}`,
-      silenceMs: (ask, signal) => findSilenceMs(config, ask, signal),
     };
     this.#numbers = this.#isCluster ? new Numbers(node) : undefined;
     this.log = new RedisLog(this);
@@ -131,11 +134,11 @@ export class RedisConnection implements EngineConnection, Commands {
       throw error;
     }
     if (this.#isClosed) throw this.#refusal();
-    // The start did not wait for that.
+    // The start does not wait until others know of a promotion.
     const { kind } = this.#config.place;
     if (kind !== "single") this.#startCheck = setTimeout(() => this.#refresh(), KNOWN_MS[kind]);
     return {
-      maxFrameBytes: MAX_BYTES,
+      maxFrameBytes: this.#isCluster ? MAX_BYTES - MAX_NUMBER_LENGTH : MAX_BYTES,
       counts: true,
       // After a failover, a node may still be subscribed at the demoted server, to which the new primary forwards what is sent.
       undercounts: this.#isCluster,
@@ -226,7 +229,7 @@ export class RedisConnection implements EngineConnection, Commands {
   }
 
   lookAgain(): void {
-    if (this.#isCluster) this.#refresh();
+    if (this.#config.place.kind !== "single") this.#refresh();
   }
 
   /** Repeats what a cluster redirects, because that did nothing, until the tag has moved. */
@@ -301,6 +304,7 @@ export class RedisConnection implements EngineConnection, Commands {
   #lost(link: Link, error: EngineError): void {
     if (this.#links.get(link.address) !== link) return;
     this.#links.delete(link.address);
+    this.#past.set(link.address, link);
     for (const [tag, owner] of this.#owners.entries()) if (owner === link) this.#owners[tag] = undefined;
     this.#fall(error);
     this.#refresh();
@@ -345,13 +349,18 @@ export class RedisConnection implements EngineConnection, Commands {
         failures++;
         if (this.#state === "starting" && error instanceof FinalError) final = error;
         // A server of the cluster that was asked did not know yet where the slot is.
-        else if (!(error instanceof RedirectError) || failures > MOST_REDIRECTS) this.#fall(error as EngineError);
+        else if (!(error instanceof RedirectError) || failures > MOST_REDIRECTS) this.#failed(error as EngineError);
       }
       this.#settle();
     }
     this.#isMaintaining = false;
     this.#settle();
     return final;
+  }
+
+  /** The primaries were not found. As long as the known ones answer, the connection is up. */
+  #failed(error: EngineError): void {
+    if (this.#state !== "up" || this.#owners.includes(undefined)) this.#fall(error);
   }
 
   #settle(): void {
@@ -365,6 +374,7 @@ export class RedisConnection implements EngineConnection, Commands {
 
   /** Resolves after a time, or when the connection is closed. */
   #sleep(ms: number): Promise<void> {
+    if (this.#isClosed) return Promise.resolve();
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, ms);
       this.#wake = () => {
@@ -378,12 +388,13 @@ export class RedisConnection implements EngineConnection, Commands {
   async #establish(): Promise<void> {
     const { signal } = this.#closing;
     const layout = await findLayout(this.#config, this.#confirmed(), signal);
-    const addresses = new Map(layout.map((address) => [textOf(address), address]));
+    const addresses = new Map(layout.addresses.map((address) => [textOf(address), address]));
     // A link may be lost before it is in the map.
     for (const [text, link] of this.#links) if (!link.isUsed) this.#links.delete(text);
+    const settings = { ...this.#linkSettings, silence: layout.silence };
     const missing = [...addresses].filter(([text]) => !this.#links.has(text));
     const connecting = missing.map(async ([text, address]) => {
-      const link = await Link.connect(address, this.#linkSettings, this.#linkHost, signal);
+      const link = await Link.connect(address, settings, this.#linkHost, signal);
       if (this.#isClosed) link.destroy();
       else this.#links.set(text, link);
     });
@@ -393,7 +404,7 @@ export class RedisConnection implements EngineConnection, Commands {
     if (this.#isClosed) return;
 
     const moved = new Map<Link, number[]>();
-    for (const [tag, address] of layout.entries()) {
+    for (const [tag, address] of layout.addresses.entries()) {
       const link = this.#links.get(textOf(address));
       if (link?.isConfirmed !== true || this.#owners[tag] === link) continue;
       // Ended before the new subscription begins: otherwise a message could be received from both.
@@ -415,23 +426,23 @@ export class RedisConnection implements EngineConnection, Commands {
   }
 
   /**
-   * Asks others about the servers that are newly connected. One that was stopped and replaced does not know that when it goes on. Rejects
-   * with a `RedirectError` if a server is not the primary of its tags any more.
+   * Asks others about each new link. A server that was stopped and replaced reports itself as a primary when it continues. Rejects with a
+   * `RedirectError` if one of the others says that it is none.
    */
-  async #confirm(layout: Layout): Promise<void> {
+  async #confirm({ addresses }: Layout): Promise<void> {
+    for (const link of this.links()) link.isConfirmed ||= link.continues(this.#past.get(link.address));
     const newLinks = this.links().filter((link) => !link.isConfirmed);
-    const isAlone = this.#config.place.kind !== "sentinel" && new Set(layout.map(textOf)).size === 1;
-    // Nobody could replace the only primary of a cluster.
+    const isAlone = this.#config.place.kind !== "sentinel" && new Set(addresses.map(textOf)).size === 1;
+    // The only primary of a cluster cannot be replaced by a vote.
     if (isAlone) for (const link of newLinks) link.isConfirmed = true;
     if (isAlone || newLinks.length === 0) return;
     if (this.#state !== "starting") await this.#sleep(KNOWN_MS[this.#config.place.kind]);
     for (const link of newLinks) {
       const others = this.links().filter((one) => one !== link);
-      const present = await confirmLayout(this.#config, others, this.#closing.signal);
-      const hasChanged = layout.some(
-        (address, tag) => textOf(address) === link.address && textOf(present[tag]!) !== link.address,
-      );
-      if (hasChanged) throw new RedirectError(`Redis at ${link.address}: it is being replaced`);
+      const tags = [...addresses.keys()].filter((tag) => textOf(addresses[tag]!) === link.address);
+      for (const opinion of await findOpinions(this.#config, others, this.#closing.signal))
+        if (tags.some((tag) => textOf(opinion.addresses[tag]!) !== link.address))
+          throw new RedirectError(`Redis at ${link.address}: it is being replaced`);
       link.isConfirmed = true;
     }
   }
@@ -468,7 +479,10 @@ export class RedisConnection implements EngineConnection, Commands {
   }
 
   #destroyLinks(): void {
-    for (const link of this.#links.values()) link.destroy();
+    for (const link of this.#links.values()) {
+      this.#past.set(link.address, link);
+      link.destroy();
+    }
     this.#links.clear();
     this.#owners.fill(undefined);
   }
@@ -481,10 +495,15 @@ async function failuresOf(promises: readonly Promise<unknown>[]): Promise<Engine
 }
 
 /** Returns the settings of a server that weaken a promise. */
-function unmetBy({ address, info }: Link): string[] {
+function unmetBy({ address, info, silence }: Link): string[] {
+  const unread =
+    silence?.unread === undefined
+      ? []
+      : [`Redis: the user may not read ${silence.unread}, so it is taken to be at least ${silence.ms} ms.`];
   const policy = info.get("maxmemory_policy") ?? "noeviction";
-  if (policy === "noeviction" || Number(info.get("maxmemory") ?? 0) === 0) return [];
+  if (policy === "noeviction" || Number(info.get("maxmemory") ?? 0) === 0) return unread;
   return [
+    ...unread,
     `Redis at ${address} may evict logs and members, because its maxmemory-policy is ${policy} instead of noeviction.`,
   ];
 }

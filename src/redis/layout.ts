@@ -5,15 +5,37 @@ import type { Link } from "./link.js";
 import { SLOT_OF_TAG, TAG_COUNT } from "./names.js";
 import { textOf, type Address, type Config, type Target } from "./options.js";
 
-/** The primary of each tag, by index. */
-export type Layout = readonly Address[];
+/** How long a primary must be silent until it is replaced. */
+export interface Silence {
+  readonly ms: number;
+  /** The setting that the user may not read, so that its default is assumed. `undefined` if it was read. */
+  readonly unread?: string | undefined;
+}
+
+/** Which primaries there are. */
+export interface Layout {
+  /** The primary of each tag, by index. */
+  readonly addresses: readonly Address[];
+  /** Of a primary behind Sentinels. */
+  readonly silence?: Silence | undefined;
+}
 
 /** The shortest answers of `CLUSTER SLOTS`: from, to, and the primary as host, port, and more. */
 type SlotRange = readonly [from: number, to: number, primary: readonly [host: string | null, port: number]];
 
+/** What one Sentinel knows. A view with a greater epoch is newer. */
+interface View {
+  readonly address: Address;
+  readonly epoch: number;
+  readonly silence: Silence;
+}
+
 /** The defaults of Redis. */
-const NODE_TIMEOUT_MS = 15_000;
-const DOWN_AFTER_MS = 30_000;
+const DEFAULT_MS = { "cluster-node-timeout": 15_000, "down-after-milliseconds": 30_000 };
+/** How long one server may take to answer: one that is stopped accepts connections. */
+const ANSWER_MS = 5_000;
+/** Errors of users who may not run a command, and of servers that do not have it. */
+const FORBIDDEN = /\bNOPERM\b|unknown (sub)?command/i;
 
 /** Finds the primaries. Asks the given links of a cluster first. Rejects with an `EngineError`. */
 export async function findLayout(
@@ -21,59 +43,47 @@ export async function findLayout(
   links: readonly Link[],
   signal: AbortSignal,
 ): Promise<Layout> {
-  if (place.kind === "single") return oneServer(place.address);
-  if (place.kind === "sentinel")
-    return oneServer(await firstAnswer(shuffled(place.sentinels), signal, (ask) => askSentinel(ask, place.name)));
-  const known = await askLinks(links).catch(() => undefined);
+  if (place.kind === "single") return { addresses: oneServer(place.address) };
+  if (place.kind === "sentinel") return askSentinels(place.sentinels, place.name, signal);
+  const [known] = await Promise.all(shuffled(links).slice(0, 1).map(askLink)).catch(() => []);
   if (known !== undefined) return known;
-  const targets = shuffled(place.roots).map((address) => ({ address, login }));
+  const targets = shuffled([...place.roots]).map((address) => ({ address, login }));
   return firstAnswer(targets, signal, (ask, address) => askCluster(ask, "host" in address ? address.host : ""));
 }
 
 /**
- * Finds the primaries without asking a server about itself. `others`: the links to the other servers of a cluster. Rejects with an
- * `EngineError`.
+ * Finds the primaries as others see them. `others`: the links to the other servers of a cluster, each of which is asked. Rejects with an
+ * `EngineError` if no other server answers.
  */
-export async function confirmLayout(config: Config, others: readonly Link[], signal: AbortSignal): Promise<Layout> {
-  return config.place.kind === "cluster" ? askLinks(others) : findLayout(config, [], signal);
+export async function findOpinions(config: Config, others: readonly Link[], signal: AbortSignal): Promise<Layout[]> {
+  if (config.place.kind !== "cluster") return [await findLayout(config, [], signal)];
+  const results = await Promise.allSettled(others.map(askLink));
+  const opinions = results.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
+  if (opinions.length === 0) throw new EngineError("no other server of the cluster answers", "not-sent");
+  return opinions;
 }
 
-async function askLinks(links: readonly Link[]): Promise<Layout> {
-  let failure: unknown = new EngineError("no other server of the cluster is connected", "not-sent");
-  for (const link of shuffled(links)) {
-    try {
-      return await askCluster((args) => link.command(args), hostOf(link.address));
-    } catch (error) {
-      failure = error;
-    }
+function askLink(link: Link): Promise<Layout> {
+  return askCluster((args) => link.command(args), hostOf(link.address));
+}
+
+/** Reads after which silence a server of a cluster is replaced. `ask` asks that server. */
+export async function readNodeTimeout(ask: Ask): Promise<Silence> {
+  return readSilence(() => ask(["CONFIG", "GET", "cluster-node-timeout"]), "cluster-node-timeout");
+}
+
+/** Reads a setting. Assumes its default only if the user may not read it. */
+async function readSilence(read: () => Promise<unknown>, name: keyof typeof DEFAULT_MS): Promise<Silence> {
+  try {
+    const ms = Number(((await read()) as Record<string, unknown>)[name]);
+    if (ms > 0) return { ms };
+  } catch (error) {
+    if (!FORBIDDEN.test((error as Error).message)) throw error;
   }
-  throw failure;
+  return { ms: DEFAULT_MS[name], unread: name };
 }
 
-/**
- * Finds how long a primary must be silent until it is replaced: `cluster-node-timeout` of a cluster, or `down-after-milliseconds` of a
- * Sentinel. Uses the default if the user may not ask. `undefined` for a single server. `ask` asks the primary.
- */
-export async function findSilenceMs({ place }: Config, ask: Ask, signal: AbortSignal): Promise<number | undefined> {
-  if (place.kind === "single") return undefined;
-  if (place.kind === "cluster") {
-    const reply = ask(["CONFIG", "GET", "cluster-node-timeout"]);
-    return reply.then((fields) => msIn(fields, "cluster-node-timeout")).catch(() => NODE_TIMEOUT_MS);
-  }
-  const reply = firstAnswer(shuffled(place.sentinels), signal, (sentinel) =>
-    sentinel(["SENTINEL", "MASTER", place.name]),
-  );
-  return reply.then((fields) => msIn(fields, "down-after-milliseconds")).catch(() => DOWN_AFTER_MS);
-}
-
-/** Returns a time from a reply of names and values. Throws if it has none. */
-function msIn(reply: unknown, name: string): number {
-  const ms = Number((reply as Record<string, unknown>)[name]);
-  if (!(ms > 0)) throw new EngineError(`no ${name}`, "not-sent");
-  return ms;
-}
-
-function oneServer(address: Address): Layout {
+function oneServer(address: Address): Address[] {
   return Array.from({ length: TAG_COUNT }, () => address);
 }
 
@@ -110,20 +120,53 @@ async function withClient<T>(
     client.destroy();
   };
   signal.addEventListener("abort", destroy);
+  const timer = setTimeout(destroy, ANSWER_MS);
   try {
     await client.connect();
     return await run((args) => client.sendCommand(args));
   } finally {
+    clearTimeout(timer);
     signal.removeEventListener("abort", destroy);
     destroy();
   }
 }
 
-async function askSentinel(ask: Ask, name: string): Promise<Address> {
+/**
+ * Asks all Sentinels, and believes the newest view when most of them have answered: a Sentinel may have been stopped together with the
+ * primary on its machine. Rejects if none answers.
+ */
+async function askSentinels(sentinels: readonly Target[], name: string, signal: AbortSignal): Promise<Layout> {
+  const views: View[] = [];
+  let failure = new EngineError("no Sentinel was asked", "not-sent");
+  await new Promise<void>((resolve) => {
+    let settled = 0;
+    for (const { address, login } of sentinels)
+      void withClient(address, login, signal, (ask) => viewOf(ask, name))
+        .then(
+          (view) => views.push(view),
+          (error: unknown) => (failure = connectError(textOf(address), error)),
+        )
+        .then(() => {
+          if (++settled === sentinels.length || views.length > sentinels.length / 2) resolve();
+        });
+  });
+  if (views.length === 0) throw failure;
+  const newest = views.reduce((a, b) => (b.epoch > a.epoch ? b : a));
+  const soonest = views.reduce((a, b) => (b.silence.ms < a.silence.ms ? b : a));
+  return { addresses: oneServer(newest.address), silence: soonest.silence };
+}
+
+async function viewOf(ask: Ask, name: string): Promise<View> {
   const reply = await ask(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name]);
   if (!Array.isArray(reply)) throw new EngineError(`the Sentinel knows no primary called ${name}`, "not-sent");
   const [host, port] = reply as unknown[];
-  return { host: String(host), port: Number(port) };
+  let epoch = 0;
+  const silence = await readSilence(async () => {
+    const fields = (await ask(["SENTINEL", "MASTER", name])) as Record<string, unknown>;
+    epoch = Number(fields["config-epoch"]);
+    return fields;
+  }, "down-after-milliseconds");
+  return { address: { host: String(host), port: Number(port) }, epoch, silence };
 }
 
 async function askCluster(ask: Ask, askedHost: string): Promise<Layout> {
@@ -131,13 +174,14 @@ async function askCluster(ask: Ask, askedHost: string): Promise<Layout> {
   if (!/^cluster_state:ok\r?$/m.test(String(info)))
     throw new EngineError("the state of the cluster is not ok", "not-sent");
   const ranges = slots as SlotRange[];
-  return SLOT_OF_TAG.map((slot) => {
+  const addresses = SLOT_OF_TAG.map((slot) => {
     const range = ranges.find(([from, to]) => slot >= from && slot <= to);
     if (range === undefined) throw new EngineError(`no server of the cluster has slot ${slot}`, "not-sent");
     const [host, port] = range[2];
     // A server that does not know its own address leaves it out. It is the one that was asked.
     return { host: host === null || host === "" || host === "?" ? askedHost : host, port };
   });
+  return { addresses };
 }
 
 function hostOf(address: string): string {

@@ -12,12 +12,12 @@ import {
   FinalError,
   loadLibrary,
   MAX_UNANSWERED,
-  type Ask,
   type Client,
   type Library,
   type Login,
 } from "./client.js";
 import { textOf, type Address } from "./options.js";
+import { readNodeTimeout, type Silence } from "./layout.js";
 import { Reign } from "./reign.js";
 import { SCRIPT_NAMES, sourceOf, type ScriptKind, type ScriptName } from "./scripts.js";
 
@@ -42,8 +42,8 @@ export interface LinkSettings {
   readonly isCluster: boolean;
   /** Whether the server loses nothing, so that its run id does not matter. */
   readonly isDurable: boolean;
-  /** Finds how long the primary must be silent until it is replaced. `undefined` if nobody is known who replaces it. */
-  silenceMs(ask: Ask, signal: AbortSignal): Promise<number | undefined>;
+  /** How long a primary behind Sentinels must be silent until it is replaced. A server of a cluster is asked for that itself. */
+  readonly silence?: Silence | undefined;
 }
 
 export interface LinkHost {
@@ -65,7 +65,8 @@ export class Link {
   readonly life: string;
   /** Whether another server has said, after this one was connected, that this one is the primary. */
   isConfirmed = false;
-  /** How long the server is certainly the primary. `undefined` if nobody is known who replaces it. */
+  /** After which silence the server is replaced, and how long it is certainly the primary. `undefined` for a single server. */
+  readonly silence: Silence | undefined;
   readonly #reign: Reign | undefined;
   readonly #library: Library;
   readonly #commands: Client;
@@ -95,6 +96,7 @@ export class Link {
       library: Library;
       address: string;
       info: ServerInfo;
+      silence: Silence | undefined;
       reign: Reign | undefined;
       commands: Client;
       subscriber: Client;
@@ -109,8 +111,9 @@ export class Link {
     this.address = parts.address;
     this.info = parts.info;
     this.life = lifeOf(parts.info, settings.isDurable);
+    this.silence = parts.silence;
     this.#reign = parts.reign;
-    this.#silenceMs = Math.min(SILENCE_MS, parts.reign?.silenceMs ?? Infinity);
+    this.#silenceMs = Math.min(SILENCE_MS, parts.reign?.patienceMs ?? Infinity);
     this.#commands = parts.commands;
     this.#subscriber = parts.subscriber;
     this.#kind = kind;
@@ -161,11 +164,13 @@ export class Link {
       // If one fails, the other one is not waited for.
       await Promise.all(clients.map((client) => client.connect()));
       const [commands, subscriber] = clients as [Client, Client];
+      const ask = (args: readonly string[]): Promise<unknown> => commands.sendCommand(args);
       const [info, sameInfo] = await Promise.all([commands, subscriber].map(readInfo));
       if (info!.get("run_id") !== sameInfo!.get("run_id"))
         throw new Error("two connections reached two servers, behind one address");
       checkServer(where, info!, settings);
-      const reign = await reignOf(settings, commands, signal);
+      const silence = settings.isCluster ? await readNodeTimeout(ask) : settings.silence;
+      const reign = silence && new Reign(silence.ms, microsecondsOf(await ask(["TIME"])));
       const kind = { isCluster: settings.isCluster, isTimed: reign !== undefined };
       const sources = SCRIPT_NAMES.map((script) => sourceOf(script, kind));
       const loaded = sources.map((source) => commands.sendCommand(["SCRIPT", "LOAD", source]));
@@ -173,7 +178,7 @@ export class Link {
       if (signal.aborted) throw new EngineError("the engine is closed", "not-sent");
       if (failure !== undefined) throw failure;
       link = new Link(
-        { library, address: where, info: info!, reign, commands, subscriber },
+        { library, address: where, info: info!, silence, reign, commands, subscriber },
         kind,
         hashes,
         settings,
@@ -196,12 +201,22 @@ export class Link {
     return this.#isUsed;
   }
 
+  /** Returns true if the server has certainly been the primary since an earlier link, so that no other server need be asked. */
+  continues(before: Link | undefined): boolean {
+    if (before === undefined || before.life !== this.life || before.#reign === undefined) return false;
+    return this.#reign?.continues(before.#reign) === true;
+  }
+
   /** Sends a command. Rejects with an `EngineError` and its outcome. `bytes`: the length of what it carries. */
   async command(args: readonly string[], bytes = 0): Promise<unknown> {
     if (!this.#isUsed || !this.#commands.isReady)
       throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
     if (this.#unanswered >= MAX_UNANSWERED || this.#unansweredBytes + bytes > MAX_BYTES)
       throw new EngineError(`Redis at ${this.address}: too much is unanswered`, "not-sent");
+    return this.#send(args, bytes);
+  }
+
+  async #send(args: readonly string[], bytes: number): Promise<unknown> {
     if (this.#unanswered++ === 0) this.#answeredAt = performance.now();
     this.#timer ??= setTimeout(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
     this.#unansweredBytes += bytes;
@@ -297,15 +312,13 @@ export class Link {
   }
 
   readonly #hear = (): void => {
+    // Also if so much is unanswered that other commands are refused.
+    const heard = this.#send(["TIME"], 0).then((time) => {
+      if (!this.#reign!.hear(microsecondsOf(time)))
+        this.lose(new DemotedError(`Redis at ${this.address}: it was silent for so long that it may be replaced`));
+    });
     // A server of a cluster that was demoted goes on to accept messages.
-    Promise.all([this.command(["TIME"]), this.verify()])
-      .then(([time]) => {
-        if (!this.#reign!.hear(microsecondsOf(time)))
-          this.lose(new DemotedError(`Redis at ${this.address}: it was silent for so long that it may be replaced`));
-      })
-      // Too much is unanswered, or the link is lost.
-      .catch(() => {})
-      .finally(() => this.#hearLater());
+    void Promise.allSettled([heard, this.verify()]).then(() => this.#hearLater());
   };
 
   readonly #checkSilence = (): void => {
@@ -335,12 +348,6 @@ export class Link {
     this.#subscriber.destroy();
     this.#commands.destroy();
   };
-}
-
-async function reignOf(settings: LinkSettings, commands: Client, signal: AbortSignal): Promise<Reign | undefined> {
-  const ask = (args: readonly string[]): Promise<unknown> => commands.sendCommand(args);
-  const silenceMs = await settings.silenceMs(ask, signal);
-  return silenceMs === undefined ? undefined : new Reign(silenceMs, microsecondsOf(await ask(["TIME"])));
 }
 
 /** Returns the time in a reply of `TIME`. */

@@ -6,9 +6,9 @@ import type { NodeName } from "../fleet/engine.js";
 import { isNodeName } from "../fleet/frames.js";
 import { TAG_COUNT } from "./names.js";
 
-/** Begins a message that has a number. What scripts send begins with the version of its frame, and has a version or an offset of its own. */
+/** Begins a numbered message. Frames of scripts have no number: they carry a version or an offset. */
 const NUMBERED = "#";
-/** Nodes whose last numbers are known. Then the node that was known first is forgotten. */
+/** Keeps the last numbers of so many nodes. Then the node that was added first is removed. */
 const MAX_NODES = 1_000;
 
 export class Numbers {
@@ -32,14 +32,14 @@ export class Numbers {
     const space = message.lastIndexOf(" ", end);
     const number = Number(message.slice(space + 1, end));
     const node = message.slice(NUMBERED.length, space);
-    if (!(number > 0) || !isNodeName(node)) return message;
+    if (!Number.isSafeInteger(number) || !isNodeName(node)) return message;
     let last = this.#last.get(node);
     if (last === undefined) {
       last = zeros();
       if (this.#last.size >= MAX_NODES) this.#last.delete(this.#last.keys().next().value!);
       this.#last.set(node, last);
     }
-    if (!(number > last[tag]!)) return undefined;
+    if (number <= last[tag]!) return undefined;
     last[tag] = number;
     return message.slice(end + 1);
   }

@@ -1,34 +1,47 @@
 /**
- * How long a primary is certainly still one. The servers of a cluster, and Sentinels, replace a primary that was silent for a certain
- * time. If it was only stopped, it does not know that when it goes on, and runs first what came meanwhile: what it acknowledges then is
- * lost. So each script is told until when it may run, by the clock of that server: for three quarters of that time after the server was
- * heard last.
+ * The reign of a primary: the time in which no other server can have replaced it. A cluster or Sentinels replace a primary that was silent
+ * for a certain time. A primary that was stopped does not notice that: when it continues, it first runs the commands in its sockets, and
+ * what it acknowledges then is lost. So each script carries the end of the reign by the clock of that server, which refuses it after that.
  */
 
-/** The part of the time after which a primary is replaced in which it is certainly still one. */
-const CERTAIN_SHARE = 3 / 4;
-/** How often a primary is heard in that time. */
-const HEARD_TIMES = 4;
+/** The share of the silence in which scripts may run after the last reply of the server. */
+const SCRIPTS_SHARE = 3 / 4;
+/** How many times a link requests `TIME` in the silence. */
+const TIMES = 4;
+/** The longest delay between two requests. */
+const MAX_PERIOD_MS = 60_000;
+/** The share of the silence after which a link gives up a server that does not answer, so that it does so before the server is replaced. */
+const PATIENCE_SHARE = 1 / 2;
 
 /** The reign of one primary. Times in microseconds are of its own clock. */
 export class Reign {
-  /** How long a primary must be silent until it is replaced, in milliseconds. */
-  readonly silenceMs: number;
+  /** How long the primary must be silent until it is replaced, in milliseconds. */
+  readonly #silenceMs: number;
   #heardUs: number;
 
   constructor(silenceMs: number, heardUs: number) {
-    this.silenceMs = silenceMs;
+    this.#silenceMs = silenceMs;
     this.#heardUs = heardUs;
   }
 
-  /** How often to ask the server for its time, in milliseconds. */
+  /** How long to wait until the server is asked for its time again, in milliseconds. */
   get periodMs(): number {
-    return this.silenceMs / HEARD_TIMES;
+    return Math.min(this.#silenceMs / TIMES, MAX_PERIOD_MS);
+  }
+
+  /** How long the server may leave a command unanswered, in milliseconds. */
+  get patienceMs(): number {
+    return this.#silenceMs * PATIENCE_SHARE;
   }
 
   /** The last moment at which a script may run. */
   get endUs(): number {
-    return this.#heardUs + Math.floor(this.silenceMs * 1_000 * CERTAIN_SHARE);
+    return this.#heardUs + Math.floor(this.#silenceMs * 1_000 * SCRIPTS_SHARE);
+  }
+
+  /** Returns true if the server was heard before the end of an earlier reign. */
+  continues(before: Reign): boolean {
+    return this.#heardUs <= before.endUs;
   }
 
   /** Takes the time of the server. Returns false if the server may have been replaced since it was heard before. */

@@ -3,7 +3,7 @@
  * replaced by `SPUBLISH` for a cluster.
  */
 
-/** Refuses a script that comes late. The last of ARGV: the end of the reign of this server that is certain, in microseconds of its clock. */
+/** Refuses a script that runs after the end of the reign, which is the last of ARGV, in microseconds of the server's clock. */
 const inTime = `
 local at = redis.call('TIME')
 if at[1] * 1000000 + at[2] > tonumber(ARGV[#ARGV]) then

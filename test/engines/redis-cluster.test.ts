@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { Channel, Position } from "../../src/fleet/engine.js";
+import { redis } from "../../src/redis/index.js";
 import { commandAt, eventually, removeAt } from "../support/redis.js";
 import { RedisCluster } from "../support/redis-groups.js";
 import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
@@ -64,10 +65,9 @@ describe("redis with a cluster", () => {
 
   it("gives no message twice or late while a replica takes over from its primary", async () => {
     const { a, b, channel, key } = await pair("handed over");
-    const { replica } = await cluster.primaryOf(key);
     let takeOver: Promise<unknown> | undefined;
     for (let i = 0; a.heard.length === 0 || b.heard.length === 0; i++) {
-      if (i === 20) takeOver = replica.command("CLUSTER", "FAILOVER");
+      if (i === 20) takeOver = cluster.failOver(key);
       // Refused while the slot moves.
       await b.connection.send(channel, String(i)).catch(() => {});
       await new Promise((resolve) => setImmediate(resolve));
@@ -102,8 +102,7 @@ describe("redis with a cluster", () => {
     let last = 0;
     // After its start, a node looks once without a reason. So only the second failover shows that it notices one by itself.
     for (const round of [1, 2]) {
-      const { replica } = await cluster.primaryOf(keyOf(rig, channel));
-      await replica.command("CLUSTER", "FAILOVER");
+      await cluster.failOver(keyOf(rig, channel));
       await untilHeard(reader, round);
       for (let count: unknown; count !== 1; last++) {
         count = await writer.connection.send(channel, String(last + 1)).catch(() => 0);
@@ -115,7 +114,7 @@ describe("redis with a cluster", () => {
     expect(isAscending(reader.of(channel).map(Number))).toBe(true);
   }, 60_000);
 
-  it("believes nothing of a primary that was stopped and replaced", async () => {
+  it("runs no late command on a primary that was stopped and replaced", async () => {
     const { a, b, channel, key } = await pair("stopped");
     const { log } = a.connection;
     const before = await log!.append("stopped", "before", LOG, undefined);
@@ -161,6 +160,30 @@ describe("redis with a cluster", () => {
     await owner.start();
     await cluster.untilOk();
   }, 60_000);
+
+  it("reports that it may not read after which time a primary is replaced", async () => {
+    const names = ["default", "curious"];
+    for (const url of cluster.urls)
+      await commandAt(url, ["ACL", "SETUSER", "curious", "on", "nopass", "~*", "&*", "+@all", "-config"]);
+    const engines = names.map((username) =>
+      redis({
+        cluster: cluster.urls,
+        username,
+        password: "any",
+        prefix: redisRig({ cluster: cluster.urls }, []).prefix,
+      }),
+    );
+    const unmet = await Promise.all(
+      engines.map(async (engine) => {
+        await using node = await Listening.open(engine, "node");
+        return node.facts!.unmet;
+      }),
+    );
+    expect(unmet).toEqual([
+      [],
+      ["Redis: the user may not read cluster-node-timeout, so it is taken to be at least 15000 ms."],
+    ]);
+  });
 
   it("has nothing left after all tests but logs", async () => {
     for (const url of await cluster.primaries()) {

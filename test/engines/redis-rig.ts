@@ -10,7 +10,7 @@ import type { EngineRig } from "./rig.js";
 export const RIGHTS =
   "resetkeys ~test-*:* resetchannels &test-*:* -@all +@pubsub +@hash +@stream +@sortedset +@set +@scripting +@connection " +
   "+info +del +pexpire +time";
-export const CLUSTER_RIGHTS = "+cluster|slots +cluster|info";
+export const CLUSTER_RIGHTS = "+cluster|slots +cluster|info +config|get";
 
 export interface RedisRig extends EngineRig {
   readonly prefix: string;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { eventually, type RedisServer } from "../support/redis.js";
+import { eventually, RedisServer } from "../support/redis.js";
 import { RedisSentinelGroup } from "../support/redis-groups.js";
 import { redis } from "../../src/redis/index.js";
 import { Listening, outcomeOf, untilHeard } from "./listening.js";
@@ -35,7 +35,7 @@ async function untilReplicated(): Promise<{ primary: RedisServer; replica: Redis
 }
 
 describe("redis with a Sentinel", () => {
-  it("believes nothing of a primary that was stopped and replaced", async () => {
+  it("runs no late command on a primary that was stopped and replaced", async () => {
     const rig = redisRig({ sentinel: sentinel() }, []);
     await using node = await Listening.open(rig.engine(), "node");
     const { primary, replica } = await untilReplicated();
@@ -90,5 +90,21 @@ describe("redis with a Sentinel", () => {
     expect(after.offset).toBe(1);
     expect(after.epoch).not.toBe(before.epoch);
     expect((await node.until("t:topic", 2)).at(-1)).toBe(`1L\t${after.epoch}\t1\n2`);
+  }, 60_000);
+
+  it("believes the Sentinel that knows of the last failover", async () => {
+    await using stranger = await RedisServer.create();
+    // It was never told of a failover. So it has an older view, here of a server that is none of the group.
+    const settings = { "sentinel monitor": `${name} 127.0.0.1 ${stranger.port} 1` };
+    await using old = await RedisServer.create({ kind: "sentinel", settings });
+    const [urls, { prefix }] = [[old.url, group.sentinel.url], redisRig({ sentinel: sentinel() }, [])];
+    const offsets: number[] = [];
+    for (let i = 0; i < 8; i++) {
+      // The first one knows the group only.
+      const place = i === 0 ? sentinel() : { name, urls };
+      await using node = await Listening.open(redis({ sentinel: place, prefix }), "node");
+      offsets.push((await node.connection.log!.append("old", "x", LOG, undefined)).offset);
+    }
+    expect(offsets).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
   }, 60_000);
 });

@@ -81,6 +81,22 @@ export class RedisCluster implements AsyncDisposable {
     return { slot, owner: serverAt(own[2][1]), other: serverAt(foreign[2][1]), replica: serverAt(own[3]?.[1] ?? 0) };
   }
 
+  /** Makes the replica of a key's primary the primary. Redis gives that up after 5 s, if it has not succeeded. */
+  async failOver(key: string): Promise<void> {
+    const { replica } = await this.primaryOf(key);
+    const isPrimary = async (): Promise<boolean> =>
+      eventually(
+        () => replica.command<string>("INFO", "replication"),
+        (info) => info.includes("role:master"),
+        6_000,
+      ).then(
+        () => true,
+        () => false,
+      );
+    do await replica.command("CLUSTER", "FAILOVER").catch(() => {});
+    while (!(await isPrimary()));
+  }
+
   /** Moves the slot of a key to another primary, as `redis-cli` does. `midway` runs when the keys are half moved. */
   async migrate(key: string, midway: () => Promise<unknown> = async () => {}): Promise<void> {
     const { slot, owner, other } = await this.primaryOf(key);

@@ -101,7 +101,7 @@ export class RedisServer implements AsyncDisposable {
       "cluster-enabled": "yes",
       "cluster-config-file": "nodes.conf",
       "cluster-port": String(this.busPort),
-      "cluster-node-timeout": "2000",
+      "cluster-node-timeout": "3000",
     };
     const all: Record<string, string> = {
       bind: "127.0.0.1",
