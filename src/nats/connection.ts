@@ -291,7 +291,7 @@ export class NatsConnection implements EngineConnection {
 
   #received(channel: Channel, message: Message): void {
     if (message.reply !== undefined && message.reply !== "") message.respond();
-    const kept = channel.startsWith("t:") ? readKept(message) : undefined;
+    const kept = channel.startsWith("t:") ? readKept(message, this.names) : undefined;
     if (kept === undefined) return this.#host.received(channel, message.string());
     (kept.placed.kind === "L" ? this.log : this.roster)?.note(channel.slice(2), kept.placed);
     this.#host.received(channel, kept.frame);

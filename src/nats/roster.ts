@@ -89,9 +89,9 @@ export class NatsRoster implements EngineRoster {
     const known = own.members.get(id);
     // If the next line fails, the message may be there nevertheless.
     own.members.set(id, undefined);
-    const makeHead = async (last: Placed | undefined, isNewLife: boolean): Promise<Head> => {
+    const makeHead = async (last: Placed | undefined, mayBeNewLife: boolean): Promise<Head> => {
       // In another life of the stream, the member would not be found if this node dies before its next beat.
-      if (isNewLife) await this.#connection.checkStreams();
+      if (mayBeNewLife) await this.#connection.checkStreams();
       if (!own.isListed) await this.#list(own);
       return this.#headBehind(last, "j", id);
     };
