@@ -350,6 +350,8 @@ export class NatsConnection implements EngineConnection {
     const link = await connect(this.#config, `${this.#config.prefix}-${this.#node}`, this.names.inbox);
     try {
       await whileOpen(link.client, this.#prepare(link));
+      // `close` may have come while these promises were settled.
+      if (this.#isClosed) throw this.#refusal();
       if (link.client.isClosed()) throw new EngineError("the connection to NATS was lost again", "not-sent");
     } catch (error) {
       this.#link = undefined;

@@ -1,5 +1,5 @@
 /** What the engine does when NATS is killed, emptied, stopped, or refuses something. */
-import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import {
   EngineError,
   type Incarnation,
@@ -435,6 +435,41 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     expect((await overtaken).isMine).toBe(false);
     await untilMembers(node, [await enterAgain(node, 2)]);
     expect(node.heard).toEqual(["all"]);
+  });
+
+  it("enters although the stream has no room, and says so as soon as it has", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const node = await openNode(rig);
+    const name = `${rig.prefix}_1_w`;
+    const limit = (max_msgs: number): Promise<unknown> =>
+      managed(server.url, ({ streams }) => streams.update(name, { max_msgs, discard: "new" } as object));
+    await openMember(rig);
+    const { state } = await managed(server.url, ({ streams }) => streams.info(name));
+    await limit(state.last_seq - state.first_seq + 1);
+    await node.connection.roster!.enter(incarnationOf(node), 60_000);
+    expect((await beat(node)).isMine).toBe(true);
+    const said = `members ${rig.prefix}.1.o.${incarnationOf(node).replace("/", ".")}.=`;
+    expect(await rig.leftovers()).not.toContain(said);
+    await limit(-1);
+    await eventually(
+      async () => {
+        expect((await beat(node)).isMine).toBe(true);
+        return rig.leftovers();
+      },
+      (left) => left.includes(said),
+    );
+    // It notices a purge as any other node does.
+    await eventually(
+      async () => {
+        await managed(server.url, ({ streams }) => streams.purge(name, {}));
+        return (await beat(node)).isMine;
+      },
+      (isMine) => !isMine,
+    );
+    await node.connection.roster!.enter(incarnationOf(node, 2), 60_000);
+    await node.connection.close();
+    expect((await rig.leftovers()).filter((one) => one.includes(node.name))).toEqual([]);
   });
 
   it("begins another epoch if the log was purged", async () => {
@@ -1287,6 +1322,57 @@ describe("the engine nats, at the start", () => {
       (names) => !names.some((name) => name.includes(node.name)),
     );
     expect(node.downs).toEqual([]);
+  });
+
+  it("leaves nothing if it closes while it enters", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const other = await openNode(rig, "other");
+    await other.connection.roster!.enter(incarnationOf(other), 60_000);
+    const { relay, node } = await openRelayed(server, rig);
+    const confirmed = relay.hold(/^PONG/);
+    const entered = outcomeOf(node.connection.roster!.enter(incarnationOf(node), 60_000));
+    await confirmed.taken;
+    const closed = node.connection.close();
+    confirmed.release();
+    expect(await entered).toBe("not-sent");
+    await closed;
+    expect((await rig.leftovers()).filter((one) => one.includes(node.name))).toEqual([]);
+    expect((await beat(other)).live).toEqual([incarnationOf(other)]);
+  });
+
+  it("is closed at any moment of its start, and then no connection is left", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const later = globalThis.setImmediate;
+    onTestFinished(() => void vi.restoreAllMocks());
+    // The last step of a start waits for `setImmediate`. Closes a number of microtasks after it.
+    for (let microtasks = 0; microtasks < 16; microtasks++) {
+      const node = Listening.create(rig.engine(), "node");
+      let started: () => void;
+      const isStarted = new Promise<void>((resolve) => (started = resolve));
+      let closed: Promise<void> | undefined;
+      const spy = vi.spyOn(globalThis, "setImmediate").mockImplementation((run: () => void) =>
+        later(async () => {
+          run();
+          for (let i = 0; i < microtasks; i++) await Promise.resolve();
+          closed ??= node.connection.close();
+          started();
+        }),
+      );
+      const opened = await outcomeOf(node.connection.open());
+      spy.mockRestore();
+      await isStarted;
+      await closed;
+      // Done if the start has ended before.
+      expect(["not-sent", "done"]).toContain(opened);
+      const refused = { outcome: "not-sent", message: "the engine nats is closed" };
+      await expect(node.connection.send("a:all", "x")).rejects.toMatchObject(refused);
+      await eventually(
+        () => server.names(),
+        (names) => !names.some((name) => name.includes(node.name)),
+      );
+    }
   });
 
   it("closes within 5 s when NATS does not answer, and then no socket and no timer is left", async () => {
