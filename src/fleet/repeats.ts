@@ -65,8 +65,8 @@ export class Repeats {
   }
 
   /**
-   * Sends a frame, now and again for `forMs`, until `isReceived` returns true for the number of nodes that have received it. A broker that
-   * counts none gets the frame until it has taken it.
+   * Sends a frame at once, and repeats it for `forMs` until `isReceived` returns true for the number of nodes that have received it. A
+   * broker that counts none gets the frame until it has taken it.
    */
   send(channel: Channel, frame: string, forMs: number, isReceived: (count: number) => boolean): void {
     void this.#send(new Repeat(this, channel, frame, [this.#limits.firstMs, forMs], isReceived));

@@ -13,7 +13,10 @@ const REPEAT_MS = 60_000;
 const LIMITS = { firstMs: 500, lastMs: 8_000, most: 1_000, maxLength: 2 ** 20 };
 /** After a frame, further reports are gathered for so long. */
 const GATHER_MS = 20;
-/** The reports of one frame, in UTF-16 code units of their hashes and principals. A longer report has a frame of its own. */
+/**
+ * The reports of one frame, in UTF-16 code units of their hashes and principals. The greatest frame of the broker is a bound too. A longer
+ * report has a frame of its own.
+ */
 const MAX_GATHERED_LENGTH = 4_096;
 
 /** The node of these reports. */
@@ -41,20 +44,32 @@ export class SessionReports implements Expiring {
   /** Three fields for each report that is not sent yet: hash, hasPrincipal, principal. */
   #gathered: string[] = [];
   #gatheredLength = 0;
+  /** How long the frames were if each report had its own: longer than one frame of all. */
+  #gatheredBytes = 0;
   /** True for `GATHER_MS` after each frame. */
   #isGathering = false;
+  #isStopped = false;
 
   constructor(owner: SessionsOwner) {
     this.#owner = owner;
     this.#repeats = new Repeats(owner.broker, LIMITS, () => owner.dropped());
   }
 
-  /** A client that was refused a session has begun a new one on this node. */
+  /** Reports that a client whose session was refused has begun a new one on this node. Does nothing after `stop`. */
   send(hash: string, principal: string | undefined): void {
+    if (this.#isStopped) return;
+    const report = [hash, principal === undefined ? "" : "p", principal ?? ""];
     const length = hash.length + (principal?.length ?? 0);
-    if (this.#gatheredLength + length > MAX_GATHERED_LENGTH) this.#sendGathered();
-    this.#gathered.push(hash, principal === undefined ? "" : "p", principal ?? "");
+    const { node, broker } = this.#owner;
+    // ASCII only.
+    const bytes = frameOf(Kind.SessionOver, [node, ...report]).length;
+    const isFull =
+      this.#gatheredLength + length > MAX_GATHERED_LENGTH ||
+      this.#gatheredBytes + bytes > (broker.facts?.maxFrameBytes ?? Infinity);
+    if (isFull) this.#sendGathered();
+    this.#gathered.push(...report);
     this.#gatheredLength += length;
+    this.#gatheredBytes += bytes;
     if (!this.#isGathering) this.expire();
   }
 
@@ -72,6 +87,7 @@ export class SessionReports implements Expiring {
     const frame = frameOf(Kind.SessionOver, [owner.node, ...this.#gathered]);
     this.#gathered = [];
     this.#gatheredLength = 0;
+    this.#gatheredBytes = 0;
     this.#repeats.send("a:all", frame, REPEAT_MS, (count) => count >= owner.live.size);
   }
 
@@ -87,8 +103,9 @@ export class SessionReports implements Expiring {
     this.#repeats.up();
   }
 
-  /** Sends what was gathered, and repeats nothing any more. */
+  /** Sends what was gathered. Afterwards nothing is sent or repeated. */
   stop(): void {
+    this.#isStopped = true;
     clearDeadline(this);
     this.#sendGathered();
     this.#repeats.stop();

@@ -6,7 +6,6 @@ import { utf8Bytes } from "../core/codec.js";
 import { EngineError } from "../fleet/engine.js";
 import { logFrame, rosterFrame } from "../fleet/frames.js";
 import {
-  codeOf,
   COMMAND_MS,
   commandError,
   type Client,
@@ -17,7 +16,8 @@ import {
   type StoredMessage,
 } from "./client.js";
 import type { NatsConnection } from "./connection.js";
-import { readerOf, STORE_FAILED, WRONG_LAST } from "./streams.js";
+import type { Names } from "./names.js";
+import { readerOf, wasOvertaken } from "./streams.js";
 
 const KIND = "Reciproc-Kind";
 const EPOCH = "Reciproc-Epoch";
@@ -27,8 +27,14 @@ const ID = "Reciproc-Id";
 const MOST_TRIES = 200;
 /** How many last messages are remembered. */
 const MAX_REMEMBERED = 10_000;
-/** How long a reader of a stream that several servers keep may take to begin. It usually takes some milliseconds. */
+/** How long a reader of a stream may take until its first message. It usually takes some milliseconds. */
 const BEGIN_MS = 1_000;
+/**
+ * If the last message of a topic is not from a node: how many sequences before it are searched for one that is, and how many times as many
+ * then.
+ */
+const NEAR = 1_000;
+const FARTHER = 16;
 
 /** What the headers of a message say. */
 export interface Head {
@@ -73,27 +79,26 @@ function headersOf(read: () => Headers | undefined): Headers | undefined {
   }
 }
 
-function headOf(headers: Headers | undefined): Head | undefined {
-  const kind = headers?.get(KIND);
-  const number = Number(headers?.get(NUMBER));
-  if ((kind !== "L" && kind !== "j" && kind !== "l") || !Number.isSafeInteger(number)) return undefined;
-  return { kind, epoch: headers!.get(EPOCH), number, id: headers!.get(ID) };
+/** Returns what the headers of a message of a stream say; `undefined` if no node has written them. */
+function headOf(stream: "l" | "w", headers: Headers | undefined): Head | undefined {
+  const text = headers?.get(NUMBER) ?? "";
+  if (!/^[1-9]\d{0,15}$/.test(text) || !Number.isSafeInteger(Number(text))) return undefined;
+  const kind = headers!.get(KIND);
+  const epoch = headers!.get(EPOCH);
+  const isFit = stream === "l" ? kind === "L" && epoch !== "" : kind === "j" || kind === "l";
+  return isFit ? { kind: kind as Head["kind"], epoch, number: Number(text), id: headers!.get(ID) } : undefined;
 }
 
-/** Returns what a stream has sent on, as a frame and its place; `undefined` if the message comes from a node. */
-export function readKept(message: Message): { frame: string; placed: Placed } | undefined {
+/** Returns what a stream has sent on, as a frame and its place; `undefined` for any other message. */
+export function readKept(message: Message, names: Names): { frame: string; placed: Placed } | undefined {
   const headers = headersOf(() => message.headers);
-  const head = headOf(headers);
+  const stream = names.kindOf(headers?.get("Nats-Stream"));
+  const head = stream === undefined ? undefined : headOf(stream, headers);
   if (head === undefined) return undefined;
   const { kind, epoch, number, id } = head;
   const body = message.string();
   const frame = kind === "L" ? logFrame(epoch, number, body) : rosterFrame(number, id, kind === "j" ? body : undefined);
   return { frame, placed: { ...head, seq: Number(headers!.get("Nats-Sequence")) } };
-}
-
-function keptOf(stored: StoredMessage): Kept | undefined {
-  const head = headOf(headersOf(() => stored.header));
-  return head === undefined ? undefined : { ...head, seq: stored.seq, body: stored.string() };
 }
 
 function remember<T extends Placed>(places: Map<string, T>, topic: string, placed: T): void {
@@ -170,16 +175,30 @@ export class Chains {
   async #endOf(topic: string): Promise<{ seq: number; last: Kept | undefined }> {
     const stored = await this.#get({ last_by_subj: this.subject(topic) });
     if (stored === null) return { seq: 0, last: undefined };
-    let last = keptOf(stored);
+    const { seq } = stored;
+    let last = this.#keptOf(stored);
     // Another program has written it. What the nodes have appended is before it.
-    if (last === undefined) await this.read(topic, stored.seq, (kept) => (last = kept) === kept);
-    return { seq: stored.seq, last };
+    for (let until = seq, distance = NEAR; last === undefined && until > 0; distance *= FARTHER) {
+      const start = Math.max(1, seq - distance);
+      last = await this.#readFrom(topic, start, until, () => true);
+      until = start - 1;
+    }
+    return { seq, last };
+  }
+
+  #headOf(read: () => Headers | undefined): Head | undefined {
+    return headOf(this.#kind, headersOf(read));
+  }
+
+  #keptOf(stored: StoredMessage): Kept | undefined {
+    const head = this.#headOf(() => stored.header);
+    return head === undefined ? undefined : { ...head, seq: stored.seq, body: stored.string() };
   }
 
   /** Returns one message. `undefined` if it is not there, or does not come from a node. */
   async at(seq: number): Promise<Kept | undefined> {
     const stored = await this.#get({ seq });
-    return stored === null ? undefined : keptOf(stored);
+    return stored === null ? undefined : this.#keptOf(stored);
   }
 
   #get(query: MessageQuery): Promise<StoredMessage | null> {
@@ -188,19 +207,19 @@ export class Chains {
 
   /**
    * Appends a message behind the last one. `makeHead` returns its head, or `undefined` if there is nothing to append any more: then the
-   * result is `undefined`. `isNewLife`: whether the last message may be in another life of the stream than what this node knows. If a message
-   * was appended with the same `msgId` before, returns its sequence.
+   * result is `undefined`. `mayBeNewLife`: whether the last message may be in another life of the stream than what this node knows. If a
+   * message was appended with the same `msgId` before, returns its sequence.
    */
   async append(
     topic: string,
     body: string,
-    makeHead: (last: Placed | undefined, isNewLife: boolean) => Head | undefined | Promise<Head | undefined>,
+    makeHead: (last: Placed | undefined, mayBeNewLife: boolean) => Head | undefined | Promise<Head | undefined>,
     msgId?: string,
   ): Promise<Appended | { readonly earlier: number } | undefined> {
     return this.#connection.bounded(utf8Bytes(body), async () => {
       for (let tries = 0; tries < MOST_TRIES; tries++) {
         const known = this.#last.get(topic);
-        const end = known === undefined ? await this.#endOf(topic) : { seq: known.seq, last: known };
+        const end = known === undefined ? await unsent(this.#endOf(topic)) : { seq: known.seq, last: known };
         const before: Placed | undefined = end.last;
         const head = await makeHead(before, known?.isContinued !== true);
         if (head === undefined) return undefined;
@@ -211,10 +230,9 @@ export class Chains {
           return { head, seq, before };
         } catch (error) {
           this.#last.delete(topic);
-          if (codeOf(error) === WRONG_LAST) continue;
-          // The other servers may have stored it.
-          if (codeOf(error) === STORE_FAILED && this.#connection.streams!.isReplicated)
-            throw new EngineError("NATS: a server could not store the message", "unknown", { cause: error });
+          if (await wasOvertaken(error)) continue;
+          if (this.#connection.streams!.mayBeStored(error))
+            throw new EngineError(`NATS: ${(error as Error).message}`, "unknown", { cause: error });
           throw error;
         }
       }
@@ -264,37 +282,62 @@ export class Chains {
    * number are not needed.
    */
   async read(topic: string, until: number, take: (kept: Kept) => boolean, after = 0): Promise<void> {
-    const start = this.#startOf(topic, after, until);
-    let last: Placed | undefined;
+    const last = await this.#readFrom(topic, this.#startOf(topic, after, until), until, take);
+    if (last?.kind !== "L") return;
+    const { kind, epoch, number, id, seq } = last;
+    remember(this.#lastRead, topic, { kind, epoch, number, id, seq });
+  }
+
+  /** Reads the messages of a topic from the sequence `start` up to `until`. Returns the last one that was taken. */
+  async #readFrom(
+    topic: string,
+    start: number | undefined,
+    until: number,
+    take: (kept: Kept) => boolean,
+  ): Promise<Kept | undefined> {
+    let last: Kept | undefined;
+    let next = start;
+    let isDone = false;
     const accept: Accept = (seq, head, message) => {
-      if (seq > until) return false;
-      if (head === undefined) return seq < until;
-      const { kind, epoch, number, id } = head;
-      last = { kind, epoch, number, id, seq };
-      return take({ ...last, body: message.string() }) && seq < until;
+      next = seq + 1;
+      isDone = seq >= until;
+      if (head !== undefined && seq <= until) {
+        last = { ...head, seq, body: message.string() };
+        if (!take(last)) isDone = true;
+      }
+      return !isDone;
     };
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<never>((_resolve, reject) => {
+      const fail = (): void => reject(new EngineError("NATS: a topic was not read in time", "unknown"));
+      timer = setTimeout(fail, COMMAND_MS);
+    });
     try {
-      if (!(await this.#readSent(topic, start, accept))) await this.#readEach(topic, start, accept);
+      await this.#readSent(topic, start, accept, late);
+      // A reader that lags behind, or that was moved to another server, ends before the last message. The rest is read from the leader.
+      if (!isDone) await this.#readEach(topic, next, accept, late);
     } catch (error) {
       throw commandError(error);
+    } finally {
+      clearTimeout(timer);
     }
-    if (last?.kind === "L") remember(this.#lastRead, topic, last);
+    return last;
   }
 
   /**
-   * Reads messages that a consumer sends. Returns false if it does not begin. NATS may place it on a server that was killed a short time
-   * ago, although the others have the stream too.
+   * Reads messages that a consumer sends, perhaps not all of them. NATS may place it on a server that was killed a short time ago, although
+   * the others have the stream too. `late` rejects when the time of the read is over.
    */
-  async #readSent(topic: string, start: number | undefined, accept: Accept): Promise<boolean> {
+  async #readSent(topic: string, start: number | undefined, accept: Accept, late: Promise<never>): Promise<void> {
     const { client, library } = this.#connection.present();
     const inbox = library.createInbox(this.#connection.names.inbox);
-    let hasBegun = !this.#connection.streams!.isReplicated;
+    let hasBegun = false;
     let isDone = false;
-    let finish: (result: boolean | Error) => void;
-    const done = new Promise<boolean>((resolve, reject) => {
-      finish = (result) => {
+    let finish: (error?: Error) => void;
+    const done = new Promise<void>((resolve, reject) => {
+      finish = (error) => {
         isDone = true;
-        return typeof result === "boolean" ? resolve(result) : reject(result);
+        return error === undefined ? resolve() : reject(error);
       };
     });
     const subscription = client.subscribe(inbox, {
@@ -304,40 +347,49 @@ export class Chains {
         if (isControl(client, message)) return;
         hasBegun = true;
         const { seq, pending } = placeIn(message.reply!);
-        if (!accept(seq, headOf(headersOf(() => message.headers)), message) || pending === 0) finish(true);
+        const head = this.#headOf(() => message.headers);
+        if (!accept(seq, head, message) || pending === 0) finish();
       },
     });
-    const beginning = setTimeout(() => hasBegun || finish(false), BEGIN_MS);
-    const reading = setTimeout(
-      () => finish(new EngineError("NATS: a topic was not read in time", "unknown")),
-      COMMAND_MS,
-    );
+    const beginning = setTimeout(() => {
+      if (!hasBegun) finish();
+    }, BEGIN_MS);
     const adding = this.ask(({ consumers }) =>
       consumers.add(this.name, readerOf(this.subject(topic), inbox, start)),
     ).then(({ name, num_pending, delivered }) => {
-      hasBegun = true;
       // The last message was removed meanwhile.
-      if (num_pending === 0 && delivered.consumer_seq === 0) finish(true);
+      if (num_pending === 0 && delivered.consumer_seq === 0) finish();
       return name;
     });
     adding.catch((error: Error) => finish(error));
     try {
-      return await this.#connection.untilLost(done);
+      await Promise.race([this.#connection.untilLost(done), late]);
     } finally {
+      finish!();
       clearTimeout(beginning);
-      clearTimeout(reading);
       subscription.unsubscribe();
       adding.then((name) => this.ask(({ consumers }) => consumers.delete(this.name, name))).catch(() => {});
     }
   }
 
   /** Reads messages one by one, from the server that leads the stream. */
-  async #readEach(topic: string, start: number | undefined, accept: Accept): Promise<void> {
+  async #readEach(topic: string, start: number | undefined, accept: Accept, late: Promise<never>): Promise<void> {
     for (let seq = start ?? 1; ;) {
-      const stored = await this.#get({ seq, next_by_subj: this.subject(topic) });
-      if (stored === null || !accept(stored.seq, headOf(headersOf(() => stored.header)), stored)) return;
+      const stored = await Promise.race([this.#get({ seq, next_by_subj: this.subject(topic) }), late]);
+      if (stored === null) return;
+      const head = this.#headOf(() => stored.header);
+      if (!accept(stored.seq, head, stored)) return;
       seq = stored.seq + 1;
     }
+  }
+}
+
+/** Rejects with an error that says that nothing was appended. */
+async function unsent<T>(asking: Promise<T>): Promise<T> {
+  try {
+    return await asking;
+  } catch (cause) {
+    throw new EngineError((cause as Error).message, "not-sent", { cause });
   }
 }
 

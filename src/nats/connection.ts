@@ -291,7 +291,7 @@ export class NatsConnection implements EngineConnection {
 
   #received(channel: Channel, message: Message): void {
     if (message.reply !== undefined && message.reply !== "") message.respond();
-    const kept = channel.startsWith("t:") ? readKept(message) : undefined;
+    const kept = channel.startsWith("t:") ? readKept(message, this.names) : undefined;
     if (kept === undefined) return this.#host.received(channel, message.string());
     (kept.placed.kind === "L" ? this.log : this.roster)?.note(channel.slice(2), kept.placed);
     this.#host.received(channel, kept.frame);
@@ -350,6 +350,8 @@ export class NatsConnection implements EngineConnection {
     const link = await connect(this.#config, `${this.#config.prefix}-${this.#node}`, this.names.inbox);
     try {
       await whileOpen(link.client, this.#prepare(link));
+      // `close` may have come while these promises were settled.
+      if (this.#isClosed) throw this.#refusal();
       if (link.client.isClosed()) throw new EngineError("the connection to NATS was lost again", "not-sent");
     } catch (error) {
       this.#link = undefined;

@@ -25,9 +25,11 @@ export function nameOf(token: string): string {
 /** Names the subjects and streams of one prefix. */
 export class Names {
   readonly #prefix: string;
+  readonly #kinds: ReadonlyMap<string, "l" | "w">;
 
   constructor(prefix: string) {
     this.#prefix = prefix;
+    this.#kinds = new Map((["l", "w"] as const).map((kind) => [this.stream(kind), kind]));
   }
 
   channel(channel: Channel): string {
@@ -44,12 +46,12 @@ export class Names {
     return this.#name(kind, tokenOf(topic));
   }
 
-  /** Says that an incarnation has members in a topic. */
+  /** Returns the subject whose message says that an incarnation has members in a topic. */
   owned(incarnation: Incarnation, topic: string): string {
     return this.#name("o", `${incarnation.replace("/", ".")}.${tokenOf(topic)}`);
   }
 
-  /** Says that an incarnation is there. */
+  /** Returns the subject whose message says that an incarnation is there. */
   entered(incarnation: Incarnation): string {
     return this.#name("o", `${incarnation.replace("/", ".")}.${NO_NAME}`);
   }
@@ -93,6 +95,11 @@ export class Names {
   /** The name of a stream has no dots. */
   stream(kind: StreamKind): string {
     return `${this.#prefix}_${VERSION}_${kind}`;
+  }
+
+  /** Returns what the stream of this name keeps: logs or members; `undefined` for any other. */
+  kindOf(stream: string | undefined): "l" | "w" | undefined {
+    return this.#kinds.get(stream ?? "");
   }
 
   /** Begins the subjects by which a node tells a consumer of a stream to go on. */

@@ -1,9 +1,17 @@
 /**
  * The members of topics in JetStream. The subject of a topic has the last change of each member, and the last change of all, which has the
- * version. What a change supersedes is deleted after it. One more subject for each topic and incarnation says where the incarnation has
- * members, so that they are found if it dies. And one for each incarnation says that it is there: if it is gone, the stream was purged.
+ * version. What a change supersedes is deleted after it. For each topic and incarnation, one more subject has a message which says that the
+ * incarnation has members there, so that they are found if it dies. One subject for each incarnation has a message which says that the
+ * incarnation lives. If that message is gone, the stream was purged.
  */
-import type { EngineRoster, Incarnation, LeaseState, RosterId, RosterPart } from "../fleet/engine.js";
+import {
+  EngineError,
+  type EngineRoster,
+  type Incarnation,
+  type LeaseState,
+  type RosterId,
+  type RosterPart,
+} from "../fleet/engine.js";
 import { Chains, type Head, type Kept, type Placed } from "./chains.js";
 import { COMMAND_MS } from "./client.js";
 import type { NatsConnection } from "./connection.js";
@@ -17,7 +25,7 @@ const REAPED_AT_ONCE = 32;
 interface Own {
   readonly topic: string;
   readonly incarnation: Incarnation;
-  /** The sequence of the message that says so; `Infinity` if it is not known. */
+  /** The sequence of the message which says that there are members; `Infinity` if it is not known. */
   seq: number;
   /** The sequence of the message that has the member; `undefined` if it is not known. */
   readonly members: Map<RosterId, number | undefined>;
@@ -35,10 +43,13 @@ export class NatsRoster implements EngineRoster {
   readonly #chains: Chains;
   /** By the subject that says where they are. */
   readonly #own = new Map<string, Own>();
-  /** The sequences of the messages that say that an incarnation of this node is there. */
+  /** By incarnation of this node, the sequence of the message which says that it lives; `Infinity` if it is not known. */
   readonly #entered = new Map<Incarnation, number>();
+  /** Incarnations of this node that are entering, or whose message is put again. */
+  readonly #entering = new Map<Incarnation, Promise<void>>();
   /** Incarnations that are being reaped. */
   readonly #reaping = new Set<Incarnation>();
+  #hasLeft = false;
   #isSearched = false;
 
   constructor(connection: NatsConnection, leases: NatsLeases) {
@@ -87,17 +98,17 @@ export class NatsRoster implements EngineRoster {
     const own = this.#ownOf(topic, incarnationOf(id));
     const isNew = !own.members.has(id);
     const known = own.members.get(id);
-    // If the next line fails, the message may be there nevertheless.
+    // If `append` rejects, the message may be there nevertheless.
     own.members.set(id, undefined);
-    const makeHead = async (last: Placed | undefined, isNewLife: boolean): Promise<Head> => {
+    const makeHead = async (last: Placed | undefined, mayBeNewLife: boolean): Promise<Head> => {
       // In another life of the stream, the member would not be found if this node dies before its next beat.
-      if (isNewLife) await this.#connection.checkStreams();
+      if (mayBeNewLife) await this.#connection.checkStreams();
       if (!own.isListed) await this.#list(own);
       return this.#headBehind(last, "j", id);
     };
     const { seq, before } = placeOf(await this.#chains.append(topic, as, makeHead));
     own.members.set(id, seq);
-    // Behind nothing, NATS accepts it also in a life of the stream that has begun meanwhile.
+    // Without a message before it, NATS also accepts it in a life of the stream that has begun meanwhile.
     if (before === undefined) await this.#connection.checkStreams();
     if (!own.isListed) await this.#list(own);
     const superseded = known !== undefined ? [known] : isNew ? [] : await this.#earlierOf(topic, id, seq);
@@ -124,7 +135,7 @@ export class NatsRoster implements EngineRoster {
 
   /** Says in the stream that there are members. */
   async #list(own: Own): Promise<void> {
-    // Before it is so, because the stream may get another life meanwhile.
+    // Set before the message is put: `forget` resets it if the stream gets another life meanwhile.
     own.isListed = true;
     try {
       const seq = await this.#say(this.#connection.names.owned(own.incarnation, own.topic));
@@ -189,7 +200,7 @@ export class NatsRoster implements EngineRoster {
   }
 
   async #headBehind(last: Placed | undefined, kind: "j" | "l", id: RosterId): Promise<Head> {
-    // Perhaps the stream was emptied, and its next life has not begun. What joins has checked that.
+    // Perhaps the stream was emptied, and its next life has not begun. For a join, `#add` has checked that.
     if (last === undefined && kind === "l") await this.#connection.checkStreams();
     const number = last === undefined ? await this.#firstVersion() : last.number + 1;
     return { kind, epoch: "", number, id };
@@ -248,16 +259,49 @@ export class NatsRoster implements EngineRoster {
   }
 
   async enter(incarnation: Incarnation, leaseMs: number): Promise<void> {
-    await this.#leases.enter(incarnation, leaseMs);
-    this.#entered.set(incarnation, Infinity);
-    const seq = await this.#say(this.#connection.names.entered(incarnation));
-    // Otherwise the stream got another life meanwhile, and the lease is lost.
-    if (this.#leases.holds(incarnation)) this.#entered.set(incarnation, seq);
+    await this.#untilEntered(incarnation, async () => {
+      await this.#leases.enter(incarnation, leaseMs);
+      // Otherwise what is put now stays in the stream.
+      if (this.#hasLeft) throw new EngineError("the engine nats is closed", "not-sent");
+      this.#entered.set(incarnation, Infinity);
+      await this.#sayEntered(incarnation);
+    });
+  }
+
+  /** Runs a step of entering, for which `leave` waits. */
+  async #untilEntered(incarnation: Incarnation, step: () => Promise<void>): Promise<void> {
+    const entering = step();
+    this.#entering.set(incarnation, entering);
+    try {
+      await entering;
+    } finally {
+      this.#entering.delete(incarnation);
+    }
+  }
+
+  /** Says in the stream that an incarnation lives. Never rejects: if the stream has no room, the next beat tries again. */
+  async #sayEntered(incarnation: Incarnation): Promise<void> {
+    try {
+      const seq = await this.#say(this.#connection.names.entered(incarnation));
+      // If the stream got another life meanwhile, the lease is lost, and the message is not in that life.
+      if (this.#leases.holds(incarnation)) this.#entered.set(incarnation, seq);
+    } catch {
+      // The lease holds nevertheless. Without the message, this node does not notice if the stream is purged.
+    }
+  }
+
+  /** Says again what the stream had no room for. */
+  #sayAgain(): void {
+    if (this.#hasLeft) return;
+    for (const [incarnation, seq] of this.#entered)
+      if (seq === Infinity && this.#leases.holds(incarnation) && !this.#entering.has(incarnation))
+        void this.#untilEntered(incarnation, () => this.#sayEntered(incarnation));
   }
 
   async beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState> {
     const state = await this.#leases.beat(incarnation, leaseMs, () => this.#connection.checkStreams());
     if (!state.isMine) return state;
+    this.#sayAgain();
     void this.#connection.log!.shorten();
     void this.#retire();
     if (!this.#isSearched) {
@@ -274,7 +318,9 @@ export class NatsRoster implements EngineRoster {
     for (const incarnation of new Set(owned.map(([one]) => one))) this.#leases.found(incarnation, leaseMs);
   }
 
-  /** Returns the topics where an incarnation has members, and none if it is there; without an incarnation, those of all. */
+  /**
+   * Returns what the stream says of an incarnation; without one, of all. With a topic: the incarnation has members there. Without: it lives.
+   */
   async #ownedBy(incarnation?: Incarnation): Promise<(readonly [Incarnation, string | undefined])[]> {
     const filter = this.#connection.names.ownedBy(incarnation);
     const { state } = await this.#chains.ask(({ streams }) =>
@@ -299,13 +345,13 @@ export class NatsRoster implements EngineRoster {
     ]);
   }
 
-  /** Removes what says that an incarnation is there. */
+  /** Removes the message which says that an incarnation lives. */
   async #end(incarnation: Incarnation): Promise<void> {
     await this.#purge(this.#connection.names.entered(incarnation));
     this.#entered.delete(incarnation);
   }
 
-  /** Removes the members of an incarnation from one topic; without one, what says that it is there. */
+  /** Removes the members of an incarnation from one topic; without a topic, the message which says that it lives. */
   async #takeFrom(topic: string | undefined, incarnation: Incarnation): Promise<void> {
     if (topic === undefined) return this.#end(incarnation);
     await this.#chains.inOrder(topic, async () => {
@@ -333,6 +379,8 @@ export class NatsRoster implements EngineRoster {
 
   /** Removes what this node has put. */
   async leave(): Promise<void> {
+    this.#hasLeft = true;
+    await Promise.allSettled(this.#entering.values());
     const left = [...this.#own].map(async ([subject, { topic, incarnation, members }]) => {
       const ids = [...members];
       if (ids.every(([, seq]) => seq !== undefined)) {

@@ -19,8 +19,12 @@ export const KEY_MS = 120_000;
 export const NANOS = 1_000_000;
 
 /** Codes of JetStream. */
-export const WRONG_LAST = 10_071;
-export const STORE_FAILED = 10_077;
+const WRONG_LAST = 10_071;
+/** NATS 2.11 and later, for a stream on several servers: another message is being stored behind the same one, or was a moment ago. */
+const WRONG_LAST_UNKNOWN = 10_164;
+const LAST_NOT_READY = 10_163;
+const STORE_FAILED = 10_077;
+const SAME_ID_IN_PROCESS = 10_158;
 const NAME_IN_USE = 10_058;
 const NOT_FOUND = 10_059;
 const BAD_SETTINGS = 10_052;
@@ -37,6 +41,8 @@ const BEGIN_TRIES = 20;
 const BEGIN_MS = 50;
 /** How long another node may take to write what it has read. */
 const UPDATE_MS = 50;
+/** How long a node waits while the servers store another message: at least, and at most. */
+const STORING_MS = [5, 20] as const;
 
 /** What this node has seen last of a stream. */
 interface Seen {
@@ -57,9 +63,11 @@ export class Streams {
     this.#replicas = replicas;
   }
 
-  /** Whether several servers keep each stream. */
-  get isReplicated(): boolean {
-    return this.#replicas > 1;
+  /** Returns true if the message that was refused with this error may be stored nevertheless. */
+  mayBeStored(error: unknown): boolean {
+    const code = codeOf(error);
+    // The other servers may have stored it, or an earlier one with its id is not stored yet.
+    return code === SAME_ID_IN_PROCESS || (code === STORE_FAILED && this.#replicas > 1);
   }
 
   /** What the stream of the logs keeps, as far as this node knows. */
@@ -140,7 +148,7 @@ export class Streams {
       await link.jetstream!.publisher.publish(subject, String(first), options);
       return true;
     } catch (error) {
-      if (codeOf(error) !== WRONG_LAST) throw error;
+      if (!(await wasOvertaken(error))) throw error;
       return false;
     }
   }
@@ -222,6 +230,19 @@ export class Streams {
     ]);
     return results.flatMap((result) => (result.status === "rejected" ? (refusalIn(result.reason) ?? []) : []));
   }
+}
+
+/**
+ * Resolves with true if a message was refused because another one is behind the same one, which the next attempt finds. Waits a short time
+ * if that one may not be readable yet.
+ */
+export async function wasOvertaken(error: unknown): Promise<boolean> {
+  const code = codeOf(error);
+  if (code === WRONG_LAST) return true;
+  if (code !== WRONG_LAST_UNKNOWN && code !== LAST_NOT_READY) return false;
+  const [leastMs, mostMs] = STORING_MS;
+  await new Promise((resolve) => setTimeout(resolve, leastMs + Math.random() * (mostMs - leastMs)));
+  return true;
 }
 
 /**

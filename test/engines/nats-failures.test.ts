@@ -1,5 +1,5 @@
 /** What the engine does when NATS is killed, emptied, stopped, or refuses something. */
-import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import {
   EngineError,
   type Incarnation,
@@ -437,6 +437,41 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     expect(node.heard).toEqual(["all"]);
   });
 
+  it("enters although the stream has no room, and says so as soon as it has", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const node = await openNode(rig);
+    const name = `${rig.prefix}_1_w`;
+    const limit = (max_msgs: number): Promise<unknown> =>
+      managed(server.url, ({ streams }) => streams.update(name, { max_msgs, discard: "new" } as object));
+    await openMember(rig);
+    const { state } = await managed(server.url, ({ streams }) => streams.info(name));
+    await limit(state.last_seq - state.first_seq + 1);
+    await node.connection.roster!.enter(incarnationOf(node), 60_000);
+    expect((await beat(node)).isMine).toBe(true);
+    const said = `members ${rig.prefix}.1.o.${incarnationOf(node).replace("/", ".")}.=`;
+    expect(await rig.leftovers()).not.toContain(said);
+    await limit(-1);
+    await eventually(
+      async () => {
+        expect((await beat(node)).isMine).toBe(true);
+        return rig.leftovers();
+      },
+      (left) => left.includes(said),
+    );
+    // It notices a purge as any other node does.
+    await eventually(
+      async () => {
+        await managed(server.url, ({ streams }) => streams.purge(name, {}));
+        return (await beat(node)).isMine;
+      },
+      (isMine) => !isMine,
+    );
+    await node.connection.roster!.enter(incarnationOf(node, 2), 60_000);
+    await node.connection.close();
+    expect((await rig.leftovers()).filter((one) => one.includes(node.name))).toEqual([]);
+  });
+
   it("begins another epoch if the log was purged", async () => {
     const server = await startNats();
     const rig = rigOf(server);
@@ -652,6 +687,54 @@ describe("the engine nats, when connections are lost", () => {
     expect([...a.downs, ...b.downs]).toEqual([]);
   });
 
+  it.each([
+    ["no number", "l", "Reciproc-Kind: L\r\nReciproc-Epoch: e"],
+    ["a negative number", "l", "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: -5"],
+    ["another form of a number", "l", "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: 0x10"],
+    ["a number that is not exact", "l", "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: 9007199254740993"],
+    ["no epoch", "l", "Reciproc-Kind: L\r\nReciproc-Number: 7"],
+    ["the kind of a member in a log", "l", "Reciproc-Kind: j\r\nReciproc-Epoch: e\r\nReciproc-Number: 7"],
+    ["no number in a roster", "w", "Reciproc-Kind: j\r\nReciproc-Id: x/1.a"],
+    ["the kind of an entry in a roster", "w", "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: 7"],
+  ])("takes a message with %s for a foreign one", async (_what, kind, headers) => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const [a, b] = [await openNode(rig, "a"), await openMember(rig)];
+    await b.connection.subscribe(`t:${TOPIC}`);
+    const strange = (): Promise<void> =>
+      publishRaw(server, `${rig.prefix}.1.${kind}.${TOPIC}`, `NATS/1.0\r\n${headers}\r\n\r\n`, "foreign");
+    await strange();
+    const { epoch, offset } = await append(a, "1");
+    expect(offset).toBe(1);
+    await strange();
+    expect(await append(b, "2")).toEqual({ epoch, offset: 2 });
+    await untilMembers(a, [`${incarnationOf(b)}.a`]);
+    await b.connection.roster!.put(TOPIC, `${incarnationOf(b)}.a`, undefined);
+    await untilMembers(a, []);
+    expect(await b.until(`t:${TOPIC}`, 2, (frame) => frame === "foreign")).toHaveLength(2);
+  });
+
+  it("reads little of a log whose last message is foreign, and all of it if necessary", async () => {
+    const server = await startNats();
+    const relay = await startRelay(server);
+    const rig = rigOf(server);
+    const writer = await openNode(rig, "writer");
+    const body = "x".repeat(500 * KIB);
+    for (let i = 0; i < 16; i++) await append(writer, body);
+    const others = Array.from({ length: 1_100 }, () => "");
+    const subject = `${rig.prefix}.1.l.${TOPIC}`;
+    await publishAt(server.url, `${rig.prefix}.1.l.other`, ...others);
+    const { epoch } = await append(writer, "17");
+    await publishAt(server.url, subject, "foreign");
+    const node = await openNode(rigOver(relay, server, rig.prefix));
+    const before = relay.carriedBytes;
+    expect(await append(node, "18")).toEqual({ epoch, offset: 18 });
+    expect(relay.carriedBytes - before).toBeLessThan(100 * KIB);
+    await publishAt(server.url, `${rig.prefix}.1.l.other`, ...others);
+    await publishAt(server.url, subject, "foreign");
+    expect(await append(await openNode(rig), "19")).toEqual({ epoch, offset: 19 });
+  });
+
   it("is cut as a slow consumer, and subscribes again", async () => {
     const server = await startNats({ lines: ["max_payload: 64KB", "max_pending: 128KB"] });
     const relay = await startRelay(server);
@@ -713,6 +796,127 @@ describe("the engine nats, when connections are lost", () => {
     await Promise.all([byBytes, byCount].map((node) => untilHeard(node)));
     expect(await outcomeOf(byCount.connection.send("a:all", "again"))).toBe("done");
   }, 120_000);
+});
+
+/** Resolves with a relay, and a node whose messages pass it. */
+async function openRelayed(server: NatsServer, rig: NatsRig): Promise<{ relay: NatsRelay; node: Listening }> {
+  const relay = use(await NatsRelay.listen(server.port));
+  const node = await openNode(rigOf(server, { url: `nats://127.0.0.1:${relay.port}` }, rig.prefix), "relayed");
+  return { relay, node };
+}
+
+/** The time after which a read fails. */
+const READ_MS = 5_000;
+
+describe("the engine nats, when NATS answers as a cluster may", () => {
+  it.each([
+    ["another node was first", 10_164],
+    ["the servers store another message", 10_163],
+  ])("appends a little later, behind the last message, if it is refused because %s", async (_what, code) => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const writer = await openNode(rig, "writer");
+    const { relay, node } = await openRelayed(server, rig);
+    const { epoch } = await append(node, "1");
+    let refusedAt = 0;
+    relay.change((text) => {
+      if (text.includes('"err_code":10071,')) refusedAt = performance.now();
+      return text.replace('"err_code":10071,', `"err_code":${code},`);
+    });
+    for (const offset of [3, 5, 7]) {
+      await append(writer, "between");
+      refusedAt = 0;
+      expect(await append(node, "x")).toEqual({ epoch, offset });
+      expect(refusedAt).toBeGreaterThan(0);
+      // It waits for 5 to 20 ms.
+      expect(performance.now() - refusedAt).toBeGreaterThan(4);
+    }
+  });
+
+  it("does not know whether an entry is appended if one with its key is in process", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const writer = await openNode(rig, "writer");
+    const { relay, node } = await openRelayed(server, rig);
+    await append(node, "1");
+    await append(writer, "2");
+    relay.change((text) => text.replace('"err_code":10071,', '"err_code":10158,'));
+    expect(await outcomeOf(append(node, "3", "key"))).toBe("unknown");
+  });
+
+  it("reads the rest from the leader if a reader of a stream ends too early", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const { relay, node } = await openRelayed(server, rig);
+    for (const body of ["1", "2", "3", "4"]) await append(node, body);
+    const roster = node.connection.roster!;
+    for (const name of ["a", "b", "c"]) await roster.put(TOPIC, `${incarnationOf(node)}.${name}`, "1");
+    let ended = 0;
+    // Drops what follows the second message, which looks like the last one.
+    relay.change((text) => {
+      const [, at, pending] = /\$JS\.ACK\.\S+\.(\d+)\.\d+\.(\d+) /.exec(text) ?? [];
+      if (at === undefined) return text;
+      if (Number(at) > 2) return undefined;
+      if (at === "1") return text;
+      ended++;
+      return text.replace(new RegExp(`\\.${pending} `), ".0 ");
+    });
+    const { entries } = await node.connection.log!.read(TOPIC, 0, 10);
+    expect(entries.map(([offset]) => offset)).toEqual([1, 2, 3, 4]);
+    await untilMembers(
+      node,
+      ["a", "b", "c"].map((name): RosterId => `${incarnationOf(node)}.${name}`),
+    );
+    expect(ended).toBeGreaterThan(1);
+  });
+
+  it("reads from the leader what a reader does not send", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const { relay, node } = await openRelayed(server, rig);
+    for (const body of ["1", "2"]) await append(node, body);
+    let dropped = 0;
+    relay.change((text) => {
+      if (!text.includes(" $JS.ACK.")) return text;
+      dropped++;
+      return undefined;
+    });
+    const startedAt = performance.now();
+    const { entries } = await node.connection.log!.read(TOPIC, 0, 10);
+    expect(entries.map(([offset]) => offset)).toEqual([1, 2]);
+    expect(performance.now() - startedAt).toBeLessThan(READ_MS - 1_000);
+    expect(dropped).toBeGreaterThan(0);
+  });
+
+  it("does not read for longer than 5 s", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const { relay, node } = await openRelayed(server, rig);
+    for (const body of ["1", "2"]) await append(node, body);
+    let isLast = true;
+    relay.change((text) => {
+      if (text.includes(" $JS.ACK.")) return undefined;
+      if (!text.includes("stream_msg_get_response")) return text;
+      // The last message is found, and then none any more.
+      const isKept = isLast;
+      isLast = false;
+      return isKept ? text : undefined;
+    });
+    const startedAt = performance.now();
+    expect(await outcomeOf(node.connection.log!.read(TOPIC, 0, 10))).toBe("unknown");
+    expect(performance.now() - startedAt).toBeLessThan(READ_MS + 500);
+  });
+
+  it("has not sent an entry if it could not find the end of the log", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const { relay, node } = await openRelayed(server, rig);
+    await append(await openNode(rig, "writer"), "1");
+    relay.change((text) => (text.includes("stream_msg_get_response") ? undefined : text));
+    expect(await outcomeOf(append(node, "2"))).toBe("not-sent");
+    relay.change((text) => text);
+    expect((await append(node, "2")).offset).toBe(2);
+  }, 20_000);
 });
 
 describe("the engine nats, when a node dies", () => {
@@ -1118,6 +1322,57 @@ describe("the engine nats, at the start", () => {
       (names) => !names.some((name) => name.includes(node.name)),
     );
     expect(node.downs).toEqual([]);
+  });
+
+  it("leaves nothing if it closes while it enters", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const other = await openNode(rig, "other");
+    await other.connection.roster!.enter(incarnationOf(other), 60_000);
+    const { relay, node } = await openRelayed(server, rig);
+    const confirmed = relay.hold(/^PONG/);
+    const entered = outcomeOf(node.connection.roster!.enter(incarnationOf(node), 60_000));
+    await confirmed.taken;
+    const closed = node.connection.close();
+    confirmed.release();
+    expect(await entered).toBe("not-sent");
+    await closed;
+    expect((await rig.leftovers()).filter((one) => one.includes(node.name))).toEqual([]);
+    expect((await beat(other)).live).toEqual([incarnationOf(other)]);
+  });
+
+  it("is closed at any moment of its start, and then no connection is left", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const later = globalThis.setImmediate;
+    onTestFinished(() => void vi.restoreAllMocks());
+    // The last step of a start waits for `setImmediate`. Closes a number of microtasks after it.
+    for (let microtasks = 0; microtasks < 16; microtasks++) {
+      const node = Listening.create(rig.engine(), "node");
+      let started: () => void;
+      const isStarted = new Promise<void>((resolve) => (started = resolve));
+      let closed: Promise<void> | undefined;
+      const spy = vi.spyOn(globalThis, "setImmediate").mockImplementation((run: () => void) =>
+        later(async () => {
+          run();
+          for (let i = 0; i < microtasks; i++) await Promise.resolve();
+          closed ??= node.connection.close();
+          started();
+        }),
+      );
+      const opened = await outcomeOf(node.connection.open());
+      spy.mockRestore();
+      await isStarted;
+      await closed;
+      // Done if the start has ended before.
+      expect(["not-sent", "done"]).toContain(opened);
+      const refused = { outcome: "not-sent", message: "the engine nats is closed" };
+      await expect(node.connection.send("a:all", "x")).rejects.toMatchObject(refused);
+      await eventually(
+        () => server.names(),
+        (names) => !names.some((name) => name.includes(node.name)),
+      );
+    }
   });
 
   it("closes within 5 s when NATS does not answer, and then no socket and no timer is left", async () => {

@@ -24,7 +24,10 @@ const OWNER = {
 };
 
 /** A broker that answers with `count`. Records the frames that were sent. */
-function brokerOf(count: () => Promise<number | undefined>): { broker: Broker; sent: string[] } {
+function brokerOf(
+  count: () => Promise<number | undefined>,
+  maxFrameBytes = 2 ** 24,
+): { broker: Broker; sent: string[] } {
   const sent: string[] = [];
   const connection = {
     send: (_channel: string, frame: string) => {
@@ -32,18 +35,21 @@ function brokerOf(count: () => Promise<number | undefined>): { broker: Broker; s
       return count();
     },
   };
-  const facts = { maxFrameBytes: 2 ** 24 };
+  const facts = { maxFrameBytes };
   return { broker: { connection, facts, now: (run: () => unknown) => run() } as unknown as Broker, sent };
 }
 
 /** The reports of node "a", through a broker that answers with `count`. `ended`: the sessions that other nodes have reported. */
-function reportsTo(count: () => Promise<number | undefined>): {
+function reportsTo(
+  count: () => Promise<number | undefined>,
+  maxFrameBytes?: number,
+): {
   reports: SessionReports;
   sent: string[];
   ended: unknown[][];
   counts: { dropped: number };
 } {
-  const { broker, sent } = brokerOf(count);
+  const { broker, sent } = brokerOf(count, maxFrameBytes);
   const ended: unknown[][] = [];
   const counts = { dropped: 0 };
   const reports = new SessionReports({
@@ -95,6 +101,33 @@ it("reports of 4,096 characters share a frame, and a longer one has its own", as
     [4_095, 1],
     [1],
   ]);
+});
+
+it("reports share a frame only if the broker takes it", async () => {
+  const maxFrameBytes = 40;
+  const { reports, sent } = reportsTo(async () => 2, maxFrameBytes);
+  reports.send("first", undefined);
+  for (const hash of ["12345678", "2345678", "345678", "4"]) reports.send(hash, "ann");
+  await pass(GATHER_MS);
+  expect(sent.every((frame) => frame.length <= maxFrameBytes)).toBe(true);
+  expect(sent.length).toBeLessThan(5);
+  expect(sent.flatMap((frame) => readFrame(frame)!.fields.filter((_, i) => i % 3 === 1))).toEqual([
+    "first",
+    "12345678",
+    "2345678",
+    "345678",
+    "4",
+  ]);
+});
+
+it("nothing is sent after the end, and no timer is left", async () => {
+  const before = countDeadlines().waiting;
+  const { reports, sent } = reportsTo(async () => 1);
+  reports.stop();
+  reports.send("1", undefined);
+  await pass(120_000);
+  expect(sent).toEqual([]);
+  expect(countDeadlines().waiting).toBe(before);
 });
 
 it("a node ends each session of a frame, and none for its own frame", () => {

@@ -24,6 +24,14 @@ it("a text has the requested length, and all 64 characters appear in texts, of w
   expect([0, 1, 21, 2_048].map((length) => randomText(length).length)).toEqual([0, 1, 21, 2_048]);
 });
 
+it("a text of more than 2,048 characters is refused, and the next one is made of fresh bytes", () => {
+  for (const length of [2_049, 4_096])
+    expect(() => randomText(length)).toThrow(new RangeError(`Expected at most 2048 characters, got \`${length}\``));
+  const text = randomText(2_048);
+  expect(new Set(text).size).toBeGreaterThan(40);
+  expect(randomText(2_048)).not.toBe(text);
+});
+
 it("the bytes of about 100 texts are requested at once, and each is used in one text", () => {
   randomText(2_048);
   const filled = recordBytes();

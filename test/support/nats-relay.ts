@@ -1,4 +1,4 @@
-/** A relay between a node and NATS that can hold back one message for the node, while later ones pass it. */
+/** A relay between a node and NATS that can hold back one message for the node, while later ones pass it, or change or drop messages. */
 import { once } from "node:events";
 import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
 
@@ -20,6 +20,7 @@ export class NatsRelay implements AsyncDisposable {
   readonly #sockets = new Set<Socket>();
   readonly #to: number;
   readonly #holds = new Set<Hold>();
+  #change: (text: string) => string | undefined = (text) => text;
 
   private constructor(to: number) {
     this.#to = to;
@@ -54,6 +55,11 @@ export class NatsRelay implements AsyncDisposable {
     return { taken, release: () => deliver!() };
   }
 
+  /** Delivers what `change` returns for each message: a text of the same length, or `undefined` for none. */
+  change(change: (text: string) => string | undefined): void {
+    this.#change = change;
+  }
+
   /** Ends all connections, and accepts no more. */
   end(): void {
     this.#server.close();
@@ -85,10 +91,11 @@ export class NatsRelay implements AsyncDisposable {
   }
 
   #deliver(client: Socket, bytes: Buffer): void {
-    const text = bytes.toString("latin1");
+    const text = this.#change(bytes.toString("latin1"));
+    if (text === undefined) return;
     const hold = [...this.#holds].find(({ pattern }) => pattern.test(text));
-    if (hold === undefined) client.write(bytes);
-    else hold.take(() => client.write(bytes));
+    if (hold === undefined) client.write(text, "latin1");
+    else hold.take(() => client.write(text, "latin1"));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
