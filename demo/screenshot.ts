@@ -54,8 +54,8 @@ function* everyView(into: string): Generator<View> {
   }
 }
 
-// A page that was closed while its network was cut must not be in the next picture.
-const { url, chrome } = await openStage({ SESSION_TTL_MS: "4000" });
+// A page that was closed while its network was cut must not be in the next picture for long. A cut of 5 s must not end a session.
+const { url, chrome } = await openStage({ SESSION_TTL_MS: "6000" });
 const ada = await enter(chrome, "Ada", "violet", { file: "", ...wide, colorScheme: "light" });
 const bo = await enter(chrome, "Bo", "orange", { file: "", width: 1200, height: 860, colorScheme: "light" });
 await paint(ada, bo);
