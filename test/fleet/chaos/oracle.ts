@@ -76,6 +76,8 @@ export interface Publication {
   readonly key: string | undefined;
   state: "pending" | "acked" | "not-sent" | "unknown" | "interrupted";
   at: string | undefined;
+  /** When it was ordered, and when its node reported how it settled. */
+  readonly orderedAt: number;
   time: number;
 }
 
@@ -100,6 +102,10 @@ interface Place {
 export function parse(at: string): Place {
   const [epoch, offset] = at.split(".");
   return { epoch: epoch!, offset: Number(offset) };
+}
+
+function epochOf(at: string | undefined): string | undefined {
+  return at === undefined ? undefined : parse(at).epoch;
 }
 
 /** Returns true if a position is in the same epoch as another one, and not before it. */
@@ -315,8 +321,10 @@ export class Oracle {
   #judgeAcks({ client, welcome, since, joinedAt, endedAt, events }: Stay): void {
     if (welcome === undefined) return;
     const got = new Set(events.map((event) => (event.kind === "said" ? event.at : "")));
-    for (const { at, n, state, time } of this.publications) {
+    for (const { at, n, state, orderedAt, time } of this.publications) {
       if (state !== "acked" || time < joinedAt || time > endedAt - 2 * ON_THE_WAY_MS) continue;
+      // A node that was stopped reports late: perhaps its log has ended since, and the client joined another one.
+      if (orderedAt < joinedAt && epochOf(welcome.at) !== epochOf(at)) continue;
       const isThere = got.has(at!) || covers(welcome.at, at!) || covers(since, at!) || isInGap(events, at!);
       if (isThere || (endedAt < Infinity && this.#isTroubled(welcome.run, time, time + ON_THE_WAY_MS))) continue;
       this.breach("L1", `${at} (${n}) did not reach client ${client} of node ${welcome.run}, without a gap`);

@@ -202,7 +202,15 @@ class World {
     node = this.random.pick(this.nodes),
   ): Promise<string | undefined> {
     const { run } = node.run;
-    const publication: Publication = { n, run, key, state: "pending", at: undefined, time: 0 };
+    const publication: Publication = {
+      n,
+      run,
+      key,
+      state: "pending",
+      at: undefined,
+      orderedAt: Date.now(),
+      time: 0,
+    };
     this.oracle.publications.push(publication);
     const done = await node.order({ kind: "publish", n, key });
     const state = this.#stateOf("publication", n, done);
