@@ -10,7 +10,9 @@ const LIGHT = inFolders([
   "client",
   "conformance",
   "core",
+  "engines",
   "features",
+  "fleet",
   "fuzz",
   "link",
   "server",
@@ -20,6 +22,8 @@ const LIGHT = inFolders([
 ]);
 /** These measure delays and memory. Beside them run the tests of other runtimes, which mostly wait and so delay nothing. */
 const MEASURING = inFolders(["attacks", "runtimes", "scale", "soak"]);
+/** Each of these runs several processes of Node and brokers, which must report soon what happens to them. */
+const CHAOS = inFolders(["fleet/chaos"]);
 
 /** Each project runs when the one before it has ended. */
 export default defineConfig({
@@ -33,7 +37,13 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "light", include: LIGHT, maxWorkers: 3, sequence: { groupOrder: 0 } },
+        test: {
+          name: "light",
+          include: LIGHT,
+          exclude: [...CHAOS, ...configDefaults.exclude],
+          maxWorkers: 3,
+          sequence: { groupOrder: 0 },
+        },
       },
       {
         extends: true,
@@ -44,14 +54,18 @@ export default defineConfig({
         test: {
           name: "heavy",
           include: inFolders(["*"]),
-          exclude: [...LIGHT, ...MEASURING, ...configDefaults.exclude],
+          exclude: [...LIGHT, ...MEASURING, ...CHAOS, ...configDefaults.exclude],
           globalSetup: ["test/browser/global-setup.ts"],
           // Some tests time out while three browsers share two cores.
           maxWorkers: 2,
           // A browser on a loaded machine may need several seconds for each step of a test. Steps have timeouts of their own.
-          expect: { poll: { timeout: 10_000 } },
+          expect: { poll: { timeout: 20_000 } },
           sequence: { groupOrder: 2 },
         },
+      },
+      {
+        extends: true,
+        test: { name: "chaos", include: CHAOS, maxWorkers: 2, sequence: { groupOrder: 3 } },
       },
     ],
   },

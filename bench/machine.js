@@ -23,7 +23,8 @@ export function versions(contenders) {
   return own === found.ws ? found : { ...found, "ws, for reciproc": own };
 }
 
-function version(name) {
+/** Returns the version of one package. */
+export function version(name) {
   return read(name === "reciproc" ? "../package.json" : `node_modules/${name}/package.json`).version;
 }
 

@@ -22,7 +22,7 @@ export function writeReport(report, directory) {
 }
 
 /** Returns JSON with each list of numbers on one line. */
-function json(report) {
+export function json(report) {
   const text = JSON.stringify(report, null, 2);
   return `${text.replaceAll(/\[\s+([^[\]{}]*?)\s+\]/g, (_, list) => `[${list.replaceAll(/\s+/g, " ")}]`)}\n`;
 }
@@ -80,7 +80,8 @@ function figure({ median, ratio: share }) {
   return share === undefined ? text : `${text} (${share.toFixed(2)}x)`;
 }
 
-function table([head, ...rows]) {
+/** Returns a table in the layout of prettier. */
+export function table([head, ...rows]) {
   const escaped = [head, ...rows].map((row) => row.map((cell) => cell.replaceAll("|", "\\|")));
   const widths = head.map((_, column) => Math.max(3, ...escaped.map((row) => row[column].length)));
   const line = (row) => `| ${row.map((cell, column) => cell.padEnd(widths[column])).join(" | ")} |`;

@@ -1,10 +1,11 @@
-/** Measures all contenders in all scenarios, and writes the report. */
+/** Measures all contenders in all scenarios, and writes the report. With `--fleet`, measures several nodes instead. */
 import { absence, BASELINE } from "./contenders.js";
 import { machine, versions } from "./machine.js";
+import { measureFleet } from "./fleet/run.js";
 import { Pair } from "./pair.js";
 import { writeReport } from "./report.js";
 import { checkOpenFiles, readArguments } from "./settings.js";
-import { median, pairedRatio } from "./statistics.js";
+import { median, pairedRatio, precise, shuffled } from "./statistics.js";
 
 /** The running pair of processes of each contender. */
 const pairs = new Map();
@@ -84,20 +85,13 @@ function summary({ absent, error, rounds }, baseline, { metrics }) {
   );
 }
 
-/** Returns the list in a random order, so that no contender always runs after the same one. */
-function shuffled(list) {
-  return list
-    .map((item) => ({ item, place: Math.random() }))
-    .toSorted((a, b) => a.place - b.place)
-    .map(({ item }) => item);
-}
-
-function precise(value) {
-  return Number(value.toPrecision(4));
-}
-
 async function main() {
-  const run = readArguments(process.argv.slice(2));
+  const args = process.argv.slice(2);
+  if (args.includes("--fleet")) {
+    await measureFleet(args.filter((arg) => arg !== "--fleet"));
+    return;
+  }
+  const run = readArguments(args);
   if (run.help !== undefined) {
     process.stdout.write(run.help);
     return;

@@ -47,6 +47,7 @@ const USAGE = `Usage: npm run bench -- [--quick] [--only SCENARIOS] [--contender
   --only         ${[...scenarios.keys()].join(",")}
   --contenders   ${contenders.map(({ name }) => name).join(",")}
   --out          where the report goes: docs for a whole run, test-output for any other
+  --fleet        several nodes over Redis, beside socket.io (with --help, its own arguments)
 `;
 
 /** Reads the arguments. Throws an error with a message for the user if one is wrong. */
@@ -77,7 +78,8 @@ export function readArguments(args) {
   };
 }
 
-function choose(option, names, known) {
+/** Returns the values of a map whose names an argument lists, or all. */
+export function choose(option, names, known) {
   const wanted = names?.split(",") ?? [...known.keys()];
   const unknown = wanted.find((name) => !known.has(name));
   if (unknown !== undefined) {
@@ -88,7 +90,13 @@ function choose(option, names, known) {
 
 /** Throws if the largest scenario would run out of open files. Each process needs one for each socket. */
 export function checkOpenFiles({ scenarios: chosen, budget }) {
-  const needed = Math.max(0, ...chosen.map((scenario) => scenario.sockets?.(budget) ?? 0)) + OTHER_FILES;
+  const sockets = Math.max(0, ...chosen.map((scenario) => scenario.sockets?.(budget) ?? 0));
+  checkSockets(sockets);
+}
+
+/** Throws if a process cannot have so many sockets. */
+export function checkSockets(sockets) {
+  const needed = sockets + OTHER_FILES;
   // Node raises the soft limit to the hard limit by itself, so this is the maximum. Windows has no such limit.
   const limit = process.report.getReport().userLimits?.open_files?.soft ?? "unlimited";
   if (limit === "unlimited" || Number(limit) >= needed) return;

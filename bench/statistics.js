@@ -20,3 +20,16 @@ export function pairedRatio(rounds, baseline) {
   const ratios = rounds.flatMap((value, round) => (baseline[round] > 0 ? [value / baseline[round]] : []));
   return ratios.length === 0 ? undefined : median(ratios);
 }
+
+/** Returns a value with the digits that a figure has. */
+export function precise(value) {
+  return Number(value.toPrecision(4));
+}
+
+/** Returns the list in a random order, so that no contender always runs after the same one. */
+export function shuffled(list) {
+  return list
+    .map((item) => ({ item, place: Math.random() }))
+    .toSorted((a, b) => a.place - b.place)
+    .map(({ item }) => item);
+}

@@ -5,6 +5,7 @@ import type { Socket } from "node:net";
 import { basename, dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import send from "send";
+import { manualPage } from "./manual.js";
 
 /** The folders, by the first part of a path. The page's import map names the last three, and the modules. */
 const FOLDERS = new Map([
@@ -45,8 +46,17 @@ const MODULES = new Map(
   ]),
 );
 
+/** The pages, by their addresses. */
+const PAGES = new Map([
+  ["/", "/index.html"],
+  ["/split", "/split.html"],
+]);
+
 /** Matches folder and file. No part may begin with a dot or contain an escape, so no path leads out of its folder. */
-const PATH = /^\/(?:([a-z0-9]+)\/)?((?:[\w-][\w.-]*\/)*[\w-][\w.-]*\.(?:html|css|js))$/;
+const PATH = /^\/(?:([a-z0-9]+)\/)?((?:[\w-][\w.-]*\/)*[\w-][\w.-]*\.(?:html|css|js|svg))$/;
+
+/** Matches the pictures of the documents. */
+const PICTURE = /^\/about\/docs\/([\w-]+\.(?:svg|webp))$/;
 
 /** The newest response of each connection. */
 const newest = new WeakMap<Socket, ServerResponse>();
@@ -61,7 +71,10 @@ export async function serveFile(request: IncomingMessage, response: ServerRespon
   newest.set(socket, response);
   if (previous !== undefined && !previous.closed) await once(previous, "close");
   if (socket.destroyed) return;
-  const file = find(url.split("?")[0]!);
+  const path = url.split("?")[0]!;
+  const manual = await manualPage(path);
+  if (manual !== undefined) return void response.setHeader("Content-Type", "text/html; charset=utf-8").end(manual);
+  const file = find(path);
   if (file === undefined) return refuse(response, 404);
   response.setHeader("Cache-Control", "no-cache");
   response.setHeader("X-Content-Type-Options", "nosniff");
@@ -72,12 +85,14 @@ export async function serveFile(request: IncomingMessage, response: ServerRespon
 
 /** Returns the folder of a URL and the file's path inside it. */
 function find(path: string): { folder: string; name: string } | undefined {
+  const picture = PICTURE.exec(path);
+  if (picture !== null) return { folder: fileURLToPath(new URL("../../docs/", import.meta.url)), name: picture[1]! };
   const module = MODULES.get(path);
   if (module !== undefined) {
     const file = fileURLToPath(module);
     return { folder: dirname(file), name: basename(file) };
   }
-  const [, folder = "", name] = PATH.exec(path === "/" ? "/index.html" : path) ?? [];
+  const [, folder = "", name] = PATH.exec(PAGES.get(path) ?? path) ?? [];
   const base = FOLDERS.get(folder);
   return base && name ? { folder: fileURLToPath(base), name } : undefined;
 }

@@ -1,10 +1,5 @@
 /** Gives each joining person a name and a colour that differ from those of the people who are present. */
-import type { Color, Profile } from "./api.js";
-
-/** The colours, in the order in which they are assigned. */
-export const COLORS: readonly Color[] = ["violet", "orange", "green", "pink", "blue", "red", "yellow", "ink"];
-/** The longest name, in UTF-16 units. */
-export const MOST_NAME = 24;
+import { COLORS, MOST_NAME, type Color, type Profile } from "./api.js";
 
 /**
  * Returns the profile for a person who asks for `wish` among `others`. A name that is taken gets a number. A colour that is

@@ -1,104 +1,150 @@
 /**
- * Takes the pictures of the demo: `node demo/.build/screenshot.js [FOLDER]` (default: those in docs; with a folder,
- * every size and theme). Needs `npm run build` and `tsc -p demo`, and a Chromium: CHROMIUM_PATH, or /usr/bin/chromium.
+ * Takes the pictures of the demo: `node demo/.build/screenshot.js [FOLDER]` (default: those in docs; with a folder, every size and
+ * theme, with one, two and ten people, connected and cut). Needs `npm run build`, `tsc -p demo` and a Chromium (CHROMIUM_PATH, or
+ * /usr/bin/chromium).
  */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { chromium, type Browser, type Page } from "playwright-core";
+import type { Browser, Frame, Page } from "playwright-core";
+import { connect, type Context, type Handlers, type Peer } from "reciproc/node";
+import type { ClientApi, ServerApi } from "./api.js";
+import { arc, curve, drawLine, heart, openStage, type Point } from "./stage.js";
 
-type Point = [x: number, y: number];
 interface View {
   file: string;
   width: number;
   height: number;
   colorScheme: "light" | "dark";
-  tab?: string;
-  vote?: boolean;
   editor?: "css" | "json";
+  /** The number of people on the board, this page included. */
+  people?: number;
+  isCut?: boolean;
+  isSplit?: boolean;
 }
 
 const folder = process.argv[2];
 const docs = (name: string): string => fileURLToPath(new URL(`../../docs/${name}.webp`, import.meta.url));
 const wide = { width: 1440, height: 900 };
-const phone = { width: 390, height: 844 };
-const views: View[] =
-  folder === undefined
-    ? [
-        { file: docs("demo"), ...wide, colorScheme: "light" },
-        { file: docs("demo-editor"), ...wide, colorScheme: "light", editor: "css" },
-      ]
-    : (["light", "dark"] as const).flatMap((colorScheme): View[] => [
-        { file: `${folder}/wide-${colorScheme}.png`, ...wide, colorScheme },
-        { file: `${folder}/vote-${colorScheme}.png`, ...wide, colorScheme, vote: true },
-        ...["chat", "traffic", "people"].map((tab) => {
-          return { file: `${folder}/phone-${tab}-${colorScheme}.png`, ...phone, colorScheme, tab };
-        }),
-        ...(["css", "json"] as const).flatMap((editor): View[] => [
-          { file: `${folder}/editor-${editor}-${colorScheme}.png`, ...wide, colorScheme, editor },
-          { file: `${folder}/phone-${editor}-${colorScheme}.png`, ...phone, colorScheme, editor },
-        ]),
-      ]);
+const SIZES = [wide, { width: 1024, height: 768 }, { width: 844, height: 390 }, { width: 390, height: 844 }];
+const SCHEMES = ["light", "dark"] as const;
+const NAMES = [
+  "Ada",
+  "Bo",
+  "Calm Falcon",
+  "Maximiliane Mustermann",
+  "Eager Heron",
+  "Fancy Lynx",
+  "Jolly Otter",
+  "Puffin",
+  "Yak",
+];
 
-const server = spawn(process.execPath, [fileURLToPath(new URL("server.js", import.meta.url))], {
-  env: { ...process.env, PORT: "0" },
-  stdio: ["ignore", "pipe", "inherit"],
-});
-process.on("exit", () => server.kill());
-const [banner] = (await once(server.stdout, "data")) as [Buffer];
-const url = /http:\S+/.exec(banner.toString())![0];
-const chrome = await chromium.launch({
-  executablePath: process.env["CHROMIUM_PATH"] ?? "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic"],
-});
+/** The pictures of every size and theme in a folder. */
+function* everyView(into: string): Generator<View> {
+  for (const size of SIZES) {
+    for (const colorScheme of SCHEMES) {
+      const name = `${into}/${size.width}x${size.height}-${colorScheme}`;
+      for (const people of [1, 2, 10])
+        for (const isCut of [false, true])
+          yield { file: `${name}-${people}${isCut ? "-cut" : ""}.png`, ...size, colorScheme, people, isCut };
+      yield { file: `${name}-split.png`, ...size, colorScheme, isSplit: true };
+      for (const editor of ["css", "json"] as const)
+        yield { file: `${name}-${editor}.png`, ...size, colorScheme, editor };
+    }
+  }
+}
 
+// A page that was closed while its network was cut must not be in the next picture for long. A cut of 5 s must not end a session.
+const { url, chrome } = await openStage({ SESSION_TTL_MS: "6000" });
 const ada = await enter(chrome, "Ada", "violet", { file: "", ...wide, colorScheme: "light" });
 const bo = await enter(chrome, "Bo", "orange", { file: "", width: 1200, height: 860, colorScheme: "light" });
 await paint(ada, bo);
 await talk(ada, bo);
 
-for (const view of views) {
-  const page = await enter(chrome, "Mika", "pink", view);
-  if (view.editor !== undefined) {
-    for (const each of [page, ada, bo]) await each.click("#editor-tab");
-    await (view.editor === "css" ? styleTogether : configureTogether)(page, ada, bo);
-    await save(page, view.file);
-    // Restores the text for the next view.
-    for (const each of [page, bo]) for (let i = 0; i < 8; i++) await each.keyboard.press("Control+z");
-    for (const each of [ada, bo]) await each.click("#board-tab");
-    await page.context().close();
-    continue;
-  }
-  if (view.tab !== undefined) await page.click(`#tabs button[value=${view.tab}]`);
-  await line(page, heart(0.42, 0.21, 0.036));
-  // The curves need some seconds to have a shape, and the shape needs some traffic.
-  for (let i = 0; i < 16; i++) {
-    await glide(ada, [0.3 + i * 0.015, 0.35], [0.34 + i * 0.012, 0.3]);
-    if (i % 4 > 1) await glide(bo, [0.78 - i * 0.01, 0.7], [0.8 - i * 0.012, 0.62]);
-    await page.waitForTimeout(450);
-  }
-  if (view.vote) {
-    await ada.click("#clear");
-    await page.waitForTimeout(1000);
-  } else {
-    await ada.click("#clear");
-    await page.waitForTimeout(1700);
-    for (const voter of [page, bo]) await voter.click("#refuse");
-    await page.locator("#notice").waitFor();
-    await page.locator("#notice").waitFor({ state: "hidden" });
-    if (view.tab === undefined) await say(page, "hello from a third window");
-    await cheer([page, ada, bo]);
-  }
-  await glide(ada, [0.44, 0.3], [0.47, 0.27]);
-  await glide(bo, [0.71, 0.55], [0.69, 0.53]);
-  await page.waitForTimeout(400);
-  await save(page, view.file);
-  if (view.vote) for (const voter of [page, bo]) await voter.click("#refuse");
-  await page.context().close();
+if (folder === undefined) {
+  await takeEditor({ file: docs("demo-editor"), ...wide, colorScheme: "light", editor: "css" });
+} else {
+  const views = [...everyView(folder)];
+  for (const view of views) if (view.editor !== undefined) await takeEditor(view);
+  for (const each of [ada, bo]) await each.context().close();
+  for (const view of views) if (view.people !== undefined) await takePeople(view);
+  for (const view of views) if (view.isSplit === true) await takeSplit(view);
 }
 await chrome.close();
 process.exit();
+
+/** Takes a picture of three people in the editor, and restores the text. */
+async function takeEditor(view: View): Promise<void> {
+  const page = await enter(chrome, "Mika", "pink", view);
+  for (const each of [page, ada, bo]) await each.click("#editor-tab");
+  await (view.editor === "css" ? styleTogether : configureTogether)(page, ada, bo);
+  await save(page, view.file);
+  for (const each of [page, bo]) for (let i = 0; i < 8; i++) await each.keyboard.press("Control+z");
+  for (const each of [ada, bo]) await each.click("#board-tab");
+  await page.context().close();
+}
+
+/** Takes a picture of a page with some other people, who are no browsers. If its network is cut, messages wait. */
+async function takePeople(view: View): Promise<void> {
+  const others = await Promise.all(NAMES.slice(0, (view.people ?? 1) - 1).map(join));
+  const page = await enter(chrome, "Mika", "pink", view);
+  await page.waitForFunction((count) => document.querySelectorAll(".person").length === count, view.people);
+  await page.locator("#tabs button[value=people]").evaluate((button: HTMLElement) => button.click());
+  for (const [i, other] of others.entries()) other.notify("move", { x: 0.1 + 0.09 * i, y: 0.25 + 0.2 * (i % 3) });
+  if (view.isCut === true) {
+    await page.locator("#tabs button[value=chat]").evaluate((button: HTMLElement) => button.click());
+    await page.locator("#cut").evaluate((button: HTMLElement) => button.click());
+    await page.getByText("Reconnecting", { exact: true }).waitFor();
+    await line(page, heart(0.42, 0.21, 0.036));
+    await page.fill("#text", "written while the network is cut");
+    await page.press("#text", "Enter");
+    await page.locator(".line.pending").waitFor();
+  }
+  await page.waitForTimeout(300);
+  await save(page, view.file);
+  await page.context().close();
+  await Promise.all(others.map((other) => other.close()));
+}
+
+/** Takes a picture of the split view. The network of the first person is cut, and her messages wait. */
+async function takeSplit(view: View): Promise<void> {
+  const page = await enter(chrome, "Mika", "pink", view);
+  await page.goto(`${url}/split`);
+  const [, first, second] = page.frames();
+  for (const frame of [first!, second!]) await frame.getByText("Live", { exact: true }).waitFor();
+  await say(second!, "I see nothing yet");
+  // Not by the switch in the header, which half of a phone hides.
+  await first!.locator("#cut").evaluate((button: HTMLElement) => button.click());
+  await first!.getByText("Reconnecting", { exact: true }).waitFor();
+  await drawLine(page, first!, heart(0.42, 0.21, 0.036));
+  await save(page, view.file);
+  await page.context().close();
+}
+
+function ignore(): void {}
+
+/** Joins without a browser. */
+async function join(name: string): Promise<Peer<ClientApi, ServerApi>> {
+  const methods: Handlers<ClientApi, Context> = {
+    vote: () => true,
+    ping: ignore,
+    welcome: ignore,
+    arrived: ignore,
+    people: ignore,
+    drew: ignore,
+    erased: ignore,
+    moved: ignore,
+    said: ignore,
+    reacted: ignore,
+    decided: ignore,
+    edited: ignore,
+    pointed: ignore,
+    stats: ignore,
+  };
+  const peer = await connect<ServerApi, ClientApi>(`${url}/rpc`, { methods });
+  await peer.request("join", { name, color: "green" });
+  return peer;
+}
 
 /** Writes a picture of the page: as WebP in the documents, where it is part of the package and a PNG has twice the bytes. */
 async function save(page: Page, file: string): Promise<void> {
@@ -163,7 +209,11 @@ async function caretTo(page: Page, text: string): Promise<void> {
 
 async function enter(browser: Browser, name: string, color: string, view: View): Promise<Page> {
   const { width, height, colorScheme } = view;
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme, hasTouch: width < 500 });
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme,
+    hasTouch: Math.min(width, height) < 500,
+  });
   await context.addInitScript((profile) => localStorage.setItem("reciproc-demo", JSON.stringify(profile)), {
     name,
     color,
@@ -177,7 +227,7 @@ async function enter(browser: Browser, name: string, color: string, view: View):
 async function paint(left: Page, right: Page): Promise<void> {
   // A sun and its rays, hills, a sea of waves, a boat, birds.
   await pick(left, "yellow", "Thick");
-  for (let r = 0.004; r < 0.075; r += 0.014) await line(left, arc(0.78, 0.24, r, 0, 2 * Math.PI));
+  for (let r = 0.004; r < 0.075; r += 0.014) await line(left, arc(0.78, 0.24, r));
   await pick(left, "orange", "Medium");
   for (let a = 0; a < 2 * Math.PI; a += Math.PI / 6) {
     const ray = (r: number): Point => [0.78 + r * Math.cos(a), 0.24 + r * 1.33 * Math.sin(a)];
@@ -186,18 +236,18 @@ async function paint(left: Page, right: Page): Promise<void> {
   await pick(right, "green", "Thick");
   await line(
     right,
-    curve(0.02, 0.62, (x) => 0.66 - 0.27 * Math.sin((x - 0.02) * 5.236)),
+    ridge(0.02, 0.62, (x) => 0.66 - 0.27 * Math.sin((x - 0.02) * 5.236)),
   );
   await pick(right, "green", "Medium");
   await line(
     right,
-    curve(0.3, 0.98, (x) => 0.66 - 0.16 * Math.sin((x - 0.3) * 4.62)),
+    ridge(0.3, 0.98, (x) => 0.66 - 0.16 * Math.sin((x - 0.3) * 4.62)),
   );
   await pick(right, "blue", "Medium");
   for (let row = 0; row < 5; row++) {
     await line(
       right,
-      curve(0.03 + row * 0.01, 0.97 - row * 0.012, (x) => 0.7 + row * 0.055 + 0.011 * Math.sin(x * 42 + row * 1.7)),
+      ridge(0.03 + row * 0.01, 0.97 - row * 0.012, (x) => 0.7 + row * 0.055 + 0.011 * Math.sin(x * 42 + row * 1.7)),
     );
   }
   await pick(left, "red", "Medium");
@@ -288,17 +338,10 @@ async function talk(left: Page, right: Page): Promise<void> {
   await say(right, "the arrows point both ways!");
 }
 
-async function say(page: Page, text: string): Promise<void> {
+async function say(page: Page | Frame, text: string): Promise<void> {
   await page.fill("#text", text);
   await page.press("#text", "Enter");
   await page.locator(".line", { hasText: text }).last().waitFor();
-}
-
-async function cheer(pages: Page[]): Promise<void> {
-  for (const [i, emoji] of ["🎉", "❤️", "🚀"].entries()) {
-    await pages[i % pages.length]!.click(`#emojis button[value="${emoji}"]`);
-    await pages[0]!.waitForTimeout(240);
-  }
 }
 
 async function pick(page: Page, color: string, size: string): Promise<void> {
@@ -306,41 +349,14 @@ async function pick(page: Page, color: string, size: string): Promise<void> {
   await page.getByRole("radio", { name: size, exact: true }).check();
 }
 
-async function line(page: Page, points: Point[]): Promise<void> {
-  const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;
-  const to = ([px, py]: Point): Promise<void> => page.mouse.move(x + px * width, y + py * height);
-  await to(points[0]!);
-  await page.mouse.down();
-  for (const point of points) await to(point);
-  await page.mouse.up();
+function line(page: Page, points: readonly Point[]): Promise<void> {
+  return drawLine(page, page, points);
 }
 
-async function glide(page: Page, from: Point, to: Point): Promise<void> {
-  const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;
-  await page.mouse.move(x + from[0] * width, y + from[1] * height);
-  await page.mouse.move(x + to[0] * width, y + to[1] * height, { steps: 8 });
-}
-
-function heart(x: number, y: number, size: number): Point[] {
-  return Array.from({ length: 41 }, (_, i) => {
-    const t = (i / 40) * 2 * Math.PI;
-    const up = 13 * Math.cos(t) - 5 * Math.cos(2 * t) - 2 * Math.cos(3 * t) - Math.cos(4 * t);
-    return [x + (size * 16 * Math.sin(t) ** 3) / 17, y - (size * 1.33 * up) / 17];
-  });
-}
-
-function arc(cx: number, cy: number, r: number, from: number, to: number): Point[] {
-  const steps = 26;
-  return Array.from({ length: steps + 1 }, (_, i) => {
-    const a = from + ((to - from) * i) / steps;
-    return [cx + r * Math.cos(a), cy + r * 1.33 * Math.sin(a)];
-  });
-}
-
-function curve(from: number, to: number, y: (x: number) => number): Point[] {
-  const steps = 44;
-  return Array.from({ length: steps + 1 }, (_, i) => {
-    const x = from + ((to - from) * i) / steps;
+/** Returns a line from the left to the right. */
+function ridge(from: number, to: number, y: (x: number) => number): Point[] {
+  return curve(44, (t) => {
+    const x = from + (to - from) * t;
     return [x, y(x)];
   });
 }

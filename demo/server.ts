@@ -2,21 +2,28 @@
  * Serves one board and one editor, which all pages share. `npm run demo` starts it.
  *
  * Environment: PORT (3000; the next free one if it is taken; 0 for any), HOST (127.0.0.1, this machine only; README warns of
- * others), VOTE_TIMEOUT_MS (10000), SESSION_TTL_MS (60000).
+ * others), BOARD_FILE (keeps the board; by default a file for each port beside this program, and none if PORT is 0),
+ * VOTE_TIMEOUT_MS (10000), SESSION_TTL_MS (60000), CUT_MS (5000).
  */
+import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
-import { ConnectionLostError, RpcError, serve, type Peer, type PeerOutcome, type Topic } from "reciproc/node";
-import type { ClientApi, DocumentName, Line, Person, Profile, ServerApi, Verdict } from "./api.js";
+import { bytes, bytesOf, RpcError, serve, type Peer, type Topic } from "reciproc/node";
+import { clientContract, serverContract } from "./api.js";
+import type { ClientApi, DocumentName, Person, Profile, ServerApi, Welcome } from "./api.js";
+import { excerpts } from "./code.js";
 import { SharedDocument } from "./documents.js";
 import { serveFile } from "./files.js";
-import { schemas } from "./schemas.js";
+import { Journal } from "./journal.js";
 import { LanguageServers } from "./languages.js";
 import { Network } from "./network.js";
 import { distinctProfile } from "./profiles.js";
-import { Strokes } from "./strokes.js";
+import { Receipts } from "./receipts.js";
+import { BoardState, type Entry } from "./state.js";
 import { texts } from "./texts.js";
+import { vote } from "./vote.js";
 
 /** `peer.data`: what `authenticate` returned for the newest socket. */
 interface Seat {
@@ -32,45 +39,50 @@ interface Guest {
 }
 type Member = Peer<ServerApi, ClientApi, Seat>;
 
-const VOTE_TIMEOUT_MS = Number(process.env["VOTE_TIMEOUT_MS"] ?? 10_000);
-const SESSION_TTL_MS = Number(process.env["SESSION_TTL_MS"] ?? 60_000);
-const CUT_MS = 3000;
+const timeFrom = (name: string, standard: number): number => Number(process.env[name] ?? standard);
+const VOTE_TIMEOUT_MS = timeFrom("VOTE_TIMEOUT_MS", 10_000);
+const SESSION_TTL_MS = timeFrom("SESSION_TTL_MS", 60_000);
+const CUT_MS = timeFrom("CUT_MS", 5000);
 /** A page that missed more pings is out of reach. A page whose network was cut by the switch misses fewer. */
-const MOST_MISSED_PINGS = 6;
-const MOST_LINES = 100;
+const MOST_MISSED_PINGS = 3 + CUT_MS / 1000;
 
-const strokes = new Strokes();
-const chat: Line[] = [];
+const state = new BoardState();
+/** The file of the board. It is read when the port is known. */
+let journal: Journal | undefined;
 const documents: Readonly<Record<DocumentName, SharedDocument>> = {
   "welcome.css": new SharedDocument("welcome.css", texts["welcome.css"]),
   "server.json": new SharedDocument("server.json", texts["server.json"]),
 };
 /** The people who have joined. Not in `peer.data`, which is replaced when a page resumes its session. */
 const guests = new WeakMap<Member, Guest>();
+const receipts = new Receipts();
 let messages = 0;
-let voting = false;
 
 const http = createServer((request, response) => void serveFile(request, response));
 // Requests that are pipelined beyond this number get 503, and Node stops reading when 16 KiB of responses wait to be sent.
 http.maxRequestsPerSocket = 100;
 
 const network = new Network();
-const languages = new LanguageServers(http, network);
+const languages = await LanguageServers.serve(http, network, SESSION_TTL_MS);
 const server = await serve<ServerApi, ClientApi, Seat>({
   server: http,
   path: "/rpc",
+  contract: serverContract,
+  remote: clientContract,
+  check: "both",
   // The longest message is a full document, pasted: in JSON a character takes six bytes at worst.
   limits: { maxConnections: 100, maxMessageBytes: 256 * 1024 },
   // How long the server keeps the session of a page that was cut off.
   session: { ttlMs: SESSION_TTL_MS },
   authenticate: async (request) => ({ page: await network.carry(request) }),
-  schemas,
 
   /** Every call passes here, in both directions, and every message to a topic, once for all its peers. */
   around(call, next) {
     messages += call.peer === undefined ? call.peers.length : 1;
-    if (call.direction === "incoming" && call.method !== "join" && !guests.has(call.peer as Member))
-      throw new RpcError(401, "Join first");
+    if (call.direction === "outgoing") return next();
+    const peer = call.peer as Member;
+    if (call.method !== "join" && !guests.has(peer)) throw new RpcError(401, "Join first");
+    receipts.note(peer.data.page, call.params);
     return next();
   },
 
@@ -80,54 +92,46 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       const present = [...board].filter((other) => other !== peer && other.state === "open").map(profileOf);
       guests.set(peer, { profile: distinctProfile(profile, present), missedPings: 0 });
       board.add(peer);
-      peer.notify("welcome", {
-        you: peer.id,
-        profile: profileOf(peer),
-        people: everybody(),
-        strokes: strokes.all(),
-        chat,
-        voteTimeoutMs: VOTE_TIMEOUT_MS,
-      });
+      peer.notify("welcome", welcomeTo(peer));
       pushPeople();
+    },
+    resync(_params, { peer }) {
+      peer.notify("welcome", welcomeTo(peer));
     },
     rename(profile, { peer }) {
       guests.get(peer)!.profile = profile;
       pushPeople();
     },
     draw({ stroke, size, points }, { peer }) {
-      const piece = { id: `${peer.id}/${stroke}`, color: profileOf(peer).color, size, points };
-      const gone = strokes.extend(piece);
-      board.notify("drew", piece, { except: peer });
-      if (gone.length > 0) board.notify("erased", { strokes: gone });
+      const drew = { id: idOf(peer, stroke), color: profileOf(peer).color, size, points: bytes(bytesOf(points)) };
+      record({ drew });
+      board.notify("drew", drew, { except: peer });
     },
     undo(_params, { peer }) {
-      const id = strokes.newest(`${peer.id}/`);
+      const id = state.newestStroke(idOf(peer, ""));
       if (id === undefined) return;
-      strokes.delete(id);
+      record({ erased: id });
       board.notify("erased", { strokes: [id] });
     },
     move({ x, y }, { peer }) {
-      board.notify("moved", { id: peer.id, x, y }, { except: peer });
+      // A slow page gets the newest place only.
+      board.notify("moved", { id: peer.id, x, y }, { except: peer, latest: peer.id });
     },
-    say({ text }, { peer }) {
-      const line = { ...profileOf(peer), text: text.trim() };
-      if (chat.push(line) > MOST_LINES) chat.shift();
+    say({ id, text }, { peer }) {
+      // The page sends a line again if it cannot know whether the line arrived.
+      if (state.hasLine(id)) return;
+      const line = { ...profileOf(peer), id, text: text.trim() };
+      record({ said: line });
       board.notify("said", line);
     },
-    react({ emoji }, { peer }) {
-      board.notify("reacted", { emoji, ...profileOf(peer) });
+    react({ reaction }, { peer }) {
+      board.notify("reacted", { reaction, ...profileOf(peer) }, { volatile: true });
     },
     async clear(_params, { peer, signal }) {
-      if (voting) throw new RpcError(409, "A vote is under way already");
-      voting = true;
-      try {
-        const verdict = await vote(peer, signal);
-        if (verdict.outcome === "cleared") strokes.clear();
-        board.notify("decided", verdict);
-        return verdict;
-      } finally {
-        voting = false;
-      }
+      const verdict = await vote(board, peer, voters, { timeoutMs: VOTE_TIMEOUT_MS, left: signal });
+      if (verdict.outcome === "cleared") record({ cleared: true });
+      board.notify("decided", verdict);
+      return verdict;
     },
     open({ document, since }, { peer }) {
       editor.add(peer);
@@ -143,11 +147,16 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       const caret = documents[document].point(peer.id, version, { anchor, head });
       if (caret === undefined) return;
       for (const other of Object.values(documents)) if (other !== documents[document]) other.leave(peer.id);
-      editor.notify("pointed", caret, { except: peer });
+      editor.notify("pointed", caret, { except: peer, latest: peer.id });
     },
     cut(_params, { peer }) {
       network.cut(peer.data.page, CUT_MS);
     },
+    kill() {
+      throw new RpcError(501, "There is only one process");
+    },
+    receipts: ({ from, to }, { peer }) => receipts.count(peer.data.page, from, to),
+    code: () => excerpts(),
   },
 });
 
@@ -155,21 +164,40 @@ const server = await serve<ServerApi, ClientApi, Seat>({
 const board: Topic<ServerApi, ClientApi, Seat> = server.topic("board");
 /** All peers that have opened a document. */
 const editor: typeof board = server.topic("editor");
-server.on("peer", (peer) => {
-  peer.on("suspend", pushPeople);
-  peer.on("resume", pushPeople);
-  peer.on("close", () => leave(peer));
-});
-server.on("error", (error) => process.stderr.write(`${inspect(error)}\n`));
-
-function leave({ id }: Member): void {
+board.on("leave", ({ id }) => {
   for (const document of Object.values(documents)) document.leave(id);
   // Each page removes the carets of people who have left.
   pushPeople();
+});
+server.on("peer", (peer) => {
+  peer.on("suspend", pushPeople);
+  peer.on("resume", pushPeople);
+});
+server.on("error", (error) => process.stderr.write(`${inspect(error)}\n`));
+
+const voters = { nameOf: (peer: Member) => profileOf(peer).name, isOutOfReach };
+
+/** Applies an entry to the board, and writes it to the file. */
+function record(entry: Entry): void {
+  const gone = state.apply(entry);
+  journal?.append(entry);
+  if (gone.length > 0) board.notify("erased", { strokes: gone });
 }
 
 function pushPeople(): void {
-  board.notify("people", { people: everybody() });
+  board.notify("people", { people: everybody() }, { latest: "people" });
+}
+
+function welcomeTo(peer: Member): Welcome {
+  return {
+    you: peer.id,
+    author: authorOf(peer),
+    profile: profileOf(peer),
+    people: everybody(),
+    strokes: state.strokes,
+    chat: [...state.chat],
+    voteTimeoutMs: VOTE_TIMEOUT_MS,
+  };
 }
 
 function everybody(): Person[] {
@@ -180,46 +208,16 @@ function profileOf(peer: Member): Profile {
   return guests.get(peer)!.profile;
 }
 
-/**
- * Asks all other people at the same time. Clears if all who stayed within reach agreed. People who close their pages neither
- * agree nor object, but at least one person must agree then. Pages that crashed count as if they had not been there.
- */
-async function vote(asker: Member, left: AbortSignal): Promise<Verdict> {
-  const { name: by } = profileOf(asker);
-  const timeoutMs = VOTE_TIMEOUT_MS;
-  using unreachable = whenUnreachable([...board].filter((peer) => peer !== asker));
-  const signal = AbortSignal.any([left, unreachable.signal]);
-  const outcomes = await board.request("vote", { by, timeoutMs }, { timeoutMs, signal, except: asker });
-  const answers = await Promise.all(outcomes.map(answerOf));
-  if (left.aborted) return { by, outcome: "asker left", answers };
-  const present = answers.filter(({ answer }) => answer !== "out of reach");
-  const stayed = present.filter(({ answer }) => answer !== "left");
-  const agreed = stayed.length > 0 && stayed.every(({ answer }) => answer === "agreed");
-  return { by, outcome: agreed || present.length === 0 ? "cleared" : "kept", answers };
+/** Returns the id of a stroke, by its number in the page of its author. */
+function idOf(author: Member, stroke: number | ""): string {
+  return `${authorOf(author)}/${stroke}`;
 }
 
-/** Returns the answer of a page, and the name of its person. */
-async function answerOf(outcome: PeerOutcome<Member, unknown>): Promise<Verdict["answers"][number]> {
-  const { peer, status } = outcome;
-  const { name } = profileOf(peer);
-  // The contract says boolean, but a value from the network must be checked.
-  if (status === "fulfilled") return { name, answer: outcome.value === true ? "agreed" : "refused" };
-  if (outcome.reason instanceof ConnectionLostError)
-    return { name, answer: CLOSED_BY_PAGE.has((await peer.closed).code) ? "left" : "out of reach" };
-  return { name, answer: isOutOfReach(peer) || peer.state !== "open" ? "out of reach" : "did not answer" };
+/** Returns a public name of the page, which a restarted server gives it again. The name on the network is a secret of the page. */
+function authorOf(peer: Member): string {
+  const { page } = peer.data;
+  return page === "" ? peer.id : createHash("sha256").update(page).digest("base64url").slice(0, 12);
 }
-
-/** Returns a signal that aborts when each of these pages has answered or is out of reach. Then the vote need not wait longer. */
-function whenUnreachable(peers: readonly Member[]): { signal: AbortSignal; [Symbol.dispose](): void } {
-  const controller = new AbortController();
-  // A page that has not answered has a pending call.
-  const isDone = (peer: Member): boolean => isOutOfReach(peer) || peer.stats().pending === 0;
-  const watch = setInterval(() => void (peers.every(isDone) && controller.abort()), 250);
-  return { signal: controller.signal, [Symbol.dispose]: () => clearInterval(watch) };
-}
-
-/** The codes with which a page closes its connection. Any other code means that the connection or the page failed. */
-const CLOSED_BY_PAGE = new Set([1000, 1001]);
 
 function isOutOfReach(peer: Member): boolean {
   return guests.get(peer)!.missedPings > MOST_MISSED_PINGS;
@@ -236,7 +234,7 @@ setInterval(() => {
     const { roundTripMs: ms } = guests.get(peer)!;
     return ms === undefined ? [] : { id: peer.id, ms };
   });
-  board.notify("stats", { perSecond: messages, roundTrips });
+  board.notify("stats", { perSecond: messages, roundTrips }, { volatile: true });
   messages = 0;
 }, 1000);
 
@@ -255,10 +253,16 @@ if (!Number.isInteger(port) || port < 0 || port > 65535) {
   process.stderr.write(`PORT is no number from 0 to 65535: ${process.env["PORT"]}\n`);
   process.exit(64);
 }
+const isAnyPort = port === 0;
 const listen = (): unknown => http.listen(port, process.env["HOST"] ?? "127.0.0.1");
 http.on("listening", () => {
   const { port: taken } = http.address() as AddressInfo;
-  process.stdout.write(`reciproc demo: http://localhost:${taken}\nOpen it in two windows, side by side.\n`);
+  // Not in a folder of all users, where another user could have put a file of this name.
+  const standard = isAnyPort ? "" : fileURLToPath(new URL(`board-${taken}.jsonl`, import.meta.url));
+  const file = process.env["BOARD_FILE"] ?? standard;
+  if (file !== "") journal = new Journal(file, state);
+  process.stdout.write(`reciproc demo: http://localhost:${taken}\nOpen it in two windows, or use its split view.\n`);
+  if (file !== "") process.stdout.write(`The board is kept in ${file}\n`);
 });
 http.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EADDRINUSE" || ++port > 65535) throw error;

@@ -1,28 +1,37 @@
 /** The strokes of the board on the server: in order, and at most as many as fit into one message. */
+import { bytes, bytesOf } from "reciproc/node";
 import type { Stroke } from "./api.js";
 
-const MOST_POINTS = 40_000;
-/** The weight of a stroke besides its points, so that a board of dots is bounded too. */
-const STROKE_WEIGHT = 10;
+/** The most bytes of all strokes: 40,000 points. */
+const MOST_BYTES = 160_000;
+/** The weight of a stroke besides its points, in bytes, so that a board of dots is bounded too. */
+const STROKE_BYTES = 40;
+
+/** A stroke, or a piece of it, with the bytes of its points. */
+interface Kept extends Omit<Stroke, "points"> {
+  points: Uint8Array;
+}
 
 export class Strokes {
-  readonly #strokes = new Map<string, Stroke>();
+  readonly #strokes = new Map<string, Kept>();
   #weight = 0;
 
   /** All strokes, the oldest first. */
   all(): Stroke[] {
-    return [...this.#strokes.values()];
+    return [...this.#strokes.values()].map(({ points, ...stroke }) => ({ ...stroke, points: bytes(points) }));
   }
 
   /** Starts or extends a stroke. Returns the ids of old strokes that were deleted for it. */
   extend(piece: Stroke): string[] {
+    const points = bytesOf(piece.points);
     const stroke = this.#strokes.get(piece.id);
-    if (stroke === undefined) this.#strokes.set(piece.id, piece);
-    else stroke.points = stroke.points.concat(piece.points);
-    this.#weight += weigh(piece.points.length) + (stroke === undefined ? STROKE_WEIGHT : 0);
+    // A copy, because the bytes may be a part of a frame of many messages.
+    if (stroke === undefined) this.#strokes.set(piece.id, { ...piece, points: points.slice() });
+    else stroke.points = Buffer.concat([stroke.points, points]);
+    this.#weight += points.length + (stroke === undefined ? STROKE_BYTES : 0);
     const gone: string[] = [];
     for (const id of this.#strokes.keys()) {
-      if (this.#weight <= MOST_POINTS) break;
+      if (this.#weight <= MOST_BYTES) break;
       this.delete(id);
       gone.push(id);
     }
@@ -38,15 +47,11 @@ export class Strokes {
     const stroke = this.#strokes.get(id);
     if (stroke === undefined) return;
     this.#strokes.delete(id);
-    this.#weight -= weigh(stroke.points.length) + STROKE_WEIGHT;
+    this.#weight -= stroke.points.length + STROKE_BYTES;
   }
 
   clear(): void {
     this.#strokes.clear();
     this.#weight = 0;
   }
-}
-
-function weigh(numbers: number): number {
-  return numbers / 2;
 }

@@ -18,9 +18,11 @@ const ENTRIES = {
   bridge: "cli/parts.js",
   command: "cli/main.js",
   testing: "testing/index.js",
+  redis: "redis/index.js",
+  nats: "nats/index.js",
 };
 /** The packages that are imported where they are used. */
-const EXTERNAL = new Set(["ws", "react"]);
+const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis", "@nats-io/transport-node", "@nats-io/jetstream"]);
 
 /**
  * The packages that a page loads, and the ES module of each. They are in the page's chunk: a page needs no import map for
@@ -56,14 +58,18 @@ function importsOf(path, getModuleInfo, found = new Set()) {
 /**
  * Returns the name of a module's chunk: that of the first entry which imports the module. The exports of the page's entry that
  * need no peer, such as errors, are a chunk of their own: an application that imports only these does not load the page's chunk.
- * What a server in memory shares with one on Node is the chunk "server", which needs no Node.
+ * What a server in memory shares with one on Node is the chunk "server", which needs no Node. What a server shares with its broker is
+ * the chunk "engine".
  */
 function chunkOf(path, { getModuleInfo }) {
   const isImported = (by) => importsOf(by, getModuleInfo).has(path);
   const needsNoPeer = (exported) => exported !== CHECKS && [...importsOf(exported, getModuleInfo)].every(isCompiled);
   if (getModuleInfo(join(dist, ENTRIES.page)).importedIds.filter(needsNoPeer).some(isImported)) return "messages";
   const names = Object.keys(ENTRIES).filter((name) => isImported(join(dist, ENTRIES[name])));
-  return names[0] === "node" && names.includes("testing") ? "server" : names[0];
+  if (names[0] === "redis" && names.includes("nats")) return "engine";
+  if (names[0] !== "node") return names[0];
+  if (names.includes("redis") || names.includes("nats")) return "engine";
+  return names.includes("testing") ? "server" : "node";
 }
 
 const bundle = await rollup({

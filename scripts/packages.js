@@ -12,8 +12,11 @@ import { promisify } from "node:util";
 
 const output = join(import.meta.dirname, "..", "test-output");
 
-/** Installs the packages that the lock file of the folder names, unless they are installed. Several processes may call it at once. */
-export async function ensurePackages(folder) {
+/**
+ * Installs the packages that the lock file of the folder names, unless they are installed. Calls `onInstall` before it installs.
+ * Several processes may call it at once.
+ */
+export async function ensurePackages(folder, onInstall) {
   // The stamp holds the hash of the lock file. It is written last, so an interrupted installation is repeated.
   const stamp = join(folder, "node_modules", ".installed");
   const claim = join(output, `${basename(folder)}.installing`);
@@ -24,6 +27,7 @@ export async function ensurePackages(folder) {
   while ((await readIfPresent(stamp)) !== wanted) {
     if (await createClaim(claim)) {
       try {
+        onInstall?.();
         await install(folder);
         await writeFile(stamp, wanted);
       } finally {

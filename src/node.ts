@@ -35,6 +35,40 @@ export type { Group, NotifyOptions } from "./server/groups.js";
 export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
 export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
 export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
+export type { FleetOptions } from "./server/fleet.js";
+export { attach, Attached, type AttachOptions, type AttachedTopic } from "./fleet/attach.js";
+export { memory } from "./fleet/memory.js";
+export {
+  EngineError,
+  type Channel,
+  type Engine,
+  type EngineConnection,
+  type EngineFacts,
+  type EngineHost,
+  type EngineLeases,
+  type EngineLog,
+  type EngineRoster,
+  type EngineSettings,
+  type Incarnation,
+  type LeaseState,
+  type LogPart,
+  type LogRule,
+  type NodeName,
+  type Position,
+  type RosterId,
+  type RosterPart,
+} from "./fleet/engine.js";
+export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./fleet/fleet.js";
+export type { Principal, RemotePeer } from "./fleet/remote.js";
+export type { TopicMember } from "./fleet/roster.js";
+export type {
+  Joined,
+  JoinOptions,
+  LogEntries,
+  PublishOptions,
+  ReadOptions,
+  TopicRules,
+} from "./fleet/topic-options.js";
 export type { DrainOptions } from "./server/drain.js";
 export type { ServerStats } from "./server/stats.js";
 export type { ServerLimits } from "./server/limits.js";

@@ -1,11 +1,19 @@
 /** Keeps the strokes and paints them, sharp on every screen and the same in every window. */
+import { bytesOf } from "reciproc";
 import type { Color, Stroke } from "../api.js";
 import { byId } from "./dom.js";
 
 export const canvas = byId("canvas", HTMLCanvasElement);
 const hint = byId("hint", HTMLElement);
 const pen = canvas.getContext("2d")!;
-const strokes = new Map<string, Stroke>();
+/** A stroke, with its points as the numbers of the wire. */
+interface Line extends Omit<Stroke, "points"> {
+  points: number[];
+}
+/** The number of the far edge. */
+const EDGE = 65_535;
+
+const strokes = new Map<string, Line>();
 let frame = 0;
 
 /** The number of newest strokes that are repainted in each frame. Older strokes are cached on a second canvas. */
@@ -16,16 +24,16 @@ const ready = new Set<string>();
 /** Replaces all strokes. */
 export function load(all: readonly Stroke[]): void {
   strokes.clear();
-  for (const stroke of all) strokes.set(stroke.id, stroke);
+  for (const { points, ...stroke } of all) strokes.set(stroke.id, { ...stroke, points: numbersOf(points) });
   ready.clear();
   changed();
 }
 
 /** Starts or extends a stroke. */
-export function extend(piece: Stroke): void {
+export function extend({ points, ...piece }: Stroke): void {
   const stroke = strokes.get(piece.id);
-  if (stroke === undefined) strokes.set(piece.id, { ...piece, points: [...piece.points] });
-  else stroke.points.push(...piece.points);
+  if (stroke === undefined) strokes.set(piece.id, { ...piece, points: numbersOf(points) });
+  else stroke.points.push(...numbersOf(points));
   if (ready.has(piece.id)) ready.clear();
   changed();
 }
@@ -58,9 +66,9 @@ function repaint(): void {
 }
 
 /** Paints a stroke: a curve through the middles, with the points as its handles. */
-function paint(on: CanvasRenderingContext2D, { color, size, points }: Stroke): void {
-  const x = (i: number): number => points[2 * i]! * canvas.width;
-  const y = (i: number): number => points[2 * i + 1]! * canvas.height;
+function paint(on: CanvasRenderingContext2D, { color, size, points }: Line): void {
+  const x = (i: number): number => (points[2 * i]! / EDGE) * canvas.width;
+  const y = (i: number): number => (points[2 * i + 1]! / EDGE) * canvas.height;
   const last = points.length / 2 - 1;
   on.strokeStyle = on.fillStyle = inkOf(color);
   on.lineWidth = size * canvas.width;
@@ -77,6 +85,12 @@ function paint(on: CanvasRenderingContext2D, { color, size, points }: Stroke): v
   }
   on.lineTo(x(last), y(last));
   on.stroke();
+}
+
+/** Returns the numbers of a stroke: pairs of bytes, the lower one first. */
+function numbersOf(points: Stroke["points"]): number[] {
+  const bytes = bytesOf(points);
+  return Array.from({ length: bytes.length / 2 }, (_, i) => bytes[2 * i]! + 256 * bytes[2 * i + 1]!);
 }
 
 /** Returns the theme's value of a colour. The wire carries names, because each theme has its own values. */

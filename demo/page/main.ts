@@ -1,15 +1,19 @@
-/** The page: connects, joins, and connects each part to its messages. */
-import { connect, type Context, type Handlers, type Peer } from "reciproc";
-import type { ClientApi, Person, ServerApi, Stroke } from "../api.js";
+/** The page: opens its peer, and connects each part to its messages. */
+import { bytes, ConnectionLostError, open, type Around, type Context, type Handlers, type Peer } from "reciproc";
+import type { ClientApi, Person, Reaction, ServerApi, Stroke } from "../api.js";
 import * as board from "./board.js";
 import { curve } from "./chart.js";
 import * as chat from "./chat.js";
+import * as code from "./code.js";
+import * as delivery from "./delivery.js";
 import { byId } from "./dom.js";
-import { complain, show } from "./notice.js";
+import * as guide from "./guide.js";
+import { complain, inWords, show } from "./notice.js";
 import * as people from "./people.js";
 import * as pen from "./pen.js";
 import * as profile from "./profile.js";
 import * as reactions from "./reactions.js";
+import * as recovery from "./recovery.js";
 import * as rooms from "./rooms.js";
 import * as status from "./status.js";
 import * as tabs from "./tabs.js";
@@ -18,34 +22,46 @@ import * as vote from "./vote.js";
 import { wire } from "./wire.js";
 
 const parts = byId("parts", HTMLElement);
-const alarm = byId("ended", HTMLElement);
 const showRate = curve("rate", 20, (perSecond) => `${perSecond}/s`);
 const showTrip = curve("trip", 2, (ms) => `${ms.toFixed(1)} ms`);
 
-/** The peer, the same for all connections. Until it is set, the parts are inert, and none of them uses it. */
-let peer!: Peer<ClientApi, ServerApi>;
 /** The editor, once the person has opened it. */
 let editor: rooms.Editor | undefined;
 let you = "";
+let author = "";
 let voteTimeoutMs = 0;
-/** The pieces drawn since the peer was suspended. They are queued in the session, and lost if the session is lost. */
-let waiting: pen.Piece[] = [];
+/** Whether the session is lost, and the state of the next one has not arrived yet. */
+let isLost = false;
 
 /** The methods that the server calls. */
 const methods: Handlers<ClientApi, Context> = {
   welcome(now) {
-    if (you !== "") show("The server did not know this page any more. Here is what it has now.");
-    ({ you, voteTimeoutMs } = now);
+    if (isLost) show("The server did not know this page any more. Here is what it has now.");
+    isLost = false;
+    ({ you, author, voteTimeoutMs } = now);
     profile.adopt(now.profile);
     board.load(now.strokes);
-    for (const piece of waiting) board.extend(strokeOf(piece));
+    recovery.loaded(now.node);
+    // Several nodes send each piece back, when it is logged.
+    if (now.node === undefined)
+      for (const piece of delivery.waitingParams<DrawParams>("draw")) board.extend(strokeOf(piece));
     chat.load(now.chat);
     meet(now.people);
+  },
+  arrived(now) {
+    isLost = false;
+    ({ you } = now);
+    profile.adopt(now.profile);
+    meet(now.people);
+    recovery.arrived(now);
   },
   vote: (params, { signal }) => vote.ask(params, signal),
   ping: () => {},
   people: ({ people: now }) => meet(now),
-  drew: board.extend,
+  drew(piece) {
+    // It is on the board since it was drawn.
+    if (!recovery.isOwn(piece, author)) board.extend(piece);
+  },
   erased: ({ strokes }) => board.erase(strokes),
   moved: people.move,
   said: chat.show,
@@ -64,85 +80,145 @@ const methods: Handlers<ClientApi, Context> = {
   },
 };
 
-/**
- * Connects, and reconnects whenever the connection is lost. If the session is lost too, `onOpen` joins again and gets the
- * whole state, before anything else is sent.
- */
-async function enter(): Promise<void> {
-  try {
-    peer = await connect<ServerApi, ClientApi>(wire("/rpc"), {
-      around: traffic.around,
-      methods,
-      reconnect: { initial: true },
-      onOpen: (server) => server.request("join", profile.read()),
-    });
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    return ended(`The server did not let you in: ${why}`);
-  }
-  peer.on("suspend", () => {
-    waiting = [];
-    status.show("reconnecting");
-    editor?.away();
-  });
-  peer.on("lost", () => {
-    for (const piece of waiting) peer.notify("draw", piece);
-    editor?.enter(peer);
-  });
-  peer.on("resume", () => {
-    status.show("back");
-    editor?.back();
-  });
-  void peer.closed.then(({ code, reason }) => {
-    ended(
-      `The connection ended (${[code, reason].filter(Boolean).join(" ")}). What you see is what was there until then.`,
-    );
-  });
-  parts.inert = false;
+/** Every call passes here, in both directions. */
+const around: Around = (call, next) => {
+  code.showCall(call);
+  return delivery.around(call, async () => recovery.around(call, async () => traffic.around(call, next)));
+};
+
+/** The peer of all connections. Calls and notifications are queued until it is open, and while it is suspended. */
+const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(wire("/rpc"), {
+  methods,
+  around,
+  bytes,
+  reconnect: { initial: true },
+  // On the first connection and on each later one without the session. Nothing else is sent before it.
+  onOpen: (server) => server.request("join", { ...profile.read(), since: recovery.since() }),
+});
+peer.on("suspend", () => {
+  delivery.suspended();
+  status.show("reconnecting");
+  code.show("cut");
+});
+peer.on("lost", () => {
+  isLost = true;
+  delivery.sendAgain(peer, recovery.lost());
   editor?.enter(peer);
-  status.show("live");
-}
+});
+peer.on("resume", () => {
+  status.show("back");
+  void delivery.resumed(peer);
+});
+// Broadcasts were dropped, because this page read too slowly or was away for long.
+peer.on("missed", () => void peer.notify("resync"));
+peer.opened.then(
+  () => {
+    delivery.opened();
+    status.show("live");
+  },
+  (error: unknown) => ended(`The server did not let you in: ${inWords(error)}`),
+);
+void peer.closed.then(({ code: closeCode, reason }) => {
+  if (status.state() === "closed") return;
+  const why = [closeCode, reason].filter(Boolean).join(" ");
+  ended(`The connection ended (${why}). What you see is what was there until then.`);
+});
 
 function ended(why: string): void {
   byId("why", HTMLElement).textContent = why;
   parts.inert = true;
-  alarm.hidden = false;
+  byId("ended", HTMLElement).hidden = false;
   status.show("closed");
 }
 
 function meet(now: readonly Person[]): void {
   people.show(now, you);
   editor?.meet(now, you);
+  if (now.length > 1) guide.tickOff("window");
 }
 
-function strokeOf({ stroke, ...line }: pen.Piece): Stroke {
-  return { ...line, id: `${you}/${stroke}`, color: profile.read().color };
+type DrawParams = Omit<Stroke, "id" | "color"> & { stroke: number };
+
+function strokeOf({ stroke, size, points }: DrawParams): Stroke {
+  return { id: `${author}/${stroke}`, color: profile.read().color, size, points };
+}
+
+function draw({ points, ...piece }: pen.Piece): void {
+  const params = { ...piece, points: bytes(Uint16Array.from(points)) };
+  peer.notify("draw", params);
+  board.extend(strokeOf(params));
+}
+
+function move(place: { x: number; y: number }): void {
+  // While the network is away, only the newest place waits.
+  peer.notify("move", place, { latest: "place" });
+}
+
+async function say(line: { id: string; text: string }): Promise<void> {
+  try {
+    await peer.request("say", line, { retry: "not-sent", timeoutMs: Infinity });
+  } catch (error) {
+    if (!(error instanceof ConnectionLostError) || peer.state === "closed") throw error;
+    // It may have arrived. The server ignores a line that it has already.
+    await say(line);
+  }
+}
+
+function react(reaction: Reaction): void {
+  peer.notify("react", { reaction });
+}
+
+function undo(): void {
+  peer.notify("undo");
+}
+
+async function clear(): Promise<void> {
+  const stop = vote.wait(voteTimeoutMs);
+  try {
+    // The server asks all others before it answers.
+    await peer.request("clear", undefined, { timeoutMs: Infinity });
+    guide.tickOff("clear");
+  } catch (error) {
+    complain(error);
+  } finally {
+    stop();
+  }
+}
+
+async function cut(): Promise<void> {
+  try {
+    await peer.request("cut");
+    guide.tickOff("cut");
+  } catch (error) {
+    complain(error);
+  }
 }
 
 tabs.start();
 rooms.start((loaded) => {
   editor = loaded;
   editor.meet(people.here(), you);
-  if (!parts.inert) editor.enter(peer);
+  editor.enter(peer);
 });
-pen.start(
-  (piece) => {
-    board.extend(strokeOf(piece));
-    if (peer.state === "suspended") waiting.push(piece);
-    peer.notify("draw", piece);
-  },
-  // Positions are not queued while the peer is suspended: they would be outdated.
-  (place) => void (peer.state === "open" && peer.notify("move", place)),
-);
-chat.onSay((text) => peer.request("say", { text }));
-reactions.onReact((emoji) => peer.notify("react", { emoji }));
-profile.onChange((now) => void peer.request("rename", now).catch(complain));
+pen.start((piece) => {
+  draw(piece);
+  guide.tickOff("draw");
+}, move);
+chat.onSay(profile.read, say);
+reactions.onReact(react);
+profile.onChange((now) => void peer.request("rename", now, { retry: "not-sent" }).catch(complain));
 // Its keys work even while the parts are inert.
-pen.onUndo(() => void (parts.inert || peer.notify("undo")));
-byId("clear", HTMLButtonElement).addEventListener("click", () => {
-  const stop = vote.wait(voteTimeoutMs);
-  void peer.request("clear").catch(complain).finally(stop);
+pen.onUndo(() => parts.inert || undo());
+byId("clear", HTMLButtonElement).addEventListener("click", () => void clear());
+status.onKill(() => peer.notify("kill"));
+const pressCut = status.onCut(() => void cut());
+guide.start({
+  draw() {
+    pen.focus();
+    show("Draw on the board: with the mouse, with a finger, or with the arrow keys and Space.");
+  },
+  cut: pressCut,
+  clear: () => void clear(),
 });
-status.onCut(() => void peer.request("cut").catch(complain));
+code.start(() => peer.request("code"));
 byId("reload", HTMLButtonElement).addEventListener("click", () => location.reload());
-void enter();

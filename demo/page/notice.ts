@@ -1,4 +1,5 @@
 /** A short message over the board. */
+import { ConnectError, ConnectionLostError, ErrorCode, RpcError, TimeoutError } from "reciproc";
 import { byId } from "./dom.js";
 
 const SHOWN_MS = 6000;
@@ -13,7 +14,22 @@ export function show(text: string): void {
   fading = setTimeout(() => (notice.hidden = true), SHOWN_MS);
 }
 
-/** Shows an error. */
+/** Shows an error in words for a visitor. */
 export function complain(error: unknown): void {
-  show(error instanceof Error ? error.message : String(error));
+  show(inWords(error));
+}
+
+/** Returns what an error means for a visitor. The texts of errors are for programmers, except those that the demo's server sends. */
+export function inWords(error: unknown): string {
+  if (error instanceof RpcError) {
+    if (error.code === ErrorCode.InvalidParams)
+      return "The server did not accept that: it is too long, or not complete.";
+    return error.code > 0 ? `${error.message}.` : "The server could not do that.";
+  }
+  if (error instanceof TimeoutError) return "The server did not answer in time.";
+  if (error instanceof ConnectionLostError || error instanceof ConnectError)
+    return error instanceof ConnectionLostError && error.outcome === "not-sent"
+      ? "That was not sent, because the connection was lost."
+      : "The connection was lost before the server answered.";
+  return "Something went wrong in this page. Reload it.";
 }

@@ -8,7 +8,9 @@ import { byId, cut, limit } from "./dom.js";
 const ADJECTIVES = ["Brave", "Calm", "Dizzy", "Eager", "Fancy", "Jolly", "Lucky", "Quick", "Sunny", "Witty"];
 const ANIMALS = ["Badger", "Falcon", "Gecko", "Heron", "Lynx", "Otter", "Panda", "Puffin", "Tapir", "Yak"];
 const COLORS: Color[] = ["red", "orange", "green", "blue", "violet", "pink"];
-const KEY = "reciproc-demo";
+/** In the split view, the second person has a name and a colour of their own. */
+const isSecond = new URLSearchParams(location.search).get("seat") === "2";
+const KEY = isSecond ? "reciproc-demo-2" : "reciproc-demo";
 const MOST_NAME = 24;
 
 const field = byId("name", HTMLInputElement);

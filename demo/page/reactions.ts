@@ -1,15 +1,16 @@
-/** Emoji that float up over the board. */
-import type { Profile } from "../api.js";
+/** Reactions that float up over the board, as pictures of the page. */
+import type { Profile, Reaction } from "../api.js";
 import { byId, element } from "./dom.js";
 
 const MOST = 40;
 const sky = byId("sky", HTMLElement);
 
-/** Shows an emoji that rises, with the name of its sender. */
-export function float({ name, color, emoji }: Profile & { emoji: string }): void {
+/** Shows a reaction that rises, with the name of its sender. */
+export function float({ name, color, reaction }: Profile & { reaction: Reaction }): void {
   if (sky.childElementCount >= MOST) sky.firstElementChild!.remove();
   const balloon = element("div", "balloon");
-  balloon.append(element("span", "emoji", emoji), element("span", "name", name));
+  balloon.dataset["reaction"] = reaction;
+  balloon.append(pictureOf(reaction), element("span", "name", name));
   balloon.style.setProperty("--c", `var(--${color})`);
   balloon.style.setProperty("--x", (0.1 + Math.random() * 0.8).toFixed(2));
   balloon.style.setProperty("--sway", `${Math.round(Math.random() * 60 - 30)}px`);
@@ -17,9 +18,16 @@ export function float({ name, color, emoji }: Profile & { emoji: string }): void
   sky.append(balloon);
 }
 
-/** Calls `react` with the emoji of each pressed button. */
-export function onReact(react: (emoji: string) => void): void {
-  for (const button of byId("emojis", HTMLElement).querySelectorAll("button")) {
-    button.addEventListener("click", () => react(button.value));
+/** Calls `react` with the reaction of each pressed button. */
+export function onReact(react: (reaction: Reaction) => void): void {
+  for (const button of byId("reactions", HTMLElement).querySelectorAll("button")) {
+    button.addEventListener("click", () => react(button.value as Reaction));
   }
+}
+
+/** Returns a copy of the picture on the button, without the blanks of its source. */
+function pictureOf(reaction: Reaction): Node {
+  const picture = document.querySelector(`#reactions [value=${reaction}] svg`)!.cloneNode(true) as SVGElement;
+  picture.replaceChildren(...picture.children);
+  return picture;
 }

@@ -3,12 +3,16 @@ import { byId } from "./dom.js";
 
 /** Makes the buttons select panels. */
 export function start(): void {
-  const panels = byId("panels", HTMLElement);
+  const parts = byId("parts", HTMLElement);
   const buttons = [...byId("tabs", HTMLElement).querySelectorAll("button")];
   for (const button of buttons) {
     button.addEventListener("click", () => {
-      panels.dataset["tab"] = button.value;
+      parts.dataset["tab"] = button.value;
       for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
     });
   }
+  // In the split view there is little room, and the visitor has found the steps already.
+  if (!new URLSearchParams(location.search).has("seat")) return;
+  document.documentElement.dataset["view"] = "split";
+  buttons.find(({ value }) => value === "chat")!.click();
 }

@@ -1,4 +1,3 @@
-/** The parts of the command `reciproc bridge`, for a program that serves its own bridges. The package does not export them. */
-export { bridge, type BridgeOptions } from "../bridge/bridge.js";
-export { HttpGate } from "../server/http-gate.js";
-export { checkServerOptions } from "../server/options.js";
+/** The parts of the command `reciproc bridge` that run a program on pipes. For the demo: the package does not export them. */
+export { Child, type ChildEnd } from "../bridge/child.js";
+export { FRAMINGS } from "../bridge/framing.js";

@@ -45,12 +45,17 @@ export class Credentials {
     return this.#sources.some((source) => typeof source === "function");
   }
 
-  /** Returns the credentials of an attempt. Rejects with a `ConnectError` whose cause is what a function threw. */
-  async of({ number, reason }: Attempt): Promise<Given> {
+  /**
+   * Returns the credentials of an attempt, which may resume a session with a `route`. Rejects with a `ConnectError` whose cause is what
+   * a function threw.
+   */
+  async of({ number, reason }: Attempt, route?: string): Promise<Given> {
     try {
       const values = this.#sources.map((source) => valueOf(source, { number, reason }));
       const [given, headers, auth] = await Promise.all(values);
       const url = webSocketUrl(given as string);
+      // As text: `searchParams` would encode the rest of the query anew, which may be signed.
+      if (route) url.search += `${url.search && "&"}node=${encodeURIComponent(route)}`;
       this.publicUrl = publicUrl(url);
       return { url, headers, auth: encode(auth) };
     } catch (cause) {

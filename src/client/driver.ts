@@ -112,19 +112,19 @@ export class ClientDriver implements LinkDelegate, Expiring {
     for (let isFresh = false; ;) {
       if (reason !== undefined) await this.#backOff(reason, isFresh);
       if (this.#isOver) return;
-      const isResumable = this.link.endpoint.state.session !== undefined;
+      const { session } = this.link.endpoint.state;
       const number = ++this.#attempts;
-      const attempt: DialAttempt = { number, reason, isResumable, isKnown: this.#wasGreeted, onAbort: undefined };
+      const attempt: DialAttempt = { number, reason, session, isKnown: this.#wasGreeted, onAbort: undefined };
       try {
         this.#attempt = attempt;
         const opened = await dial(this.#plan, attempt);
         if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
-        else this.#attach(opened, isResumable);
+        else this.#attach(opened, session !== undefined);
         return;
       } catch (error) {
         if (this.#isOver) return;
         isFresh = !isFresh && credentials.mayChange && (error as ConnectError).status === 401;
-        const isLast = isFinal(error) || (this.#endsByFailure && !isResumable);
+        const isLast = isFinal(error) || (this.#endsByFailure && session === undefined);
         if (isLast && !isFresh) {
           this.#isOver = true;
           const { status, message } = error as ConnectError;

@@ -40,8 +40,8 @@ const FIRST_FRAME_WAIT_MS = 250;
 
 /** The attempt that `dial` makes. */
 export interface DialAttempt extends Attempt {
-  /** Whether there is a session to resume. */
-  readonly isResumable: boolean;
+  /** The session to resume, if there is one. */
+  readonly session: { readonly route: string | undefined } | undefined;
   /**
    * Whether the server sent a hello on an earlier socket. Then the attempt is not repeated without the offer, and waits for the hello
    * until its timeout.
@@ -66,8 +66,8 @@ export interface DialPlan {
 }
 
 /** Returns the subprotocols to offer. */
-function offerOf({ link, subprotocol, credentials }: DialPlan, { isResumable }: DialAttempt): string[] {
-  const own = [PROTOCOL, isResumable && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
+function offerOf({ link, subprotocol, credentials }: DialPlan, { session }: DialAttempt): string[] {
+  const own = [PROTOCOL, session && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
   return [...(link === "plain" ? [] : own), subprotocol].filter((name) => typeof name === "string");
 }
 
@@ -102,7 +102,7 @@ export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitt
     return { socket, protocol, hello, takesAuth };
   };
   const start = async (): Promise<Admitted> => {
-    const given = await credentials.of(attempt);
+    const given = await credentials.of(attempt, attempt.session?.route);
     if (isAbandoned) throw new Error();
     try {
       return await connect(given, offer);

@@ -3,12 +3,14 @@ import { encodeNotification, exceeds, sentForm, type MessageText } from "../core
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
-import { any, checkOptions, oneOf, optional, type Checked } from "../core/options.js";
+import { any, checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
 import { LatestHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
+import type { RemotePeer } from "../fleet/remote.js";
+import type { SendOptions } from "../fleet/topic-options.js";
 import { BroadcastHandle } from "./held-queue.js";
-import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
+import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import {
   REQUEST_OPTIONS,
@@ -25,9 +27,10 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
   /** Returns true if a peer is in the group. */
   has(peer: Peer<L, R, D>): boolean;
   /**
-   * Notifies every peer that is in the group at the call, `except` one. Encodes the message once. Skips a peer whose connection is
-   * closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or the broadcasts to
-   * all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the peer's
+   * Notifies every peer that is in the group at the call, `except` one. With an engine, also the peers that the group has on other
+   * nodes, at most once; `size`, `has` and iteration cover the peers of this node only. Encodes the message once. Skips a peer whose
+   * connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or the
+   * broadcasts to all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the peer's
    * `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. For each dropped message, the
    * server emits `missed`, and a reciproc client gets the number of its missed messages as soon as messages flow. Ends a session
    * only if `whenSlow` is `"close"`. Throws a `TypeError` for bad options and for params without a JSON form, before anything is
@@ -56,8 +59,10 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
 
 /** The options of `notify` on a group. */
 export interface NotifyOptions<P> extends LiveOptions {
-  /** The peer that is not notified. Default: none. */
-  except?: P | undefined;
+  /** The peer that is not notified, or its id. With an engine, a peer of any node. Default: none. */
+  except?: P | RemotePeer | string | undefined;
+  /** Notifies the peers of this node only. Without an engine, there are no others. Default false. */
+  here?: boolean | undefined;
   /**
    * What happens if a peer reads too slowly or is suspended. `"drop"`, the default, drops its message and counts it in the peer's
    * `stats().dropped`. `"close"` sends the message like any notification, so the peer closes with 1013 if `limits.maxUnsentBytes`
@@ -121,15 +126,16 @@ function broadcast(connection: Connection, message: EncodedMessage, handle: Broa
 const NOTIFY_OPTIONS = {
   ...LIVE_OPTIONS,
   except: any,
+  here: optional(must<boolean>("true or false", (value) => typeof value === "boolean")),
   whenSlow: optional(oneOf("drop", "close"), "drop"),
 };
 
 /** Sends a notification of `method` to these peers, `except` one. */
-function sendAll(
+export function sendAll(
   peers: readonly AnyPeer[],
   method: string,
   text: MessageText,
-  { except, whenSlow, volatile, latest }: Checked<typeof NOTIFY_OPTIONS>,
+  { except, whenSlow, volatile, latest }: SendOptions,
 ): void {
   const message = new EncodedMessage(text);
   // All peers share it, so that a slow peer has one reference for each key.
@@ -141,12 +147,37 @@ function sendAll(
   }
 }
 
+/** The way to the peers of other nodes, and to those that are about to join a topic. */
+export interface Reach {
+  /** Returns a peer of this node. */
+  peerOf(id: string): AnyPeer | undefined;
+  /**
+   * Takes a notification that this node has sent to its peers. `topic`: `undefined` for all peers. `except`: the id of the peer that is
+   * not notified.
+   */
+  notify(
+    topic: string | undefined,
+    method: string,
+    text: MessageText,
+    options: SendOptions & { readonly here?: boolean | undefined },
+    except: string | undefined,
+  ): void;
+}
+
 /** What the groups of one server have in common. */
 export interface GroupOwner {
+  /** Set while the server is a node of a fleet. */
+  reach?: Reach | undefined;
   /** The server's `around`. */
   readonly around: AnyAround | undefined;
   /** Takes an error that has no caller. */
   report(error: unknown, peer?: AnyPeer): void;
+}
+
+/** Returns the id of a peer of any node, or of what names one. */
+function idOf(peer: unknown): string | undefined {
+  const id: unknown = typeof peer === "object" && peer !== null ? (peer as { id?: unknown }).id : peer;
+  return typeof id === "string" ? id : undefined;
 }
 
 /** A group of the peers that `members` returns at the moment. */
@@ -181,12 +212,12 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
     const text = encodeNotification(method, params as object);
     const { around } = this.#owner;
     // A copy: a listener of `missed` or `close` may change the group meanwhile.
-    if (around === undefined) return sendAll([...this.#members()], method, text, checked);
-    const call = this.#record(method, params, checked.except, false, checked.volatile);
-    if (call.peers.length === 0) return;
+    if (around === undefined) return this.#send([...this.#members()], method, text, checked);
+    const call = this.record(method, params, this.#localPeer(checked.except), false, checked.volatile);
+    if (call.peers.length === 0 && (this.#owner.reach === undefined || checked.here === true)) return;
     const send = async (): Promise<void> => {
       // Encoded again: `around` may have changed the params in place.
-      sendAll(call.peers, method, encodeNotification(method, call.params as object), checked);
+      this.#send(call.peers, method, encodeNotification(method, call.params as object), checked);
     };
     runAround(around, call, send).catch((error: unknown) => this.#owner.report(error));
   }
@@ -198,14 +229,40 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
   async request(method: string, params?: unknown, options?: GroupRequestOptions<AnyPeer>): Promise<any> {
     const { except, ...wait } = checkOptions("options", options, REQUEST_OPTIONS);
     const message = new SharedRequest(method, params);
-    const call = this.#record(method, params, except, true);
+    const call = this.record(method, params, except, true);
     if (call.peers.length === 0) return [];
     const { around } = this.#owner;
     if (around === undefined) return requestAll(call.peers, message, wait);
     return runAround(around, call, async () => requestAll(call.peers, new SharedRequest(method, call.params), wait));
   }
 
-  #record(method: string, params: unknown, except: unknown, isRequest: boolean, isVolatile = false): GroupCall {
+  /** Sends a notification to peers of this node, and to those that the group has on others. */
+  #send(peers: readonly AnyPeer[], method: string, text: MessageText, checked: Checked<typeof NOTIFY_OPTIONS>): void {
+    const { except } = checked;
+    const isLocal = except === undefined || except instanceof Peer;
+    const options = isLocal ? checked : { ...checked, except: this.#localPeer(except) };
+    sendAll(peers, method, text, options);
+    const { reach } = this.#owner;
+    if (reach !== undefined) reach.notify(this.#topic, method, text, options, idOf(except));
+  }
+
+  /** Returns the peer of this node that `except` means. */
+  #localPeer(except: unknown): AnyPeer | undefined {
+    if (except === undefined || except instanceof Peer) return except;
+    const id = idOf(except);
+    const { reach } = this.#owner;
+    if (reach !== undefined) return id === undefined ? undefined : reach.peerOf(id);
+    return [...this.#members()].find((peer) => peer.id === id);
+  }
+
+  /** Returns the message as `around` sees it. */
+  protected record(
+    method: string,
+    params: unknown,
+    except: unknown,
+    isRequest: boolean,
+    isVolatile = false,
+  ): GroupCall {
     const isTarget = (peer: AnyPeer): boolean => peer !== except && (!isVolatile || connectionOf(peer).isReady);
     const peers = [...this.#members()].filter(isTarget);
     const topic = this.#topic;

@@ -5,10 +5,12 @@ import { bytes } from "../core/bytes.js";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
-import { checkDialect, PEER_OPTIONS } from "../core/config.js";
+import { checkDialect, PEER_OPTIONS, tableOf } from "../core/config.js";
 import { isObject } from "../core/message.js";
 import { any, anyFunction, checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
+import { checkEngine } from "../fleet/engine.js";
+import type { ServerParts } from "./fleet.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";
 
@@ -70,8 +72,11 @@ export interface GateOptions {
   /**
    * How long a session can be resumed after it lost its socket, in milliseconds. Until then, its peer is suspended and no message
    * is lost. Default `{ ttlMs: 60_000 }`; `false` ends every peer with its socket. Over `reciproc.v1` only.
+   *
+   * `route` names this server to a load balancer: 1 to 64 of `A-Z`, `a-z`, `0-9`, `.`, `_` and `-`. A client that resumes a session
+   * adds `?node=<route>` to its URL, by which the load balancer finds the server that has the session. Default: none.
    */
-  session?: { ttlMs?: number | undefined } | false | undefined;
+  session?: { ttlMs?: number | undefined; route?: string | undefined } | false | undefined;
   /**
    * How HTTP POSTs are answered. `notificationStatus` is the status of a POST that needs no reply, such as a notification: 204,
    * the default, or 200 with an empty body, for clients that treat 204 as a failure.
@@ -92,7 +97,12 @@ export interface GateSettings extends OriginRules {
 const SESSION_TTL_MS = 60_000;
 
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) > 0;
-const SESSION_OPTIONS = { ttlMs: optional(must<number>("a whole number from 1", isCount), SESSION_TTL_MS) };
+const isRoute = (value: unknown): boolean => typeof value === "string" && /^[\w.-]{1,64}$/.test(value);
+const SESSION_OPTIONS = {
+  ttlMs: optional(must<number>("a whole number from 1", isCount), SESSION_TTL_MS),
+  route: optional(must<string>("1 to 64 of A-Z, a-z, 0-9, `.`, `_` and `-`", isRoute)),
+};
+const NODES_OPTIONS = { methods: (value: unknown = {}, name: string) => tableOf(value, name, anyFunction) };
 const POST_OPTIONS = {
   notificationStatus: optional(oneOf(200, 204), 204),
 };
@@ -109,13 +119,16 @@ const SERVER_OPTIONS = {
   origins: optional(checkOrigins),
   hosts: optional(checkHosts),
   heartbeat: (value: unknown) => checkHeartbeat(value as HeartbeatOptions | false | undefined),
-  /** How long a session lasts without a socket, in milliseconds; `undefined` without sessions. */
-  session: (value: unknown, name: string): number | undefined => {
+  /** `undefined` without sessions. */
+  session: (value: unknown, name: string): Checked<typeof SESSION_OPTIONS> | undefined => {
     if (value === false) return undefined;
     if (value !== undefined && !isObject(value)) throw expected(name, "`{ ttlMs }` or `false`", value);
-    return checkOptions(name, value, SESSION_OPTIONS).ttlMs;
+    return checkOptions(name, value, SESSION_OPTIONS);
   },
   principal: optional(anyFunction),
+  engine: checkEngine,
+  topics: optional(anyFunction),
+  nodes: (value: unknown) => checkOptions("nodes", value as object | undefined, NODES_OPTIONS),
   post: (value: unknown) => checkOptions("post", value as object | undefined, POST_OPTIONS),
   ...PEER_OPTIONS,
   limits: (value: unknown) => serverLimits(value as Partial<ServerLimits> | undefined),
@@ -129,13 +142,15 @@ export interface CheckedOptions {
   readonly gate: GateSettings;
   readonly link: "packed" | "plain";
   readonly heartbeat: HeartbeatTimes | undefined;
-  /** How long a session lasts without a socket; `undefined` without sessions. */
-  readonly sessionTtlMs: number | undefined;
+  /** How sessions are kept; `undefined` without sessions. */
+  readonly session: Checked<typeof SESSION_OPTIONS> | undefined;
   /** The HTTP status of a POST that needs no reply. */
   readonly notificationStatus: 200 | 204;
   /** The options of the peers, for a client that chooses no dialect. */
   readonly peer: Checked<typeof PEER_OPTIONS>;
   readonly dialects: readonly Dialect[];
+  /** The options that concern other nodes. */
+  readonly fleet: ServerParts["options"];
 }
 
 /** Checks the options. Throws a `TypeError` that names the option, the rule and the value. */
@@ -157,11 +172,12 @@ export function checkServerOptions(options: object): CheckedOptions {
       limits: limits.own,
     },
     heartbeat: checked.heartbeat,
-    sessionTtlMs: checked.session,
+    session: checked.session,
     notificationStatus: checked.post.notificationStatus,
     link: checked.link,
     peer: { ...checked, limits: limits.peers, dialect: dialect[0], bytes: checked.bytes ?? bytes },
     dialects: dialect,
+    fleet: { engine: checked.engine, topics: checked.topics, nodes: checked.nodes.methods, principal },
   };
 }
 

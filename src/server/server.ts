@@ -1,5 +1,4 @@
 /** A server: many peers that share handlers, and the groups that notify many peers at once. The gate accepts or refuses clients. */
-import { nanoid } from "nanoid";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { CallContext, callOf } from "../core/incoming-call.js";
@@ -26,10 +25,14 @@ import { fullRefusal, offeredBy, type GateSocket } from "./gate.js";
 import { postExtensions, serverExtensions } from "./extensions.js";
 import { PeerGroup, type Group } from "./groups.js";
 import type { ServerAround } from "./around.js";
-import { Topics, type Topic } from "./topics.js";
+import { Topics, type Topic, type TopicsOwner } from "./topics.js";
+import { ServerFleet, type FleetOptions } from "./fleet.js";
+import type { FleetEvents, Health, Nodes } from "../fleet/fleet.js";
+import type { Principal, RemotePeer } from "../fleet/remote.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
 import type { Platform, PostDelegate, ServerGate, ServerGateDelegate, ServerPosts } from "./platform.js";
+import { randomText } from "./random.js";
 import { Tally, type ServerStats } from "./stats.js";
 import type { Admission, Refusal, Verdict } from "./upgrade.js";
 
@@ -47,6 +50,7 @@ export interface ServerContext<L extends Contract<L> = any, R extends Contract<R
 export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
   (undefined extends D ? Partial<Authentication<D>> : Authentication<D>) &
   ContractOptions<L, R> &
+  FleetOptions<R> &
   Omit<Options<L, ServerContext<L, R, D>>, "around" | "dialect" | "limits"> & {
     /** Wraps every call, incoming and outgoing, and every message to a group, whose `call.peer` is `undefined`. */
     around?: ServerAround | undefined;
@@ -81,9 +85,17 @@ export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
    * peer's `stats().dropped` counts the same. Not emitted for volatile messages, nor for messages that a newer one replaced.
    */
   missed(peer: Peer<L, R, D>, method: string): void;
-};
+} & FleetEvents;
 
-const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = { peer: 0, refresh: 0, refuse: 0, error: 0, missed: 0 };
+const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = {
+  peer: 0,
+  refresh: 0,
+  refuse: 0,
+  error: 0,
+  missed: 0,
+  engine: 0,
+  gap: 0,
+};
 
 /**
  * Serves contract `L` to many peers and calls them back by contract `R`. `D` is the type of `peer.data`. Made by `serve`.
@@ -105,6 +117,7 @@ export class Server<
   readonly #hooks: Hooks;
   readonly #peers = new Set<Peer<L, R, D>>();
   readonly #topics: Topics<L, R, D>;
+  readonly #fleet: ServerFleet;
   /** Open peers that `accept` made. They take no connection slot. */
   readonly #accepted = new Set<Peer<L, R, D>>();
   /** Peers of one HTTP request each. */
@@ -148,8 +161,25 @@ export class Server<
     }
     const { around } = this.#config;
     const report = (error: unknown, peer?: AnyPeer): void => void this.#report(error, peer);
-    this.peers = new PeerGroup(() => this.#peers, { around, report });
-    this.#topics = new Topics({ around, report, refusalOf: (peer) => this.#topicRefusal(peer) });
+    const groups: { -readonly [K in keyof TopicsOwner<Peer<L, R, D>>]: TopicsOwner<Peer<L, R, D>>[K] } = {
+      around,
+      report,
+      refusalOf: (peer) => this.#topicRefusal(peer),
+      reach: undefined,
+      fleet: undefined,
+      getFleet: () => this.#fleet.any,
+    };
+    this.peers = new PeerGroup(() => this.#peers, groups);
+    this.#topics = new Topics(groups);
+    this.#fleet = new ServerFleet({
+      options: checked.fleet,
+      config: this.#config,
+      peers: this.#peers,
+      groups,
+      topics: this.#topics,
+      endSession: (hash, principal) => this.#sessions?.endAbandoned(hash, principal),
+      emit: (event, ...args) => void tell(this, event, args, (error) => this.#report(error)),
+    });
     this.#protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#configBy.keys()]);
     const { maxMessageBytes } = this.#config.limits;
     const { limits } = checked.gate;
@@ -157,15 +187,18 @@ export class Server<
     this.#maxConnections = limits.maxConnections;
     this.#authenticates = checked.gate.authenticate !== undefined;
     this.#arrivals = new AuthArrivals(limits.handshakeTimeoutMs);
-    if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
+    if (checked.session !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
         limits: endpointLimits(this.#config.limits, this.#config.bytes),
-        ttlMs: checked.sessionTtlMs,
-        makeToken: () => nanoid(TOKEN_LENGTH),
+        ...checked.session,
+        makeToken: () => randomText(TOKEN_LENGTH),
         hash: (token) => platform.hash(token),
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
         maxHeldLength: limits.maxSuspendedBytes,
         resumed: () => this.#tally.resumed(),
+        ...(checked.fleet.engine !== undefined && {
+          abandoned: (hash: string, principal: string | undefined) => this.#fleet.fleet!.sessionOver(hash, principal),
+        }),
       });
     }
     const both = {
@@ -206,7 +239,7 @@ export class Server<
 
   /**
    * Makes a peer of a transport, which is open or connects, with this server's handlers. No rule of the handshake applies, and
-   * `data` is not checked. If the server is closed, closes the peer with 1001.
+   * `data` is not checked. `server.principal` finds the peer by its `data`. If the server is closed, closes the peer with 1001.
    */
   accept(transport: Transport, data: D): Peer<L, R, D> {
     const peer = this.#accept(transport, data, this.#config);
@@ -214,10 +247,13 @@ export class Server<
     return peer;
   }
 
-  #accept(transport: Transport, data: D, config: Config): Peer<L, R, D> {
+  #accept(transport: Transport, data: D, config: Config, principal?: string): Peer<L, R, D> {
     const peer = this.#makePeer(transport, data, config);
     // A transport may end as it starts. One that is still connecting belongs to the server too.
-    if (peer.state !== "closed") this.#peers.add(peer);
+    if (peer.state !== "closed") {
+      this.#peers.add(peer);
+      this.#fleet.opened(peer, principal);
+    }
     if (this.#closed !== undefined) endPeer(peer, GoingAway, CLOSING);
     return peer;
   }
@@ -246,6 +282,7 @@ export class Server<
       suspended: this.#sessions?.suspended ?? 0,
       suspendedBytes: this.#sessions?.held ?? 0,
       topics: this.#topics.size,
+      ...this.#fleet.stats(),
     });
   }
 
@@ -279,13 +316,47 @@ export class Server<
     return this.close();
   }
 
-  /** Starts listening, for `serve`. Rejects if the address is in use. @internal */
-  listen(): Promise<void> {
-    return this.#gate.listen();
+  /** Joins the other nodes and starts listening, for `serve`. Rejects if the broker cannot be reached or the address is in use. @internal */
+  async listen(): Promise<void> {
+    const { fleet } = this.#fleet;
+    if (fleet === undefined) return this.#gate.listen();
+    try {
+      await fleet.start();
+      await this.#gate.listen();
+    } catch (error) {
+      await this.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Returns a peer of any node, by its `id`, which names its node. Needs no round trip, and does not check that there is such a peer.
+   */
+  peer(id: string): RemotePeer<R> {
+    return this.#fleet.peer<R>(id);
+  }
+
+  /** Returns all peers of one principal, on all nodes. Throws a `TypeError` without the option `principal`. */
+  principal(name: string): Principal<R> {
+    return this.#fleet.principal<R>(name);
+  }
+
+  /** The nodes that have the same engine. Without an engine, this server is the only one. */
+  get nodes(): Nodes {
+    return this.#fleet.nodes;
+  }
+
+  /** Returns whether this server reaches the others, for a readiness probe. `ok` is true without an engine. */
+  health(): Health {
+    return this.#fleet.health();
   }
 
   #makePeer(transport: Transport, data: D, config: Config): Peer<L, R, D> {
-    const peer = createPeer<L, R, D>(transport, config, this.#hooks);
+    const { fleet } = this.#fleet;
+    const peer =
+      fleet === undefined
+        ? createPeer<L, R, D>(transport, config, this.#hooks)
+        : this.#fleet.createPeer<L, R, D>(transport, config, this.#hooks);
     peer.data = data;
     this.#tally.opened(peer);
     startPeer(peer);
@@ -347,7 +418,7 @@ export class Server<
       });
     };
     const accept = (link: Transport): void => {
-      const peer = this.#accept(link, admission?.data as D, config);
+      const peer = this.#accept(link, admission?.data as D, config, admission?.principal);
       takeAuthOf(link, peer);
       tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
     };
@@ -448,6 +519,7 @@ export class Server<
     this.#peers.delete(peer);
     this.#accepted.delete(peer);
     this.#topics.leaveAll(peer);
+    this.#fleet.fleet?.closed(peer);
   }
 
   static {
@@ -471,7 +543,7 @@ export class Server<
     const peers = [...this.#peers];
     for (const peer of peers) endPeer(peer, GoingAway, CLOSING);
     await Promise.all([this.#posts.close(), ...peers.map((peer) => peer.closed)]);
-    await this.#gate.close();
+    await Promise.all([this.#gate.close(), this.#fleet.fleet?.close()]);
   }
 }
 

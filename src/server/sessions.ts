@@ -29,12 +29,19 @@ export interface SessionsOptions extends TokenOptions {
   readonly limits: EndpointLimits;
   /** How long a session lasts without a socket, in milliseconds. */
   readonly ttlMs: number;
+  /** By which a load balancer finds this server. */
+  readonly route?: string | undefined;
   /** Maximum number of suspended sessions of one principal. One more ends the oldest. */
   readonly maxSuspendedPerPrincipal: number;
   /** Maximum of what all suspended sessions hold together, in UTF-16 code units. Beyond it, the session that holds most ends. */
   readonly maxHeldLength: number;
   /** Called when a session was resumed over another socket. */
   resumed?(): void;
+  /**
+   * Called when a client has begun a new session, because this server does not know the one that the client has offered to resume.
+   * `hash`: of the token of that session.
+   */
+  abandoned?(hash: string, principal: string | undefined): void;
 }
 
 /** The part of the server in the arrival of a client that offered to resume a session. */
@@ -133,8 +140,8 @@ export class Sessions {
   }
 
   #greet(socket: Socket, token: string): void {
-    const { ttlMs, limits } = this.options;
-    socket.send(serverHello({ token, ttlMs, limits: pickLimits(limits) }, limits.bytes));
+    const { ttlMs, limits, route } = this.options;
+    socket.send(serverHello({ token, ttlMs, limits: pickLimits(limits), route }, limits.bytes));
   }
 
   #begin(socket: Socket, principal: string | undefined, token: string): ServerSession {
@@ -154,6 +161,12 @@ export class Sessions {
   /** Ends the oldest suspended session with 1013 and this reason. Prefers sessions without a principal. */
   evict(reason: string): void {
     (this.#unnamed.first ?? this.#named.first)?.session.end(reason);
+  }
+
+  /** Ends the session of a token, if it is here: its client has begun another one on another node. */
+  endAbandoned(hash: string, principal: string | undefined): void {
+    const session = this.tokens.byHash(hash, principal);
+    session?.link.endpoint.end(CloseCode.Superseded, "the client has begun a session on another node");
   }
 
   /** Adds a session that has lost its socket to the suspended ones, and enforces their bounds. */
@@ -238,7 +251,7 @@ class ServerSession implements ServerLinkDelegate {
     this.tokens = sessions.tokens.open(this, principal, token);
     const { limits, ttlMs } = sessions.options;
     this.link = new ServerLink(limits, this);
-    this.link.accept(socket, new Session(limits, ttlMs));
+    this.link.accept(socket, new Session(limits, { ttlMs }));
   }
 
   confirmed(): void {
@@ -300,6 +313,8 @@ class Arrival implements SocketHandler, Expiring {
   readonly #hooks: ArrivalHooks;
   readonly #begin: () => ServerLink;
   #isRefused = false;
+  /** The hash of the token of a session that is not here. */
+  #abandoned: string | undefined;
 
   /** `begin` starts a new session on the socket, and returns its started link. */
   constructor(
@@ -340,6 +355,8 @@ class Arrival implements SocketHandler, Expiring {
       return this.close(bye.code, bye.reason);
     }
     this.#settle();
+    // Only now: a client that has not received the refusal keeps its session.
+    if (this.#abandoned !== undefined) this.#sessions.options.abandoned?.(this.#abandoned, this.#principal);
     this.#begin().frame(hello);
   }
 
@@ -353,8 +370,10 @@ class Arrival implements SocketHandler, Expiring {
       found !== "unknown" &&
       !found.session.link.checkExpiry() &&
       found.session.resume(this.#socket, resume, this.#hooks);
-    if (isResumed) this.#settle();
-    else this.#refuse();
+    if (isResumed) return this.#settle();
+    const { options, tokens } = this.#sessions;
+    if (found === "unknown" && options.abandoned !== undefined) this.#abandoned = tokens.hashOf(resume.token);
+    this.#refuse();
   }
 
   #refuse(): void {

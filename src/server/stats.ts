@@ -1,6 +1,7 @@
 /** The counts of a server over all its peers, closed ones included. */
 import { addCounts, newCounts, type Counts, type PeerStats } from "../core/stats.js";
 import type { CloseInfo } from "../core/transport.js";
+import type { EngineStats } from "../fleet/fleet.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Refusal } from "./upgrade.js";
 
@@ -22,10 +23,12 @@ export interface ServerStats extends Omit<PeerStats, keyof Counts>, Readonly<Cou
   readonly refused: Readonly<Record<number, number>>;
   /** Number of closed peers, by the close code of their `close` event. An answered POST counts as 1000. */
   readonly closed: Readonly<Record<number, number>>;
+  /** The counts of the engine; `undefined` without one. */
+  readonly engine?: EngineStats | undefined;
 }
 
 /** The present load, which the server knows. */
-type Load = Pick<ServerStats, "peers" | "suspended" | "suspendedBytes" | "topics">;
+type Load = Pick<ServerStats, "peers" | "suspended" | "suspendedBytes" | "topics" | "engine">;
 
 /** Adds up the counts of the peers of one server. */
 export class Tally {

@@ -78,6 +78,17 @@ export class TokenRegistry<S> {
     return entry;
   }
 
+  /** Returns the hash of a token. */
+  hashOf(token: string): string {
+    return this.#options.hash(token);
+  }
+
+  /** Returns the session of a hash, for that principal. */
+  byHash(hash: string, principal: string | undefined): S | undefined {
+    const entry = this.#byHash.get(hash);
+    return entry?.principal === principal ? entry?.session : undefined;
+  }
+
   /** Returns a new token for a session that `token` resumes. It replaces the last one issued and not confirmed (rule 4). */
   renew(entry: TokenEntry<S>, token: string): string {
     const options = this.#options;

@@ -1,9 +1,21 @@
 /** Topics: named sets of peers, which exist while they have members, and emit an event when a peer joins or leaves. */
-import type { Contract } from "../core/contract.js";
+import { encodeNotification } from "../core/codec.js";
+import type { Contract, NotifyName } from "../core/contract.js";
 import { anyFunction } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
+import type { Fleet } from "../fleet/fleet.js";
+import type { TopicMember } from "../fleet/roster.js";
+import type {
+  Joined,
+  JoinOptions,
+  LogEntries,
+  PublishArgs,
+  PublishOptions,
+  ReadOptions,
+} from "../fleet/topic-options.js";
 import type { Peer } from "../peer/peer.js";
+import { runAround } from "./around.js";
 import { PeerGroup, type Group, type GroupOwner } from "./groups.js";
 
 /** Why a peer left a topic: `delete` removed it, or it closed. `await peer.closed` has the code of the close. */
@@ -33,6 +45,41 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
   add(peer: Peer<L, R, D>): this;
   /** Removes a peer. Returns true if the peer was a member. Calls that were made to the peer go on. */
   delete(peer: Peer<L, R, D>): boolean;
+  /**
+   * Adds a peer of this server, and resolves when it misses no message that any node sends to the topic from now on. With `since`,
+   * first sends the logged publications that the peer has missed, then the live ones, and then resolves: so the response of the
+   * handler follows all of them. The outcome is `"complete"` if the peer then has every publication after `since`, and `"gap"`
+   * otherwise: nothing is sent again, and the application loads its state. A first visit, without `since`, is a gap too.
+   *
+   * With `as`, the peer is in the list of members. Rejects with an `EngineError` while the broker is down, and if it does not answer for
+   * 5 s, with `ConnectionLostError` if the peer closes meanwhile, with a `TypeError` for bad options and for what the rules of the topic
+   * do not allow, and with a `RangeError` if the list has 10,000 members. Then the peer is not added.
+   */
+  join(peer: Peer<L, R, D>, options?: JoinOptions): Promise<Joined>;
+  /**
+   * Logs a notification and sends it to all members on all nodes, with this node's, in one order for all. Its params are by name, and
+   * each member gets them with `at`, the position in the log. Resolves with that position. A slow member is closed with 1013, and not
+   * skipped: it recovers by `join`.
+   *
+   * Rejects with an `EngineError`: `"not-sent"` if no member gets it, and `"unknown"` if it may have been logged. With the same
+   * `key`, it is safe to publish again within 2 minutes. Rejects with a `TypeError` for a topic without the rule `log`, for bad
+   * options, and for params that are not by name or have an `at`. Rejects with `TooLargeError` if the broker takes no such length.
+   */
+  publish<K extends NotifyName<R>>(method: K, ...args: PublishArgs<R[K]>): Promise<string>;
+  /**
+   * Reads the log: for callers over HTTP POST, and to page back. Rejects as `publish` does, at once while the broker is down.
+   */
+  read(options?: ReadOptions): Promise<LogEntries>;
+  /**
+   * Returns the members on all nodes that joined with `as`, at most `limit` (10,000). Rejects with an `EngineError` while the broker is
+   * down, and with a `TypeError` for a topic without the rule `members`.
+   */
+  members(options?: { limit?: number | undefined }): Promise<TopicMember[]>;
+  /**
+   * Calls `listener` on this node when a member joins or leaves on any node, in the same order on all nodes. Returns a function that
+   * stops this. Throws a `TypeError` for a topic without the rule `members`. What the listener throws is emitted as `error`.
+   */
+  watch(listener: (event: "joined" | "left", member: TopicMember) => void): () => void;
   /** Calls `listener` at each event. The server keeps the listener until `off`. Throws a `TypeError` for an unknown event. */
   on<E extends keyof TopicEvents<Peer<L, R, D>>>(event: E, listener: TopicEvents<Peer<L, R, D>>[E]): this;
   /** Calls `listener` at the next event only. Throws a `TypeError` for an unknown event. */
@@ -55,6 +102,10 @@ const EMPTY: ReadonlySet<never> = new Set();
 export interface TopicsOwner<P> extends GroupOwner {
   /** Returns why a peer cannot be a member; `undefined` if it can. */
   refusalOf(peer: P): string | undefined;
+  /** The fleet of the server, if it has one. Then topics report their members to it. */
+  fleet: Fleet | undefined;
+  /** Returns the fleet of the server. One without an engine gets a fleet in memory. */
+  getFleet(): Fleet;
 }
 
 /** All topics of one server. A `Topic` is a view of the sets here, so a `Topic` that the application keeps is never stale. */
@@ -80,6 +131,11 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
     return this.#members.size;
   }
 
+  /** The names of the topics that have members. */
+  get names(): Iterable<string> {
+    return this.#members.keys();
+  }
+
   /** Returns the members of a topic. */
   membersOf(name: string): ReadonlySet<Peer<L, R, D>> {
     return this.#members.get(name) ?? EMPTY;
@@ -89,6 +145,12 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   add(name: string, peer: Peer<L, R, D>): void {
     let members = this.#members.get(name);
     if (members?.has(peer)) return;
+    const { fleet } = this.owner;
+    if (fleet !== undefined) {
+      // Throws for a name or rules that the fleet refuses, before anything is changed.
+      if (members === undefined) fleet.topics.opened(name);
+      fleet.topics.added(name, peer);
+    }
     if (members === undefined) this.#members.set(name, (members = new Set()));
     members.add(peer);
     const joined = this.#joined.get(peer) ?? name;
@@ -99,6 +161,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
 
   /** Removes a peer from a topic. Returns true if it was a member. */
   delete(name: string, peer: Peer<L, R, D>): boolean {
+    this.owner.fleet?.topics.left(name, peer);
     if (!this.#removeMember(name, peer)) return false;
     const joined = this.#joined.get(peer)!;
     if (typeof joined !== "string") joined.delete(name);
@@ -113,6 +176,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
     if (joined === undefined) return;
     this.#joined.delete(peer);
     const names = typeof joined === "string" ? [joined] : [...joined];
+    for (const name of names) this.owner.fleet?.topics.left(name, peer);
     // Removed from all before any listener is called: no group contains a closed peer.
     for (const name of names) this.#removeMember(name, peer);
     for (const name of names) this.#emit(name, "leave", peer, "closed");
@@ -141,7 +205,10 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   #removeMember(name: string, peer: Peer<L, R, D>): boolean {
     const members = this.#members.get(name);
     if (members === undefined || !members.delete(peer)) return false;
-    if (members.size === 0) this.#members.delete(name);
+    if (members.size === 0) {
+      this.#members.delete(name);
+      this.owner.fleet?.topics.closed(name);
+    }
     return true;
   }
 
@@ -168,12 +235,46 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, D> extends PeerGro
     this.#name = name;
   }
 
-  add(peer: Peer<L, R, D>): this {
-    if (peer.state === "closed") return this;
+  /** Throws if the peer cannot be a member. */
+  #checkPeer(peer: Peer<L, R, D>): void {
     const reason = this.#topics.owner.refusalOf(peer);
     if (reason !== undefined) throw new TypeError(reason);
+  }
+
+  add(peer: Peer<L, R, D>): this {
+    if (peer.state === "closed") return this;
+    this.#checkPeer(peer);
     this.#topics.add(this.#name, peer);
     return this;
+  }
+
+  async join(peer: Peer<L, R, D>, options?: JoinOptions): Promise<Joined> {
+    if (peer.state !== "closed") this.#checkPeer(peer);
+    return this.#topics.owner.getFleet().topics.join(this.#name, peer, options);
+  }
+
+  publish<K extends NotifyName<R>>(method: K, ...args: PublishArgs<R[K]>): Promise<string>;
+  async publish(method: string, params?: any, options?: PublishOptions): Promise<any> {
+    const { owner } = this.#topics;
+    const { around } = owner;
+    const { topics } = owner.getFleet();
+    if (around === undefined) return topics.publish(this.#name, method, params, options);
+    // What cannot be encoded is the mistake of the caller.
+    encodeNotification(method, params);
+    const call = this.record(method, params, undefined, false);
+    return runAround(around, call, () => topics.publish(this.#name, method, call.params, options));
+  }
+
+  async read(options?: ReadOptions): Promise<LogEntries> {
+    return this.#topics.owner.getFleet().topics.read(this.#name, options);
+  }
+
+  async members(options?: { limit?: number | undefined }): Promise<TopicMember[]> {
+    return this.#topics.owner.getFleet().topics.members(this.#name, options);
+  }
+
+  watch(listener: (event: "joined" | "left", member: TopicMember) => void): () => void {
+    return this.#topics.owner.getFleet().topics.watch(this.#name, anyFunction(listener, "listener"));
   }
 
   delete(peer: Peer<L, R, D>): boolean {

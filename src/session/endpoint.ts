@@ -241,7 +241,7 @@ export class Endpoint {
     this.#flushMessages();
     this.#owesHello = true;
     if (isAwaited) this.write([]);
-    this.goLive(new Session(this.limits, offered.ttlMs, offered.token, offered.limits));
+    this.goLive(new Session(this.limits, offered));
   }
 
   /** Client: takes the response to `resume`. Any other data frame would belong to no session (rule 1). */

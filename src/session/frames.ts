@@ -25,6 +25,8 @@ export interface SessionFrame {
   readonly token: string;
   readonly ttlMs: number;
   readonly limits: SessionLimits;
+  /** By which a load balancer finds the server that has the session. */
+  readonly route?: string | undefined;
 }
 
 /** The frame `resume`: a client resumes its session. */
@@ -57,7 +59,12 @@ type Checks<T> = { [K in keyof T]-?: Check | Checks<T[K]> };
 
 const LONGEST_TOKEN = 256;
 const LIMITS: Checks<SessionLimits> = { maxMessageBytes: isPositive, logFrames: isPositive, logLength: isPositive };
-const SESSION: Checks<SessionFrame> = { token: isToken, ttlMs: isPositive, limits: LIMITS };
+const SESSION: Checks<SessionFrame> = {
+  token: isToken,
+  ttlMs: isPositive,
+  limits: LIMITS,
+  route: (value) => value === undefined || isToken(value),
+};
 const RESUME: Checks<ResumeFrame> = {
   token: isToken,
   received: isCount,

@@ -139,6 +139,8 @@ class MemoryServer<S extends Contract<S>, C extends Contract<C>, D> extends Serv
     super({ ...mocked(options), noServer: true } as unknown as ServeOptions<S, C, D>, memory);
     this.#memory = memory;
     this.on("peer", (peer, request) => memory.accepted(peer as AnyPeer, request));
+    // An engine in memory needs no time. With any other, the server joins its fleet when it can.
+    if ("engine" in options) this.listen().catch((error: unknown) => this.emit("error", error));
   }
 
   override close(): Promise<void> {

@@ -19,6 +19,8 @@ export interface Demo extends AsyncDisposable {
   url: string;
   /** The process id. */
   pid: number;
+  /** Returns what the process has printed so far. */
+  printed(): string;
   /** Ends the process, and returns its exit code, or `null` if a signal killed it. */
   kill(signal: "SIGINT" | "SIGTERM" | "SIGKILL"): Promise<number | null>;
 }
@@ -32,12 +34,15 @@ export interface Visitor {
 }
 
 /** Starts the demo's server and reads its address from what it prints. */
-export async function startDemo(env: Record<string, string> = {}): Promise<Demo> {
+export async function startDemo(env: Record<string, string | undefined> = {}): Promise<Demo> {
   const child = spawn(process.execPath, [SERVER], {
-    env: { ...process.env, PORT: "0", ...env },
+    // Without a file, each demo begins with an empty board.
+    env: { ...process.env, PORT: "0", BOARD_FILE: "", ...env },
     stdio: ["ignore", "pipe", "inherit"],
   });
   const lines = createInterface(child.stdout);
+  let printed = "";
+  lines.on("line", (text) => (printed += `${text}\n`));
   const [line] = (await Promise.race([
     once(lines, "line"),
     once(child, "exit").then(([code]) => Promise.reject(new Error(`the demo ended with ${String(code)}`))),
@@ -54,6 +59,7 @@ export async function startDemo(env: Record<string, string> = {}): Promise<Demo>
   return {
     url: /^reciproc demo: (http:\S+)$/.exec(line)?.[1] ?? `not an address: ${line}`,
     pid: child.pid!,
+    printed: () => printed,
     kill,
     async [Symbol.asyncDispose]() {
       if (isKilled) return;
@@ -89,8 +95,8 @@ export async function leave(...visitors: Visitor[]): Promise<void> {
       page.removeAllListeners();
       await page.mouse.move(0, 0);
       await page.setViewportSize(VIEWPORT);
-      // A page of the same site, because Chromium would start another process for any other.
-      await page.goto(new URL("/left", page.url()).href).then(
+      // A file of the same site: Chromium would start another process for any other, and reports one that is missing, maybe late.
+      await page.goto(new URL("/icon.svg", page.url()).href).then(
         () => void leftPages.push(page),
         // The demo has ended.
         () => page.context().close(),

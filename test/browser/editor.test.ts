@@ -133,7 +133,7 @@ describe("the editor", () => {
   it("asks for a vote in either room", () =>
     withTwoEditors(async (ada, bo) => {
       await ada.page.getByRole("tab", { name: "Board" }).click();
-      await ada.page.getByRole("button", { name: "Clear" }).click();
+      await ada.page.getByRole("button", { name: "Clear", exact: true }).click();
       await bo.page.getByRole("alertdialog", { name: "Ada would like to clear the board." }).waitFor();
       await bo.page.getByRole("button", { name: "Keep it" }).click();
       for (const { page } of [ada, bo]) await noticed(page, "The board stays: Bo refused.");
@@ -157,6 +157,24 @@ describe("the editor", () => {
     expect(elsewhere).toEqual([]);
     await context.close();
   });
+
+  it("shows the file whose tab was clicked while the editor loaded", () =>
+    withOne(async ({ page }) => {
+      let load: (() => void) | undefined;
+      const clicked = new Promise<void>((resolve) => (load = resolve));
+      await page.route("**/editor/room.js", async (route) => {
+        await clicked;
+        await route.continue();
+      });
+      await page.getByRole("tab", { name: "Editor" }).click();
+      const tab = page.getByRole("tab", { name: "server.json" });
+      await tab.click();
+      await expect.poll(() => tab.getAttribute("aria-selected")).toBe("true");
+      load!();
+      await ready(page, "json");
+      expect(await textOf(page)).toContain('"maxConnections"');
+      await page.unrouteAll();
+    }));
 
   it("fits on a phone", () =>
     withDemo(

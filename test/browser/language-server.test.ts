@@ -1,10 +1,14 @@
 import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { templateOf } from "../../demo/page/editor/snippet.js";
-import { withOne } from "./demo.js";
+import { connect } from "../../src/node.js";
+import { startDemo, withOne } from "./demo.js";
 import {
   goTo,
   languageServers,
@@ -17,6 +21,22 @@ import {
   withOneEditor,
   withTwoEditors,
 } from "./editor.js";
+
+/** The ids in a request for completions and in a cancel, in a frame of many messages. */
+const COMPLETION = /"id":(\d+),"method":"textDocument\/completion"/;
+const CANCEL = /"method":"\$\/cancelRequest","params":\{"id":(\d+)/;
+
+/** Lets a language server append all that it reads to the file INPUT. */
+const RECORDER = `--import=data:text/javascript,${encodeURIComponent(`
+import { appendFileSync } from "node:fs";
+if (process.argv[1].endsWith("language-server.js")) {
+  const { stdin } = process;
+  const { emit } = stdin;
+  stdin.emit = function (event, ...args) {
+    if (event === "data") appendFileSync(process.env.INPUT, args[0]);
+    return emit.call(this, event, ...args);
+  };
+}`)}`;
 
 describe("the language server in the editor", () => {
   it("reports the initial error of the file to all people, until one of them fixes it", () =>
@@ -66,33 +86,40 @@ describe("the language server in the editor", () => {
       }
     }));
 
-  it("gets a cancel when its completions are no longer needed", () =>
-    withOne(async ({ page }, demo) => {
-      const sent: { id?: number; method: string; params: { id?: number } }[] = [];
-      page.on("websocket", (webSocket) =>
-        webSocket.on("framesent", ({ payload }) => {
-          if (new URL(webSocket.url()).pathname === "/lsp/css")
-            sent.push(JSON.parse(payload as string) as (typeof sent)[number]);
-        }),
-      );
-      await page.getByRole("tab", { name: "Editor" }).click();
-      await ready(page, "css");
-      await goTo(page, "place-items");
-      const [server] = languageServers(demo, "css");
-      process.kill(server!, "SIGSTOP");
-      try {
-        await page.keyboard.type("\nbor");
-        const question = (): (typeof sent)[number] | undefined =>
-          sent.find(({ method }) => method === "textDocument/completion");
-        await expect.poll(question).toBeDefined();
-        await page.keyboard.press("Home");
-        await expect
-          .poll(() => sent.filter(({ method }) => method === "$/cancelRequest").map(({ params }) => params.id))
-          .toEqual([question()!.id]);
-      } finally {
-        process.kill(server!, "SIGCONT");
-      }
-    }));
+  it("gets a cancel when its completions are no longer needed", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "reciproc-input-"));
+    const input = join(folder, "input");
+    await withOne(
+      async ({ page }, demo) => {
+        const sent: string[] = [];
+        page.on("websocket", (webSocket) =>
+          webSocket.on("framesent", ({ payload }) => {
+            if (new URL(webSocket.url()).pathname === "/lsp/css") sent.push(payload as string);
+          }),
+        );
+        await page.getByRole("tab", { name: "Editor" }).click();
+        await ready(page, "css");
+        await goTo(page, "place-items");
+        // Sooner than the timeout of the call, 10 s, which sends a cancel too.
+        const soon = { timeout: 5000 };
+        const [server] = languageServers(demo, "css");
+        process.kill(server!, "SIGSTOP");
+        try {
+          await page.keyboard.type("\nbor");
+          await expect.poll(() => idOf(COMPLETION, sent), soon).toBeDefined();
+          await page.keyboard.press("Home");
+          await expect.poll(() => idOf(CANCEL, sent), soon).toBe(idOf(COMPLETION, sent));
+        } finally {
+          process.kill(server!, "SIGCONT");
+        }
+        const cancelled = async (): Promise<string | undefined> => idOf(CANCEL, [await readFile(input, "utf8")]);
+        await expect.poll(cancelled, soon).toBeDefined();
+        expect(await cancelled()).toBe(idOf(COMPLETION, [await readFile(input, "utf8")]));
+      },
+      { env: { NODE_OPTIONS: RECORDER, INPUT: input } },
+    );
+    await rm(folder, { recursive: true });
+  });
 
   it("explains the property under the pointer, and a selector without rendering its HTML", () =>
     withTwoEditors(async ({ page }) => {
@@ -148,13 +175,78 @@ describe("the language server in the editor", () => {
       tempting.close();
     }));
 
+  it("survives a cut with its process and its text, and checks what was typed meanwhile", () =>
+    withOne(
+      async ({ page }, demo) => {
+        await expect.poll(() => squiggles(page)).toEqual(["colr"]);
+        const before = languageServers(demo, "css");
+        expect(before).toHaveLength(1);
+        await page.locator("#cut").evaluate((button: HTMLButtonElement) => button.click());
+        await page.getByText("css language server: reconnecting").waitFor();
+        await goTo(page, "place-items");
+        await page.keyboard.insertText("\n  wdith: 1px;");
+        expect(await squiggles(page)).toEqual(["colr"]);
+        await ready(page, "css");
+        await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
+        expect(languageServers(demo, "css")).toEqual(before);
+        expect(await page.locator(".message[data-method=initialize]").count()).toBe(1);
+        expect(await textOf(page)).toContain("wdith");
+      },
+      // Long enough to type in, on a loaded machine.
+      { open: visitEditor, env: { CUT_MS: "6000" } },
+    ));
+
+  it("starts again with a restarted demo, and gets the text", () =>
+    withOne(
+      async ({ page }, first) => {
+        await expect.poll(() => squiggles(page)).toEqual(["colr"]);
+        await first.kill("SIGTERM");
+        await page.getByText("css language server: reconnecting").waitFor();
+        await using second = await startDemo({ PORT: new URL(first.url).port });
+        await ready(page, "css");
+        await expect.poll(() => squiggles(page)).toEqual(["colr"]);
+        expect(await page.locator(".message[data-method=initialize]").count()).toBe(2);
+        expect(languageServers(second, "css")).toHaveLength(1);
+        await page.context().close();
+      },
+      { open: visitEditor, mayComplain: true },
+    ));
+
+  it("reports no result before it has checked the text", () =>
+    withOne(async ({ page }) => {
+      const problems = page.locator("#problems");
+      await page.evaluate(() => {
+        const seen: (string | null)[] = [];
+        Object.assign(globalThis, { seen });
+        const button = document.querySelector<HTMLElement>("#problems")!;
+        new MutationObserver(() => void (button.hidden || seen.push(button.textContent))).observe(button, {
+          attributes: true,
+          childList: true,
+        });
+      });
+      await page.getByRole("tab", { name: "Editor" }).click();
+      await problems.filter({ hasText: "1 problem" }).waitFor();
+      const seen = await page.evaluate(() => (globalThis as unknown as { seen: string[] }).seen);
+      expect(new Set(seen)).toEqual(new Set(["Checking …", "1 problem"]));
+    }));
+
+  it("is refused to a thirteenth page", async () => {
+    await using demo = await startDemo();
+    const url = `${demo.url.replace("http", "ws")}/lsp/json`;
+    const peers = [];
+    for (let i = 0; i < 12; i++) peers.push(await connect(url, { link: "plain" }));
+    await expect(connect(url, { link: "plain" })).rejects.toMatchObject({ status: 503 });
+    expect(languageServers(demo, "json")).toHaveLength(12);
+    await Promise.all(peers.map((peer) => peer.close()));
+  });
+
   it("can be restarted by a button after it exits, while the editor keeps working", () =>
     withTwoEditors(async (ada, bo, demo) => {
       const servers = languageServers(demo, "css");
       expect(servers).toHaveLength(2);
       await expect.poll(() => squiggles(bo.page)).toEqual(["colr"]);
       process.kill(servers[0]!, "SIGKILL");
-      const died = "css language server: stopped (1011: the command was killed by SIGKILL)";
+      const died = "css language server: stopped (the command was killed by SIGKILL)";
       const broken = await Promise.any(
         [ada, bo].map(async (each) => {
           await each.page.getByText(died).waitFor();
@@ -217,6 +309,11 @@ describe("a snippet of a language server", () => {
     expect(templateOf(snippet)).toBe(template);
   });
 });
+
+/** Returns the id in the first of the texts that matches. */
+function idOf(what: RegExp, texts: string[]): string | undefined {
+  return texts.map((text) => what.exec(text)?.[1]).find(Boolean);
+}
 
 /** Waits until none of these processes is left. A language server whose input has ended takes a moment to end. */
 function gone(pids: readonly number[]): Promise<void> {

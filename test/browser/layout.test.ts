@@ -1,5 +1,5 @@
 /** Proves that a page with ten people fits into windows of many sizes: every clipped element can be scrolled into view. */
-import type { Page } from "playwright-core";
+import type { Frame, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
 import { browser } from "./browser.js";
@@ -26,9 +26,10 @@ beforeAll(async () => {
   // A page that was left without a close counts as a person until its session expires.
   demo = await startDemo({ SESSION_TTL_MS: "500" });
   for (const name of NAMES) people.push(await enter(demo.url, name));
-  for (const peer of people) await peer.request("say", { text: "a line that may need more than one row of the chat" });
+  for (const peer of people)
+    await peer.request("say", { id: peer.id, text: "a line that may need more than one row of the chat" });
 });
-afterEach(() => Promise.all([...pages.values()].map((page) => page.goto(new URL("/left", demo.url).href))));
+afterEach(() => Promise.all([...pages.values()].map((page) => page.goto(new URL("/icon.svg", demo.url).href))));
 afterAll(async () => {
   await Promise.all(people.map((peer) => peer.close()));
   await demo[Symbol.asyncDispose]();
@@ -60,7 +61,7 @@ describe("the page with ten people", () => {
     for (const room of ["Board", "Editor"]) {
       await page.getByRole("tab", { name: room }).click();
       if (room === "Editor") await page.locator(".file:visible .cm-content").waitFor();
-      for (const tab of ["Chat", "Traffic", "People"]) {
+      for (const tab of ["Try this", "Code", "Chat", "Traffic", "People"]) {
         const button = page.getByRole("button", { name: tab, exact: true });
         if (await button.isVisible()) await button.click();
         const [pageWidth, pageHeight] = await page.evaluate(() => {
@@ -74,7 +75,7 @@ describe("the page with ten people", () => {
     }
     // Now the panel with the people is shown at each size. None of them needs to be scrolled to within the list.
     expect(await page.locator("#people").evaluate((list) => list.scrollHeight - list.clientHeight)).toBe(0);
-    expect(await page.locator("#second").isVisible()).toBe(width > 920);
+    expect(await page.locator("#split").isVisible()).toBe(width > 920);
     const chat = page.getByRole("button", { name: "Chat", exact: true });
     if (await chat.isVisible()) await chat.click();
     // Three rows of text.
@@ -90,13 +91,36 @@ describe("the page with ten people", () => {
     const verdict = people[8]!.request("clear");
     await page.getByRole("alertdialog").waitFor();
     expect(await unreachable(page, "#vote, #question, #left, #refuse, #agree")).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
     await page.getByRole("button", { name: "Keep it" }).click();
     await verdict;
   });
 });
 
+describe("the split view", () => {
+  it.each([
+    [1440, 900],
+    [1280, 800],
+    [1024, 768],
+  ])("shows both people their board, their tools and the names of their panels at %i x %i", async (width, height) => {
+    const page = await open(width, height, false);
+    await page.goto(`${demo.url}/split`);
+    for (const frame of page.frames().slice(1)) {
+      await frame.getByText("Live", { exact: true }).waitFor();
+      const below = await frame.evaluate(() =>
+        ["#canvas", ".tools", "#tabs"].filter(
+          (part) => document.querySelector(part)!.getBoundingClientRect().bottom > innerHeight,
+        ),
+      );
+      expect(below).toEqual([]);
+      expect(await frame.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+      expect(await unreachable(frame, "button, a, input, canvas, .line")).toEqual([]);
+    }
+  });
+});
+
 /** Returns the visible elements that are clipped, wholly or in part, and cannot be scrolled into view. */
-function unreachable(page: Page, selector: string): Promise<string[]> {
+function unreachable(page: Page | Frame, selector: string): Promise<string[]> {
   return page.evaluate((elements) => {
     type Side = { from: number; to: number };
     const fits = (inner: Side, outer: Side): boolean => inner.from >= outer.from - 1 && inner.to <= outer.to + 1;

@@ -23,6 +23,7 @@ describe("the page", () => {
       const columns = (await picture(page)).split("\n").filter((row) => row.includes("X"));
       expect(columns.length).toBeGreaterThan(10);
       expect(await page.evaluate(() => document.scrollingElement!.scrollTop)).toBe(0);
+      await page.getByRole("button", { name: "Chat", exact: true }).click();
       await page.getByLabel("Message").fill("x".repeat(300));
       await page.getByLabel("Message").press("Enter");
       await page.locator(".line").waitFor();
@@ -56,7 +57,7 @@ describe("the page", () => {
           expect(over).toBe(0);
           expect(widest).toBeLessThan(0.5);
         }
-        await from.getByRole("button", { name: "Clear" }).click();
+        await from.getByRole("button", { name: "Clear", exact: true }).click();
         await to.getByRole("alertdialog").waitFor();
         expect(await overhang(to, "#vote", ".board")).toBe(0);
         expect(await to.locator("#question").evaluate((text) => text.scrollWidth - text.clientWidth)).toBe(0);

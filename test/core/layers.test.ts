@@ -16,18 +16,21 @@ const MAY_IMPORT: Record<string, string[]> = {
   sockets: ["core", "link"],
   bridge: ["core"],
   peer: ["core", "features"],
+  fleet: ["core", "peer"],
+  nats: ["core", "fleet"],
+  redis: ["core", "fleet"],
   client: ["core", "features", "link", "session", "sockets", "peer"],
-  server: ["core", "features", "link", "session", "sockets", "peer"],
-  "": ["core", "features", "link", "session", "sockets", "peer", "client", "server"],
-  testing: ["core", "features", "link", "session", "sockets", "peer", "client", "server", ""],
+  server: ["core", "features", "link", "session", "sockets", "peer", "fleet"],
+  "": ["core", "features", "link", "session", "sockets", "peer", "client", "fleet", "server"],
+  testing: ["core", "features", "link", "session", "sockets", "peer", "client", "fleet", "server", ""],
   react: ["core", "peer", "client", ""],
-  cli: ["core", "features", "link", "session", "sockets", "peer", "client", "server", "bridge", ""],
+  cli: ["core", "features", "link", "session", "sockets", "peer", "client", "fleet", "server", "bridge", ""],
 };
 /** What a file of any folder may import: it imports nothing itself. */
 const OF_ALL = "close-codes.ts";
 
 /** Folders whose files run everywhere: no Node, no `ws`. */
-const EVERYWHERE = new Set(["core", "features", "link", "session", "peer", "client"]);
+const EVERYWHERE = new Set(["core", "features", "link", "session", "peer", "client", "fleet"]);
 
 /** One import: a file relative to src/, or a package by its name. A type import does not exist at run time. */
 interface Import {
@@ -98,7 +101,7 @@ describe("the sources", () => {
     expect(names(OF_ALL)).toEqual([]);
   });
 
-  it("of core, features, link, session, peer and client import neither Node nor ws, not even their types", () => {
+  it("of core, features, link, session, peer, client and fleet import neither Node nor ws, not even their types", () => {
     const breaches = files
       .filter((file) => EVERYWHERE.has(folderOf(file)))
       .flatMap((file) => names(file).flatMap((name) => (isNodeOnly(name) ? `${file} imports ${name}` : [])));
@@ -124,6 +127,16 @@ describe("the sources", () => {
     expect([...reach("react/index.ts")].filter(isNodeOnly)).toEqual([]);
   });
 
+  it("of redis are the only ones that import a client of Redis, and only one of them does", () => {
+    const clients = ["redis", "@redis/client"];
+    expect(files.filter((file) => names(file).some((name) => clients.includes(name)))).toEqual(["redis/client.ts"]);
+  });
+
+  it("of nats are the only ones that import a client of NATS, and only one of them does", () => {
+    const importers = files.filter((file) => names(file).some((name) => name.startsWith("@nats-io/")));
+    expect(importers).toEqual(["nats/client.ts"]);
+  });
+
   it("stay within 600 lines each", () => {
     expect(files.filter((file) => lines(file) > 600)).toEqual([]);
   });
@@ -144,7 +157,7 @@ describe("importing an entry", () => {
     console.log(JSON.stringify({ same: JSON.stringify([look(), listen()]) === before, changed, handles: process.getActiveResourcesInfo().filter((name) => name === "Timeout") }));
   `;
 
-  it.each(["reciproc", "reciproc/node", "reciproc/testing"])(
+  it.each(["reciproc", "reciproc/node", "reciproc/nats", "reciproc/redis", "reciproc/testing"])(
     "%s changes no global, starts no timer and adds no process listener",
     (entry) => {
       const output = execFileSync(process.execPath, ["--input-type=module", "-e", PROBE, entry], {

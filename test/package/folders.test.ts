@@ -11,8 +11,14 @@ const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 
 /** The folders whose packages have types. */
 const TYPED = ["guides", "interop", "react", "readme"];
-const FOLDERS = [...TYPED, "runtimes", "server"];
-const OUTSIDE = ["../demo/language-servers", "../examples/board-react"];
+const FOLDERS = [...TYPED, "demo", "runtimes", "server", "site"];
+const OUTSIDE = [
+  "../demo/language-servers",
+  "../examples/board-react",
+  "../examples/language-server",
+  "../examples/three-nodes",
+  "../site",
+];
 
 async function readJson<T>(...path: string[]): Promise<T> {
   return JSON.parse(await readFile(join(TESTS, ...path), "utf8")) as T;
@@ -27,6 +33,20 @@ it("all folders with packages of their own are tested here", async () => {
     );
   }
   expect(new Set(found)).toEqual(new Set(FOLDERS));
+});
+
+it("the tools of the documentation site are not installed with the package or with its tests, except those of test/site", async () => {
+  interface Lock {
+    packages: Record<string, object>;
+  }
+  const { dependencies } = await readJson<{ dependencies: Record<string, string> }>("../site/package.json");
+  // The compiler is also a tool of the package.
+  const { typescript: _, ...tools } = dependencies;
+  expect(Object.keys(tools)).toContain("vitepress");
+  for (const folder of ["..", ...FOLDERS.filter((name) => name !== "site")]) {
+    const { packages } = await readJson<Lock>(folder, "package-lock.json");
+    expect(Object.keys(tools).filter((name) => `node_modules/${name}` in packages)).toEqual([]);
+  }
 });
 
 describe.each([...FOLDERS, ...OUTSIDE])("the packages of test/%s", (folder) => {

@@ -2,15 +2,13 @@
 import { execFile } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
-import type { Server } from "../../src/node.js";
 import { browser, PATIENCE } from "../browser/browser.js";
 import { build } from "../package/bundlers.js";
-import { clean, extract, folder, linkPackages } from "../readme/examples.js";
+import { clean, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { bundle, PACKAGES, type ReactVersion } from "./bundle.js";
 import { startSite, type Site } from "./site.js";
 
@@ -21,14 +19,13 @@ let names: string[];
 beforeAll(async () => {
   await ensurePackages(import.meta.dirname);
   await linkPackages(import.meta.dirname);
-  names = await extract("docs/guides/react.md");
+  names = (await extract("docs/guides/react.md")).filter((name) => /\.tsx?$/.test(name));
 }, 600_000);
 afterAll(clean);
 
-/** Starts the guide's server, as a new module each time, because a restart is a new process. */
-async function start(round: string): Promise<Server> {
-  const path = join(folder, `notes-server-${round}.js`);
-  const outfile = path;
+/** Compiles and starts the guide's server. */
+async function start(): Promise<Running> {
+  const outfile = join(folder, "notes-server.js");
   await build({
     entryPoints: [join(folder, "notes-server.ts")],
     outfile,
@@ -39,7 +36,9 @@ async function start(round: string): Promise<Server> {
     external: ["reciproc"],
     logLevel: "error",
   });
-  return ((await import(pathToFileURL(path).href)) as { server: Server }).server;
+  const server = new Running("notes-server.js");
+  await server.line(/listening/);
+  return server;
 }
 
 describe("the examples of the React guide", () => {
@@ -53,13 +52,12 @@ describe("the examples of the React guide", () => {
         noUncheckedIndexedAccess: true,
         skipLibCheck: true,
       };
+      const [, ofPage] = /^```json\n([\s\S]*?)^```$/m.exec(await readFile("docs/guides/react.md", "utf8"))!;
       const compilerOptions = {
+        ...(JSON.parse(ofPage!) as { compilerOptions: object }).compilerOptions,
         ...checks,
         noEmit: true,
-        target: "es2022",
-        module: "nodenext",
         lib: ["es2022", "dom", "dom.iterable"],
-        jsx: "react-jsx",
         types: ["node"],
         typeRoots: [join(PACKAGES, "../../../node_modules/@types")],
         paths: { react: [`${types}/index.d.ts`], "react/jsx-runtime": [`${types}/jsx-runtime.d.ts`] },
@@ -93,7 +91,7 @@ async function add(page: Page, text: string): Promise<void> {
 }
 
 describe.each([18, 19] as ReactVersion[])("the page of the guide, with React %i", (version) => {
-  let server: Server;
+  let server: Running;
   let site: Site;
   let ada: Page;
   let bo: Page;
@@ -107,7 +105,7 @@ describe.each([18, 19] as ReactVersion[])("the page of the guide, with React %i"
   }
 
   beforeAll(async () => {
-    server = await start(`first-${version}`);
+    server = await start();
     // Not an import of the file: the bundler drops it, because the package says that its files have no side effects.
     site = await startSite(await bundle(await readFile(join(folder, "app.tsx"), "utf8"), folder, version));
     ada = await open();
@@ -115,7 +113,7 @@ describe.each([18, 19] as ReactVersion[])("the page of the guide, with React %i"
     bo = await open();
   }, 60_000);
   afterAll(async () => {
-    await Promise.all([ada.context().close(), bo.context().close(), server.close()]);
+    await Promise.all([ada.context().close(), bo.context().close(), server.stop()]);
     site.close();
   });
 
@@ -146,11 +144,11 @@ describe.each([18, 19] as ReactVersion[])("the page of the guide, with React %i"
   it("shows the state of a server that was restarted, and a note that was written meanwhile", async () => {
     await add(ada, "eggs");
     await expect.poll(() => notes(bo)).toEqual(["eggs"]);
-    await server.close();
+    await server.stop("SIGKILL");
     for (const page of [ada, bo]) await status(page, "suspended");
     await add(bo, "tea");
     await expect.poll(() => notes(bo)).toEqual(["eggs", "tea ..."]);
-    server = await start(`second-${version}`);
+    server = await start();
     for (const page of [ada, bo]) {
       await status(page, "open");
       await expect.poll(() => notes(page), PATIENCE).toEqual(["tea"]);

@@ -3,7 +3,7 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve as resolvePath } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -21,7 +21,9 @@ export interface Example {
   readonly output: readonly string[] | undefined;
 }
 
-const EXAMPLE = /^```(?:js|tsx?)\n\/\/ (\S+)\n([\s\S]*?)^```$(?:\n\n^```text\n([\s\S]*?)^```$)?/gm;
+/** A block of code, whose first line is a comment that names its file, and the block of text after it. */
+const EXAMPLE =
+  /^```(?:js|tsx?|html|yaml|sh|nginx|caddy|haproxy)\n(?:\/\/|#|<!--) ([\w-]+(?:\.[\w-]+)+)(?: -->)?\n([\s\S]*?)^```$(?:\n\n^```text\n([\s\S]*?)^```$)?/gm;
 
 /** Reads the examples of a document. */
 export async function examplesOf(document: string): Promise<Example[]> {
@@ -52,14 +54,15 @@ export async function clean(): Promise<void> {
   await rm(folder, { recursive: true, force: true });
 }
 
-/** Compiles one example as a user would. Throws an error with the compiler's output. */
-export async function compile(name: string): Promise<void> {
+/** Compiles one example as a user would, with further flags if given. Throws an error with the compiler's output. */
+export async function compile(name: string, ...further: string[]): Promise<void> {
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   const flags = "--strict --target es2022 --module nodenext --types node --exactOptionalPropertyTypes".split(" ");
-  await promisify(execFile)(process.execPath, [tsc, "--ignoreConfig", join(folder, name), ...flags], { cwd: root });
+  const args = [tsc, "--ignoreConfig", join(folder, name), ...flags, ...further];
+  await promisify(execFile)(process.execPath, args, { cwd: root });
 }
 
-/** A running example: its lines so far, and a promise for a matching line. */
+/** A running program: its lines so far, and a promise for a matching line. */
 export class Running {
   readonly lines: string[] = [];
   readonly exited: Promise<unknown>;
@@ -67,8 +70,12 @@ export class Running {
   readonly #waiting = new Set<() => void>();
   #errors = "";
 
-  constructor(name: string, args: string[] = []) {
-    this.#child = spawn(process.execPath, [join(folder, name), ...args], { stdio: "pipe" });
+  /** Starts an extracted example by its name, or any program by its path. `env` is added to the environment. */
+  constructor(name: string, args: string[] = [], env: Record<string, string> = {}) {
+    this.#child = spawn(process.execPath, [resolvePath(folder, name), ...args], {
+      stdio: "pipe",
+      env: { ...process.env, ...env },
+    });
     // Not "exit", because output may still arrive after it.
     this.exited = once(this.#child, "close");
     this.#child.stderr!.on("data", (text: Buffer) => (this.#errors += text.toString()));
@@ -96,12 +103,19 @@ export class Running {
     });
   }
 
+  /** What the program has printed on its standard error. */
+  get errors(): string {
+    return this.#errors;
+  }
+
   say(line: string): void {
     this.#child.stdin!.write(`${line}\n`);
   }
 
-  async stop(): Promise<void> {
-    this.#child.kill();
+  /** Sends a signal, and waits for the end. Returns the exit code, which is null if the signal ended the program. */
+  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<number | null> {
+    this.#child.kill(signal);
     await this.exited;
+    return this.#child.exitCode;
   }
 }

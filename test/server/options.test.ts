@@ -100,7 +100,7 @@ describe("serve with options", () => {
     ],
     [
       { port: 0, origin: "*" },
-      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, session, principal, post, " +
+      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, session, principal, engine, topics, nodes, post, " +
         "methods, schemas, contract, remote, check, timeoutMs, retry, fallback, around, limits, dialect, compat, onForeignMessage, bytes",
     ],
     [

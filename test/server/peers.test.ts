@@ -177,7 +177,7 @@ describe("an unknown event of a server", () => {
     await using kit = testServer({ methods: {} });
     const { server } = kit;
     expect(() => server.on("connection" as never, () => {})).toThrow(
-      /^Unknown event `connection`; known are peer, refresh, refuse, error, missed\. .*`methods`.*`notify`/,
+      /^Unknown event `connection`; known are peer, refresh, refuse, error, missed, engine, gap\. .*`methods`.*`notify`/,
     );
     expect(() => (server as any).emit("said")).toThrow(TypeError);
     expect(() => server.once("said" as never, () => {})).toThrow(TypeError);

@@ -297,7 +297,7 @@ export class ServerEnd extends End {
     super(world, "server", pair);
     pair.server = this;
     this.tokens = world.registry.open(this, line.principal, line.token);
-    const session = new Session(world.limits, TTL_MS);
+    const session = new Session(world.limits, { ttlMs: TTL_MS });
     line.end = this;
     this.line = line;
     this.endpoint.accept(line.server, session);

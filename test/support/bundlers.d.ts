@@ -4,6 +4,7 @@ declare module "esbuild-wasm" {
     entryPoints?: string[];
     stdin?: { contents: string; resolveDir: string; loader?: "ts" | "tsx" };
     outfile?: string;
+    outdir?: string;
     bundle: true;
     minify?: boolean;
     format: "esm";
@@ -15,11 +16,12 @@ declare module "esbuild-wasm" {
     external?: string[];
     jsx?: "automatic";
     legalComments?: "none";
+    loader?: Record<string, "dataurl">;
     logLevel?: "error";
     write?: boolean;
   }
   /** `outputFiles` is undefined unless `write` is false. */
-  export function build(options: BuildOptions): Promise<{ outputFiles?: { contents: Uint8Array }[] }>;
+  export function build(options: BuildOptions): Promise<{ outputFiles?: { path: string; contents: Uint8Array }[] }>;
 }
 
 declare module "@rollup/wasm-node" {

@@ -1,6 +1,6 @@
 /** Programs that the tests need besides Node: found on the PATH, or installed by apt-get. */
 import { spawn } from "node:child_process";
-import { accessSync, constants } from "node:fs";
+import { accessSync, constants, mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 
@@ -32,6 +32,10 @@ export function run([command, ...args]: string[], stdio: "inherit" | "ignore" = 
 
 /** Installs Debian packages, as root or by `sudo`. Returns true on success. Several processes may call it at once. */
 export async function aptInstall(...packages: string[]): Promise<boolean> {
+  return (await aptGet("update")) && aptGet("install", "-y", ...packages);
+}
+
+async function aptGet(...args: string[]): Promise<boolean> {
   if (!canRun("/usr/bin/apt-get")) return false;
   const root = process.getuid?.() === 0 ? [] : ["sudo", "-n"];
   // Serialized, because apt-get fails at once if another one updates the lists, and waits for installations only with an option.
@@ -45,5 +49,29 @@ export async function aptInstall(...packages: string[]): Promise<boolean> {
     "-o",
     "DPkg::Lock::Timeout=300",
   ];
-  return (await run([...apt, "update"])) && run([...apt, "install", "-y", ...packages]);
+  return run([...apt, ...args]);
+}
+
+/**
+ * Downloads Debian packages and unpacks them below test-output, without installing them. So no service is started. Returns the
+ * program of that name, and the folder of the libraries. Rejects with the remedy if it fails.
+ */
+export async function aptUnpack(name: string, ...packages: string[]): Promise<{ program: string; libraries: string }> {
+  const folder = join(import.meta.dirname, "../../test-output/debian");
+  const places = ["usr/sbin", "usr/bin"].map((place) => join(folder, place, name));
+  const libraries = join(folder, "usr/lib/x86_64-linux-gnu");
+  if (!places.some(canRun)) {
+    const download = join(folder, `${name}-packages`);
+    mkdirSync(download, { recursive: true });
+    const fetch = `cd '${download}' && apt-get download ${packages.join(" ")} && for file in *.deb; do dpkg -x "$file" ..; done`;
+    const shell = ["sh", "-c", fetch];
+    if (!(await run(shell, "ignore"))) {
+      await aptGet("update");
+      await run(shell);
+    }
+  }
+  const program = places.find(canRun);
+  if (program === undefined)
+    throw new Error(`${name} could not be downloaded; install ${name} with your system's packages`);
+  return { program, libraries };
 }

@@ -1,4 +1,5 @@
 import { serve, connect, open, pair, RpcError, type ServerContext, type Stream } from "reciproc/node";
+import { attach, memory, type Engine } from "reciproc/node";
 import type { GroupCall, LeaveReason, ServerAround } from "reciproc/node";
 import type { Handlers, ApiOf } from "reciproc";
 import type { Peer, AnyPeer } from "reciproc";
@@ -344,3 +345,33 @@ network.lose();
 await connectInMemory("ws://localhost");
 const untested = await testServer({ methods: { add: ([a, b]) => a + b } }).connect("ws://localhost");
 is<Equal<Awaited<ReturnType<typeof untested.remote.add>>, any>>();
+
+// Several servers.
+interface RoomApi {
+  said(params: { text: string; at: string }): void;
+  changed(params: { at: string }): void;
+  typing(params: { name: string }): void;
+  confirm(params: { question: string }): boolean;
+}
+const engine: Engine = memory();
+await using node = await serve<ServerApi, RoomApi, User>({
+  noServer: true,
+  authenticate: () => ({ id: "ada" }),
+  principal: ({ id }) => id,
+  methods: {} as Handlers<ServerApi, ServerContext<ServerApi, RoomApi, User>>,
+  engine,
+  topics: (name) =>
+    name.startsWith("room:") ? { log: { length: 100, ttlMs: 60_000 }, members: { joined: "typing" } } : undefined,
+  nodes: { methods: { reload: (_params, { from }) => from } },
+});
+const published: string = await node.topic("room:1").publish("said", { text: "hi" }, { key: "k" });
+await node.topic("room:1").publish("changed");
+node.topic("room:1").notify("typing", { name: "ada" }, { except: "id", here: true });
+const { entries } = await node.topic("room:1").read({ since: published, limit: 5 });
+const isConfirmed: boolean = await node.peer("id").remote.confirm({ question: "?" });
+const { peers: adas, unheard } = await node.principal("ada").peers();
+for (const ada of adas) node.topic("room:1").notify("typing", { name: "ada" }, { except: ada });
+node.on("engine", ({ state, downMs, error }) => show(`${state} ${downMs} ${error?.message}`));
+await using worker = await attach<RoomApi>({ engine });
+await worker.topic("room:1").publish("said", { text: "hi" });
+show(`${entries.length} ${isConfirmed} ${unheard.length} ${node.nodes.live.length} ${node.health().ok}`);

@@ -1,6 +1,6 @@
 // What must not compile. Each line below a directive is a mistake that a user is likely to make; a compiler that accepts
 // one reports the directive as unused.
-import { connect, pair, Peer, RpcError, serve, type Around, type Stream, type Transport } from "reciproc/node";
+import { attach, connect, pair, Peer, RpcError, serve, type Around, type Stream, type Transport } from "reciproc/node";
 import { testServer } from "reciproc/testing";
 
 interface ServerApi {
@@ -266,6 +266,29 @@ await kit.connect("ws://localhost", { methods: { add: () => 3 } });
 kit.open("ws://localhost", { methods: { confirm: () => "yes" } });
 // @ts-expect-error no such header option of a WebSocket
 new kit.WebSocket("ws://localhost", { header: {} });
+
+// Several servers.
+interface RoomApi {
+  said(params: { text: string; at: string }): void;
+  confirm(params: { question: string }): boolean;
+}
+const node = await serve<{}, RoomApi>({
+  noServer: true,
+  // @ts-expect-error members are notified of what the client serves
+  topics: () => ({ members: { joined: "joins" } }),
+});
+// @ts-expect-error the log adds `at`
+await node.topic("a").publish("said", { text: "hi", at: "x.1" });
+// @ts-expect-error params that the contract requires
+await node.topic("a").publish("said");
+// @ts-expect-error what is published has no result
+await node.topic("a").publish("confirm", { question: "?" });
+// @ts-expect-error no such option
+await node.topic("a").publish("said", { text: "hi" }, { except: "id" });
+// @ts-expect-error params of another method
+await node.peer("id").request("confirm", { query: "?" });
+// @ts-expect-error an engine is needed
+await attach({});
 
 // The rest.
 // @ts-expect-error an error's code is a number

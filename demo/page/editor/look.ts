@@ -43,7 +43,7 @@ export function look(language: Language, name: string): Extension {
         return { top: 0, left: MARGIN, bottom: clientHeight, right: clientWidth - MARGIN };
       },
     }),
-    EditorView.contentAttributes.of({ "aria-label": name }),
+    EditorView.contentAttributes.of({ "aria-label": name, tabindex: "0" }),
     GRAMMARS[language](),
     syntaxHighlighting(highlighting),
     // Tab moves to the next part of the page, as on any page, unless a completion can be accepted.

@@ -5,7 +5,6 @@ import type { Params, Peer } from "reciproc";
 import type { Caret, ClientApi, DocumentName, Person, ServerApi } from "../../api.js";
 import type { Language } from "../../lsp.js";
 import { byId, element } from "../dom.js";
-import { tablist } from "../tablist.js";
 import { whoIsIn } from "./carets.js";
 import { language, showDiagnostics } from "./language.js";
 import { look } from "./look.js";
@@ -26,6 +25,8 @@ class OpenFile {
   readonly #tab: HTMLElement;
   readonly #parent = element("div", "file");
   #status: Status = { state: "starting" };
+  /** Whether the language server has reported on the text. Until then, the number of problems is unknown. */
+  #isChecked = false;
 
   constructor(tab: HTMLButtonElement, panel: HTMLElement) {
     this.name = tab.value as DocumentName;
@@ -41,7 +42,11 @@ class OpenFile {
         this.#status = status;
         this.showStatus();
       },
-      diagnosed: (diagnostics) => showDiagnostics(this.shared.view, diagnostics),
+      diagnosed: (diagnostics) => {
+        this.#isChecked = diagnostics !== undefined;
+        showDiagnostics(this.shared.view, diagnostics ?? []);
+        this.showStatus();
+      },
     });
     const extensions = [
       look(this.language, this.name),
@@ -62,7 +67,7 @@ class OpenFile {
   show(isShown: boolean): void {
     this.#parent.hidden = !isShown;
     if (!isShown) return;
-    void this.session.start();
+    this.session.start();
     this.shared.view.requestMeasure();
     this.showStatus();
   }
@@ -87,18 +92,18 @@ class OpenFile {
     const { head } = editor.selection.main;
     const line = editor.doc.lineAt(head);
     place.textContent = `Ln ${line.number}, Col ${head - line.from + 1}`;
-    // A language server that is lost with the network starts again with it, so the page shows no alarm and no button.
-    const isAwaited = isAway && this.#status.state === "stopped";
-    write(state, `${this.language} language server: ${isAwaited ? "reconnecting" : describe(this.#status)}`);
-    state.dataset["state"] = isAwaited ? "starting" : this.#status.state;
-    restart.hidden = isAwaited || this.#status.state !== "stopped";
-    problems.hidden = this.#status.state !== "ready";
-    problems.textContent = count === 0 ? "No problems" : `${count} ${count === 1 ? "problem" : "problems"}`;
+    write(state, `${this.language} language server: ${describe(this.#status)}`);
+    state.dataset["state"] = this.#status.state;
+    restart.hidden = this.#status.state !== "stopped";
+    problems.hidden = this.#status.state === "stopped" || this.#status.state === "starting";
+    const none = this.#isChecked ? "No problems" : "Checking …";
+    problems.textContent = count === 0 ? none : `${count} ${count === 1 ? "problem" : "problems"}`;
     problems.disabled = count === 0;
   }
 }
 
 function describe(status: Status): string {
+  if (status.state === "suspended") return "reconnecting";
   return status.state === "stopped" ? `stopped (${status.why})` : status.state;
 }
 
@@ -107,25 +112,17 @@ function write(into: HTMLElement, text: string): void {
   if (into.textContent !== text) into.textContent = text;
 }
 
-let isAway = false;
 const panel = byId("file", HTMLElement);
 const files = [...byId("files", HTMLElement).querySelectorAll("button")].map((tab) => new OpenFile(tab, panel));
+
+/** Shows the file of this name, and hides the others. */
+export function show(name: string): void {
+  for (const file of files) file.show(file.name === name);
+}
 
 /** Opens every file, on the first connection and on each new one. */
 export function enter(server: Peer<ClientApi, ServerApi>): void {
   for (const { shared } of files) void shared.join(server);
-}
-
-/** The connection of the page is suspended. */
-export function away(): void {
-  isAway = true;
-  shown().showStatus();
-}
-
-/** The connection is resumed. Starts the language server of the visible file again if it has ended. */
-export function back(): void {
-  isAway = false;
-  if (shown().isShown) void shown().session.start();
 }
 
 /** Takes the changes of a person. */
@@ -152,10 +149,7 @@ function shown(): OpenFile {
   return files.find(({ isShown }) => isShown) ?? files[0]!;
 }
 
-tablist(byId("files", HTMLElement), byId("css-tab", HTMLButtonElement), (tab) => {
-  for (const file of files) file.show(file.name === tab.value);
-});
-restart.addEventListener("click", () => void shown().session.start());
+restart.addEventListener("click", () => shown().session.start());
 problems.addEventListener("click", () => {
   nextDiagnostic(shown().shared.view);
   shown().shared.view.focus();

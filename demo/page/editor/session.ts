@@ -1,9 +1,8 @@
 /**
- * A session with a language server: a client of its protocol on a reciproc peer. The link is plain, because a language server does
- * not know reciproc. Both sides call: the editor requests completions, the server requests settings. The dialect is the protocol's
- * spelling of a cancel.
+ * A session with a language server: a client of its protocol, over a reciproc session to the demo's server, which runs it. So the
+ * language server survives a loss of the network. Both sides call: the editor requests completions, the server requests settings.
  */
-import { connect, ConnectionLostError, lsp, type Peer } from "reciproc";
+import { lsp, open, type Caller, type Peer } from "reciproc";
 import type { ChangeSet, Text } from "@codemirror/state";
 import type {
   CompletionItem,
@@ -21,8 +20,8 @@ import { wire } from "../wire.js";
 import { positionAt } from "./positions.js";
 import { schema } from "./schema.js";
 
-/** The state of the language server. */
-export type Status = { state: "starting" | "ready" } | { state: "stopped"; why: string };
+/** The state of the language server. While its session is `suspended`, the server keeps running, with the text. */
+export type Status = { state: "starting" | "ready" | "suspended" } | { state: "stopped"; why: string };
 
 /** The part of the editor that the session calls. */
 export interface Editor {
@@ -32,8 +31,8 @@ export interface Editor {
   text(): Text;
   /** Takes a new state of the language server. */
   turned(status: Status): void;
-  /** Takes all diagnostics of the text. */
-  diagnosed(diagnostics: readonly Diagnostic[]): void;
+  /** Takes all diagnostics of the text; `undefined` if there are none any more, because the language server is gone. */
+  diagnosed(diagnostics: readonly Diagnostic[] | undefined): void;
 }
 
 /** All properties of CSS with their documentation exceed the default limit of 1 MiB. */
@@ -57,11 +56,10 @@ const JSON_SETTINGS = { json: { validate: { enable: true }, schemas: [{ fileMatc
 
 export class LanguageSession {
   readonly #editor: Editor;
-  /** The peer of the language server; `undefined` without a connection. */
-  #current: Peer<LanguageClient, LanguageServer> | undefined;
-  /** The same peer, as soon as the server is ready. */
   #peer: Peer<LanguageClient, LanguageServer> | undefined;
   #status: Status = { state: "stopped", why: "not started" };
+  /** Whether the language server of this connection has the text. */
+  #isOpened = false;
   #version = 0;
   #triggers: readonly string[] = [];
 
@@ -75,21 +73,37 @@ export class LanguageSession {
   }
 
   /** Starts a language server for this page, unless it runs. Reports every failure as the status, also a later one. */
-  async start(): Promise<void> {
+  start(): void {
     if (this.#status.state !== "stopped") return;
     this.#turn({ state: "starting" });
-    const peer = await this.#connect().catch(() => undefined);
-    this.#current = peer;
-    if (peer === undefined) return this.#stop(peer, "it cannot be reached");
-    void peer.closed.then(({ code, reason }) => this.#stop(peer, [code, reason].filter(Boolean).join(": ")));
-    try {
-      await this.#initialize(peer);
-    } catch (error) {
-      // A peer that has ended reports the reason by its `close` event.
-      if (error instanceof ConnectionLostError) return;
-      this.#stop(peer, String(error));
-      void peer.close();
-    }
+    const peer = open<LanguageServer, LanguageClient>(wire(`/lsp/${this.#editor.language}`), {
+      dialect: lsp,
+      limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
+      reconnect: { initial: true },
+      // A restarted demo has a new language server, which knows nothing of this page.
+      onOpen: (server) => this.#initialize(server),
+      around,
+      methods: {
+        "workspace/configuration": ({ items }) => items.map(({ section }) => SETTINGS.get(section) ?? {}),
+        "textDocument/publishDiagnostics": ({ diagnostics }) => this.#editor.diagnosed(diagnostics),
+        "window/logMessage": () => {},
+      },
+    });
+    this.#peer = peer;
+    peer.on("suspend", () => this.#turn({ state: "suspended" }));
+    peer.on("lost", () => this.#forget());
+    peer.on("resume", () => this.#turn({ state: "ready" }));
+    // The peer of the language server reports its errors by the state, and by what the calls return.
+    peer.on("error", () => {});
+    peer.opened.then(
+      () => this.#turn({ state: "ready" }),
+      () => {},
+    );
+    void peer.closed.then(({ code, reason }) => {
+      this.#forget();
+      this.#peer = undefined;
+      this.#turn({ state: "stopped", why: reason || `the connection ended with ${code}` });
+    });
   }
 
   /** Notifies the server of the changes to the text `before`. */
@@ -130,40 +144,26 @@ export class LanguageSession {
     return { uri: `file:///${this.#editor.document}` };
   }
 
-  #connect(): Promise<Peer<LanguageClient, LanguageServer>> {
-    return connect<LanguageServer, LanguageClient>(wire(`/lsp/${this.#editor.language}`), {
-      link: "plain",
-      dialect: lsp,
-      limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
-      around,
-      methods: {
-        "workspace/configuration": ({ items }) => items.map(({ section }) => SETTINGS.get(section) ?? {}),
-        "textDocument/publishDiagnostics": ({ diagnostics }) => this.#editor.diagnosed(diagnostics),
-        "window/logMessage": () => {},
-      },
-    });
-  }
-
-  async #initialize(peer: Peer<LanguageClient, LanguageServer>): Promise<void> {
-    const { capabilities } = await peer.request("initialize", {
+  /** Begins the protocol on a new connection. Returns the promise of its end, before which no other message is sent. */
+  async #initialize(server: Caller<LanguageServer>): Promise<void> {
+    const { capabilities } = await server.request("initialize", {
       processId: null,
       rootUri: null,
       capabilities: CAPABILITIES,
     });
     this.#triggers = capabilities.completionProvider?.triggerCharacters ?? [];
-    peer.notify("initialized", {});
+    server.notify("initialized", {});
     const { language: languageId } = this.#editor;
-    if (languageId === "json") peer.notify("workspace/didChangeConfiguration", { settings: JSON_SETTINGS });
+    if (languageId === "json") server.notify("workspace/didChangeConfiguration", { settings: JSON_SETTINGS });
     const text = this.#editor.text().toString();
-    peer.notify("textDocument/didOpen", {
+    server.notify("textDocument/didOpen", {
       textDocument: { ...this.#document, languageId, version: ++this.#version, text },
     });
-    this.#peer = peer;
-    this.#turn({ state: "ready" });
+    this.#isOpened = true;
   }
 
   #change(contentChanges: TextChange[]): void {
-    if (contentChanges.length === 0) return;
+    if (contentChanges.length === 0 || !this.#isOpened) return;
     this.#peer?.notify("textDocument/didChange", {
       textDocument: { ...this.#document, version: ++this.#version },
       contentChanges,
@@ -175,12 +175,10 @@ export class LanguageSession {
     return this.#peer === undefined ? null : question(this.#peer).catch(() => null);
   }
 
-  /** Reports the end of a peer as the status, unless a new peer has taken its place. */
-  #stop(peer: Peer<LanguageClient, LanguageServer> | undefined, why: string): void {
-    if (this.#status.state === "stopped" || peer !== this.#current) return;
-    this.#current = this.#peer = undefined;
-    this.#editor.diagnosed([]);
-    this.#turn({ state: "stopped", why });
+  /** The language server is gone, with the text that it had. */
+  #forget(): void {
+    this.#isOpened = false;
+    this.#editor.diagnosed(undefined);
   }
 
   #turn(status: Status): void {

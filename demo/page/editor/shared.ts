@@ -188,7 +188,8 @@ export class SharedText {
     const { anchor, head } = state.selection.main;
     if (this.#told?.anchor === anchor && this.#told.head === head) return;
     this.#told = { anchor, head };
-    this.#server.notify("point", { document: this.document, version: this.#version, anchor, head });
+    const point = { document: this.document, version: this.#version, anchor, head };
+    this.#server.notify("point", point, { latest: "point" });
   }
 }
 

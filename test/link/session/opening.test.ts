@@ -206,6 +206,7 @@ const WRONG: Record<string, readonly unknown[]> = {
   ttlMs: NO_NUMBERS,
   attempt: NO_NUMBERS,
   received: NO_COUNTS,
+  route: NO_TOKENS.filter((value) => value !== undefined),
 };
 
 /** Returns each of these members with each of its wrong values. */
@@ -270,18 +271,21 @@ describe("a client's hello", () => {
 });
 
 describe("a server's hello", () => {
-  it.each(wrong("token", "ttlMs", "limits"))("closes with 1002 if it has a wrong %s: %j", async (name, value) => {
-    const { wire, client, emitted } = clientAlone();
-    wire.client.inject(hello({ ...OFFER, [name]: value }));
-    expect(wire.client.closedWith).toEqual({ code: 1002, reason: "`session` of a hello breaks its rules" });
-    expect(wire.client.sent).toEqual([]);
-    expect(client.isResumable).toBe(false);
-    wire.client.cut();
-    expect(emitted.notices).toMatchObject([{ closed: { code: 1002 } }]);
-  });
+  it.each(wrong("token", "ttlMs", "limits", "route"))(
+    "closes with 1002 if it has a wrong %s: %j",
+    async (name, value) => {
+      const { wire, client, emitted } = clientAlone();
+      wire.client.inject(hello({ ...OFFER, [name]: value }));
+      expect(wire.client.closedWith).toEqual({ code: 1002, reason: "`session` of a hello breaks its rules" });
+      expect(wire.client.sent).toEqual([]);
+      expect(client.isResumable).toBe(false);
+      wire.client.cut();
+      expect(emitted.notices).toMatchObject([{ closed: { code: 1002 } }]);
+    },
+  );
 
   it.each([
-    { token: "x".repeat(256), ttlMs: 2 ** 53 - 1, limits: GREATEST },
+    { token: "x".repeat(256), ttlMs: 2 ** 53 - 1, limits: GREATEST, route: "x".repeat(256) },
     { token: "x", ttlMs: 1, limits: LEAST },
     { ...OFFER, more: 1, limits: { ...WIRE_LIMITS, more: 2 } },
   ])("can offer the largest and the smallest values, and members of a later version: %#", (offer) => {

@@ -1,0 +1,5 @@
+import { createAdapter } from "@socket.io/redis-adapter";
+import { redisClient, startNodeWith } from "./socket.io.js";
+
+export { connect } from "./socket.io.js";
+export const startNode = startNodeWith(async (url) => createAdapter(await redisClient(url), await redisClient(url)));

@@ -1,0 +1,166 @@
+/** `attach`: a node without clients, for a process that only notifies, publishes and calls, such as a worker. */
+import { encodeNotification } from "../core/codec.js";
+import { tableOf } from "../core/config.js";
+import type { AnyMethods, CallArgs, Contract, NotifyName } from "../core/contract.js";
+import { expected } from "../core/errors.js";
+import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
+import { any, anyFunction, checkOptions, must, optional, positive } from "../core/options.js";
+import { EventEmitter } from "../core/packages.js";
+import { refuseUnknownEvents, tell } from "../core/tell.js";
+import { checkEngine, type Engine } from "./engine.js";
+import { Fleet, type FleetEvents, type FleetHost, type Health, type NodeMethods, type Nodes } from "./fleet.js";
+import type { Principal, RemotePeer } from "./remote.js";
+import type { TopicMember } from "./roster.js";
+import { checkTopic, type LogEntries, type PublishArgs, type ReadOptions, type TopicRules } from "./topic-options.js";
+
+/** The options of `attach`. */
+export interface AttachOptions<R> {
+  /** The engine of the servers. */
+  engine: Engine;
+  /** As for `serve`. */
+  topics?: ((name: string) => TopicRules<NotifyName<R>> | undefined) | undefined;
+  /** Handles notifications of other nodes. */
+  nodes?: { readonly methods?: NodeMethods | undefined } | undefined;
+  /** How long a call to a peer waits by default, in milliseconds. Default 60,000; `Infinity` waits for ever. */
+  timeoutMs?: number | undefined;
+}
+
+/** A topic as a node without clients sees it. Each member does what the one of the same name of a server's topic does. */
+export interface AttachedTopic<R extends Contract<R>> {
+  /** Notifies the members on all nodes, at most once. Throws a `TypeError` for bad options and for params without a JSON form. */
+  notify<K extends NotifyName<R>>(
+    method: K,
+    ...args: CallArgs<
+      R[K],
+      [options?: LiveOptions & { except?: RemotePeer | string | undefined; whenSlow?: "drop" | "close" | undefined }]
+    >
+  ): void;
+  publish<K extends NotifyName<R>>(method: K, ...args: PublishArgs<R[K]>): Promise<string>;
+  read(options?: ReadOptions): Promise<LogEntries>;
+  members(options?: { limit?: number | undefined }): Promise<TopicMember[]>;
+  watch(listener: (event: "joined" | "left", member: TopicMember) => void): () => void;
+}
+
+const ATTACH_OPTIONS = {
+  engine: checkEngine,
+  topics: optional(anyFunction),
+  timeoutMs: optional(positive, 60_000),
+  nodes: (value: unknown) =>
+    checkOptions("nodes", value as object | undefined, {
+      methods: (methods: unknown = {}, name: string) => tableOf(methods, name, anyFunction),
+    }),
+};
+const NOTIFY_OPTIONS = {
+  ...LIVE_OPTIONS,
+  except: any,
+  whenSlow: optional(must<"drop" | "close">('"drop" or "close"', (value) => value === "drop" || value === "close")),
+};
+
+/**
+ * Joins the servers of an engine as a node without clients. Resolves when it is connected. Rejects with an `EngineError` if the broker
+ * cannot be reached in time, and with a `TypeError` for bad options. Close it when it is not needed any more.
+ */
+export async function attach<R extends Contract<R> = AnyMethods>(options: AttachOptions<R>): Promise<Attached<R>> {
+  const attached = new Attached<R>(options);
+  try {
+    await attached.start();
+  } catch (error) {
+    await attached.close();
+    throw error;
+  }
+  return attached;
+}
+
+/** The events of a node without clients: those of the engine, and `error` for what listeners and handlers throw. */
+type AttachedEvents = FleetEvents & { error(error: unknown): void };
+
+const EVENTS: Record<keyof AttachedEvents, 0> = { engine: 0, gap: 0, error: 0 };
+const NO_PEERS: ReadonlySet<never> = new Set();
+/** No peer is here, so nothing is sent again. */
+const NO_REPLAY = 0;
+
+/** A node without clients. Made by `attach`. `R` is the contract of the peers that it calls. */
+export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<AttachedEvents> {
+  readonly #fleet: Fleet;
+
+  /** Use `attach`. Throws a `TypeError` for bad options. */
+  constructor(options: AttachOptions<R>) {
+    super();
+    const { engine, topics, nodes, timeoutMs } = checkOptions("options", options, ATTACH_OPTIONS);
+    if (engine === undefined) throw expected("engine", "an engine, such as `memory()`", engine);
+    const report = (error: unknown): void => void tell(this, "error", [error]);
+    const host: FleetHost = {
+      wait: { timeoutMs, retry: false },
+      maxReplayLength: NO_REPLAY,
+      peers: NO_PEERS,
+      rulesOf: (name) => topics?.(name),
+      membersOf: () => NO_PEERS,
+      add() {},
+      send() {},
+      nodeMethods: nodes.methods,
+      endSession() {},
+      changed: (state) => void tell(this, "engine", [state], report),
+      gap: (topic, reason) => void tell(this, "gap", [topic, reason], report),
+      report,
+    };
+    this.#fleet = new Fleet(engine, host);
+  }
+
+  /** Connects, for `attach`. @internal */
+  start(): Promise<void> {
+    return this.#fleet.start();
+  }
+
+  /** Returns the topic of that name. Throws a `TypeError` for a name that cannot be a topic. */
+  topic(name: string): AttachedTopic<R> {
+    checkTopic(name);
+    const fleet = this.#fleet;
+    const { topics } = fleet;
+    return {
+      notify(method: string, params?: unknown, options?: object) {
+        const { except, whenSlow = "drop", ...live } = checkLive(options, NOTIFY_OPTIONS);
+        const id: unknown = typeof except === "object" ? except?.id : except;
+        const text = encodeNotification(method, params as object);
+        fleet.notify(name, text, { ...live, whenSlow }, typeof id === "string" ? id : undefined);
+      },
+      publish: (method: string, params?: any, options?: any) => topics.publish(name, method, params, options),
+      read: (options) => topics.read(name, options),
+      members: (options) => topics.members(name, options),
+      watch: (listener) => topics.watch(name, anyFunction(listener, "listener")),
+    };
+  }
+
+  /** Returns a peer of any node, by its `id`. */
+  peer(id: string): RemotePeer<R> {
+    return this.#fleet.peer<R>(id);
+  }
+
+  /** Returns all peers of one principal, on all nodes. */
+  principal(name: string): Principal<R> {
+    return this.#fleet.principal<R>(name);
+  }
+
+  /** The nodes that have the same engine, with this one. */
+  get nodes(): Nodes {
+    return this.#fleet.nodes;
+  }
+
+  /** As `server.health()`. */
+  health(): Health {
+    return this.#fleet.health();
+  }
+
+  /** Disconnects. Calls that are pending reject with `ConnectionLostError`. Never rejects. A second call waits for the first. */
+  close(): Promise<void> {
+    return this.#fleet.close();
+  }
+
+  /** Calls `close()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  static {
+    refuseUnknownEvents(Attached.prototype, EVENTS);
+  }
+}

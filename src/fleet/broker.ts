@@ -1,0 +1,407 @@
+/**
+ * The broker as a node uses it: bounds what waits for it, and keeps the wanted subscriptions. The engine below repeats nothing and
+ * queues nothing. The modules above need not know whether the broker is reachable.
+ */
+import { utf8Bytes } from "../core/codec.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import {
+  EngineError,
+  type Channel,
+  type Engine,
+  type EngineConnection,
+  type EngineFacts,
+  type NodeName,
+} from "./engine.js";
+
+/** Commands that are written and not answered: more are refused. */
+const MAX_UNANSWERED = 10_000;
+const MAX_UNANSWERED_BYTES = 16 * 2 ** 20;
+/** Commands that wait for the connection: more are refused. */
+const MAX_WAITING = 1_000;
+const MAX_WAITING_BYTES = 4 * 2 ** 20;
+/** A command without an answer for so long has an unknown outcome. */
+const COMMAND_TIMEOUT_MS = 5_000;
+/** How long a subscription is kept that is not wanted any more, because its topic may get a member again. */
+export const LINGER_MS = 5_000;
+/** How long a node waits after a failed subscription, if the connection is up. */
+const RETRY_MS = 1_000;
+
+/** Takes what the broker reports. */
+export interface BrokerOwner {
+  /** Takes a frame of a subscribed channel. */
+  received(channel: Channel, frame: string): void;
+  /** The connection is up, for the first time or again. */
+  up(facts: EngineFacts): void;
+  /** The connection is lost. Called once for each loss. */
+  down(error: EngineError): void;
+  /** Messages of these channels may have been missed, and are received again. */
+  heard(channels: readonly Channel[]): void;
+  /** A frame was sent. */
+  sent(): void;
+  /** A command was refused or a frame was dropped. */
+  dropped(): void;
+  /** The connection will never be up, for a reason that time does not cure, although the start went on without it. */
+  failed(error: EngineError): void;
+}
+
+/** One command, from `run` until it settles. */
+class Command<T> implements Expiring {
+  deadline = 0;
+  readonly bytes: number;
+  readonly run: () => Promise<T>;
+  readonly resolve: (value: T) => void;
+  readonly reject: (error: unknown) => void;
+  readonly broker: Broker;
+  isWritten = false;
+
+  constructor(
+    broker: Broker,
+    bytes: number,
+    run: () => Promise<T>,
+    resolve: (value: T) => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.broker = broker;
+    this.bytes = bytes;
+    this.run = run;
+    this.resolve = resolve;
+    this.reject = reject;
+  }
+
+  expire(): void {
+    this.broker.expired(this);
+  }
+}
+
+/** A channel that is wanted, subscribed, or both. */
+interface Subscription {
+  readonly channel: Channel;
+  isWanted: boolean;
+  state: "none" | "subscribing" | "subscribed";
+  /** Whether its messages are received. False from the loss of the connection until they are received again. */
+  isHeard: boolean;
+  /** Ends the subscription when it lingered, or tries again. */
+  timer: Expiring | undefined;
+  /** Called when its messages are received, or with the reason why not. */
+  waiting: ((error?: EngineError) => void)[];
+}
+
+/** The connection of one node to its broker. */
+export class Broker {
+  readonly connection: EngineConnection;
+  /** What the engine has said about its broker; `undefined` until it was up for the first time. */
+  facts: EngineFacts | undefined = undefined;
+  readonly #engine: Engine;
+  readonly #owner: BrokerOwner;
+  #state: "starting" | "up" | "down" | "closed" = "starting";
+  #lastError: EngineError | undefined;
+  #unanswered = 0;
+  #unansweredBytes = 0;
+  readonly #waiting = new Set<Command<any>>();
+  #waitingBytes = 0;
+  readonly #subscriptions = new Map<Channel, Subscription>();
+
+  constructor(engine: Engine, node: NodeName, owner: BrokerOwner) {
+    this.#engine = engine;
+    this.#owner = owner;
+    this.connection = engine.createConnection(node, {
+      received: (channel, frame) => owner.received(channel, frame),
+      up: () => this.#up(this.facts),
+      down: (error) => this.#down(error),
+      heard: (channels) => this.#heard(channels),
+    });
+  }
+
+  get name(): string {
+    return this.#engine.name;
+  }
+
+  get isUp(): boolean {
+    return this.#state === "up";
+  }
+
+  /** Bytes of the frames and entries that are written and not answered, or wait for the connection. */
+  get pendingBytes(): number {
+    return this.#unansweredBytes + this.#waitingBytes;
+  }
+
+  /** Connects. Rejects with the last `EngineError` if that takes longer than the settings allow. */
+  async open(): Promise<void> {
+    const { startTimeoutMs = 10_000, startWithout = false } = this.#engine.settings ?? {};
+    const opened = this.connection.open().then((facts) => this.#up(facts));
+    let timer: Expiring | undefined;
+    const late = new Promise<void>((resolve, reject) => {
+      const cause = (): EngineError =>
+        this.#lastError ?? new EngineError(`no connection to ${this.name} within ${startTimeoutMs} ms`, "not-sent");
+      const expire = (): void => {
+        if (!startWithout) return reject(cause());
+        this.#state = "down";
+        this.#refuseWaiting();
+        resolve();
+      };
+      timer = { deadline: 0, expire };
+      setDeadline(timer, startTimeoutMs);
+    });
+    try {
+      await Promise.race([opened, late]);
+    } finally {
+      clearDeadline(timer!);
+    }
+    // It went on without the connection. Later, only the connection itself reports its state.
+    opened.catch((error: EngineError) => {
+      if (this.#state === "closed") return;
+      this.#lastError = error;
+      this.#owner.failed(error);
+    });
+  }
+
+  async close(): Promise<void> {
+    if (this.#state === "closed") return;
+    this.#state = "closed";
+    const error = this.#refusal();
+    for (const command of this.#waiting) this.#settle(command).reject(error);
+    for (const subscription of this.#subscriptions.values()) {
+      this.#stopTimer(subscription);
+      for (const settle of subscription.waiting.splice(0)) settle(error);
+    }
+    this.#subscriptions.clear();
+    await this.connection.close();
+  }
+
+  /** Sends a frame at most once. Drops it if the connection is down or too much is unanswered. */
+  send(channel: Channel, frame: string): boolean {
+    const bytes = utf8Bytes(frame);
+    if (!this.isUp || !this.#hasRoom(bytes) || bytes > this.facts!.maxFrameBytes) {
+      this.#owner.dropped();
+      return false;
+    }
+    this.#unanswered++;
+    this.#unansweredBytes += bytes;
+    const settled = (): void => {
+      this.#unanswered--;
+      this.#unansweredBytes -= bytes;
+    };
+    this.#owner.sent();
+    this.connection.send(channel, frame).then(settled, () => {
+      settled();
+      this.#owner.dropped();
+    });
+    return true;
+  }
+
+  /**
+   * Runs a command of the engine, now or when the connection is up. Rejects with an `EngineError`: with `"not-sent"` if there is no
+   * connection within `timeoutMs` or too much waits, and with `"unknown"` if the command is not answered. `bytes`: its length.
+   */
+  run<T>(bytes: number, timeoutMs: number, run: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const command = new Command(this, bytes, run, resolve, reject);
+      if (this.isUp) return this.#write(command, timeoutMs);
+      if (this.#state === "closed") return reject(this.#refusal());
+      if (this.#waiting.size >= MAX_WAITING || this.#waitingBytes + bytes > MAX_WAITING_BYTES) {
+        this.#owner.dropped();
+        return reject(new EngineError(`too much waits for the connection to ${this.name}`, "not-sent"));
+      }
+      this.#waiting.add(command);
+      this.#waitingBytes += bytes;
+      setDeadline(command, timeoutMs);
+    });
+  }
+
+  /** Runs a command of the engine. Rejects at once if the connection is down. `bytes`: its length, unless it is short. */
+  now<T>(run: () => Promise<T>, bytes = 0): Promise<T> {
+    return this.isUp ? this.run(bytes, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
+  }
+
+  /** The time of a command has passed. */
+  expired(command: Command<any>): void {
+    const { isWritten } = command;
+    this.#settle(command).reject(
+      isWritten ? new EngineError(`${this.name} has not answered in time`, "unknown") : this.#refusal(),
+    );
+  }
+
+  #write<T>(command: Command<T>, timeoutMs: number): void {
+    if (!this.#hasRoom(command.bytes)) {
+      this.#owner.dropped();
+      return command.reject(new EngineError(`too much is unanswered by ${this.name}`, "not-sent"));
+    }
+    command.isWritten = true;
+    this.#unanswered++;
+    this.#unansweredBytes += command.bytes;
+    setDeadline(command, Math.min(timeoutMs, COMMAND_TIMEOUT_MS));
+    command.run().then(
+      (value) => this.#settle(command).resolve(value),
+      (error: unknown) => this.#settle(command).reject(error),
+    );
+  }
+
+  /** Removes a command that settles from what it is counted in. May be called again when a late answer comes. */
+  #settle<T>(command: Command<T>): Command<T> {
+    clearDeadline(command);
+    if (this.#waiting.delete(command)) this.#waitingBytes -= command.bytes;
+    if (!command.isWritten) return command;
+    command.isWritten = false;
+    this.#unanswered--;
+    this.#unansweredBytes -= command.bytes;
+    return command;
+  }
+
+  #hasRoom(bytes: number): boolean {
+    // One command may have any length.
+    const isShort = this.#unanswered === 0 || this.#unansweredBytes + bytes <= MAX_UNANSWERED_BYTES;
+    return isShort && this.#unanswered < MAX_UNANSWERED;
+  }
+
+  /** Returns the error of what needs the connection while there is none. */
+  #refusal(): EngineError {
+    const options = this.#lastError === undefined ? {} : { cause: this.#lastError };
+    return new EngineError(`there is no connection to ${this.name}`, "not-sent", options);
+  }
+
+  #up(facts: EngineFacts | undefined): void {
+    // `open` has not resolved yet: then the inbox is not received.
+    if (facts === undefined || this.#state === "closed" || this.#state === "up") return;
+    this.#state = "up";
+    this.#lastError = undefined;
+    this.facts = facts;
+    for (const subscription of this.#subscriptions.values()) this.#reconcile(subscription);
+    const waiting = [...this.#waiting];
+    for (const command of waiting) {
+      const leftMs = command.deadline - performance.now();
+      this.#settle(command);
+      this.#write(command, Math.max(leftMs, 1));
+    }
+    this.#owner.up(facts);
+  }
+
+  #down(error: EngineError): void {
+    if (this.#state === "closed") return;
+    const wasUp = this.#state === "up";
+    this.#lastError = error;
+    if (!wasUp && this.#state === "down") return;
+    if (this.facts !== undefined) this.#state = "down";
+    if (this.#state === "down") this.#refuseWaiting();
+    if (wasUp) this.#owner.down(error);
+  }
+
+  /** No message is received. Refuses those who wait for a channel. */
+  #refuseWaiting(): void {
+    for (const subscription of this.#subscriptions.values()) {
+      subscription.isHeard = false;
+      for (const settle of subscription.waiting.splice(0)) settle(this.#refusal());
+    }
+  }
+
+  #heard(channels: "all" | readonly Channel[]): void {
+    if (this.#state === "closed") return;
+    const heard: Channel[] = [];
+    for (const channel of channels === "all" ? this.#subscriptions.keys() : channels) {
+      const subscription = this.#subscriptions.get(channel);
+      if (subscription?.state !== "subscribed") continue;
+      heard.push(channel);
+      this.#setHeard(subscription);
+    }
+    this.#owner.heard(heard);
+  }
+
+  /** Wants the messages of a channel from now on. */
+  want(channel: Channel): void {
+    if (this.#state === "closed") return;
+    let subscription = this.#subscriptions.get(channel);
+    if (subscription === undefined) {
+      subscription = { channel, isWanted: true, state: "none", isHeard: false, timer: undefined, waiting: [] };
+      this.#subscriptions.set(channel, subscription);
+    }
+    subscription.isWanted = true;
+    this.#stopTimer(subscription);
+    this.#reconcile(subscription);
+  }
+
+  /** Does not want the messages of a channel any more. The subscription is kept for `LINGER_MS`. */
+  release(channel: Channel): void {
+    const subscription = this.#subscriptions.get(channel);
+    if (subscription === undefined || !subscription.isWanted) return;
+    subscription.isWanted = false;
+    this.#startTimer(subscription, LINGER_MS, () => this.#reconcile(subscription));
+  }
+
+  /**
+   * Resolves when every message of a wanted channel is received. Rejects at once if the connection is down or gets down, and after 5 s if
+   * the broker does not answer.
+   */
+  ready(channel: Channel): Promise<void> {
+    if (this.#state === "closed") return Promise.reject(this.#refusal());
+    const subscription = this.#subscriptions.get(channel)!;
+    if (subscription.isHeard && subscription.state === "subscribed") return Promise.resolve();
+    // Until the start has succeeded or failed, no client is here that could be kept waiting.
+    if (!this.isUp && this.#state !== "starting") return Promise.reject(this.#refusal());
+    return new Promise((resolve, reject) => {
+      const settle = (error?: EngineError): void => {
+        clearDeadline(timer);
+        if (error === undefined) resolve();
+        else reject(error);
+      };
+      const expire = (): void => {
+        subscription.waiting.splice(subscription.waiting.indexOf(settle), 1);
+        reject(new EngineError(`${this.name} has not subscribed in time`, "not-sent"));
+      };
+      const timer: Expiring = { deadline: 0, expire };
+      subscription.waiting.push(settle);
+      setDeadline(timer, COMMAND_TIMEOUT_MS);
+    });
+  }
+
+  /** One command for each channel is in progress: what is wanted is compared again after it. */
+  #reconcile(subscription: Subscription): void {
+    const { channel, isWanted, state } = subscription;
+    if (state === "subscribing" || subscription.timer !== undefined) return;
+    if (isWanted && state === "none" && this.isUp) {
+      subscription.state = "subscribing";
+      void this.#subscribe(subscription);
+    } else if (!isWanted) {
+      if (state === "subscribed") this.connection.unsubscribe(channel);
+      this.#subscriptions.delete(channel);
+    }
+  }
+
+  async #subscribe(subscription: Subscription): Promise<void> {
+    let error: EngineError | undefined;
+    try {
+      await this.connection.subscribe(subscription.channel);
+    } catch (reason) {
+      error = reason as EngineError;
+    }
+    if (this.#state === "closed") return;
+    subscription.state = error === undefined ? "subscribed" : "none";
+    if (error === undefined) {
+      // If the connection was lost meanwhile, the engine reports when messages are received again.
+      if (this.isUp) this.#setHeard(subscription);
+    } else {
+      for (const settle of subscription.waiting.splice(0)) settle(error);
+      if (this.isUp && subscription.isWanted)
+        return this.#startTimer(subscription, RETRY_MS, () => this.#reconcile(subscription));
+    }
+    this.#reconcile(subscription);
+  }
+
+  #setHeard(subscription: Subscription): void {
+    subscription.isHeard = true;
+    for (const settle of subscription.waiting.splice(0)) settle();
+  }
+
+  #startTimer(subscription: Subscription, delayMs: number, then: () => void): void {
+    this.#stopTimer(subscription);
+    const expire = (): void => {
+      subscription.timer = undefined;
+      then();
+    };
+    subscription.timer = { deadline: 0, expire };
+    setDeadline(subscription.timer, delayMs);
+  }
+
+  #stopTimer(subscription: Subscription): void {
+    if (subscription.timer !== undefined) clearDeadline(subscription.timer);
+    subscription.timer = undefined;
+  }
+}

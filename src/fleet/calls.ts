@@ -1,0 +1,519 @@
+/** Calls between nodes: to a peer of another node, and to all peers of a principal. Each call settles once, with a true outcome. */
+import { bytes } from "../core/bytes.js";
+import { encodeNotification, plainText, utf8Bytes } from "../core/codec.js";
+import { waitOf, type Wait } from "../core/config.js";
+import type { CallOptions } from "../core/contract.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import {
+  ConnectionLostError,
+  ProtocolError,
+  receivedError,
+  RpcError,
+  TimeoutError,
+  TooLargeError,
+  type Outcome,
+} from "../core/errors.js";
+import { isObject } from "../core/message.js";
+import { connectionOf, type AnyPeer } from "../peer/peer.js";
+import type { Broker } from "./broker.js";
+import { EngineError, type Channel, type NodeName } from "./engine.js";
+import { frameOf, isNodeName, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";
+import { Repeats } from "./repeats.js";
+
+/** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
+const SHARE = 0.95;
+/** How long `principal` waits for the answers of all nodes. */
+const GATHER_MS = 5_000;
+/** Answers that no node has received, and that are sent again. */
+const ANSWER_LIMITS = { firstMs: 100, lastMs: 3_000, most: 10_000, maxLength: 16 * 2 ** 20 };
+/** How long an answer to a call without a timeout is sent again. */
+const LONGEST_ANSWER_MS = 60_000;
+/** How long `close` of a peer elsewhere may take. A peer closes within 5 s. */
+const CLOSE_MS = 10_000;
+
+/** The node of these calls. */
+export interface CallsOwner {
+  readonly node: NodeName;
+  readonly broker: Broker;
+  /** How long a call waits by default. */
+  readonly wait: Pick<Wait, "timeoutMs" | "retry">;
+  /** The nodes that lived at the last beat. */
+  readonly live: ReadonlySet<NodeName>;
+  /** Returns a peer of this node. */
+  peerOf(localId: string): AnyPeer | undefined;
+  /** Returns the peers of a principal on this node. */
+  peersOf(principal: string): Iterable<AnyPeer>;
+  /** Takes an error that no caller receives. */
+  report(error: unknown): void;
+  /** Counts a frame that breaks a rule. */
+  foreign(): void;
+  /** Counts an answer that is not sent again, because too many are. */
+  dropped(): void;
+}
+
+/** A peer on any node. */
+export interface Address {
+  readonly node: NodeName;
+  readonly localId: string;
+}
+
+/** A call to another node, until it is settled. */
+class RemoteCall implements Expiring {
+  deadline = 0;
+  readonly number: number;
+  readonly node: NodeName;
+  readonly method: string;
+  readonly wait: Wait;
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (reason: unknown) => void;
+  readonly timedOut: (call: RemoteCall, afterMs: number) => void;
+  isWritten = false;
+  whenSettled: (() => void)[] = [];
+
+  constructor(
+    number: number,
+    node: NodeName,
+    method: string,
+    wait: Wait,
+    [resolve, reject]: [(result: unknown) => void, (reason: unknown) => void],
+    timedOut: (call: RemoteCall, afterMs: number) => void,
+  ) {
+    this.number = number;
+    this.node = node;
+    this.method = method;
+    this.wait = wait;
+    this.resolve = resolve;
+    this.reject = reject;
+    this.timedOut = timedOut;
+  }
+
+  expire(): void {
+    this.timedOut(this, this.wait.timeoutMs);
+  }
+}
+
+/** A question to all nodes, until all have answered. */
+interface Gathering {
+  readonly waiting: Set<NodeName>;
+  readonly answered: (from: NodeName, value: unknown) => void;
+  /** How many nodes answer, if the broker has counted them. */
+  count: number | undefined;
+  readonly heard: Set<NodeName>;
+  readonly done: () => void;
+}
+
+/** The calls of one node to others, and of others to its peers. */
+export class Calls {
+  readonly #owner: CallsOwner;
+  readonly #calls = new Map<number, RemoteCall>();
+  readonly #gatherings = new Map<number, Gathering>();
+  #lastNumber = 0;
+  /** What aborts the calls from other nodes that run here, by node and number. */
+  readonly #running = new Map<string, AbortController>();
+  readonly #answers: Repeats;
+  #isClosed = false;
+
+  constructor(owner: CallsOwner) {
+    this.#owner = owner;
+    this.#answers = new Repeats(owner.broker, ANSWER_LIMITS, () => owner.dropped());
+  }
+
+  /** Calls a method of a peer on any node. Never throws. */
+  async request(to: Address, method: string, params: unknown, options: CallOptions = {}): Promise<unknown> {
+    const { owner, peer } = this.#find(to);
+    if (to.node === owner.node) {
+      if (peer === undefined) throw new ConnectionLostError(method, "not-sent", NO_PEER);
+      return connectionOf(peer).outgoing.request(method, params, options);
+    }
+    const wait = waitOf(options, owner.wait);
+    const flags = `${wait.onProgress === undefined ? "" : "p"}${wait.resetTimeoutOnProgress ? "r" : ""}`;
+    const timeoutMs = wait.timeoutMs === Infinity ? 0 : Math.max(1, Math.floor(wait.timeoutMs * SHARE));
+    const body = plainText(encodeNotification(method, params as object));
+    return this.#call(to.node, method, wait, Kind.Call, [to.localId, timeoutMs, flags], body);
+  }
+
+  /** Notifies a peer on any node, at most once. Throws a `TypeError` for params without a JSON form. */
+  notify(to: Address, method: string, params: unknown): void {
+    const { owner, peer } = this.#find(to);
+    if (to.node === owner.node) return void peer?.notify(method, params);
+    const body = plainText(encodeNotification(method, params as object));
+    if (isNodeName(to.node)) owner.broker.send(`n:${to.node}`, frameOf(Kind.One, [owner.node, to.localId], body));
+  }
+
+  /** Closes a peer on any node. Resolves when the peer is closed. */
+  async close(to: Address, code: number, reason: string): Promise<void> {
+    const { owner, peer } = this.#find(to);
+    if (to.node !== owner.node) {
+      const wait = waitOf({ timeoutMs: CLOSE_MS }, owner.wait);
+      await this.#call(to.node, "close", wait, Kind.Close, [to.localId, code], JSON.stringify(reason));
+    } else if (peer === undefined) throw new ConnectionLostError("close", "not-sent", NO_PEER);
+    else await peer.close(code, reason);
+  }
+
+  #find({ node, localId }: Address): { owner: CallsOwner; peer: AnyPeer | undefined } {
+    const owner = this.#owner;
+    return { owner, peer: node === owner.node ? owner.peerOf(localId) : undefined };
+  }
+
+  #call(
+    node: NodeName,
+    method: string,
+    wait: Wait,
+    kind: string,
+    fields: (string | number)[],
+    body: string,
+  ): Promise<unknown> {
+    const { broker, node: from } = this.#owner;
+    return new Promise((resolve, reject) => {
+      if (wait.signal?.aborted) throw wait.signal.reason;
+      if (!isNodeName(node)) throw new ConnectionLostError(method, "not-sent", NO_NODE);
+      if (!knows(node, kind)) throw new ConnectionLostError(method, "not-sent", OLD_NODE);
+      const number = ++this.#lastNumber;
+      const frame = frameOf(kind, [number, from, ...fields], body);
+      const timedOut = (late: RemoteCall, afterMs: number): void => this.#timeOut(late, afterMs);
+      const call = new RemoteCall(number, node, method, wait, [resolve, reject], timedOut);
+      this.#calls.set(number, call);
+      setDeadline(call, wait.timeoutMs);
+      this.#watch(call);
+      const size = utf8Bytes(frame);
+      const send = async (): Promise<number | undefined> => {
+        const { maxFrameBytes } = broker.facts!;
+        if (size > maxFrameBytes) throw new TooLargeError(method, size, maxFrameBytes);
+        // It was aborted while it waited for the connection.
+        if (!this.#calls.has(number)) return undefined;
+        call.isWritten = true;
+        return broker.connection.send(`n:${node}`, frame);
+      };
+      broker.run(size, wait.timeoutMs, send).then(
+        (count) => {
+          // Otherwise the call settles by its answer, its timeout, or the lease of the node.
+          if (count === 0 && broker.facts!.undercounts !== true)
+            this.#settle(number)?.reject(new ConnectionLostError(method, "not-sent", NO_NODE));
+        },
+        (error: unknown) => {
+          if (!(error instanceof EngineError)) this.#settle(number)?.reject(error);
+          else if (error.outcome === "not-sent")
+            this.#settle(number)?.reject(new ConnectionLostError(method, "not-sent", error));
+          // Otherwise the frame may have arrived, and the answer may come.
+        },
+      );
+    });
+  }
+
+  #watch(call: RemoteCall): void {
+    const { signal, maxTotalTimeoutMs } = call.wait;
+    if (maxTotalTimeoutMs !== Infinity) {
+      const total = { deadline: 0, expire: () => this.#timeOut(call, maxTotalTimeoutMs) };
+      setDeadline(total, maxTotalTimeoutMs);
+      call.whenSettled.push(() => clearDeadline(total));
+    }
+    if (signal === undefined) return;
+    const abort = (): void => this.#giveUp(call, signal.reason);
+    signal.addEventListener("abort", abort);
+    call.whenSettled.push(() => signal.removeEventListener("abort", abort));
+  }
+
+  #timeOut(call: RemoteCall, afterMs: number): void {
+    const { method, isWritten } = call;
+    this.#giveUp(
+      call,
+      isWritten
+        ? new TimeoutError(method, afterMs, "unknown")
+        : new ConnectionLostError(method, "not-sent", new Error("there was no connection to the broker in time")),
+    );
+  }
+
+  /** Rejects a call whose caller no longer waits, and cancels it on the node of the peer. */
+  #giveUp(call: RemoteCall, reason: unknown): void {
+    if (this.#settle(call.number) === undefined) return;
+    call.reject(reason);
+    const { broker, node } = this.#owner;
+    if (call.isWritten) broker.send(`n:${call.node}`, frameOf(Kind.Cancel, [call.number, node]));
+  }
+
+  #settle(number: number): RemoteCall | undefined {
+    const call = this.#calls.get(number);
+    if (call === undefined) return undefined;
+    this.#calls.delete(number);
+    clearDeadline(call);
+    for (const settled of call.whenSettled) settled();
+    return call;
+  }
+
+  /** Rejects the calls to nodes whose leases have expired. */
+  seen(live: ReadonlySet<NodeName>): void {
+    for (const call of this.#calls.values()) {
+      if (live.has(call.node) || !call.isWritten) continue;
+      this.#settle(call.number)?.reject(new ConnectionLostError(call.method, "unknown", NO_NODE));
+    }
+    for (const gathering of this.#gatherings.values()) this.#check(gathering);
+  }
+
+  /** Takes a frame of a call. */
+  received({ kind, fields, body }: ReadFrame): void {
+    const [numberField, from = ""] = fields;
+    const number = Number(numberField);
+    if (!Number.isSafeInteger(number) || from === "") return this.#owner.foreign();
+    if (kind === Kind.Answer) this.#answered(number, from, fields[2] ?? "", fields[3] ?? "", body);
+    else if (kind === Kind.Progress) this.#progressed(number, from, body);
+    else if (kind === Kind.Cancel) this.#running.get(`${from}/${number}`)?.abort(new Error("the caller cancelled"));
+    else if (kind === Kind.Call) this.#serve(number, from, fields[2] ?? "", Number(fields[3]), fields[4] ?? "", body);
+    else this.#serveClose(number, from, fields[2] ?? "", Number(fields[3]), body);
+  }
+
+  #answered(number: number, from: NodeName, verdict: string, outcome: string, body: string): void {
+    const value = parsed(body);
+    if (value === undefined) return this.#owner.foreign();
+    const gathering = this.#gatherings.get(number);
+    if (gathering !== undefined) {
+      if (gathering.heard.has(from)) return;
+      gathering.heard.add(from);
+      gathering.answered(from, value);
+      return this.#check(gathering);
+    }
+    // A call is settled once: an answer that comes again finds nothing. Only the node that was called can answer.
+    if (this.#calls.get(number)?.node !== from) return;
+    const call = this.#settle(number)!;
+    if (verdict === "ok") call.resolve(value);
+    else call.reject(errorOf(call, verdict, outcome === "not-sent" ? "not-sent" : "unknown", value));
+  }
+
+  #progressed(number: number, from: NodeName, body: string): void {
+    const call = this.#calls.get(number);
+    if (call?.node !== from) return;
+    if (call.wait.resetTimeoutOnProgress) setDeadline(call, call.wait.timeoutMs);
+    try {
+      call.wait.onProgress?.(parsed(body));
+    } catch (error) {
+      this.#owner.report(error);
+    }
+  }
+
+  #serve(number: number, from: NodeName, localId: string, timeoutMs: number, flags: string, body: string): void {
+    const message = notificationIn(body);
+    const key = `${from}/${number}`;
+    if (message === undefined || this.#running.has(key) || this.#isClosed) return this.#owner.foreign();
+    const peer = this.#owner.peerOf(localId);
+    const answerMs = timeoutMs > 0 ? timeoutMs / SHARE : LONGEST_ANSWER_MS;
+    if (peer === undefined) return this.#answer(from, [number, "lost", "not-sent"], "null", answerMs);
+    const controller = new AbortController();
+    this.#running.set(key, controller);
+    const channel: Channel = `n:${from}`;
+    const { broker, node } = this.#owner;
+    let startedAt = performance.now();
+    const onProgress = (value: unknown): void => {
+      if (flags.includes("r")) startedAt = performance.now();
+      broker.send(channel, frameOf(Kind.Progress, [number, node], encoded(value)));
+    };
+    const answer = (verdict: string, outcome: string, answerBody: string): void => {
+      this.#running.delete(key);
+      const leftMs = Math.max(answerMs - (performance.now() - startedAt), ANSWER_LIMITS.firstMs);
+      this.#answer(from, [number, verdict, outcome], answerBody, leftMs);
+    };
+    connectionOf(peer)
+      .outgoing.request(message.method, message.params, {
+        timeoutMs: timeoutMs > 0 ? timeoutMs : Infinity,
+        signal: controller.signal,
+        ...(flags.includes("p") && { onProgress }),
+        resetTimeoutOnProgress: flags.includes("r"),
+      })
+      .then(
+        (result) => answer("ok", "", encoded(result)),
+        (error: unknown) => answer(...verdictOf(error)),
+      );
+  }
+
+  #serveClose(number: number, from: NodeName, localId: string, code: number, body: string): void {
+    const peer = this.#owner.peerOf(localId);
+    if (peer === undefined) return this.#answer(from, [number, "lost", "not-sent"], "null", CLOSE_MS);
+    peer.close(code, textIn(parsed(body))).then(
+      () => this.#answer(from, [number, "ok", ""], "null", CLOSE_MS),
+      (error: unknown) => {
+        const [verdict, outcome, answer] = verdictOf(error);
+        this.#answer(from, [number, verdict, outcome], answer, CLOSE_MS);
+      },
+    );
+  }
+
+  /** Sends an answer, again until a node receives it or `forMs` have passed. The caller accepts it once. */
+  #answer(to: NodeName, [number, verdict, outcome]: [number, string, string], body: string, forMs: number): void {
+    const { broker, node } = this.#owner;
+    const { maxFrameBytes } = broker.facts!;
+    let frame = frameOf(Kind.Answer, [number, node, verdict, outcome], body);
+    const size = utf8Bytes(frame);
+    if (size > maxFrameBytes) {
+      // The result cannot cross: the caller learns why.
+      const large = JSON.stringify({ bytes: size, maxMessageBytes: maxFrameBytes });
+      frame = frameOf(Kind.Answer, [number, node, "large", "unknown"], large);
+    }
+    this.#answers.send(`n:${to}`, frame, forMs, (count) => count > 0);
+  }
+
+  /** The connection is restored. */
+  up(): void {
+    this.#answers.up();
+  }
+
+  /**
+   * Asks all nodes about the peers of a principal. `own`: what this node answers. Resolves with the answers by node and with the nodes
+   * that live and did not answer in time. Never rejects.
+   */
+  gather(
+    verb: "peers" | "close",
+    principal: string,
+    body: string,
+    code: number,
+  ): Promise<{ answers: Map<NodeName, unknown>; unheard: NodeName[] }> {
+    const { broker, node, live } = this.#owner;
+    const answers = new Map<NodeName, unknown>();
+    const waiting = new Set([...live].filter((name) => name !== node));
+    const number = ++this.#lastNumber;
+    return new Promise((resolve) => {
+      const timer: Expiring = { deadline: 0, expire: () => gathering.done() };
+      const gathering: Gathering = {
+        waiting,
+        count: undefined,
+        heard: new Set(),
+        answered: (from, value) => answers.set(from, value),
+        done: () => {
+          if (!this.#gatherings.delete(number)) return;
+          clearDeadline(timer);
+          // With those that came meanwhile: a node that was counted and has not answered may be one of them.
+          const unheard = [...this.#owner.live].filter((name) => name !== node && !answers.has(name));
+          resolve({ answers, unheard });
+        },
+      };
+      this.#gatherings.set(number, gathering);
+      setDeadline(timer, GATHER_MS);
+      const frame = frameOf(Kind.Principal, [number, node, verb, code, principal], body);
+      broker
+        .now(() => broker.connection.send("a:all", frame))
+        .then(
+          (count) => {
+            gathering.count = count;
+            this.#check(gathering);
+          },
+          (error: EngineError) => {
+            // If it may have arrived, answers may come.
+            if (error.outcome === "not-sent") gathering.done();
+          },
+        );
+    });
+  }
+
+  /** Ends a question when every node that lives, and every one that was counted, has answered. */
+  #check(gathering: Gathering): void {
+    const { waiting, heard, count = 1 } = gathering;
+    const silent = [...waiting].filter((name) => !knows(name, Kind.Principal));
+    const isComplete = [...waiting].every(
+      (name) => heard.has(name) || silent.includes(name) || !this.#owner.live.has(name),
+    );
+    // This node receives its own question, and does not answer it.
+    if (isComplete && heard.size >= count - 1 - silent.length) gathering.done();
+  }
+
+  /** Takes a question or a notification about the peers of a principal. */
+  asked({ fields: [numberField, from, verb, code, principal], body }: ReadFrame): void {
+    if (from === this.#owner.node) return;
+    const value = verb === "notify" ? notificationIn(body) : parsed(body);
+    if (from === undefined || principal === undefined || value === undefined) return this.#owner.foreign();
+    if (verb === "notify") return this.notifyOwn(principal, value as { method: string; params: unknown });
+    const answer = verb === "close" ? this.closeOwn(principal, Number(code), textIn(value)) : this.ownOf(principal);
+    this.#answer(from, [Number(numberField), "ok", ""], JSON.stringify(answer), GATHER_MS);
+  }
+
+  /** Notifies the peers of a principal on this node. */
+  notifyOwn(principal: string, { method, params }: { method: string; params: unknown }): void {
+    for (const peer of this.#owner.peersOf(principal)) peer.notify(method, params);
+  }
+
+  /** Returns the local ids of the peers of a principal on this node. */
+  ownOf(principal: string): string[] {
+    return Array.from(this.#owner.peersOf(principal), ({ id }) => id);
+  }
+
+  /** Closes the peers of a principal on this node. Returns how many. */
+  closeOwn(principal: string, code: number, reason: string): number {
+    const peers = [...this.#owner.peersOf(principal)];
+    for (const peer of peers) peer.close(code, reason).catch((error: unknown) => this.#owner.report(error));
+    return peers.length;
+  }
+
+  /** Rejects all calls. */
+  end(): void {
+    this.#isClosed = true;
+    for (const { number, method, isWritten } of this.#calls.values()) {
+      const cause = new Error("this node is closed");
+      this.#settle(number)!.reject(new ConnectionLostError(method, isWritten ? "unknown" : "not-sent", cause));
+    }
+    for (const gathering of this.#gatherings.values()) gathering.done();
+    this.#answers.stop();
+  }
+}
+
+const NO_PEER = new Error("no such peer");
+const OLD_NODE = new Error("the node of the peer is of a release that does not know this");
+const NO_NODE = new Error("the node of the peer does not live");
+
+/** Encodes a value that came from a peer. Bytes are base64 in it. */
+function encoded(value: unknown): string {
+  const json = JSON.stringify(value, (_key, one: unknown) =>
+    one instanceof Uint8Array ? JSON.stringify(bytes(one)).slice(1, -1) : one,
+  ) as string | undefined;
+  return json ?? "null";
+}
+
+function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the text that another node has sent; empty for any other value. Converting an object may throw. */
+function textIn(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+/** Returns the number that another node has sent; `NaN` for any other value. */
+export function numberIn(value: unknown): number {
+  return typeof value === "number" ? value : NaN;
+}
+
+/** Returns how the error of a call is sent: its verdict, its outcome and its body. */
+function verdictOf(error: unknown): [verdict: string, outcome: string, body: string] {
+  if (error instanceof RpcError) {
+    const { code, message, data } = error;
+    return ["error", "", encoded({ code, message, data })];
+  }
+  if (error instanceof TimeoutError) return ["timeout", error.outcome, "null"];
+  if (error instanceof ConnectionLostError) return ["lost", error.outcome, "null"];
+  if (error instanceof TooLargeError) {
+    const { bytes: size, maxMessageBytes } = error;
+    return ["large", "not-sent", JSON.stringify({ bytes: size, maxMessageBytes })];
+  }
+  if (error instanceof ProtocolError) return ["protocol", "", encoded({ message: error.message, raw: error.raw })];
+  const isType = error instanceof TypeError;
+  return [isType ? "type" : "failed", "", JSON.stringify(error instanceof Error ? error.message : String(error))];
+}
+
+/** Returns the error with which a call rejects. */
+function errorOf({ method, wait }: RemoteCall, verdict: string, outcome: Outcome, value: unknown): unknown {
+  const {
+    code,
+    message,
+    data,
+    raw,
+    bytes: size,
+    maxMessageBytes,
+  } = (isObject(value) ? value : {}) as Record<string, any>;
+  if (verdict === "error" && Number.isInteger(code) && typeof message === "string")
+    return receivedError(method, code as number, message, data);
+  if (verdict === "timeout") return new TimeoutError(method, wait.timeoutMs, outcome);
+  if (verdict === "large") return new TooLargeError(method, numberIn(size), numberIn(maxMessageBytes));
+  if (verdict === "protocol") return new ProtocolError(textIn(message), raw);
+  if (verdict === "type") return new TypeError(textIn(value));
+  if (verdict === "failed") return new Error(textIn(value));
+  return new ConnectionLostError(method, outcome, NO_PEER);
+}

@@ -1,0 +1,246 @@
+/**
+ * The interface of an engine: the operations of a broker that connect the servers of several processes. A _node_ is one process
+ * with a server. The nodes of a _fleet_ have the same broker and prefix, and communicate only through the broker.
+ *
+ * An engine carries frames and keeps logs, members and leases. It reads no frame. All rules above these operations are in
+ * `src/fleet`, and are the same for every engine.
+ */
+import { expected, type Outcome } from "../core/errors.js";
+
+/** The name of a node: 1 to 64 of `[A-Za-z0-9_-]`. Random, so that no two nodes have the same. */
+export type NodeName = string;
+
+/**
+ * A node between two losses of its lease: `<node>/<number>`, with numbers from 1. What the broker keeps for a node, it keeps for one
+ * incarnation. So a node that was given up and continues loses nothing to those that remove what it had before.
+ */
+export type Incarnation = `${NodeName}/${number}`;
+
+/** A member of a topic in the roster: its incarnation, and 1 to 64 of `[A-Za-z0-9_-]`. */
+export type RosterId = `${Incarnation}.${string}`;
+
+/**
+ * A channel. `t:` and the name of a topic, `n:` and the name of a node (its inbox), or `a:all` (all nodes). The name of a topic is
+ * any text of 1 to 512 bytes of UTF-8, with spaces, line breaks, `*`, `>`, `{` and `:`. The engine escapes what its broker
+ * treats as special, so that different channels never have the same name in the broker.
+ */
+export type Channel = `t:${string}` | `n:${NodeName}` | "a:all";
+
+/** The maximum length of a topic's name, in bytes of UTF-8. */
+export const MAX_TOPIC_BYTES = 512;
+
+/** How long a log is kept. */
+export interface LogRule {
+  /** Maximum number of entries, 1 to 10,000. The engine may keep a few more, and removes the oldest. */
+  readonly length: number;
+  /** How long the entries are kept after the last publication, in milliseconds: 1,000 to 604,800,000 (7 days). */
+  readonly ttlMs: number;
+}
+
+/** The place of an entry: the epoch of its log, and its offset. The first entry of an epoch has offset 1, and each next one 1 more. */
+export interface Position {
+  /** 1 to 64 of `[A-Za-z0-9_-]`. Two lives of a log never have the same epoch. */
+  readonly epoch: string;
+  readonly offset: number;
+}
+
+/** A part of a log, read at one moment. */
+export interface LogPart {
+  /** The epoch of the log; empty if there is no log. */
+  readonly epoch: string;
+  /** The offset of the last entry that was appended; 0 if there is none. The entry itself may be gone. */
+  readonly top: number;
+  /** The entries with their offsets, in ascending order. Entries at the beginning may be gone. */
+  readonly entries: readonly (readonly [offset: number, body: string])[];
+}
+
+/** The members of a topic, read at one moment. */
+export interface RosterPart {
+  /** The version of the last change in this list; 0 if the topic has no members. */
+  readonly version: number;
+  readonly members: readonly (readonly [id: RosterId, as: string])[];
+}
+
+/** The state of a node's lease. */
+export interface LeaseState {
+  /** False if the lease had expired: this incarnation was given up, and the lease is not renewed. */
+  readonly isMine: boolean;
+  /** The incarnations whose leases are valid, with this one. Empty if `isMine` is false. */
+  readonly live: readonly Incarnation[];
+}
+
+/** What an engine reports about its broker when it is open. */
+export interface EngineFacts {
+  /** The longest frame, in bytes of UTF-8. */
+  readonly maxFrameBytes: number;
+  /** Whether `send` returns how many nodes were subscribed. */
+  readonly counts: boolean;
+  /**
+   * Whether a node may receive a frame for whose inbox `send` has returned 0. Then a call to a node that does not live is `"unknown"`
+   * when the lease of that node has ended, instead of `"not-sent"` at once. Default false.
+   */
+  readonly undercounts?: boolean | undefined;
+  /** Whether the frames of one node arrive in order across all channels (`"node"`), or only within a topic (`"topic"`). */
+  readonly order: "node" | "topic";
+  /** Settings of the broker that weaken a promise, one sentence each. The server emits each as `error`. */
+  readonly unmet: readonly string[];
+}
+
+/** The settings that the fleet applies for its engine. An engine takes them as options. */
+export interface EngineSettings {
+  /**
+   * How long a node is believed to live without a sign of it, in milliseconds. Default 10,000. A node renews its lease three times
+   * in that time. Its members are gone after 4/3 of it.
+   */
+  readonly leaseMs?: number | undefined;
+  /** How long `serve` waits for the broker, in milliseconds. Then it rejects with the `EngineError` of the last attempt. Default 10,000. */
+  readonly startTimeoutMs?: number | undefined;
+  /**
+   * Whether the server starts without its broker if `startTimeoutMs` has passed, and joins the fleet later. Default false. If it turns
+   * out that the broker refuses it for good, such as for a wrong password, the server emits the `EngineError` as `error`.
+   */
+  readonly startWithout?: boolean | undefined;
+}
+
+/**
+ * A broker as the application names it, made by `redis()`, `nats()` or `memory()`. It holds no connection, so several servers of one
+ * process may share one. Each server makes its own connection.
+ */
+export interface Engine {
+  /** The name in errors, such as `"redis"`. */
+  readonly name: string;
+  readonly settings?: EngineSettings | undefined;
+  /**
+   * Makes the connection of one node. Called once for each server. Starts nothing: no I/O, no timer. Throws a `TypeError` for bad
+   * options, if the engine did not check them before.
+   */
+  createConnection(node: NodeName, host: EngineHost): EngineConnection;
+}
+
+/**
+ * The connection of one node to its broker. Its capabilities are the members that it has: `log` and `roster` exist from the beginning
+ * or never.
+ *
+ * A promise that rejects rejects with an `EngineError`. While the connection is down, each operation rejects at once with outcome
+ * `"not-sent"`. An operation that was written and not answered rejects with `"unknown"` when the connection is lost. The engine
+ * repeats no operation, and queues nothing while the connection is down. The fleet does both, within its bounds.
+ */
+export interface EngineConnection {
+  /**
+   * Connects, and tries again until it is connected or closed, with a random delay. Subscribes to the inbox of the node and to
+   * `a:all`. Resolves when the messages of both are received. Reports each failed attempt by `host.down`. Rejects only for a
+   * reason that time does not cure, such as a missing requirement or wrong credentials, and when `close` is called. Called once.
+   * After it has resolved, the engine reconnects by itself until `close`.
+   */
+  open(): Promise<EngineFacts>;
+  /**
+   * Gives up the lease and the members that are left, and disconnects. Nothing is left in the broker except logs, and no timer in
+   * this process. Resolves after at most 5 s, also without a connection. Never rejects. After it is called, no function of the
+   * host is called.
+   */
+  close(): Promise<void>;
+  /**
+   * Drops the connection and opens a new one, because messages do not arrive although the connection seems healthy. Reports
+   * `host.down` and `host.up` as for every other loss. Does nothing while it is down.
+   */
+  reconnect(reason: Error): void;
+  /**
+   * Subscribes to a channel. Resolves when every message that any node sends to the channel from now on will be received, also those
+   * that this node sends. The subscription is kept until `unsubscribe`: the engine restores it after each loss, and then calls
+   * `host.heard`. If it rejects, there is no subscription. The fleet calls it for no channel that is subscribed or being subscribed,
+   * and never for the inbox or `a:all`. An engine may put the channels of one tick into one command.
+   */
+  subscribe(channel: Channel): Promise<void>;
+  /** Ends a subscription, now or when the connection is restored. A later `subscribe` of the channel takes effect after it. */
+  unsubscribe(channel: Channel): void;
+  /**
+   * Sends a frame to all nodes that are subscribed to a channel, at most once, with this node if it is. Returns how many nodes were
+   * subscribed, if the broker reports it. Frames to one channel arrive in the order in which this node sent them. Never throws.
+   */
+  send(channel: Channel, frame: string): Promise<number | undefined>;
+  /** Logs; `undefined` if the broker offers none. */
+  readonly log?: EngineLog | undefined;
+  /** Members and leases; `undefined` if the broker offers none. */
+  readonly roster?: EngineRoster | undefined;
+  /** The leases of an engine that has no roster. `undefined` if the broker offers none: then a node knows only itself. */
+  readonly leases?: EngineLeases | undefined;
+}
+
+/** The logs of an engine, one for each topic. */
+export interface EngineLog {
+  /**
+   * Appends an entry, and sends it to the channel of the topic as `logFrame(epoch, offset, body)`, atomically: all nodes see
+   * the frames in the order of the offsets. Returns the position of the entry. Begins a new epoch if there is no log, or if the
+   * broker may have lost the end of the log. With `key` (1 to 256 characters): if an entry of this epoch was appended with the
+   * same key to this topic in the last 2 minutes, returns the position of that entry, and appends and sends nothing.
+   */
+  append(topic: string, body: string, rule: LogRule, key: string | undefined): Promise<Position>;
+  /**
+   * Reads at most `limit` entries whose offset is greater than `after`, the oldest first. The offset belongs to any epoch, so the
+   * caller compares the epoch of the part. If the broker may have lost the end of the log, there is no log.
+   */
+  read(topic: string, after: number, limit: number): Promise<LogPart>;
+}
+
+/** The leases of nodes. */
+export interface EngineLeases {
+  /** Takes a lease for a new incarnation of this node, for `leaseMs`. */
+  enter(incarnation: Incarnation, leaseMs: number): Promise<void>;
+  /**
+   * Renews the lease of this node's incarnation, and returns which incarnations live. Also removes the members of incarnations
+   * whose leases have expired, as `put` would: each such incarnation is reaped by one node, and by another if that node dies too.
+   * The fleet calls it every `leaseMs / 3`, so the members of a dead node are gone after at most 4/3 of `leaseMs`.
+   */
+  beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState>;
+}
+
+/** The members of topics, and the leases of nodes. */
+export interface EngineRoster extends EngineLeases {
+  /**
+   * Adds a member, or replaces its `as`, a JSON text. If `as` is undefined, removes the member. Each change gets the next version of
+   * the topic's roster, and is sent to the channel of the topic as `rosterFrame(version, id, as)`, atomically: all nodes see the
+   * frames in the order of their versions. Removing an id that is not there changes nothing. A roster that became empty may
+   * be forgotten: its next version is then any that is greater than all before.
+   */
+  put(topic: string, id: RosterId, as: string | undefined): Promise<void>;
+  /** Reads the members of a topic. */
+  list(topic: string): Promise<RosterPart>;
+}
+
+/** Takes what an engine receives and reports. None of its functions throws. Nothing is called inside `createConnection`. */
+export interface EngineHost {
+  /** Takes a frame of a subscribed channel. Any text may come: the fleet checks it. */
+  received(channel: Channel, frame: string): void;
+  /** The connection is restored: operations work again. Not called for `open`, whose promise says so. */
+  up(): void;
+  /** The connection is lost, or an attempt to connect has failed. May be called again with the next failure. */
+  down(error: EngineError): void;
+  /**
+   * Messages of these channels are received again, after some of them may have been missed: the subscription was restored after a
+   * loss, or has moved to another server of the broker. `"all"`: every channel of this connection. Called after `up`.
+   */
+  heard(channels: "all" | readonly Channel[]): void;
+}
+
+/**
+ * The broker could not do what was asked. `outcome` says whether it may have happened nevertheless. The message names the broker's
+ * host if it is known, and no credentials. `cause` is the error of the client library.
+ */
+export class EngineError extends Error {
+  override readonly name: string = "EngineError";
+  readonly code = "ENGINE";
+  /** `"not-sent"`: nothing happened, and it is safe to do it again. `"unknown"`: it may have happened. */
+  declare readonly outcome: Outcome;
+
+  constructor(message: string, outcome: Outcome, options?: ErrorOptions) {
+    super(message, options);
+    this.outcome = outcome;
+  }
+}
+
+/** Checks an engine. */
+export function checkEngine(value: unknown, name: string): Engine | undefined {
+  if (value === undefined || typeof (value as Engine | null)?.createConnection === "function")
+    return value as Engine | undefined;
+  throw expected(name, "an engine, such as `memory()`", value);
+}

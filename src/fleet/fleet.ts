@@ -1,0 +1,493 @@
+/**
+ * One node of a fleet: connects the server of this process to those of others. Reads the frames that come, and gives each to the module
+ * that it concerns. The server sees only this class.
+ */
+import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
+import type { Wait } from "../core/config.js";
+import type { Contract } from "../core/contract.js";
+import { attempt } from "../core/tell.js";
+import { expected } from "../core/errors.js";
+import { nanoid } from "../core/packages.js";
+import type { AnyPeer } from "../peer/peer.js";
+import { Broker } from "./broker.js";
+import { Calls, type Address } from "./calls.js";
+import type { Channel, Engine, EngineError, EngineFacts, NodeName } from "./engine.js";
+import { frameOf, Kind, MAX_PRINCIPAL_LENGTH, nodeName, notificationIn, readFrame, type ReadFrame } from "./frames.js";
+import { Lease, LEASE_MS } from "./lease.js";
+import { principalOf, remotePeer, type Principal, type RemotePeer } from "./remote.js";
+import { OwnMembers } from "./roster.js";
+import { SessionReports } from "./session-over.js";
+import { Tails, type LogsOwner } from "./topic-log.js";
+import { FleetTopics } from "./topics.js";
+import { checkTopic, type SendOptions } from "./topic-options.js";
+
+/** The state of the engine, as the event `engine` reports it. */
+export interface EngineState {
+  /** `"down"`: this node has no connection to the broker, or was given up by the others. */
+  readonly state: "up" | "down";
+  /** How long the engine was down, in milliseconds. 0 while it is down. Plain notifications of that time are lost to this node. */
+  readonly downMs: number;
+  /** Why it is down. */
+  readonly error?: Error | undefined;
+}
+
+/** What `server.health()` returns. */
+export interface Health {
+  /** Whether this node reaches the others. True without an engine. */
+  readonly ok: boolean;
+  readonly engine: "up" | "down" | "none";
+  /** How long the last message of this node to itself took over the broker, in milliseconds. `undefined` until the first. */
+  readonly lagMs: number | undefined;
+}
+
+/** Counts of the engine since the start, and its present load. */
+export interface EngineStats {
+  /** Frames that were sent, without publications. */
+  readonly sent: number;
+  readonly received: number;
+  /** Frames and publications that were not sent: the engine was down, or too much was unanswered. */
+  readonly dropped: number;
+  /** Frames that this node did not understand. */
+  readonly foreign: number;
+  /** Publications that were read from the log because their message did not come. */
+  readonly healed: number;
+  /** How often publications were lost to this node. */
+  readonly gaps: number;
+  /** Bytes that the broker has not confirmed. */
+  readonly pendingBytes: number;
+  /** How often the connection was restored. */
+  readonly reconnects: number;
+  /** How many nodes live, with this one. */
+  readonly nodes: number;
+}
+
+/** What a handler of a notification between nodes gets. */
+export interface NodeContext {
+  /** The id of the node that has notified. */
+  readonly from: string;
+}
+
+/** Handlers of the notifications between nodes. What they throw or reject with is emitted as `error`. */
+export type NodeMethods = Readonly<Record<string, (params: any, context: NodeContext) => unknown>>;
+
+/** The nodes of a fleet. */
+export interface Nodes {
+  /** The id of this node. Random, and new with each start. */
+  readonly id: string;
+  /** The ids of the nodes that live, with this one. A node that has stopped is listed until its lease ends. */
+  readonly live: readonly string[];
+  /**
+   * Notifies the other nodes, at most once. They handle it by `serve({ nodes: { methods } })`. Throws a `TypeError` for params without
+   * a JSON form.
+   */
+  notify(method: string, params?: object): void;
+}
+
+/** The events of a server that is a node of a fleet. */
+export type FleetEvents = {
+  /**
+   * The connection to the broker was lost or restored, or the other nodes had given up this one. No peer is closed. While it is
+   * down, notifications reach only the peers of this node. Not emitted for the start.
+   */
+  engine(state: EngineState): void;
+  /**
+   * Members of a logged topic on this node have missed publications that the log no longer has. Live publications go on. Tell the
+   * members to load their state again.
+   */
+  gap(topic: string, reason: string): void;
+};
+
+/** The server of a node, as its fleet sees it. None of its functions throws, except `rulesOf`. */
+export interface FleetHost {
+  /** How long calls wait by default. */
+  readonly wait: Pick<Wait, "timeoutMs" | "retry">;
+  /** At most so much is sent to a client that comes back, in UTF-16 code units. */
+  readonly maxReplayLength: number;
+  /** All peers of this node. */
+  readonly peers: Iterable<AnyPeer>;
+  /** Returns the rules of a topic, as the application gives them. May throw. */
+  rulesOf(topic: string): unknown;
+  /** Returns the members of a topic on this node. */
+  membersOf(topic: string): ReadonlySet<AnyPeer>;
+  /** Makes a peer a member, unless it is one or is closed. */
+  add(topic: string, peer: AnyPeer): void;
+  /** Sends an encoded notification to peers, as `notify` of a group does. */
+  send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
+  /** The handlers of notifications between nodes. */
+  readonly nodeMethods: ReadonlyMap<string, NodeMethods[string]>;
+  /** Ends the session of a client that has begun another one, if it is here. */
+  endSession(hash: string, principal: string | undefined): void;
+  changed(state: EngineState): void;
+  gap(topic: string, reason: string): void;
+  /** Takes an error that has no caller. */
+  report(error: unknown): void;
+}
+
+/** Heals and lists that run at once: more wait. */
+const MOST_READS = 32;
+
+/** One node of a fleet. */
+export class Fleet {
+  readonly id: NodeName = nodeName(nanoid(NODE_LENGTH));
+  /** True for the private fleet of a server without an engine: the ids of its peers have no name of a node. */
+  readonly isAlone: boolean;
+  readonly topics: FleetTopics;
+  readonly #host: FleetHost;
+  readonly #broker: Broker;
+  readonly #lease: Lease;
+  readonly #leaseMs: number;
+  readonly #own: OwnMembers;
+  readonly #calls: Calls;
+  readonly #sessionReports: SessionReports;
+  readonly #byId = new Map<string, AnyPeer>();
+  readonly #byPrincipal = new Map<string, Set<AnyPeer>>();
+  readonly #principals = new Map<AnyPeer, string>();
+  readonly #counts = { sent: 0, received: 0, dropped: 0, foreign: 0, healed: 0, gaps: 0, reconnects: 0 };
+  #wasUp = false;
+  /** Whether `start` has resolved, with or without the broker. */
+  #isStarted = false;
+  #downAt = performance.now();
+  #reads = 0;
+  readonly #readers: (() => void)[] = [];
+  #closed: Promise<void> | undefined;
+
+  constructor(engine: Engine, host: FleetHost, isAlone = false) {
+    this.#host = host;
+    this.isAlone = isAlone;
+    const foreign = (): void => void this.#counts.foreign++;
+    const dropped = (): void => void this.#counts.dropped++;
+    this.#broker = new Broker(engine, this.id, {
+      received: (channel, frame) => this.#received(channel, frame),
+      up: (facts) => this.#up(facts),
+      down: (error) => this.#down(error),
+      heard: (channels) => this.topics.heard(shuffled(channels)),
+      sent: () => this.#counts.sent++,
+      dropped,
+      failed: (error) => host.report(error),
+    });
+    const { leaseMs = LEASE_MS } = engine.settings ?? {};
+    this.#leaseMs = leaseMs;
+    this.#lease = new Lease(this.#broker, this.id, leaseMs, {
+      renewed: (incarnation) => {
+        host.changed({ state: "down", downMs: 0, error: new Error("this node was given up: its lease had expired") });
+        this.#own.renew(incarnation);
+        // Perhaps because the broker has lost its data. Then no change says which members of other nodes are gone.
+        this.topics.lost();
+        host.changed({ state: "up", downMs: leaseMs });
+      },
+      seen: (live) => this.#calls.seen(live),
+    });
+    this.#own = new OwnMembers(this.#broker, this.#lease.incarnation);
+    const getLive = (): ReadonlySet<NodeName> => this.#lease.live;
+    this.#calls = new Calls({
+      node: this.id,
+      broker: this.#broker,
+      wait: host.wait,
+      get live() {
+        return getLive();
+      },
+      peerOf: (localId) => this.#byId.get(localId),
+      peersOf: (principal) => this.#byPrincipal.get(principal) ?? [],
+      report: (error) => host.report(error),
+      foreign,
+      dropped,
+    });
+    this.#sessionReports = new SessionReports({
+      node: this.id,
+      broker: this.#broker,
+      get live() {
+        return getLive();
+      },
+      endSession: (hash, principal) => host.endSession(hash, principal),
+      dropped,
+    });
+    const logs: LogsOwner = {
+      broker: this.#broker,
+      maxReplayLength: host.maxReplayLength,
+      tails: new Tails(),
+      limit: (run) => this.#limit(run),
+      healed: () => this.#counts.healed++,
+      foreign,
+    };
+    this.topics = new FleetTopics({
+      ...logs,
+      // A topic of a server without an engine may have any name.
+      check: isAlone ? () => {} : checkTopic,
+      own: this.#own,
+      peerIdOf: (rosterId) => this.#peerIdOf(rosterId),
+      rulesOf: (topic) => host.rulesOf(topic),
+      membersOf: (topic) => host.membersOf(topic),
+      add: (topic, peer) => host.add(topic, peer),
+      localIdOf: (peer) => this.#addressOf(peer.id).localId,
+      peerOfId: (id) => this.peerOf(id),
+      send: (...message) => host.send(...message),
+      gap: (topic, reason) => {
+        this.#counts.gaps++;
+        host.gap(topic, reason);
+      },
+      report: (error) => host.report(error),
+    });
+  }
+
+  /** Connects. Rejects with an `EngineError` if the broker cannot be reached in time. */
+  async start(): Promise<void> {
+    await this.#broker.open();
+    this.#isStarted = true;
+  }
+
+  /** Leaves the fleet: removes the members of this node, and disconnects. Never rejects. A second call waits for the first. */
+  close(): Promise<void> {
+    return (this.#closed ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
+    this.#lease.stop();
+    this.#calls.end();
+    this.#sessionReports.stop();
+    if (this.#broker.isUp) await this.#own.clear();
+    this.topics.close();
+    await this.#broker.close();
+    this.#own.stop();
+  }
+
+  get nodes(): Nodes {
+    const getLive = (): string[] => [...this.#lease.live];
+    return {
+      id: this.id,
+      get live() {
+        return getLive();
+      },
+      notify: (method, params) => this.#notifyNodes(method, params),
+    };
+  }
+
+  /** A peer of this node is open. */
+  opened(peer: AnyPeer, principal: string | undefined): void {
+    this.#byId.set(this.#addressOf(peer.id).localId, peer);
+    if (principal === undefined) return;
+    this.#principals.set(peer, principal);
+    let peers = this.#byPrincipal.get(principal);
+    if (peers === undefined) this.#byPrincipal.set(principal, (peers = new Set()));
+    peers.add(peer);
+  }
+
+  /** A peer of this node is closed. */
+  closed(peer: AnyPeer): void {
+    this.#byId.delete(this.#addressOf(peer.id).localId);
+    const principal = this.#principals.get(peer);
+    if (principal === undefined) return;
+    this.#principals.delete(peer);
+    const peers = this.#byPrincipal.get(principal)!;
+    peers.delete(peer);
+    if (peers.size === 0) this.#byPrincipal.delete(principal);
+  }
+
+  /** Returns the peer of an id, if it is on this node. */
+  peerOf(id: string): AnyPeer | undefined {
+    const { node, localId } = this.#addressOf(id);
+    return node === this.id ? this.#byId.get(localId) : undefined;
+  }
+
+  #addressOf(id: string): Address {
+    const dot = this.isAlone ? -1 : id.indexOf(".");
+    return dot < 0 ? { node: this.isAlone ? this.id : "", localId: id } : splitAt(id, dot);
+  }
+
+  /** Returns the id of the peer of a roster's member: without the incarnation, which the peer does not notice. */
+  #peerIdOf(rosterId: string): string {
+    const dot = rosterId.indexOf(".");
+    const { node, localId } = splitAt(rosterId, dot);
+    return this.isAlone ? localId : `${node.slice(0, Math.max(node.indexOf("/"), 0))}.${localId}`;
+  }
+
+  /**
+   * Sends a notification of this node to the others. `topic` is `undefined` for all peers. `options.except` is the peer's id. Throws a
+   * `TypeError` for a name that cannot be a topic.
+   */
+  notify(topic: string | undefined, text: MessageText, options: SendOptions, except: string | undefined): void {
+    if (topic !== undefined) checkTopic(topic);
+    const { whenSlow, volatile, latest } = options;
+    const fields = [
+      this.id,
+      except ?? "",
+      whenSlow === "close" ? "c" : "",
+      volatile === true ? "v" : "",
+      latest === undefined ? "" : `=${latest}`,
+    ];
+    this.#broker.send(topic === undefined ? "a:all" : `t:${topic}`, frameOf(Kind.Notify, fields, plainText(text)));
+  }
+
+  /** Returns a peer of any node. */
+  peer<R extends Contract<R> = any>(id: string): RemotePeer<R> {
+    if (typeof id !== "string") throw expected("id", "a string", id);
+    return remotePeer<R>(this.#calls, id, this.#addressOf(id));
+  }
+
+  /** Returns the peers of a principal. Throws a `TypeError` for a name that is too long. */
+  principal<R extends Contract<R> = any>(name: string): Principal<R> {
+    if (typeof name !== "string" || name.length > MAX_PRINCIPAL_LENGTH)
+      throw expected("name", `a string of at most ${MAX_PRINCIPAL_LENGTH} characters`, name);
+    const notifyElsewhere = (principal: string, method: string, params: unknown): void => {
+      const body = plainText(encodeNotification(method, params as object));
+      this.#broker.send("a:all", frameOf(Kind.Principal, [0, this.id, "notify", 0, principal], body));
+    };
+    return principalOf<R>({ calls: this.#calls, node: this.id, peer: (id) => this.peer(id), notifyElsewhere }, name);
+  }
+
+  #notifyNodes(method: string, params: unknown): void {
+    const body = plainText(encodeNotification(method, params as object));
+    this.#broker.send("a:all", frameOf(Kind.Nodes, [this.id], body));
+  }
+
+  /** A client that was refused a session has begun a new one. If another node has the old session, that node ends it. */
+  sessionOver(hash: string, principal: string | undefined): void {
+    this.#sessionReports.send(hash, principal);
+  }
+
+  stats(): EngineStats {
+    return { ...this.#counts, pendingBytes: this.#broker.pendingBytes, nodes: this.#lease.live.size };
+  }
+
+  health(): Health {
+    const { lagMs } = this.#lease;
+    const { isUp } = this.#broker;
+    return { ok: isUp && (lagMs ?? 0) < this.#leaseMs, engine: isUp ? "up" : "down", lagMs };
+  }
+
+  #up({ unmet }: EngineFacts): void {
+    if (this.#wasUp) this.#counts.reconnects++;
+    else for (const sentence of unmet) this.#host.report(new Error(sentence));
+    this.#wasUp = true;
+    this.#lease.start();
+    this.#own.reconcile();
+    this.topics.up();
+    this.#calls.up();
+    this.#sessionReports.up();
+    if (this.#isStarted) this.#host.changed({ state: "up", downMs: performance.now() - this.#downAt });
+  }
+
+  #down(error: EngineError): void {
+    this.#downAt = performance.now();
+    this.#host.changed({ state: "down", downMs: 0, error });
+  }
+
+  #received(channel: Channel, text: string): void {
+    if (this.#closed !== undefined) return;
+    this.#counts.received++;
+    const { maxFrameBytes = Infinity } = this.#broker.facts ?? {};
+    const frame = text.length <= maxFrameBytes ? readFrame(text) : undefined;
+    const isKnown =
+      frame !== undefined && (channel.startsWith("t:") ? this.#ofTopic(channel, frame) : this.#ofNode(frame));
+    if (!isKnown) this.#counts.foreign++;
+  }
+
+  /** Takes a frame of a topic's channel. Returns false for an unknown one. */
+  #ofTopic(channel: Channel, frame: ReadFrame): boolean {
+    const topic = channel.slice(2);
+    if (frame.kind === Kind.Notify) {
+      const options = this.#optionsOf(frame);
+      if (options !== undefined) this.topics.notify(topic, frame.body, options);
+    } else if (frame.kind === Kind.Log || frame.kind === Kind.Joined || frame.kind === Kind.Left)
+      this.topics.received(topic, frame);
+    else return false;
+    return true;
+  }
+
+  /** Takes a frame of the inbox, or of the channel of all nodes. Returns false for an unknown one. */
+  #ofNode(frame: ReadFrame): boolean {
+    const { kind, fields, body } = frame;
+    switch (kind) {
+      case Kind.Notify:
+        return this.#notifyAll(frame);
+      case Kind.One: {
+        const notification = notificationIn(body);
+        if (notification !== undefined)
+          this.#byId.get(fields[1] ?? "")?.notify(notification.method, notification.params);
+        return notification !== undefined;
+      }
+      case Kind.Call:
+      case Kind.Answer:
+      case Kind.Progress:
+      case Kind.Cancel:
+      case Kind.Close:
+        this.#calls.received(frame);
+        return true;
+      case Kind.Principal:
+        this.#calls.asked(frame);
+        return true;
+      case Kind.SessionOver:
+        this.#sessionReports.received(frame);
+        return true;
+      case Kind.Nodes: {
+        const notification = notificationIn(body);
+        const [from = ""] = fields;
+        if (notification !== undefined && from !== this.id)
+          this.#notified(notification.method, notification.params, from);
+        return notification !== undefined;
+      }
+      case Kind.Echo:
+        this.#lease.echoed(Number(fields[0]));
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  #notified(method: string, params: unknown, from: NodeName): void {
+    const handler = this.#host.nodeMethods.get(method);
+    if (handler !== undefined)
+      attempt(
+        () => handler(params, { from }),
+        (error) => this.#host.report(error),
+      );
+  }
+
+  #notifyAll(frame: ReadFrame): boolean {
+    const options = this.#optionsOf(frame);
+    if (options === undefined) return true;
+    const notification = notificationIn(frame.body);
+    if (notification !== undefined) this.#host.send(this.#host.peers, notification.method, frame.body, options);
+    return notification !== undefined;
+  }
+
+  /** Returns the options of a notification. `undefined` if this node has sent it: its peers have got it. */
+  #optionsOf({ fields: [from, except = "", slow, volatile, latest = ""] }: ReadFrame): SendOptions | undefined {
+    if (from === this.id) return undefined;
+    return {
+      except: except === "" ? undefined : this.peerOf(except),
+      whenSlow: slow === "c" ? "close" : "drop",
+      volatile: volatile === "v",
+      latest: latest.startsWith("=") ? latest.slice(1, 257) : undefined,
+    };
+  }
+
+  /** Runs at most `MOST_READS` at once. */
+  async #limit(run: () => Promise<void>): Promise<void> {
+    if (this.#reads >= MOST_READS) await new Promise<void>((resolve) => this.#readers.push(resolve));
+    else this.#reads++;
+    try {
+      await run();
+    } finally {
+      const next = this.#readers.shift();
+      if (next === undefined) this.#reads--;
+      else next();
+    }
+  }
+}
+
+/** 72 random bits. */
+const NODE_LENGTH = 12;
+
+function splitAt(id: string, at: number): Address {
+  return { node: id.slice(0, at), localId: id.slice(at + 1) };
+}
+
+/** Returns the same in a random order, so that nodes do not all read the same log at once. */
+function shuffled<T>(list: readonly T[]): T[] {
+  const result = [...list];
+  for (let i = result.length - 1; i > 0; i--) {
+    const j = Math.floor(Math.random() * (i + 1));
+    [result[i], result[j]] = [result[j]!, result[i]!];
+  }
+  return result;
+}

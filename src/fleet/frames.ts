@@ -1,0 +1,122 @@
+/**
+ * The frames that nodes send each other: a head of fields separated by tabs, a line break, and the body. The first field is the
+ * version and the kind. New fields are only added at the end, and a node ignores fields that it does not know.
+ */
+
+import { classify } from "../core/message.js";
+import type { NodeName } from "./engine.js";
+
+/** The version of all names and frames. */
+export const VERSION = "1";
+
+/** The kinds of frames, in the order in which releases added them. A new one is added at the end: see `nodeName`. */
+export const Kind = {
+  /** A notification to the peers of a topic, or to all peers: from, except, slow, isVolatile, latest. */
+  Notify: "N",
+  /** An entry of a log: epoch, offset. The body is a notification without `at`. */
+  Log: "L",
+  /** A notification to one peer: from, peer. */
+  One: "O",
+  /** A member joined a topic: version, id. The body is its `as`. */
+  Joined: "j",
+  /** A member left a topic: version, id. */
+  Left: "l",
+  /** A call to a peer: call, from, peer, timeoutMs, flags. The body is a notification. */
+  Call: "q",
+  /** The answer to a call: call, from, verdict, outcome. The body is the result or the error. */
+  Answer: "a",
+  /** A progress report of a call: call, from. The body is the value. */
+  Progress: "p",
+  /** The caller of a call no longer waits: call, from. */
+  Cancel: "c",
+  /** Closes a peer, and is answered: call, from, peer, code. The body is the reason, as JSON. */
+  Close: "x",
+  /** Something for all peers of a principal: call, from, verb, code, principal. The body is a notification or a reason. */
+  Principal: "u",
+  /** Clients whose sessions another node may have began new ones: from, and for each session hash, hasPrincipal, principal. */
+  SessionOver: "z",
+  /** A notification to the other nodes: from. */
+  Nodes: "s",
+  /** An echo of a node to itself: number. */
+  Echo: "e",
+} as const;
+
+const KINDS: readonly string[] = Object.values(Kind);
+
+/**
+ * Returns the name of a node that runs this release. It ends with the version of its frames and the number of kinds that it knows, so
+ * its lease and the ids of its peers say both. During a deployment, nodes of several releases live.
+ */
+export function nodeName(random: string): NodeName {
+  return `${random}-${VERSION}${KINDS.length.toString(36)}`;
+}
+
+/** Returns true if a text can be the name of a node. */
+export function isNodeName(name: string): boolean {
+  return /^[A-Za-z0-9_-]{1,64}$/.test(name);
+}
+
+/** Returns true if a node knows a kind of frame. A name that does not say so can only be of a node that does not live. */
+export function knows(node: NodeName, kind: string): boolean {
+  const [, version, count] = /-(\d)([0-9a-z]+)$/.exec(node) ?? [];
+  return version === undefined || (version === VERSION && KINDS.indexOf(kind) < parseInt(count!, 36));
+}
+
+/** A frame that was read: its kind, its fields and its body. */
+export interface ReadFrame {
+  readonly kind: string;
+  readonly fields: readonly string[];
+  readonly body: string;
+}
+
+/** No head is longer: names, ids and keys are bounded. A frame without a line break is not searched to its end. */
+const MAX_HEAD_LENGTH = 65_536;
+
+/** The longest name of a principal, in UTF-16 code units. Each takes at most 5 characters in a head. */
+export const MAX_PRINCIPAL_LENGTH = 8_192;
+
+/** Returns the text of a frame. Escapes the fields, which may be any text. */
+export function frameOf(kind: string, fields: readonly (string | number)[], body = ""): string {
+  let head = VERSION + kind;
+  for (const field of fields) head += `\t${typeof field === "number" ? field : escapeField(field)}`;
+  return `${head}\n${body}`;
+}
+
+/** Reads a frame. Returns `undefined` for a text that is no frame, or one of another version. */
+export function readFrame(text: string): ReadFrame | undefined {
+  const end = text.slice(0, MAX_HEAD_LENGTH).indexOf("\n");
+  if (end < 2 || text[0] !== VERSION) return undefined;
+  const [first, ...fields] = text.slice(1, end).split("\t");
+  if (first!.length !== 1) return undefined;
+  return { kind: first!, fields: fields.map(unescapeField), body: text.slice(end + 1) };
+}
+
+/** Returns the frame of an entry of a log. An engine sends it for each entry that it appends. */
+export function logFrame(epoch: string, offset: number, body: string): string {
+  return frameOf(Kind.Log, [epoch, offset], body);
+}
+
+/** Returns the frame of a change of a roster. `as`: the JSON text of a member; `undefined` if the member left. */
+export function rosterFrame(version: number, id: string, as: string | undefined): string {
+  return frameOf(as === undefined ? Kind.Left : Kind.Joined, [version, id], as);
+}
+
+/** Returns the notification in a body; `undefined` if the body is none. */
+export function notificationIn(body: string): { readonly method: string; readonly params: unknown } | undefined {
+  try {
+    const message: unknown = JSON.parse(body);
+    return classify(message) === "notification" ? (message as { method: string; params: unknown }) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whatever is not printable ASCII, and the escape character itself, is written as `%` and the four digits of its code unit. */
+function escapeField(field: string): string {
+  return field.replace(/[^!-~]|%/g, (unit) => `%${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+function unescapeField(field: string): string {
+  if (!field.includes("%")) return field;
+  return field.replace(/%([0-9a-f]{4})/g, (_all, code: string) => String.fromCharCode(parseInt(code, 16)));
+}

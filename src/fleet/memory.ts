@@ -1,0 +1,276 @@
+/** `memory()`: an engine without a broker, for the servers of one process. */
+import { nanoid } from "../core/packages.js";
+import {
+  EngineError,
+  type Channel,
+  type Engine,
+  type EngineConnection,
+  type EngineFacts,
+  type EngineHost,
+  type EngineLog,
+  type EngineRoster,
+  type Incarnation,
+  type LeaseState,
+  type LogPart,
+  type LogRule,
+  type NodeName,
+  type Position,
+  type RosterId,
+  type RosterPart,
+} from "./engine.js";
+import { logFrame, rosterFrame } from "./frames.js";
+
+/**
+ * Returns an engine in memory. Servers of one process that get the same one are a fleet: their topics, members and logs are common,
+ * and end with the process. Frames are received in later microtasks, in one order for all nodes. Nothing is lost, and there are no
+ * timers: a log that is not used after its `ttlMs` is forgotten at a later publication.
+ */
+export function memory(): Engine {
+  const broker = new MemoryBroker();
+  brokers.set(broker.engine, broker);
+  return broker.engine;
+}
+
+const brokers = new WeakMap<Engine, MemoryBroker>();
+
+/** Returns what an engine in memory keeps, one text for each. Empty after all nodes are closed, except for logs. For tests. */
+export function inspectMemory(engine: Engine): string[] {
+  return brokers.get(engine)!.inspect();
+}
+
+/** How long the position of a `key` is kept, in milliseconds. */
+const KEY_MS = 120_000;
+
+/** What an engine in memory carries in one frame, and in one log. It is a bound against mistakes. */
+const MAX_FRAME_BYTES = 16 * 2 ** 20;
+
+interface Log {
+  readonly epoch: string;
+  top: number;
+  /** The bodies of the last entries. The last one has offset `top`. */
+  readonly bodies: string[];
+  /** When the log is forgotten. */
+  expiresAt: number;
+}
+
+interface Roster {
+  version: number;
+  readonly members: Map<RosterId, string>;
+}
+
+/** What several connections share. */
+class MemoryBroker {
+  readonly #subscribers = new Map<Channel, Set<MemoryConnection>>();
+  /** In the order of the last publication, so that those that expire are near the beginning. */
+  readonly #logs = new Map<string, Log>();
+  /** By topic and key, in the order of the publication. */
+  readonly #keys = new Map<string, { readonly position: Position; readonly expiresAt: number }>();
+  readonly #rosters = new Map<string, Roster>();
+  /** The last version of any roster. A roster that begins anew has a greater one. */
+  #version = 0;
+  readonly #leases = new Set<Incarnation>();
+  /** Frames that are not received yet, with those that were subscribed when the frame was sent. */
+  #queue: { readonly channel: Channel; readonly frame: string; readonly to: readonly MemoryConnection[] }[] = [];
+
+  readonly engine: Engine = {
+    name: "memory",
+    createConnection: (node, host) => new MemoryConnection(this, node, host),
+  };
+
+  subscribe(channel: Channel, connection: MemoryConnection): void {
+    let subscribers = this.#subscribers.get(channel);
+    if (subscribers === undefined) this.#subscribers.set(channel, (subscribers = new Set()));
+    subscribers.add(connection);
+  }
+
+  unsubscribe(channel: Channel, connection: MemoryConnection): void {
+    const subscribers = this.#subscribers.get(channel);
+    subscribers?.delete(connection);
+    if (subscribers?.size === 0) this.#subscribers.delete(channel);
+  }
+
+  /** Queues a frame for the present subscribers. Returns how many there are. */
+  send(channel: Channel, frame: string): number {
+    const to = [...(this.#subscribers.get(channel) ?? [])];
+    if (to.length === 0) return 0;
+    if (this.#queue.length === 0) queueMicrotask(() => this.#deliver());
+    this.#queue.push({ channel, frame, to });
+    return to.length;
+  }
+
+  #deliver(): void {
+    const queue = this.#queue;
+    // Frames that are sent meanwhile are received in the next microtask.
+    this.#queue = [];
+    for (const { channel, frame, to } of queue) for (const connection of to) connection.receive(channel, frame);
+  }
+
+  append(topic: string, body: string, { length, ttlMs }: LogRule, key: string | undefined): Position {
+    const now = performance.now();
+    let log = this.#logOf(topic, now);
+    const keyName = key === undefined ? undefined : `${topic.length}:${topic}${key}`;
+    const earlier = keyName === undefined ? undefined : this.#keys.get(keyName);
+    // Only of this epoch: what was published in an earlier one is gone.
+    if (earlier !== undefined && earlier.expiresAt > now && earlier.position.epoch === log?.epoch)
+      return earlier.position;
+    log ??= { epoch: nanoid(EPOCH_LENGTH), top: 0, bodies: [], expiresAt: 0 };
+    log.expiresAt = now + ttlMs;
+    log.bodies.push(body);
+    if (log.bodies.length > length) log.bodies.splice(0, log.bodies.length - length);
+    const position = { epoch: log.epoch, offset: ++log.top };
+    this.#logs.delete(topic);
+    this.#logs.set(topic, log);
+    if (keyName !== undefined) {
+      this.#keys.delete(keyName);
+      this.#keys.set(keyName, { position, expiresAt: now + KEY_MS });
+    }
+    forgetExpired(this.#logs, now);
+    forgetExpired(this.#keys, now);
+    this.send(`t:${topic}`, logFrame(log.epoch, log.top, body));
+    return position;
+  }
+
+  read(topic: string, after: number, limit: number): LogPart {
+    const log = this.#logOf(topic, performance.now());
+    if (log === undefined) return { epoch: "", top: 0, entries: [] };
+    const { epoch, top, bodies } = log;
+    const first = top - bodies.length + 1;
+    const begin = Math.max(after + 1 - first, 0);
+    const entries = bodies
+      .slice(begin, begin + limit)
+      .map((body, i): [offset: number, body: string] => [first + begin + i, body]);
+    return { epoch, top, entries };
+  }
+
+  #logOf(topic: string, now: number): Log | undefined {
+    const log = this.#logs.get(topic);
+    return log !== undefined && log.expiresAt > now ? log : undefined;
+  }
+
+  put(topic: string, id: RosterId, as: string | undefined): void {
+    let roster = this.#rosters.get(topic);
+    if (as === undefined && roster?.members.has(id) !== true) return;
+    if (roster === undefined) this.#rosters.set(topic, (roster = { version: 0, members: new Map() }));
+    if (as === undefined) roster.members.delete(id);
+    else roster.members.set(id, as);
+    // A roster that begins anew continues behind the last version of all topics.
+    roster.version = (roster.version || this.#version) + 1;
+    this.#version = Math.max(this.#version, roster.version);
+    if (roster.members.size === 0) this.#rosters.delete(topic);
+    this.send(`t:${topic}`, rosterFrame(roster.version, id, as));
+  }
+
+  list(topic: string): RosterPart {
+    const roster = this.#rosters.get(topic);
+    return { version: roster?.version ?? 0, members: [...(roster?.members ?? [])] };
+  }
+
+  enter(incarnation: Incarnation): void {
+    this.#leases.add(incarnation);
+  }
+
+  beat(incarnation: Incarnation): LeaseState {
+    const isMine = this.#leases.has(incarnation);
+    return { isMine, live: isMine ? [...this.#leases] : [] };
+  }
+
+  /** Removes the leases of a node, and its members. */
+  leave(node: NodeName): void {
+    const belongs = (name: string): boolean => name.startsWith(`${node}/`);
+    for (const incarnation of this.#leases) if (belongs(incarnation)) this.#leases.delete(incarnation);
+    for (const [topic, { members }] of this.#rosters)
+      for (const id of members.keys()) if (belongs(id)) this.put(topic, id, undefined);
+  }
+
+  inspect(): string[] {
+    return [
+      ...[...this.#subscribers.keys()].map((channel) => `subscription ${channel}`),
+      ...[...this.#leases].map((incarnation) => `lease ${incarnation}`),
+      ...[...this.#rosters.keys()].map((topic) => `roster ${topic}`),
+      ...[...this.#logs.keys()].map((topic) => `log ${topic}`),
+    ];
+  }
+}
+
+/** 60 random bits: a log of the same name is begun again a few times in the life of a process. */
+const EPOCH_LENGTH = 10;
+
+/** Forgets the first entries if they have expired. Each publication adds at most one, so two suffice. */
+function forgetExpired(map: Map<string, { readonly expiresAt: number }>, now: number): void {
+  let left = 2;
+  for (const [name, { expiresAt }] of map) {
+    if (expiresAt > now || left-- === 0) return;
+    map.delete(name);
+  }
+}
+
+class MemoryConnection implements EngineConnection {
+  readonly #broker: MemoryBroker;
+  readonly #node: NodeName;
+  readonly #host: EngineHost;
+  readonly #channels = new Set<Channel>();
+  #state: "new" | "open" | "closed" = "new";
+  readonly log: EngineLog;
+  readonly roster: EngineRoster;
+
+  constructor(broker: MemoryBroker, node: NodeName, host: EngineHost) {
+    this.#broker = broker;
+    this.#node = node;
+    this.#host = host;
+    // An `async` function runs at once, so that what it does is done in the order of the calls. It rejects with what it throws.
+    this.log = {
+      append: async (...publication) => this.#openBroker().append(...publication),
+      read: async (...part) => this.#openBroker().read(...part),
+    };
+    this.roster = {
+      put: async (...change) => this.#openBroker().put(...change),
+      list: async (topic) => this.#openBroker().list(topic),
+      enter: async (incarnation) => this.#openBroker().enter(incarnation),
+      beat: async (incarnation) => this.#openBroker().beat(incarnation),
+    };
+  }
+
+  async open(): Promise<EngineFacts> {
+    if (this.#state === "closed") throw notOpen();
+    this.#state = "open";
+    for (const channel of [`n:${this.#node}`, "a:all"] as const) await this.subscribe(channel);
+    return { maxFrameBytes: MAX_FRAME_BYTES, counts: true, order: "node", unmet: [] };
+  }
+
+  async close(): Promise<void> {
+    if (this.#state === "open") this.#broker.leave(this.#node);
+    this.#state = "closed";
+    for (const channel of this.#channels) this.unsubscribe(channel);
+  }
+
+  /** Memory loses no connection. */
+  reconnect(): void {}
+
+  async subscribe(channel: Channel): Promise<void> {
+    this.#openBroker().subscribe(channel, this);
+    this.#channels.add(channel);
+  }
+
+  unsubscribe(channel: Channel): void {
+    this.#channels.delete(channel);
+    this.#broker.unsubscribe(channel, this);
+  }
+
+  async send(channel: Channel, frame: string): Promise<number> {
+    return this.#openBroker().send(channel, frame);
+  }
+
+  receive(channel: Channel, frame: string): void {
+    // A frame that was sent before `unsubscribe` is not received after it.
+    if (this.#channels.has(channel)) this.#host.received(channel, frame);
+  }
+
+  #openBroker(): MemoryBroker {
+    if (this.#state !== "open") throw notOpen();
+    return this.#broker;
+  }
+}
+
+function notOpen(): EngineError {
+  return new EngineError("the engine is not open", "not-sent");
+}

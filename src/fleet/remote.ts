@@ -1,0 +1,109 @@
+/** Peers of any node, as an application holds them. */
+import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
+import { expected } from "../core/errors.js";
+import { remoteOf } from "../peer/caller.js";
+import { numberIn, type Address, type Calls } from "./calls.js";
+import type { NodeName } from "./engine.js";
+
+/**
+ * A peer of any node, named by its id. Making one needs no round trip, and checks nothing. If its node is this one, everything goes
+ * directly to the peer.
+ */
+export interface RemotePeer<R extends Contract<R> = any> {
+  readonly id: string;
+  /** The peer's methods as functions: `remote.add([1, 2])` is `request("add", [1, 2])`. */
+  readonly remote: Remote<R>;
+  /**
+   * Calls a method of the peer. `around` runs on the node that holds the peer. Streams do not cross nodes.
+   *
+   * Rejects as `peer.request` does, with a true `outcome`. `ConnectionLostError` with `"not-sent"`: there was no connection to the
+   * broker, its node does not live, or has no such peer. With `"unknown"`: the peer was lost, or the lease of its node expired, before
+   * it answered. `TimeoutError`: no answer came in time. The node of the peer gets 95 % of `timeoutMs`, so that its own verdict can
+   * arrive. When `signal` aborts, the call is cancelled there. `retry` has no effect.
+   */
+  request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
+  /** Notifies the peer, at most once. Throws a `TypeError` for params without a JSON form. */
+  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): void;
+  /**
+   * Closes the peer, and resolves when it is closed. Rejects as `request` does, and as `peer.close` does for a code that is not an
+   * application's to send.
+   */
+  close(code?: number, reason?: string): Promise<void>;
+}
+
+/** All peers of one principal, on all nodes. */
+export interface Principal<R extends Contract<R> = any> {
+  /** Notifies the peers, at most once. For a principal that is notified often, use a topic. */
+  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): void;
+  /** Returns the peers. `unheard`: nodes that live and did not answer within 5 s. Never rejects. */
+  peers(): Promise<{ peers: RemotePeer<R>[]; unheard: string[] }>;
+  /**
+   * Closes the peers. Returns how many, and the nodes that did not answer. To ban a principal, refuse it in `authenticate` first, and
+   * call this again while `unheard` is not empty. Rejects with a `TypeError` for a code that is not an application's to send.
+   */
+  disconnect(code?: number, reason?: string): Promise<{ closed: number; unheard: string[] }>;
+}
+
+/** Throws a `TypeError` for a close that an application may not send. */
+function checkClose(code: unknown, reason: unknown): void {
+  if (code !== 1000 && !(Number.isInteger(code) && (code as number) >= 3000 && (code as number) <= 4999))
+    throw expected("code", "1000 or from 3000 to 4999", code);
+  if (typeof reason !== "string") throw expected("reason", "a string", reason);
+}
+
+/** Returns the peer of an id. */
+export function remotePeer<R extends Contract<R>>(calls: Calls, id: string, address: Address): RemotePeer<R> {
+  const request = (method: string, params?: unknown, options?: CallOptions): Promise<any> =>
+    calls.request(address, method, params, options);
+  return {
+    id,
+    remote: remoteOf(request),
+    request: request as RemotePeer<R>["request"],
+    notify: (method: string, params?: unknown) => calls.notify(address, method, params),
+    close: async (code = 1000, reason = "") => {
+      checkClose(code, reason);
+      await calls.close(address, code, reason);
+    },
+  };
+}
+
+/** What a principal needs of its node. */
+export interface PrincipalOwner {
+  readonly calls: Calls;
+  readonly node: NodeName;
+  /** Returns the peer of an id. */
+  peer<R extends Contract<R>>(id: string): RemotePeer<R>;
+  /** Notifies the peers on the other nodes. */
+  notifyElsewhere(name: string, method: string, params: unknown): void;
+}
+
+/** Returns the peers of a principal. */
+export function principalOf<R extends Contract<R>>(owner: PrincipalOwner, name: string): Principal<R> {
+  const { calls } = owner;
+  return {
+    notify(method: string, params?: unknown) {
+      owner.notifyElsewhere(name, method, params);
+      calls.notifyOwn(name, { method, params });
+    },
+    async peers() {
+      const gathering = calls.gather("peers", name, "null", 0);
+      const own = calls.ownOf(name);
+      const { answers, unheard } = await gathering;
+      const ids = new Set([...own, ...[...answers.values()].flatMap(textsIn)]);
+      return { peers: [...ids].map((id) => owner.peer<R>(id)), unheard };
+    },
+    async disconnect(code = 1000, reason = "") {
+      checkClose(code, reason);
+      const gathering = calls.gather("close", name, JSON.stringify(reason), code);
+      const own = calls.closeOwn(name, code, reason);
+      const { answers, unheard } = await gathering;
+      const elsewhere = [...answers.values()].reduce<number>((sum, one) => sum + (numberIn(one) || 0), 0);
+      return { closed: own + elsewhere, unheard };
+    },
+  };
+}
+
+/** An answer of another node may be anything. */
+function textsIn(answer: unknown): string[] {
+  return Array.isArray(answer) ? answer.filter((one) => typeof one === "string") : [];
+}

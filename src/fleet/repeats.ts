@@ -1,0 +1,117 @@
+/**
+ * Frames that are sent again until they are received, because their receiver or the broker may be away for a moment. They do not wait
+ * for the connection among the commands of the application, whose number is bounded.
+ */
+import { utf8Bytes } from "../core/codec.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import type { Broker } from "./broker.js";
+import type { Channel } from "./engine.js";
+
+/** How often frames are repeated, and how many wait. Beyond either bound, the oldest is dropped. */
+export interface RepeatLimits {
+  /** The delay before a frame is sent again: twice as long each time, up to `lastMs`. */
+  readonly firstMs: number;
+  readonly lastMs: number;
+  readonly most: number;
+  /** Of all frames together, in UTF-16 code units. One frame may have any length. */
+  readonly maxLength: number;
+}
+
+/** One frame, until it is received or its time has passed. */
+class Repeat implements Expiring {
+  deadline = 0;
+  delayMs: number;
+  readonly repeats: Repeats;
+  readonly channel: Channel;
+  readonly frame: string;
+  readonly until: number;
+  readonly isReceived: (count: number) => boolean;
+
+  constructor(
+    repeats: Repeats,
+    channel: Channel,
+    frame: string,
+    [firstMs, forMs]: [firstMs: number, forMs: number],
+    isReceived: (count: number) => boolean,
+  ) {
+    this.repeats = repeats;
+    this.channel = channel;
+    this.frame = frame;
+    this.delayMs = firstMs;
+    this.until = performance.now() + forMs;
+    this.isReceived = isReceived;
+  }
+
+  expire(): void {
+    this.repeats.again(this);
+  }
+}
+
+/** The frames of one kind that a node repeats. Their receivers take a frame that comes twice once. */
+export class Repeats {
+  readonly #broker: Broker;
+  readonly #limits: RepeatLimits;
+  readonly #dropped: () => void;
+  /** Those that are to be sent again, the oldest first. */
+  readonly #waiting = new Set<Repeat>();
+  #length = 0;
+  #isStopped = false;
+
+  /** `dropped`: called for each frame beyond a bound. */
+  constructor(broker: Broker, limits: RepeatLimits, dropped: () => void) {
+    this.#broker = broker;
+    this.#limits = limits;
+    this.#dropped = dropped;
+  }
+
+  /**
+   * Sends a frame at once, and repeats it for `forMs` until `isReceived` returns true for the number of nodes that have received it. A
+   * broker that counts none gets the frame until it has taken it.
+   */
+  send(channel: Channel, frame: string, forMs: number, isReceived: (count: number) => boolean): void {
+    void this.#send(new Repeat(this, channel, frame, [this.#limits.firstMs, forMs], isReceived));
+  }
+
+  /** Sends a frame again. */
+  again(repeat: Repeat): void {
+    this.#forget(repeat);
+    void this.#send(repeat);
+  }
+
+  /** The connection is restored. */
+  up(): void {
+    for (const repeat of Array.from(this.#waiting)) this.again(repeat);
+  }
+
+  /** Sends nothing again any more. */
+  stop(): void {
+    this.#isStopped = true;
+    for (const repeat of this.#waiting) this.#forget(repeat);
+  }
+
+  /** Never rejects. */
+  async #send(repeat: Repeat): Promise<void> {
+    const { channel, frame, delayMs, until } = repeat;
+    const { connection } = this.#broker;
+    const sending = this.#broker.now(() => connection.send(channel, frame), utf8Bytes(frame));
+    // A frame that may have been received is sent again too.
+    const count = await sending.catch(() => 0);
+    if (this.#isStopped || count === undefined || repeat.isReceived(count) || performance.now() + delayMs > until)
+      return;
+    const { lastMs, most, maxLength } = this.#limits;
+    for (const oldest of this.#waiting) {
+      if (this.#waiting.size < most && this.#length + frame.length <= maxLength) break;
+      this.#forget(oldest);
+      this.#dropped();
+    }
+    this.#waiting.add(repeat);
+    this.#length += frame.length;
+    setDeadline(repeat, delayMs);
+    repeat.delayMs = Math.min(delayMs * 2, lastMs);
+  }
+
+  #forget(repeat: Repeat): void {
+    clearDeadline(repeat);
+    if (this.#waiting.delete(repeat)) this.#length -= repeat.frame.length;
+  }
+}

@@ -1,0 +1,136 @@
+/** The rules and the options of a fleet's topics: their types and their checks. */
+import { exceeds } from "../core/codec.js";
+import type { CallArgs } from "../core/contract.js";
+import { expected } from "../core/errors.js";
+import { any, checkOptions, must, optional, positive } from "../core/options.js";
+import type { AnyPeer } from "../peer/peer.js";
+import { MAX_TOPIC_BYTES, type LogRule } from "./engine.js";
+
+/** The rules of a topic. They must be the same on every node. `M`: the names of notifications. */
+export interface TopicRules<M extends string = string> {
+  /** Logs the publications of the topic, so that clients recover them. `length`: 1 to 10,000 entries. `ttlMs`: 1 s to 7 days. */
+  readonly log?: LogRule | undefined;
+  /**
+   * Keeps the list of members. With `joined` and `left`, the members are notified of each member that joins or leaves, with
+   * `{ id, as }`. A member is not notified of itself.
+   */
+  readonly members?: true | { readonly joined?: M | undefined; readonly left?: M | undefined } | undefined;
+}
+
+/** The options of `join`. */
+export interface JoinOptions {
+  /** The `at` of the last publication that the client has. Anything else than such a position gives the outcome `"gap"`. */
+  since?: unknown;
+  /** What others may know of the member, at most 4 KiB of JSON. Default: the peer is not in the list of members. */
+  as?: unknown;
+}
+
+/** What `join` has done. */
+export interface Joined {
+  /** The position of the log from which live publications continue. `undefined` without a log, and while the log has no entry. */
+  readonly at?: string | undefined;
+  /** Whether the peer has every publication since `since`. `undefined` if the topic has no log. */
+  readonly outcome?: "complete" | "gap" | undefined;
+}
+
+/** The options of `publish`. */
+export interface PublishOptions {
+  /** Within 2 minutes, a publication with the same key returns the same position and sends nothing. 1 to 256 characters. */
+  key?: string | undefined;
+  /** How long to wait for the broker, in milliseconds. Default 5,000. */
+  timeoutMs?: number | undefined;
+}
+
+type Unplaced<P> = 0 extends 1 & P ? any : P extends object ? Omit<P, "at"> : P;
+
+/** The arguments after the method's name in `publish`: the params without `at`, which the log adds. */
+export type PublishArgs<M> =
+  CallArgs<M, []> extends [params: infer P]
+    ? {} extends Unplaced<P>
+      ? [params?: Unplaced<P>, options?: PublishOptions]
+      : [params: Unplaced<P>, options?: PublishOptions]
+    : CallArgs<M, []> extends [params?: infer P]
+      ? [params?: Unplaced<P>, options?: PublishOptions]
+      : never;
+
+/** The options of `read`. */
+export interface ReadOptions {
+  /** Reads what follows this position. Default: from the oldest entry. */
+  since?: unknown;
+  /** Maximum number of entries, 1 to 1,000. Default 100. */
+  limit?: number | undefined;
+}
+
+/** A part of a log. */
+export interface LogEntries {
+  /** The position of the last of these entries, for the next `read`. `undefined` if there is no log. */
+  readonly at: string | undefined;
+  /** Whether these entries follow `since` without a gap. */
+  readonly outcome: "complete" | "gap";
+  /** The entries, the oldest first. `params` are those that members got, with `at`. */
+  readonly entries: readonly { readonly at: string; readonly method: string; readonly params: any }[];
+}
+
+/** How a message is sent to peers of this node. */
+export interface SendOptions {
+  readonly except?: AnyPeer | undefined;
+  readonly whenSlow: "drop" | "close";
+  readonly volatile?: boolean | undefined;
+  readonly latest?: string | undefined;
+}
+
+/** Maximum number of members in the list of a topic. */
+export const MAX_MEMBERS = 10_000;
+const MAX_AS_BYTES = 4096;
+const PUBLISH_TIMEOUT_MS = 5_000;
+
+const isWhole = (from: number, to: number) => (value: unknown) =>
+  Number.isSafeInteger(value) && (value as number) >= from && (value as number) <= to;
+const whole = (from: number, to: number): ReturnType<typeof must<number>> =>
+  must<number>(`a whole number from ${from} to ${to}`, isWhole(from, to));
+const isKey = (value: unknown): boolean => typeof value === "string" && value !== "" && value.length <= 256;
+
+const LOG_RULE = { length: whole(1, 10_000), ttlMs: whole(1_000, 7 * 86_400_000) };
+const text = optional(must<string>("a string", (value) => typeof value === "string"));
+const MEMBERS_RULE = { joined: text, left: text };
+const RULES = {
+  log: (value: unknown, name: string) =>
+    value === undefined ? undefined : checkOptions(name, value as object, LOG_RULE),
+  members: (value: unknown, name: string) =>
+    value === undefined ? undefined : checkOptions(name, value === true ? {} : (value as object), MEMBERS_RULE),
+};
+export const JOIN_OPTIONS = { since: any, as: any };
+export const PUBLISH_OPTIONS = {
+  key: optional(must<string>("a string of 1 to 256 characters", isKey)),
+  timeoutMs: optional(positive, PUBLISH_TIMEOUT_MS),
+};
+export const READ_OPTIONS = { since: any, limit: optional(whole(1, 1_000), 100) };
+export const MEMBERS_OPTIONS = { limit: optional(whole(1, MAX_MEMBERS), MAX_MEMBERS) };
+
+/** The checked rules of a topic. */
+export interface Rules {
+  readonly logRule: LogRule | undefined;
+  readonly memberRule: { readonly joined: string | undefined; readonly left: string | undefined } | undefined;
+}
+
+/** Checks the rules of a topic, as the application returns them. */
+export function checkRules(rules: unknown): Rules {
+  const { log: logRule, members: memberRule } = checkOptions("rules", rules ?? {}, RULES);
+  return { logRule, memberRule };
+}
+
+/** Throws a `TypeError` for a name that cannot be a topic of a fleet. */
+export function checkTopic(name: string): void {
+  const isName = typeof name === "string" && name !== "" && !exceeds(name, MAX_TOPIC_BYTES);
+  // A broker replaces a lone surrogate, so two names would be one channel.
+  if (!isName || /\p{Surrogate}/u.test(name))
+    throw expected("name", `a text of 1 to ${MAX_TOPIC_BYTES} bytes of UTF-8`, name);
+}
+
+/** Returns the JSON of a member's `as`. Throws a `TypeError` if it has none, or is too long. */
+export function encodeAs(as: unknown): string {
+  const json = JSON.stringify(as) as string | undefined;
+  if (json === undefined) throw expected("as", "a value with a JSON form", as);
+  if (exceeds(json, MAX_AS_BYTES)) throw expected("as", `at most ${MAX_AS_BYTES} bytes of JSON`, json.length);
+  return json;
+}

@@ -1,0 +1,520 @@
+/** The topics of a node, as its fleet sees them: their subscriptions, logs and members, and the peers that are about to join. */
+import { encodeNotification, utf8Bytes, type MessageText } from "../core/codec.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { ConnectionLostError, TooLargeError } from "../core/errors.js";
+import { checkOptions } from "../core/options.js";
+import type { AnyPeer } from "../peer/peer.js";
+import type { Broker } from "./broker.js";
+import { EngineError, type Channel, type LogRule } from "./engine.js";
+import {
+  checkRules,
+  encodeAs,
+  JOIN_OPTIONS,
+  MAX_MEMBERS,
+  MEMBERS_OPTIONS,
+  PUBLISH_OPTIONS,
+  READ_OPTIONS,
+  type Joined,
+  type JoinOptions,
+  type LogEntries,
+  type PublishOptions,
+  type ReadOptions,
+  type Rules,
+  type SendOptions,
+} from "./topic-options.js";
+import { Kind, notificationIn, type ReadFrame } from "./frames.js";
+import { membersOf, Replica, type OwnMembers, type PeerIdOf, type TopicMember } from "./roster.js";
+import {
+  encodeEntry,
+  positionOf,
+  publicationOf,
+  textOf,
+  TopicLog,
+  type LogsOwner,
+  type Publication,
+} from "./topic-log.js";
+
+/** The node of these topics. */
+export interface TopicsOwner extends LogsOwner {
+  readonly broker: Broker;
+  readonly own: OwnMembers;
+  readonly peerIdOf: PeerIdOf;
+  /** Throws a `TypeError` for a name that cannot be a topic. */
+  check(topic: string): void;
+  /** The rules of a topic, as the application gave them. */
+  rulesOf(topic: string): unknown;
+  /** The members of a topic on this node. */
+  membersOf(topic: string): ReadonlySet<AnyPeer>;
+  /** Makes a peer a member. */
+  add(topic: string, peer: AnyPeer): void;
+  localIdOf(peer: AnyPeer): string;
+  peerOfId(id: string): AnyPeer | undefined;
+  /** Sends an encoded notification to peers. */
+  send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
+  gap(topic: string, reason: string): void;
+  report(error: unknown): void;
+}
+
+/** How long a topic waits after its log or its members could not be read, if the connection is up. */
+const RETRY_MS = 1_000;
+/** A publication that cannot be dropped: without it, "complete" would be false. */
+const UNDROPPED: SendOptions = { whenSlow: "close" };
+
+/** A peer that is about to become a member. */
+class Joining {
+  readonly peer: AnyPeer;
+  /** Live messages, from the position of the join on. `undefined` until that position is known, and when they have been sent. */
+  held: (() => void)[] | undefined;
+  heldLength = 0;
+  /** Whether the application removed the peer meanwhile. */
+  isCancelled = false;
+  /** Resolves when the join has settled. */
+  readonly settled: Promise<void>;
+  settle!: () => void;
+
+  constructor(peer: AnyPeer) {
+    this.peer = peer;
+    this.settled = new Promise((resolve) => (this.settle = resolve));
+  }
+}
+
+/** A topic that has members or watchers on this node, or that is being joined. */
+class FleetTopic {
+  readonly name: string;
+  readonly channel: Channel;
+  readonly logRule: Rules["logRule"];
+  readonly memberRule: Rules["memberRule"];
+  /** Prepares the topic again. */
+  readonly retry: Expiring;
+  log: TopicLog | undefined = undefined;
+  replica: Replica | undefined = undefined;
+  /** The list in progress. */
+  listing: Promise<void> | undefined = undefined;
+  /** Why the topic is kept: its members on this node count as one, and so does each join and each watcher. */
+  uses = 0;
+  readonly joining = new Map<AnyPeer, Joining>();
+  readonly watchers = new Set<(event: "joined" | "left", member: TopicMember) => void>();
+
+  constructor(name: string, { logRule, memberRule }: Rules, retry: () => void) {
+    this.name = name;
+    this.retry = { deadline: 0, expire: retry };
+    this.channel = `t:${name}`;
+    this.logRule = logRule;
+    this.memberRule = memberRule;
+  }
+}
+
+/** The topics of one node. */
+export class FleetTopics {
+  readonly #owner: TopicsOwner;
+  readonly #topics = new Map<string, FleetTopic>();
+  /** Lists of members that were asked for in this tick. */
+  readonly #lists = new Map<string, Promise<Parameters<typeof membersOf>[0]>>();
+
+  constructor(owner: TopicsOwner) {
+    this.#owner = owner;
+  }
+
+  /** The topic has its first member on this node. Throws a `TypeError` for bad rules. */
+  opened(name: string): void {
+    this.#acquire(name);
+  }
+
+  /** The topic has lost its last member on this node. */
+  closed(name: string): void {
+    const topic = this.#topics.get(name);
+    if (topic !== undefined) this.#release(topic);
+  }
+
+  /** The application adds a peer. If the peer is being joined, it gets what was held for it. */
+  added(name: string, peer: AnyPeer): void {
+    const joining = this.#topics.get(name)?.joining.get(peer);
+    if (joining !== undefined) this.#sendHeld(joining);
+  }
+
+  /** A peer left, or shall not join. */
+  left(name: string, peer: AnyPeer): void {
+    const joining = this.#topics.get(name)?.joining.get(peer);
+    if (joining !== undefined) {
+      joining.isCancelled = true;
+      joining.held = undefined;
+    }
+    this.#owner.own.remove(name, this.#owner.localIdOf(peer));
+  }
+
+  /** Returns the topic, and keeps it until `#release`. */
+  #acquire(name: string): FleetTopic {
+    let topic = this.#topics.get(name);
+    if (topic === undefined) {
+      this.#owner.check(name);
+      const made = new FleetTopic(name, this.#rulesOf(name), () => this.#keep(made));
+      topic = made;
+      this.#topics.set(name, topic);
+      this.#begin(topic);
+    }
+    topic.uses++;
+    return topic;
+  }
+
+  #release(topic: FleetTopic): void {
+    if (--topic.uses > 0) return;
+    topic.log?.stop();
+    clearDeadline(topic.retry);
+    this.#topics.delete(topic.name);
+    this.#owner.broker.release(topic.channel);
+  }
+
+  #rulesOf(name: string): Rules {
+    const { broker } = this.#owner;
+    const { logRule, memberRule } = checkRules(this.#owner.rulesOf(name));
+    if (logRule !== undefined && broker.connection.log === undefined)
+      throw new TypeError(`the engine ${broker.name} has no logs, so the rule \`log\` cannot be met`);
+    if (memberRule !== undefined && broker.connection.roster === undefined)
+      throw new TypeError(`the engine ${broker.name} has no members, so the rule \`members\` cannot be met`);
+    return { logRule, memberRule };
+  }
+
+  /** Subscribes, and then reads the top of the log and the list of members. */
+  #begin(topic: FleetTopic): void {
+    const { name } = topic;
+    const owner = this.#owner;
+    owner.broker.want(topic.channel);
+    if (topic.logRule !== undefined) {
+      const deliver = (publication: Publication): void => this.#deliver(topic, publication);
+      topic.log = new TopicLog(name, owner, deliver, (reason) => owner.gap(name, reason));
+    }
+    if (topic.memberRule !== undefined)
+      topic.replica = new Replica(owner.peerIdOf, (event, member) => this.#changed(topic, event, member));
+    // Without a connection, this is done when it is up.
+    this.#keep(topic);
+  }
+
+  /** Prepares a topic, and tries again if that fails although the connection is up. */
+  #keep(topic: FleetTopic): void {
+    clearDeadline(topic.retry);
+    this.#prepare(topic).catch(() => {
+      if (topic.uses > 0 && this.#owner.broker.isUp) setDeadline(topic.retry, RETRY_MS);
+    });
+  }
+
+  async #prepare(topic: FleetTopic): Promise<void> {
+    await this.#owner.broker.ready(topic.channel);
+    if (topic.uses > 0) await Promise.all([topic.log?.follow(), this.#list(topic)]);
+  }
+
+  /** What the broker had may be lost: heals all logs, and lists all members. */
+  lost(): void {
+    this.heard([...this.#topics.values()].map(({ channel }) => channel));
+  }
+
+  /** The connection is up. Prepares the topics that had no connection before: `heard` is not called for their channels. */
+  up(): void {
+    for (const topic of this.#topics.values()) {
+      const { log, replica } = topic;
+      if ((log !== undefined && log.position === undefined) || replica?.needsList === true) this.#keep(topic);
+    }
+  }
+
+  /** Messages of these channels may have been missed: heals their logs, and lists their members. */
+  heard(channels: readonly Channel[]): void {
+    for (const channel of channels) {
+      const topic = this.#topics.get(channel.slice(2));
+      if (topic === undefined) continue;
+      if (topic.replica !== undefined) topic.replica.needsList = true;
+      this.#keep(topic);
+      void topic.log?.heal();
+    }
+  }
+
+  /** Takes a frame of a topic's channel that concerns its log or its members. */
+  received(name: string, { kind, fields, body }: ReadFrame): void {
+    const topic = this.#topics.get(name);
+    const [first, second = ""] = fields;
+    if (topic === undefined || first === undefined) return;
+    if (kind === Kind.Log) {
+      const position = positionOf(`${first}.${second}`);
+      if (position === undefined || position.offset === 0) return this.#owner.foreign();
+      return topic.log?.received(position.epoch, position.offset, body);
+    }
+    const version = Number(first);
+    if (!Number.isSafeInteger(version)) return this.#owner.foreign();
+    topic.replica?.changed(version, second, kind === Kind.Joined ? body : undefined);
+    if (topic.replica?.needsList === true) this.#list(topic).catch(() => {});
+  }
+
+  /** Sends a notification of another node to the members on this node, and to the peers that join. */
+  notify(name: string, body: string, options: SendOptions): void {
+    const topic = this.#topics.get(name);
+    if (topic === undefined) return;
+    const notification = notificationIn(body);
+    if (notification === undefined) return this.#owner.foreign();
+    this.#owner.send(this.#owner.membersOf(name), notification.method, body, options);
+    this.hold(name, notification.method, body, options);
+  }
+
+  /** Holds a message for the peers that are about to join. */
+  hold(name: string, method: string, message: MessageText, options: SendOptions): void {
+    const topic = this.#topics.get(name);
+    if (topic === undefined || topic.joining.size === 0) return;
+    for (const joining of topic.joining.values()) {
+      const { peer } = joining;
+      // A volatile message is not queued.
+      if (joining.held === undefined || peer === options.except || options.volatile === true) continue;
+      joining.held.push(() => this.#owner.send([peer], method, message, options));
+      joining.heldLength += message.length;
+      if (joining.heldLength <= this.#owner.maxReplayLength) continue;
+      this.#sendHeld(joining);
+      this.#owner.add(name, peer);
+    }
+  }
+
+  #deliver({ name }: FleetTopic, { method, text: message }: Publication): void {
+    this.#owner.send(this.#owner.membersOf(name), method, message, UNDROPPED);
+    this.hold(name, method, message, UNDROPPED);
+  }
+
+  /** Sends what was held for a peer that joins. After that, the peer gets live messages as a member. */
+  #sendHeld(joining: Joining): void {
+    const { held } = joining;
+    joining.held = undefined;
+    for (const send of held ?? []) send();
+  }
+
+  /** Makes a peer a member. See `Topic.join`. The server has checked that the peer can be one. */
+  async join(name: string, peer: AnyPeer, options?: JoinOptions): Promise<Joined> {
+    const { since, as } = checkOptions("options", options, JOIN_OPTIONS);
+    const asText = as === undefined ? undefined : encodeAs(as);
+    const topic = this.#acquire(name);
+    try {
+      if (since !== undefined && topic.logRule === undefined)
+        throw new TypeError("`since` requires the rule `log` of the topic");
+      if (asText !== undefined && topic.memberRule === undefined)
+        throw new TypeError("`as` requires the rule `members` of the topic");
+      // A peer joins once at a time: the second join finds a member.
+      for (let other; (other = topic.joining.get(peer)) !== undefined;) await other.settled;
+      const joining = new Joining(peer);
+      topic.joining.set(peer, joining);
+      try {
+        return await this.#join(topic, joining, positionOf(since), asText);
+      } finally {
+        topic.joining.delete(peer);
+        joining.settle();
+      }
+    } finally {
+      this.#release(topic);
+    }
+  }
+
+  async #join(
+    topic: FleetTopic,
+    joining: Joining,
+    since: ReturnType<typeof positionOf>,
+    as: string | undefined,
+  ): Promise<Joined> {
+    const { broker, own } = this.#owner;
+    const { name, log } = topic;
+    const { peer } = joining;
+    const localId = this.#owner.localIdOf(peer);
+    await broker.ready(topic.channel);
+    await log?.follow();
+    // The client may have more than this node, if another node was faster.
+    if (since !== undefined && log !== undefined && !log.covers(since)) await log.heal();
+    if (as !== undefined) {
+      await this.#list(topic);
+      const { size } = topic.replica!;
+      if (size >= MAX_MEMBERS && !topic.replica!.has(peer.id))
+        throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
+      await own.put(name, localId, as);
+    }
+    try {
+      return await this.#enter(topic, joining, since);
+    } catch (error) {
+      if (as !== undefined && !this.#owner.membersOf(name).has(peer)) own.remove(name, localId);
+      throw error;
+    }
+  }
+
+  /** Makes the peer a member at the present position, behind what it has missed. */
+  async #enter({ name, log }: FleetTopic, joining: Joining, since: ReturnType<typeof positionOf>): Promise<Joined> {
+    const { peer } = joining;
+    checkPresent(joining);
+    const position = log?.position;
+    const at = position && textOf(position);
+    const isMember = this.#owner.membersOf(name).has(peer);
+    let missed: Publication[] | undefined;
+    if (isMember) {
+      // A member has got live messages. Older ones would come behind them.
+      if (at !== undefined && since !== undefined && at === textOf(since)) missed = [];
+    } else if (since !== undefined && log !== undefined) {
+      const reading = log.since(since);
+      if (reading instanceof Promise) {
+        joining.held = [];
+        const { gaps } = log;
+        missed = await reading;
+        checkPresent(joining);
+        // Too much was held, or the application added the peer: live messages came first. Or a message behind `position` was lost.
+        if (joining.held === undefined || log.gaps !== gaps) missed = undefined;
+      } else missed = reading;
+    }
+    for (const { method, text: message } of missed ?? []) this.#owner.send([peer], method, message, UNDROPPED);
+    this.#sendHeld(joining);
+    this.#owner.add(name, peer);
+    checkPresent(joining);
+    return log === undefined ? {} : { at, outcome: missed === undefined ? "gap" : "complete" };
+  }
+
+  /** See `Topic.publish`. */
+  async publish(name: string, method: string, params: unknown, options?: PublishOptions): Promise<string> {
+    const { key, timeoutMs } = checkOptions("options", options, PUBLISH_OPTIONS);
+    const { broker } = this.#owner;
+    const body = encodeEntry(method, params);
+    const rule = this.#logRuleOf(name);
+    const topic = this.#topics.get(name);
+    const bytes = utf8Bytes(body) + HEAD_BYTES;
+    const until = performance.now() + timeoutMs;
+    // The members that were added before get the publication too.
+    if (topic !== undefined && topic.log!.position === undefined)
+      await broker.run(bytes, timeoutMs, () => this.#prepare(topic)).catch(() => {});
+    const leftMs = until - performance.now();
+    if (leftMs <= 0) throw new EngineError(`${broker.name} was not ready in time`, "not-sent");
+    const append = async (): ReturnType<NonNullable<typeof broker.connection.log>["append"]> => {
+      const { maxFrameBytes } = broker.facts!;
+      if (bytes > maxFrameBytes) throw new TooLargeError(method, bytes, maxFrameBytes);
+      return broker.connection.log!.append(name, body, rule, key);
+    };
+    return textOf(await broker.run(bytes, leftMs, append))!;
+  }
+
+  /** See `Topic.read`. */
+  async read(name: string, options?: ReadOptions): Promise<LogEntries> {
+    const { since, limit } = checkOptions("options", options, READ_OPTIONS);
+    this.#logRuleOf(name);
+    const { broker } = this.#owner;
+    const from = positionOf(since);
+    const read = (after: number): ReturnType<NonNullable<typeof broker.connection.log>["read"]> =>
+      broker.now(() => broker.connection.log!.read(name, after, limit));
+    let part = await read(from?.offset ?? 0);
+    const isSame = from !== undefined && part.epoch === from.epoch && from.offset <= part.top;
+    if (from !== undefined && !isSame) part = await read(0);
+    const { epoch, top } = part;
+    const first = part.entries[0]?.[0];
+    // Nothing follows the last entry. If the entries are gone, the gap ends at the top.
+    const isComplete = isSame && (first === undefined ? from.offset === top : first === from.offset + 1);
+    const entries = part.entries.flatMap(([offset, body]) => {
+      const publication = publicationOf({ epoch, offset }, body);
+      if (publication === undefined) return [];
+      const { method, params } = notificationIn(publication.text)!;
+      return [{ at: textOf({ epoch, offset })!, method, params }];
+    });
+    const at = textOf({ epoch, offset: part.entries.at(-1)?.[0] ?? top });
+    return { at, outcome: isComplete ? "complete" : "gap", entries };
+  }
+
+  /** See `Topic.members`. */
+  async members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]> {
+    const { limit } = checkOptions("options", options, MEMBERS_OPTIONS);
+    const topic = this.#topics.get(name);
+    this.#memberRuleOf(name, topic);
+    // What a watcher is not told of was there before: its replica is listed first.
+    if (topic !== undefined && !topic.replica!.isKnown) await this.#prepare(topic);
+    const { broker, peerIdOf } = this.#owner;
+    let list = this.#lists.get(name);
+    if (list === undefined) {
+      list = broker.now(() => broker.connection.roster!.list(name));
+      this.#lists.set(name, list);
+      // What is asked for in this tick is one list. A later one may have to show a member that joined since.
+      queueMicrotask(() => this.#lists.delete(name));
+    }
+    return membersOf(await list, limit, peerIdOf);
+  }
+
+  /** See `Topic.watch`. */
+  watch(name: string, listener: (event: "joined" | "left", member: TopicMember) => void): () => void {
+    const topic = this.#acquire(name);
+    try {
+      this.#memberRuleOf(name, topic);
+    } catch (error) {
+      this.#release(topic);
+      throw error;
+    }
+    // The same function may watch twice.
+    const watcher: typeof listener = (event, member) => listener(event, member);
+    topic.watchers.add(watcher);
+    return () => {
+      if (topic.watchers.delete(watcher)) this.#release(topic);
+    };
+  }
+
+  #changed(topic: FleetTopic, event: "joined" | "left", member: TopicMember): void {
+    const { memberRule, name } = topic;
+    const method = memberRule?.[event];
+    const members = this.#owner.membersOf(name);
+    if (method !== undefined && members.size > 0) {
+      const except = this.#owner.peerOfId(member.id);
+      this.#owner.send(members, method, encodeNotification(method, member), {
+        except,
+        whenSlow: "drop",
+      });
+    }
+    for (const watcher of Array.from(topic.watchers)) {
+      try {
+        watcher(event, member);
+      } catch (error) {
+        this.#owner.report(error);
+      }
+    }
+  }
+
+  /** Lists the members of a topic, if a change was missed. One list for each topic is in progress. */
+  async #list(topic: FleetTopic): Promise<void> {
+    const { replica } = topic;
+    if (replica === undefined || (!replica.needsList && topic.listing === undefined)) return;
+    topic.listing ??= this.#owner
+      .limit(async () => {
+        const { broker } = this.#owner;
+        while (replica.needsList && topic.uses > 0) {
+          const request = replica.request();
+          try {
+            replica.listed(request, await broker.now(() => broker.connection.roster!.list(topic.name)));
+          } catch (error) {
+            replica.needsList = true;
+            throw error;
+          }
+        }
+      })
+      .finally(() => (topic.listing = undefined));
+    await topic.listing;
+  }
+
+  #logRuleOf(name: string): LogRule {
+    const topic = this.#topics.get(name);
+    if (topic === undefined) this.#owner.check(name);
+    const { logRule } = topic ?? this.#rulesOf(name);
+    if (logRule !== undefined) return logRule;
+    throw new TypeError(`"${name}" has no log: return the rule \`log\` for it in \`topics\``);
+  }
+
+  #memberRuleOf(name: string, topic: FleetTopic | undefined): void {
+    if (topic === undefined) this.#owner.check(name);
+    if ((topic ?? this.#rulesOf(name)).memberRule === undefined)
+      throw new TypeError(`"${name}" has no list of members: return the rule \`members\` for it in \`topics\``);
+  }
+
+  /** Nothing is followed any more. */
+  close(): void {
+    for (const topic of this.#topics.values()) {
+      topic.log?.stop();
+      clearDeadline(topic.retry);
+    }
+    this.#topics.clear();
+  }
+}
+
+/** The longest head of the frame of an entry, and what is inserted for `at`. */
+const HEAD_BYTES = 256;
+
+/** Throws if the peer cannot become a member any more. */
+function checkPresent({ peer, isCancelled }: Joining): void {
+  if (peer.state === "closed") throw new ConnectionLostError("join", "not-sent", new Error("the peer is closed"));
+  if (isCancelled) throw new EngineError("the peer left the topic before it had joined", "not-sent");
+}

@@ -1,0 +1,414 @@
+/**
+ * The subjects of one stream. Each message has a number, 1 more than that of the message before on its subject, and NATS accepts it only
+ * behind that one. So all nodes see one order without gaps.
+ */
+import { utf8Bytes } from "../core/codec.js";
+import { EngineError } from "../fleet/engine.js";
+import { logFrame, rosterFrame } from "../fleet/frames.js";
+import {
+  COMMAND_MS,
+  commandError,
+  type Client,
+  type Headers,
+  type Manager,
+  type Message,
+  type MessageQuery,
+  type StoredMessage,
+} from "./client.js";
+import type { NatsConnection } from "./connection.js";
+import type { Names } from "./names.js";
+import { readerOf, wasOvertaken } from "./streams.js";
+
+const KIND = "Reciproc-Kind";
+const EPOCH = "Reciproc-Epoch";
+const NUMBER = "Reciproc-Number";
+const ID = "Reciproc-Id";
+/** A message that others always overtake is refused at last. */
+const MOST_TRIES = 200;
+/** How many last messages are remembered. */
+const MAX_REMEMBERED = 10_000;
+/** How long a reader of a stream may take until its first message. It usually takes some milliseconds. */
+const BEGIN_MS = 1_000;
+/**
+ * If the last message of a topic is not from a node: how many sequences before it are searched for one that is, and how many times as many
+ * then.
+ */
+const NEAR = 1_000;
+const FARTHER = 16;
+
+/** What the headers of a message say. */
+export interface Head {
+  /** `"L"`: an entry of a log. `"j"`, `"l"`: a member joined, or left. */
+  readonly kind: "L" | "j" | "l";
+  /** The epoch of a log; empty for members. */
+  readonly epoch: string;
+  /** The offset of an entry, or the version of a roster. */
+  readonly number: number;
+  /** The id of a member; empty in a log. */
+  readonly id: string;
+}
+
+/** The place of a message in its stream. */
+export interface Placed extends Head {
+  readonly seq: number;
+}
+
+interface Last extends Placed {
+  /** Whether it follows, one by one, what this node has appended. Then it is in the life of the stream that this node knows. */
+  readonly isContinued: boolean;
+}
+
+/** A message of a stream. */
+export interface Kept extends Placed {
+  readonly body: string;
+}
+
+/** A message that was appended, and the one before it. */
+export interface Appended {
+  readonly head: Head;
+  readonly seq: number;
+  readonly before: Placed | undefined;
+}
+
+/** Returns the headers of a message. Those that NATS carries and the library refuses are none: reading them throws. */
+function headersOf(read: () => Headers | undefined): Headers | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns what the headers of a message of a stream say; `undefined` if no node has written them. */
+function headOf(stream: "l" | "w", headers: Headers | undefined): Head | undefined {
+  const text = headers?.get(NUMBER) ?? "";
+  if (!/^[1-9]\d{0,15}$/.test(text) || !Number.isSafeInteger(Number(text))) return undefined;
+  const kind = headers!.get(KIND);
+  const epoch = headers!.get(EPOCH);
+  const isFit = stream === "l" ? kind === "L" && epoch !== "" : kind === "j" || kind === "l";
+  return isFit ? { kind: kind as Head["kind"], epoch, number: Number(text), id: headers!.get(ID) } : undefined;
+}
+
+/** Returns what a stream has sent on, as a frame and its place; `undefined` for any other message. */
+export function readKept(message: Message, names: Names): { frame: string; placed: Placed } | undefined {
+  const headers = headersOf(() => message.headers);
+  const stream = names.kindOf(headers?.get("Nats-Stream"));
+  const head = stream === undefined ? undefined : headOf(stream, headers);
+  if (head === undefined) return undefined;
+  const { kind, epoch, number, id } = head;
+  const body = message.string();
+  const frame = kind === "L" ? logFrame(epoch, number, body) : rosterFrame(number, id, kind === "j" ? body : undefined);
+  return { frame, placed: { ...head, seq: Number(headers!.get("Nats-Sequence")) } };
+}
+
+function remember<T extends Placed>(places: Map<string, T>, topic: string, placed: T): void {
+  if (places.size >= MAX_REMEMBERED) places.clear();
+  places.set(topic, placed);
+}
+
+/** Takes a message that was read. Returns true if the next one is needed. */
+type Accept = (seq: number, head: Head | undefined, message: { string(): string }) => boolean;
+
+/** The subjects of one stream, by topic. */
+export class Chains {
+  readonly name: string;
+  readonly #connection: NatsConnection;
+  readonly #kind: "l" | "w";
+  /** The last message of a topic, as far as this node knows. */
+  readonly #last = new Map<string, Last>();
+  /** The last message of a topic that was read, where the next page begins. */
+  readonly #lastRead = new Map<string, Placed>();
+  /** The last step of each topic, so that those of one node do not compete. */
+  readonly #steps = new Map<string, Promise<unknown>>();
+
+  constructor(connection: NatsConnection, kind: "l" | "w") {
+    this.#connection = connection;
+    this.#kind = kind;
+    this.name = connection.names.stream(kind);
+  }
+
+  /** Forgets what this node knows, because the stream has another life. */
+  forget(): void {
+    this.#last.clear();
+    this.#lastRead.clear();
+  }
+
+  subject(topic: string): string {
+    return this.#connection.names.kept(this.#kind, topic);
+  }
+
+  /** Takes a message that was received. If it is the last one, this node appends behind it without asking. */
+  note(topic: string, placed: Placed): void {
+    const known = this.#last.get(topic);
+    if (!Number.isSafeInteger(placed.seq) || placed.seq <= (known?.seq ?? 0)) return;
+    const isContinued = known?.isContinued === true && placed.number === known.number + 1;
+    remember(this.#last, topic, { ...placed, isContinued });
+  }
+
+  /** Runs the steps of one topic one behind the other. */
+  inOrder<T>(topic: string, step: () => Promise<T>): Promise<T> {
+    const before = this.#steps.get(topic);
+    const done = before === undefined ? step() : before.then(step, step);
+    this.#steps.set(topic, done);
+    const settled = (): void => {
+      if (this.#steps.get(topic) === done) this.#steps.delete(topic);
+    };
+    done.then(settled, settled);
+    return done;
+  }
+
+  /** Asks the manager of streams. */
+  async ask<T>(run: (manager: Manager) => Promise<T>): Promise<T> {
+    try {
+      return await this.#connection.untilLost(run(this.#connection.present().jetstream!.manager));
+    } catch (error) {
+      throw commandError(error);
+    }
+  }
+
+  /** Returns the last message of a topic. */
+  async last(topic: string): Promise<Kept | undefined> {
+    return (await this.#endOf(topic)).last;
+  }
+
+  /** Returns the sequence at which a topic ends, 0 if there is nothing, and the last message that a node has appended. */
+  async #endOf(topic: string): Promise<{ seq: number; last: Kept | undefined }> {
+    const stored = await this.#get({ last_by_subj: this.subject(topic) });
+    if (stored === null) return { seq: 0, last: undefined };
+    const { seq } = stored;
+    let last = this.#keptOf(stored);
+    // Another program has written it. What the nodes have appended is before it.
+    for (let until = seq, distance = NEAR; last === undefined && until > 0; distance *= FARTHER) {
+      const start = Math.max(1, seq - distance);
+      last = await this.#readFrom(topic, start, until, () => true);
+      until = start - 1;
+    }
+    return { seq, last };
+  }
+
+  #headOf(read: () => Headers | undefined): Head | undefined {
+    return headOf(this.#kind, headersOf(read));
+  }
+
+  #keptOf(stored: StoredMessage): Kept | undefined {
+    const head = this.#headOf(() => stored.header);
+    return head === undefined ? undefined : { ...head, seq: stored.seq, body: stored.string() };
+  }
+
+  /** Returns one message. `undefined` if it is not there, or does not come from a node. */
+  async at(seq: number): Promise<Kept | undefined> {
+    const stored = await this.#get({ seq });
+    return stored === null ? undefined : this.#keptOf(stored);
+  }
+
+  #get(query: MessageQuery): Promise<StoredMessage | null> {
+    return this.ask(({ streams }) => streams.getMessage(this.name, query));
+  }
+
+  /**
+   * Appends a message behind the last one. `makeHead` returns its head, or `undefined` if there is nothing to append any more: then the
+   * result is `undefined`. `mayBeNewLife`: whether the last message may be in another life of the stream than what this node knows. If a
+   * message was appended with the same `msgId` before, returns its sequence.
+   */
+  async append(
+    topic: string,
+    body: string,
+    makeHead: (last: Placed | undefined, mayBeNewLife: boolean) => Head | undefined | Promise<Head | undefined>,
+    msgId?: string,
+  ): Promise<Appended | { readonly earlier: number } | undefined> {
+    return this.#connection.bounded(utf8Bytes(body), async () => {
+      for (let tries = 0; tries < MOST_TRIES; tries++) {
+        const known = this.#last.get(topic);
+        const end = known === undefined ? await unsent(this.#endOf(topic)) : { seq: known.seq, last: known };
+        const before: Placed | undefined = end.last;
+        const head = await makeHead(before, known?.isContinued !== true);
+        if (head === undefined) return undefined;
+        try {
+          const { seq, duplicate } = await this.#publish(topic, body, head, end.seq, msgId);
+          if (duplicate) return { earlier: seq };
+          this.#appended(topic, { ...head, seq }, before !== undefined);
+          return { head, seq, before };
+        } catch (error) {
+          this.#last.delete(topic);
+          if (await wasOvertaken(error)) continue;
+          if (this.#connection.streams!.mayBeStored(error))
+            throw new EngineError(`NATS: ${(error as Error).message}`, "unknown", { cause: error });
+          throw error;
+        }
+      }
+      throw new EngineError("NATS: other nodes append to the topic all the time", "not-sent");
+    });
+  }
+
+  /** Remembers what was appended, unless more has followed. Behind nothing, it may be in any life of the stream. */
+  #appended(topic: string, placed: Placed, isContinued: boolean): void {
+    const known = this.#last.get(topic);
+    if (known === undefined || known.seq <= placed.seq) remember(this.#last, topic, { ...placed, isContinued });
+  }
+
+  #publish(
+    topic: string,
+    body: string,
+    head: Head,
+    lastSubjectSequence: number,
+    msgId: string | undefined,
+  ): Promise<{ seq: number; duplicate: boolean }> {
+    const { jetstream, library } = this.#connection.present();
+    const headers = library.headers();
+    headers.set(KIND, head.kind);
+    headers.set(NUMBER, String(head.number));
+    if (head.epoch !== "") headers.set(EPOCH, head.epoch);
+    if (head.id !== "") headers.set(ID, head.id);
+    return this.#connection.untilLost(
+      jetstream!.publisher.publish(this.subject(topic), body, {
+        headers,
+        expect: { lastSubjectSequence },
+        timeout: COMMAND_MS,
+        ...(msgId === undefined ? {} : { msgID: msgId }),
+      }),
+    );
+  }
+
+  /** Returns a sequence before which nothing is needed, if one is known. */
+  #startOf(topic: string, after: number, until: number): number | undefined {
+    const known = [this.#last.get(topic), this.#lastRead.get(topic)].flatMap((placed) =>
+      placed !== undefined && placed.number <= after && placed.seq < until ? [placed.seq + 1] : [],
+    );
+    return known.length === 0 ? undefined : Math.max(...known);
+  }
+
+  /**
+   * Reads the messages of a topic up to the sequence `until`, the oldest first, as long as `take` returns true. `after`: those up to this
+   * number are not needed.
+   */
+  async read(topic: string, until: number, take: (kept: Kept) => boolean, after = 0): Promise<void> {
+    const last = await this.#readFrom(topic, this.#startOf(topic, after, until), until, take);
+    if (last?.kind !== "L") return;
+    const { kind, epoch, number, id, seq } = last;
+    remember(this.#lastRead, topic, { kind, epoch, number, id, seq });
+  }
+
+  /** Reads the messages of a topic from the sequence `start` up to `until`. Returns the last one that was taken. */
+  async #readFrom(
+    topic: string,
+    start: number | undefined,
+    until: number,
+    take: (kept: Kept) => boolean,
+  ): Promise<Kept | undefined> {
+    let last: Kept | undefined;
+    let next = start;
+    let isDone = false;
+    const accept: Accept = (seq, head, message) => {
+      next = seq + 1;
+      isDone = seq >= until;
+      if (head !== undefined && seq <= until) {
+        last = { ...head, seq, body: message.string() };
+        if (!take(last)) isDone = true;
+      }
+      return !isDone;
+    };
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<never>((_resolve, reject) => {
+      const fail = (): void => reject(new EngineError("NATS: a topic was not read in time", "unknown"));
+      timer = setTimeout(fail, COMMAND_MS);
+    });
+    try {
+      await this.#readSent(topic, start, accept, late);
+      // A reader that lags behind, or that was moved to another server, ends before the last message. The rest is read from the leader.
+      if (!isDone) await this.#readEach(topic, next, accept, late);
+    } catch (error) {
+      throw commandError(error);
+    } finally {
+      clearTimeout(timer);
+    }
+    return last;
+  }
+
+  /**
+   * Reads messages that a consumer sends, perhaps not all of them. NATS may place it on a server that was killed a short time ago, although
+   * the others have the stream too. `late` rejects when the time of the read is over.
+   */
+  async #readSent(topic: string, start: number | undefined, accept: Accept, late: Promise<never>): Promise<void> {
+    const { client, library } = this.#connection.present();
+    const inbox = library.createInbox(this.#connection.names.inbox);
+    let hasBegun = false;
+    let isDone = false;
+    let finish: (error?: Error) => void;
+    const done = new Promise<void>((resolve, reject) => {
+      finish = (error) => {
+        isDone = true;
+        return error === undefined ? resolve() : reject(error);
+      };
+    });
+    const subscription = client.subscribe(inbox, {
+      callback: (error, message) => {
+        if (isDone) return;
+        if (error !== null) return finish(error);
+        if (isControl(client, message)) return;
+        hasBegun = true;
+        const { seq, pending } = placeIn(message.reply!);
+        const head = this.#headOf(() => message.headers);
+        if (!accept(seq, head, message) || pending === 0) finish();
+      },
+    });
+    const beginning = setTimeout(() => {
+      if (!hasBegun) finish();
+    }, BEGIN_MS);
+    const adding = this.ask(({ consumers }) =>
+      consumers.add(this.name, readerOf(this.subject(topic), inbox, start)),
+    ).then(({ name, num_pending, delivered }) => {
+      // The last message was removed meanwhile.
+      if (num_pending === 0 && delivered.consumer_seq === 0) finish();
+      return name;
+    });
+    adding.catch((error: Error) => finish(error));
+    try {
+      await Promise.race([this.#connection.untilLost(done), late]);
+    } finally {
+      finish!();
+      clearTimeout(beginning);
+      subscription.unsubscribe();
+      adding.then((name) => this.ask(({ consumers }) => consumers.delete(this.name, name))).catch(() => {});
+    }
+  }
+
+  /** Reads messages one by one, from the server that leads the stream. */
+  async #readEach(topic: string, start: number | undefined, accept: Accept, late: Promise<never>): Promise<void> {
+    for (let seq = start ?? 1; ;) {
+      const stored = await Promise.race([this.#get({ seq, next_by_subj: this.subject(topic) }), late]);
+      if (stored === null) return;
+      const head = this.#headOf(() => stored.header);
+      if (!accept(stored.seq, head, stored)) return;
+      seq = stored.seq + 1;
+    }
+  }
+}
+
+/** Rejects with an error that says that nothing was appended. */
+async function unsent<T>(asking: Promise<T>): Promise<T> {
+  try {
+    return await asking;
+  } catch (cause) {
+    throw new EngineError((cause as Error).message, "not-sent", { cause });
+  }
+}
+
+/**
+ * Returns the sequence of a message, and how many follow. Its reply is `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's
+ * sequence>.<time>.<pending>`. A longer form has a domain and an account before the stream.
+ */
+function placeIn(reply: string): { seq: number; pending: number } {
+  const parts = reply.split(".");
+  const at = parts.length > 9 ? 7 : 5;
+  return { seq: Number(parts[at]), pending: Number(parts[at + 3]) };
+}
+
+/** Returns true for a message of the consumer itself, and tells it to go on if it waits for that. */
+function isControl(client: Client, message: Message): boolean {
+  if (message.reply?.startsWith("$JS.ACK.") === true) return false;
+  message.respond();
+  // A heartbeat has this if what was to be answered has not arrived.
+  const stalled = headersOf(() => message.headers)?.get("Nats-Consumer-Stalled") ?? "";
+  if (stalled !== "") client.publish(stalled, "");
+  return true;
+}

@@ -1,0 +1,422 @@
+/**
+ * The connection of one node to NATS. One loop connects and subscribes, at the start and after each loss. The client library itself never
+ * reconnects, so that what it was given is never sent later than the engine has reported.
+ */
+import { utf8Bytes } from "../core/codec.js";
+import {
+  EngineError,
+  type Channel,
+  type EngineConnection,
+  type EngineFacts,
+  type EngineHost,
+  type EngineLeases,
+  type NodeName,
+} from "../fleet/engine.js";
+import { readKept } from "./chains.js";
+import {
+  chainOf,
+  COMMAND_MS,
+  commandError,
+  connect,
+  connectError,
+  FinalError,
+  type Link,
+  type Message,
+  type Subscription,
+  whileOpen,
+} from "./client.js";
+import { NatsLeases } from "./leases.js";
+import { NatsLog } from "./log.js";
+import { Names } from "./names.js";
+import type { Config } from "./options.js";
+import { NatsRoster } from "./roster.js";
+import { Streams } from "./streams.js";
+
+/** The delay of an attempt to connect is random, up to a bound that doubles with each failure. */
+const FIRST_DELAY_MS = 100;
+const MAX_DELAY_MS = 20_000;
+/** What is written and not confirmed by the server: more is refused. */
+const MAX_BYTES = 16 * 2 ** 20;
+const MAX_UNCONFIRMED = 10_000;
+/** What NATS adds to a frame. */
+const HEAD_BYTES = 1_024;
+/** How long `close` waits until the members are removed, and then until NATS has taken what was written. */
+const CLOSE_MS = 4_000;
+const FLUSH_MS = 500;
+
+interface Subscribed {
+  readonly channel: Channel;
+  subscription: Subscription | undefined;
+}
+
+export class NatsConnection implements EngineConnection {
+  readonly names: Names;
+  /** `undefined` without the option `jetstream`. */
+  readonly streams: Streams | undefined;
+  readonly log: NatsLog | undefined;
+  readonly roster: NatsRoster | undefined;
+  readonly leases: EngineLeases;
+  readonly #config: Config;
+  readonly #node: NodeName;
+  readonly #host: EngineHost;
+  readonly #leases: NatsLeases;
+  #state: "new" | "starting" | "up" | "down" | "closed" = "new";
+  #link: Link | undefined;
+  /** What is or will be subscribed, by subject. */
+  readonly #subscribed = new Map<string, Subscribed>();
+  #unconfirmed = 0;
+  #unconfirmedBytes = 0;
+  /** Resolves when the server has taken what was written up to the end of this tick. */
+  #flushing: Promise<void> | undefined;
+  /** The last error that the server has reported without closing the connection. */
+  #refused: Error | undefined;
+  #wake: (() => void) | undefined;
+  /** Rejects what waits for an answer when the link is lost. */
+  readonly #lost = new Set<(error: EngineError) => void>();
+
+  constructor(config: Config, node: NodeName, host: EngineHost) {
+    this.#config = config;
+    this.#node = node;
+    this.#host = host;
+    this.names = new Names(config.prefix);
+    this.#leases = new NatsLeases(this, node);
+    this.leases = this.#leases;
+    const hasStreams = config.replicas !== undefined;
+    this.streams = hasStreams ? new Streams(this.names, config.replicas) : undefined;
+    this.log = hasStreams ? new NatsLog(this) : undefined;
+    this.roster = hasStreams ? new NatsRoster(this, this.#leases) : undefined;
+    for (const channel of [`n:${node}`, "a:all"] as const) this.#want(channel);
+  }
+
+  get #isClosed(): boolean {
+    return this.#state === "closed";
+  }
+
+  #want(channel: Channel): Subscribed {
+    const wanted: Subscribed = { channel, subscription: undefined };
+    this.#subscribed.set(this.names.channel(channel), wanted);
+    return wanted;
+  }
+
+  async open(): Promise<EngineFacts> {
+    if (this.#state !== "new") throw this.#refusal();
+    this.#state = "starting";
+    const error = await this.#connect();
+    if (error !== undefined) {
+      await this.close();
+      throw error;
+    }
+    if (this.#link === undefined) throw this.#refusal();
+    const { max_payload: maxPayload = 2 ** 20, cluster } = this.#link.client.info ?? {};
+    // The servers of a cluster may send subjects to each other by different connections.
+    const order = cluster === undefined ? "node" : "topic";
+    return { maxFrameBytes: maxPayload - HEAD_BYTES, counts: false, order, unmet: [] };
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#state = "closed";
+    this.#wake?.();
+    const link = this.#link;
+    if (link !== undefined) {
+      for (const { subscription } of this.#subscribed.values()) subscription?.unsubscribe();
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_MS)));
+      const leave = (this.roster?.leave() ?? Promise.resolve()).then(() => true);
+      const isClean = await Promise.race([leave, late]).catch(() => false);
+      clearTimeout(timer);
+      await this.#giveUp(link, isClean === true);
+      this.#drop(new EngineError("the engine nats is closed", "unknown"));
+      await link.client.close();
+    }
+    this.#leases.stop();
+    this.#subscribed.clear();
+  }
+
+  /** Tells the other nodes that this one leaves. Never rejects. */
+  async #giveUp(link: Link, isClean: boolean): Promise<void> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, FLUSH_MS)));
+    try {
+      this.#leases.leave(isClean);
+      await Promise.race([link.client.flush(), late]);
+    } catch {
+      // The connection is lost. The leases end.
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  reconnect(reason: Error): void {
+    if (this.#state !== "up") return;
+    this.#fall(
+      new EngineError(`the connection to NATS is opened anew: ${reason.message}`, "unknown", { cause: reason }),
+    );
+  }
+
+  async subscribe(channel: Channel): Promise<void> {
+    const link = this.present();
+    const wanted = this.#want(channel);
+    const before = this.#refused;
+    try {
+      this.#begin(link, wanted);
+      await this.#flush(link);
+      // If the server has refused it, such as one beyond the maximum of the account, that is reported in this tick.
+      await new Promise((resolve) => setImmediate(resolve));
+      if (this.#refused !== before) throw new EngineError(`NATS: ${this.#refused!.message}`, "not-sent");
+    } catch (error) {
+      if (this.#subscribed.get(this.names.channel(channel)) === wanted) this.unsubscribe(channel);
+      throw commandError(error);
+    }
+  }
+
+  unsubscribe(channel: Channel): void {
+    const subject = this.names.channel(channel);
+    const wanted = this.#subscribed.get(subject);
+    this.#subscribed.delete(subject);
+    wanted?.subscription?.unsubscribe();
+  }
+
+  async send(channel: Channel, frame: string): Promise<number | undefined> {
+    const link = this.present();
+    const bytes = utf8Bytes(frame);
+    if (bytes > (link.client.info?.max_payload ?? 0))
+      throw new EngineError(`NATS: a frame of ${bytes} bytes is too long`, "not-sent");
+    return this.bounded(bytes, async () => {
+      const subject = this.names.channel(channel);
+      // Only an inbox has one receiver, which confirms each frame. So the server reports one that nobody receives.
+      if (channel.startsWith("n:")) return this.#sendToNode(link, subject, frame);
+      link.client.publish(subject, frame);
+      await this.#flush(link);
+      return undefined;
+    });
+  }
+
+  async #sendToNode(link: Link, subject: string, frame: string): Promise<number | undefined> {
+    try {
+      await this.untilLost(link.client.request(subject, frame, { timeout: COMMAND_MS }));
+      return undefined;
+    } catch (error) {
+      if (chainOf(error).some((reason) => reason instanceof link.library.NoRespondersError)) return 0;
+      throw error;
+    }
+  }
+
+  /** Runs a command that carries so many bytes. Rejects if too much is unanswered. */
+  async bounded<T>(bytes: number, run: () => Promise<T>): Promise<T> {
+    if (this.#unconfirmed >= MAX_UNCONFIRMED || this.#unconfirmedBytes + bytes > MAX_BYTES)
+      throw new EngineError("NATS: too much is unanswered", "not-sent");
+    this.#unconfirmed++;
+    this.#unconfirmedBytes += bytes;
+    try {
+      return await run();
+    } catch (error) {
+      throw commandError(error);
+    } finally {
+      this.#unconfirmed--;
+      this.#unconfirmedBytes -= bytes;
+    }
+  }
+
+  /** Returns the link. Throws if there is none. */
+  present(): Link {
+    const link = this.#link;
+    if (link === undefined || link.client.isClosed()) throw this.#refusal();
+    if (this.#state !== "up" && this.#state !== "closed") throw this.#refusal();
+    return link;
+  }
+
+  /** Returns true if the connection is up and uses this link. */
+  isUpWith(link: Link): boolean {
+    return this.#state === "up" && this.#link === link && !link.client.isClosed();
+  }
+
+  /** Finds out whether the streams are still those that this node has used. If not, it begins anew. */
+  async checkStreams(): Promise<void> {
+    await this.untilLost(this.streams!.establish(this.present(), this.roster!.firstOwn));
+    if (this.streams!.takeLoss()) this.#beginAnew();
+  }
+
+  /** What the streams had is lost: the logs have other epochs, and this node has to put its members again. */
+  #beginAnew(): void {
+    this.log?.forget();
+    this.roster?.forget();
+    this.#leases.lose();
+    if (this.#state === "up") this.#host.heard("all");
+  }
+
+  /** Rejects with an `EngineError`: with `"unknown"` if the link is lost before. */
+  untilLost<T>(answer: Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const lost = (error: EngineError): void => reject(new EngineError(error.message, "unknown", { cause: error }));
+      this.#lost.add(lost);
+      const failed = (error: unknown): void => reject(commandError(error));
+      answer.then(resolve, failed).finally(() => this.#lost.delete(lost));
+    });
+  }
+
+  /** Resolves when the server has taken what was written before. What one tick writes is confirmed at once. */
+  #flush(link: Link): Promise<void> {
+    return (this.#flushing ??= Promise.resolve().then(() => {
+      this.#flushing = undefined;
+      return this.untilLost(link.client.flush());
+    }));
+  }
+
+  confirm(): Promise<void> {
+    return this.#flush(this.present());
+  }
+
+  #refusal(): EngineError {
+    const texts = {
+      new: "not open",
+      starting: "connecting",
+      up: "not connected",
+      down: "not connected",
+      closed: "closed",
+    };
+    return new EngineError(`the engine nats is ${texts[this.#state]}`, "not-sent");
+  }
+
+  #begin(link: Link, wanted: Subscribed): void {
+    const subject = this.names.channel(wanted.channel);
+    wanted.subscription = link.client.subscribe(subject, {
+      callback: (error, message) => {
+        if (error !== null) return this.#failed(link, error);
+        if (this.#isClosed || this.#link !== link || this.#subscribed.get(subject) !== wanted) return;
+        this.#received(wanted.channel, message);
+      },
+    });
+  }
+
+  #received(channel: Channel, message: Message): void {
+    if (message.reply !== undefined && message.reply !== "") message.respond();
+    const kept = channel.startsWith("t:") ? readKept(message, this.names) : undefined;
+    if (kept === undefined) return this.#host.received(channel, message.string());
+    (kept.placed.kind === "L" ? this.log : this.roster)?.note(channel.slice(2), kept.placed);
+    this.#host.received(channel, kept.frame);
+  }
+
+  #failed(link: Link, error: Error): void {
+    if (this.#link === link) this.#fall(commandError(error));
+  }
+
+  #fall(error: EngineError): void {
+    if (this.#state !== "up") return;
+    this.#state = "down";
+    this.#drop(error);
+    this.#host.down(error);
+    void this.#connect();
+  }
+
+  #drop(error: EngineError): void {
+    const link = this.#link;
+    this.#link = undefined;
+    for (const lost of this.#lost) lost(error);
+    this.#lost.clear();
+    void link?.client.close();
+  }
+
+  /** Connects until it succeeds or the connection is closed. Returns the error of a start that trying again does not cure. */
+  async #connect(): Promise<FinalError | undefined> {
+    const isStart = this.#state === "starting";
+    for (let failures = 0; !this.#isClosed; failures++) {
+      if (!isStart || failures > 0)
+        await this.#sleep(Math.random() * Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** failures));
+      if (this.#isClosed) break;
+      try {
+        await this.#establish();
+        return undefined;
+      } catch (reason) {
+        const error = commandError(reason);
+        if (isStart && error instanceof FinalError) return error;
+        if (!this.#isClosed) this.#host.down(error);
+      }
+    }
+    return undefined;
+  }
+
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  async #establish(): Promise<void> {
+    const link = await connect(this.#config, `${this.#config.prefix}-${this.#node}`, this.names.inbox);
+    try {
+      await whileOpen(link.client, this.#prepare(link));
+      // `close` may have come while these promises were settled.
+      if (this.#isClosed) throw this.#refusal();
+      if (link.client.isClosed()) throw new EngineError("the connection to NATS was lost again", "not-sent");
+    } catch (error) {
+      this.#link = undefined;
+      await link.client.close();
+      throw connectError(this.#config, error);
+    }
+    const isRestored = this.#state === "down";
+    this.#state = "up";
+    this.roster?.searchAgain();
+    void link.client.closed().then((error) => {
+      if (this.#link === link) this.#fall(commandError(error ?? new Error("the connection was lost")));
+    });
+    if (isRestored) this.#host.up();
+    if (this.streams?.takeLoss() === true) this.#beginAnew();
+    else if (isRestored) this.#host.heard("all");
+  }
+
+  /** Checks the rights, creates the streams and subscribes. */
+  async #prepare(link: Link): Promise<void> {
+    const before = this.#refused;
+    await this.#checkRights(link, this.#watch(link));
+    await this.streams?.establish(link, this.roster!.firstOwn);
+    if (this.#isClosed || link.client.isClosed()) throw this.#refusal();
+    this.#link = link;
+    for (const wanted of this.#subscribed.values()) this.#begin(link, wanted);
+    this.#leases.begin(link);
+    await link.client.flush();
+    await new Promise((resolve) => setImmediate(resolve));
+    if (this.#refused !== before) throw this.#refused!;
+    if (this.#isClosed) throw this.#refusal();
+  }
+
+  /** Returns what the server refuses while this node connects. Later, a right that is refused ends the connection. */
+  #watch(link: Link): Set<string> {
+    const refused = new Set<string>();
+    const watch = async (): Promise<void> => {
+      for await (const { type, error } of link.client.status()) {
+        // The library ends such a connection only when everything is written, which a network that takes nothing prevents.
+        if (type === "staleConnection") this.#failed(link, new Error("the server does not answer"));
+        if (type !== "error" || !(error instanceof Error)) continue;
+        refused.add(error.message);
+        if (error instanceof link.library.PermissionViolationError) this.#failed(link, error);
+        else this.#refused = error;
+      }
+    };
+    void watch();
+    return refused;
+  }
+
+  /** NATS ignores what a user may not do, and reports it before it confirms what follows. */
+  async #checkRights(link: Link, refused: Set<string>): Promise<void> {
+    const { client } = link;
+    const subjects = (["t", "n", "a", "h"] as const).map((kind) => this.names.none(kind));
+    const subscriptions = subjects.map((subject) =>
+      client.subscribe(subject, { callback: (error) => void (error !== null && refused.add(error.message)) }),
+    );
+    for (const subject of subjects) client.publish(subject, "");
+    if (this.streams !== undefined) {
+      client.publish(this.names.none("k"), "");
+      for (const kind of ["l", "w"] as const) client.publish(`${this.names.flow(kind)}=`, "");
+      for (const refusal of await this.streams.refusals(link)) refused.add(refusal);
+    }
+    await client.flush();
+    for (const subscription of subscriptions) subscription.unsubscribe();
+    await client.flush();
+    if (refused.size > 0) throw new FinalError(`NATS: ${[...refused].join("; ")}`);
+  }
+}

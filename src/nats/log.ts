@@ -1,0 +1,156 @@
+/** The logs of topics in JetStream. An epoch ends when the stream or the last entry of the log is gone. */
+import { nanoid } from "../core/packages.js";
+import { EngineError, type EngineLog, type LogPart, type LogRule, type Position } from "../fleet/engine.js";
+import { Chains, type Placed } from "./chains.js";
+import type { NatsConnection } from "./connection.js";
+import { KEY_MS } from "./streams.js";
+
+/** 60 random bits: a log of the same name begins again at most a few times in a day. */
+const EPOCH_LENGTH = 10;
+/** The last entry of a log is kept a day longer than the others, so a client that missed nothing of a quiet log is told so. */
+const LAST_MS = 86_400_000;
+/** How many logs this node shortens when they are quiet. What it does not shorten is kept a day longer. */
+const MAX_QUIET = 10_000;
+const SHORTENED_AT_ONCE = 32;
+
+/** The last entry that this node has appended to a log. */
+interface Appended {
+  readonly seq: number;
+  readonly at: number;
+  readonly ttlMs: number;
+}
+
+export class NatsLog implements EngineLog {
+  readonly #connection: NatsConnection;
+  readonly #chains: Chains;
+  #growing: Promise<void> = Promise.resolve();
+  /** By topic. The logs that become quiet first are first, if their rules are the same. */
+  readonly #appended = new Map<string, Appended>();
+
+  constructor(connection: NatsConnection) {
+    this.#connection = connection;
+    this.#chains = new Chains(connection, "l");
+  }
+
+  /** Forgets what this node knows, because the stream has another life. */
+  forget(): void {
+    this.#chains.forget();
+    this.#appended.clear();
+  }
+
+  note(topic: string, placed: Placed): void {
+    this.#chains.note(topic, placed);
+  }
+
+  async append(topic: string, body: string, rule: LogRule, key: string | undefined): Promise<Position> {
+    return this.#chains.inOrder(topic, async () => {
+      await this.#grow(rule);
+      const subject = key === undefined ? undefined : this.#connection.names.key(topic, key);
+      const appended = await this.#chains.append(topic, body, (last) => this.#headBehind(last), subject);
+      if (appended === undefined || "earlier" in appended) return this.#earlier(appended?.earlier ?? 0, subject!);
+      const { epoch, number: offset } = appended.head;
+      // The entry may be removed before its key is repeated.
+      if (subject !== undefined) this.#keep(subject, `${epoch}.${offset}`);
+      this.#remember(topic, { seq: appended.seq, at: performance.now(), ttlMs: rule.ttlMs });
+      return { epoch, offset };
+    });
+  }
+
+  async #headBehind(last: Placed | undefined): Promise<{ kind: "L"; epoch: string; number: number; id: "" }> {
+    if (last !== undefined) return { kind: "L", epoch: last.epoch, number: last.number + 1, id: "" };
+    // Perhaps the stream was emptied, and its next life has not begun.
+    await this.#connection.checkStreams();
+    return { kind: "L", epoch: nanoid(EPOCH_LENGTH), number: 1, id: "" };
+  }
+
+  /** Keeps the position of a key. The entry is appended, so nothing may throw: until it is removed, it has the position too. */
+  #keep(subject: string, position: string): void {
+    try {
+      this.#connection.present().client.publish(subject, position);
+    } catch {
+      // The connection was lost in this moment.
+    }
+  }
+
+  /** Returns the position of an entry that was appended with the same key before. If it fails, the entry is there nevertheless. */
+  async #earlier(seq: number, subject: string): Promise<Position> {
+    try {
+      return await this.#findEarlier(seq, subject);
+    } catch (cause) {
+      throw new EngineError((cause as Error).message, "unknown", { cause });
+    }
+  }
+
+  async #findEarlier(seq: number, subject: string): Promise<Position> {
+    const kept = await this.#chains.at(seq);
+    if (kept !== undefined) return { epoch: kept.epoch, offset: kept.number };
+    const stored = await this.#chains.ask(({ streams }) =>
+      streams.getMessage(this.#connection.names.stream("k"), { last_by_subj: subject }),
+    );
+    const [, epoch, offset] = /^([A-Za-z0-9_-]{1,64})\.(\d{1,15})$/.exec(stored?.string() ?? "") ?? [];
+    if (epoch === undefined)
+      throw new EngineError("NATS: an entry was appended with this key before, and is no longer kept", "unknown");
+    return { epoch, offset: Number(offset) };
+  }
+
+  /** Lets the stream keep what a rule wants. */
+  #grow({ length, ttlMs }: LogRule): Promise<void> | undefined {
+    const ageMs = Math.max(ttlMs, KEY_MS) + LAST_MS;
+    const isKept = (): boolean => {
+      const { kept } = this.#connection.streams!;
+      return kept.length >= length && kept.ageMs >= ageMs;
+    };
+    if (isKept()) return undefined;
+    const grow = async (): Promise<void> => {
+      if (isKept()) return;
+      try {
+        await this.#connection.untilLost(this.#connection.streams!.grow(this.#connection.present(), length, ageMs));
+      } catch (cause) {
+        // The entry was not written yet.
+        throw new EngineError((cause as EngineError).message, "not-sent", { cause });
+      }
+    };
+    return (this.#growing = this.#growing.then(grow, grow));
+  }
+
+  #remember(topic: string, appended: Appended): void {
+    this.#appended.delete(topic);
+    if (this.#appended.size >= MAX_QUIET) this.#appended.delete(this.#appended.keys().next().value!);
+    this.#appended.set(topic, appended);
+  }
+
+  /**
+   * Removes all entries but the last one from the logs that are quiet for longer than their rule says. Never rejects. Each is shortened by
+   * the node that published last. If that node is gone, NATS removes the entries a day later.
+   */
+  async shorten(): Promise<void> {
+    const now = performance.now();
+    const quiet = [...this.#appended].filter(([, { at, ttlMs }]) => now - at > ttlMs).slice(0, SHORTENED_AT_ONCE);
+    await Promise.all(
+      quiet.map(async ([topic, appended]) => {
+        if (this.#appended.get(topic) === appended) this.#appended.delete(topic);
+        await this.#shorten(topic, appended.seq).catch(() => {});
+      }),
+    );
+  }
+
+  async #shorten(topic: string, seq: number): Promise<void> {
+    const last = await this.#chains.last(topic);
+    if (last?.seq !== seq) return;
+    const filter = this.#chains.subject(topic);
+    await this.#chains.ask(({ streams }) => streams.purge(this.#chains.name, { filter, seq }));
+  }
+
+  async read(topic: string, after: number, limit: number): Promise<LogPart> {
+    const last = await this.#chains.last(topic);
+    if (last === undefined) return { epoch: "", top: 0, entries: [] };
+    const { epoch, number: top } = last;
+    const entries: [number, string][] = [];
+    const take = (kept: { epoch: string; number: number; body: string }): boolean => {
+      if (kept.epoch === epoch && kept.number > after) entries.push([kept.number, kept.body]);
+      return entries.length < limit;
+    };
+    if (limit > 0 && after < top) await this.#chains.read(topic, last.seq, take, after);
+    return { epoch, top, entries };
+  }
+}

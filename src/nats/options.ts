@@ -1,0 +1,103 @@
+/** The options of `nats()`. */
+/// <reference types="node" preserve="true" />
+import type { ConnectionOptions } from "node:tls";
+import { checkOptions, must, optional, positive } from "../core/options.js";
+import type { EngineSettings } from "../fleet/engine.js";
+
+/** The options of `nats()`. */
+export interface NatsOptions extends EngineSettings {
+  /**
+   * One server or several of a cluster, as `nats://user:password@host:4222`, or `tls://` for TLS. The node connects to one of them, and after
+   * a loss to any of them. A user in the first URL is used for all.
+   */
+  readonly url: string | readonly string[];
+  /** The user. Default: that of the first URL. */
+  readonly username?: string | undefined;
+  /** The password. Default: that of the first URL. It is in no error. */
+  readonly password?: string | undefined;
+  /** A token, instead of a user. It is in no error. */
+  readonly token?: string | undefined;
+  /** Options of `tls.connect`, such as `ca`, `cert` and `key`. */
+  readonly tls?: ConnectionOptions | undefined;
+  /** Separates applications that share a NATS: 1 to 64 of `[A-Za-z0-9_-]`. Default `"reciproc"`. */
+  readonly prefix?: string | undefined;
+  /**
+   * Keeps logs and members in JetStream, which the servers must have enabled, in memory, on so many servers of the cluster (default 1).
+   * Several need NATS 2.10.19 or later: earlier ones may give two publications one place. Default: no JetStream, so topics have no logs and
+   * no members.
+   */
+  readonly jetstream?: { readonly replicas?: 1 | 3 | 5 | undefined } | undefined;
+}
+
+/** The options after checking. */
+export interface Config {
+  readonly servers: readonly string[];
+  readonly login: { readonly user?: string; readonly pass?: string; readonly token?: string };
+  readonly tls: object | undefined;
+  readonly prefix: string;
+  /** On how many servers JetStream keeps what it keeps; `undefined` without JetStream. */
+  readonly replicas: number | undefined;
+  readonly settings: EngineSettings;
+}
+
+const text = must<string>("a string", (value) => typeof value === "string");
+const urls = must<string | readonly string[]>("a URL, or an array with at least one", (value) =>
+  Array.isArray(value) ? value.length > 0 && value.every((one) => typeof one === "string") : typeof value === "string",
+);
+const name = must<string>("1 to 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`", (value) =>
+  /^[A-Za-z0-9_-]{1,64}$/.test(value),
+);
+const leaseMs = must<number>("a number from 100 to 600,000", (value) => value >= 100 && value <= 600_000);
+const flag = must<boolean>("true or false", (value) => typeof value === "boolean");
+const replicas = must<1 | 3 | 5>("1, 3 or 5", (value) => [1, 3, 5].includes(value));
+
+const OPTIONS = {
+  url: urls,
+  username: optional(text),
+  password: optional(text),
+  token: optional(text),
+  tls: optional(must<object>("an object", (value) => typeof value === "object" && value !== null)),
+  prefix: optional(name, "reciproc"),
+  jetstream: optional((value, of) => checkOptions(of, value as object, { replicas: optional(replicas, 1 as const) })),
+  leaseMs: optional(leaseMs),
+  startTimeoutMs: optional(positive),
+  startWithout: optional(flag),
+};
+
+/** Checks the options. Throws a `TypeError` that names the option and the rule, but no password. */
+export function readOptions(options: NatsOptions): Config {
+  const { url, username, password, token, tls, prefix, jetstream, ...settings } = checkOptions(
+    "options",
+    options,
+    OPTIONS,
+  );
+  const servers = (typeof url === "string" ? [url] : url).map(readUrl);
+  const [first] = servers;
+  const user = username ?? (first!.user || undefined);
+  const pass = password ?? (first!.pass || undefined);
+  return {
+    servers: servers.map(({ address }) => address),
+    login: given({ user, pass, token }),
+    tls: tls ?? (servers.some(({ isTls }) => isTls) ? {} : undefined),
+    prefix,
+    replicas: jetstream?.replicas,
+    settings: given(settings),
+  };
+}
+
+/** Returns an object without the names whose values are `undefined`. */
+function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
+}
+
+/** Reads a URL. Its text may have a password, so it is in no error. */
+function readUrl(value: string): { address: string; isTls: boolean; user: string; pass: string } {
+  try {
+    const { protocol, hostname, port, username, password } = new URL(value);
+    if (!["nats:", "tls:"].includes(protocol) || hostname === "") throw new TypeError("another protocol");
+    const [user, pass] = [username, password].map(decodeURIComponent) as [string, string];
+    return { address: `${hostname}:${port || "4222"}`, isTls: protocol === "tls:", user, pass };
+  } catch {
+    throw new TypeError("Expected `url` to be nats://user:password@host:4222 or tls://..");
+  }
+}

@@ -1,0 +1,266 @@
+/**
+ * The streams of JetStream: one for logs, one for members, and one for the positions of keys. Finds out when a stream has lost what it
+ * kept. A server that restarts, an administrator or a cluster may empty a stream while this node stays connected.
+ */
+import { EngineError } from "../fleet/engine.js";
+import {
+  COMMAND_MS,
+  codeOf,
+  FinalError,
+  refusalIn,
+  type Link,
+  type StreamInfo,
+  type StreamSettings,
+} from "./client.js";
+import type { Names, StreamKind } from "./names.js";
+
+/** How long the position of a `key` is kept. NATS wants entries to be kept as long. */
+export const KEY_MS = 120_000;
+export const NANOS = 1_000_000;
+
+/** Codes of JetStream. */
+const WRONG_LAST = 10_071;
+/** NATS 2.11 and later, for a stream on several servers: another message is being stored behind the same one, or was a moment ago. */
+const WRONG_LAST_UNKNOWN = 10_164;
+const LAST_NOT_READY = 10_163;
+const STORE_FAILED = 10_077;
+const SAME_ID_IN_PROCESS = 10_158;
+const NAME_IN_USE = 10_058;
+const NOT_FOUND = 10_059;
+const BAD_SETTINGS = 10_052;
+const NO_CLUSTER = 10_074;
+
+/**
+ * Each life of a stream begins at a random sequence. So what this node knows of an earlier life never fits a later one: NATS refuses what it
+ * appends, and does not find what it deletes. NATS 2.9 counts up to that sequence if two nodes begin at once, so it is not greater.
+ */
+const LEAST_SEQ = 2 ** 20;
+const MOST_SEQ = 2 ** 24;
+/** How often a node looks whether another one has begun the life of a stream, and how long it waits. */
+const BEGIN_TRIES = 20;
+const BEGIN_MS = 50;
+/** How long another node may take to write what it has read. */
+const UPDATE_MS = 50;
+/** How long a node waits while the servers store another message: at least, and at most. */
+const STORING_MS = [5, 20] as const;
+
+/** What this node has seen last of a stream. */
+interface Seen {
+  readonly created: string;
+  readonly seq: number;
+  readonly settings: StreamSettings;
+}
+
+/** The streams of one prefix, as one node knows them. */
+export class Streams {
+  readonly #names: Names;
+  readonly #replicas: number;
+  readonly #seen = new Map<"l" | "w", Seen>();
+  #isLost = false;
+
+  constructor(names: Names, replicas: number) {
+    this.#names = names;
+    this.#replicas = replicas;
+  }
+
+  /** Returns true if the message that was refused with this error may be stored nevertheless. */
+  mayBeStored(error: unknown): boolean {
+    const code = codeOf(error);
+    // The other servers may have stored it, or an earlier one with its id is not stored yet.
+    return code === SAME_ID_IN_PROCESS || (code === STORE_FAILED && this.#replicas > 1);
+  }
+
+  /** What the stream of the logs keeps, as far as this node knows. */
+  get kept(): { length: number; ageMs: number } {
+    const settings = this.#seen.get("l")?.settings;
+    return { length: settings?.max_msgs_per_subject ?? 0, ageMs: (settings?.max_age ?? 0) / NANOS };
+  }
+
+  /**
+   * Creates the streams that do not exist. Rejects if JetStream refuses one. `firstOwn` returns the sequence of the first message of the
+   * roster that this node needs. If it is gone, the stream was purged.
+   */
+  async establish(link: Link, firstOwn: () => number): Promise<void> {
+    const isFirst = this.#seen.size === 0;
+    const [, firstSeq] = await Promise.all([this.#look(link, "l"), this.#look(link, "w")]);
+    // Read now, because what this node has removed meanwhile is gone too.
+    if (firstSeq > firstOwn()) this.#isLost = true;
+    if (isFirst || this.#isLost) await this.#find(link, "k");
+  }
+
+  /** Returns true once after `establish` has found that a stream is another one than before, or was emptied. */
+  takeLoss(): boolean {
+    const isLost = this.#isLost;
+    this.#isLost = false;
+    return isLost;
+  }
+
+  /** Finds out whether a stream is the one that this node has seen before. Returns the sequence of its first message. */
+  async #look(link: Link, kind: "l" | "w"): Promise<number> {
+    const before = this.#seen.get(kind);
+    const { created, config: settings, state } = await this.#begun(link, kind);
+    const seen = this.#seen.get(kind);
+    if (seen !== undefined) {
+      // In a cluster, a stream that was emptied keeps the time of its creation, and its next life may begin at a greater sequence.
+      const isSameLife = seen.settings.description === settings.description && seen.created === created;
+      const isOther = !isSameLife || seen.seq > state.last_seq;
+      // Answers to overlapping questions may come in any order. The other one has compared, and this one may be older.
+      if (isOther && seen !== before) return state.first_seq;
+      if (isOther) this.#isLost = true;
+    }
+    this.#seen.set(kind, { created, settings, seq: state.last_seq });
+    return state.first_seq;
+  }
+
+  /** Returns a stream whose life has begun. */
+  async #begun(link: Link, kind: "l" | "w"): Promise<StreamInfo> {
+    const { manager } = link.jetstream!;
+    const name = this.#names.stream(kind);
+    const marker = this.#names.none(kind);
+    for (let tries = 0; tries < BEGIN_TRIES; tries++) {
+      const info = await this.#find(link, kind);
+      const { last_seq: last } = info.state;
+      if (last >= LEAST_SEQ) return info;
+      const found = await manager.streams.getMessage(name, { last_by_subj: marker });
+      const said = Number(found?.string());
+      if (!(Number.isSafeInteger(said) && said > LEAST_SEQ && said <= MOST_SEQ)) {
+        const first = LEAST_SEQ + 1 + Math.floor(Math.random() * (MOST_SEQ - LEAST_SEQ));
+        if (await this.#mark(link, marker, first, last)) await this.#beginAt(link, name, first);
+      } else if (tries < BEGIN_TRIES / 2) {
+        // The node that was first does it.
+        await new Promise((resolve) => setTimeout(resolve, BEGIN_MS));
+      } else await this.#beginAt(link, name, said);
+    }
+    throw new EngineError(`NATS: the stream ${name} does not begin`, "not-sent");
+  }
+
+  /** Begins a life. Its description tells it from others, and is there before the first message. */
+  async #beginAt(link: Link, name: string, first: number): Promise<void> {
+    const { streams } = link.jetstream!.manager;
+    await streams.update(name, { description: `from ${first}` });
+    await streams.purge(name, { seq: first });
+  }
+
+  /** Says where a life begins, if no other node has said so. */
+  async #mark(link: Link, subject: string, first: number, lastSequence: number): Promise<boolean> {
+    try {
+      const options = { expect: { lastSequence }, timeout: COMMAND_MS };
+      await link.jetstream!.publisher.publish(subject, String(first), options);
+      return true;
+    } catch (error) {
+      if (!(await wasOvertaken(error))) throw error;
+      return false;
+    }
+  }
+
+  /** Returns a stream, and creates it if necessary. */
+  async #find(link: Link, kind: StreamKind): Promise<StreamInfo> {
+    const { streams } = link.jetstream!.manager;
+    const name = this.#names.stream(kind);
+    try {
+      return await streams.info(name);
+    } catch (error) {
+      if (codeOf(error) !== NOT_FOUND) throw error;
+    }
+    try {
+      return await streams.add({ name, ...this.#settingsOf(kind) });
+    } catch (error) {
+      // Another node was first.
+      if (codeOf(error) === NAME_IN_USE) return streams.info(name);
+      if (codeOf(error) !== NO_CLUSTER && codeOf(error) !== BAD_SETTINGS) throw error;
+      throw new FinalError(`NATS: ${(error as Error).message}`, { cause: error });
+    }
+  }
+
+  #settingsOf(kind: StreamKind): Partial<StreamSettings> {
+    const common = { storage: "memory" as const, num_replicas: this.#replicas };
+    const age = { max_age: KEY_MS * NANOS, max_msgs_per_subject: 1 };
+    const subjects = [this.#names.all(kind)];
+    if (kind === "k") return { ...common, ...age, subjects };
+    const republish = { src: this.#names.all(kind), dest: this.#names.all("t") };
+    if (kind === "l") return { ...common, ...age, subjects, republish, duplicate_window: KEY_MS * NANOS };
+    return { ...common, subjects: [...subjects, this.#names.all("o")], republish };
+  }
+
+  /** Lets the stream of the logs keep at least so much. It has one rule for all topics, which never becomes smaller. */
+  async grow(link: Link, length: number, ageMs: number): Promise<void> {
+    const name = this.#names.stream("l");
+    const { streams } = link.jetstream!.manager;
+    for (;;) {
+      const { config: settings } = await streams.info(name);
+      const seen = this.#seen.get("l");
+      if (seen !== undefined) this.#seen.set("l", { ...seen, settings });
+      const max_msgs_per_subject = Math.max(settings.max_msgs_per_subject, length);
+      const max_age = Math.max(settings.max_age, Math.ceil(ageMs) * NANOS);
+      if (max_msgs_per_subject === settings.max_msgs_per_subject && max_age === settings.max_age) return;
+      await streams.update(name, { max_msgs_per_subject, max_age });
+      // Another node may have read the rule before, and write another one now.
+      await new Promise((resolve) => setTimeout(resolve, UPDATE_MS));
+    }
+  }
+
+  /** Returns what the user may not do, one text each. Changes nothing. */
+  async refusals(link: Link): Promise<string[]> {
+    const { manager, publisher } = link.jetstream!;
+    const options = { timeout: COMMAND_MS };
+    // Its body does not fit its subject, so JetStream refuses it.
+    const unfit = (verb: string, kind: StreamKind): Promise<unknown> =>
+      link.client.request(`$JS.API.STREAM.${verb}.${this.#names.stream(kind)}`, "{}", options);
+    const attempts = (["l", "w"] as const).flatMap((kind) => {
+      const name = this.#names.stream(kind);
+      const none = this.#names.none(kind);
+      return [
+        // Its sequence does not fit either.
+        publisher.publish(none, "", { expect: { lastSubjectSequence: MOST_SEQ }, ...options }),
+        manager.streams.getMessage(name, { last_by_subj: none }),
+        manager.streams.deleteMessage(name, LEAST_SEQ - 1, false),
+        // Not the subject of the marker, which another node may need now.
+        manager.streams.purge(name, { filter: `${none}=`, seq: 1 }),
+        manager.consumers
+          .add(name, readerOf(none, this.#names.inbox))
+          .then((consumer) => manager.consumers.delete(name, consumer.name)),
+      ];
+    });
+    const kinds = ["l", "w", "k"] as const;
+    const results = await Promise.allSettled([
+      ...attempts,
+      unfit("UPDATE", "l"),
+      ...kinds.map((kind) => unfit("CREATE", kind)),
+      ...kinds.map((kind) => manager.streams.info(this.#names.stream(kind))),
+    ]);
+    return results.flatMap((result) => (result.status === "rejected" ? (refusalIn(result.reason) ?? []) : []));
+  }
+}
+
+/**
+ * Resolves with true if a message was refused because another one is behind the same one, which the next attempt finds. Waits a short time
+ * if that one may not be readable yet.
+ */
+export async function wasOvertaken(error: unknown): Promise<boolean> {
+  const code = codeOf(error);
+  if (code === WRONG_LAST) return true;
+  if (code !== WRONG_LAST_UNKNOWN && code !== LAST_NOT_READY) return false;
+  const [leastMs, mostMs] = STORING_MS;
+  await new Promise((resolve) => setTimeout(resolve, leastMs + Math.random() * (mostMs - leastMs)));
+  return true;
+}
+
+/**
+ * Returns the settings of a consumer that sends what is kept under a subject from a sequence on. It sends some megabytes, and goes on when
+ * they are received: without that control, NATS cuts the connection of a node that reads a long log slowly.
+ */
+export function readerOf(subject: string, inbox: string, startSeq?: number): object {
+  return {
+    deliver_subject: inbox,
+    ...(startSeq === undefined
+      ? { deliver_policy: "all" }
+      : { deliver_policy: "by_start_sequence", opt_start_seq: startSeq }),
+    ack_policy: "none",
+    filter_subject: subject,
+    flow_control: true,
+    idle_heartbeat: COMMAND_MS * NANOS,
+    mem_storage: true,
+    num_replicas: 1,
+    inactive_threshold: COMMAND_MS * NANOS,
+  };
+}

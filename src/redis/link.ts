@@ -1,0 +1,401 @@
+/**
+ * The connection to one server: one client for commands, and one for subscriptions, because a server may cut a subscription that reads
+ * slowly. A link connects once. If one of its clients is lost, the link is lost.
+ */
+import { utf8Bytes } from "../core/codec.js";
+import { EngineError } from "../fleet/engine.js";
+import {
+  commandError,
+  connectError,
+  createClient,
+  DemotedError,
+  FinalError,
+  loadLibrary,
+  MAX_UNANSWERED,
+  type Client,
+  type Library,
+  type Login,
+} from "./client.js";
+import { textOf, type Address } from "./options.js";
+import { readNodeTimeout, type Silence } from "./layout.js";
+import { Reign } from "./reign.js";
+import { SCRIPT_NAMES, sourceOf, type ScriptKind, type ScriptName } from "./scripts.js";
+
+/** The longest frame, and the bytes of the commands that are not answered: more are refused. */
+export const MAX_BYTES = 16 * 2 ** 20;
+/** How many channels one command subscribes. */
+const CHANNELS_AT_ONCE = 500;
+/** A server that answers nothing for so long is given up. node-redis would wait as long as commands are written. */
+const SILENCE_MS = 15_000;
+/** How often a link looks for silence in that time. */
+const SILENCE_CHECKS = 6;
+/** How long it may take to connect: a server that is stopped accepts connections. */
+const CONNECT_MS = 5_000;
+/** How long commands may take that are not answered when a link is no longer used. */
+const RETIRE_MS = 5_000;
+
+/** What a link needs to know of its connection. */
+export interface LinkSettings {
+  readonly login: Login;
+  /** The name of both clients in `CLIENT LIST`. */
+  readonly name: string;
+  readonly isCluster: boolean;
+  /** Whether the server loses nothing, so that its run id does not matter. */
+  readonly isDurable: boolean;
+  /** How long a primary behind Sentinels must be silent until it is replaced. A server of a cluster is asked for that itself. */
+  readonly silence?: Silence | undefined;
+}
+
+export interface LinkHost {
+  /** A message of a subscribed channel. */
+  received(link: Link, name: string, frame: string): void;
+  /** The link cannot be used any more. Called once, and not after `close`. */
+  lost(link: Link, error: EngineError): void;
+  /** Another server of the cluster may have some of the channels now. */
+  moved(): void;
+}
+
+/** What a server has said about itself, by `INFO`. */
+export type ServerInfo = ReadonlyMap<string, string>;
+
+export class Link {
+  readonly address: string;
+  readonly info: ServerInfo;
+  /** Identifies a reign of the server as a primary. Another one may lack the end of what was written in this one. */
+  readonly life: string;
+  /** Whether another server has said, after this one was connected, that this one is the primary. */
+  isConfirmed = false;
+  /** After which silence the server is replaced, and how long it is certainly the primary. `undefined` for a single server. */
+  readonly silence: Silence | undefined;
+  readonly #reign: Reign | undefined;
+  readonly #library: Library;
+  readonly #commands: Client;
+  readonly #subscriber: Client;
+  readonly #settings: LinkSettings;
+  readonly #host: LinkHost;
+  readonly #kind: ScriptKind;
+  readonly #hashes: ReadonlyMap<ScriptName, string>;
+  #isUsed = true;
+  #unanswered = 0;
+  #unansweredBytes = 0;
+  /** When the last answer came, or when the first of the unanswered commands was sent. */
+  #answeredAt = 0;
+  readonly #silenceMs: number;
+  /** Asks the server for its time and its role. */
+  #hearing: ReturnType<typeof setTimeout> | undefined;
+  /** Looks for silence while commands are unanswered. Ends the link when it is no longer used. */
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** Aborts when the engine closes. */
+  readonly #closing: AbortSignal;
+  readonly #listener = (frame: string, name: string): void => {
+    if (this.#isUsed) this.#host.received(this, name, frame);
+  };
+
+  private constructor(
+    parts: {
+      library: Library;
+      address: string;
+      info: ServerInfo;
+      silence: Silence | undefined;
+      reign: Reign | undefined;
+      commands: Client;
+      subscriber: Client;
+    },
+    kind: ScriptKind,
+    hashes: ReadonlyMap<ScriptName, string>,
+    settings: LinkSettings,
+    host: LinkHost,
+    closing: AbortSignal,
+  ) {
+    this.#library = parts.library;
+    this.address = parts.address;
+    this.info = parts.info;
+    this.life = lifeOf(parts.info, settings.isDurable);
+    this.silence = parts.silence;
+    this.#reign = parts.reign;
+    this.#silenceMs = Math.min(SILENCE_MS, parts.reign?.patienceMs ?? Infinity);
+    this.#commands = parts.commands;
+    this.#subscriber = parts.subscriber;
+    this.#kind = kind;
+    this.#hashes = hashes;
+    this.#settings = settings;
+    this.#host = host;
+    this.#closing = closing;
+    this.#hearLater();
+  }
+
+  /** Connects to a primary. Rejects with an `EngineError`; a `FinalError` if trying again does not help. */
+  static async connect(address: Address, settings: LinkSettings, host: LinkHost, signal: AbortSignal): Promise<Link> {
+    const where = textOf(address);
+    try {
+      return await Link.#connect(where, address, settings, host, signal);
+    } catch (error) {
+      throw connectError(where, error);
+    }
+  }
+
+  static async #connect(
+    where: string,
+    address: Address,
+    settings: LinkSettings,
+    host: LinkHost,
+    signal: AbortSignal,
+  ): Promise<Link> {
+    const library = await loadLibrary();
+    let link: Link | undefined;
+    let failure: Error | undefined;
+    const attempt = new AbortController();
+    const clients = [0, 1].map(() => createClient(library, address, settings.login, settings.name, attempt.signal));
+    const destroy = (): void => {
+      attempt.abort();
+      for (const client of clients) client.destroy();
+    };
+    const failed = (error: Error): void => {
+      failure ??= error;
+      link?.lose(error);
+    };
+    for (const client of clients) client.on("error", failed).on("terminated", failed);
+    signal.addEventListener("abort", destroy);
+    const timer = setTimeout(() => {
+      failed(new Error(`no answer within ${CONNECT_MS} ms`));
+      destroy();
+    }, CONNECT_MS);
+    try {
+      // If one fails, the other one is not waited for.
+      await Promise.all(clients.map((client) => client.connect()));
+      const [commands, subscriber] = clients as [Client, Client];
+      const ask = (args: readonly string[]): Promise<unknown> => commands.sendCommand(args);
+      const [info, sameInfo] = await Promise.all([commands, subscriber].map(readInfo));
+      if (info!.get("run_id") !== sameInfo!.get("run_id"))
+        throw new Error("two connections reached two servers, behind one address");
+      checkServer(where, info!, settings);
+      const silence = settings.isCluster ? await readNodeTimeout(ask) : settings.silence;
+      const reign = silence && new Reign(silence.ms, microsecondsOf(await ask(["TIME"])));
+      const kind = { isCluster: settings.isCluster, isTimed: reign !== undefined };
+      const sources = SCRIPT_NAMES.map((script) => sourceOf(script, kind));
+      const loaded = sources.map((source) => commands.sendCommand(["SCRIPT", "LOAD", source]));
+      const hashes = new Map((await Promise.all(loaded)).map((hash, i) => [SCRIPT_NAMES[i]!, String(hash)]));
+      if (signal.aborted) throw new EngineError("the engine is closed", "not-sent");
+      if (failure !== undefined) throw failure;
+      link = new Link(
+        { library, address: where, info: info!, silence, reign, commands, subscriber },
+        kind,
+        hashes,
+        settings,
+        host,
+        signal,
+      );
+      subscriber.on("sharded-channel-moved", () => host.moved());
+      return link;
+    } catch (error) {
+      destroy();
+      throw failure ?? error;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", destroy);
+    }
+  }
+
+  /** False when the link is lost or closed. */
+  get isUsed(): boolean {
+    return this.#isUsed;
+  }
+
+  /** Returns true if the server has certainly been the primary since an earlier link, so that no other server need be asked. */
+  continues(before: Link | undefined): boolean {
+    if (before === undefined || before.life !== this.life || before.#reign === undefined) return false;
+    return this.#reign?.continues(before.#reign) === true;
+  }
+
+  /** Sends a command. Rejects with an `EngineError` and its outcome. `bytes`: the length of what it carries. */
+  async command(args: readonly string[], bytes = 0): Promise<unknown> {
+    if (!this.#isUsed || !this.#commands.isReady)
+      throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
+    if (this.#unanswered >= MAX_UNANSWERED || this.#unansweredBytes + bytes > MAX_BYTES)
+      throw new EngineError(`Redis at ${this.address}: too much is unanswered`, "not-sent");
+    return this.#send(args, bytes);
+  }
+
+  async #send(args: readonly string[], bytes: number): Promise<unknown> {
+    if (this.#unanswered++ === 0) this.#answeredAt = performance.now();
+    this.#timer ??= setTimeout(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
+    this.#unansweredBytes += bytes;
+    try {
+      return await this.#commands.sendCommand(args);
+    } catch (reason) {
+      throw commandError(this.#library, this.address, reason);
+    } finally {
+      this.#answeredAt = performance.now();
+      this.#unansweredBytes -= bytes;
+      if (--this.#unanswered === 0 && !this.#isUsed) this.destroy();
+    }
+  }
+
+  /** Runs a script, as one step of Redis. Rejects with a `DemotedError` if the server may not be the primary any more. */
+  async script(script: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    const bytes = args.reduce((sum, arg) => sum + utf8Bytes(arg), 0);
+    const rest = [String(keys.length), ...keys, ...args];
+    if (this.#reign !== undefined) rest.push(String(this.#reign.endUs));
+    try {
+      return await this.command(["EVALSHA", this.#hashes.get(script)!, ...rest], bytes);
+    } catch (error) {
+      if (!/\bNOSCRIPT\b/.test((error as EngineError).message)) throw error;
+      // The server has forgotten its scripts. `EVAL` loads this one again.
+      return this.command(["EVAL", sourceOf(script, this.#kind), ...rest], bytes);
+    }
+  }
+
+  /** Sends a message. Returns how many subscribers this server has. */
+  async publish(name: string, frame: string): Promise<number> {
+    const bytes = utf8Bytes(frame);
+    const command = this.#settings.isCluster ? "SPUBLISH" : "PUBLISH";
+    return (await this.command([command, name, frame], bytes)) as number;
+  }
+
+  /** Resolves when messages of the channels are received. In a cluster, all must have the same tag. */
+  async subscribe(names: readonly string[]): Promise<void> {
+    const requests: Promise<void>[] = [];
+    for (const part of partsOf(names))
+      requests.push(
+        this.#settings.isCluster
+          ? this.#subscriber.sSubscribe(part, this.#listener)
+          : this.#subscriber.subscribe(part, this.#listener),
+      );
+    await Promise.all(requests).catch((reason: unknown) => {
+      throw commandError(this.#library, this.address, reason);
+    });
+  }
+
+  /** Ends subscriptions. A later `subscribe` takes effect after it, because both use one connection. */
+  unsubscribe(names: readonly string[]): void {
+    if (!this.#isUsed) return;
+    for (const part of partsOf(names)) {
+      const request = this.#settings.isCluster
+        ? this.#subscriber.sUnsubscribe(part, this.#listener)
+        : this.#subscriber.unsubscribe(part, this.#listener);
+      // If the connection is lost, so is the subscription.
+      request.catch(() => {});
+    }
+  }
+
+  /** Checks that the server is still in the same reign as a primary. Otherwise, loses the link. */
+  async verify(): Promise<void> {
+    const parts = await Promise.all(["server", "replication"].map((section) => this.command(["INFO", section])));
+    const info = parseInfo(parts.join("\n"));
+    if (info.get("role") === "master" && lifeOf(info, this.#settings.isDurable) === this.life) return;
+    const error = new EngineError(`Redis at ${this.address}: it is no longer the same primary`, "not-sent");
+    this.lose(error);
+    throw error;
+  }
+
+  /** Gives the link up and reports that. */
+  lose(reason: Error): void {
+    if (!this.#isUsed) return;
+    this.close();
+    this.#host.lost(this, reason instanceof EngineError ? reason : connectError(this.address, reason));
+  }
+
+  /** Ends the link. Receives nothing more. Commands that were sent may still be answered for 5 s. */
+  close(): void {
+    if (!this.#isUsed) return;
+    this.#isUsed = false;
+    clearTimeout(this.#hearing);
+    this.#subscriber.destroy();
+    if (this.#unanswered === 0 || !this.#commands.isReady || this.#closing.aborted) return this.destroy();
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.destroy, RETIRE_MS);
+    this.#closing.addEventListener("abort", this.destroy);
+  }
+
+  #hearLater(): void {
+    if (this.#reign !== undefined && this.#isUsed) this.#hearing = setTimeout(this.#hear, this.#reign.periodMs);
+  }
+
+  readonly #hear = (): void => {
+    // Also if so much is unanswered that other commands are refused.
+    const heard = this.#send(["TIME"], 0).then((time) => {
+      if (!this.#reign!.hear(microsecondsOf(time)))
+        this.lose(new DemotedError(`Redis at ${this.address}: it was silent for so long that it may be replaced`));
+    });
+    // A server of a cluster that was demoted goes on to accept messages.
+    void Promise.allSettled([heard, this.verify()]).then(() => this.#hearLater());
+  };
+
+  readonly #checkSilence = (): void => {
+    this.#timer = undefined;
+    if (this.#unanswered === 0) return;
+    this.#timer = setTimeout(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
+    // If this process was stopped, the answer may be in the socket already.
+    if (this.#isSilent()) setImmediate(() => this.#loseIfSilent());
+  };
+
+  #isSilent(): boolean {
+    return this.#unanswered > 0 && performance.now() - this.#answeredAt >= this.#silenceMs;
+  }
+
+  #loseIfSilent(): void {
+    if (!this.#isUsed || !this.#isSilent()) return;
+    this.lose(new EngineError(`Redis at ${this.address}: no answer for ${this.#silenceMs} ms`, "not-sent"));
+    this.destroy();
+  }
+
+  /** Ends the link at once. What is unanswered rejects. */
+  readonly destroy = (): void => {
+    this.#isUsed = false;
+    clearTimeout(this.#hearing);
+    clearTimeout(this.#timer);
+    this.#closing.removeEventListener("abort", this.destroy);
+    this.#subscriber.destroy();
+    this.#commands.destroy();
+  };
+}
+
+/** Returns the time in a reply of `TIME`. */
+function microsecondsOf(reply: unknown): number {
+  const [seconds, microseconds] = reply as [string, string];
+  return Number(seconds) * 1e6 + Number(microseconds);
+}
+
+function partsOf(names: readonly string[]): string[][] {
+  const parts: string[][] = [];
+  for (let i = 0; i < names.length; i += CHANNELS_AT_ONCE) parts.push(names.slice(i, i + CHANNELS_AT_ONCE));
+  return parts;
+}
+
+async function readInfo(client: Client): Promise<ServerInfo> {
+  return parseInfo(String(await client.sendCommand(["INFO"])));
+}
+
+function parseInfo(text: string): ServerInfo {
+  return new Map([...text.matchAll(/^([a-z0-9_]+):(.*?)\r?$/gm)].map(([, name, value]) => [name!, value!]));
+}
+
+/**
+ * The run id, and the last promotion: a server that was a replica meanwhile has the data of its primary, and so has lost the end of its
+ * own.
+ */
+function lifeOf(info: ServerInfo, isDurable: boolean): string {
+  if (isDurable) return "durable";
+  const promotion = info.get("master_replid2") ?? "";
+  return /^0*$/.test(promotion) ? info.get("run_id")! : `${info.get("run_id")!}.${promotion.slice(0, 16)}`;
+}
+
+/** Throws if the server cannot be used. */
+function checkServer(where: string, info: ServerInfo, { isCluster, isDurable }: LinkSettings): void {
+  const unmet = (text: string): never => {
+    throw new FinalError(`Redis at ${where}: ${text}`);
+  };
+  const version = info.get("redis_version") ?? "";
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  if (isCluster ? major < 7 : major < 6 || (major === 6 && minor < 2))
+    unmet(
+      `version ${version || "unknown"} is too old: ${isCluster ? "a cluster needs 7.0" : "6.2 is needed"} or later`,
+    );
+  const isInCluster = info.get("cluster_enabled") === "1" || info.get("redis_mode") === "cluster";
+  if (isInCluster && !isCluster) unmet("it is in a cluster: use the option `cluster`");
+  if (!isInCluster && isCluster) unmet("it is not in a cluster: use the option `url`");
+  if (!isDurable && !info.get("run_id"))
+    unmet("`INFO` has no run_id, without which a lost end of a log is not noticed");
+  // A failover may be in progress, so trying again helps.
+  if (info.get("role") !== "master") throw new EngineError(`Redis at ${where}: it is a replica`, "not-sent");
+}

@@ -1,0 +1,192 @@
+/** The server as a node of a fleet: everything between `Server` and `Fleet`. Nothing of it runs on a server without an engine. */
+import type { Config } from "../core/config.js";
+import type { MessageText } from "../core/codec.js";
+import type { Contract, NotifyName } from "../core/contract.js";
+import type { Hooks } from "../core/hooks.js";
+import type { Transport } from "../core/transport.js";
+import type { Engine } from "../fleet/engine.js";
+import { Fleet, type EngineStats, type FleetHost, type Health, type NodeMethods, type Nodes } from "../fleet/fleet.js";
+import { memory } from "../fleet/memory.js";
+import type { Principal, RemotePeer } from "../fleet/remote.js";
+import type { SendOptions, TopicRules } from "../fleet/topic-options.js";
+import { createPeer, Peer, type AnyPeer } from "../peer/peer.js";
+import { sendAll, type GroupOwner, type Reach } from "./groups.js";
+import { randomText } from "./random.js";
+
+/** The options of a server that is a node of a fleet. */
+export interface FleetOptions<R> {
+  /**
+   * Connects this server to those of other processes: `redis()` or `nats()`, or `memory()` for several servers in one process. Then
+   * topics, `server.peers.notify`, `server.peer`, `server.principal` and `server.nodes` reach all of them. Default: this server is
+   * alone.
+   */
+  engine?: Engine | undefined;
+  /**
+   * Returns the rules of a topic: whether its publications are logged, and whether it has a list of members. Called when a rule is
+   * needed, and must return the same on every node. Default: no topic has rules.
+   */
+  topics?: ((name: string) => TopicRules<NotifyName<R>> | undefined) | undefined;
+  /** Handles notifications of other nodes: see `server.nodes`. */
+  nodes?: { readonly methods?: NodeMethods | undefined } | undefined;
+}
+
+/** The parts of a server that its fleet needs. */
+export interface ServerParts {
+  readonly options: {
+    readonly engine: Engine | undefined;
+    readonly topics: ((name: string) => unknown) | undefined;
+    readonly nodes: ReadonlyMap<string, NodeMethods[string]>;
+    readonly principal: ((data: unknown) => unknown) | undefined;
+  };
+  readonly config: Config;
+  readonly peers: ReadonlySet<AnyPeer>;
+  /** The owner of all groups. Gets the way to other nodes. */
+  readonly groups: GroupOwner & { fleet: Fleet | undefined };
+  readonly topics: {
+    readonly names: Iterable<string>;
+    membersOf(name: string): ReadonlySet<AnyPeer>;
+    add(name: string, peer: AnyPeer): void;
+  };
+  endSession(hash: string, principal: string | undefined): void;
+  emit(event: "engine" | "gap", ...args: unknown[]): void;
+}
+
+/** 126 random bits. */
+const ID_LENGTH = 21;
+
+/** A peer whose id names its node. */
+class NodePeer<L extends Contract<L>, R extends Contract<R>, D> extends Peer<L, R, D> {
+  readonly #node: string;
+  #id: string | undefined;
+
+  constructor(transport: Transport, config: Config, hooks: Hooks, node: string) {
+    super(transport, undefined, { config, hooks });
+    this.#node = node;
+  }
+
+  override get id(): string {
+    return (this.#id ??= `${this.#node}.${randomText(ID_LENGTH)}`);
+  }
+}
+
+/** The fleet of a server. */
+export class ServerFleet implements Reach {
+  readonly #server: ServerParts;
+  /** The fleet, if there is one. */
+  fleet: Fleet | undefined = undefined;
+
+  constructor(server: ServerParts) {
+    this.#server = server;
+    const { engine } = server.options;
+    if (engine !== undefined) this.fleet = this.#make(engine, false);
+  }
+
+  /** Returns the fleet. A server without an engine gets a fleet of its own, in memory. */
+  get any(): Fleet {
+    if (this.fleet !== undefined) return this.fleet;
+    const fleet = this.#make(memory(), true);
+    this.fleet = fleet;
+    // Memory needs no time, and never fails.
+    void fleet.start();
+    for (const peer of this.#server.peers) this.opened(peer, undefined);
+    for (const name of this.#server.topics.names) {
+      try {
+        fleet.topics.opened(name);
+      } catch (error) {
+        // Rules that are wrong for one topic must not concern the others.
+        this.#server.groups.report(error);
+      }
+    }
+    return fleet;
+  }
+
+  #make(engine: Engine, isAlone: boolean): Fleet {
+    const { config, peers, groups, topics, options } = this.#server;
+    const report = (error: unknown): void => groups.report(error);
+    const host: FleetHost = {
+      wait: config.wait,
+      maxReplayLength: config.limits.maxUnsentBytes / 4,
+      peers,
+      rulesOf: (name) => options.topics?.(name),
+      membersOf: (name) => topics.membersOf(name),
+      add: (name, peer) => {
+        if (peer.state !== "closed") topics.add(name, peer);
+      },
+      send: sendAll,
+      nodeMethods: options.nodes,
+      endSession: (hash, principal) => this.#server.endSession(hash, principal),
+      changed: (state) => this.#server.emit("engine", state),
+      gap: (topic, reason) => this.#server.emit("gap", topic, reason),
+      report,
+    };
+    groups.reach = this;
+    groups.fleet = new Fleet(engine, host, isAlone);
+    return groups.fleet;
+  }
+
+  /** Makes a peer, which is not started. */
+  createPeer<L extends Contract<L>, R extends Contract<R>, D>(
+    transport: Transport,
+    config: Config,
+    hooks: Hooks,
+  ): Peer<L, R, D> {
+    const { id, isAlone } = this.fleet!;
+    return isAlone ? createPeer<L, R, D>(transport, config, hooks) : new NodePeer(transport, config, hooks, id);
+  }
+
+  opened(peer: AnyPeer, principal: string | undefined): void {
+    this.fleet?.opened(peer, principal ?? this.#principalOf(peer));
+  }
+
+  /** Of a peer that `accept` made, or that connected before this server had a fleet. */
+  #principalOf(peer: AnyPeer): string | undefined {
+    try {
+      const name = this.#server.options.principal?.(peer.data);
+      return typeof name === "string" ? name : undefined;
+    } catch {
+      // The data of a peer that `accept` made may be anything.
+      return undefined;
+    }
+  }
+
+  peerOf(id: string): AnyPeer | undefined {
+    return this.fleet?.peerOf(id);
+  }
+
+  notify(
+    topic: string | undefined,
+    method: string,
+    text: MessageText,
+    options: SendOptions & { readonly here?: boolean | undefined },
+    except: string | undefined,
+  ): void {
+    const fleet = this.fleet!;
+    if (topic !== undefined) fleet.topics.hold(topic, method, text, options);
+    if (options.here !== true && !fleet.isAlone) fleet.notify(topic, text, options, except);
+  }
+
+  peer<R extends Contract<R>>(id: string): RemotePeer<R> {
+    return this.any.peer<R>(id);
+  }
+
+  principal<R extends Contract<R>>(name: string): Principal<R> {
+    if (this.#server.options.principal === undefined)
+      throw new TypeError("`server.principal` requires the option `principal`");
+    return this.any.principal<R>(name);
+  }
+
+  get nodes(): Nodes {
+    return this.any.nodes;
+  }
+
+  /** Returns the counts of the engine, if there is one. */
+  stats(): { engine?: EngineStats } {
+    const { fleet } = this;
+    return fleet === undefined || fleet.isAlone ? {} : { engine: fleet.stats() };
+  }
+
+  health(): Health {
+    const fleet = this.fleet;
+    return fleet === undefined || fleet.isAlone ? { ok: true, engine: "none", lagMs: undefined } : fleet.health();
+  }
+}

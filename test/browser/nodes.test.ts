@@ -1,0 +1,290 @@
+/** The demo on three nodes: a page kills its node, connects to another one, and recovers the board from the log. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { ensureRedis, eventually } from "../support/redis.js";
+import { draw, enter, leave, live, picture, strokes, visit, type Visitor } from "./demo.js";
+
+const PROGRAM = join(import.meta.dirname, "../../demo/.build/main.js");
+/** The time for a restart of a node, and for the lease of a dead one. */
+const PATIENCE_MS = 30_000;
+
+const NAMES = ["n1", "n2", "n3"];
+
+const nodeOf = async (page: Page): Promise<string> => (await page.locator("#node-name").textContent())!;
+const chatOf = (page: Page): Promise<string[]> => page.locator(".line:not(.pending) .text").allTextContents();
+const say = async (page: Page, text: string): Promise<void> => {
+  await page.getByLabel("Message", { exact: true }).fill(text);
+  await page.getByLabel("Message", { exact: true }).press("Enter");
+};
+
+/** The demo on several nodes, with a folder of its own for temporary files. */
+class Nodes {
+  url = "";
+  /** What it and its nodes have printed. */
+  readonly lines: string[] = [];
+  readonly #child: ChildProcess;
+  readonly #folder: string;
+  readonly #closed: Promise<unknown>;
+
+  private constructor(child: ChildProcess, folder: string) {
+    this.#child = child;
+    this.#folder = folder;
+    for (const stream of [child.stdout!, child.stderr!])
+      createInterface(stream).on("line", (line) => this.lines.push(line));
+    // Its nodes and its Redis print to the same pipes, which are closed when the last of them has ended.
+    this.#closed = once(child, "close");
+  }
+
+  static async start(count: number): Promise<Nodes> {
+    const folder = await mkdtemp(join(tmpdir(), "reciproc-nodes-"));
+    const env = { ...process.env, PORT: "0", REDIS_SERVER_PATH: await ensureRedis(), TMPDIR: folder };
+    // In a process group, as if a terminal had started it.
+    const child = spawn(process.execPath, [PROGRAM, "--nodes", String(count)], { env, detached: true });
+    const nodes = new Nodes(child, folder);
+    const output = await eventually(
+      () => nodes.lines.join("\n"),
+      (text) => text.includes(`on ${count} nodes: http`),
+      PATIENCE_MS,
+    );
+    nodes.url = /http:\S+/.exec(output)![0];
+    return nodes;
+  }
+
+  /** Sends a signal to the process group, as a terminal does. Returns the files that are left when all processes have ended. */
+  async end(signal: "SIGINT" | "SIGTERM" | "SIGHUP"): Promise<string[]> {
+    process.kill(-this.#child.pid!, signal);
+    await this.#closed;
+    const left = await readdir(this.#folder);
+    await rm(this.#folder, { recursive: true });
+    return left;
+  }
+}
+
+describe("the demo on three nodes", () => {
+  let demo: Nodes;
+  let url: string;
+  let lines: string[];
+  let visitors: Visitor[] = [];
+
+  beforeAll(async () => {
+    demo = await Nodes.start(3);
+    ({ url, lines } = demo);
+  }, 120_000);
+  afterEach(async () => {
+    await leave(...visitors);
+    visitors = [];
+  });
+  afterAll(async () => {
+    await demo.end("SIGTERM");
+  });
+
+  async function invite(name: string): Promise<Page> {
+    const visitor = await visit(url, name);
+    visitors.push(visitor);
+    await visitor.page.getByRole("button", { name: "Kill this node" }).waitFor();
+    return visitor.page;
+  }
+  /** Invites somebody to another node than these. */
+  async function inviteElsewhere(name: string, ...homes: string[]): Promise<Page> {
+    for (;;) {
+      const page = await invite(name);
+      if (!homes.includes(await nodeOf(page))) return page;
+      await visitors.pop()!.page.context().close();
+    }
+  }
+
+  it("brings each window to another node", async () => {
+    const homes = [];
+    for (const name of ["Ada", "Bo", "Cy"]) homes.push(await nodeOf(await invite(name)));
+    expect(new Set(homes)).toEqual(new Set(NAMES));
+  });
+
+  it("recovers what was drawn and said while the page had no node, and starts the node again", async () => {
+    const ada = await invite("Ada");
+    const home = await nodeOf(ada);
+    const bo = await inviteElsewhere("Bo", home);
+    await draw(ada, [
+      [0.2, 0.2],
+      [0.8, 0.2],
+    ]);
+    await strokes(bo, 1);
+    await say(bo, "good morning");
+    await expect.poll(() => chatOf(ada)).toEqual(["good morning"]);
+
+    // The node holds new connections of this page, so that there is something to recover.
+    await ada.getByRole("button", { name: "Cut the network" }).last().click();
+    await ada.getByText("Reconnecting", { exact: true }).waitFor();
+    await draw(bo, [
+      [0.2, 0.5],
+      [0.8, 0.5],
+    ]);
+    await say(bo, "are you there?");
+    await expect.poll(() => chatOf(bo)).toEqual(["good morning", "are you there?"]);
+    await draw(ada, [
+      [0.2, 0.8],
+      [0.8, 0.8],
+    ]);
+    await say(ada, "where am I?");
+    await using killer = await enter(url, "Kay", { arrived: () => {} }, `a-page&node=${home}`);
+    killer.notify("kill");
+    await expect.poll(() => lines, { timeout: PATIENCE_MS }).toContain(`${home} is gone; it starts again in 2 s`);
+    const report = ada.locator("#recovered", { hasText: "is gone" });
+    await report.waitFor();
+    expect(await report.textContent()).toMatch(
+      new RegExp(
+        `^${home} is gone\\. This window is now on ${await nodeOf(ada)}\\. From the log it got [1-9]\\d* pieces? of lines and 1 line of the chat\\. Nothing is missing\\.$`,
+      ),
+    );
+    expect(await nodeOf(ada)).not.toBe(home);
+    for (const page of [ada, bo]) {
+      await strokes(page, 3);
+      await expect.poll(() => chatOf(page)).toEqual(["good morning", "are you there?", "where am I?"]);
+    }
+    await expect.poll(async () => (await picture(ada)) === (await picture(bo))).toBe(true);
+    await expect
+      .poll(() => lines.filter((line) => line.startsWith(`${home} is process`)), { timeout: PATIENCE_MS })
+      .toHaveLength(2);
+    // Ada is listed once, also while the lease of the dead node runs.
+    expect(await bo.locator(".person .given").allTextContents()).toEqual(expect.arrayContaining(["Ada", "Bo"]));
+    await expect.poll(() => bo.locator(".person").count(), { timeout: PATIENCE_MS }).toBe(2);
+
+    // A page that comes later loads all of it, on the node that was started again too.
+    const late = await inviteElsewhere("Cy", ...NAMES.filter((name) => name !== home));
+    await strokes(late, 3);
+    expect(await chatOf(late)).toEqual(["good morning", "are you there?", "where am I?"]);
+    expect(visitors.flatMap(({ complaints }) => complaints).filter((text) => !/WebSocket/.test(text))).toEqual([]);
+  }, 120_000);
+
+  it("resumes the session of a page that was cut off, on the node that has it", async () => {
+    const ada = await invite("Ada");
+    const home = await nodeOf(ada);
+    const bo = await inviteElsewhere("Bo", home);
+    await ada.getByRole("button", { name: "Cut the network" }).last().click();
+    await ada.getByText("Reconnecting", { exact: true }).waitFor();
+    await say(bo, "are you back?");
+    await live(ada);
+    await expect.poll(async () => (await chatOf(ada)).at(-1)).toBe("are you back?");
+    expect(await nodeOf(ada)).toBe(home);
+    expect(await ada.locator("#recovered").textContent()).toBe("");
+  });
+
+  it("kills the node to which the page is connected, by a button, and shows the next one", async () => {
+    const ada = await invite("Ada");
+    const home = await nodeOf(ada);
+    const count = lines.length;
+    const kill = ada.getByRole("button", { name: "Kill this node" });
+    await kill.click();
+    // A second press would kill the next node.
+    await kill.and(ada.locator("[aria-disabled=true]")).waitFor();
+    await kill.click({ force: true });
+    const report = ada.locator("#recovered", { hasText: `${home} is gone.` });
+    await report.waitFor();
+    expect(await nodeOf(ada)).not.toBe(home);
+    expect(await report.textContent()).toBe(
+      `${home} is gone. This window is now on ${await nodeOf(ada)}. The log had nothing new. Nothing is missing.`,
+    );
+    await ada.locator("#notice", { hasText: "is gone." }).waitFor();
+    await ada.locator("#delivery").waitFor({ state: "hidden" });
+    await expect
+      .poll(() => lines.slice(count).some((line) => line.startsWith(`${home} is process`)), { timeout: PATIENCE_MS })
+      .toBe(true);
+  });
+
+  it("asks the people on all nodes whether the board may be cleared, and clears it on all", async () => {
+    const ada = await invite("Ada");
+    const bo = await inviteElsewhere("Bo", await nodeOf(ada));
+    await draw(ada, [
+      [0.1, 0.1],
+      [0.3, 0.3],
+    ]);
+    await expect.poll(async () => (await picture(bo)) === (await picture(ada))).toBe(true);
+    await bo.getByRole("button", { name: "Clear", exact: true }).click();
+    await ada.getByText("Bo would like to clear the board.").waitFor();
+    await ada.getByRole("button", { name: "Agree" }).click();
+    for (const page of [ada, bo]) await strokes(page, 0);
+  }, 60_000);
+
+  it("undoes the newest line of a page that was drawn on another node", async () => {
+    const page = "the-name-of-a-page";
+    const drawn: string[] = [];
+    const erased: string[][] = [];
+    const methods = {
+      drew: ({ id }: { id: string }) => void drawn.push(id),
+      erased: ({ strokes: ids }: { strokes: string[] }) => void erased.push(ids),
+      arrived: () => {},
+    };
+    await using first = await enter(url, "Dee", methods, `${page}&node=n1`);
+    first.notify("draw", { stroke: 1, size: 0.01, points: Buffer.from([1, 0, 1, 0]).toString("base64"), n: 1 });
+    await expect.poll(() => drawn).toHaveLength(1);
+    await using second = await enter(url, "Dee", methods, `${page}&node=n2`);
+    second.notify("undo");
+    await expect.poll(() => erased).toContainEqual([drawn[0]]);
+  });
+
+  it("refuses the editor, whose documents are in one process", async () => {
+    await using peer = await enter(url, "Eve", { arrived: () => {} });
+    await expect(peer.request("open", { document: "welcome.css" })).rejects.toMatchObject({ code: 501 });
+  });
+
+  it("shows the code of a node", async () => {
+    await using peer = await enter(url, "Flo", { arrived: () => {} });
+    const code = (await peer.request("code")) as Record<string, { file: string }[]>;
+    expect(code["draw"]!.map(({ file }) => file)).toEqual(["page/main.ts", "nodes/node.ts"]);
+    expect(code["edit"]).toBeUndefined();
+  });
+});
+
+it.each(["SIGINT", "SIGHUP"] as const)("%s ends the demo on nodes, its Redis and its files", async (signal) => {
+  const demo = await Nodes.start(2);
+  await using peer = await enter(demo.url, "Gil", { arrived: () => {} });
+  const count = demo.lines.length;
+  expect(await demo.end(signal)).toEqual([]);
+  expect(demo.lines.slice(count)).toEqual([]);
+  await peer.close();
+});
+
+it("the demo on nodes loads the board of a window that had nothing of the log", async () => {
+  const demo = await Nodes.start(2);
+  const ada = await visit(demo.url, "Ada");
+  await ada.page.getByRole("button", { name: "Kill this node" }).click();
+  await ada.page.locator("#recovered", { hasText: "The board was loaded from the log." }).waitFor();
+  await leave(ada);
+  await demo.end("SIGTERM");
+});
+
+/** Runs the demo, which cannot start. Returns its exit code and what it printed. */
+async function refused(count: string, env: NodeJS.ProcessEnv = {}): Promise<[code: unknown, output: string[]]> {
+  const demo = spawn(process.execPath, [PROGRAM, "--nodes", count], {
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  const output: string[] = [];
+  createInterface(demo.stderr).on("line", (line) => output.push(line));
+  const [code] = (await once(demo, "close")) as [unknown];
+  return [code, output];
+}
+
+it.each(["0", "10", "three"])("the demo refuses %s nodes in one line", async (count) => {
+  expect(await refused(count)).toEqual([1, ["Expected --nodes to be a number from 1 to 9"]]);
+});
+
+it("the demo on nodes says in one line what is missing if there is no Redis, and leaves no files", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "reciproc-nodes-"));
+  const without = { PATH: folder, TMPDIR: folder };
+  expect(await refused("3", { ...without, REDIS_SERVER_PATH: "" })).toEqual([
+    1,
+    [
+      "No redis-server was found. Install Redis 6.2 or later (apt-get install redis-server), or set REDIS_SERVER_PATH to one.",
+    ],
+  ]);
+  const path = join(folder, "none");
+  expect(await refused("3", { ...without, REDIS_SERVER_PATH: path })).toEqual([1, [`spawn ${path} ENOENT`]]);
+  expect(await readdir(folder)).toEqual([]);
+  await rm(folder, { recursive: true });
+});

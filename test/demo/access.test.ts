@@ -1,0 +1,238 @@
+/** The demo for everyone: axe finds nothing, and the keyboard alone is enough. Its icons need no font of the machine. */
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Frame, Page } from "playwright-core";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ensurePackages } from "../../scripts/packages.js";
+import { draw, PHONE, strokes, withDemo, withOne, withTwo } from "../browser/demo.js";
+import { ready, textOf } from "../browser/editor.js";
+
+let axe: string;
+beforeAll(async () => {
+  await ensurePackages(import.meta.dirname);
+  axe = await readFile(join(import.meta.dirname, "node_modules/axe-core/axe.min.js"), "utf8");
+}, 600_000);
+
+/** Returns what axe finds in a page: the rule, and the elements. */
+async function violations(page: Page | Frame): Promise<string[]> {
+  await page.evaluate(axe);
+  const found = await page.evaluate(`axe.run({ iframes: false })`);
+  const { violations: rules } = found as {
+    violations: { id: string; nodes: { target: string[]; failureSummary: string }[] }[];
+  };
+  return rules.flatMap(({ id, nodes }) =>
+    nodes.map(({ target, failureSummary }) => `${id}: ${target.join(" ")}: ${failureSummary}`),
+  );
+}
+
+const DEVICES = [
+  ["wide", { viewport: { width: 1440, height: 900 } }],
+  ["on a phone", PHONE],
+] as const;
+
+describe.each(["light", "dark"] as const)("axe, in the %s scheme,", (colorScheme) => {
+  it.each(DEVICES)("finds nothing in a page that is %s, connected and cut, with its panels open", (_which, device) =>
+    withDemo(
+      async (demo) => {
+        const { page } = await demo.invite("Ada", { ...device, colorScheme, reducedMotion: "reduce" });
+        const bo = await demo.invite("Bo");
+        // Of all colours it has the least contrast.
+        await page.getByRole("radio", { name: "Yellow" }).check();
+        await draw(page, [[0.5, 0.5]]);
+        await say(page, "hello");
+        await say(bo.page, "hello Ada");
+        for (const name of ["Try this", "Code", "People", "Traffic", "Chat"]) {
+          const button = page.getByRole("button", { name, exact: true });
+          if (await button.isVisible()) await button.click();
+          if (name === "Code") await page.locator(".source").first().waitFor();
+          expect([name, await violations(page)]).toEqual([name, []]);
+        }
+        await page
+          .locator(".message summary")
+          .evaluateAll((all) => all.forEach((each) => (each as HTMLElement).click()));
+        await page.locator("#cut").evaluate((button: HTMLElement) => button.click());
+        await page.getByText("Reconnecting", { exact: true }).waitFor();
+        await say(page, "from the dark");
+        await page.locator(".line.pending").waitFor({ state: "attached" });
+        expect(await violations(page)).toEqual([]);
+        await page.getByText("1 delivered").waitFor();
+        await bo.page.getByRole("button", { name: "Clear", exact: true }).click();
+        await page.getByRole("alertdialog").waitFor();
+        expect(await violations(page)).toEqual([]);
+        await page.getByRole("button", { name: "Keep it" }).click();
+      },
+      { env: { CUT_MS: "5000" } },
+    ),
+  );
+
+  it.each(DEVICES)("finds nothing in the editor, %s", (_which, device) =>
+    withDemo(async (demo) => {
+      const { page } = await demo.invite("Ada", { ...device, colorScheme, reducedMotion: "reduce" });
+      await page.getByRole("tab", { name: "Editor" }).click();
+      await ready(page, "css");
+      await page.locator(".cm-lintRange").first().waitFor();
+      expect(await violations(page)).toEqual([]);
+    }),
+  );
+
+  it("finds nothing in the split view and in a document", () =>
+    withDemo(async (demo) => {
+      const { page } = await demo.invite("Ada", { colorScheme, viewport: { width: 1280, height: 800 } });
+      await page.goto(`${demo.url}/split`);
+      for (const frame of page.frames().slice(1)) {
+        await frame.getByText("Live", { exact: true }).waitFor();
+        expect(await violations(frame)).toEqual([]);
+      }
+      expect(await violations(page)).toEqual([]);
+      await page.goto(`${demo.url}/about/README.md`);
+      expect(await violations(page)).toEqual([]);
+    }));
+});
+
+describe("the keyboard alone", () => {
+  it("draws, undoes, reacts, chats, cuts the network, opens a row, and answers a vote", () =>
+    withTwo(
+      async (ada, bo) => {
+        const { page } = ada;
+        await tabTo(page, "#easel");
+        for (const key of ["ArrowUp", "Space", "Shift+ArrowRight", "ArrowDown", "ArrowDown", "Space", "ArrowLeft"])
+          await page.keyboard.press(key);
+        for (const each of [ada, bo]) await strokes(each.page, 1);
+        // The nib is lifted when the focus leaves, so no line is drawn any more.
+        await page.keyboard.press("Space");
+        await page.keyboard.press("Tab");
+        for (const each of [ada, bo]) await strokes(each.page, 2);
+        await tabTo(page, "#undo");
+        await page.keyboard.press("Enter");
+        for (const each of [ada, bo]) await strokes(each.page, 1);
+        await tabTo(page, "#reactions [value=rocket]");
+        const balloon = bo.page.waitForSelector(".balloon[data-reaction=rocket]");
+        await page.keyboard.press("Enter");
+        await balloon;
+        await tabTo(page, "#text");
+        await page.keyboard.type("no mouse here");
+        await page.keyboard.press("Enter");
+        await bo.page.locator(".line", { hasText: "no mouse here" }).waitFor();
+        await tabTo(page, "#code-toggle");
+        await page.keyboard.press("Enter");
+        await page.locator(".source").first().waitFor();
+        await tabTo(page, "#traffic [data-method=say] summary");
+        await page.keyboard.press("Enter");
+        await page.locator("#traffic [data-method=say] .whole").first().waitFor();
+        await tabTo(page, "#cut");
+        await page.keyboard.press("Enter");
+        await page.getByText("The network is back").waitFor();
+        await bo.page.getByRole("button", { name: "Clear", exact: true }).click();
+        await page.getByRole("alertdialog").waitFor();
+        await page.keyboard.press("Tab");
+        await page.keyboard.press("Tab");
+        await page.keyboard.press("Enter");
+        for (const each of [ada, bo]) await strokes(each.page, 0);
+      },
+      { env: { CUT_MS: "1000" } },
+    ));
+
+  it("opens the editor, completes a property, leaves the text, and goes to the split view", () =>
+    withOne(async ({ page }, demo) => {
+      await tabTo(page, "#board-tab");
+      await page.keyboard.press("ArrowRight");
+      await ready(page, "css");
+      await page.locator("#problems", { hasText: "1 problem" }).waitFor();
+      await tabTo(page, ".cm-content");
+      await page.keyboard.press("Control+End");
+      await page.keyboard.type("\nb { disp");
+      await page.getByRole("option", { name: "display", exact: true }).waitFor();
+      // The list takes no key in its first 75 ms, so that nobody accepts by accident.
+      await page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 150)));
+      await page.keyboard.press("Tab");
+      await expect.poll(() => textOf(page)).toContain("b { display:");
+      await page.keyboard.press("Escape");
+      await tabTo(page, "#problems");
+      await page.keyboard.press("Enter");
+      await page.locator(".cm-content:focus").waitFor();
+      await tabTo(page, "#split");
+      await page.keyboard.press("Enter");
+      await page.waitForURL(`${demo.url}/split`);
+      for (const frame of page.frames().slice(1)) await frame.getByText("Live", { exact: true }).waitFor();
+      // The focus enters both people, one after the other.
+      const focused = new Set<string>();
+      for (let i = 0; i < 120 && focused.size < 2; i++) {
+        await page.keyboard.press("Tab");
+        focused.add(await page.evaluate(() => document.activeElement!.getAttribute("title") ?? "none"));
+        focused.delete("none");
+      }
+      expect(focused).toEqual(new Set(["The first person", "The second person"]));
+    }));
+
+  it.each(DEVICES)("reaches every control of a page that is %s, in a visible way", (_which, device) =>
+    withDemo(async (demo) => {
+      const { page } = await demo.invite("Ada", device);
+      for (const name of ["Try this", "Code", "People", "Traffic", "Chat"]) {
+        const button = page.getByRole("button", { name, exact: true });
+        if (!(await button.isVisible())) continue;
+        await button.click();
+        await expect.poll(() => missedByTab(page)).toEqual([]);
+      }
+    }),
+  );
+});
+
+it("the page and its icons use no character of an emoji font", async () => {
+  const folder = join(import.meta.dirname, "../../demo/page");
+  const files = (await readdir(folder, { recursive: true })).filter((name) => /\.(?:ts|html|css|svg)$/.test(name));
+  expect(files.length).toBeGreaterThan(20);
+  for (const file of files) {
+    const text = await readFile(join(folder, file), "utf8");
+    expect([file, text.match(/\p{Emoji_Presentation}|\uFE0F/u)]).toEqual([file, null]);
+  }
+});
+
+/** Returns the controls that Tab does not reach, and those that do not show the focus. */
+async function missedByTab(page: Page): Promise<string[]> {
+  const count = await page.evaluate(() => {
+    for (const each of document.querySelectorAll<HTMLElement>("[data-control]")) delete each.dataset["control"];
+    const all = [...document.querySelectorAll<HTMLElement>("a[href], button, input, summary, [tabindex]")];
+    // Of a group of radio buttons, Tab reaches the one that is chosen. The arrow keys reach the others.
+    const controls = all.filter(
+      (each) => each.checkVisibility() && each.tabIndex >= 0 && !each.matches("[type=radio]:not(:checked)"),
+    );
+    for (const [i, each] of controls.entries()) each.dataset["control"] = String(i);
+    (document.activeElement as HTMLElement).blur();
+    return controls.length;
+  });
+  const seen = new Set<string | undefined>();
+  // More often than there are controls, because a row of the traffic list may appear meanwhile.
+  for (let i = 0; i < count + 10; i++) {
+    await page.keyboard.press("Tab");
+    const control = await page.evaluate(() => {
+      const focused = document.activeElement as HTMLElement;
+      // The label shows the focus of a colour or a thickness.
+      const shown = focused.closest(".tools label") ?? focused;
+      return getComputedStyle(shown).outlineStyle === "none" ? undefined : focused.dataset["control"];
+    });
+    seen.add(control);
+  }
+  return page.evaluate(
+    (reached) =>
+      [...document.querySelectorAll<HTMLElement>("[data-control]")]
+        .filter((each) => !reached.includes(each.dataset["control"]!))
+        .map((each) => each.outerHTML.slice(0, 120)),
+    [...seen].filter((each) => each !== undefined),
+  );
+}
+
+/** Presses Tab until the element has the focus. */
+async function tabTo(page: Page, selector: string): Promise<void> {
+  for (let i = 0; i < 200; i++) {
+    if (await page.evaluate((wanted) => document.activeElement!.matches(wanted), selector)) return;
+    await page.keyboard.press("Tab");
+  }
+  throw new Error(`Tab does not reach ${selector}`);
+}
+
+async function say(page: Page, text: string): Promise<void> {
+  await page.locator("#text").evaluate((input: HTMLInputElement, value) => {
+    input.value = value;
+    input.form!.requestSubmit();
+  }, text);
+}

@@ -1,0 +1,177 @@
+/** Servers over an engine: what an application sees must be the same for every engine. */
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { EngineFacts } from "../../src/fleet/engine.js";
+import { closeAll, makeNode, type Client, type Node } from "../fleet/nodes.js";
+import { rejection } from "../support/turns.js";
+import { Listening } from "./listening.js";
+import { HOSTILE_NAMES, type EngineRig } from "./rig.js";
+
+const POLL = { timeout: 5_000, interval: 5 };
+const principal = ({ name }: { name: string }): string => name;
+
+const topic = ({ server }: Node): ReturnType<Node["server"]["topic"]> => server.topic("room");
+const numbers = async (client: Client, count: number): Promise<number[]> =>
+  (await client.until(count)).map(([, { n }]) => n);
+
+/** Returns what an engine of a rig reports about its broker. */
+async function factsOf(rig: EngineRig): Promise<EngineFacts> {
+  await using node = await Listening.open(rig.engine(), "facts");
+  return node.facts!;
+}
+
+/** Runs the tests with three nodes over the rigs that `make` returns. */
+export function describeFleet(make: () => Promise<EngineRig>): void {
+  describe("three servers", () => {
+    let rig: EngineRig;
+    let nodes: Node[];
+    let a: Node;
+    let b: Node;
+    let c: Node;
+    let has: (capability: "log" | "roster") => boolean;
+
+    beforeEach(async () => {
+      rig = await make();
+      has = (capability) => rig.lacks?.includes(capability) !== true;
+      const topics = (): object => ({
+        ...(has("log") && { log: { length: 200, ttlMs: 60_000 } }),
+        ...(has("roster") && { members: true }),
+      });
+      const methods = { add: ([x, y]: number[]) => x! + y!, never: () => new Promise(() => {}) };
+      nodes = [1, 2, 3].map(() => makeNode({ engine: rig.engine(), topics, principal }, methods));
+      [a, b, c] = nodes as [Node, Node, Node];
+      await expect.poll(() => nodes.every(({ server }) => server.health().ok), POLL).toBe(true);
+      // A node learns of those that started after it when it beats again.
+      await expect.poll(() => nodes.map(({ server }) => server.nodes.live.length), POLL).toEqual([3, 3, 3]);
+    });
+    afterEach(async () => {
+      await closeAll(nodes);
+      await rig.close();
+    });
+
+    /** One client of each node, all members of a topic. */
+    const members = async (name: string): Promise<[Client, Client, Client]> => {
+      const clients = await Promise.all(nodes.map((node, i) => node.client(`user${i}`)));
+      await Promise.all(clients.map(({ peer }, i) => nodes[i]!.server.topic(name).join(peer)));
+      return clients as [Client, Client, Client];
+    };
+
+    it("notify the members of a topic on all nodes, once, except a peer of any node", async () => {
+      const [ann, bob, eve] = await members("room");
+      a.server.topic("room").notify("said", { n: 1 });
+      a.server.topic("room").notify("said", { n: 2 }, { except: bob.peer.id });
+      a.server.topic("room").notify("said", { n: 3 }, { here: true });
+      a.server.peers.notify("said", { n: 4 });
+      expect(await numbers(ann, 4)).toEqual([1, 2, 3, 4]);
+      expect(await numbers(bob, 2)).toEqual(expect.arrayContaining([1, 4]));
+      expect(await numbers(eve, 3)).toEqual(expect.arrayContaining([1, 2, 4]));
+      expect([ann.got.length, bob.got.length, eve.got.length]).toEqual([4, 2, 3]);
+    });
+
+    it("keep the newest of a key for a peer that is away, and nothing that is volatile", async () => {
+      const [, bob] = await members("room");
+      const other = await b.client();
+      await topic(b).join(other.peer);
+      const line = b.network.of(bob.client);
+      line.cut();
+      line.stop();
+      for (let n = 1; n <= 50; n++) {
+        topic(a).notify("moved", { n }, { latest: "ann" });
+        topic(c).notify("typing", { n }, { volatile: true });
+      }
+      for (const node of [a, c]) topic(node).notify("end");
+      await other.until(102);
+      line.start();
+      await bob.until(3);
+      const came = (method: string): unknown[] =>
+        bob.got.filter(([name]) => name === method).map(([, params]) => params);
+      expect([came("moved"), came("typing"), came("end").length]).toEqual([[{ n: 50 }], [], 2]);
+      expect(bob.got.findIndex(([name]) => name === "moved")).toBeLessThan(2);
+    });
+
+    it("keep topics with hostile names apart", async () => {
+      const [, bob] = await members("room");
+      for (const name of HOSTILE_NAMES) await b.server.topic(name).join(bob.peer);
+      for (const name of HOSTILE_NAMES) a.server.topic(name).notify("said", { name });
+      await bob.until(HOSTILE_NAMES.length);
+      expect(bob.got).toHaveLength(HOSTILE_NAMES.length);
+      expect(new Set(bob.got.map(([, { name }]) => name))).toEqual(new Set(HOSTILE_NAMES));
+    });
+
+    it("publish in one order for all, and recover what a client has missed", async () => {
+      const [ann, bob, eve] = await members("room");
+      if (!has("log")) return expect(topic(a).publish("said")).rejects.toThrow("has no log");
+      const [at] = await Promise.all(
+        Array.from({ length: 60 }, (_, n) => topic(nodes[n % 3]!).publish("said", { n: n + 1 })),
+      );
+      for (const client of [ann, bob, eve]) await client.until(60);
+      expect(bob.got).toEqual(ann.got);
+      expect(eve.got).toEqual(ann.got);
+      const last = ann.got.at(-1)![1].at;
+      const returned = await c.client();
+      expect(await topic(c).join(returned.peer, { since: at })).toEqual({ at: last, outcome: "complete" });
+      const missed = ann.got.slice(ann.got.findIndex(([, params]) => params.at === at) + 1);
+      expect(await returned.until(missed.length)).toEqual(missed);
+      const { outcome, entries } = await topic(b).read({ since: at });
+      expect([outcome, entries.length]).toEqual(["complete", missed.length]);
+      expect(await topic(a).publish("said", {}, { key: "k" })).toBe(await topic(c).publish("said", {}, { key: "k" }));
+    });
+
+    it("know the members of a topic on all nodes, and each that joins or leaves", async () => {
+      const ann = await a.client();
+      if (!has("roster")) {
+        await expect(topic(a).join(ann.peer, { as: 1 })).rejects.toThrow("requires the rule");
+        return expect(topic(a).members()).rejects.toThrow("no list of members");
+      }
+      const events: unknown[] = [];
+      topic(c).watch((event, { as }) => events.push([event, as]));
+      expect(await topic(c).members()).toEqual([]);
+      await topic(a).join(ann.peer, { as: { name: "ann" } });
+      for (const node of nodes) expect(await topic(node).members()).toEqual([{ id: ann.peer.id, as: { name: "ann" } }]);
+      await ann.client.close();
+      await expect
+        .poll(() => events, POLL)
+        .toEqual([
+          ["joined", { name: "ann" }],
+          ["left", { name: "ann" }],
+        ]);
+      expect(await topic(b).members()).toEqual([]);
+    });
+
+    it("call, notify and close a peer of another node, with true outcomes", async () => {
+      const [, bob] = await members("room");
+      const handle = a.server.peer(bob.peer.id);
+      expect(await handle.request("add", [1, 2])).toBe(3);
+      handle.notify("toast", { n: 1 });
+      expect(await bob.until(1)).toEqual([["toast", { n: 1 }]]);
+      const none = a.server.peer(`${b.server.nodes.id}.none`);
+      expect(await rejection(none.request("add", [1, 2]))).toMatchObject({ outcome: "not-sent" });
+      for (const id of ["", "none", "*.x", ">.x"])
+        expect(await rejection(a.server.peer(id).request("add", [1, 2]))).toMatchObject({ outcome: "not-sent" });
+      // Over a broker that may miss a receiver, only the list of living nodes says that there is no such node.
+      const outcome = (await factsOf(rig)).undercounts === true ? "unknown" : "not-sent";
+      const unknown = await rejection(a.server.peer("none.x").request("add", [1, 2]));
+      expect(unknown).toMatchObject({ code: "CONNECTION_LOST", outcome });
+      const pending = rejection(handle.request("never"));
+      await expect.poll(() => bob.client.stats().running, POLL).toBe(1);
+      await handle.close(4001, "moved");
+      expect(await pending).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+      expect(await bob.peer.closed).toMatchObject({ code: 4001 });
+    });
+
+    it("reach all peers of a principal, and all nodes", async () => {
+      const clients = [await a.client("ann"), await b.client("ann"), await c.client("bob")];
+      a.server.principal("ann").notify("toast");
+      for (const client of clients.slice(0, 2)) await client.until(1);
+      expect(clients[2]!.got).toEqual([]);
+      expect((await c.server.principal("ann").disconnect(4003, "banned")).closed).toBe(2);
+      for (const { peer } of clients.slice(0, 2)) expect(await peer.closed).toMatchObject({ code: 4003 });
+    });
+
+    it("leave nothing in the broker when they are closed", async () => {
+      const [ann] = await members("room");
+      if (has("roster")) await a.server.topic("other").join(ann.peer, { as: 1 });
+      await closeAll(nodes);
+      expect(await rig.leftovers()).toEqual([]);
+    });
+  });
+}

@@ -1,0 +1,99 @@
+import { describe, expect, it } from "vitest";
+import { lackOf } from "../../src/nats/client.js";
+import { nats } from "../../src/nats/index.js";
+import { Names, nameOf, tokenOf } from "../../src/nats/names.js";
+import { readOptions } from "../../src/nats/options.js";
+import { HOSTILE_NAMES } from "./rig.js";
+
+describe("the options of nats()", () => {
+  it.each<[string, object, RegExp]>([
+    ["nothing that says where NATS is", {}, /`url` to be a URL, or an array/],
+    ["no servers", { url: [] }, /`url` to be a URL, or an array/],
+    ["another scheme", { url: "http://a" }, /`url` to be nats:/],
+    ["no URL", { url: "a:4222" }, /`url` to be nats:/],
+    ["no host", { url: "nats://" }, /`url` to be nats:/],
+    ["a bad escape", { url: "nats://a:%zz@b" }, /`url` to be nats:/],
+    ["a bad URL among several", { url: ["nats://a", "b"] }, /`url` to be nats:/],
+    ["a bad prefix", { url: "nats://a", prefix: "a.b" }, /`prefix` to be 1 to 64/],
+    ["a long prefix", { url: "nats://a", prefix: "a".repeat(65) }, /`prefix` to be 1 to 64/],
+    ["two replicas", { url: "nats://a", jetstream: { replicas: 2 } }, /`jetstream.replicas` to be 1, 3 or 5/],
+    ["a short lease", { url: "nats://a", leaseMs: 99 }, /`leaseMs` to be a number from 100/],
+    ["an unknown name", { url: "nats://a", host: "a" }, /Unknown name `host`/],
+  ])("reject %s", (_what, options, message) => {
+    expect(() => nats(options as never)).toThrow(TypeError);
+    expect(() => nats(options as never)).toThrow(message);
+  });
+
+  it("put no password into an error", () => {
+    for (const url of ["nats://:secret@", "http://:secret@a", "nats://u:secret@a:b"])
+      expect(() => nats({ url })).toThrow(expect.not.objectContaining({ message: expect.stringContaining("secret") }));
+  });
+
+  it("read URLs", () => {
+    expect(readOptions({ url: "nats://a" })).toMatchObject({ servers: ["a:4222"], login: {}, tls: undefined });
+    expect(readOptions({ url: "tls://[::1]:7" })).toMatchObject({ servers: ["[::1]:7"], tls: {} });
+    const urls = ["nats://u%40:p%3A@a", "nats://b:1"];
+    expect(readOptions({ url: urls })).toMatchObject({
+      servers: ["a:4222", "b:1"],
+      login: { user: "u@", pass: "p:" },
+      replicas: undefined,
+    });
+    expect(readOptions({ url: urls, username: "v", password: "q" }).login).toEqual({ user: "v", pass: "q" });
+    expect(readOptions({ url: "nats://a", token: "t" }).login).toEqual({ token: "t" });
+    expect(readOptions({ url: "nats://a", jetstream: {} }).replicas).toBe(1);
+  });
+
+  it("have the settings that the fleet applies", () => {
+    const settings = { leaseMs: 3_000, startTimeoutMs: 1, startWithout: true };
+    expect(nats({ url: "nats://a", ...settings }).settings).toEqual(settings);
+    expect(nats({ url: "nats://a" })).toMatchObject({ name: "nats", settings: {} });
+  });
+});
+
+describe("the version of a server", () => {
+  it.each([
+    ["2.8.4", undefined, "version 2.8.4 is too old: 2.9.0 or later is needed"],
+    ["", undefined, "version unknown is too old: 2.9.0 or later is needed"],
+    ["1.99.99", 1, "version 1.99.99 is too old: 2.9.0 or later is needed"],
+    ["2.10.18", 3, "version 2.10.18 is too old: 2.10.19 or later is needed for 3 replicas"],
+    ["2.9.25", 5, "version 2.9.25 is too old: 2.10.19 or later is needed for 5 replicas"],
+  ])("%j is refused with %s replicas", (version, replicas, lack) => {
+    expect(lackOf(version, replicas)).toBe(lack);
+  });
+
+  it.each([
+    ["2.9.0", undefined],
+    ["2.9.10", 1],
+    ["2.10.19", 3],
+    ["2.10.27-RC.1", 3],
+    ["2.11.0", 5],
+    ["3.0.0", 3],
+  ])("%j is accepted with %s replicas", (version, replicas) => {
+    expect(lackOf(version, replicas)).toBeUndefined();
+  });
+});
+
+describe("the names in NATS", () => {
+  it("are one token each, and different for different topics", () => {
+    const tokens = HOSTILE_NAMES.map(tokenOf);
+    for (const token of tokens) expect(token).toMatch(/^([A-Za-z0-9_-]|=[0-9A-F]{2})+$/);
+    expect(new Set(tokens).size).toBe(HOSTILE_NAMES.length);
+    expect(tokens.map(nameOf)).toEqual(HOSTILE_NAMES);
+  });
+
+  it("say where an incarnation has members", () => {
+    const names = new Names("p");
+    for (const topic of HOSTILE_NAMES)
+      expect(Names.readOwned(names.owned("node-1/12", topic))).toEqual(["node-1/12", topic]);
+    expect(Names.readOwned(names.entered("node-1/12"))).toEqual(["node-1/12", undefined]);
+    expect(Names.readOwned("app.1.o.node.1.=Q")).toBeUndefined();
+  });
+
+  it("fit into a line of the protocol, which has 4,096 bytes", () => {
+    const names = new Names("p".repeat(64));
+    const topic = "ß".repeat(256);
+    const node = "n".repeat(64);
+    const longest = [names.owned(`${node}/${10 ** 14}`, topic), names.key(topic, "ß".repeat(256))];
+    for (const name of longest) expect(name.length).toBeLessThan(2_000);
+  });
+});

@@ -1,0 +1,71 @@
+import { describe, expect, it } from "vitest";
+import { redis, type RedisOptions } from "../../src/redis/index.js";
+import { SLOT_OF_TAG, TAG_COUNT } from "../../src/redis/names.js";
+import { readOptions } from "../../src/redis/options.js";
+
+const loginOf = (options: RedisOptions): object => readOptions(options).login;
+const placeOf = (options: RedisOptions): object => readOptions(options).place;
+
+describe("the options of redis()", () => {
+  it.each<[string, object, RegExp]>([
+    ["nothing that says where Redis is", {}, /exactly one of `url`, `cluster` and `sentinel`/],
+    ["two places", { url: "redis://a", cluster: ["redis://a"] }, /exactly one of/],
+    ["another scheme", { url: "http://a" }, /`url` to be redis:/],
+    ["no URL", { url: "a:6379" }, /`url` to be redis:/],
+    ["no host", { url: "redis://" }, /`url` to be redis:/],
+    ["a database that is no number", { url: "redis://a/b" }, /`url` to be redis:/],
+    ["a bad escape", { url: "redis://a:%zz@b" }, /`url` to be redis:/],
+    ["no servers of a cluster", { cluster: [] }, /`options.cluster` to be an array|`cluster` to be an array/],
+    ["a bad URL of a cluster", { cluster: ["redis://a", "b"] }, /`cluster` to be redis:/],
+    ["a Sentinel without a name", { sentinel: { urls: ["redis://a"] } }, /`sentinel.name` to be a name/],
+    ["a Sentinel without URLs", { sentinel: { name: "main", urls: [] } }, /`sentinel.urls` to be an array/],
+    ["a bad prefix", { url: "redis://a", prefix: "a:b" }, /`prefix` to be 1 to 64/],
+    ["a long prefix", { url: "redis://a", prefix: "a".repeat(65) }, /`prefix` to be 1 to 64/],
+    ["another history", { url: "redis://a", history: "some" }, /`history` to be "volatile" or "durable"/],
+    ["a short lease", { url: "redis://a", leaseMs: 99 }, /`leaseMs` to be a number from 100/],
+    ["an unknown name", { url: "redis://a", host: "a" }, /Unknown name `host`/],
+  ])("reject %s", (_what, options, message) => {
+    expect(() => redis(options)).toThrow(TypeError);
+    expect(() => redis(options)).toThrow(message);
+  });
+
+  it("put no password into an error", () => {
+    for (const url of ["redis://:secret@", "http://:secret@a", "redis://:secret@a/x", "redis://u:secret@a:b"])
+      expect(() => redis({ url })).toThrow(expect.not.objectContaining({ message: expect.stringContaining("secret") }));
+  });
+
+  it("read URLs", () => {
+    expect(placeOf({ url: "redis://a" })).toEqual({ kind: "single", address: { host: "a", port: 6379 } });
+    expect(placeOf({ url: "rediss://[::1]:7/2" })).toEqual({ kind: "single", address: { host: "::1", port: 7 } });
+    expect(placeOf({ url: "unix:///a/b%20c" })).toEqual({ kind: "single", address: { path: "/a/b c" } });
+    expect(loginOf({ url: "redis://u%40:p%3A@a/3" })).toEqual({ username: "u@", password: "p:", database: 3 });
+    expect(loginOf({ url: "rediss://a", tls: { servername: "b" } })).toEqual({ tls: { servername: "b" } });
+    expect(loginOf({ url: "redis://u:p@a", username: "v", password: "q" })).toEqual({ username: "v", password: "q" });
+  });
+
+  it("keep the credentials of Sentinels apart from those of the servers", () => {
+    const sentinel = { name: "main", urls: ["rediss://u:p@s1", "redis://s2:1"] };
+    expect(loginOf({ sentinel, password: "q", tls: {} })).toEqual({ password: "q", tls: {} });
+    expect(placeOf({ sentinel, password: "q" })).toEqual({
+      kind: "sentinel",
+      name: "main",
+      sentinels: [
+        { address: { host: "s1", port: 6379 }, login: { username: "u", password: "p", tls: {} } },
+        { address: { host: "s2", port: 1 }, login: {} },
+      ],
+    });
+  });
+
+  it("have the settings that the fleet applies", () => {
+    const settings = { leaseMs: 3_000, startTimeoutMs: 1, startWithout: true };
+    expect(redis({ url: "redis://a", ...settings }).settings).toEqual(settings);
+    expect(redis({ url: "redis://a" })).toMatchObject({ name: "redis", settings: {} });
+  });
+});
+
+describe("the tags", () => {
+  it("are spread evenly over the slots of a cluster", () => {
+    const ranges = SLOT_OF_TAG.map((slot) => Math.floor(slot / (16_384 / TAG_COUNT)));
+    expect(ranges).toEqual(Array.from({ length: TAG_COUNT }, (_, i) => i));
+  });
+});

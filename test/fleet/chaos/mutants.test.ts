@@ -1,0 +1,55 @@
+/** Tests the oracle of the chaos runs: each mutant breaks one rule in real nodes, and the oracle must detect it by that rule. */
+import { beforeAll, describe, expect, it } from "vitest";
+import { compileNode } from "./compile.js";
+import type { FaultKind } from "./disturbances.js";
+import { MUTANTS, type Mutant } from "./mutants.js";
+import { Breach, type Rule } from "./oracle.js";
+import { play } from "./world.js";
+
+const SIZE = { nodes: 2, clients: 8, ms: 5_000 };
+/** How long is waited for what a mutant prevents, and for what takes long without one. */
+const PATIENCE_MS = 6_000;
+const LONG_PATIENCE_MS = 30_000;
+/** Whether a fault does harm depends on the moment, so a mutant is played again if it did none. */
+const SEEDS = [1, 2, 3, 4];
+const MOST_MS = 120_000;
+const RULES: readonly Rule[] = ["N1", "N2", "N3", "N4", "L1", "L2", "L3", "L4", "L5", "C1", "C2", "C3", "P1", "P2"];
+
+let program: string;
+beforeAll(async () => {
+  program = await compileNode("mutants");
+}, 120_000);
+
+/** Resolves with the broken rules, one line each; empty if there are none. */
+async function breachesOf(seed: number, faults: readonly FaultKind[], mutant?: string): Promise<string> {
+  const { broker = "redis" }: Partial<Mutant> = mutant === undefined ? {} : MUTANTS[mutant]!;
+  try {
+    const patienceMs = mutant === undefined ? LONG_PATIENCE_MS : PATIENCE_MS;
+    await play({ ...SIZE, patienceMs, seed, program, broker, faults, mutant });
+    return "";
+  } catch (error) {
+    if (error instanceof Breach) return error.message;
+    throw error;
+  }
+}
+
+describe.concurrent("the oracle", () => {
+  it("finds no breach with the faults of the mutants, if all rules are kept", { timeout: MOST_MS }, async () => {
+    const faults = Object.values(MUTANTS).flatMap((mutant) => mutant.faults ?? []);
+    expect(await breachesOf(1, faults)).toBe("");
+  });
+
+  it.each(Object.entries(MUTANTS))("detects that %s", { timeout: MOST_MS }, async (name, { rule, faults = [] }) => {
+    let found = "";
+    for (const seed of SEEDS) {
+      found = await breachesOf(seed, faults, name);
+      if (found.includes(`\n${rule}: `)) break;
+    }
+    expect(found).toContain(`\n${rule}: `);
+  });
+
+  it("is tested with each rule", () => {
+    const rules = new Set(Object.values(MUTANTS).map(({ rule }) => rule));
+    expect(RULES.filter((rule) => !rules.has(rule))).toEqual([]);
+  });
+});

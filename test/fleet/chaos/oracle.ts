@@ -1,0 +1,420 @@
+/**
+ * The oracle: records what nodes and clients did, and judges it by the rules.
+ * N1: no notification arrives twice. N2: the notifications of each node arrive in order. N3: a notification is lost only while its
+ * sender or its receiver had no connection. N4: a node reports each connection that it loses, and nothing else.
+ * L1: each acknowledged publication arrives once at each member, or the member was told of a gap that covers it. L2: all have one
+ * order. L3: `"complete"` is never wrong. L4: a `"not-sent"` publication never appears. L5: a key appears once in an epoch, and all
+ * publications with it get one position.
+ * C1: each call settles in time. C2: a `"not-sent"` call never ran. C3: a call with a result ran once, and the result is its own.
+ * P1: soon after the last fault, all lists of members are equal, and remain so. P2: joined and left alternate for each member.
+ */
+import { TIMEOUT_MS, type Welcome } from "./orders.js";
+
+export type Rule = "N1" | "N2" | "N3" | "N4" | "L1" | "L2" | "L3" | "L4" | "L5" | "C1" | "C2" | "C3" | "P1" | "P2";
+
+/** One or more broken rules. */
+export class Breach extends Error {
+  override readonly name = "Breach";
+}
+
+/** A message may be on its way so long before or after a fault, in milliseconds. */
+const ON_THE_WAY_MS = 1_000;
+/** How long a node may take until it reports a lost connection. */
+const REPORT_MS = 2_000;
+/** How much later than its timeout a call may settle. */
+const LATE_MS = 1_000;
+const MOST_BREACHES = 20;
+
+/** A time in which something was wrong; `to` is infinite while it lasts. */
+export interface Trouble {
+  readonly from: number;
+  to: number;
+}
+
+/** One process of a node. */
+export interface Run {
+  readonly run: number;
+  /** When it may have had no connection to the broker. */
+  readonly troubles: Trouble[];
+  /** The events `engine`. */
+  readonly states: { readonly state: "up" | "down"; readonly text: string; readonly time: number }[];
+  /** When the proxy saw that a connection ended. */
+  readonly losses: number[];
+  /** When the process was stopped. */
+  readonly stops: number[];
+  /** When the node had not noticed for too long that it received nothing. */
+  readonly unnoticed: number[];
+  /** The last event of each member. */
+  readonly members: Map<string, "joined" | "left">;
+  endedAt: number;
+}
+
+/** What arrived at a client: a publication, the notice that some were missed, and the answer to its join. */
+export type Arrival =
+  | { readonly kind: "said"; readonly at: string; readonly n: number; readonly time: number }
+  | { readonly kind: "missed" }
+  | { readonly kind: "joined" };
+
+/** One session of a client. */
+export interface Stay {
+  readonly client: number;
+  /** The position with which the client came. */
+  readonly since: string | undefined;
+  readonly told: { readonly run: number; readonly n: number }[];
+  readonly events: Arrival[];
+  welcome: Welcome | undefined;
+  joinedAt: number;
+  endedAt: number;
+  /** The number of notifications that the server reported as dropped. */
+  dropped: number;
+}
+
+/** One order to publish. */
+export interface Publication {
+  readonly n: number;
+  readonly run: number;
+  readonly key: string | undefined;
+  state: "pending" | "acked" | "not-sent" | "unknown" | "interrupted";
+  at: string | undefined;
+  /** When it was ordered, and when its node reported how it settled. */
+  readonly orderedAt: number;
+  time: number;
+}
+
+export interface Call {
+  readonly n: number;
+  readonly run: number;
+  /** How long its process ran until it settled, in milliseconds. */
+  tookMs: number;
+  result: unknown;
+  state: "pending" | "result" | "not-sent" | "unknown" | "interrupted";
+}
+
+/** The counts of one or more worlds. */
+export type Figures = Record<string, number>;
+
+interface Place {
+  readonly epoch: string;
+  readonly offset: number;
+}
+
+/** The offset and the epoch of a position. */
+export function parse(at: string): Place {
+  const [epoch, offset] = at.split(".");
+  return { epoch: epoch!, offset: Number(offset) };
+}
+
+function epochOf(at: string | undefined): string | undefined {
+  return at === undefined ? undefined : parse(at).epoch;
+}
+
+/** Returns true if a position is in the same epoch as another one, and not before it. */
+export function covers(at: string | undefined, other: string): boolean {
+  if (at === undefined) return false;
+  const [a, b] = [parse(at), parse(other)];
+  return a.epoch === b.epoch && a.offset >= b.offset;
+}
+
+export class Oracle {
+  readonly runs = new Map<number, Run>();
+  readonly stays: Stay[] = [];
+  readonly sent: { readonly run: number; readonly n: number; readonly time: number }[] = [];
+  readonly publications: Publication[] = [];
+  readonly calls: Call[] = [];
+  /** How often each call ran. */
+  readonly ran = new Map<number, number>();
+  /** When a watcher was notified last. */
+  memberAt = 0;
+  readonly #breaches: string[] = [];
+  #count = 0;
+
+  /** Records that a rule is broken, or that a part of the world failed. */
+  breach(rule: Rule | "crash", text: string): void {
+    this.#count++;
+    // A rule that is broken often must not hide the others.
+    const isRare = this.#breaches.filter((one) => one.startsWith(rule)).length < 3;
+    if (isRare && this.#breaches.length < MOST_BREACHES) this.#breaches.push(`${rule}: ${text}`);
+  }
+
+  /** Begins to record a process. */
+  started(run: number): Run {
+    const record: Run = {
+      run,
+      troubles: [],
+      states: [],
+      losses: [],
+      stops: [],
+      unnoticed: [],
+      members: new Map(),
+      endedAt: Infinity,
+    };
+    this.runs.set(run, record);
+    return record;
+  }
+
+  /** P2. The first event of a member that was listed before is `left`. */
+  member(run: Run, event: "joined" | "left", id: string): void {
+    if (run.members.get(id) === event) this.breach("P2", `node ${run.run} reported ${event} twice in a row for ${id}`);
+    run.members.set(id, event);
+    this.memberAt = Date.now();
+  }
+
+  /** Judges everything, after the end. Throws a `Breach` with the broken rules. */
+  judge(): Figures {
+    const figures = {
+      processes: this.runs.size,
+      sessions: this.stays.length,
+      ...this.#judgeNotifications(),
+      ...this.#judgeLogs(),
+      ...this.#judgeCalls(),
+      ...this.#judgeReports(),
+    };
+    if (this.#count > 0) throw new Breach(`${this.#count} breaches\n${this.#breaches.join("\n")}`);
+    return figures;
+  }
+
+  /** Whether a process may have had no connection between two times. */
+  #isTroubled(run: number, from: number, to: number): boolean {
+    const { endedAt, troubles } = this.runs.get(run)!;
+    if (to > endedAt - ON_THE_WAY_MS) return true;
+    return troubles.some((trouble) => to > trouble.from - ON_THE_WAY_MS && from < trouble.to + ON_THE_WAY_MS);
+  }
+
+  #judgeNotifications(): Figures {
+    let [arrived, lost] = [0, 0];
+    for (const stay of this.stays) {
+      const last = new Map<number, number>();
+      const got = new Set<string>();
+      for (const { run, n } of stay.told) {
+        arrived++;
+        if (got.has(`${run} ${n}`)) this.breach("N1", `client ${stay.client} got ${n} of node ${run} twice`);
+        else if (n < (last.get(run) ?? 0))
+          this.breach("N2", `client ${stay.client} got ${n} of node ${run} after ${last.get(run)}`);
+        got.add(`${run} ${n}`);
+        last.set(run, n);
+      }
+      lost += this.#lostBy(stay, got);
+    }
+    return { notifications: this.sent.length, "notifications that arrived": arrived, "notifications lost": lost };
+  }
+
+  /** N3. Returns how many notifications did not reach the client while it was a member. */
+  #lostBy({ welcome, joinedAt, endedAt, client, dropped }: Stay, got: ReadonlySet<string>): number {
+    if (welcome === undefined) return 0;
+    let lost = 0;
+    const wrong: string[] = [];
+    for (const { run, n, time } of this.sent) {
+      if (time < joinedAt || time > endedAt - ON_THE_WAY_MS || got.has(`${run} ${n}`)) continue;
+      lost++;
+      const isOwn = run === welcome.run;
+      const isExcused = isOwn
+        ? time > this.runs.get(run)!.endedAt - ON_THE_WAY_MS
+        : this.#isTroubled(run, time, time) || this.#isTroubled(welcome.run, time, time);
+      if (!isExcused)
+        wrong.push(`${n} of node ${run} at ${time} did not reach client ${client} of node ${welcome.run}`);
+    }
+    // The server has counted those that it dropped because the client was slow.
+    if (wrong.length > dropped) for (const text of wrong) this.breach("N3", text);
+    return lost;
+  }
+
+  #judgeLogs(): Figures {
+    const texts = this.#texts();
+    let [recovered, gaps, missed, said] = [0, 0, 0, 0];
+    const content = new Map<number, Content>();
+    for (const stay of this.stays) {
+      if (stay.welcome?.outcome === "complete") recovered++;
+      else if (stay.welcome !== undefined) gaps++;
+      missed += stay.events.filter(({ kind }) => kind === "missed").length;
+      said += stay.events.filter(({ kind }) => kind === "said").length;
+      const known = content.get(stay.client) ?? { got: new Map<string, number>(), loaded: undefined };
+      content.set(stay.client, known);
+      this.#judgeStay(stay, known, texts);
+    }
+    for (const stay of this.stays) this.#judgeAcks(stay);
+    this.#judgePublications(texts);
+    const acked = this.publications.filter(({ state }) => state === "acked").length;
+    return {
+      "publications acknowledged": acked,
+      "publications that arrived": said,
+      "joins that were complete": recovered,
+      "joins with a gap": gaps,
+      "gaps reported to members": missed,
+    };
+  }
+
+  /** Returns which publications are at each position, and checks that it is one (L2). */
+  #texts(): Map<string, Set<number>> {
+    const texts = new Map<string, Set<number>>();
+    const place = (at: string, n: number): void => {
+      const all = texts.get(at) ?? new Set();
+      texts.set(at, all.add(n));
+      if (all.size > 1) this.breach("L2", `${at} is ${[...all].join(" and ")}`);
+    };
+    for (const { at, n } of this.publications) if (at !== undefined) place(at, n);
+    for (const { events } of this.stays)
+      for (const event of events) if (event.kind === "said") place(event.at, event.n);
+    return texts;
+  }
+
+  /** L1 and L3: each publication follows the one before, unless the client was told of a gap. `known`: what the client has. */
+  #judgeStay(stay: Stay, known: Content, texts: ReadonlyMap<string, ReadonlySet<number>>): void {
+    const { client, since, welcome, events } = stay;
+    const isComplete = welcome?.outcome === "complete";
+    // Replayed publications follow `since`. After a gap, live ones follow the position of the join, which may be before `since` if the
+    // node has not caught up. Without an answer, the client does not know which. Its next join begins at its old position.
+    let before: string | undefined = isComplete ? since : welcome?.at;
+    let isExcused = welcome === undefined || (!isComplete && before === undefined);
+    // The last position in each epoch: another log may begin before the join is answered.
+    const reached = new Map(since === undefined ? [] : [[parse(since).epoch, since]]);
+    for (const event of events) {
+      if (event.kind === "missed") isExcused = true;
+      else if (event.kind === "joined") this.#judgeJoin(stay, before, reached, known, texts);
+      else {
+        const { at, n } = event;
+        const [place, last] = [parse(at), before === undefined ? undefined : parse(before)];
+        if (last?.epoch === place.epoch && place.offset <= last.offset)
+          this.breach("L1", `client ${client} got ${at} (${n}) after ${before}`);
+        else if (last?.epoch !== place.epoch || place.offset !== last.offset + 1) {
+          if (!isExcused)
+            this.breach(isComplete ? "L3" : "L1", `client ${client} got ${at} (${n}) after ${before}, without a gap`);
+          if (welcome !== undefined) known.loaded = { epoch: place.epoch, offset: place.offset - 1 };
+        }
+        known.got.set(at, n);
+        reached.set(place.epoch, at);
+        before = at;
+        isExcused = false;
+      }
+    }
+  }
+
+  /** L3: with `"complete"`, the client has every publication up to the position of the join. */
+  #judgeJoin(
+    { client, welcome }: Stay,
+    before: string | undefined,
+    reached: ReadonlyMap<string, string>,
+    known: Content,
+    texts: ReadonlyMap<string, ReadonlySet<number>>,
+  ): void {
+    const { outcome, at, run } = welcome!;
+    if (outcome === "gap") {
+      // Without a log there is no position: the client keeps its own, and what it has up to there.
+      if (before !== undefined) known.loaded = parse(before);
+      return;
+    }
+    const { epoch, offset } = parse(at ?? "");
+    if (at === undefined || !covers(reached.get(epoch), at))
+      return this.breach("L3", `client ${client} has ${before} and got "complete" up to ${at} from node ${run}`);
+    const first = known.loaded?.epoch === epoch ? known.loaded.offset + 1 : 1;
+    for (let i = first; i <= offset; i++) {
+      const has = known.got.get(`${epoch}.${i}`);
+      const there = texts.get(`${epoch}.${i}`) ?? new Set();
+      if (has === undefined || [...there].some((n) => n !== has))
+        this.breach(
+          "L3",
+          `client ${client} got "complete" up to ${at} from node ${run}, and has ${has} at ${epoch}.${i}, which is ${[...there].join(" and ")}`,
+        );
+    }
+  }
+
+  /** L1: what was acknowledged while the client was a member has arrived, unless a fault delayed it until the client left. */
+  #judgeAcks({ client, welcome, since, joinedAt, endedAt, events }: Stay): void {
+    if (welcome === undefined) return;
+    const got = new Set(events.map((event) => (event.kind === "said" ? event.at : "")));
+    for (const { at, n, state, orderedAt, time } of this.publications) {
+      if (state !== "acked" || time < joinedAt || time > endedAt - 2 * ON_THE_WAY_MS) continue;
+      // A node that was stopped reports late: perhaps its log has ended since, and the client joined another one.
+      if (orderedAt < joinedAt && epochOf(welcome.at) !== epochOf(at)) continue;
+      const isThere = got.has(at!) || covers(welcome.at, at!) || covers(since, at!) || isInGap(events, at!);
+      if (isThere || (endedAt < Infinity && this.#isTroubled(welcome.run, time, time + ON_THE_WAY_MS))) continue;
+      this.breach("L1", `${at} (${n}) did not reach client ${client} of node ${welcome.run}, without a gap`);
+    }
+  }
+
+  /** L1, L4 and L5: how often each publication appears. */
+  #judgePublications(texts: ReadonlyMap<string, ReadonlySet<number>>): void {
+    const places = new Map<number, string[]>();
+    for (const [at, numbers] of texts) for (const n of numbers) places.set(n, [...(places.get(n) ?? []), at]);
+    const byText = new Map<number, Publication[]>();
+    for (const one of this.publications) byText.set(one.n, [...(byText.get(one.n) ?? []), one]);
+    for (const [n, all] of byText) {
+      const found = places.get(n) ?? [];
+      const [{ key }] = all as [Publication];
+      if (key === undefined && found.length > 1) this.breach("L1", `${n} is at ${found.join(" and ")}`);
+      const epochs = found.map((at) => parse(at).epoch);
+      if (key !== undefined && new Set(epochs).size < epochs.length)
+        this.breach("L5", `${n} with ${key} is at ${found.join(" and ")}`);
+      if (found.length > 0 && all.every(({ state }) => state === "not-sent"))
+        this.breach("L4", `${n} was "not-sent" and is at ${found.join(" and ")}`);
+      for (const { state } of all) if (state === "pending") this.breach("C1", `publication ${n} did not settle`);
+    }
+  }
+
+  #judgeCalls(): Figures {
+    const figures = { "calls with a result": 0, "calls not sent": 0, "calls with an unknown outcome": 0 };
+    for (const { n, run, state, result, tookMs } of this.calls) {
+      const times = this.ran.get(n) ?? 0;
+      if (state === "pending") this.breach("C1", `call ${n} of node ${run} did not settle`);
+      else if (tookMs > TIMEOUT_MS + LATE_MS)
+        this.breach("C1", `call ${n} of node ${run} settled after ${Math.round(tookMs)} ms: ${state}`);
+      if (state === "not-sent" && times > 0) this.breach("C2", `call ${n} was "not-sent" and ran`);
+      if (times > 1 || (state === "result" && times !== 1)) this.breach("C3", `call ${n} ran ${times} times: ${state}`);
+      if (state === "result" && result !== n) this.breach("C3", `call ${n} has the result ${String(result)}`);
+      if (state === "result") figures["calls with a result"]++;
+      else if (state === "not-sent") figures["calls not sent"]++;
+      else figures["calls with an unknown outcome"]++;
+    }
+    return figures;
+  }
+
+  /** N4. */
+  #judgeReports(): Figures {
+    let reported = 0;
+    for (const { run, losses, stops, unnoticed, states, troubles, endedAt } of this.runs.values()) {
+      for (const time of unnoticed) this.breach("N4", `node ${run} received nothing and did not notice until ${time}`);
+      for (const time of losses) {
+        // A process that was stopped or killed too soon could not report it.
+        if ([...stops, endedAt].some((end) => end >= time && end < time + REPORT_MS)) continue;
+        reported++;
+        // All connections of a node end together: one report stands for them.
+        if (!this.#hasState(states, "down", time - REPORT_MS, time + REPORT_MS))
+          this.breach("N4", `node ${run} lost a connection at ${time} and reported nothing`);
+      }
+      for (const { time, text } of states.filter(({ state }) => state === "down"))
+        if (
+          !text.includes("given up") &&
+          !troubles.some(({ from, to }) => time >= from - REPORT_MS && time <= to + REPORT_MS)
+        )
+          this.breach("N4", `node ${run} reported at ${time} that it lost a connection, which it had: ${text}`);
+      if (endedAt === Infinity && states.at(-1)?.state === "down")
+        this.breach("N4", `node ${run} has a connection and did not report that`);
+    }
+    return { "lost connections reported": reported };
+  }
+
+  #hasState(states: Run["states"], wanted: "up" | "down", from: number, to: number): boolean {
+    return states.some(({ state, time }) => state === wanted && time > from && time < to);
+  }
+}
+
+/** Whether a gap was reported where a position would have arrived: behind those before it, and before those behind it. */
+function isInGap(events: readonly Arrival[], at: string): boolean {
+  const { epoch, offset } = parse(at);
+  let isReported = false;
+  for (const event of events) {
+    if (event.kind === "missed") isReported = true;
+    if (event.kind !== "said") continue;
+    const place = parse(event.at);
+    if (place.epoch !== epoch) continue;
+    if (place.offset > offset) break;
+    isReported = false;
+  }
+  return isReported;
+}
+
+/** What a client has of the log. */
+interface Content {
+  readonly got: Map<string, number>;
+  /** The position up to which the client has loaded the state, after its last gap. */
+  loaded: Place | undefined;
+}

@@ -1,0 +1,315 @@
+import { describe, expect, it } from "vitest";
+import type { LogPart } from "../../src/fleet/engine.js";
+import { Follower } from "../../src/fleet/follower.js";
+
+/** A log in a broker, and a follower of it. The test decides which messages arrive and when the log is read. */
+class World {
+  epoch = "";
+  /** The bodies of the entries. The last has offset `top`. */
+  bodies: string[] = [];
+  top = 0;
+  readonly seen: string[] = [];
+  readonly follower = new Follower({
+    deliver: ({ epoch, offset }, body) => {
+      this.seen.push(body === `${epoch}${offset}` ? body : `${body} at ${epoch}${offset}`);
+    },
+    gap: (reason) => this.seen.push(`gap: ${reason}`),
+  });
+
+  /** Appends entries. Returns what sends the message of each. */
+  append(count = 1): (() => void)[] {
+    return Array.from({ length: count }, () => {
+      const { epoch } = this;
+      const offset = ++this.top;
+      this.bodies.push(`${epoch}${offset}`);
+      return () => this.follower.received(epoch, offset, `${epoch}${offset}`);
+    });
+  }
+
+  /** Begins a log. */
+  begin(epoch: string): void {
+    Object.assign(this, { epoch, bodies: [], top: 0 });
+  }
+
+  /** The log keeps its last entries only. */
+  trim(length: number): void {
+    this.bodies = this.bodies.slice(-length);
+  }
+
+  part(after: number, limit = 100): LogPart {
+    const { epoch, top, bodies } = this;
+    const all = bodies.map((body, i): [number, string] => [top - bodies.length + 1 + i, body]);
+    return { epoch, top, entries: all.filter(([offset]) => offset > after).slice(0, limit) };
+  }
+
+  /** Reads the log until nothing is missing. Returns how many reads that took. */
+  heal(limit?: number): number {
+    for (let reads = 1; ; reads++) {
+      const request = this.follower.request();
+      if (!this.follower.read(request, this.part(request.after, request.onlyTop ? 0 : limit))) return reads;
+    }
+  }
+}
+
+/** A world whose log has entries that the follower need not see. */
+function followed(entries = 3): World {
+  const world = new World();
+  world.begin("a");
+  world.append(entries);
+  world.heal();
+  return world;
+}
+
+const run = (sends: (() => void)[]): void => {
+  for (const send of sends) send();
+};
+
+describe("a follower", () => {
+  it("begins at the top, and delivers nothing that was there before", () => {
+    const world = followed(3);
+    expect(world.follower.position).toEqual({ epoch: "a", offset: 3 });
+    expect(world.seen).toEqual([]);
+  });
+
+  it("F1: delivers an entry whose message came before the top was read, if it is behind the top", () => {
+    const world = new World();
+    world.begin("a");
+    world.append(2);
+    const request = world.follower.request();
+    const top = world.part(request.after, 0);
+    // Appended behind the top that was read. Its message overtakes the answer.
+    run(world.append());
+    expect(world.follower.read(request, top)).toBe(false);
+    expect(world.seen).toEqual(["a3"]);
+  });
+
+  it("F2: delivers the next entry, and ignores one that was seen", () => {
+    const world = followed(1);
+    const [second, third] = world.append(2) as [() => void, () => void];
+    second();
+    second();
+    third();
+    second();
+    expect(world.seen).toEqual(["a2", "a3"]);
+    expect(world.follower.needsHeal).toBe(false);
+  });
+
+  it("F2: reads what is missing before a later entry", () => {
+    const world = followed(1);
+    const [, , fourth] = world.append(3);
+    fourth!();
+    expect(world.seen).toEqual([]);
+    expect(world.follower.needsHeal).toBe(true);
+    world.heal();
+    expect(world.seen).toEqual(["a2", "a3", "a4"]);
+  });
+
+  it("F2: delivers what came meanwhile, and reads a busy log once", () => {
+    const world = followed(1);
+    const sends = world.append(6);
+    run(sends.slice(1, 3));
+    const request = world.follower.request();
+    const part = world.part(request.after, 2);
+    run(sends.slice(3));
+    run(world.append(3));
+    expect(world.follower.read(request, { ...part, top: 3 })).toBe(false);
+    expect(world.seen).toEqual(["a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "a10"]);
+  });
+
+  it("keeps at most 1,000 messages that came too early, and 1 Mi of their text, and reads the others", () => {
+    for (const [count, length] of [
+      [1_500, 10],
+      [50, 40_000],
+    ] as const) {
+      const seen: number[] = [];
+      const follower = new Follower({ deliver: ({ offset }) => seen.push(offset), gap: () => seen.push(-1) });
+      follower.read(follower.request(), { epoch: "a", top: 0, entries: [] });
+      const body = "x".repeat(length);
+      for (let offset = 2; offset <= count; offset++) follower.received("a", offset, body);
+      const request = follower.request();
+      expect(follower.read(request, { epoch: "a", top: 1, entries: [[1, body]] })).toBe(false);
+      expect(seen.length).toBe(length === 10 ? 1_001 : 1 + Math.floor(2 ** 20 / length));
+      // The next message shows that some were not kept.
+      follower.received("a", count + 1, body);
+      expect(follower.needsHeal).toBe(true);
+    }
+  });
+
+  it("ignores a message that the broker knows nothing of", () => {
+    const world = followed(1);
+    world.follower.received("a", 99, "a99");
+    expect(world.heal()).toBe(1);
+    expect(world.follower.needsHeal).toBe(false);
+    run(world.append());
+    expect(world.seen).toEqual(["a2"]);
+  });
+
+  it("F3: finds what was published while nothing was received", () => {
+    const world = followed(1);
+    world.append(5);
+    expect(world.heal()).toBe(1);
+    expect(world.seen).toEqual(["a2", "a3", "a4", "a5", "a6"]);
+  });
+
+  it("reads a long log in pages", () => {
+    const world = followed(1);
+    world.append(25);
+    expect(world.heal(10)).toBe(3);
+    expect(world.seen).toHaveLength(25);
+    expect(world.seen.at(-1)).toBe("a26");
+  });
+
+  it("F4: delivers no entry twice that came as a message while the log was read", () => {
+    const world = followed(1);
+    const sends = world.append(4);
+    const request = world.follower.request();
+    const part = world.part(request.after);
+    run(sends);
+    run(world.append());
+    world.follower.read(request, part);
+    expect(world.seen).toEqual(["a2", "a3", "a4", "a5", "a6"]);
+    expect(world.follower.position).toEqual({ epoch: "a", offset: 6 });
+    run(world.append());
+    expect(world.seen.at(-1)).toBe("a7");
+    expect(world.seen).toHaveLength(6);
+  });
+
+  it("F4: reports no gap for entries that came as messages while the log was read and then cut", () => {
+    const world = followed(1);
+    const sends = world.append(4);
+    const request = world.follower.request();
+    run(sends.slice(0, 2));
+    world.trim(2);
+    world.follower.read(request, world.part(request.after));
+    expect(world.seen).toEqual(["a2", "a3", "a4", "a5"]);
+  });
+
+  it("reports a gap if the log no longer has what is missing, and goes on behind it", () => {
+    const world = followed(1);
+    world.append(10);
+    world.trim(2);
+    world.heal();
+    expect(world.seen).toEqual(["gap: the log no longer has all entries", "a10", "a11"]);
+    run(world.append());
+    expect(world.seen.at(-1)).toBe("a12");
+  });
+
+  it("reports a gap if all entries are gone", () => {
+    const world = followed(1);
+    world.append(3);
+    world.bodies = [];
+    world.heal();
+    expect(world.seen).toEqual(["gap: the log no longer has all entries"]);
+    expect(world.follower.position).toEqual({ epoch: "a", offset: 4 });
+  });
+
+  it("F5: reports one gap for another log, and follows it from its beginning", () => {
+    const world = followed(3);
+    world.begin("b");
+    const [, second] = world.append(2);
+    second!();
+    expect(world.seen).toEqual([]);
+    world.heal();
+    expect(world.seen).toEqual(["gap: another log began", "b1", "b2"]);
+  });
+
+  it("F5: reports one gap also if the beginning of the other log is gone", () => {
+    const world = followed(3);
+    world.begin("b");
+    world.append(9);
+    world.trim(2);
+    world.heal();
+    expect(world.seen).toEqual(["gap: another log began", "b8", "b9"]);
+  });
+
+  it("F5: delivers no message of an earlier log, which was still on its way", () => {
+    const world = followed(3);
+    const late = world.append(2);
+    world.begin("b");
+    run(world.append());
+    world.heal();
+    expect(world.seen).toEqual(["gap: another log began", "b1"]);
+    run(late);
+    world.heal();
+    run(world.append());
+    expect(world.seen).toEqual(["gap: another log began", "b1", "b2"]);
+  });
+
+  it("reports a gap if the log is gone, and another if one begins unseen", () => {
+    const world = followed(3);
+    world.begin("");
+    world.heal();
+    expect(world.seen).toEqual(["gap: the log is gone"]);
+    world.begin("b");
+    world.append(2);
+    world.heal();
+    expect(world.seen).toEqual(["gap: the log is gone", "gap: a log began unseen", "b1", "b2"]);
+  });
+
+  it("delivers the first entry of a log that begins while it is followed", () => {
+    const world = new World();
+    world.heal();
+    expect(world.follower.position).toEqual({ epoch: "", offset: 0 });
+    const request = world.follower.request();
+    const part = world.part(0);
+    world.begin("a");
+    // The message overtakes the answer that there is no log.
+    run(world.append(2));
+    expect(world.follower.read(request, part)).toBe(true);
+    world.heal();
+    expect(world.seen).toEqual(["a1", "a2"]);
+  });
+
+  it("delivers each entry once and in order, or reports a gap, whatever is lost, late or cut", () => {
+    let state = 1;
+    const random = (below: number): number => {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+      return Math.floor((state / 2 ** 32) * below);
+    };
+    for (let round = 0; round < 300; round++) {
+      const world = followed(random(3));
+      let late: (() => void)[] = [];
+      const epochs = ["b", "c", "d"];
+      for (let step = 0; step < 40; step++) {
+        const sends = world.append(random(3));
+        for (const send of sends) {
+          const fate = random(4);
+          if (fate === 0) late.push(send);
+          else if (fate > 1) send();
+        }
+        const event = random(12);
+        if (event === 0) world.trim(random(3));
+        if (event === 1 && epochs.length > 0) world.begin(epochs.shift()!);
+        if (event === 2) {
+          run(late);
+          late = [];
+        }
+        if (event < 6) {
+          // Messages overtake the answer of the read.
+          const request = world.follower.request();
+          const part = world.part(request.after, 1 + random(5));
+          run(world.append(random(2)));
+          let isMore = world.follower.read(request, part);
+          while (isMore) {
+            const again = world.follower.request();
+            isMore = world.follower.read(again, world.part(again.after, 1 + random(5)));
+          }
+        }
+      }
+      world.heal();
+      expect(world.follower.position).toEqual({ epoch: world.epoch, offset: world.top });
+      let last: [epoch: string, offset: number] | undefined;
+      for (const one of world.seen) {
+        if (one.startsWith("gap")) {
+          last = undefined;
+          continue;
+        }
+        const now: [string, number] = [one[0]!, Number(one.slice(1))];
+        if (last !== undefined) expect(now).toEqual([last[0], last[1] + 1]);
+        last = now;
+      }
+      const delivered = world.seen.filter((one) => !one.startsWith("gap"));
+      expect(new Set(delivered).size).toBe(delivered.length);
+    }
+  });
+});

@@ -1,0 +1,600 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { memory } from "../../src/fleet/memory.js";
+import { TooLargeError } from "../../src/node.js";
+import { gate, rejection, turn } from "../support/turns.js";
+import { FaultyEngine } from "./faulty.js";
+import { closeAll, makeNode, makeNodes, type Client, type Node } from "./nodes.js";
+
+let nodes: Node[] = [];
+afterEach(() => closeAll(nodes));
+
+const RULES = { topics: () => ({ log: { length: 200, ttlMs: 600_000 } }) };
+
+/** Two nodes with a logged topic "room", and a member on each. */
+async function room(options: object = {}): Promise<[FaultyEngine, a: Node, b: Node, ann: Client, bob: Client]> {
+  const engine = new FaultyEngine();
+  nodes = makeNodes(2, { ...RULES, ...options }, engine);
+  const [a, b] = nodes as [Node, Node];
+  const [ann, bob] = [await a.client("ann"), await b.client("bob")];
+  await a.server.topic("room").join(ann.peer);
+  await b.server.topic("room").join(bob.peer);
+  return [engine, a, b, ann, bob];
+}
+
+const numbers = ({ got }: Client): number[] => got.filter(([method]) => method === "said").map(([, { n }]) => n);
+const count = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+
+/** Publishes numbers, one after the other. Returns the last position. */
+async function say(node: Node, from: number, to = from): Promise<string> {
+  let at = "";
+  for (let n = from; n <= to; n++) at = await node.server.topic("room").publish("said", { n });
+  return at;
+}
+
+/** A client that has left its node and comes back to another, with the position that it has. */
+async function back(node: Node, since: unknown): Promise<Client & { joined: any }> {
+  const client = await node.client();
+  const joined = await node.server.topic("room").join(client.peer, { since });
+  client.peer.notify("joined");
+  await client.until(1);
+  await expect.poll(() => client.got.some(([method]) => method === "joined")).toBe(true);
+  return Object.assign(client, { joined });
+}
+
+describe("publish", () => {
+  it("sends to all members on all nodes in one order, with the position that it returns", async () => {
+    const [, a, b, ann, bob] = await room();
+    const positions = await Promise.all(
+      count(1, 40).map((n) => [a, b][n % 2]!.server.topic("room").publish("said", { n })),
+    );
+    await ann.until(40);
+    await bob.until(40);
+    expect(bob.got).toEqual(ann.got);
+    const [epoch] = positions[0]!.split(".");
+    expect(new Set(positions)).toEqual(new Set(count(1, 40).map((offset) => `${epoch}.${offset}`)));
+    for (const [, { n, at }] of ann.got) expect(at).toBe(positions[n - 1]);
+    expect(ann.got.map(([, { at }]) => Number(at.split(".")[1]))).toEqual(count(1, 40));
+  });
+
+  it("adds `at` to any params by name, and to none", async () => {
+    const [, a, , , bob] = await room();
+    const topic = a.server.topic("room");
+    const params = [{}, { a: {} }, { a: "}}" }, { a: [] }, undefined, { "": "é😀\u2028" }];
+    for (const one of params) await topic.publish("said", one);
+    expect((await bob.until(params.length)).map(([, { at: _at, ...rest }]) => rest)).toEqual(
+      params.map((one) => one ?? {}),
+    );
+    expect(bob.got.every(([, { at }]) => typeof at === "string")).toBe(true);
+  });
+
+  it("rejects params that it cannot take, and sends nothing", async () => {
+    const [, a, , ann] = await room();
+    const topic = a.server.topic("room");
+    await expect(topic.publish("said", { at: 1 })).rejects.toThrow("Expected `params.at` to be absent");
+    await expect(topic.publish("said", [1])).rejects.toThrow("Expected `params` to be an object");
+    await expect(topic.publish("said", { toJSON: () => [1] })).rejects.toThrow(TypeError);
+    for (const key of ["", "x".repeat(257)])
+      await expect(topic.publish("said", {}, { key })).rejects.toThrow("Expected `key`");
+    await expect(topic.publish("said", {}, { unknown: 1 } as never)).rejects.toThrow("Unknown name `unknown`");
+    await expect(a.server.topic("\ud800").publish("said", {})).rejects.toThrow(TypeError);
+    const large = { text: "x".repeat(16 * 2 ** 20) };
+    expect(await rejection(topic.publish("said", large))).toBeInstanceOf(TooLargeError);
+    await topic.publish("end");
+    expect(await ann.until(1)).toHaveLength(1);
+  });
+
+  it("publishes once for one key", async () => {
+    const [, a, b, ann] = await room();
+    const first = await a.server.topic("room").publish("said", { n: 1 }, { key: "k" });
+    expect(await b.server.topic("room").publish("said", { n: 2 }, { key: "k" })).toBe(first);
+    await say(a, 3);
+    expect(await ann.until(2)).toHaveLength(2);
+    expect(numbers(ann)).toEqual([1, 3]);
+  });
+
+  it("requires the rule `log`, and an engine that has logs", async () => {
+    nodes = makeNodes(1);
+    const [a] = nodes as [Node];
+    const ann = await a.client();
+    await expect(a.server.topic("room").publish("said", {})).rejects.toThrow('"room" has no log');
+    await expect(a.server.topic("room").read()).rejects.toThrow('"room" has no log');
+    await expect(a.server.topic("room").join(ann.peer, { since: "a.1" })).rejects.toThrow("requires the rule `log`");
+    const without = makeNode({ engine: new FaultyEngine({}, ["log"]), ...RULES });
+    nodes.push(without);
+    const bob = await without.client();
+    expect(() => without.server.topic("room").add(bob.peer)).toThrow("the engine faulty has no logs");
+    await expect(without.server.topic("room").publish("said", {})).rejects.toThrow("the engine faulty has no logs");
+  });
+
+  it("throws for rules that are none", async () => {
+    const logs = [
+      {},
+      { length: 0, ttlMs: 1_000 },
+      { length: 10_001, ttlMs: 1_000 },
+      { length: 1, ttlMs: 999 },
+      { length: 1, ttlMs: 604_800_001 },
+    ];
+    for (const rules of logs.map((log) => ({ log }))) {
+      const node = makeNode({ engine: memory(), topics: () => rules });
+      nodes.push(node);
+      const ann = await node.client();
+      expect(() => node.server.topic("room").add(ann.peer)).toThrow("Expected `rules.log.");
+      expect(node.server.topic("room").size).toBe(0);
+    }
+  });
+
+  it("rejects with `unknown` if the broker does not answer, and a key makes it safe to repeat", async () => {
+    const [engine, a, , ann] = await room();
+    const answer = gate();
+    engine.links[0]!.before = (command) => (command === "append" ? answer.promise : undefined);
+    const topic = a.server.topic("room");
+    const error = await rejection(topic.publish("said", { n: 1 }, { timeoutMs: 30, key: "k" }));
+    expect(error).toMatchObject({ code: "ENGINE", outcome: "unknown" });
+    answer.resolve();
+    engine.links[0]!.before = () => {};
+    await topic.publish("said", { n: 1 }, { key: "k" });
+    await say(a, 2);
+    await ann.until(2);
+    expect(numbers(ann)).toEqual([1, 2]);
+  });
+
+  it("waits for the connection within its timeout, and rejects with `not-sent` after it", async () => {
+    const [engine, a, , ann, bob] = await room();
+    const [link] = engine.links;
+    link!.down();
+    const topic = a.server.topic("room");
+    const late = topic.publish("said", { n: 1 }, { timeoutMs: 20 });
+    const kept = topic.publish("said", { n: 2 }, { timeoutMs: 20_000 });
+    expect(await rejection(late)).toMatchObject({ code: "ENGINE", outcome: "not-sent" });
+    expect(a.server.stats().engine!.pendingBytes).toBeGreaterThan(0);
+    link!.up();
+    await kept;
+    await ann.until(1);
+    await bob.until(1);
+    expect([numbers(ann), numbers(bob)]).toEqual([[2], [2]]);
+    expect(a.server.stats().engine!.pendingBytes).toBe(0);
+  });
+
+  it("keeps at most 1,000 publications and 4 MiB while there is no connection", async () => {
+    const [engine, a] = await room();
+    engine.links[0]!.down();
+    const topic = a.server.topic("room");
+    const waiting = count(1, 1_000).map((n) => rejection(topic.publish("said", { n }, { timeoutMs: 500 })));
+    const { dropped } = a.server.stats().engine!;
+    const refused = await rejection(topic.publish("said", { n: 0 }));
+    expect(refused).toMatchObject({ outcome: "not-sent", message: expect.stringContaining("too much waits") });
+    expect(a.server.stats().engine!.dropped).toBe(dropped + 1);
+    for (const error of await Promise.all(waiting)) expect(error.outcome).toBe("not-sent");
+    const text = "x".repeat(2 ** 21);
+    const long = rejection(topic.publish("said", { text }, { timeoutMs: 300 }));
+    expect((await rejection(topic.publish("said", { text }))).message).toContain("too much waits");
+    expect((await long).message).toContain("no connection");
+  });
+
+  it("calls `around` once, and publishes what it changed", async () => {
+    const [, a, , ann] = await room({
+      around: (call: any, next: () => Promise<unknown>) => {
+        if (call.peer === undefined) call.params = { n: call.params.n + 1 };
+        return next();
+      },
+    });
+    expect(await a.server.topic("room").publish("said", { n: 1 })).toMatch(/\.1$/);
+    await ann.until(1);
+    expect(numbers(ann)).toEqual([2]);
+  });
+});
+
+describe("a client that comes back", () => {
+  it("gets what it missed, then what is live, and then the response", async () => {
+    const [, a, b, , bob] = await room();
+    const at = await say(a, 1, 3);
+    await bob.until(3);
+    await bob.client.close();
+    await say(a, 4, 8);
+    const returned = await back(a, at);
+    expect(returned.joined).toEqual({ at: expect.stringMatching(/\.8$/), outcome: "complete" });
+    await say(b, 9);
+    await returned.until(7);
+    expect(returned.got.map(([method]) => method)).toEqual([...Array(5).fill("said"), "joined", "said"]);
+    expect(numbers(returned)).toEqual(count(4, 9));
+  });
+
+  it("gets what is not in the node's tail from the broker, in one read for all clients", async () => {
+    const [engine, a, b] = await room();
+    const at = await say(a, 1);
+    await say(b, 2, 120);
+    const clients = await Promise.all(count(1, 20).map(() => a.client()));
+    const { commands } = engine.links[0]!;
+    const before = commands.filter((command) => command === "read").length;
+    const joined = await Promise.all(clients.map(({ peer }) => a.server.topic("room").join(peer, { since: at })));
+    expect(joined.every(({ outcome }) => outcome === "complete")).toBe(true);
+    await say(b, 121);
+    for (const client of clients) {
+      await client.until(120);
+      expect(numbers(client)).toEqual(count(2, 121));
+    }
+    expect(commands.filter((command) => command === "read").length - before).toBe(1);
+  });
+
+  it("gets no live message before what it missed, and none twice", async () => {
+    const [engine, a, b] = await room();
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const client = await a.client();
+    const read = gate();
+    engine.links[0]!.before = (command) => (command === "read" ? read.promise : undefined);
+    const joining = a.server.topic("room").join(client.peer, { since: at });
+    await turn();
+    await say(b, 101, 103);
+    b.server.topic("room").notify("typing");
+    await turn();
+    a.server.topic("room").notify("here", undefined, { here: true });
+    await turn();
+    expect(client.got).toEqual([]);
+    read.resolve();
+    expect(await joining).toEqual({ at: expect.stringMatching(/\.100$/), outcome: "complete" });
+    await say(b, 104);
+    await client.until(105);
+    expect(numbers(client)).toEqual(count(2, 104));
+    expect(client.got.slice(99).map(([method]) => method)).toEqual(["said", "said", "said", "typing", "here", "said"]);
+  });
+
+  it("has a gap if `since` is absent, malformed, of another log, ahead, or too old", async () => {
+    const [, a, b] = await room();
+    const at = await say(a, 1, 3);
+    const [epoch] = at.split(".");
+    const others = [undefined, null, 5, "", "x", `${epoch}.`, `${epoch}.x`, `${epoch}.-1`, `${epoch}.1e3`, "other.1"];
+    for (const since of [...others, `${epoch}.4`, `${epoch}.999999999999999`]) {
+      const client = await back(b, since);
+      expect([since, client.joined]).toEqual([since, { at, outcome: "gap" }]);
+      expect(numbers(client)).toEqual([]);
+    }
+    await say(a, 4, 300);
+    const client = await back(b, at);
+    expect(client.joined.outcome).toBe("gap");
+    expect(numbers(client)).toEqual([]);
+    // Nothing but the position itself is needed for completeness.
+    expect((await back(b, client.joined.at)).joined.outcome).toBe("complete");
+  });
+
+  it("has a gap if more than a quarter of `maxUnsentBytes` is to be sent", async () => {
+    const [, a] = await room({ limits: { maxUnsentBytes: 40_000 } });
+    const topic = a.server.topic("room");
+    const at = await say(a, 1);
+    await topic.publish("said", { n: 2, text: "x".repeat(9_000) });
+    expect((await back(a, at)).joined.outcome).toBe("complete");
+    await topic.publish("said", { n: 3, text: "x".repeat(2_000) });
+    const client = await back(a, at);
+    expect(client.joined.outcome).toBe("gap");
+    expect(numbers(client)).toEqual([]);
+  });
+
+  it("has a gap if too much arrives meanwhile, and gets all of that", async () => {
+    const [engine, a, b] = await room({ limits: { maxUnsentBytes: 40_000 } });
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const client = await a.client();
+    const read = gate();
+    engine.links[0]!.before = (command) => (command === "read" ? read.promise : undefined);
+    const joining = a.server.topic("room").join(client.peer, { since: at });
+    await turn();
+    for (let n = 101; n <= 104; n++) await b.server.topic("room").publish("said", { n, text: "x".repeat(4_000) });
+    await client.until(4);
+    read.resolve();
+    expect(await joining).toEqual({ at: expect.stringMatching(/\.100$/), outcome: "gap" });
+    await say(b, 105);
+    await client.until(5);
+    expect(numbers(client)).toEqual(count(101, 105));
+  });
+
+  it("has a gap if its node loses publications while it reads what the client has missed", async () => {
+    const [engine, a, b] = await room({ topics: () => ({ log: { length: 100, ttlMs: 600_000 } }) });
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const client = await a.client();
+    const [link] = engine.links;
+    const { log } = link!;
+    const answer = gate();
+    const read = log!.read.bind(log);
+    log!.read = async (topic, after, limit) => {
+      const part = await read(topic, after, limit);
+      if (after === 1) await answer.promise;
+      return part;
+    };
+    const joining = a.server.topic("room").join(client.peer, { since: at });
+    await turn();
+    link!.loses = (_channel, frame) => frame.startsWith("1L");
+    await say(b, 101, 250);
+    link!.loses = () => false;
+    await say(b, 251);
+    await expect.poll(() => a.server.stats().engine!.gaps).toBe(1);
+    answer.resolve();
+    expect((await joining).outcome).toBe("gap");
+    await client.until(100);
+    expect(numbers(client)).toEqual(count(152, 251));
+  });
+
+  it("gets nothing twice if another node was faster than its new node", async () => {
+    const [engine, a, b, ann] = await room();
+    const [, link] = engine.links;
+    link!.hold();
+    const at = await say(a, 1, 3);
+    await ann.until(3);
+    const returned = await back(b, at);
+    expect(returned.joined).toEqual({ at, outcome: "complete" });
+    link!.release();
+    await say(a, 4);
+    await returned.until(2);
+    expect(numbers(returned)).toEqual([4]);
+  });
+
+  it("is not added if it closes, is removed, or the broker is down", async () => {
+    const [engine, a, b] = await room();
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const [link] = engine.links;
+    const topic = a.server.topic("room");
+    for (const end of ["close", "delete"] as const) {
+      const client = await a.client();
+      const read = gate();
+      link!.before = (command) => (command === "read" ? read.promise : undefined);
+      const joining = rejection(topic.join(client.peer, { since: at }));
+      await turn();
+      if (end === "close") await client.peer.close();
+      else topic.delete(client.peer);
+      read.resolve();
+      expect(await joining).toMatchObject({ outcome: "not-sent" });
+      expect(topic.has(client.peer)).toBe(false);
+      link!.before = () => {};
+    }
+    const client = await a.client();
+    link!.down();
+    expect(await rejection(topic.join(client.peer, { since: at }))).toMatchObject({ outcome: "not-sent" });
+    expect(topic.has(client.peer)).toBe(false);
+    link!.up();
+    expect((await topic.join(client.peer, { since: at })).outcome).toBe("complete");
+  });
+
+  it("becomes a member at once if the application adds it meanwhile", async () => {
+    const [engine, a, b] = await room();
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const client = await a.client();
+    const read = gate();
+    engine.links[0]!.before = (command) => (command === "read" ? read.promise : undefined);
+    const joining = a.server.topic("room").join(client.peer, { since: at });
+    await turn();
+    await say(b, 101);
+    await turn();
+    a.server.topic("room").add(client.peer);
+    await say(b, 102);
+    read.resolve();
+    expect((await joining).outcome).toBe("gap");
+    await say(b, 103);
+    await client.until(3);
+    expect(numbers(client)).toEqual([101, 102, 103]);
+  });
+
+  it("joins once, if it joins twice at the same time", async () => {
+    const [, a, b] = await room();
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const client = await a.client();
+    const topic = a.server.topic("room");
+    const joins = await Promise.all([topic.join(client.peer, { since: at }), topic.join(client.peer, { since: at })]);
+    expect(joins.map(({ outcome }) => outcome)).toEqual(["complete", "gap"]);
+    await say(b, 101);
+    await client.until(100);
+    expect(numbers(client)).toEqual(count(2, 101));
+  });
+});
+
+describe("a member that was added", () => {
+  it("while there was no connection gets what is published from then on", async () => {
+    const [engine, a, b] = await room();
+    const [link] = engine.links;
+    link!.down();
+    const client = await a.client();
+    const topic = a.server.topic("other").add(client.peer);
+    const published = topic.publish("said", { n: 1 });
+    link!.up();
+    await published;
+    await b.server.topic("other").publish("said", { n: 2 });
+    await client.until(2);
+    expect(numbers(client)).toEqual([1, 2]);
+  });
+
+  it("before the broker was there for the first time gets what is published from then on", async () => {
+    const engine = new FaultyEngine({ startTimeoutMs: 5, startWithout: true });
+    engine.isLate = true;
+    nodes = makeNodes(1, RULES, engine);
+    engine.isLate = false;
+    nodes.push(makeNode({ engine, ...RULES }));
+    const [a, b] = nodes as [Node, Node];
+    const client = await a.client();
+    a.server.topic("room").add(client.peer);
+    expect(await rejection(a.server.topic("room").join(client.peer))).toMatchObject({ outcome: "not-sent" });
+    engine.links[0]!.up();
+    await expect.poll(() => a.server.health().ok).toBe(true);
+    await say(b, 1);
+    await client.until(1);
+    expect(numbers(client)).toEqual([1]);
+  });
+});
+
+describe("a node that misses messages", () => {
+  it("heals before its peers notice, in order and once", async () => {
+    const [engine, a, b, , bob] = await room();
+    await say(a, 1, 2);
+    await bob.until(2);
+    let lost = 3;
+    engine.links[1]!.loses = (_channel, frame) => frame.startsWith("1L") && lost-- > 0;
+    await say(a, 3, 7);
+    await bob.until(7);
+    expect(numbers(bob)).toEqual(count(1, 7));
+    expect(b.server.stats().engine).toMatchObject({ healed: expect.any(Number), gaps: 0 });
+    expect(b.server.stats().engine!.healed).toBeGreaterThanOrEqual(3);
+  });
+
+  it("heals after its subscription was restored, also if nothing is published any more", async () => {
+    const [engine, a, b, , bob] = await room();
+    await say(a, 1, 2);
+    await bob.until(2);
+    engine.links[1]!.down();
+    await say(a, 3, 6);
+    engine.links[1]!.up();
+    await bob.until(6);
+    expect(numbers(bob)).toEqual(count(1, 6));
+    expect(b.server.stats().engine).toMatchObject({ healed: 4, gaps: 0 });
+  });
+
+  it("reports a gap if the log no longer has what is missing", async () => {
+    const [engine, a, b, , bob] = await room({ topics: () => ({ log: { length: 3, ttlMs: 60_000 } }) });
+    const gaps: unknown[] = [];
+    b.server.on("gap", (topic, reason) => gaps.push([topic, reason]));
+    await say(a, 1);
+    await bob.until(1);
+    engine.links[1]!.down();
+    await say(a, 2, 9);
+    engine.links[1]!.up();
+    await bob.until(4);
+    expect(numbers(bob)).toEqual([1, 7, 8, 9]);
+    expect(gaps).toEqual([["room", "the log no longer has all entries"]]);
+    expect(b.server.stats().engine!.gaps).toBe(1);
+  });
+
+  it("reads again if a read fails", async () => {
+    const [engine, a, , , bob] = await room();
+    await say(a, 1);
+    let failures = 1;
+    const [, link] = engine.links;
+    link!.before = (command) => {
+      if (command === "read" && failures-- > 0) throw new Error("faulty");
+    };
+    link!.down();
+    await say(a, 2, 3);
+    link!.up();
+    await bob.until(3);
+    expect(numbers(bob)).toEqual([1, 2, 3]);
+  });
+
+  it("delivers no frame that is none: broken, foreign, of another version, or not its own kind", async () => {
+    const [engine, a, b, ann, bob] = await room();
+    const at = await say(a, 1);
+    const [epoch] = at.split(".");
+    const stranger = engine.inner.createConnection("stranger", { received() {}, up() {}, down() {}, heard() {} });
+    await stranger.open();
+    const notification = '{"jsonrpc":"2.0","method":"evil","params":{}}';
+    const frames = [
+      "",
+      "x",
+      "\n",
+      "1\n",
+      "1N",
+      `2N\tx\n${notification}`,
+      `1?\tx\n${notification}`,
+      "1N\tx\nnot json",
+      "1N\tx\n[]",
+      '1N\tx\n{"jsonrpc":"2.0","method":1}',
+      '1N\tx\n{"jsonrpc":"2.0","id":1,"method":"evil"}',
+      '1N\tx\n[{"jsonrpc":"2.0","method":"evil"}]',
+      `1L\t${epoch}\n${notification}`,
+      `1L\t${epoch}\t0\n${notification}`,
+      `1L\t${epoch}\t-1\n${notification}`,
+      `1L\t${epoch}\t1e9\n${notification}`,
+      `1L\t${epoch}\t99\n${notification}`,
+      `1L\t\t2\n${notification}`,
+      `1L\tx y\t2\n${notification}`,
+      `1L\tother\t1\n${notification}`,
+      "1j\tx\ty\n{}",
+      "1j\t5\n{}",
+      "1l",
+      `1q\n${notification}`,
+      "1a\t1\tx\tok\n1",
+      "1N\t".repeat(100_000),
+    ];
+    for (const frame of frames) {
+      await stranger.send("t:room", frame);
+      await stranger.send(`n:${b.server.nodes.id}`, frame);
+      await stranger.send("a:all", frame);
+    }
+    // An entry that is no notification is skipped, and does not stop the log.
+    const bad = [
+      "not json",
+      "[]",
+      '{"jsonrpc":"2.0","method":"evil","params":[1]}',
+      '{"jsonrpc":"2.0","method":"evil"}',
+    ];
+    for (const body of bad) await stranger.log!.append("room", body, { length: 200, ttlMs: 60_000 }, undefined);
+    const last = await say(a, 2);
+    await stranger.close();
+    await ann.until(2);
+    await bob.until(2);
+    expect([ann.got.length, bob.got.length]).toEqual([2, 2]);
+    expect(numbers(bob)).toEqual([1, 2]);
+    expect(b.server.stats().engine!.foreign).toBeGreaterThan(frames.length);
+    expect([ann.client.state, bob.client.state]).toEqual(["open", "open"]);
+    // The skipped entries have offsets too, so a position behind them is complete.
+    expect((await back(b, at)).joined).toEqual({ at: last, outcome: "complete" });
+  });
+});
+
+it("a frame that is longer than the engine carries is ignored", async () => {
+  const [engine, a, b, , bob] = await room();
+  const stranger = engine.inner.createConnection("stranger", { received() {}, up() {}, down() {}, heard() {} });
+  await stranger.open();
+  const long = `{"jsonrpc":"2.0","method":"evil","params":["${"x".repeat(16 * 2 ** 20)}"]}`;
+  await stranger.send("t:room", `1N\tstranger\n${long}`);
+  await stranger.close();
+  await say(a, 1);
+  await bob.until(1);
+  expect(bob.got.map(([method]) => method)).toEqual(["said"]);
+  expect(b.server.stats().engine!.foreign).toBe(1);
+});
+
+describe("read", () => {
+  it("returns the log page by page, with the params that members got", async () => {
+    const [, a, b, ann] = await room();
+    await say(a, 1, 5);
+    await ann.until(5);
+    const topic = b.server.topic("room");
+    const first = await topic.read({ limit: 2 });
+    expect(first).toMatchObject({ outcome: "gap", entries: [{ method: "said" }, { method: "said" }] });
+    const second = await topic.read({ limit: 2, since: first.at });
+    expect(second.outcome).toBe("complete");
+    const third = await topic.read({ since: second.at });
+    expect(third).toMatchObject({ outcome: "complete" });
+    const entries = [...first.entries, ...second.entries, ...third.entries];
+    expect(entries.map(({ at, method, params }) => [at, method, params])).toEqual(
+      ann.got.map(([method, params]) => [params.at, method, params]),
+    );
+    expect(await topic.read({ since: third.at })).toEqual({ at: third.at, outcome: "complete", entries: [] });
+  });
+
+  it("reports a gap for a position that does not connect, and begins at the oldest entry", async () => {
+    const [, a] = await room({ topics: () => ({ log: { length: 3, ttlMs: 60_000 } }) });
+    const topic = a.server.topic("room");
+    expect(await topic.read()).toEqual({ at: undefined, outcome: "gap", entries: [] });
+    const at = await say(a, 1);
+    await say(a, 2, 6);
+    for (const since of [undefined, "other.5", at, 7, `${at.split(".")[0]}.99`]) {
+      const { outcome, entries } = await topic.read({ since });
+      expect([since, outcome, entries.map(({ params }) => params.n)]).toEqual([since, "gap", [4, 5, 6]]);
+    }
+    await expect(topic.read({ limit: 1_001 })).rejects.toThrow("Expected `limit`");
+  });
+});
+
+describe("a slow member", () => {
+  it("is closed with 1013 and not skipped, so that it can recover", async () => {
+    const [, a, b, , bob] = await room({ limits: { maxUnsentBytes: 20_000, maxReplyBytes: 20_000 } });
+    const at = await say(a, 1);
+    await bob.until(1);
+    b.network.of(bob.client).stop();
+    const closed = bob.peer.closed;
+    for (let n = 2; n < 80; n++) await a.server.topic("room").publish("said", { n, text: "x".repeat(20_000) });
+    expect((await closed).code).toBe(1013);
+    expect(bob.peer.stats().dropped).toBe(0);
+    expect(at).toMatch(/\.1$/);
+  });
+});

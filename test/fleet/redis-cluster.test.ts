@@ -1,0 +1,103 @@
+/** Servers over a Redis Cluster, while it moves slots and loses servers. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { nanoid } from "nanoid";
+import { redis } from "../../src/redis/index.js";
+import { Names } from "../../src/redis/names.js";
+import { eventually } from "../support/redis.js";
+import { RedisCluster } from "../support/redis-groups.js";
+import { closeAll, makeNodes, type Client, type Node } from "./nodes.js";
+
+const RULES = { topics: () => ({ log: { length: 10_000, ttlMs: 60_000 } }) };
+let cluster: RedisCluster;
+let nodes: Node[] = [];
+
+beforeAll(async () => {
+  cluster = await RedisCluster.create();
+}, 300_000);
+afterEach(() => closeAll(nodes));
+afterAll(() => cluster[Symbol.asyncDispose]());
+
+/** Publishes without a pause while the cluster is disturbed. Checks that each acked message was seen once, or a gap was reported. */
+async function publishDuring(disturb: (key: string) => Promise<unknown>): Promise<{ acked: number; gaps: number }> {
+  const prefix = `test-${nanoid(8)}`;
+  nodes = makeNodes(2, RULES, redis({ cluster: cluster.urls, prefix, leaseMs: 3_000 }));
+  let gaps = 0;
+  const clients: Client[] = [];
+  for (const node of nodes) {
+    node.server.on("gap", () => gaps++);
+    const client = await node.client();
+    await node.server.topic("room").join(client.peer);
+    clients.push(client);
+  }
+  const state = { isDisturbed: true };
+  const acked: number[] = [];
+  const disturbance = disturb(new Names(prefix).channel("t:room").name).finally(() => (state.isDisturbed = false));
+  for (let n = 0; state.isDisturbed || acked.length < 50; n++)
+    await nodes[n % 2]!.server.topic("room")
+      .publish("said", { n }, { timeoutMs: 2_000 })
+      .then(
+        () => acked.push(n),
+        // Refused, or of unknown outcome: neither is acked.
+        () => {},
+      );
+  await disturbance;
+  const last = "last";
+  await eventually(
+    () =>
+      nodes[0]!.server
+        .topic("room")
+        .publish("said", { n: last })
+        .then(
+          () => true,
+          () => false,
+        ),
+    (isPublished) => isPublished,
+    30_000,
+  );
+  for (const { got } of clients)
+    await eventually(
+      () => got.some(([, { n }]) => n === last),
+      (isThere) => isThere,
+      30_000,
+    );
+  for (const { got } of clients) {
+    const seen = got.map(([, { n }]) => n as number | string).filter((n): n is number => n !== last);
+    expect(new Set(seen).size).toBe(seen.length);
+    expect(seen.every((n, i) => i === 0 || n > seen[i - 1]!)).toBe(true);
+    if (gaps === 0) expect(acked.filter((n) => !seen.includes(n))).toEqual([]);
+  }
+  return { acked: acked.length, gaps };
+}
+
+describe("servers over a Redis Cluster", () => {
+  it("lose no acked message silently while a slot moves", async () => {
+    const { acked } = await publishDuring((key) => cluster.migrate(key));
+    expect(acked).toBeGreaterThanOrEqual(50);
+  }, 60_000);
+
+  it("lose no acked message silently while a replica takes over from its primary", async () => {
+    await publishDuring(async (key) => {
+      const { replica, owner } = await cluster.primaryOf(key);
+      await replica.command("CLUSTER", "FAILOVER");
+      await eventually(
+        () => owner.command<string>("INFO", "replication"),
+        (info) => info.includes("role:slave"),
+      );
+    });
+    await cluster.untilOk();
+  }, 60_000);
+
+  it("report a gap when a primary is killed", async () => {
+    const { gaps } = await publishDuring(async (key) => {
+      const { owner } = await cluster.primaryOf(key);
+      await owner.kill();
+      await eventually(
+        () => cluster.primaryOf(key),
+        (now) => now.owner !== owner,
+        30_000,
+      );
+      await owner.start();
+    });
+    expect(gaps).toBeGreaterThan(0);
+  }, 90_000);
+});

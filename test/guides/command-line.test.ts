@@ -1,0 +1,130 @@
+/** Runs the commands of docs/CLI.md in a shell, at a free port in place of 3000. */
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ensurePackages } from "../../scripts/packages.js";
+import { clean, examplesOf, extract, Running } from "../readme/examples.js";
+
+const MAIN = join(import.meta.dirname, "../../dist/cli/main.js");
+const PAGE = await readFile("docs/CLI.md", "utf8");
+const [api, page] = await examplesOf("docs/CLI.md");
+
+/** The commands of a block, and the lines that they print. */
+interface Block {
+  readonly commands: string[];
+  readonly printed: string;
+}
+const isCommand = (line: string): boolean => line.startsWith("$ ");
+const blocks: Block[] = [...PAGE.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map(([, text]) => {
+  const lines = text!.trimEnd().split("\n");
+  return {
+    commands: lines.filter(isCommand).map((line) => line.slice(2)),
+    printed: lines.filter((line) => !isCommand(line)).join("\n"),
+  };
+});
+const blockOf = (command: string): Block => blocks.find(({ commands }) => commands.includes(command))!;
+/** These end by themselves. The last one needs a port at which nothing listens. */
+const ENDING = blocks.filter(({ commands }) =>
+  commands.every((one) => /reciproc (call localhost|call ws|notify)|^echo/.test(one)),
+);
+const UNREACHABLE = ENDING.at(-1)!;
+
+let folder: string;
+let env: NodeJS.ProcessEnv;
+let server: ChildProcess;
+let port: string;
+
+const withPort = (text: string): string => text.replaceAll(/\b(localhost|127\.0\.0\.1):3000/g, `$1:${port}`);
+
+/** Runs commands in one shell. Returns what they print, on both outputs. */
+async function shell(...commands: string[]): Promise<string> {
+  const script = withPort(`exec 2>&1\n${commands.join("\n")}`);
+  // The exit code is that of the last command, which an example may show.
+  const run = promisify(execFile)("sh", ["-c", script], { cwd: folder, env });
+  const { stdout } = await run.catch((error: unknown) => error as { stdout: string });
+  return stdout.trimEnd();
+}
+
+/** Starts a command that runs until it is killed. Returns it with its first line. */
+async function start(...args: string[]): Promise<{ child: ChildProcess; line: string }> {
+  const child = spawn(process.execPath, [MAIN, ...args], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+  const [line] = (await once(createInterface(child.stdout!), "line")) as [string];
+  return { child, line };
+}
+
+beforeAll(async () => {
+  await ensurePackages(import.meta.dirname);
+  await extract("docs/CLI.md");
+  folder = await mkdtemp(join(tmpdir(), "reciproc-cli-"));
+  await writeFile(join(folder, api!.name), api!.code);
+  await writeFile(join(folder, "reciproc"), `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`);
+  await chmod(join(folder, "reciproc"), 0o755);
+  env = { ...process.env, PATH: `${folder}${delimiter}${process.env["PATH"]}` };
+}, 600_000);
+afterAll(async () => {
+  await clean();
+  await rm(folder, { recursive: true });
+});
+
+describe("the page on the command line, docs/CLI.md", () => {
+  it("has a command that serves a file", async () => {
+    const { commands, printed } = blockOf("reciproc serve api.mjs");
+    const [, ...args] = commands[0]!.split(" ");
+    const { child, line } = await start(...args, "--port", "0");
+    server = child;
+    port = new URL(line.replace("listening on ", "")).port;
+    expect(line).toBe(withPort(printed));
+  });
+
+  it("has commands that print what it shows", async () => {
+    expect(ENDING.length).toBeGreaterThan(4);
+    for (const { commands, printed } of ENDING) {
+      if (printed !== UNREACHABLE.printed) expect(await shell(...commands)).toBe(withPort(printed));
+    }
+  });
+
+  it("has a command that prints what a server sends", async () => {
+    const { commands, printed } = blockOf("reciproc listen localhost:3000");
+    const [, command, address] = withPort(commands[0]!).split(" ");
+    const child = spawn(process.execPath, [MAIN, command!, address!], { stdio: ["ignore", "pipe", "inherit"] });
+    const heard = once(createInterface(child.stdout), "line");
+    let line: unknown;
+    void heard.then(([first]) => (line = first));
+    // Again until the client listens, which it does not report.
+    await expect
+      .poll(async () => (await shell(`reciproc call localhost:3000 announce '{"text": "hello"}'`), line))
+      .toBe(printed);
+    child.kill("SIGINT");
+    expect(await once(child, "exit")).toEqual([0, null]);
+  });
+
+  it("shows what a command prints if nothing listens", async () => {
+    server.kill("SIGINT");
+    await once(server, "exit");
+    expect(await shell(...UNREACHABLE.commands)).toBe(withPort(UNREACHABLE.printed));
+  });
+
+  it("has a client for a language server behind the bridge", async () => {
+    const { commands, printed } = blockOf(
+      "reciproc bridge --port 4391 --path /json -- npx vscode-json-language-server --stdio",
+    );
+    const [bridge] = commands.at(-1)!.split(" -- ");
+    const languageServer = join(
+      import.meta.dirname,
+      "node_modules/vscode-langservers-extracted/bin/vscode-json-language-server",
+    );
+    const [, ...args] = bridge!.split(" ");
+    const { child, line } = await start(...args, "--", process.execPath, languageServer, "--stdio");
+    expect(line).toBe(printed);
+    const client = new Running(page!.name);
+    await client.exited;
+    expect(client.lines).toEqual(page!.output);
+    child.kill("SIGINT");
+    await once(child, "exit");
+  });
+});

@@ -1,0 +1,208 @@
+/** Runs the unchanged examples of the guides that need a page, in Chromium. */
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { createInterface } from "node:readline";
+import type { Page } from "playwright-core";
+import { createServer as createVite, type ViteDevServer } from "vite";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ensurePackages } from "../../scripts/packages.js";
+import { browser } from "../browser/browser.js";
+import { build } from "../package/bundlers.js";
+import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
+import { startSite, type Site } from "../react/site.js";
+import { rejection } from "../support/turns.js";
+
+const ROOT = join(import.meta.dirname, "../..");
+const RECIPROC = join(ROOT, "dist/index.js");
+
+beforeAll(async () => {
+  await ensurePackages(import.meta.dirname);
+  await linkPackages(import.meta.dirname);
+  for (const page of ["getting-started", "files", "language-servers"]) await extract(`docs/guides/${page}.md`);
+}, 600_000);
+afterAll(clean);
+
+/** Opens a page in a context of its own. A `prompt` is answered with `name`. */
+async function openPage(url: string, name = ""): Promise<Page> {
+  const page = await (await (await browser()).newContext()).newPage();
+  page.setDefaultTimeout(20_000);
+  page.on("dialog", (dialog) => void dialog.accept(name));
+  await page.goto(url, { waitUntil: "commit" });
+  return page;
+}
+
+function lines(page: Page): Promise<string[]> {
+  return page.getByRole("listitem").allTextContents();
+}
+
+async function say(page: Page, text: string): Promise<void> {
+  await page.getByRole("textbox").fill(text);
+  await page.getByRole("textbox").press("Enter");
+}
+
+describe("the chat of Getting started", () => {
+  let server: Running;
+  let vite: ViteDevServer;
+  const pages: Page[] = [];
+
+  async function start(): Promise<void> {
+    server = new Running("server.js");
+    await server.line(/listening/);
+  }
+
+  beforeAll(async () => {
+    await compile("server.ts");
+    await start();
+    vite = await createVite({
+      root: folder,
+      configFile: false,
+      cacheDir: join(folder, ".vite"),
+      logLevel: "error",
+      resolve: { alias: { reciproc: RECIPROC } },
+      server: { port: 0, host: "localhost" },
+    });
+    await vite.listen();
+    for (const name of ["Ada", "Bob"]) pages.push(await openPage(vite.resolvedUrls!.local[0]!, name));
+  }, 60_000);
+  afterAll(async () => {
+    await Promise.all(pages.map((page) => page.context().close()));
+    await vite.close();
+    await server.stop();
+  });
+
+  it("asks each page for its name, and shows a line of one page in both", async () => {
+    const [ada, bob] = pages as [Page, Page];
+    await ada.getByText("here: Ada").waitFor();
+    await bob.getByText("here: Ada, Bob").waitFor();
+    await say(ada, "hello");
+    for (const page of pages) await expect.poll(() => lines(page)).toEqual(["Ada: hello"]);
+  });
+
+  it("refuses a line of a shell that has not joined", async () => {
+    const args = [join(ROOT, "dist/cli/main.js"), "call", "localhost:3000", "say", '{"text": "hi"}'];
+    const failure = await rejection(promisify(execFile)(process.execPath, args));
+    expect(failure).toMatchObject({ code: 1, stderr: "error 1: join first\n" });
+  });
+
+  it("continues after a restart of the server, with the line that was written meanwhile", async () => {
+    const [, bob] = pages as [Page, Page];
+    await server.stop();
+    for (const page of pages) await page.getByText("offline").waitFor();
+    await say(bob, "written while the server was away");
+    await start();
+    for (const page of pages) await page.getByText("online").waitFor();
+    // The other page may be connected after the line was sent.
+    await expect.poll(() => lines(bob)).toContain("Bob: written while the server was away");
+  });
+});
+
+/** Bundles an example, and serves it as a page that contains `html`. */
+async function siteOf(name: string, html: string): Promise<Site> {
+  const { outputFiles } = await build({
+    entryPoints: [join(folder, name)],
+    bundle: true,
+    write: false,
+    outdir: folder,
+    format: "esm",
+    platform: "browser",
+    target: "es2022",
+    logLevel: "error",
+    alias: { reciproc: RECIPROC },
+    loader: { ".ttf": "dataurl" },
+  });
+  const textOf = (ending: string): string =>
+    Buffer.from(outputFiles!.find(({ path }) => path.endsWith(ending))?.contents ?? "").toString();
+  const content = `document.body.insertAdjacentHTML("afterbegin", ${JSON.stringify(html)});`;
+  const style = `document.head.append(Object.assign(document.createElement("style"), { textContent: ${JSON.stringify(textOf(".css"))} }));`;
+  return startSite([content, style, textOf(".js")].join("\n"));
+}
+
+describe("the page of Files and bytes", () => {
+  it("stores a file of the greatest length, and loads it again", async () => {
+    const server = new Running("bytes-server.js");
+    await server.line(/listening/);
+    const site = await siteOf("bytes-page.js", '<input type="file" /><p></p>');
+    const page = await openPage(site.url);
+    try {
+      const upload = { name: "cat.png", mimeType: "image/png", buffer: Buffer.alloc(1_000_000, 7) };
+      // Again until the page listens to the input, which it does when it is connected.
+      await expect
+        .poll(async () => {
+          await page.setInputFiles("input", []);
+          await page.setInputFiles("input", upload);
+          return page.locator("p").textContent();
+        })
+        .toBe("cat.png: 1000000 and 1000000 bytes");
+    } finally {
+      await page.context().close();
+      site.close();
+      await server.stop();
+    }
+  });
+});
+
+describe("the editors of Language servers", () => {
+  let bridge: ChildProcess;
+
+  async function startBridge(): Promise<void> {
+    const command = join(
+      import.meta.dirname,
+      "node_modules/vscode-langservers-extracted/bin/vscode-css-language-server",
+    );
+    const args = ["bridge", "--port", "4381", "--path", "/css", "--", process.execPath, command, "--stdio"];
+    bridge = spawn(process.execPath, [join(ROOT, "dist/cli/main.js"), ...args], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    await once(createInterface(bridge.stdout!), "line");
+  }
+  async function stopBridge(): Promise<void> {
+    bridge.kill("SIGINT");
+    await once(bridge, "exit");
+  }
+  beforeAll(startBridge);
+  afterAll(stopBridge);
+
+  it("are CodeMirror with diagnostics and completions, also after a restart", async () => {
+    const site = await siteOf("css-codemirror.js", "");
+    const page = await openPage(site.url);
+    try {
+      await page.locator(".cm-lintRange-warning", { hasText: "colr" }).waitFor();
+      await stopBridge();
+      await page.locator(".cm-content").click();
+      await page.keyboard.press("Control+Home");
+      await page.keyboard.press("End");
+      await page.keyboard.press("Enter");
+      await startBridge();
+      await page.keyboard.type("background-c");
+      await page.locator(".cm-tooltip-autocomplete", { hasText: "background-color" }).waitFor();
+    } finally {
+      await page.context().close();
+      site.close();
+    }
+  });
+
+  it("are Monaco with diagnostics and completions", { timeout: 180_000 }, async () => {
+    const site = await siteOf("css-monaco.js", "");
+    const page = await openPage(site.url);
+    try {
+      await page.locator(".squiggly-warning").first().waitFor();
+      await page.keyboard.press("Control+Home");
+      await page.keyboard.press("End");
+      await page.keyboard.press("Enter");
+      await page.keyboard.type("background-c");
+      await page.keyboard.press("Control+Space");
+      await page.locator(".suggest-widget", { hasText: "background-color" }).waitFor();
+    } finally {
+      await page.context().close();
+      site.close();
+    }
+  });
+});
+
+it("the language servers page names the bridge as it runs here", async () => {
+  const text = await readFile(join(ROOT, "docs/guides/language-servers.md"), "utf8");
+  expect(text).toContain("npx reciproc bridge --port 4381 --path /css -- npx vscode-css-language-server --stdio");
+});

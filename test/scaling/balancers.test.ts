@@ -1,0 +1,227 @@
+/** Runs the files of docs/SCALING.md for load balancers, in front of three nodes. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer, type Server as HttpServer } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { memory } from "../../src/fleet/memory.js";
+import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { aptInstall, onPath } from "../support/debian.js";
+import { eventually, freePort } from "../support/redis.js";
+
+const NAMES = ["n1", "n2", "n3"];
+const TOPIC = "news";
+
+/** How each program is started with a file. */
+const ARGUMENTS: Record<string, (file: string, folder: string) => string[]> = {
+  nginx: (file, folder) => ["-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off; pid nginx.pid;"],
+  haproxy: (file) => ["-f", file, "-db"],
+  envoy: (file) => ["-c", file, "--base-id", "7", "-l", "error"],
+};
+/** Debian has no Envoy. */
+const PROGRAMS = ["nginx", "haproxy", ...(onPath("envoy").length > 0 ? ["envoy"] : [])];
+
+const BLOCK = /^```\w+\n# ((nginx|haproxy|envoy)(-affinity)?\.\w+)\n([\s\S]*?)^```$/gm;
+const FILES = [...(await readFile("docs/SCALING.md", "utf8")).matchAll(BLOCK)].map(
+  ([, file, program, affinity, text]) => ({
+    file: file!,
+    program: program!,
+    hasAffinity: affinity !== undefined,
+    text: text!,
+  }),
+);
+
+/** A node of the fleet, which can lose its network. */
+class Node {
+  readonly name: string;
+  readonly server: Server<any, any, any>;
+  readonly port: number;
+  readonly #http: HttpServer;
+  readonly #sockets: Set<Socket>;
+
+  private constructor(name: string, server: Server<any, any, any>, http: HttpServer, sockets: Set<Socket>) {
+    this.name = name;
+    this.server = server;
+    this.port = (http.address() as AddressInfo).port;
+    this.#http = http;
+    this.#sockets = sockets;
+  }
+
+  static async start(name: string, engine: ReturnType<typeof memory>): Promise<Node> {
+    const sockets = new Set<Socket>();
+    const http = createServer().listen(0, "127.0.0.1");
+    http.on("connection", (socket: Socket) => {
+      sockets.add(socket);
+      socket.on("close", () => sockets.delete(socket));
+    });
+    await once(http, "listening");
+    const server: Server<any, any, any> = await serve<any, any, any>({
+      server: http,
+      engine,
+      session: { route: name },
+      topics: () => ({ log: { length: 100, ttlMs: 60_000 } }),
+      methods: {
+        where: () => name,
+        join: ({ since }: { since?: string }, { peer }: { peer: AnyPeer }) => server.topic(TOPIC).join(peer, { since }),
+      },
+    });
+    return new Node(name, server, http, sockets);
+  }
+
+  /** Loses all connections and accepts no other, as a machine that is gone. */
+  vanish(): void {
+    if (!this.#http.listening) return;
+    this.#http.close();
+    this.cut();
+  }
+
+  /** Loses all connections. */
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  async close(): Promise<void> {
+    this.vanish();
+    await this.server.close();
+  }
+}
+
+let nodes: Node[];
+let peers: AnyPeer[];
+let url: string;
+
+/** Connects through the load balancer. */
+async function open(query = "", options: object = {}): Promise<AnyPeer> {
+  const peer = (await connect<any, any>(`${url}${query}`, options)) as AnyPeer;
+  peers.push(peer);
+  return peer;
+}
+
+const whereIs = (peer: AnyPeer): Promise<unknown> => peer.request("where");
+
+/** Returns the file with the ports of this test, and with paths that any user may write to. */
+function placed(file: string, port: number): string {
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((kind) => `${kind}_temp_path ${kind};`);
+  const ports = [port, ...nodes.map((node) => node.port)];
+  return file
+    .replace(/\b800([0-3])\b/g, (_, i: string) => String(ports[Number(i)]))
+    .replace("http {", `http { access_log off; ${temporary.join(" ")}`);
+}
+
+it("there is a file without affinity and one with it for each program", () => {
+  expect(FILES.map(({ file }) => file)).toEqual([
+    "nginx.conf",
+    "nginx-affinity.conf",
+    "haproxy.cfg",
+    "haproxy-affinity.cfg",
+    "envoy.yaml",
+    "envoy-affinity.yaml",
+  ]);
+});
+
+describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$file", ({ program, hasAffinity, text }) => {
+  let path: string;
+  let folder: string;
+  let child: ChildProcess;
+  let output = "";
+
+  beforeAll(async () => {
+    if (onPath(program).length === 0) await aptInstall(program);
+    // Debian has them in /usr/sbin, which is not on the PATH of every user.
+    const [found] = [...onPath(program), `/usr/sbin/${program}`];
+    path = found!;
+    folder = await mkdtemp(join(tmpdir(), "reciproc-balancer-"));
+  }, 600_000);
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
+  beforeEach(async () => {
+    peers = [];
+    const engine = memory();
+    nodes = await Promise.all(NAMES.map((name) => Node.start(name, engine)));
+    const port = await freePort();
+    url = `ws://127.0.0.1:${port}/`;
+    const file = join(folder, "balancer.conf");
+    await writeFile(file, placed(text, port));
+    output = "";
+    child = spawn(path, ARGUMENTS[program]!(file, folder), { stdio: ["ignore", "pipe", "pipe"] });
+    for (const stream of [child.stdout!, child.stderr!])
+      stream.on("data", (data: Buffer) => (output += data.toString()));
+    await eventually(
+      () =>
+        fetch(`http://127.0.0.1:${port}/`).then(
+          ({ status }) => status,
+          () => 503,
+        ),
+      (status) => status < 500,
+      20_000,
+    );
+  });
+  afterEach(async ({ task }) => {
+    await Promise.all(peers.map((peer) => peer.close()));
+    await Promise.all(nodes.map((node) => node.close()));
+    if (child.exitCode === null) {
+      child.kill("SIGTERM");
+      await once(child, "exit");
+    }
+    if (task.result?.state === "fail") process.stderr.write(output);
+  });
+
+  it("brings clients to all nodes, and passes on host and origin", async () => {
+    const clients = await Promise.all(Array.from({ length: 12 }, () => open()));
+    expect(new Set(await Promise.all(clients.map(whereIs)))).toEqual(new Set(NAMES));
+    await expect(open("", { headers: { origin: "https://evil.example" } })).rejects.toMatchObject({ status: 403 });
+    await open("", { headers: { origin: url.replace(/^ws(.*)\/$/, "http$1") } });
+  });
+
+  it("brings the client of a dead node to another one, where it gets what it missed", async () => {
+    const got: number[] = [];
+    const outcomes: unknown[] = [];
+    let since: string | undefined;
+    const client = await open("", {
+      methods: {
+        said: ({ n, at }: { n: number; at: string }) => {
+          got.push(n);
+          since = at;
+        },
+      },
+      onOpen: async (server: { request(method: string, params: object): Promise<{ outcome: string }> }) => {
+        outcomes.push((await server.request("join", { since })).outcome);
+      },
+    });
+    const home = nodes.find(({ server }) => server.peers.size > 0)!;
+    const other = nodes.find((node) => node !== home)!;
+    await other.server.topic(TOPIC).publish("said", { n: 1 });
+    await expect.poll(() => got).toEqual([1]);
+
+    home.vanish();
+    await other.server.topic(TOPIC).publish("said", { n: 2 });
+    await expect.poll(() => got, { timeout: 30_000 }).toEqual([1, 2]);
+    await expect.poll(() => outcomes).toEqual(["gap", "complete"]);
+    expect(await whereIs(client)).not.toBe(home.name);
+  });
+
+  if (!hasAffinity) return;
+
+  it("brings a client that lost its socket to the node that has its session", async () => {
+    const clients = await Promise.all(Array.from({ length: 6 }, () => open("?room=lobby")));
+    const homes = await Promise.all(clients.map(whereIs));
+    const events = clients.map((): string[] => []);
+    for (const [i, client] of clients.entries())
+      for (const event of ["resume", "lost"] as const) client.on(event, () => void events[i]!.push(event));
+    for (let cuts = 1; cuts <= 3; cuts++) {
+      for (const node of nodes) node.cut();
+      const resumed = Array.from({ length: cuts }, () => "resume");
+      await expect.poll(() => events, { timeout: 10_000 }).toEqual(clients.map(() => resumed));
+      expect(await Promise.all(clients.map(whereIs))).toEqual(homes);
+    }
+  });
+
+  it("brings a client to another node if its URL names one that is gone or unknown", async () => {
+    expect(NAMES).toContain(await whereIs(await open("?node=n9")));
+    nodes[0]!.vanish();
+    expect(["n2", "n3"]).toContain(await whereIs(await open("?node=n1")));
+  });
+});

@@ -1,0 +1,160 @@
+/** Groups of Redis servers: a cluster of three primaries with a replica each, and a primary with a replica and a Sentinel. */
+import { commandAt, eventually, RedisServer } from "./redis.js";
+
+const SLOTS = 16_384;
+const PRIMARIES = 3;
+
+/** A cluster. The first three servers are its primaries at the beginning, and each of the others is a replica of one. */
+export class RedisCluster implements AsyncDisposable {
+  readonly servers: readonly RedisServer[];
+
+  private constructor(servers: readonly RedisServer[]) {
+    this.servers = servers;
+  }
+
+  static async create(users?: readonly string[]): Promise<RedisCluster> {
+    const options = { kind: "cluster" as const, ...(users === undefined ? {} : { users }) };
+    const servers = await Promise.all(Array.from({ length: 2 * PRIMARIES }, () => RedisServer.create(options)));
+    const cluster = new RedisCluster(servers);
+    const [first, ...others] = servers;
+    for (const [i, server] of servers.entries()) await server.command("CLUSTER", "SET-CONFIG-EPOCH", String(i + 1));
+    for (const { port, busPort } of others)
+      await first!.command("CLUSTER", "MEET", "127.0.0.1", `${port}`, `${busPort}`);
+    for (const [i, server] of servers.slice(0, PRIMARIES).entries()) {
+      const [from, to] = [i, i + 1].map((one) => Math.ceil((one * SLOTS) / PRIMARIES));
+      await server.command("CLUSTER", "ADDSLOTSRANGE", String(from), String(to! - 1));
+    }
+    const isKnown = (info: string): boolean => info.includes(`cluster_known_nodes:${servers.length}`);
+    for (const server of servers) await eventually(() => server.command<string>("CLUSTER", "INFO"), isKnown);
+    for (const [i, replica] of servers.slice(PRIMARIES).entries())
+      await replica.command("CLUSTER", "REPLICATE", await servers[i]!.command("CLUSTER", "MYID"));
+    await cluster.untilOk();
+    // A server may learn of the replicas of others later.
+    for (const server of servers)
+      await eventually(
+        () => server.command<unknown[][]>("CLUSTER", "SLOTS"),
+        (ranges) => ranges.every(({ length }) => length === 4),
+        20_000,
+      );
+    return cluster;
+  }
+
+  get urls(): string[] {
+    return this.servers.map(({ url }) => url);
+  }
+
+  /** Resolves when all servers that run see a healthy cluster, and all replicas have the data of their primary. */
+  async untilOk(): Promise<void> {
+    for (const server of this.servers.filter(({ isRunning }) => isRunning)) {
+      await eventually(
+        () => server.command<string>("CLUSTER", "INFO"),
+        (info) => info.includes("cluster_state:ok"),
+        20_000,
+      );
+      await eventually(
+        () => server.command<string>("INFO", "replication"),
+        (info) => info.includes("role:master") || info.includes("master_link_status:up"),
+        20_000,
+      );
+    }
+  }
+
+  /** Returns the URLs of the present primaries. */
+  async primaries(): Promise<string[]> {
+    const running = this.servers.filter(({ isRunning }) => isRunning);
+    const infos = await Promise.all(running.map((server) => server.command<string>("INFO", "replication")));
+    return running.flatMap(({ url }, i) => (infos[i]!.includes("role:master") ? [url] : []));
+  }
+
+  /** Returns the primary of a key, and another one. */
+  async primaryOf(
+    key: string,
+  ): Promise<{ slot: number; owner: RedisServer; other: RedisServer; replica: RedisServer }> {
+    const running = this.servers.find(({ isRunning }) => isRunning)!;
+    const slot = Number(await running.command("CLUSTER", "KEYSLOT", key));
+    type Server = [host: string, port: number];
+    type Range = [from: number, to: number, primary: Server, replica?: Server];
+    const ranges = await running.command<Range[]>("CLUSTER", "SLOTS");
+    const serverAt = (port: number): RedisServer => this.servers.find((server) => server.port === port)!;
+    const own = ranges.find(([from, to]) => from <= slot && slot <= to)!;
+    const foreign = ranges.find(([, , [, port]]) => port !== own[2][1])!;
+    return { slot, owner: serverAt(own[2][1]), other: serverAt(foreign[2][1]), replica: serverAt(own[3]?.[1] ?? 0) };
+  }
+
+  /** Makes the replica of a key's primary the primary. Redis gives that up after 5 s, if it has not succeeded. */
+  async failOver(key: string): Promise<void> {
+    const { replica } = await this.primaryOf(key);
+    const isPrimary = async (): Promise<boolean> =>
+      eventually(
+        () => replica.command<string>("INFO", "replication"),
+        (info) => info.includes("role:master"),
+        6_000,
+      ).then(
+        () => true,
+        () => false,
+      );
+    do await replica.command("CLUSTER", "FAILOVER").catch(() => {});
+    while (!(await isPrimary()));
+  }
+
+  /** Moves the slot of a key to another primary, as `redis-cli` does. `midway` runs when the keys are half moved. */
+  async migrate(key: string, midway: () => Promise<unknown> = async () => {}): Promise<void> {
+    const { slot, owner, other } = await this.primaryOf(key);
+    const [from, to] = await Promise.all([owner, other].map((server) => server.command<string>("CLUSTER", "MYID")));
+    await other.command("CLUSTER", "SETSLOT", String(slot), "IMPORTING", from!);
+    await owner.command("CLUSTER", "SETSLOT", String(slot), "MIGRATING", to!);
+    const keys = await owner.command<string[]>("CLUSTER", "GETKEYSINSLOT", String(slot), "10000");
+    const move = (moved: string[]): Promise<unknown> =>
+      moved.length === 0
+        ? Promise.resolve()
+        : owner.command("MIGRATE", "127.0.0.1", String(other.port), "", "0", "5000", "KEYS", ...moved);
+    await move(keys.slice(0, Math.ceil(keys.length / 2)));
+    await midway();
+    await move(keys.slice(Math.ceil(keys.length / 2)));
+    for (const server of [other, owner]) await server.command("CLUSTER", "SETSLOT", String(slot), "NODE", to!);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.servers.map((server) => server[Symbol.asyncDispose]()));
+  }
+}
+
+/** A primary, a replica, and a Sentinel that watches them. */
+export class RedisSentinelGroup implements AsyncDisposable {
+  static readonly primaryName = "main";
+  readonly primary: RedisServer;
+  readonly replica: RedisServer;
+  readonly sentinel: RedisServer;
+
+  private constructor(primary: RedisServer, replica: RedisServer, sentinel: RedisServer) {
+    this.primary = primary;
+    this.replica = replica;
+    this.sentinel = sentinel;
+  }
+
+  static async create(): Promise<RedisSentinelGroup> {
+    const name = RedisSentinelGroup.primaryName;
+    const primary = await RedisServer.create();
+    const replica = await RedisServer.create({ settings: { replicaof: `127.0.0.1 ${primary.port}` } });
+    const settings = {
+      "sentinel monitor": `${name} 127.0.0.1 ${primary.port} 1`,
+      "sentinel down-after-milliseconds": `${name} 2000`,
+      "sentinel failover-timeout": `${name} 3000`,
+    };
+    const sentinel = await RedisServer.create({ kind: "sentinel", settings });
+    await eventually(
+      () => replica.command<string>("INFO", "replication"),
+      (info) => info.includes("master_link_status:up"),
+    );
+    await eventually(
+      () => commandAt<unknown[]>(sentinel.url, ["SENTINEL", "REPLICAS", name]),
+      (replicas) => replicas.length === 1,
+      20_000,
+    );
+    return new RedisSentinelGroup(primary, replica, sentinel);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const server of [this.sentinel, this.replica, this.primary]) await server[Symbol.asyncDispose]();
+  }
+}
