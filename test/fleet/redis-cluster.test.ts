@@ -77,8 +77,8 @@ describe("servers over a Redis Cluster", () => {
 
   it("lose no acked message silently while a replica takes over from its primary", async () => {
     await publishDuring(async (key) => {
-      const { replica, owner } = await cluster.primaryOf(key);
-      await replica.command("CLUSTER", "FAILOVER");
+      const { owner } = await cluster.primaryOf(key);
+      await cluster.failOver(key);
       await eventually(
         () => owner.command<string>("INFO", "replication"),
         (info) => info.includes("role:slave"),

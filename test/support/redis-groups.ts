@@ -66,34 +66,38 @@ export class RedisCluster implements AsyncDisposable {
     return running.flatMap(({ url }, i) => (infos[i]!.includes("role:master") ? [url] : []));
   }
 
-  /** Returns the primary of a key, and another one. */
+  /** Returns the primary of a key, another one, and the replica of the first, unless the cluster counts that as absent. */
   async primaryOf(
     key: string,
-  ): Promise<{ slot: number; owner: RedisServer; other: RedisServer; replica: RedisServer }> {
+  ): Promise<{ slot: number; owner: RedisServer; other: RedisServer; replica: RedisServer | undefined }> {
     const running = this.servers.find(({ isRunning }) => isRunning)!;
     const slot = Number(await running.command("CLUSTER", "KEYSLOT", key));
     type Server = [host: string, port: number];
     type Range = [from: number, to: number, primary: Server, replica?: Server];
     const ranges = await running.command<Range[]>("CLUSTER", "SLOTS");
-    const serverAt = (port: number): RedisServer => this.servers.find((server) => server.port === port)!;
+    const serverAt = (port: number): RedisServer | undefined => this.servers.find((server) => server.port === port);
     const own = ranges.find(([from, to]) => from <= slot && slot <= to)!;
     const foreign = ranges.find(([, , [, port]]) => port !== own[2][1])!;
-    return { slot, owner: serverAt(own[2][1]), other: serverAt(foreign[2][1]), replica: serverAt(own[3]?.[1] ?? 0) };
+    return { slot, owner: serverAt(own[2][1])!, other: serverAt(foreign[2][1])!, replica: serverAt(own[3]?.[1] ?? 0) };
   }
 
   /** Makes the replica of a key's primary the primary. Redis gives that up after 5 s, if it has not succeeded. */
   async failOver(key: string): Promise<void> {
-    const { replica } = await this.primaryOf(key);
+    const { replica } = await eventually(
+      () => this.primaryOf(key),
+      (one) => one.replica !== undefined,
+      20_000,
+    );
     const isPrimary = async (): Promise<boolean> =>
       eventually(
-        () => replica.command<string>("INFO", "replication"),
+        () => replica!.command<string>("INFO", "replication"),
         (info) => info.includes("role:master"),
         6_000,
       ).then(
         () => true,
         () => false,
       );
-    do await replica.command("CLUSTER", "FAILOVER").catch(() => {});
+    do await replica!.command("CLUSTER", "FAILOVER").catch(() => {});
     while (!(await isPrimary()));
   }
 

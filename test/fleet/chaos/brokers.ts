@@ -2,7 +2,7 @@
 import type { Random } from "../../faults/random.js";
 import { NatsServer } from "../../support/nats.js";
 import { RedisCluster } from "../../support/redis-groups.js";
-import { commandAt, RedisServer } from "../../support/redis.js";
+import { commandAt, eventually, RedisServer } from "../../support/redis.js";
 import { Names } from "../../../src/redis/names.js";
 import { LOGGED, type BrokerKind } from "./orders.js";
 
@@ -150,8 +150,13 @@ async function startCluster(prefix: string, random: Random): Promise<ChaosBroker
     killClients: () => commandAll("CLIENT", "KILL", "TYPE", random.pick(["normal", "pubsub"]), "SKIPME", "yes"),
     migrate: () => cluster.migrate(name),
     async failOver() {
-      const { replica } = await cluster.primaryOf(name);
-      await replica.command("CLUSTER", "FAILOVER");
+      // After a longer pause, a server counts its replica as absent for a short time.
+      const { replica } = await eventually(
+        () => cluster.primaryOf(name),
+        (one) => one.replica !== undefined,
+        20_000,
+      );
+      await replica!.command("CLUSTER", "FAILOVER");
     },
     untilOk: () => cluster.untilOk(),
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
