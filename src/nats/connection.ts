@@ -184,7 +184,7 @@ export class NatsConnection implements EngineConnection {
       throw new EngineError(`NATS: a frame of ${bytes} bytes is too long`, "not-sent");
     return this.bounded(bytes, async () => {
       const subject = this.names.channel(channel);
-      // Only an inbox has one receiver, which confirms each frame. So the server reports one that nobody receives.
+      // Only an inbox has one receiver, which confirms each frame. So the server reports a frame without a receiver.
       if (channel.startsWith("n:")) return this.#sendToNode(link, subject, frame);
       link.client.publish(subject, frame);
       await this.#flush(link);

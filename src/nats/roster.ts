@@ -69,7 +69,7 @@ export class NatsRoster implements EngineRoster {
     }
   }
 
-  /** The connection is new. Looks for members of incarnations that nobody hears at the next beat. */
+  /** The connection is new. At the next beat, looks for members of incarnations without a lease. */
   searchAgain(): void {
     this.#isSearched = false;
   }
@@ -312,7 +312,7 @@ export class NatsRoster implements EngineRoster {
     return state;
   }
 
-  /** Finds members of incarnations that nobody hears, such as those of a fleet that was killed. */
+  /** Finds members of incarnations without a lease, such as those of a fleet that was killed. */
   async #search(leaseMs: number): Promise<void> {
     const owned = await this.#ownedBy();
     for (const incarnation of new Set(owned.map(([one]) => one))) this.#leases.found(incarnation, leaseMs);

@@ -37,7 +37,7 @@ const ANSWER_MS = 5_000;
 /** Errors of users who may not run a command, and of servers that do not have it. */
 const FORBIDDEN = /\bNOPERM\b|unknown (sub)?command/i;
 
-/** Finds the primaries. Asks the given links of a cluster first. Rejects with an `EngineError`. */
+/** Finds the primaries. Asks one of the given links of a cluster first. Rejects with an `EngineError`. */
 export async function findLayout(
   { place, login }: Config,
   links: readonly Link[],
@@ -45,9 +45,10 @@ export async function findLayout(
 ): Promise<Layout> {
   if (place.kind === "single") return { addresses: oneServer(place.address) };
   if (place.kind === "sentinel") return askSentinels(place.sentinels, place.name, signal);
-  const [known] = await Promise.all(shuffled(links).slice(0, 1).map(askLink)).catch(() => []);
+  const [link] = shuffled(links);
+  const known = link && (await askLink(link).catch(() => undefined));
   if (known !== undefined) return known;
-  const targets = shuffled([...place.roots]).map((address) => ({ address, login }));
+  const targets = shuffled(place.roots).map((address) => ({ address, login }));
   return firstAnswer(targets, signal, (ask, address) => askCluster(ask, "host" in address ? address.host : ""));
 }
 
@@ -132,7 +133,7 @@ async function withClient<T>(
 }
 
 /**
- * Asks all Sentinels, and believes the newest view when most of them have answered: a Sentinel may have been stopped together with the
+ * Asks all Sentinels. When most of them have answered, returns the newest view: a Sentinel may have been stopped together with the
  * primary on its machine. Rejects if none answers.
  */
 async function askSentinels(sentinels: readonly Target[], name: string, signal: AbortSignal): Promise<Layout> {

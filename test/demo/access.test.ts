@@ -142,7 +142,7 @@ describe("the keyboard alone", () => {
       await page.keyboard.press("Control+End");
       await page.keyboard.type("\nb { disp");
       await page.getByRole("option", { name: "display", exact: true }).waitFor();
-      // The list takes no key in its first 75 ms, so that nobody accepts by accident.
+      // The list takes no key in its first 75 ms, so that a key pressed earlier does not accept an entry.
       await page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 150)));
       await page.keyboard.press("Tab");
       await expect.poll(() => textOf(page)).toContain("b { display:");

@@ -303,6 +303,18 @@ async function untilGivenUp(node: Listening, leaseMs?: number): Promise<void> {
   expect(state).toEqual({ isMine: false, live: [] });
 }
 
+/** A member whose beat waits for an answer about the stream of the members, which the relay holds. */
+async function overtakenBeat() {
+  const server = await startNats();
+  const { prefix } = rigOf(server);
+  const relay = use(await NatsRelay.listen(server.port));
+  const node = await openMember(rigOf(server, { url: `nats://127.0.0.1:${relay.port}` }, prefix));
+  const info = relay.hold(new RegExp(`stream_info_response.*"name":"${prefix}_1_w"`));
+  const overtaken = beat(node);
+  await info.taken;
+  return { server, prefix, node, info, overtaken };
+}
+
 describe("the engine nats, when a stream is lost and the connection is not", () => {
   it("notices it at a beat: other epochs, members are put again, and channels are read again", async () => {
     const server = await startNats();
@@ -406,13 +418,7 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
   });
 
   it("loses nothing if an answer about the streams is overtaken by a later one", async () => {
-    const server = await startNats();
-    const rig = rigOf(server);
-    const relay = use(await NatsRelay.listen(server.port));
-    const node = await openMember(rigOf(server, { url: `nats://127.0.0.1:${relay.port}` }, rig.prefix));
-    const info = relay.hold(new RegExp(`stream_info_response.*"name":"${rig.prefix}_1_w"`));
-    const overtaken = beat(node);
-    await info.taken;
+    const { node, info, overtaken } = await overtakenBeat();
     await node.connection.roster!.put(TOPIC, `${incarnationOf(node)}.b`, "1");
     expect((await beat(node)).isMine).toBe(true);
     info.release();
@@ -422,14 +428,8 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
   });
 
   it("notices a lost stream once, if an answer about the stream before comes later", async () => {
-    const server = await startNats();
-    const rig = rigOf(server);
-    const relay = use(await NatsRelay.listen(server.port));
-    const node = await openMember(rigOf(server, { url: `nats://127.0.0.1:${relay.port}` }, rig.prefix));
-    const info = relay.hold(new RegExp(`stream_info_response.*"name":"${rig.prefix}_1_w"`));
-    const overtaken = beat(node);
-    await info.taken;
-    await managed(server.url, (manager) => manager.remove(rig.prefix));
+    const { server, prefix, node, info, overtaken } = await overtakenBeat();
+    await managed(server.url, (manager) => manager.remove(prefix));
     expect((await beat(node)).isMine).toBe(false);
     info.release();
     expect((await overtaken).isMine).toBe(false);

@@ -92,10 +92,10 @@ describe("redis with a Sentinel", () => {
     expect((await node.until("t:topic", 2)).at(-1)).toBe(`1L\t${after.epoch}\t1\n2`);
   }, 60_000);
 
-  it("believes the Sentinel that knows of the last failover", async () => {
-    await using stranger = await RedisServer.create();
+  it("uses the newest view of the Sentinels", async () => {
+    await using unrelated = await RedisServer.create();
     // It was never told of a failover. So it has an older view, here of a server that is none of the group.
-    const settings = { "sentinel monitor": `${name} 127.0.0.1 ${stranger.port} 1` };
+    const settings = { "sentinel monitor": `${name} 127.0.0.1 ${unrelated.port} 1` };
     await using old = await RedisServer.create({ kind: "sentinel", settings });
     const [urls, { prefix }] = [[old.url, group.sentinel.url], redisRig({ sentinel: sentinel() }, [])];
     const offsets: number[] = [];
