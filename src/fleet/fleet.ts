@@ -115,7 +115,7 @@ export interface FleetHost {
   send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
   /** The handlers of notifications between nodes. */
   readonly nodeMethods: ReadonlyMap<string, NodeMethods[string]>;
-  /** Ends the session of a client that has begun another one, if it is here. */
+  /** Ends a session that its client has discarded, if it is here. */
   endSession(hash: string, principal: string | undefined): void;
   changed(state: EngineState): void;
   gap(topic: string, reason: string): void;
@@ -339,7 +339,7 @@ export class Fleet {
     this.#broker.send("a:all", frameOf(Kind.Nodes, [this.id], body));
   }
 
-  /** A client that was refused a session has begun a new one. If another node has the old session, that node ends it. */
+  /** A client has discarded its session, because this node refused it. If another node has the session, that node ends it. */
   sessionOver(hash: string, principal: string | undefined): void {
     this.#sessionReports.send(hash, principal);
   }

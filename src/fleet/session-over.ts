@@ -1,6 +1,6 @@
 /**
- * Sessions whose clients have begun another one on a different node. The node that has the old session ends it at once, so that its
- * calls settle and its user is not a member twice until the session expires.
+ * Sessions that their clients have discarded, because a different node refused them. The node that has such a session ends it at once,
+ * so that its calls settle and its user is not a member twice until the session expires.
  */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import type { Broker } from "./broker.js";
@@ -55,7 +55,7 @@ export class SessionReports implements Expiring {
     this.#repeats = new Repeats(owner.broker, LIMITS, () => owner.dropped());
   }
 
-  /** Reports that a client whose session was refused has begun a new one on this node. Does nothing after `stop`. */
+  /** Reports that a client has discarded its session, because this node refused it. Does nothing after `stop`. */
   send(hash: string, principal: string | undefined): void {
     if (this.#isStopped) return;
     const report = [hash, principal === undefined ? "" : "p", principal ?? ""];

@@ -298,7 +298,7 @@ export class Server<
   }
 
   async #drain(options: ReturnType<typeof checkDrain>): Promise<void> {
-    this.#shut();
+    this.#shut(options.retryMs);
     await Promise.all([drainPeers(this.#peers, CLOSING, options), this.#posts.drain(options.timeoutMs)]);
     await this.close();
   }
@@ -530,11 +530,11 @@ export class Server<
     return tell(this, "error", [error, peer]);
   }
 
-  /** Refuses new clients, and closes those that have no peer yet. */
-  #shut(): void {
+  /** Refuses new clients, and closes those that have no peer yet. `retryMs`: that of `drain`. */
+  #shut(retryMs?: number): void {
     this.#gate.shut();
     this.#arrivals.shut(GoingAway, CLOSING);
-    this.#sessions?.shut(GoingAway, CLOSING);
+    this.#sessions?.shut({ code: GoingAway, reason: CLOSING, retryMs });
   }
 
   async #shutDown(): Promise<void> {
@@ -543,7 +543,9 @@ export class Server<
     const peers = [...this.#peers];
     for (const peer of peers) endPeer(peer, GoingAway, CLOSING);
     await Promise.all([this.#posts.close(), ...peers.map((peer) => peer.closed)]);
-    await Promise.all([this.#gate.close(), this.#fleet.fleet?.close()]);
+    await this.#gate.close();
+    // Only now: the fleet reports the sessions whose clients still sent their hello.
+    await this.#fleet.fleet?.close();
   }
 }
 

@@ -37,10 +37,7 @@ export interface SessionsOptions extends TokenOptions {
   readonly maxHeldLength: number;
   /** Called when a session was resumed over another socket. */
   resumed?(): void;
-  /**
-   * Called when a client has begun a new session, because this server does not know the one that the client has offered to resume.
-   * `hash`: of the token of that session.
-   */
+  /** Called when a client has discarded its session, because this server does not have it. `hash`: of the token of that session. */
   abandoned?(hash: string, principal: string | undefined): void;
 }
 
@@ -53,6 +50,9 @@ export interface ArrivalHooks {
   /** Called when the client is about to resume the session of `link`. The function that it returns is called afterwards. */
   resuming?(link: ServerLink): (() => void) | undefined;
 }
+
+/** How long a server that closes waits for the hello of a client that it has refused. The hello follows in one round trip. */
+const HELLO_WAIT_MS = 1_000;
 
 /** Slots without a limit. */
 const UNLIMITED: ArrivalHooks = { claimSlot: () => undefined, checkSlot: () => undefined };
@@ -115,8 +115,8 @@ export class Sessions {
   /**
    * Takes an open, unstarted socket whose client offered to resume a session. If the client resumes, its session continues on the
    * link that it has. If the client sends a hello, calls `accept` with a new link, which `accept` must start before it returns.
-   * Closes the socket if neither comes within `timeoutMs`. A resumed session already has a connection slot. A new session claims
-   * one by `hooks`.
+   * Closes the socket if neither comes within `timeoutMs`, or after `shut`. A resumed session already has a connection slot. A new
+   * session claims one by `hooks`.
    */
   admit(
     socket: Socket,
@@ -153,9 +153,12 @@ export class Sessions {
     this.#arrivals.delete(arrival);
   }
 
-  /** Closes the sockets of the clients that have not sent `resume` or a hello yet. */
-  shut(code: number, reason: string): void {
-    for (const arrival of this.#arrivals) arrival.close(code, reason);
+  /**
+   * Closes the sockets of the clients that have not resumed or begun a session yet. Waits for the hellos of those that were refused,
+   * and answers them with `bye`.
+   */
+  shut(bye: Bye): void {
+    for (const arrival of this.#arrivals) arrival.shut(bye);
   }
 
   /** Ends the oldest suspended session with 1013 and this reason. Prefers sessions without a principal. */
@@ -163,10 +166,13 @@ export class Sessions {
     (this.#unnamed.first ?? this.#named.first)?.session.end(reason);
   }
 
-  /** Ends the session of a token, if it is here: its client has begun another one on another node. */
+  /** Ends the session of a token, if it is here: its client has discarded it, because another node refused it. */
   endAbandoned(hash: string, principal: string | undefined): void {
     const session = this.tokens.byHash(hash, principal);
-    session?.link.endpoint.end(CloseCode.Superseded, "the client has begun a session on another node");
+    session?.link.endpoint.end(
+      CloseCode.Superseded,
+      "the client has discarded this session, because another node refused it",
+    );
   }
 
   /** Adds a session that has lost its socket to the suspended ones, and enforces their bounds. */
@@ -315,6 +321,8 @@ class Arrival implements SocketHandler, Expiring {
   #isRefused = false;
   /** The hash of the token of a session that is not here. */
   #abandoned: string | undefined;
+  /** What the server answers to a hello, because it closes. */
+  #bye: Bye | undefined;
 
   /** `begin` starts a new session on the socket, and returns its started link. */
   constructor(
@@ -345,27 +353,37 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   expire(): void {
-    this.close(CloseCode.Superseded, "neither `resume` nor a hello came in time");
+    const late = { code: CloseCode.Superseded, reason: "neither `resume` nor a hello came in time" };
+    this.#close(this.#bye ?? late);
+  }
+
+  /** Closes the socket: at once, or when the hello of a refused client has come, which may be on its way. */
+  shut(bye: Bye): void {
+    if (this.#abandoned === undefined) return this.#close(bye);
+    if (this.#bye !== undefined) return;
+    this.#bye = bye;
+    setDeadline(this, HELLO_WAIT_MS);
   }
 
   #startNewSession(hello: string): void {
-    const bye = this.#hooks.claimSlot();
-    if (bye !== undefined) {
-      this.#socket.send(byeFrame(bye));
-      return this.close(bye.code, bye.reason);
-    }
-    this.#settle();
     // Only now: a client that has not received the refusal keeps its session.
     if (this.#abandoned !== undefined) this.#sessions.options.abandoned?.(this.#abandoned, this.#principal);
+    const bye = this.#bye ?? this.#hooks.claimSlot();
+    if (bye !== undefined) {
+      this.#socket.send(byeFrame(bye));
+      return this.#close(bye);
+    }
+    this.#settle();
     this.#begin().frame(hello);
   }
 
   #resume(resume: ResumeFrame | undefined): void {
     // Rule 1: a refused client sends a hello and nothing else.
     if (resume === undefined || this.#isRefused)
-      return this.close(CloseCode.ProtocolError, "neither `resume` nor a hello");
+      return this.#close({ code: CloseCode.ProtocolError, reason: "neither `resume` nor a hello" });
     const found = this.#sessions.tokens.find(resume, this.#principal);
-    if (found === "stale") return this.close(CloseCode.Superseded, "a later attempt came before this one");
+    if (found === "stale")
+      return this.#close({ code: CloseCode.Superseded, reason: "a later attempt came before this one" });
     const isResumed =
       found !== "unknown" &&
       !found.session.link.checkExpiry() &&
@@ -379,13 +397,13 @@ class Arrival implements SocketHandler, Expiring {
   #refuse(): void {
     // Without a bye, the client keeps its session, which another server may have, and reconnects.
     const bye = this.#hooks.checkSlot();
-    if (bye !== undefined) return this.close(bye.code, bye.reason);
+    if (bye !== undefined) return this.#close(bye);
     this.#isRefused = true;
     this.#socket.send(REFUSED);
   }
 
   /** Closes the socket, and ignores further frames. */
-  close(code: number, reason: string): void {
+  #close({ code, reason }: Bye): void {
     this.#settle();
     closeIgnored(this.#socket, code, reason);
   }

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { attach, EngineError, serve, type AnyPeer, type Receiver } from "../../src/node.js";
+import { attach, connect as connectNode, EngineError, serve, type AnyPeer, type Receiver } from "../../src/node.js";
 import { memory } from "../../src/fleet/memory.js";
 import { connect } from "../../src/index.js";
 import { gate, rejection, turn } from "../support/turns.js";
@@ -322,6 +322,24 @@ async function moving(
   return { client, peer: await first, move };
 }
 
+/** Starts a server beside another node. `refuse` returns a socket whose `resume` it has refused; `frames` are what the node receives. */
+async function reporting(options: object = {}) {
+  const engine = new FaultyEngine();
+  nodes = makeNodes(1, {}, engine);
+  const server = await serve({ port: 0, engine, ...options });
+  const frames: string[] = [];
+  engine.links[0]!.loses = (_channel, frame) => /^1[zs]/.test(frame) && frames.push(frame.slice(0, 2)) > 0;
+  const limits = { maxMessageBytes: 1_000, logFrames: 10, logLength: 1_000 };
+  const refuse = async (): Promise<WebSocket> => {
+    const socket = new WebSocket(server.url, ["reciproc.v1", "reciproc.resume"]);
+    await once(socket, "message");
+    socket.send(JSON.stringify({ resume: { token: "elsewhere", received: 0, attempt: 1, limits } }));
+    await once(socket, "message");
+    return socket;
+  };
+  return { server, frames, refuse, [Symbol.asyncDispose]: () => server.close() };
+}
+
 describe("a client that begins a session on another node", () => {
   afterEach(() => void vi.unstubAllGlobals());
 
@@ -335,7 +353,7 @@ describe("a client that begins a session on another node", () => {
     const later = await move();
     expect(await peer.closed).toMatchObject({
       code: 4000,
-      reason: "the client has begun a session on another node",
+      reason: "the client has discarded this session, because another node refused it",
     });
     await b.server.topic("room").join(later, { as: "ann" });
     expect(await b.server.topic("room").members()).toEqual([{ id: later.id, as: "ann" }]);
@@ -392,26 +410,57 @@ describe("a client that begins a session on another node", () => {
   });
 
   it("is reported when its hello has come, and not before", async () => {
-    const engine = new FaultyEngine();
-    nodes = makeNodes(1, {}, engine);
-    await using b = await serve({ port: 0, engine });
-    const frames: string[] = [];
-    engine.links[0]!.loses = (_channel, frame) => /^1[zs]/.test(frame) && frames.push(frame.slice(0, 2)) > 0;
-    const limits = { maxMessageBytes: 1_000, logFrames: 10, logLength: 1_000 };
+    await using node = await reporting();
     for (const isGreeted of [false, true]) {
-      const socket = new WebSocket(b.url, ["reciproc.v1", "reciproc.resume"]);
-      await once(socket, "message");
-      socket.send(JSON.stringify({ resume: { token: "elsewhere", received: 0, attempt: 1, limits } }));
-      await once(socket, "message");
-      const peer = isGreeted ? new Promise((resolve) => b.once("peer", resolve)) : undefined;
+      const socket = await node.refuse();
+      const peer = isGreeted ? new Promise((resolve) => node.server.once("peer", resolve)) : undefined;
       if (isGreeted) socket.send('{"hello":{}}');
       await peer;
       socket.close();
       await once(socket, "close");
-      b.nodes.notify("after");
-      await expect.poll(() => frames.at(-1)).toBe("1s");
+      node.server.nodes.notify("after");
+      await expect.poll(() => node.frames.at(-1)).toBe("1s");
     }
-    expect(frames).toEqual(["1s", "1z", "1s"]);
+    expect(node.frames).toEqual(["1s", "1z", "1s"]);
+  });
+
+  it("is reported also if there is no slot for it any more", async () => {
+    await using node = await reporting({ limits: { maxConnections: 2 } });
+    const client = await connectNode(node.server.url);
+    const sockets = [await node.refuse(), await node.refuse()];
+    for (const socket of sockets) socket.send('{"hello":{}}');
+    const [code] = await Promise.race(sockets.map((socket) => once(socket, "close")));
+    expect([code, node.server.stats().peers]).toEqual([4503, 2]);
+    await expect.poll(() => node.frames).toEqual(["1z", "1z"]);
+    for (const socket of sockets) socket.close();
+    await client.close();
+  });
+
+  const closing = { code: 1001, reason: "the server is closing" };
+  const bye = '{"bye":{"code":1000,"reason":""}}';
+  it.each([
+    ["drains", "its hello", '{"hello":{}}', { ...closing, retryMs: 10 }],
+    ["drains", "its bye", bye, undefined],
+    ["drains", "nothing within a second", undefined, undefined],
+    ["closes", "its hello", '{"hello":{}}', closing],
+    ["closes", "nothing within a second", undefined, undefined],
+  ])("is waited for by a server that %s, which receives %s", async (how, what, frame, answer) => {
+    // The wait itself must end.
+    await using node = await reporting({ limits: { handshakeTimeoutMs: 300_000 } });
+    const socket = await node.refuse();
+    const answers: unknown[] = [];
+    socket.on("message", (data) => answers.push(JSON.parse((data as Buffer).toString())));
+    const closed = once(socket, "close");
+    const over = how === "drains" ? node.server.drain({ retryMs: 10 }) : node.server.close();
+    socket.ping();
+    await Promise.race([once(socket, "pong"), closed]);
+    expect(socket.readyState).toBe(WebSocket.OPEN);
+    if (frame !== undefined) socket.send(frame);
+    expect((await closed)[0]).toBe(1001);
+    await over;
+    expect(answers).toEqual(answer === undefined ? [] : [{ bye: answer }]);
+    await turn();
+    expect(node.frames).toEqual(what === "its hello" ? ["1z"] : []);
   });
 
   it("ends no session of another principal, and no unknown one", async () => {

@@ -69,7 +69,7 @@ describe("closing all pending sockets", () => {
     rig.cut();
     const servers = [rig.reconnect().server, rig.arrival(), rig.arrival()];
     servers[2]!.inject(resume("wrong"));
-    rig.sessions.shut(1001, "the server is closing");
+    rig.sessions.shut({ code: 1001, reason: "the server is closing" });
     for (const server of servers) {
       const { length } = server.sent;
       expect(server.closedWith).toEqual({ code: 1001, reason: "the server is closing" });
@@ -88,7 +88,7 @@ describe("closing all pending sockets", () => {
     fresh.inject('{"hello":{}}');
     failed.inject("nonsense");
     gone.cut();
-    rig.sessions.shut(1001, "");
+    rig.sessions.shut({ code: 1001, reason: "" });
     expect(rig.wires[1]!.server.open).toBe(true);
     expect(fresh.open).toBe(true);
     expect(failed.closedWith).toMatchObject({ code: 1002 });
