@@ -2,7 +2,7 @@
 import type { Random } from "../../faults/random.js";
 import { NatsServer } from "../../support/nats.js";
 import { RedisCluster } from "../../support/redis-groups.js";
-import { commandAt, eventually, RedisServer } from "../../support/redis.js";
+import { commandAt, RedisServer } from "../../support/redis.js";
 import { Names } from "../../../src/redis/names.js";
 import { LOGGED, type BrokerKind } from "./orders.js";
 
@@ -149,15 +149,7 @@ async function startCluster(prefix: string, random: Random): Promise<ChaosBroker
     empty: () => commandAll("FLUSHALL"),
     killClients: () => commandAll("CLIENT", "KILL", "TYPE", random.pick(["normal", "pubsub"]), "SKIPME", "yes"),
     migrate: () => cluster.migrate(name),
-    async failOver() {
-      // After a longer pause, a server counts its replica as absent for a short time.
-      const { replica } = await eventually(
-        () => cluster.primaryOf(name),
-        (one) => one.replica !== undefined,
-        20_000,
-      );
-      await replica!.command("CLUSTER", "FAILOVER");
-    },
+    failOver: () => cluster.failOver(name),
     untilOk: () => cluster.untilOk(),
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };

@@ -27,10 +27,13 @@ const { engine: bends, isDurable = false, misuse } = mutant === undefined ? {} :
 const MOST_JOIN_MS = 50;
 const LONG_JOIN_MS = 1_000;
 
+/** Longer than every fault, and longer than the machine may stand still. */
+const START_TIMEOUT_MS = 600_000;
+
 const after = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 function engineAt({ kind, urls }: BrokerPlace): Engine {
-  const settings = { prefix, leaseMs: LEASE_MS, startTimeoutMs: 60_000 };
+  const settings = { prefix, leaseMs: LEASE_MS, startTimeoutMs: START_TIMEOUT_MS };
   if (kind === "nats") return nats({ url: urls, jetstream: {}, ...settings });
   const where = kind === "cluster" ? { cluster: urls } : { url: urls[0]! };
   return redis({ ...where, ...settings, ...(isDurable && { history: "durable" }) });

@@ -227,7 +227,7 @@ export class Oracle {
       else if (stay.welcome !== undefined) gaps++;
       missed += stay.events.filter(({ kind }) => kind === "missed").length;
       said += stay.events.filter(({ kind }) => kind === "said").length;
-      const known = content.get(stay.client) ?? { got: new Map<string, number>(), loaded: undefined };
+      const known = content.get(stay.client) ?? { got: new Map<string, number>(), loaded: new Map<string, number>() };
       content.set(stay.client, known);
       this.#judgeStay(stay, known, texts);
     }
@@ -278,7 +278,7 @@ export class Oracle {
         else if (last?.epoch !== place.epoch || place.offset !== last.offset + 1) {
           if (!isExcused)
             this.breach(isComplete ? "L3" : "L1", `client ${client} got ${at} (${n}) after ${before}, without a gap`);
-          if (welcome !== undefined) known.loaded = { epoch: place.epoch, offset: place.offset - 1 };
+          if (welcome !== undefined) known.loaded.set(place.epoch, place.offset - 1);
         }
         known.got.set(at, n);
         reached.set(place.epoch, at);
@@ -299,13 +299,16 @@ export class Oracle {
     const { outcome, at, run } = welcome!;
     if (outcome === "gap") {
       // Without a log there is no position: the client keeps its own, and what it has up to there.
-      if (before !== undefined) known.loaded = parse(before);
+      if (before !== undefined) {
+        const place = parse(before);
+        known.loaded.set(place.epoch, place.offset);
+      }
       return;
     }
     const { epoch, offset } = parse(at ?? "");
     if (at === undefined || !covers(reached.get(epoch), at))
       return this.breach("L3", `client ${client} has ${before} and got "complete" up to ${at} from node ${run}`);
-    const first = known.loaded?.epoch === epoch ? known.loaded.offset + 1 : 1;
+    const first = (known.loaded.get(epoch) ?? 0) + 1;
     for (let i = first; i <= offset; i++) {
       const has = known.got.get(`${epoch}.${i}`);
       const there = texts.get(`${epoch}.${i}`) ?? new Set();
@@ -415,6 +418,9 @@ function isInGap(events: readonly Arrival[], at: string): boolean {
 /** What a client has of the log. */
 interface Content {
   readonly got: Map<string, number>;
-  /** The position up to which the client has loaded the state, after its last gap. */
-  loaded: Place | undefined;
+  /**
+   * By epochs, the offset up to which the client has loaded the state, after its last gap there. Another log may begin, and be loaded,
+   * while the answer to a join of this one is on its way.
+   */
+  readonly loaded: Map<string, number>;
 }
