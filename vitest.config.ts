@@ -34,6 +34,8 @@ export default defineConfig({
     // A test that waits for an event which never comes fails here; none is timed.
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // The same as for `vi.waitFor`, in `setup.ts`.
+    expect: { poll: { timeout: 15_000 } },
     projects: [
       {
         extends: true,

@@ -181,7 +181,7 @@ describe("a flood of WebSocket pings and pongs", () => {
     const arrived = once(server, "connection") as Promise<[WebSocket]>;
     const peer = await connect(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`, { link: "plain" });
     const [far] = await arrived;
-    for (let i = 0; i < 1100; i++) far.ping();
+    for (let i = 0; i < 5_000; i++) far.ping();
     expect(await peer.closed).toMatchObject({ code: 1008 });
     far.terminate();
     server.close();
@@ -250,6 +250,7 @@ describe("a client that was refused by a frame", () => {
     await using on = await target({ authenticate: () => undefined });
     const socket = await sendUpgrade(on.url, PACKED);
     socket.on("error", () => {});
+    await vi.waitFor(() => expect(on.sockets.size).toBe(1));
     const [server] = on.sockets;
     const many = Buffer.concat(Array<Buffer>(100_000).fill(one));
     for (let i = 0; i < 16; i++) socket.write(many);

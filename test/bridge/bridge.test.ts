@@ -86,7 +86,7 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
     });
     pair.webSocket.pause();
     await pair.untilStderr("stuck at ");
-    expect(most).toBeGreaterThan(MIB);
+    await eventually(() => most).toBeGreaterThan(MIB);
     // One message above the high-water mark, which is checked after each chunk.
     expect(most).toBeLessThan(MIB + 2 * SIZE);
     expect(Number(/stuck at (\d+)/.exec(pair.stderr())![1])).toBeLessThan(COUNT / 2);

@@ -28,7 +28,7 @@ export interface Bridged extends PlainPeer {
 }
 
 /** The timeout for commands that do not end by themselves. Other commands get a long one, in case the machine is busy. */
-export const SHORT = { graceMs: 200 };
+export const SHORT = { graceMs: 1_000 };
 
 /** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command gets "lsp". */
 export async function bridged(

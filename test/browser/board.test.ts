@@ -1,5 +1,6 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
+import { end } from "./browser.js";
 import { draw, noticed, picture, pixels, strokes, withTwo, type Visitor } from "./demo.js";
 
 const BLANK = Array.from({ length: 24 }, () => ".".repeat(32)).join("\n");
@@ -184,7 +185,7 @@ describe("the vote on clearing the board", () => {
       await draw(ada.page, DIAGONAL);
       await ada.page.getByRole("button", { name: "Clear", exact: true }).click();
       await cy.page.getByRole("alertdialog").waitFor();
-      await cy.page.context().close();
+      await end(cy.page);
       await bo.page.getByRole("button", { name: "Agree" }).click();
       for (const { page } of [ada, bo]) {
         await noticed(page, "Nobody objected: Ada cleared the board.");
@@ -194,7 +195,7 @@ describe("the vote on clearing the board", () => {
 
   it("clears at once for a single person", () =>
     withTwo(async (ada, bo) => {
-      await bo.page.context().close();
+      await end(bo.page);
       await ada.page.getByText("1 here").waitFor();
       await draw(ada.page, DIAGONAL);
       await ada.page.getByRole("button", { name: "Clear", exact: true }).click();

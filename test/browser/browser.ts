@@ -1,5 +1,5 @@
 /** The Chromium that the tests of a file share. */
-import type { Browser } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { afterAll } from "vitest";
 import { launch } from "./chromium.js";
 
@@ -10,6 +10,12 @@ afterAll(async () => (await launched)?.close());
 export function browser(): Promise<Browser> {
   launched ??= launch();
   return launched;
+}
+
+/** Closes a page so that its session ends. Chromium may kill a page that is closed before it has sent its close. */
+export async function end(page: Page): Promise<void> {
+  await page.goto("about:blank");
+  await page.context().close();
 }
 
 /** How long a test waits for a page to connect again. After connections that lasted less than 5 s, a client waits for up to 20 s. */

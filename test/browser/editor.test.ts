@@ -1,6 +1,6 @@
 import type { Locator } from "playwright-core";
 import { describe, expect, it } from "vitest";
-import { browser } from "./browser.js";
+import { browser, end } from "./browser.js";
 import { draw, noticed, PHONE, startDemo, strokes, withDemo, withOne } from "./demo.js";
 import { goTo, line, pointAt, ready, squiggles, textOf, visitEditor, withOneEditor, withTwoEditors } from "./editor.js";
 
@@ -55,7 +55,7 @@ describe("the editor", () => {
       ).toBe(0);
       await ada.page.getByRole("tab", { name: "server.json" }).click();
       await line(ada.page, '"port"').locator(".caret").waitFor();
-      await bo.page.context().close();
+      await end(bo.page);
       await caret.waitFor({ state: "detached" });
       expect(await ada.page.locator("#files .dot").count()).toBe(0);
     }));

@@ -8,6 +8,7 @@ import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { templateOf } from "../../demo/page/editor/snippet.js";
 import { connect } from "../../src/node.js";
+import { end } from "./browser.js";
 import { startDemo, withOne } from "./demo.js";
 import {
   goTo,
@@ -168,7 +169,7 @@ describe("the language server in the editor", () => {
       await page.keyboard.press("Home");
       const { port } = tempting.address() as AddressInfo;
       await page.keyboard.insertText(`"$schema": "http://127.0.0.1:${port}/schema.json",`);
-      await expect.poll(() => squiggles(page), { timeout: 5000 }).toContain(`"http://127.0.0.1:${port}/schema.json"`);
+      await expect.poll(() => squiggles(page)).toContain(`"http://127.0.0.1:${port}/schema.json"`);
       await line(page, "$schema").getByText("http").hover();
       await page.locator(".cm-tooltip-hover").getByText("Unable to load schema").waitFor();
       expect(visits).toBe(0);
@@ -287,7 +288,7 @@ describe("the language server in the editor", () => {
     withOneEditor(async ({ page }, demo) => {
       const servers = languageServers(demo, "css");
       expect(servers).toHaveLength(1);
-      await page.context().close();
+      await end(page);
       await gone(servers);
       const foreign = new WebSocket(`${demo.url.replace("http", "ws")}/lsp/css`, { origin: "https://elsewhere.test" });
       const error = await new Promise<Error>((resolve) => foreign.once("error", resolve));

@@ -8,6 +8,7 @@ import { createInterface } from "node:readline";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { ensureRedis, eventually } from "../support/redis.js";
+import { end } from "./browser.js";
 import { draw, enter, leave, live, picture, strokes, visit, type Visitor } from "./demo.js";
 
 const PROGRAM = join(import.meta.dirname, "../../demo/.build/main.js");
@@ -95,7 +96,7 @@ describe("the demo on three nodes", () => {
     for (;;) {
       const page = await invite(name);
       if (!homes.includes(await nodeOf(page))) return page;
-      await visitors.pop()!.page.context().close();
+      await end(visitors.pop()!.page);
     }
   }
 
@@ -117,6 +118,7 @@ describe("the demo on three nodes", () => {
     await say(bo, "good morning");
     await expect.poll(() => chatOf(ada)).toEqual(["good morning"]);
 
+    await using killer = await enter(url, "Kay", { arrived: () => {} }, `a-page&node=${home}`);
     // The node holds new connections of this page, so that there is something to recover.
     await ada.getByRole("button", { name: "Cut the network" }).last().click();
     await ada.getByText("Reconnecting", { exact: true }).waitFor();
@@ -131,7 +133,6 @@ describe("the demo on three nodes", () => {
       [0.8, 0.8],
     ]);
     await say(ada, "where am I?");
-    await using killer = await enter(url, "Kay", { arrived: () => {} }, `a-page&node=${home}`);
     killer.notify("kill");
     await expect.poll(() => lines, { timeout: PATIENCE_MS }).toContain(`${home} is gone; it starts again in 2 s`);
     const report = ada.locator("#recovered", { hasText: "is gone" });
@@ -179,10 +180,17 @@ describe("the demo on three nodes", () => {
     const home = await nodeOf(ada);
     const count = lines.length;
     const kill = ada.getByRole("button", { name: "Kill this node" });
+    // A second press would kill the next node. The button is disabled for some milliseconds only.
+    await kill.evaluate((button: HTMLElement) => {
+      new MutationObserver((_changes, observer) => {
+        if (button.ariaDisabled !== "true") return;
+        observer.disconnect();
+        button.click();
+        button.dataset["pressed"] = "twice";
+      }).observe(button, { attributes: true });
+    });
     await kill.click();
-    // A second press would kill the next node.
-    await kill.and(ada.locator("[aria-disabled=true]")).waitFor();
-    await kill.click({ force: true });
+    await kill.and(ada.locator("[data-pressed=twice]")).waitFor();
     const report = ada.locator("#recovered", { hasText: `${home} is gone.` });
     await report.waitFor();
     expect(await nodeOf(ada)).not.toBe(home);

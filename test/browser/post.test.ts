@@ -1,5 +1,5 @@
 /** HTTP POST from a page of another origin: the browser's handling of the server's CORS headers. */
-import { beforeAll, expect, it, vi } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import type { Frame, Page } from "playwright-core";
 import { serve } from "../../src/node.js";
 import { openBarePage } from "./site.js";
@@ -64,7 +64,7 @@ it("lets a page of a refused origin neither run nor read anything", async () => 
     frame.setAttribute("sandbox", "allow-scripts");
     document.body.append(frame);
   });
-  await vi.waitFor(() => expect(page.frame("sandbox")).not.toBeNull());
+  await expect.poll(() => page.frame("sandbox")).not.toBeNull();
   expect(await postFrom(page.frame("sandbox")!, server.url, JSON_TYPE)).toContain("Failed to fetch");
   // Without the JSON content type the browser makes no preflight, and the request itself arrives.
   expect(await postFrom(page.frame("sandbox")!, server.url, {})).toContain("Failed to fetch");

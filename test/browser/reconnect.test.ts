@@ -133,9 +133,8 @@ describe("the board, when its connection is cut", () => {
         await draw(ada.page, [[0.1, 0.9]]);
         await strokes(bo.page, 1);
         await cut(ada.page);
-        await draw(ada.page, ZIGZAG);
-        await bo.page.getByText("1 here").waitFor();
-        await draw(bo.page, [[0.9, 0.9]]);
+        const alone = bo.page.getByText("1 here").waitFor();
+        await Promise.all([draw(ada.page, ZIGZAG), alone.then(() => draw(bo.page, [[0.9, 0.9]]))]);
         await back(ada.page);
         for (const { page } of [ada, bo]) await strokes(page, 3);
         await bo.page.getByText("2 here").waitFor();

@@ -157,7 +157,7 @@ it("resumes each time the page is thawed, without a missed message", async () =>
   /** In the background, where its timers and tasks stand still. */
   const freeze = async (): Promise<void> => {
     await other.bringToFront();
-    await page.waitForFunction(() => document.hidden);
+    await page.waitForFunction(() => document.hidden, undefined, { polling: 100 });
     const before = await page.evaluate(() => emitted.length);
     await cdp.send("Page.setWebLifecycleState", { state: "frozen" });
     // The answer may come before the event, and a cut before the event would be noticed at once.

@@ -44,12 +44,12 @@ describe("reciproc call", () => {
     ],
     [
       "that the call timed out",
-      ["hang", "--timeout", "1000"],
-      { code: 1, stderr: '"hang" was not answered within 1000 ms\n' },
+      ["hang", "--timeout", "3000"],
+      { code: 1, stderr: '"hang" was not answered within 3000 ms\n' },
     ],
     [
       "the code of a timeout with --json",
-      ["hang", "--timeout", "1000", "--json"],
+      ["hang", "--timeout", "3000", "--json"],
       { code: 1, stdout: expect.stringContaining('{"error":{"code":"TIMEOUT",') as string },
     ],
   ])("prints %s", async (_what, argv, expected, input) => {

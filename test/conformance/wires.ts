@@ -39,7 +39,7 @@ export const wires: Record<string, (options: WireOptions) => Promise<Connection>
   "over ws": wsWire,
 };
 
-const PATIENCE_MS = 2_000;
+const PATIENCE_MS = 20_000;
 const UNLIMITED = 2 ** 28;
 
 /** Frames that arrived and were not received yet. */

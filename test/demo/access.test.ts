@@ -61,7 +61,7 @@ describe.each(["light", "dark"] as const)("axe, in the %s scheme,", (colorScheme
         expect(await violations(page)).toEqual([]);
         await page.getByRole("button", { name: "Keep it" }).click();
       },
-      { env: { CUT_MS: "5000" } },
+      { env: { CUT_MS: "5000", VOTE_TIMEOUT_MS: "60000" } },
     ),
   );
 

@@ -981,11 +981,11 @@ describe("the engine nats, when a node dies", () => {
     const dead = await openMember(rigOver(relay, server, rig.prefix), 200);
     relay.part();
     const node = await openNode(rig);
-    await node.connection.roster!.enter(incarnationOf(node), 200);
+    await node.connection.roster!.enter(incarnationOf(node), 2_000);
     await untilMembers(node, [`${incarnationOf(dead)}.a`]);
     await eventually(
       async () => {
-        await beat(node, 1, 200);
+        await beat(node, 1, 2_000);
         return node.connection.roster!.list(TOPIC);
       },
       ({ members }) => members.length === 0,

@@ -462,15 +462,15 @@ describe("the engine redis, when a node dies", () => {
     // As a node leaves it that puts a member after FLUSHALL, and dies before it notices that it has no lease.
     await server.command("HSET", members, "gone/1.x", "1");
     expect((await roster!.list(TOPIC)).members).toHaveLength(2);
-    await roster!.beat(`${node.name}/1`, 300);
+    await roster!.beat(`${node.name}/1`, 2_000);
     expect((await roster!.list(TOPIC)).members).toHaveLength(2);
     const { members: left } = await eventually(
       async () => {
-        await roster!.beat(`${node.name}/1`, 300);
+        await roster!.beat(`${node.name}/1`, 2_000);
         return roster!.list(TOPIC);
       },
       (part) => part.members.length < 2,
-      5_000,
+      15_000,
     );
     expect(left).toEqual([[`${other.name}/1.a`, "1"]]);
     for (const one of [node, other]) await one.connection.close();

@@ -3,6 +3,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Relay } from "../client/relay.js";
 import { connect } from "../../src/node.js";
+import { end } from "../browser/browser.js";
 import { rejection } from "../support/turns.js";
 import { ExampleServer, PATIENCE, Windows } from "./page.js";
 
@@ -60,7 +61,7 @@ describe("the example chat", () => {
     await bothShow("Bob: hello");
     const { page } = await enter("Cyd");
     await expect.poll(() => lines(page)).toEqual(["Bob: hello"]);
-    await page.context().close();
+    await end(page);
     for (const one of [ada, bob]) await expect.poll(() => one.locator("#here").textContent()).toBe("Here: Ada, Bob");
   });
 

@@ -3,6 +3,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Relay } from "../client/relay.js";
 import { connect } from "../../src/node.js";
+import { end } from "../browser/browser.js";
 import { ExampleServer, PATIENCE, Windows } from "./page.js";
 
 const server = new ExampleServer("cursors/server.js");
@@ -95,7 +96,7 @@ describe("the example cursors", () => {
     const { page: cyd } = await enter("Cyd");
     await showsAt(cyd, "Ada", 600, 400);
     await expect.poll(() => here(bob)).toContain("Cyd");
-    await cyd.context().close();
+    await end(cyd);
     await expect.poll(() => here(bob)).not.toContain("Cyd");
   });
 

@@ -189,10 +189,9 @@ describe("the example board-react", () => {
   it("ends an import before its server ends", async () => {
     const before = await cards(bo);
     await importLines("One", "Two", "Three", "Four", "Five");
-    await ada
-      .getByLabel("Import", { exact: true })
-      .getByText(/^[1-4] of 5$/)
-      .waitFor();
+    const progress = ada.getByLabel("Import", { exact: true }).locator("output");
+    // It is shown for less than half a second.
+    await expect.poll(() => progress.textContent(), { ...PATIENCE, interval: 20 }).toMatch(/^[1-4] of 5$/);
     const { port } = new URL(url);
     expect(await stop()).toBe(0);
     await ada.getByLabel("Import", { exact: true }).getByText("Imported 5 cards").waitFor();

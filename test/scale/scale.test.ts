@@ -37,7 +37,7 @@ beforeAll(async () => {
   await promisify(execFile)(process.execPath, [tsc, "-p", import.meta.dirname]);
   const build = join(import.meta.dirname, ".build/test/scale");
   for (const kind of KINDS) measured.set(kind, await measure(kind, CONNECTIONS, 0, build));
-});
+}, 300_000);
 
 /** Returns the bytes of each connection. */
 function each(from: Memory, to: Memory, what: "heap" | "buffers"): number {

@@ -185,7 +185,9 @@ describe("the memory that SCALING.md names for Redis", () => {
         name === "log" ? { log: { length: COUNT, ttlMs: 60_000 } } : name === "members" ? { members: true } : undefined,
       methods: {},
     });
-    peers = await Promise.all(Array.from({ length: COUNT }, async () => (await connect(server.url)) as AnyPeer));
+    peers = await Promise.all(
+      Array.from({ length: COUNT }, async () => (await connect(server.url, { openTimeoutMs: 60_000 })) as AnyPeer),
+    );
     await eventually(
       () => server.peers.size,
       (size) => size === peers.length,

@@ -124,12 +124,12 @@ describe("a peer that does not answer pings", () => {
 
   it("stays if the heartbeat is off, or if it answers", async () => {
     await using off = await serve({ port: 0, heartbeat: false });
-    await using on = await serve({ port: 0, heartbeat: { intervalMs: 20, deadAfterMs: 40 } });
+    await using on = await serve({ port: 0, heartbeat: { intervalMs: 100, deadAfterMs: 1_000 } });
     const silent = await sendUpgrade(off.url);
     const living = new WebSocket(on.url);
     const pings = new Promise<void>((resolve) => {
       let count = 0;
-      living.on("ping", () => ++count === 5 && resolve());
+      living.on("ping", () => ++count === 15 && resolve());
     });
     await pings;
     expect(on.peers.size).toBe(1);

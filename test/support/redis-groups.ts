@@ -4,6 +4,16 @@ import { commandAt, eventually, RedisServer } from "./redis.js";
 const SLOTS = 16_384;
 const PRIMARIES = 3;
 
+/** Returns the slots and their primaries, as one server of a cluster sees them. */
+async function slotsAt(server: RedisServer): Promise<string> {
+  const ranges = await server.command<[from: number, to: number, primary: [host: string, port: number]][]>(
+    "CLUSTER",
+    "SLOTS",
+  );
+  ranges.sort(([a], [b]) => a - b);
+  return ranges.map(([from, to, [, port]]) => `${from} to ${to}: ${port}`).join(", ");
+}
+
 /** A cluster. The first three servers are its primaries at the beginning, and each of the others is a replica of one. */
 export class RedisCluster implements AsyncDisposable {
   readonly servers: readonly RedisServer[];
@@ -81,8 +91,18 @@ export class RedisCluster implements AsyncDisposable {
     return { slot, owner: serverAt(own[2][1])!, other: serverAt(foreign[2][1])!, replica: serverAt(own[3]?.[1] ?? 0) };
   }
 
+  /** Resolves when all servers agree who has which slots. For some time after a failover, they do not. */
+  async #untilAgreed(): Promise<void> {
+    await eventually(
+      () => Promise.all(this.servers.filter(({ isRunning }) => isRunning).map(slotsAt)),
+      (views) => new Set(views).size === 1,
+      20_000,
+    );
+  }
+
   /** Makes the replica of a key's primary the primary. Redis gives that up after 5 s, if it has not succeeded. */
   async failOver(key: string): Promise<void> {
+    await this.#untilAgreed();
     const { replica } = await eventually(
       () => this.primaryOf(key),
       (one) => one.replica !== undefined,
@@ -103,6 +123,7 @@ export class RedisCluster implements AsyncDisposable {
 
   /** Moves the slot of a key to another primary, as `redis-cli` does. `midway` runs when the keys are half moved. */
   async migrate(key: string, midway: () => Promise<unknown> = async () => {}): Promise<void> {
+    await this.#untilAgreed();
     const { slot, owner, other } = await this.primaryOf(key);
     const [from, to] = await Promise.all([owner, other].map((server) => server.command<string>("CLUSTER", "MYID")));
     await other.command("CLUSTER", "SETSLOT", String(slot), "IMPORTING", from!);

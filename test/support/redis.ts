@@ -107,7 +107,7 @@ export class RedisServer implements AsyncDisposable {
       bind: "127.0.0.1",
       dir: this.#folder,
       ...(certificate === undefined ? plain : tls),
-      ...(kind === "sentinel" ? {} : { save: '""', appendonly: "no" }),
+      ...(kind === "sentinel" ? {} : { save: '""', appendonly: "no", "repl-diskless-sync-delay": "0" }),
       ...(kind === "cluster" ? cluster : {}),
       ...(users === undefined ? {} : { aclfile: join(this.#folder, "users.acl") }),
       ...settings,

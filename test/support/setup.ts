@@ -1,10 +1,16 @@
 /** Runs before each test file. Installs the packages of the nearest `package.json`, which is the project's own for most files. */
 import { access } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { expect } from "vitest";
+import { expect, vi } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 
 const TESTS = join(import.meta.dirname, "..");
+
+/** How long `vi.waitFor` waits by default. Its own default is a second, for which a loaded machine may stand still. */
+const PATIENCE_MS = 15_000;
+const { waitFor } = vi;
+vi.waitFor = (check, options) =>
+  waitFor(check, typeof options === "number" ? options : { timeout: PATIENCE_MS, ...options });
 
 let folder = dirname(expect.getState().testPath!);
 while (folder !== TESTS && !(await hasPackages(folder))) folder = dirname(folder);
