@@ -65,7 +65,6 @@ describe("the chat of Getting started", () => {
       server: { port: 0, host: "localhost" },
     });
     await vite.listen();
-    for (const name of ["Ada", "Bob"]) pages.push(await openPage(vite.resolvedUrls!.local[0]!, name));
   }, 60_000);
   afterAll(async () => {
     await Promise.all(pages.map((page) => page.context().close()));
@@ -74,10 +73,17 @@ describe("the chat of Getting started", () => {
   });
 
   it("asks each page for its name, and shows a line of one page in both", async () => {
-    const [ada, bob] = pages as [Page, Page];
-    await ada.getByText("here: Ada").waitFor();
-    await bob.getByText("here: Ada, Bob").waitFor();
-    await say(ada, "hello");
+    const url = vite.resolvedUrls!.local[0]!;
+    // The names are in the order in which the pages joined, so the second page opens when the first one has joined.
+    for (const [name, here] of [
+      ["Ada", "here: Ada"],
+      ["Bob", "here: Ada, Bob"],
+    ] as const) {
+      const page = await openPage(url, name);
+      pages.push(page);
+      await page.getByText(here, { exact: true }).waitFor();
+    }
+    await say(pages[0]!, "hello");
     for (const page of pages) await expect.poll(() => lines(page)).toEqual(["Ada: hello"]);
   });
 
