@@ -13,6 +13,8 @@ const sentinel = (): { name: string; urls: string[] } => ({ name, urls: ["redis:
 
 beforeAll(async () => {
   group = await RedisSentinelGroup.create();
+  // Nothing fails over in the first tests, also if the machine stands still for a moment.
+  await group.setSilence(20_000);
 }, 300_000);
 afterAll(() => group[Symbol.asyncDispose]());
 
@@ -35,6 +37,8 @@ async function untilReplicated(): Promise<{ primary: RedisServer; replica: Redis
 }
 
 describe("redis with a Sentinel", () => {
+  beforeAll(() => group.setSilence(2_000));
+
   it("runs no late command on a primary that was stopped and replaced", async () => {
     const rig = redisRig({ sentinel: sentinel() }, []);
     await using node = await Listening.open(rig.engine(), "node");

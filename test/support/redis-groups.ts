@@ -4,14 +4,14 @@ import { commandAt, eventually, RedisServer } from "./redis.js";
 const SLOTS = 16_384;
 const PRIMARIES = 3;
 
-/** Returns the slots and their primaries, as one server of a cluster sees them. */
-async function slotsAt(server: RedisServer): Promise<string> {
-  const ranges = await server.command<[from: number, to: number, primary: [host: string, port: number]][]>(
-    "CLUSTER",
-    "SLOTS",
-  );
+type Place = [host: string, port: number];
+type Range = [from: number, to: number, primary: Place, replica?: Place];
+
+/** Returns the ranges of slots as one server of a cluster sees them. */
+async function rangesAt(server: RedisServer): Promise<Range[]> {
+  const ranges = await server.command<Range[]>("CLUSTER", "SLOTS");
   ranges.sort(([a], [b]) => a - b);
-  return ranges.map(([from, to, [, port]]) => `${from} to ${to}: ${port}`).join(", ");
+  return ranges;
 }
 
 /** A cluster. The first three servers are its primaries at the beginning, and each of the others is a replica of one. */
@@ -42,7 +42,7 @@ export class RedisCluster implements AsyncDisposable {
     // A server may learn of the replicas of others later.
     for (const server of servers)
       await eventually(
-        () => server.command<unknown[][]>("CLUSTER", "SLOTS"),
+        () => rangesAt(server),
         (ranges) => ranges.every(({ length }) => length === 4),
         20_000,
       );
@@ -51,6 +51,11 @@ export class RedisCluster implements AsyncDisposable {
 
   get urls(): string[] {
     return this.servers.map(({ url }) => url);
+  }
+
+  /** Sets for how long a server may be silent before the others replace it. A cluster begins with 3 s. */
+  async setSilence(ms: number): Promise<void> {
+    for (const server of this.servers) await server.command("CONFIG", "SET", "cluster-node-timeout", String(ms));
   }
 
   /** Resolves when all servers that run see a healthy cluster, and all replicas have the data of their primary. */
@@ -82,25 +87,32 @@ export class RedisCluster implements AsyncDisposable {
   ): Promise<{ slot: number; owner: RedisServer; other: RedisServer; replica: RedisServer | undefined }> {
     const running = this.servers.find(({ isRunning }) => isRunning)!;
     const slot = Number(await running.command("CLUSTER", "KEYSLOT", key));
-    type Server = [host: string, port: number];
-    type Range = [from: number, to: number, primary: Server, replica?: Server];
-    const ranges = await running.command<Range[]>("CLUSTER", "SLOTS");
+    const ranges = await rangesAt(running);
     const serverAt = (port: number): RedisServer | undefined => this.servers.find((server) => server.port === port);
     const own = ranges.find(([from, to]) => from <= slot && slot <= to)!;
     const foreign = ranges.find(([, , [, port]]) => port !== own[2][1])!;
     return { slot, owner: serverAt(own[2][1])!, other: serverAt(foreign[2][1])!, replica: serverAt(own[3]?.[1] ?? 0) };
   }
 
+  /** Returns the slots and the ports of their primaries, as each server that runs sees them. */
+  async #views(): Promise<string[]> {
+    const ranges = await Promise.all(this.servers.filter(({ isRunning }) => isRunning).map(rangesAt));
+    return ranges.map((all) => all.map(([from, to, [, port]]) => `${from} to ${to}: ${port}`).join(", "));
+  }
+
   /** Resolves when all servers agree who has which slots. For some time after a failover, they do not. */
   async #untilAgreed(): Promise<void> {
     await eventually(
-      () => Promise.all(this.servers.filter(({ isRunning }) => isRunning).map(slotsAt)),
+      () => this.#views(),
       (views) => new Set(views).size === 1,
       20_000,
     );
   }
 
-  /** Makes the replica of a key's primary the primary. Redis gives that up after 5 s, if it has not succeeded. */
+  /**
+   * Makes the replica of a key's primary the primary. A replica that was elected less than four times the silence ago "wins" its next
+   * election with the old votes, and the others depose it at once. So it is the primary when all say so, and is asked again otherwise.
+   */
   async failOver(key: string): Promise<void> {
     await this.#untilAgreed();
     const { replica } = await eventually(
@@ -108,17 +120,21 @@ export class RedisCluster implements AsyncDisposable {
       (one) => one.replica !== undefined,
       20_000,
     );
-    const isPrimary = async (): Promise<boolean> =>
+    const isPrimary = (): Promise<boolean> =>
       eventually(
-        () => replica!.command<string>("INFO", "replication"),
-        (info) => info.includes("role:master"),
+        () => this.#views(),
+        (views) => views.every((view) => view.endsWith(`: ${replica!.port}`) || view.includes(`: ${replica!.port},`)),
         6_000,
       ).then(
         () => true,
         () => false,
       );
-    do await replica!.command("CLUSTER", "FAILOVER").catch(() => {});
-    while (!(await isPrimary()));
+    for (let tries = 1; tries <= 10; tries++) {
+      // Redis gives it up after 5 s.
+      await replica!.command("CLUSTER", "FAILOVER").catch(() => {});
+      if (await isPrimary()) return;
+    }
+    throw new Error("the replica was asked 10 times, and did not become the primary");
   }
 
   /** Moves the slot of a key to another primary, as `redis-cli` does. `midway` runs when the keys are half moved. */
@@ -177,6 +193,12 @@ export class RedisSentinelGroup implements AsyncDisposable {
       20_000,
     );
     return new RedisSentinelGroup(primary, replica, sentinel);
+  }
+
+  /** Sets for how long the primary may be silent before it is replaced. A group begins with 2 s. */
+  async setSilence(ms: number): Promise<void> {
+    const args = ["SENTINEL", "SET", RedisSentinelGroup.primaryName, "down-after-milliseconds", String(ms)];
+    await commandAt(this.sentinel.url, args);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
