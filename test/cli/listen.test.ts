@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { Peer, Server } from "../../src/node.js";
 import { run, start } from "./program.js";
 import { servingOnPort, emitted } from "../server/by-hand.js";
-import { freePort, reciprocServer, plainServer } from "./server.js";
+import { freePort } from "../support/ports.js";
+import { reciprocServer, plainServer } from "./server.js";
 
 function nextPeer(server: Server): Promise<Peer> {
   return new Promise((resolve) => server.once("peer", resolve));

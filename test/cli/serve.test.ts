@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
+import { freePort } from "../support/ports.js";
 import { gate, rejection } from "../support/turns.js";
 import { file, run, start, type Running } from "./program.js";
-import { freePort } from "./server.js";
 
 const API = `export default {
   add: ([a, b]) => a + b,

@@ -1,5 +1,5 @@
 /** Servers to call: a reciproc server, and plain servers that misbehave. */
-import { createServer, type IncomingMessage } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
@@ -27,13 +27,4 @@ export async function plainServer(onSocket: (socket: WebSocket, request: Incomin
   });
   await new Promise((resolve) => server.once("listening", resolve));
   return `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-/** Returns a port without a listener. */
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

@@ -6,7 +6,8 @@ import { EngineError, type Incarnation, type LogRule, type Position, type Roster
 import { rosterFrame } from "../../src/fleet/frames.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { sourceOf, type ScriptName } from "../../src/redis/scripts.js";
-import { ensureRedis, eventually, freePort, RedisServer, type RedisServerOptions } from "../support/redis.js";
+import { freePort } from "../support/ports.js";
+import { ensureRedis, eventually, RedisServer, type RedisServerOptions } from "../support/redis.js";
 import { RedisProxy } from "../support/redis-proxy.js";
 import { turn } from "../support/turns.js";
 import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";

@@ -10,7 +10,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { memory } from "../../src/fleet/memory.js";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { aptInstall, onPath } from "../support/debian.js";
-import { eventually, freePort } from "../support/redis.js";
+import { freePort } from "../support/ports.js";
+import { eventually } from "../support/redis.js";
 
 const NAMES = ["n1", "n2", "n3"];
 const TOPIC = "news";

@@ -2,12 +2,12 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, readdir, readFile } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
 import { join, posix } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 import { browser } from "../browser/browser.js";
+import { freePort } from "../support/ports.js";
 
 const ROOT = join(import.meta.dirname, "../..");
 const DIST = join(ROOT, "site/.build/dist");
@@ -24,16 +24,6 @@ const pages = new Map<string, string>();
 let printed = "";
 let docs: ChildProcess;
 let address: string;
-
-/** Returns a port at which nothing listens. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0);
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
-}
 
 beforeAll(async () => {
   await ensurePackages(import.meta.dirname);

@@ -8,7 +8,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { loadJetStream, loadTransport, type Client, type Manager } from "../../src/nats/client.js";
 import { aptInstall, canRun, onPath } from "./debian.js";
-import { eventually, freePort } from "./redis.js";
+import { freePort } from "./ports.js";
+import { eventually } from "./redis.js";
 import { untilStopped } from "./stopped.js";
 
 const CURE =

@@ -2,12 +2,12 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { createClient } from "@redis/client";
 import { aptInstall, canRun, onPath } from "./debian.js";
+import { freePort } from "./ports.js";
 
 const NAMES = ["redis-server", "valkey-server"];
 const CURE =
@@ -25,16 +25,6 @@ export async function ensureRedis(): Promise<string> {
   const found = onPath(...NAMES)[0] ?? ((await aptInstall("redis-server")) ? onPath(...NAMES)[0] : undefined);
   if (found === undefined) throw new Error(CURE);
   return found;
-}
-
-/** Returns a port that is free now. */
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }
 
 export interface RedisServerOptions {

@@ -3,7 +3,6 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:http";
-import { createServer as createTcpServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -13,6 +12,7 @@ import { connect, type AnyPeer } from "../../../src/node.js";
 import { inspect } from "../../../src/peer/peer.js";
 import { aptInstall, onPath } from "../../support/debian.js";
 import { listening } from "../../support/network.js";
+import { freePort } from "../../support/ports.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 
@@ -46,7 +46,7 @@ afterAll(async () => {
 });
 
 async function start(program: string): Promise<ChildProcess> {
-  const port = await freePort();
+  const port = await freePort(); // aria2 does not accept port 0
   url = `ws://127.0.0.1:${port}/jsonrpc`;
   const options = ["--no-conf", "--enable-rpc", `--rpc-listen-port=${port}`, `--dir=${folder}`];
   const child = spawn(program, [...options, `--stop-with-process=${process.pid}`], {
@@ -54,12 +54,6 @@ async function start(program: string): Promise<ChildProcess> {
   });
   await said(child, /IPv4 RPC: listening/);
   return child;
-}
-
-/** aria2 does not accept port 0. */
-async function freePort(): Promise<number> {
-  await using somebody = await listening(createTcpServer());
-  return (somebody.server.address() as AddressInfo).port;
 }
 
 /** Resolves when a program prints the text. Rejects if the program ends before. */
