@@ -12,7 +12,7 @@ let cluster: RedisCluster;
 
 beforeAll(async () => {
   const user = `user reciproc on >secret ${RIGHTS} ${CLUSTER_RIGHTS}`;
-  cluster = await RedisCluster.create(["user default on nopass ~* &* +@all", user]);
+  cluster = await RedisCluster.create({ users: ["user default on nopass ~* &* +@all", user] });
   // Nothing fails over in the first tests, also if the machine stands still for a moment.
   await cluster.setSilence(20_000);
 }, 300_000);

@@ -1,5 +1,5 @@
 /** Groups of Redis servers: a cluster of three primaries with a replica each, and a primary with a replica and a Sentinel. */
-import { commandAt, eventually, RedisServer } from "./redis.js";
+import { commandAt, eventually, RedisServer, type RedisServerOptions } from "./redis.js";
 
 const SLOTS = 16_384;
 const PRIMARIES = 3;
@@ -22,9 +22,10 @@ export class RedisCluster implements AsyncDisposable {
     this.servers = servers;
   }
 
-  static async create(users?: readonly string[]): Promise<RedisCluster> {
-    const options = { kind: "cluster" as const, ...(users === undefined ? {} : { users }) };
-    const servers = await Promise.all(Array.from({ length: 2 * PRIMARIES }, () => RedisServer.create(options)));
+  static async create(options: Pick<RedisServerOptions, "users" | "settings"> = {}): Promise<RedisCluster> {
+    const servers = await Promise.all(
+      Array.from({ length: 2 * PRIMARIES }, () => RedisServer.create({ ...options, kind: "cluster" })),
+    );
     const cluster = new RedisCluster(servers);
     const [first, ...others] = servers;
     for (const [i, server] of servers.entries()) await server.command("CLUSTER", "SET-CONFIG-EPOCH", String(i + 1));

@@ -10,8 +10,8 @@ import { LOGGED, type BrokerKind } from "./orders.js";
 export interface ChaosBroker extends AsyncDisposable {
   readonly kind: BrokerKind;
   readonly urls: readonly string[];
-  /** The port for the proxies of nodes. `undefined` for a cluster, whose servers tell their own addresses. */
-  readonly port: number | undefined;
+  /** The ports of its servers. */
+  readonly ports: readonly number[];
   /** How many connections a healthy node has. */
   readonly connections: number;
   /** Ends the process, or one of them, and starts it again after a time. */
@@ -39,14 +39,15 @@ export async function startBroker(kind: BrokerKind, prefix: string, random: Rand
   return kind === "nats" ? startNats(prefix) : startCluster(prefix, random);
 }
 
+/** A subscriber that reads too slowly is cut soon. */
+const settings = { "client-output-buffer-limit": "pubsub 256kb 64kb 2" };
+
 async function startRedis(random: Random): Promise<ChaosBroker> {
-  // A subscriber that reads too slowly is cut soon.
-  const settings = { "client-output-buffer-limit": "pubsub 256kb 64kb 2" };
   const server = await RedisServer.create({ settings });
   return {
     kind: "redis",
     urls: [server.url],
-    port: server.port,
+    ports: [server.port],
     connections: 2,
     async restart(delayMs, isSaved) {
       if (isSaved) {
@@ -92,7 +93,7 @@ async function startNats(prefix: string): Promise<ChaosBroker> {
   return {
     kind: "nats",
     urls: [server.url],
-    port: server.port,
+    ports: [server.port],
     connections: 1,
     async restart(delayMs) {
       await server.kill();
@@ -122,7 +123,7 @@ async function startNats(prefix: string): Promise<ChaosBroker> {
 }
 
 async function startCluster(prefix: string, random: Random): Promise<ChaosBroker> {
-  const cluster = await RedisCluster.create();
+  const cluster = await RedisCluster.create({ settings });
   /** A name in the slot of the log. */
   const name = new Names(prefix).channel(`t:${LOGGED}`).name;
   const commandAll = async (...args: string[]): Promise<void> => {
@@ -132,10 +133,15 @@ async function startCluster(prefix: string, random: Random): Promise<ChaosBroker
   return {
     kind: "cluster",
     urls: cluster.urls,
-    port: undefined,
-    connections: 0,
-    async restart(delayMs) {
+    ports: cluster.servers.map(({ port }) => port),
+    // Two to each primary.
+    connections: 6,
+    async restart(delayMs, isSaved) {
       const { owner } = await cluster.primaryOf(name);
+      if (isSaved) {
+        await owner.command("SAVE");
+        await after(delayMs);
+      }
       await owner.kill();
       await after(delayMs);
       await owner.start();

@@ -21,6 +21,11 @@ export interface Disturbed {
 const EVERYWHERE = {
   "node killed": 2,
   "node stopped": 2,
+  "node cut": 4,
+  "node cut at a byte": 4,
+  "node cut for long": 2,
+  "node muted one way": 2,
+  "node swallowed": 2,
   "broker stopped": 1,
   "broker emptied": 1,
   "broker killed": 1,
@@ -29,19 +34,16 @@ const EVERYWHERE = {
   "client cut for long": 2,
   "client muted": 3,
 };
-const WITH_PROXIES = {
+const WITH_REDIS = {
   ...EVERYWHERE,
-  "node cut": 4,
-  "node cut at a byte": 4,
-  "node cut for long": 2,
-  "node muted one way": 2,
-  "node swallowed": 2,
+  "broker kills clients": 3,
+  "broker killed after a snapshot": 1,
+  "node reads slowly": 1,
 };
-const WITH_REDIS = { "broker kills clients": 3 };
 export const FAULT_WEIGHTS = {
-  redis: { ...WITH_PROXIES, ...WITH_REDIS, "broker killed after a snapshot": 1, "node reads slowly": 1 },
-  nats: WITH_PROXIES,
-  cluster: { ...EVERYWHERE, ...WITH_REDIS, "slot moved": 3, failover: 2 },
+  redis: WITH_REDIS,
+  nats: EVERYWHERE,
+  cluster: { ...WITH_REDIS, "slot moved": 3, failover: 2 },
 } satisfies Record<BrokerKind, Record<string, number>>;
 
 type KeysOf<T> = T extends T ? keyof T : never;
@@ -67,19 +69,18 @@ function pauseMs(world: Disturbed): number {
 
 const busy = new WeakSet<object>();
 
-/** Runs a fault of a part, unless the part has another one. */
-async function alone(part: object, fault: () => Promise<void>): Promise<boolean> {
+/** Runs a fault of a part, unless the part has another one. Resolves with true if there was something to disturb. */
+async function alone(part: object, fault: () => Promise<boolean>): Promise<boolean> {
   if (busy.has(part)) return false;
   busy.add(part);
   try {
-    await fault();
+    return await fault();
   } finally {
     busy.delete(part);
   }
-  return true;
 }
 
-/** Injects one fault. Resolves with true when it is over, and with false if its place has another fault. */
+/** Injects one fault. Resolves with true when it is over, and with false if its place has another fault or no connection. */
 export function disturb(kind: FaultKind, world: Disturbed): Promise<boolean> {
   const { random, broker, nodes, clients } = world;
   if (kind.startsWith("client ")) {
@@ -90,19 +91,25 @@ export function disturb(kind: FaultKind, world: Disturbed): Promise<boolean> {
     const node = random.pick(nodes);
     return alone(node, () => noted(world, `${kind} (${node.run.run})`, () => disturbNode(kind, node, world)));
   }
-  return alone(broker, () => noted(world, kind, () => duringAll(nodes, () => disturbBroker(kind, world))));
+  return alone(broker, () =>
+    noted(world, kind, async () => {
+      await duringAll(nodes, () => disturbBroker(kind, world), true);
+      return true;
+    }),
+  );
 }
 
-async function noted(world: Disturbed, text: string, fault: () => Promise<void>): Promise<void> {
+async function noted(world: Disturbed, text: string, fault: () => Promise<boolean>): Promise<boolean> {
   world.note(text);
-  await fault();
-  world.note(`${text}: over`);
+  const isDone = await fault();
+  world.note(`${text}: ${isDone ? "over" : "nothing to disturb"}`);
+  return isDone;
 }
 
-/** Runs a fault that concerns the connections of all nodes. */
-function duringAll(nodes: readonly NodeProcess[], fault: () => Promise<void>): Promise<void> {
+/** Runs a fault that concerns the connections of all nodes. `isUnseen`: see `NodeProcess.during`. */
+function duringAll(nodes: readonly NodeProcess[], fault: () => Promise<void>, isUnseen = false): Promise<void> {
   const [first, ...others] = nodes;
-  return first === undefined ? fault() : first.during(() => duringAll(others, fault));
+  return first === undefined ? fault() : first.during(() => duringAll(others, fault, isUnseen), isUnseen);
 }
 
 async function disturbBroker(kind: FaultKind, world: Disturbed): Promise<void> {
@@ -117,26 +124,30 @@ async function disturbBroker(kind: FaultKind, world: Disturbed): Promise<void> {
   await broker.untilOk();
 }
 
-async function disturbNode(kind: FaultKind, node: NodeProcess, world: Disturbed): Promise<void> {
+async function disturbNode(kind: FaultKind, node: NodeProcess, world: Disturbed): Promise<boolean> {
   const { random, nodes } = world;
   if (kind === "node killed") {
     await node.kill();
     await after(random.below(1_000));
-    return node.restart();
+    await node.restart();
+    return true;
   }
-  if (kind === "node stopped") return node.stop(pauseMs(world));
-  const lines = node.relay!.whole;
-  if (lines.length === 0) return;
+  if (kind === "node stopped") {
+    await node.stop(pauseMs(world));
+    return true;
+  }
+  const lines = node.relay.whole;
+  if (lines.length === 0) return false;
   const line = random.pick(lines);
   const { isTroubled } = node;
   await node.during(async () => {
     if (kind === "node cut") line.cut();
     else if (kind === "node cut at a byte") line.cutAfter(1 + random.below(MOST_BYTES));
     else if (kind === "node cut for long") {
-      node.relay!.isRefusing = true;
+      node.relay.isRefusing = true;
       for (const one of lines) one.cut();
       await after(random.below(LONGEST_AWAY_MS));
-      node.relay!.isRefusing = false;
+      node.relay.isRefusing = false;
     } else if (kind === "node reads slowly") {
       for (const one of lines) one.stall(SHORTEST_PAUSE_MS);
       const other = nodes.find((one) => one !== node && one.port !== undefined) ?? node;
@@ -157,23 +168,25 @@ async function disturbNode(kind: FaultKind, node: NodeProcess, world: Disturbed)
       for (const one of lines) one.cut();
     }
   });
+  return true;
 }
 
-async function disturbClient(kind: FaultKind, member: Member, random: Random): Promise<void> {
+async function disturbClient(kind: FaultKind, member: Member, random: Random): Promise<boolean> {
   const { relay } = member;
   const line = relay.whole.at(-1);
-  if (line === undefined) return;
-  if (kind === "client cut") return line.cut();
-  if (kind === "client cut at a byte") return line.cutAfter(1 + random.below(MOST_BYTES));
-  if (kind === "client cut for long") {
+  if (line === undefined) return false;
+  if (kind === "client cut") line.cut();
+  else if (kind === "client cut at a byte") line.cutAfter(1 + random.below(MOST_BYTES));
+  else if (kind === "client cut for long") {
     relay.isRefusing = true;
     line.cut();
     await after(random.below(SESSION_MS * 1.5));
     relay.isRefusing = false;
-    return;
+  } else {
+    member.disturbed();
+    line.mute(...random.pick([["client"], ["server"], ["client", "server"]] as const));
+    await after(random.below(2_000));
+    line.cut();
   }
-  member.disturbed();
-  line.mute(...random.pick([["client"], ["server"], ["client", "server"]] as const));
-  await after(random.below(2_000));
-  line.cut();
+  return true;
 }

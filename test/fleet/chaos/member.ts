@@ -43,13 +43,13 @@ export class Member {
     getPort: () => number | undefined,
     isHasty: boolean,
   ): Promise<Member> {
-    const member = new Member(number, await Relay.listen(getPort), oracle, isHasty);
+    const member = new Member(number, await Relay.listen([getPort]), oracle, isHasty);
     await member.#connect();
     return member;
   }
 
   async #connect(): Promise<void> {
-    const peer = (await connect<any, any>(`ws://127.0.0.1:${this.relay.port}`, {
+    const peer = (await connect<any, any>(`ws://127.0.0.1:${this.relay.ports[0]}`, {
       reconnect: { initial: true },
       onOpen: (server: Joinable) => {
         this.#end();

@@ -5,6 +5,7 @@ import { ConnectionLostError, RpcError, serve, type AnyPeer } from "../../../src
 import { redis } from "../../../src/redis/index.js";
 import { bend } from "./bent.js";
 import { RunClock } from "./clock.js";
+import { detour } from "./detour.js";
 import { MUTANTS } from "./mutants.js";
 import {
   LEASE_MS,
@@ -39,6 +40,7 @@ function engineAt({ kind, urls }: BrokerPlace): Engine {
   return redis({ ...where, ...settings, ...(isDurable && { history: "durable" }) });
 }
 
+detour(new Map(place.detours));
 const right = engineAt(place);
 const report = (message: Report): void => void process.send!(message);
 const server = await serve<any, any, any>({

@@ -380,7 +380,8 @@ export class Oracle {
         if ([...stops, endedAt].some((end) => end >= time && end < time + REPORT_MS)) continue;
         reported++;
         // All connections of a node end together: one report stands for them.
-        if (!this.#hasState(states, "down", time - REPORT_MS, time + REPORT_MS))
+        const isReported = states.filter((state) => state.time <= time).at(-1)?.state === "down";
+        if (!isReported && !this.#hasState(states, "down", time - REPORT_MS, time + REPORT_MS))
           this.breach("N4", `node ${run} lost a connection at ${time} and reported nothing`);
       }
       for (const { time, text } of states.filter(({ state }) => state === "down"))

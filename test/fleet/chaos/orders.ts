@@ -20,6 +20,8 @@ export type BrokerKind = "redis" | "nats" | "cluster";
 export interface BrokerPlace {
   readonly kind: BrokerKind;
   readonly urls: readonly string[];
+  /** The ports of the broker, and those of the proxies in front of them. */
+  readonly detours: readonly (readonly [port: number, proxy: number])[];
 }
 
 /** What a node is started with. */

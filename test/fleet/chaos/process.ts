@@ -18,8 +18,10 @@ export interface NodeSettings {
   readonly nextRun: () => number;
 }
 
-/** Without a proxy, a node may notice a fault so much later. */
+/** A node notices so much later that the servers of a cluster have changed places, or that it was stopped: no connection ends. */
 const UNSEEN_MS = 4_000;
+/** A node asks a server of a cluster for the places of all in less time. It does not use such a connection again. */
+const ASKED_MS = 2_000;
 
 const children = new Set<ChildProcess>();
 // A process that is stopped does not see that the world has ended.
@@ -29,14 +31,14 @@ process.once("exit", () => {
 
 export class NodeProcess {
   readonly #settings: NodeSettings;
-  #relay: Relay | undefined = undefined;
+  readonly relay: Relay;
   #child: ChildProcess | undefined = undefined;
   #orders = 0;
   readonly #pending = new Map<number, (done: Done | undefined) => void>();
   #trouble: Trouble | undefined = undefined;
   /** Faults that go on. */
   #faults = 0;
-  #faultEndedAt = 0;
+  #unseenUntil = 0;
   #isEnding = false;
   /** Whether a connection ended in this trouble, and whether the process was stopped in it. */
   #hasLost = false;
@@ -46,26 +48,18 @@ export class NodeProcess {
   /** The port for clients; `undefined` while there is no process. */
   port: number | undefined = undefined;
 
-  private constructor(settings: NodeSettings) {
+  private constructor(settings: NodeSettings, relay: Relay) {
     this.#settings = settings;
+    this.relay = relay;
     this.run = settings.oracle.started(settings.nextRun());
   }
 
   static async create(settings: NodeSettings): Promise<NodeProcess> {
-    const node = new NodeProcess(settings);
-    const { port } = settings.broker;
-    if (port !== undefined)
-      node.#relay = await Relay.listen(
-        () => port,
-        (line) => node.#lost(line),
-      );
+    const targets = settings.broker.ports.map((port) => () => port);
+    const relay = await Relay.listen(targets, (line) => node.#lost(line));
+    const node = new NodeProcess(settings, relay);
     await node.#start();
     return node;
-  }
-
-  /** The proxy to the broker, if there is one. */
-  get relay(): Relay | undefined {
-    return this.#relay;
   }
 
   /** Whether the node may have no connection to the broker. */
@@ -84,12 +78,9 @@ export class NodeProcess {
     const { program, prefix, mutant, broker, oracle } = this.#settings;
     this.#trouble = undefined;
     this.#hasLost = this.#wasStopped = false;
-    const { kind } = broker;
-    const port = this.#relay?.port;
-    const place: BrokerPlace =
-      port === undefined
-        ? { kind, urls: broker.urls }
-        : { kind, urls: [`${kind === "nats" ? "nats" : "redis"}://127.0.0.1:${port}`] };
+    const { kind, urls, ports } = broker;
+    const proxies = this.relay.ports;
+    const place: BrokerPlace = { kind, urls, detours: ports.map((port, i) => [port, proxies[i]!]) };
     const start: NodeStart = { run: this.run.run, place, prefix, mutant };
     const child = fork(program, [JSON.stringify(start)]);
     this.#child = child;
@@ -125,28 +116,40 @@ export class NodeProcess {
   #lost(line: Line): void {
     if (this.port === undefined || this.#isEnding || !line.isUsed) return;
     // The first loss of a trouble is that of a connection which worked. A stopped process cannot report it.
-    if (!this.#hasLost && !this.#wasStopped) this.run.losses.push(Date.now());
+    if (!this.#hasLost && !this.#wasStopped && this.#isLoss(line)) this.run.losses.push(Date.now());
     this.troubled();
     this.#hasLost = true;
   }
 
+  /** Over a cluster, a node ends connections itself to servers that are no primaries any more, and to those that it has asked. */
+  #isLoss(line: Line): boolean {
+    if (!this.#isOverCluster) return true;
+    return !line.isEndedByClient && Date.now() - line.openedAt > ASKED_MS;
+  }
+
+  get #isOverCluster(): boolean {
+    return this.#settings.broker.kind === "cluster";
+  }
+
   /** Records that this node may have no connection, until `settle` finds one. */
   troubled(): void {
-    this.#faultEndedAt = Date.now();
     if (this.#trouble !== undefined) return;
     this.#trouble = { from: Date.now(), to: Infinity };
     this.run.troubles.push(this.#trouble);
   }
 
-  /** Records that this node may have no connection as long as a fault goes on, and until `settle` finds one. */
-  async during(fault: () => Promise<void>): Promise<void> {
+  /**
+   * Records that this node may have no connection as long as a fault goes on, and until `settle` finds one. `isUnseen`: whether a node
+   * over a cluster may notice later that it has none.
+   */
+  async during(fault: () => Promise<void>, isUnseen = false): Promise<void> {
     this.troubled();
     this.#faults++;
     try {
       await fault();
     } finally {
       this.#faults--;
-      this.#faultEndedAt = Date.now();
+      if (isUnseen && this.#isOverCluster) this.#unseenUntil = Date.now() + UNSEEN_MS;
     }
   }
 
@@ -155,9 +158,9 @@ export class NodeProcess {
     const trouble = this.#trouble;
     if (trouble === undefined) return this.port !== undefined;
     if (this.#faults > 0 || this.isStopped || this.port === undefined || !this.#isWhole()) return false;
-    const before = new Set(this.#relay?.used);
+    const before = new Set(this.relay.used);
     const done = await this.order({ kind: "health" });
-    const isSame = this.#isWhole() && (this.#relay?.used ?? []).every((line) => before.has(line));
+    const isSame = this.#isWhole() && this.relay.used.every((line) => before.has(line));
     if (done?.ok !== true || !isSame || this.#faults > 0 || this.isStopped || this.#trouble !== trouble) return false;
     trouble.to = Date.now();
     this.#trouble = undefined;
@@ -167,13 +170,13 @@ export class NodeProcess {
 
   /** What a report says of this node. */
   get description(): string {
-    const { whole, used } = this.#relay ?? { whole: [], used: [] };
+    const { whole, used } = this.relay;
     return `${this.run.run} (${used.length} connections, ${whole.length} of them without a fault)`;
   }
 
   #isWhole(): boolean {
-    if (this.#relay === undefined) return Date.now() > this.#faultEndedAt + UNSEEN_MS;
-    const { whole, used } = this.#relay;
+    const { whole, used } = this.relay;
+    if (Date.now() < this.#unseenUntil) return false;
     return whole.length >= this.#settings.broker.connections && whole.length === used.length;
   }
 
@@ -203,7 +206,7 @@ export class NodeProcess {
       await new Promise((resolve) => setTimeout(resolve, ms));
       child.kill("SIGCONT");
       this.isStopped = false;
-    });
+    }, true);
   }
 
   /** Kills the process. Resolves when it has ended. */
@@ -223,6 +226,6 @@ export class NodeProcess {
   async close(): Promise<void> {
     this.#isEnding = true;
     await this.kill();
-    await this.#relay?.close();
+    await this.relay.close();
   }
 }

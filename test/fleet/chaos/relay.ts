@@ -1,6 +1,6 @@
 /** A TCP proxy whose connections can be cut at a byte, muted in one direction, and swallowed. */
 import { once } from "node:events";
-import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
+import { connect as connectTcp, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 
 /** How long a connection lasts that is to end at a byte. */
 const LONGEST_MS = 5_000;
@@ -20,6 +20,9 @@ export class Line {
    */
   isUsed = false;
   isOpen = true;
+  /** Whether the client ended it, and neither the server nor a fault. */
+  isEndedByClient = false;
+  readonly openedAt = Date.now();
 
   constructor(client: Socket, server: Socket, closed: (line: Line) => void) {
     this.#halves = { client, server };
@@ -38,6 +41,7 @@ export class Line {
         target.destroy();
         if (!this.isOpen) return;
         this.isOpen = false;
+        this.isEndedByClient = from === "client" && !this.isDisturbed;
         closed(this);
       });
     }
@@ -78,30 +82,32 @@ export class Line {
   }
 }
 
+/** Returns the local port for the next connection, or `undefined` to refuse it. */
+export type Target = () => number | undefined;
+
 /** Forwards connections to local ports. */
 export class Relay {
   readonly lines = new Set<Line>();
   /** Whether new connections are refused. */
   isRefusing = false;
-  readonly #server = createServer((socket) => this.#take(socket));
-  readonly #target: () => number | undefined;
+  readonly #servers: readonly Server[];
   readonly #closed: (line: Line) => void;
 
-  private constructor(target: () => number | undefined, closed: (line: Line) => void) {
-    this.#target = target;
+  private constructor(targets: readonly Target[], closed: (line: Line) => void) {
+    this.#servers = targets.map((target) => createServer((socket) => this.#take(socket, target)));
     this.#closed = closed;
   }
 
-  /** `target` returns the port for the next connection, or `undefined` to refuse it. `closed` is called with each line that ended. */
-  static async listen(target: () => number | undefined, closed: (line: Line) => void = () => {}): Promise<Relay> {
-    const relay = new Relay(target, closed);
-    relay.#server.listen(0, "127.0.0.1");
-    await once(relay.#server, "listening");
+  /** Listens on a port for each target. `closed` is called with each line that ended. */
+  static async listen(targets: readonly Target[], closed: (line: Line) => void = () => {}): Promise<Relay> {
+    const relay = new Relay(targets, closed);
+    for (const server of relay.#servers) await once(server.listen(0, "127.0.0.1"), "listening");
     return relay;
   }
 
-  get port(): number {
-    return (this.#server.address() as AddressInfo).port;
+  /** The ports, in the order of the targets. */
+  get ports(): number[] {
+    return this.#servers.map((server) => (server.address() as AddressInfo).port);
   }
 
   /** The open lines that are used. */
@@ -114,8 +120,8 @@ export class Relay {
     return this.used.filter((line) => !line.isDisturbed);
   }
 
-  #take(socket: Socket): void {
-    const port = this.isRefusing ? undefined : this.#target();
+  #take(socket: Socket, target: Target): void {
+    const port = this.isRefusing ? undefined : target();
     if (port === undefined) {
       socket.on("error", () => {});
       socket.resetAndDestroy();
@@ -130,7 +136,6 @@ export class Relay {
 
   async close(): Promise<void> {
     for (const line of this.lines) line.cut();
-    this.#server.close();
-    await once(this.#server, "close");
+    for (const server of this.#servers) await once(server.close(), "close");
   }
 }

@@ -283,20 +283,17 @@ class World {
     });
   }
 
-  /** Publishes while one node has no connection, if there is a proxy. The node must find that by itself, because nothing follows. */
+  /** Publishes while one node has no connection. The node must find that by itself, because nothing follows. */
   async #publishUnseen(): Promise<string | undefined> {
     const [away, other] = this.nodes as [NodeProcess, NodeProcess];
     const { relay } = away;
-    const publish = (): Promise<string | undefined> => this.#publish(LAST, undefined, 0, other);
     let at: string | undefined;
-    if (relay === undefined) at = await publish();
-    else
-      await away.during(async () => {
-        relay.isRefusing = true;
-        for (const line of relay.lines) line.cut();
-        at = await publish();
-        relay.isRefusing = false;
-      });
+    await away.during(async () => {
+      relay.isRefusing = true;
+      for (const line of relay.lines) line.cut();
+      at = await this.#publish(LAST, undefined, 0, other);
+      relay.isRefusing = false;
+    });
     if (at === undefined) this.oracle.breach("L1", "a publication after the last fault failed");
     await this.#expectConnections();
     return at;
