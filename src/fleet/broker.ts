@@ -97,7 +97,8 @@ export class Broker {
   #lastError: EngineError | undefined;
   #unanswered = 0;
   #unansweredBytes = 0;
-  readonly #waiting = new Set<Command<any>>();
+  /** What waits for the connection, by the function that runs it. */
+  readonly #waiting = new Map<() => Promise<unknown>, Command<any>>();
   #waitingBytes = 0;
   readonly #subscriptions = new Map<Channel, Subscription>();
 
@@ -159,7 +160,7 @@ export class Broker {
     if (this.#state === "closed") return;
     this.#state = "closed";
     const error = this.#refusal();
-    for (const command of this.#waiting) this.#settle(command).reject(error);
+    for (const command of this.#waiting.values()) this.#settle(command).reject(error);
     for (const subscription of this.#subscriptions.values()) {
       this.#stopTimer(subscription);
       for (const settle of subscription.waiting.splice(0)) settle(error);
@@ -202,10 +203,16 @@ export class Broker {
         this.#owner.dropped();
         return reject(new EngineError(`too much waits for the connection to ${this.name}`, "not-sent"));
       }
-      this.#waiting.add(command);
+      this.#waiting.set(run, command);
       this.#waitingBytes += bytes;
       setDeadline(command, timeoutMs);
     });
+  }
+
+  /** Cancels a command that waits for the connection, so that it counts no longer. Its promise rejects with `"not-sent"`. */
+  cancel(run: () => Promise<unknown>): void {
+    const command = this.#waiting.get(run);
+    if (command !== undefined) this.#settle(command).reject(this.#refusal());
   }
 
   /** Runs a command of the engine. Rejects at once if the connection is down. `bytes`: its length, unless it is short. */
@@ -239,7 +246,7 @@ export class Broker {
   /** Removes a command that settles from what it is counted in. May be called again when a late answer comes. */
   #settle<T>(command: Command<T>): Command<T> {
     clearDeadline(command);
-    if (this.#waiting.delete(command)) this.#waitingBytes -= command.bytes;
+    if (this.#waiting.delete(command.run)) this.#waitingBytes -= command.bytes;
     if (!command.isWritten) return command;
     command.isWritten = false;
     this.#unanswered--;
@@ -266,7 +273,7 @@ export class Broker {
     this.#lastError = undefined;
     this.facts = facts;
     for (const subscription of this.#subscriptions.values()) this.#reconcile(subscription);
-    const waiting = [...this.#waiting];
+    const waiting = [...this.#waiting.values()];
     for (const command of waiting) {
       const leftMs = command.deadline - performance.now();
       this.#settle(command);

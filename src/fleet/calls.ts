@@ -28,6 +28,8 @@ const GATHER_MS = 5_000;
 const ANSWER_LIMITS = { firstMs: 100, lastMs: 3_000, most: 10_000, maxLength: 16 * 2 ** 20 };
 /** How long an answer to a call without a timeout is sent again. */
 const LONGEST_ANSWER_MS = 60_000;
+/** Stands for a node that receives messages, and whose lease has ended. No node has this name. */
+const UNNAMED = "?";
 /** How long `close` of a peer elsewhere may take. A peer closes within 5 s. */
 const CLOSE_MS = 10_000;
 
@@ -39,6 +41,8 @@ export interface CallsOwner {
   readonly wait: Pick<Wait, "timeoutMs" | "retry">;
   /** The nodes that lived at the last beat. */
   readonly live: ReadonlySet<NodeName>;
+  /** Reads which nodes live now. Never rejects. */
+  readLive(): Promise<void>;
   /** Returns a peer of this node. */
   peerOf(localId: string): AnyPeer | undefined;
   /** Returns the peers of a principal on this node. */
@@ -166,6 +170,7 @@ export class Calls {
     const { broker, node: from } = this.#owner;
     return new Promise((resolve, reject) => {
       if (wait.signal?.aborted) throw wait.signal.reason;
+      if (this.#isClosed) throw new ConnectionLostError(method, "not-sent", CLOSED);
       if (!isNodeName(node)) throw new ConnectionLostError(method, "not-sent", NO_NODE);
       if (!knows(node, kind)) throw new ConnectionLostError(method, "not-sent", OLD_NODE);
       const number = ++this.#lastNumber;
@@ -179,11 +184,11 @@ export class Calls {
       const send = async (): Promise<number | undefined> => {
         const { maxFrameBytes } = broker.facts!;
         if (size > maxFrameBytes) throw new TooLargeError(method, size, maxFrameBytes);
-        // It was aborted while it waited for the connection.
-        if (!this.#calls.has(number)) return undefined;
         call.isWritten = true;
         return broker.connection.send(`n:${node}`, frame);
       };
+      // Otherwise a call that is settled would count among those that wait for the connection.
+      if (!broker.isUp) call.whenSettled.push(() => broker.cancel(send));
       broker.run(size, wait.timeoutMs, send).then(
         (count) => {
           // Otherwise the call settles by its answer, its timeout, or the lease of the node.
@@ -305,22 +310,22 @@ export class Calls {
       if (flags.includes("r")) startedAt = performance.now();
       broker.send(channel, frameOf(Kind.Progress, [number, node], encoded(value)));
     };
-    const answer = (verdict: string, outcome: string, answerBody: string): void => {
+    const answer = (...[verdict, outcome, answerBody]: Verdict): void => {
       this.#running.delete(key);
       const leftMs = Math.max(answerMs - (performance.now() - startedAt), ANSWER_LIMITS.firstMs);
       this.#answer(from, [number, verdict, outcome], answerBody, leftMs);
     };
-    connectionOf(peer)
+    void connectionOf(peer)
       .outgoing.request(message.method, message.params, {
         timeoutMs: timeoutMs > 0 ? timeoutMs : Infinity,
         signal: controller.signal,
         ...(flags.includes("p") && { onProgress }),
         resetTimeoutOnProgress: flags.includes("r"),
       })
-      .then(
-        (result) => answer("ok", "", encoded(result)),
-        (error: unknown) => answer(...verdictOf(error)),
-      );
+      .then((result): Verdict => ["ok", "", encoded(result)])
+      // Of the call, or of a result without a JSON form, which only a hook of this node can return.
+      .catch(verdictOf)
+      .then((verdict) => answer(...verdict));
   }
 
   #serveClose(number: number, from: NodeName, localId: string, code: number, body: string): void {
@@ -355,16 +360,19 @@ export class Calls {
   }
 
   /**
-   * Asks all nodes about the peers of a principal. `own`: what this node answers. Resolves with the answers by node and with the nodes
-   * that live and did not answer in time. Never rejects.
+   * Asks all nodes about the peers of a principal. Resolves with the answers by node, and with the nodes that did not answer in time:
+   * those that live, and `UNNAMED` if the broker has counted another one. Never rejects.
    */
-  gather(
+  async gather(
     verb: "peers" | "close",
     principal: string,
     body: string,
     code: number,
   ): Promise<{ answers: Map<NodeName, unknown>; unheard: NodeName[] }> {
-    const { broker, node, live } = this.#owner;
+    const { broker, node } = this.#owner;
+    // Nothing else shows a node that has entered since the last beat.
+    if (broker.isUp && !broker.facts!.counts) await this.#owner.readLive();
+    const { live } = this.#owner;
     const answers = new Map<NodeName, unknown>();
     const waiting = new Set([...live].filter((name) => name !== node));
     const number = ++this.#lastNumber;
@@ -380,10 +388,13 @@ export class Calls {
           clearDeadline(timer);
           // With those that came meanwhile: a node that was counted and has not answered may be one of them.
           const unheard = [...this.#owner.live].filter((name) => name !== node && !answers.has(name));
+          const { count = 0, heard } = gathering;
+          if (count - 1 > heard.size + unheard.length) unheard.push(UNNAMED);
           resolve({ answers, unheard });
         },
       };
       this.#gatherings.set(number, gathering);
+      if (this.#isClosed) return gathering.done();
       setDeadline(timer, GATHER_MS);
       const frame = frameOf(Kind.Principal, [number, node, verb, code, principal], body);
       broker
@@ -439,18 +450,17 @@ export class Calls {
     return peers.length;
   }
 
-  /** Rejects all calls. */
+  /** Rejects all calls, and cancels them on the nodes of the peers. */
   end(): void {
     this.#isClosed = true;
-    for (const { number, method, isWritten } of this.#calls.values()) {
-      const cause = new Error("this node is closed");
-      this.#settle(number)!.reject(new ConnectionLostError(method, isWritten ? "unknown" : "not-sent", cause));
-    }
+    for (const call of this.#calls.values())
+      this.#giveUp(call, new ConnectionLostError(call.method, call.isWritten ? "unknown" : "not-sent", CLOSED));
     for (const gathering of this.#gatherings.values()) gathering.done();
     this.#answers.stop();
   }
 }
 
+const CLOSED = new Error("this node is closed");
 const NO_PEER = new Error("no such peer");
 const OLD_NODE = new Error("the node of the peer is of a release that does not know this");
 const NO_NODE = new Error("the node of the peer does not live");
@@ -481,8 +491,19 @@ export function numberIn(value: unknown): number {
   return typeof value === "number" ? value : NaN;
 }
 
-/** Returns how the error of a call is sent: its verdict, its outcome and its body. */
-function verdictOf(error: unknown): [verdict: string, outcome: string, body: string] {
+/** How a call ended, as it is sent. */
+type Verdict = [verdict: string, outcome: string, body: string];
+
+/** Returns how the error of a call is sent. Never throws: a hook may have thrown anything. */
+function verdictOf(error: unknown): Verdict {
+  try {
+    return describe(error);
+  } catch {
+    return ["failed", "", JSON.stringify("the call failed with an error that cannot be converted to text")];
+  }
+}
+
+function describe(error: unknown): Verdict {
   if (error instanceof RpcError) {
     const { code, message, data } = error;
     return ["error", "", encoded({ code, message, data })];

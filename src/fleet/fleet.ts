@@ -186,6 +186,7 @@ export class Fleet {
       get live() {
         return getLive();
       },
+      readLive: () => this.#lease.read(),
       peerOf: (localId) => this.#byId.get(localId),
       peersOf: (principal) => this.#byPrincipal.get(principal) ?? [],
       report: (error) => host.report(error),

@@ -29,7 +29,7 @@ export class Lease implements Expiring {
   #isEntered = false;
   /** The number of the incarnation that the owner knows. */
   #reported = 1;
-  #isBeating = false;
+  #renewing: Promise<void> | undefined;
   #live: ReadonlySet<NodeName>;
   /** The last echo that was sent, and when; `undefined` if it has arrived. */
   #echo: { readonly number: number; readonly sentAt: number } | undefined;
@@ -97,11 +97,16 @@ export class Lease implements Expiring {
     if (!this.#broker.isUp) return;
     // Also while the last beat is not answered: then the answers may be lost, which only an echo shows soon.
     this.#sendEcho();
-    if (this.#isBeating) return;
-    this.#isBeating = true;
+    await this.read();
+  }
+
+  /** Renews the lease, and reads which nodes live. Never rejects. */
+  async read(): Promise<void> {
     // If it fails, the connection is down or the next beat tries again.
-    await this.#renew().catch(() => {});
-    this.#isBeating = false;
+    this.#renewing ??= this.#renew()
+      .catch(() => {})
+      .finally(() => (this.#renewing = undefined));
+    await this.#renewing;
   }
 
   async #renew(): Promise<void> {

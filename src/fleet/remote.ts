@@ -35,11 +35,15 @@ export interface RemotePeer<R extends Contract<R> = any> {
 export interface Principal<R extends Contract<R> = any> {
   /** Notifies the peers, at most once. For a principal that is notified often, use a topic. */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): void;
-  /** Returns the peers. `unheard`: nodes that live and did not answer within 5 s. Never rejects. */
+  /**
+   * Returns the peers. `unheard`: the names of the nodes that did not answer within 5 s. They live, or are `"?"`: a node that the
+   * broker still counts, and whose lease has ended. Never rejects.
+   */
   peers(): Promise<{ peers: RemotePeer<R>[]; unheard: string[] }>;
   /**
-   * Closes the peers. Returns how many, and the nodes that did not answer. To ban a principal, refuse it in `authenticate` first, and
-   * call this again while `unheard` is not empty. Rejects with a `TypeError` for a code that is not an application's to send.
+   * Closes the peers. Returns how many, and the nodes that did not answer, as `peers` does. To ban a principal, refuse it in
+   * `authenticate` first, and call this again while `unheard` is not empty. A node without a connection to the broker is not asked and
+   * may be in no list: check its own peers when it emits `engine` with `"up"`. Rejects with a `TypeError` for a code that is not an application's to send.
    */
   disconnect(code?: number, reason?: string): Promise<{ closed: number; unheard: string[] }>;
 }

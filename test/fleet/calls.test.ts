@@ -300,6 +300,63 @@ describe("a call to a peer of another node", () => {
     expect(seen).toEqual([["outgoing", "work", bob.peer.id]]);
   });
 
+  it.each<[what: string, around: () => unknown, error: string]>([
+    ["a result without a JSON form", () => 1n, "BigInt"],
+    [
+      "an error without a text",
+      () => {
+        throw Object.create(null);
+      },
+      "cannot be converted",
+    ],
+    [
+      "an error whose data has no JSON form",
+      () => {
+        throw new RpcError(7, "no", 1n);
+      },
+      "cannot be converted",
+    ],
+  ])("rejects if `around` on the node of the peer ends with %s", async (_what, around, text) => {
+    const { a, bob } = await world({ work: () => 1 }, {}, { around });
+    const error = await rejection(a.server.peer(bob.peer.id).request("work"));
+    expect(error).toBeInstanceOf(Error);
+    expect(error.message).toContain(text);
+  });
+
+  it("takes no room among those that wait for the connection when it has settled", async () => {
+    const { engine, a, bob } = await world({ work: () => 1 });
+    engine.links[0]!.down();
+    const controllers = Array.from({ length: 1_000 }, () => new AbortController());
+    const request = (options: object): Promise<unknown> => a.server.peer(bob.peer.id).request("work", {}, options);
+    const calls = controllers.map(({ signal }) => rejection(request({ signal, timeoutMs: Infinity })));
+    await turn();
+    expect(outcomeOf(await rejection(request({})))).toEqual(NOT_SENT);
+    for (const controller of controllers) controller.abort("enough");
+    expect(new Set(await Promise.all(calls))).toEqual(new Set(["enough"]));
+    expect(a.server.stats().engine!.pendingBytes).toBe(0);
+    const call = request({});
+    engine.links[0]!.up();
+    expect(await call).toBe(1);
+  });
+
+  it("is cancelled when its own node closes, and is `not-sent` from then on", async () => {
+    const cancelled = gate();
+    const { a, bob } = await world({
+      work: (_params: unknown, { signal }: any) => {
+        signal.addEventListener("abort", () => cancelled.resolve());
+        return new Promise(() => {});
+      },
+    });
+    const handle = a.server.peer(bob.peer.id);
+    const call = rejection(handle.request("work"));
+    await expect.poll(() => bob.client.stats().running).toBe(1);
+    const closing = a.server.close();
+    await cancelled.promise;
+    expect(outcomeOf(await call)).toEqual(UNKNOWN);
+    expect(outcomeOf(await rejection(handle.request("work", {}, { timeoutMs: Infinity })))).toEqual(NOT_SENT);
+    await closing;
+  });
+
   it("is `unknown` or `not-sent` when its own node closes", async () => {
     const { engine, a, bob } = await world({ work: () => new Promise(() => {}) });
     const handle = a.server.peer(bob.peer.id);

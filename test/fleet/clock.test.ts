@@ -130,6 +130,42 @@ describe("a principal", () => {
     await vi.advanceTimersByTimeAsync(5_100);
     expect(await asking).toEqual({ closed: 0, unheard: [b.server.nodes.id] });
   });
+
+  it("waits for a node that came after the last beat, also if the broker does not count", async () => {
+    const engine = new FaultyEngine();
+    engine.counts = false;
+    const options = { principal: ({ name }: { name: string }) => name };
+    nodes = makeNodes(1, options, engine);
+    await vi.advanceTimersByTimeAsync(4_000);
+    nodes.push(...makeNodes(1, options, engine));
+    const [a, b] = nodes as [Node, Node];
+    const bob = await b.client("bob");
+    expect(a.server.nodes.live).toEqual([a.server.nodes.id]);
+    engine.links[1]!.hold();
+    const asking = a.server.principal("bob").peers();
+    await vi.advanceTimersByTimeAsync(1_000);
+    engine.links[1]!.release();
+    const { peers, unheard } = await asking;
+    expect([peers.map(({ id }) => id), unheard]).toEqual([[bob.peer.id], []]);
+  });
+
+  it("reports a node that the broker counts and whose lease has ended, because it may have peers", async () => {
+    const engine = new FaultyEngine();
+    nodes = makeNodes(2, { principal: ({ name }: { name: string }) => name }, engine);
+    const [a, b] = nodes as [Node, Node];
+    const bob = await b.client("bob");
+    // Its process is stopped.
+    const [, link] = engine.links;
+    link!.loses = () => true;
+    link!.before = () => new Promise(() => {});
+    await link!.expire();
+    await vi.advanceTimersByTimeAsync(4_000);
+    expect(a.server.nodes.live).toEqual([a.server.nodes.id]);
+    const asking = a.server.principal("bob").disconnect();
+    await vi.advanceTimersByTimeAsync(5_100);
+    expect(await asking).toEqual({ closed: 0, unheard: ["?"] });
+    expect(bob.peer.state).toBe("open");
+  });
 });
 
 it("closing a peer whose node does not answer is `unknown` after 10 s", async () => {

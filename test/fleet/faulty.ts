@@ -23,6 +23,8 @@ export class FaultyEngine implements Engine {
   readonly given: Set<Incarnation> = new Set();
   /** Whether a node may receive a frame that the broker counts as received by none. */
   undercounts = false;
+  /** Whether the broker reports how many nodes have received a frame. */
+  counts = true;
   /** Makes `open` of the next connections wait for `up`. */
   isLate = false;
 
@@ -101,7 +103,8 @@ export class FaultyLink implements EngineConnection {
 
   async open(): ReturnType<EngineConnection["open"]> {
     await this.#opening?.promise;
-    return { ...(await this.#inner.open()), undercounts: this.#engine.undercounts };
+    const { undercounts, counts } = this.#engine;
+    return { ...(await this.#inner.open()), undercounts, counts };
   }
 
   /** Rejects `open`, if it waits. */
@@ -133,7 +136,7 @@ export class FaultyLink implements EngineConnection {
     const count = await this.#run("send", () => this.#inner.send(channel, frame));
     // Nodes without a connection are not subscribed to the channel of all nodes.
     const missing = channel === "a:all" ? this.#engine.links.filter(({ isDown }) => isDown).length : 0;
-    return this.counted(count === undefined ? undefined : count - missing);
+    return this.counted(count === undefined || !this.#engine.counts ? undefined : count - missing);
   }
 
   async #run<T>(command: string, run: () => Promise<T>): Promise<T> {
