@@ -119,7 +119,7 @@ export class Follower {
     else this.#catchUp(part);
     this.#deliverAhead();
     if (isAgain || (part.epoch === this.#position!.epoch && part.top > this.#position!.offset)) return true;
-    // The broker has nothing of that: messages of an earlier log, or of a stranger.
+    // The broker has nothing of that: messages of an earlier log, or of another program.
     if (this.#isOld) this.#dropAhead();
     return this.needsHeal;
   }

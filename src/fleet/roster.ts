@@ -81,7 +81,7 @@ export class OwnMembers implements Expiring {
     this.reconcile();
   }
 
-  /** Removes all members. Resolves when the broker has none of them, or cannot be told. */
+  /** Removes all members. Resolves when the broker has none of them, or cannot be reached. */
   async clear(): Promise<void> {
     const members = [...this.#all()];
     await Promise.all(
