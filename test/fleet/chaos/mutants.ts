@@ -15,6 +15,8 @@ export type Misuse =
 export interface Mutant {
   /** The rule that must detect it. */
   readonly rule: Rule;
+  /** What the complaint says, if the faults alone could delay something that the rule expects. Default: anything. */
+  readonly complaint?: RegExp;
   /** The faults without which it does no harm. Default: none. */
   readonly faults?: readonly FaultKind[];
   readonly broker?: BrokerKind;
@@ -46,6 +48,10 @@ function everyNth(period: number): () => boolean {
   let count = 0;
   return () => ++count % period === 0;
 }
+
+/** What the oracle says of lists of members. */
+const LACKS_ONE = /lacks (?!none)/;
+const HAS_ANOTHER = /also has (?!none)/;
 
 /** One epoch for all. */
 const EPOCH = "one";
@@ -91,6 +97,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a lost connection is not reported": {
     rule: "N4",
+    complaint: /reported nothing/,
     faults: ["node cut"],
     engine: () => ({ down: () => {}, up: () => {} }),
   },
@@ -160,6 +167,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "`since` is replayed after live publications": {
     rule: "L1",
+    complaint: /got \S+ \(\d+\) after/,
     faults: ["client cut for long"],
     misuse: "replays after live messages",
   },
@@ -241,6 +249,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "members of a dead node are not removed": {
     rule: "P1",
+    complaint: HAS_ANOTHER,
     faults: ["node killed"],
     engine: (_node, getConnection) => ({
       beat: async (_pass, incarnation, leaseMs) => {
@@ -251,6 +260,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "members of a live node are removed": {
     rule: "P1",
+    complaint: LACKS_ONE,
     engine: (node, getConnection) => ({
       beat: async (pass, incarnation, leaseMs) => {
         const { roster } = getConnection();
@@ -263,6 +273,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a node does not put its members again": {
     rule: "P1",
+    complaint: LACKS_ONE,
     faults: ["broker emptied"],
     engine: () => {
       const before = new Set<string>();
@@ -277,6 +288,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a node that was given up goes on": {
     rule: "P1",
+    complaint: LACKS_ONE,
     faults: ["broker stopped"],
     engine: (_node, getConnection) => ({
       beat: async (pass, incarnation, leaseMs) => {

@@ -52,3 +52,12 @@ describe("a join that was complete, whose answer comes after another log has beg
     );
   });
 });
+
+describe("a world that has not settled", () => {
+  it("breaks no rule but W", () => {
+    const oracle = new Oracle();
+    oracle.started(1).states.push({ state: "down", text: "", time: 0 });
+    oracle.breach("W", "not settled: nodes 1");
+    expect(() => oracle.judge()).toThrow(/^1 breaches\nW: not settled: nodes 1$/);
+  });
+});
