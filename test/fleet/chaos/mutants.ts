@@ -49,6 +49,9 @@ function everyNth(period: number): () => boolean {
   return () => ++count % period === 0;
 }
 
+/** How much too early a subscription is reported, in milliseconds. */
+const EARLY_MS = 1_000;
+
 /** What the oracle says of lists of members. */
 const LACKS_ONE = /lacks (?!none)/;
 const HAS_ANOTHER = /also has (?!none)/;
@@ -94,6 +97,14 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         },
       };
     },
+  },
+  "a channel is subscribed after the join that needs it": {
+    rule: "N3",
+    engine: () => ({
+      subscribe: async (pass, channel) => {
+        setTimeout(() => void pass(channel), EARLY_MS);
+      },
+    }),
   },
   "a lost connection is not reported": {
     rule: "N4",
