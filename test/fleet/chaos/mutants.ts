@@ -19,7 +19,8 @@ export interface Mutant {
   readonly complaint?: RegExp;
   /** The faults without which it does no harm. Default: none. */
   readonly faults?: readonly FaultKind[];
-  readonly broker?: BrokerKind;
+  /** The brokers over which it is played. Default: Redis. */
+  readonly brokers?: readonly BrokerKind[];
   /** What the engine of a node does in a wrong way. */
   readonly engine?: (node: string, getConnection: () => EngineConnection) => Bends;
   /** Whether the engine is told that its Redis loses nothing. */
@@ -49,6 +50,11 @@ function everyNth(period: number): () => boolean {
   return () => ++count % period === 0;
 }
 
+/** The brokers of rules that each engine keeps in a way of its own. */
+const ALL: readonly BrokerKind[] = ["redis", "nats", "cluster"];
+/** Over a cluster, no call is `"not-sent"` because a node does not live: a count of 0 says nothing. */
+const COUNTING: readonly BrokerKind[] = ["redis", "nats"];
+
 /** How much too early a subscription is reported, in milliseconds. */
 const EARLY_MS = 1_000;
 
@@ -63,6 +69,7 @@ const COMMON = { epoch: EPOCH };
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   "a node takes its own notifications from the broker": {
     rule: "N1",
+    brokers: ALL,
     engine: (node) => ({
       received: (pass, channel, frame) => {
         const { kind, fields, body } = split(frame);
@@ -89,6 +96,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a notification is lost between nodes": {
     rule: "N3",
+    brokers: ALL,
     engine: () => {
       const isLost = everyNth(20);
       return {
@@ -114,6 +122,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a missed publication is not read from the log": {
     rule: "L1",
+    brokers: ALL,
     engine: () => {
       const isLost = everyNth(10);
       return {
@@ -209,6 +218,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "keys are ignored": {
     rule: "L5",
+    brokers: ALL,
     engine: () => ({ append: (pass, topic, body, rule) => pass(topic, body, rule, undefined) }),
   },
   "a call whose answer is lost does not settle": {
@@ -225,6 +235,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a call that was sent is reported as not sent": {
     rule: "C2",
+    brokers: COUNTING,
     engine: () => ({
       send: async (pass, channel, frame) => {
         const count = await pass(channel, frame);
@@ -271,6 +282,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "members of a live node are removed": {
     rule: "P1",
+    brokers: ALL,
     complaint: LACKS_ONE,
     engine: (node, getConnection) => ({
       beat: async (pass, incarnation, leaseMs) => {
