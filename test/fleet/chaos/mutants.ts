@@ -1,4 +1,10 @@
-/** The mutants: each breaks one rule, in the engine of the nodes or in their application. A test checks that the oracle detects each. */
+/**
+ * The mutants: each breaks one rule, in the engine of the nodes or in their application. A test checks that the oracle detects each.
+ *
+ * Two errors have no mutant, because no user can observe them. If several nodes reap a dead incarnation without a claim, each removes
+ * members that may be gone already, which changes nothing. If an answer to a call arrives twice, the second one finds no call, because
+ * a call has a number of its own and settles once.
+ */
 import { EngineError, type EngineConnection, type Position } from "../../../src/fleet/engine.js";
 import type { Bends } from "./bent.js";
 import { LOGGED, type BrokerKind } from "./orders.js";
