@@ -184,6 +184,17 @@ const HISTORIES: readonly (readonly [Rule, name: string, (isBroken: boolean) => 
       return oracle;
     },
   ],
+  [
+    "P2",
+    "a member that joins when all nodes list it",
+    (isBroken) => {
+      const oracle = historyOf();
+      oracle.listed(["1.a"]);
+      if (!isBroken) oracle.member(oracle.runs.get(1)!, "left", "1.a");
+      oracle.member(oracle.runs.get(1)!, "joined", "1.a");
+      return oracle;
+    },
+  ],
 ];
 
 describe.each(HISTORIES)("%s: %s", (rule, _name, make) => {

@@ -157,11 +157,19 @@ export class Oracle {
     return record;
   }
 
-  /** P2. The first event of a member that was listed before is `left`. */
+  /**
+   * P2. A watcher may be notified of a join when that member is listed already, because lists and notifications have no common order.
+   * So the first event of a member may be either, until `listed`.
+   */
   member(run: Run, event: "joined" | "left", id: string): void {
     if (run.members.get(id) === event) this.breach("P2", `node ${run.run} reported ${event} twice in a row for ${id}`);
     run.members.set(id, event);
     this.memberAt = Date.now();
+  }
+
+  /** P2. All nodes list these members, and no watcher was notified for a while: from now on, none of them joins before it left. */
+  listed(ids: readonly string[]): void {
+    for (const { members } of this.runs.values()) for (const id of ids) members.set(id, "joined");
   }
 
   /** Judges everything, after the end. If W is broken, judges nothing else. Throws a `Breach` with the broken rules. */

@@ -293,7 +293,9 @@ class World {
       if (lists.length > 0) return lists.join("; ");
       // A list that is right for a moment only is wrong.
       const quietMs = Date.now() - this.oracle.memberAt;
-      return quietMs < UNCHANGED_MS ? "watchers are notified, and no client comes or goes" : undefined;
+      if (quietMs < UNCHANGED_MS) return "watchers are notified, and no client comes or goes";
+      this.oracle.listed(truth);
+      return undefined;
     });
   }
 
