@@ -18,6 +18,7 @@ export interface Bends {
   readonly up?: Operation<EngineHost["up"]>;
   readonly down?: Operation<(error: EngineError) => void>;
   readonly heard?: Operation<EngineHost["heard"]>;
+  readonly subscribe?: Operation<EngineConnection["subscribe"]>;
   readonly send?: Operation<EngineConnection["send"]>;
   readonly append?: Operation<EngineLog["append"]>;
   readonly read?: Operation<EngineLog["read"]>;
@@ -59,7 +60,7 @@ function bendConnection(inner: EngineConnection, bends: Bends): EngineConnection
     open: () => inner.open(),
     close: () => inner.close(),
     reconnect: (reason) => inner.reconnect(reason),
-    subscribe: (channel) => inner.subscribe(channel),
+    subscribe: bent(bends.subscribe, (channel: Channel) => inner.subscribe(channel)),
     unsubscribe: (channel) => inner.unsubscribe(channel),
     send: bent(bends.send, (channel: Channel, frame: string) => inner.send(channel, frame)),
     log: log && {

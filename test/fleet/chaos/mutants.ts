@@ -1,4 +1,10 @@
-/** The mutants: each breaks one rule, in the engine of the nodes or in their application. A test checks that the oracle detects each. */
+/**
+ * The mutants: each breaks one rule, in the engine of the nodes or in their application. A test checks that the oracle detects each.
+ *
+ * Two errors have no mutant, because no user can observe them. If several nodes reap a dead incarnation without a claim, each removes
+ * members that may be gone already, which changes nothing. If an answer to a call arrives twice, the second one finds no call, because
+ * a call has a number of its own and settles once.
+ */
 import { EngineError, type EngineConnection, type Position } from "../../../src/fleet/engine.js";
 import type { Bends } from "./bent.js";
 import { LOGGED, type BrokerKind } from "./orders.js";
@@ -15,9 +21,12 @@ export type Misuse =
 export interface Mutant {
   /** The rule that must detect it. */
   readonly rule: Rule;
+  /** What the complaint says, if the faults alone could delay something that the rule expects. Default: anything. */
+  readonly complaint?: RegExp;
   /** The faults without which it does no harm. Default: none. */
   readonly faults?: readonly FaultKind[];
-  readonly broker?: BrokerKind;
+  /** The brokers over which it is played. Default: Redis. */
+  readonly brokers?: readonly BrokerKind[];
   /** What the engine of a node does in a wrong way. */
   readonly engine?: (node: string, getConnection: () => EngineConnection) => Bends;
   /** Whether the engine is told that its Redis loses nothing. */
@@ -47,6 +56,18 @@ function everyNth(period: number): () => boolean {
   return () => ++count % period === 0;
 }
 
+/** The brokers of rules that each engine keeps in a way of its own. */
+const ALL: readonly BrokerKind[] = ["redis", "nats", "cluster"];
+/** Over a cluster, no call is `"not-sent"` because a node does not live: a count of 0 says nothing. */
+const COUNTING: readonly BrokerKind[] = ["redis", "nats"];
+
+/** How much too early a subscription is reported, in milliseconds. */
+const EARLY_MS = 1_000;
+
+/** What the oracle says of lists of members. */
+const LACKS_ONE = /lacks (?!none)/;
+const HAS_ANOTHER = /also has (?!none)/;
+
 /** One epoch for all. */
 const EPOCH = "one";
 const COMMON = { epoch: EPOCH };
@@ -54,6 +75,7 @@ const COMMON = { epoch: EPOCH };
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   "a node takes its own notifications from the broker": {
     rule: "N1",
+    brokers: ALL,
     engine: (node) => ({
       received: (pass, channel, frame) => {
         const { kind, fields, body } = split(frame);
@@ -80,6 +102,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a notification is lost between nodes": {
     rule: "N3",
+    brokers: ALL,
     engine: () => {
       const isLost = everyNth(20);
       return {
@@ -89,13 +112,23 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       };
     },
   },
+  "a channel is subscribed after the join that needs it": {
+    rule: "N3",
+    engine: () => ({
+      subscribe: async (pass, channel) => {
+        setTimeout(() => void pass(channel), EARLY_MS);
+      },
+    }),
+  },
   "a lost connection is not reported": {
     rule: "N4",
+    complaint: /reported nothing/,
     faults: ["node cut"],
     engine: () => ({ down: () => {}, up: () => {} }),
   },
   "a missed publication is not read from the log": {
     rule: "L1",
+    brokers: ALL,
     engine: () => {
       const isLost = everyNth(10);
       return {
@@ -160,6 +193,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "`since` is replayed after live publications": {
     rule: "L1",
+    complaint: /got \S+ \(\d+\) after/,
     faults: ["client cut for long"],
     misuse: "replays after live messages",
   },
@@ -190,6 +224,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "keys are ignored": {
     rule: "L5",
+    brokers: ALL,
     engine: () => ({ append: (pass, topic, body, rule) => pass(topic, body, rule, undefined) }),
   },
   "a call whose answer is lost does not settle": {
@@ -206,6 +241,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a call that was sent is reported as not sent": {
     rule: "C2",
+    brokers: COUNTING,
     engine: () => ({
       send: async (pass, channel, frame) => {
         const count = await pass(channel, frame);
@@ -241,6 +277,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "members of a dead node are not removed": {
     rule: "P1",
+    complaint: HAS_ANOTHER,
     faults: ["node killed"],
     engine: (_node, getConnection) => ({
       beat: async (_pass, incarnation, leaseMs) => {
@@ -251,6 +288,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "members of a live node are removed": {
     rule: "P1",
+    brokers: ALL,
+    complaint: LACKS_ONE,
     engine: (node, getConnection) => ({
       beat: async (pass, incarnation, leaseMs) => {
         const { roster } = getConnection();
@@ -263,6 +302,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a node does not put its members again": {
     rule: "P1",
+    complaint: LACKS_ONE,
     faults: ["broker emptied"],
     engine: () => {
       const before = new Set<string>();
@@ -277,6 +317,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a node that was given up goes on": {
     rule: "P1",
+    complaint: LACKS_ONE,
     faults: ["broker stopped"],
     engine: (_node, getConnection) => ({
       beat: async (pass, incarnation, leaseMs) => {

@@ -7,10 +7,12 @@
  * publications with it get one position.
  * C1: each call settles in time. C2: a `"not-sent"` call never ran. C3: a call with a result ran once, and the result is its own.
  * P1: soon after the last fault, all lists of members are equal, and remain so. P2: joined and left alternate for each member.
+ * W: after the last fault, all nodes and clients are connected again. Until then, no other rule says what they must have.
  */
 import { TIMEOUT_MS, type Welcome } from "./orders.js";
 
-export type Rule = "N1" | "N2" | "N3" | "N4" | "L1" | "L2" | "L3" | "L4" | "L5" | "C1" | "C2" | "C3" | "P1" | "P2";
+export type Rule =
+  "N1" | "N2" | "N3" | "N4" | "L1" | "L2" | "L3" | "L4" | "L5" | "C1" | "C2" | "C3" | "P1" | "P2" | "W";
 
 /** One or more broken rules. */
 export class Breach extends Error {
@@ -127,10 +129,13 @@ export class Oracle {
   memberAt = 0;
   readonly #breaches: string[] = [];
   #count = 0;
+  /** Whether all nodes and clients were connected again (W). */
+  #isSettled = true;
 
   /** Records that a rule is broken, or that a part of the world failed. */
   breach(rule: Rule | "crash", text: string): void {
     this.#count++;
+    if (rule === "W") this.#isSettled = false;
     // A rule that is broken often must not hide the others.
     const isRare = this.#breaches.filter((one) => one.startsWith(rule)).length < 3;
     if (isRare && this.#breaches.length < MOST_BREACHES) this.#breaches.push(`${rule}: ${text}`);
@@ -152,16 +157,30 @@ export class Oracle {
     return record;
   }
 
-  /** P2. The first event of a member that was listed before is `left`. */
+  /**
+   * P2. A watcher may be notified of a join when that member is listed already, because lists and notifications have no common order.
+   * So the first event of a member may be either, until `listed`.
+   */
   member(run: Run, event: "joined" | "left", id: string): void {
     if (run.members.get(id) === event) this.breach("P2", `node ${run.run} reported ${event} twice in a row for ${id}`);
     run.members.set(id, event);
     this.memberAt = Date.now();
   }
 
-  /** Judges everything, after the end. Throws a `Breach` with the broken rules. */
+  /** P2. All nodes list these members, and no watcher was notified for a while: from now on, none of them joins before it left. */
+  listed(ids: readonly string[]): void {
+    for (const { members } of this.runs.values()) for (const id of ids) members.set(id, "joined");
+  }
+
+  /** Judges everything, after the end. If W is broken, judges nothing else. Throws a `Breach` with the broken rules. */
   judge(): Figures {
-    const figures = {
+    const figures = this.#isSettled ? this.#judgeAll() : {};
+    if (this.#count > 0) throw new Breach(`${this.#count} breaches\n${this.#breaches.join("\n")}`);
+    return figures;
+  }
+
+  #judgeAll(): Figures {
+    return {
       processes: this.runs.size,
       sessions: this.stays.length,
       ...this.#judgeNotifications(),
@@ -169,8 +188,6 @@ export class Oracle {
       ...this.#judgeCalls(),
       ...this.#judgeReports(),
     };
-    if (this.#count > 0) throw new Breach(`${this.#count} breaches\n${this.#breaches.join("\n")}`);
-    return figures;
   }
 
   /** Whether a process may have had no connection between two times. */

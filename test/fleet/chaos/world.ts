@@ -20,7 +20,7 @@ export interface Plan {
   readonly clients: number;
   /** How long there is traffic, and how long there are faults, in milliseconds. */
   readonly ms: number;
-  /** The longest wait for nodes and clients after the last fault, in milliseconds. */
+  /** After the last fault, when all are connected again: the longest wait for publications and calls, in milliseconds. */
   readonly patienceMs: number;
   /** The name of the mutant in each node. */
   readonly mutant?: string | undefined;
@@ -47,6 +47,8 @@ const DOUBLED = 0.3;
 /** How often a publication with a key and an unknown outcome is repeated, and after how long. */
 const REPEATS = 3;
 const REPEAT_MS = 200;
+/** The longest wait for connections after the last fault. A node or a client waits up to 20 s before it connects again. */
+const SETTLE_MS = 45_000;
 /** Beyond the time in which a dead node's lease ends. */
 const MEMBERS_MS = 2_000;
 /** How long no list of members may change after the last fault. More than the time between two renewals of a lease. */
@@ -244,18 +246,43 @@ class World {
     return "unknown";
   }
 
-  /** Waits until all are connected again, have everything, and list the same members. */
+  /** Waits until all are connected again, have everything, and list the same members. If they do not connect, checks nothing else. */
   async quiesce(): Promise<void> {
-    const { nodes, clients } = this;
     const { patienceMs } = this.#plan;
     this.note("no more faults");
-    await this.#expectConnections();
-    this.note("all nodes have connections");
-    await this.#expectSoon("P1", patienceMs, () => {
-      const away = clients.filter(({ isBack }) => !isBack).map(({ number }) => number);
+    if (!(await this.#isConnected()) || !(await this.#hasJoined())) return;
+    await this.#expectMembers();
+    // Without another publication, which would show each node what it has missed.
+    await this.#expectAll(await this.#top());
+    await this.#expectAll(await this.#publishUnseen());
+    await this.#expectSoon("C1", patienceMs, () => (this.#orders.size === 0 ? undefined : "calls are pending"));
+  }
+
+  /** W. Returns true when all nodes have connections to the broker. */
+  async #isConnected(): Promise<boolean> {
+    const { nodes } = this;
+    const isConnected = await this.#expectSoon("W", SETTLE_MS, async () => {
+      const settled = await Promise.all(nodes.map((node) => node.settle()));
+      const waiting = nodes.filter((_, i) => !settled[i]).map(({ description }) => description);
+      return waiting.length === 0 ? undefined : `not settled: nodes ${waiting.join(", ")}`;
+    });
+    if (isConnected) this.note("all nodes have connections");
+    return isConnected;
+  }
+
+  /** W. Returns true when all clients are members. */
+  async #hasJoined(): Promise<boolean> {
+    const hasJoined = await this.#expectSoon("W", SETTLE_MS, () => {
+      const away = this.clients.filter(({ isBack }) => !isBack).map(({ number }) => number);
       return away.length === 0 ? undefined : `clients ${away.join(", ")} have not joined again`;
     });
-    this.note("all clients have joined");
+    if (hasJoined) this.note("all clients have joined");
+    return hasJoined;
+  }
+
+  /** P1. */
+  async #expectMembers(): Promise<void> {
+    const { nodes, clients } = this;
     await this.#expectSoon("P1", (LEASE_MS * 4) / 3 + MEMBERS_MS + UNCHANGED_MS, async () => {
       const truth = clients.map(({ stay }) => stay!.welcome?.id ?? "");
       const dones = await Promise.all(nodes.map((node) => node.order({ kind: "members" })));
@@ -263,23 +290,12 @@ class World {
         ...this.#differenceOf(`members() of node ${nodes[i]!.run.run}`, truth, done?.members),
         ...this.#differenceOf(`the replica of node ${nodes[i]!.run.run}`, truth, done?.replica),
       ]);
-      if (lists.length > 0) return lists.join("\n");
+      if (lists.length > 0) return lists.join("; ");
       // A list that is right for a moment only is wrong.
       const quietMs = Date.now() - this.oracle.memberAt;
-      return quietMs < UNCHANGED_MS ? "watchers are notified, and no client comes or goes" : undefined;
-    });
-    // Without another publication, which would show each node what it has missed.
-    await this.#expectAll(await this.#top());
-    await this.#expectAll(await this.#publishUnseen());
-    await this.#expectSoon("C1", patienceMs, () => (this.#orders.size === 0 ? undefined : "calls are pending"));
-  }
-
-  async #expectConnections(): Promise<void> {
-    const { nodes } = this;
-    await this.#expectSoon("N4", this.#plan.patienceMs, async () => {
-      const settled = await Promise.all(nodes.map((node) => node.settle()));
-      const waiting = nodes.filter((_, i) => !settled[i]).map(({ description }) => description);
-      return waiting.length === 0 ? undefined : `not settled: nodes ${waiting.join(", ")}`;
+      if (quietMs < UNCHANGED_MS) return "watchers are notified, and no client comes or goes";
+      this.oracle.listed(truth);
+      return undefined;
     });
   }
 
@@ -294,15 +310,14 @@ class World {
       at = await this.#publish(LAST, undefined, 0, other);
       relay.isRefusing = false;
     });
-    if (at === undefined) this.oracle.breach("L1", "a publication after the last fault failed");
-    await this.#expectConnections();
-    return at;
+    if (at === undefined) this.oracle.breach("crash", "a publication after the last fault failed");
+    return (await this.#isConnected()) ? at : undefined;
   }
 
   /** Returns the position of the last entry of the log. */
   async #top(): Promise<string | undefined> {
     let top: string | undefined;
-    await this.#expectSoon("L1", this.#plan.patienceMs, async () => {
+    await this.#expectSoon("W", SETTLE_MS, async () => {
       const done = await this.nodes[0]!.order({ kind: "top" });
       top = done?.at;
       return done === undefined || done.error !== undefined ? "the log cannot be read" : undefined;
@@ -338,15 +353,19 @@ class World {
     }
   }
 
-  /** Repeats a check until it returns no complaint. Otherwise, a rule is broken. */
+  /** Repeats a check until it returns no complaint, and returns true then. Otherwise, a rule is broken. */
   async #expectSoon(
     rule: Rule,
     ms: number,
     check: () => Promise<string | undefined> | string | undefined,
-  ): Promise<void> {
+  ): Promise<boolean> {
     const end = this.#clock.ms + ms;
-    for (let complaint; (complaint = await check()) !== undefined; await after(TICK_MS))
-      if (this.#clock.ms > end) return this.oracle.breach(rule, `not within ${Math.round(ms)} ms: ${complaint}`);
+    for (let complaint; (complaint = await check()) !== undefined; await after(TICK_MS)) {
+      if (this.#clock.ms <= end) continue;
+      this.oracle.breach(rule, `not within ${Math.round(ms)} ms: ${complaint}`);
+      return false;
+    }
+    return true;
   }
 
   /** Returns what a list lacks and what it has too much. */
