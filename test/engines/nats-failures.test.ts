@@ -1,4 +1,6 @@
 /** What the engine does when NATS is killed, emptied, stopped, or refuses something. */
+import { once } from "node:events";
+import { createServer, type AddressInfo, type Socket } from "node:net";
 import { afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import {
   EngineError,
@@ -1185,6 +1187,24 @@ function countHandles(): number {
   return process.getActiveResourcesInfo().filter((kind) => /^(Timeout|TCP|TLS)/.test(kind)).length;
 }
 
+/** Returns the URL of a server that accepts connections and sends nothing, and the connections that are open. */
+async function listenSilently(): Promise<{ url: string; sockets: Set<Socket> }> {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket
+      .on("error", () => {})
+      .on("close", () => sockets.delete(socket))
+      .resume();
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { url: `nats://127.0.0.1:${(server.address() as AddressInfo).port}`, sockets };
+}
+
 const FEW = { username: "few", password: "se:cret" };
 
 describe("the engine nats, at the start", () => {
@@ -1321,6 +1341,47 @@ describe("the engine nats, at the start", () => {
       () => server.names(),
       (names) => !names.some((name) => name.includes(node.name)),
     );
+    expect(node.downs).toEqual([]);
+  });
+
+  it("leaves no socket of an attempt that times out", async () => {
+    const { url, sockets } = await listenSilently();
+    const node = use(Listening.create(natsRig({ url }, undefined).engine(), "node"));
+    const opened = outcomeOf(node.connection.open());
+    await eventually(
+      () => sockets.size,
+      (count) => count === 1,
+    );
+    const [first] = sockets;
+    await eventually(
+      () => node.downs.length,
+      (count) => count === 1,
+    );
+    await eventually(
+      () => sockets.has(first!),
+      (isOpen) => !isOpen,
+      1_000,
+    );
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+  });
+
+  it("ends its start at once when it closes while no server sends anything", async () => {
+    const servers = [await listenSilently(), await listenSilently()];
+    const before = countHandles();
+    const url = servers.map((server) => server.url);
+    const node = Listening.create(natsRig({ url }, undefined).engine(), "node");
+    const opened = outcomeOf(node.connection.open());
+    await eventually(
+      () => servers.filter(({ sockets }) => sockets.size > 0).length,
+      (count) => count === 1,
+    );
+    const closedAt = performance.now();
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+    expect(performance.now() - closedAt).toBeLessThan(1_000);
+    await eventually(countHandles, (count) => count <= before, 1_000);
+    expect(servers.map(({ sockets }) => sockets.size)).toEqual([0, 0]);
     expect(node.downs).toEqual([]);
   });
 
