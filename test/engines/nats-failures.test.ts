@@ -1040,6 +1040,49 @@ describe("the engine nats, when a node dies", () => {
   });
 });
 
+/** A node that can no longer write since it began to delete the join of a member that has left. `left` resolves when that has failed. */
+async function leaveInPart() {
+  const server = await startNats();
+  const rig = rigOf(server);
+  const relay = await startRelay(server);
+  const node = await openMember(rigOver(relay, server, rig.prefix));
+  const other = await openNode(rig, "other");
+  await other.connection.roster!.enter(incarnationOf(other), 60_000);
+  relay.partBefore("STREAM.MSG.DELETE");
+  const left = outcomeOf(node.connection.roster!.put(TOPIC, `${incarnationOf(node)}.a`, undefined));
+  await eventually(
+    () => relay.isParted,
+    (isParted) => isParted,
+  );
+  await untilMembers(other, []);
+  return { rig, relay, node, other, left };
+}
+
+describe("the members of the engine nats", () => {
+  it("are not there again after the next change, if a join could not be deleted", async () => {
+    const { relay, other, left } = await leaveInPart();
+    await other.connection.roster!.put(TOPIC, keptOf(other), "1");
+    expect((await other.connection.roster!.list(TOPIC)).members).toEqual([[keptOf(other), "1"]]);
+    relay.cut();
+    await left;
+    await other.connection.roster!.put(TOPIC, keptOf(other), undefined);
+    expect((await other.connection.roster!.list(TOPIC)).members).toEqual([]);
+  });
+
+  it("are deleted at the next beat, if a join could not be deleted", async () => {
+    const { rig, relay, node, left } = await leaveInPart();
+    const leftovers = async (): Promise<string[]> =>
+      (await rig.leftovers()).filter((one) => one.endsWith(`.w.${TOPIC}`));
+    relay.cut();
+    await left;
+    expect(await leftovers()).toHaveLength(1);
+    relay.mend();
+    await untilHeard(node);
+    await beat(node);
+    await eventually(leftovers, (found) => found.length === 0);
+  });
+});
+
 describe("the logs of the engine nats", () => {
   it("know the position of a key whose entry is no longer kept", async () => {
     const server = await startNats();
