@@ -2,7 +2,7 @@
  * The leases of nodes over NATS: each node sends a sign of life for each beat, and each node measures by its own clock how long it has
  * heard none of another. NATS 2.9 reports no expiry of a key, so a bucket would need the same clocks.
  */
-import type { EngineLeases, Incarnation, LeaseState, NodeName } from "../fleet/engine.js";
+import { EngineError, type EngineLeases, type Incarnation, type LeaseState, type NodeName } from "../fleet/engine.js";
 import type { Link } from "./client.js";
 import type { NatsConnection } from "./connection.js";
 
@@ -26,6 +26,9 @@ export class NatsLeases implements EngineLeases {
   readonly #node: NodeName;
   /** The incarnations of this node that hold a lease. */
   readonly #own = new Map<Incarnation, Heard>();
+  /** The incarnations of this node that have said that they enter, and how long their leases are, until that is confirmed. */
+  readonly #entering = new Map<Incarnation, number>();
+  #hasLeft = false;
   /** The incarnations of all nodes, with those of this one. */
   readonly #heard = new Map<Incarnation, Heard>();
 
@@ -74,9 +77,17 @@ export class NatsLeases implements EngineLeases {
   }
 
   async enter(incarnation: Incarnation, leaseMs: number): Promise<void> {
+    const left = (): EngineError => new EngineError("the engine nats is closed", "not-sent");
+    if (this.#hasLeft) throw left();
     const saidAt = performance.now();
     this.#say(incarnation, "entered", leaseMs);
-    await this.#connection.confirm();
+    this.#entering.set(incarnation, leaseMs);
+    try {
+      await this.#connection.confirm();
+    } finally {
+      this.#entering.delete(incarnation);
+    }
+    if (this.#hasLeft) throw left();
     this.#renew(incarnation, leaseMs, saidAt);
   }
 
@@ -158,9 +169,13 @@ export class NatsLeases implements EngineLeases {
     this.#own.clear();
   }
 
-  /** Gives up the leases of this node. `isClean`: it has removed its members. */
+  /** Gives up the leases of this node, also those that it is entering. It takes and renews none after that. `isClean`: it has removed its members. */
   leave(isClean: boolean): void {
-    for (const [own, { leaseMs }] of this.#own) this.#say(own, isClean ? "left" : "gone", leaseMs);
+    this.#hasLeft = true;
+    const leaseMsOf = new Map(this.#entering);
+    for (const [own, { leaseMs }] of this.#own) leaseMsOf.set(own, leaseMs);
+    this.#own.clear();
+    for (const [own, leaseMs] of leaseMsOf) this.#say(own, isClean ? "left" : "gone", leaseMs);
   }
 
   stop(): void {

@@ -1445,6 +1445,32 @@ describe("the engine nats, at the start", () => {
     expect((await beat(other)).live).toEqual([incarnationOf(other)]);
   });
 
+  it.each([
+    ["enters", false],
+    ["beats", true],
+  ])("is not live for the others if it closes while it %s, without JetStream", async (_what, hasEntered) => {
+    const server = await startNats({ jetstream: false });
+    const rig = rigOf(server, { jetstream: undefined });
+    const relay = use(await NatsRelay.listen(server.port));
+    const options = { url: `nats://127.0.0.1:${relay.port}`, jetstream: undefined };
+    const closing = await openNode(rigOf(server, options, rig.prefix), "closing");
+    const other = await openNode(rig, "other");
+    await other.connection.leases!.enter(incarnationOf(other), 60_000);
+    const { leases } = closing.connection;
+    if (hasEntered) await leases!.enter(incarnationOf(closing), 60_000);
+    // So the confirmation that `close` waits for is that of the step, and the step continues while the connection closes.
+    relay.hold(/^PONG/);
+    // Nor does this node receive what it has sent itself.
+    relay.hold(/left 60000/);
+    const step = hasEntered
+      ? leases!.beat(incarnationOf(closing), 60_000)
+      : leases!.enter(incarnationOf(closing), 60_000);
+    const stepped = outcomeOf(step);
+    await closing.connection.close();
+    await stepped;
+    expect((await other.connection.leases!.beat(incarnationOf(other), 60_000)).live).toEqual([incarnationOf(other)]);
+  });
+
   it("is closed at any moment of its start, and then no connection is left", async () => {
     const server = await startNats();
     const rig = rigOf(server);
