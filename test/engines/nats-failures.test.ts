@@ -1471,6 +1471,22 @@ describe("the engine nats, at the start", () => {
     expect((await other.connection.leases!.beat(incarnationOf(other), 60_000)).live).toEqual([incarnationOf(other)]);
   });
 
+  it("does not start without one of its streams", async () => {
+    const linesFor = (streams: number): string[] => [
+      `accounts { A { users: [{ user: few, password: "se:cret" }], jetstream: { max_mem: 64MB, max_streams: ${streams} } } }`,
+    ];
+    const server = await startNats({ lines: linesFor(2) });
+    const node = use(Listening.create(natsRig({ url: server.url, ...FEW, jetstream: {} }, undefined).engine(), "node"));
+    const opened = outcomeOf(node.connection.open());
+    await eventually(
+      () => node.downs.length,
+      (count) => count >= 3,
+    );
+    expect(node.downs.at(-1)!.message).toMatch(/streams/);
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+  });
+
   it("is closed at any moment of its start, and then no connection is left", async () => {
     const server = await startNats();
     const rig = rigOf(server);
