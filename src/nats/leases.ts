@@ -153,6 +153,13 @@ export class NatsLeases implements EngineLeases {
     this.#say(incarnation, "taken", this.#heard.get(incarnation)?.leaseMs ?? 1);
   }
 
+  /** Lets this node try again at its next beat: it could not remove the members of an incarnation that it has taken. */
+  takeAgain(incarnation: Incarnation): void {
+    const heard = this.#heard.get(incarnation);
+    // This node has received its own sign too, so the lease would last once more. If it has heard of the incarnation since, that one lives.
+    if (heard?.isHeard === false) this.#heard.set(incarnation, { ...heard, at: -Infinity });
+  }
+
   /** Tells all nodes that an incarnation has no members any more. */
   giveUp(incarnation: Incarnation): void {
     this.#say(incarnation, "dead", this.#heard.get(incarnation)?.leaseMs ?? 1);

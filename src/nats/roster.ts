@@ -427,7 +427,7 @@ export class NatsRoster implements EngineRoster {
         await Promise.all(owned.slice(i, i + REAPED_AT_ONCE).map(([, topic]) => this.#takeFrom(topic, incarnation)));
       this.#leases.giveUp(incarnation);
     } catch {
-      // The incarnation is still expired, so the next beat reaps it.
+      this.#leases.takeAgain(incarnation);
     } finally {
       this.#reaping.delete(incarnation);
     }

@@ -1038,6 +1038,36 @@ describe("the engine nats, when a node dies", () => {
     await node.connection.close();
     expect(await rig.leftovers()).toEqual([]);
   });
+
+  it("tries again at the next beat if it could not remove members", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const leaseMs = 4_000;
+    const dead = await openNode(rig, "dead");
+    await dead.connection.roster!.enter(incarnationOf(dead), leaseMs);
+    const { relay, node } = await openRelayed(server, rig);
+    await node.connection.roster!.enter(incarnationOf(node), 60_000);
+    await dead.connection.roster!.put(TOPIC, `${incarnationOf(dead)}.a`, "1");
+    let isTaken = false;
+    let failedAt = Infinity;
+    relay.change((text) => {
+      isTaken ||= text.includes(`taken ${leaseMs}`);
+      if (!isTaken || failedAt < Infinity || !text.includes("stream_info_response")) return text;
+      if (!text.includes(`.o.${incarnationOf(dead).replace("/", ".")}.`)) return text;
+      failedAt = performance.now();
+      return text.replace('"config":', '"error" :');
+    });
+    await eventually(
+      async () => {
+        await beat(node);
+        return node.connection.roster!.list(TOPIC);
+      },
+      ({ members }) => members.length === 0,
+      20_000,
+    );
+    expect(performance.now() - failedAt).toBeLessThan(leaseMs - 500);
+    expect(failedAt).toBeLessThan(Infinity);
+  });
 });
 
 /** A node that can no longer write since it began to delete the join of a member that has left. `left` resolves when that has failed. */
