@@ -21,6 +21,11 @@ interface Heard {
 
 const INCARNATION = /^[A-Za-z0-9_-]{1,64}\/\d{1,15}$/;
 
+/** Returns true if a lease can be so long. */
+export function isLeaseMs(leaseMs: number): boolean {
+  return leaseMs > 0 && leaseMs <= 600_000;
+}
+
 export class NatsLeases implements EngineLeases {
   readonly #connection: NatsConnection;
   readonly #node: NodeName;
@@ -53,7 +58,7 @@ export class NatsLeases implements EngineLeases {
 
   /** Never throws: the library would read nothing more from the connection, and not report that. */
   #received(link: Link, incarnation: Incarnation, sign: Sign, leaseMs: number): void {
-    if (!INCARNATION.test(incarnation) || !(leaseMs > 0 && leaseMs <= 600_000)) return;
+    if (!INCARNATION.test(incarnation) || !isLeaseMs(leaseMs)) return;
     const isOwn = incarnation.startsWith(`${this.#node}/`);
     if (sign === "dead" || sign === "left" || (sign === "taken" && isOwn)) {
       this.#heard.delete(incarnation);
@@ -127,6 +132,11 @@ export class NatsLeases implements EngineLeases {
 
   #forgetExpired(now: number): void {
     for (const [one, heard] of this.#heard) if (now - heard.at > heard.leaseMs) this.#heard.delete(one);
+  }
+
+  /** Returns how long the lease of an incarnation is; `undefined` if this node knows nothing of it. */
+  leaseMsOf(incarnation: Incarnation): number | undefined {
+    return this.#heard.get(incarnation)?.leaseMs;
   }
 
   /** Members of an incarnation were found. If it gives no sign, its lease ends. */

@@ -2,7 +2,8 @@
  * The members of topics in JetStream. The subject of a topic has the last change of each member, and the last change of all, which has the
  * version. What a change supersedes is deleted after it. Joins are deleted before leaves: a join without its leave would be a member. For each
  * topic and incarnation, one more subject has a message which says that the incarnation has members there, so that they are found if it
- * dies. One subject for each incarnation has a message which says that the incarnation lives. If that message is gone, the stream was purged.
+ * dies. One subject for each incarnation has a message which says that the incarnation lives, and how long its lease is. If that message is
+ * gone, the stream was purged.
  */
 import {
   EngineError,
@@ -15,7 +16,7 @@ import {
 import { Chains, type Head, type Kept, type Placed } from "./chains.js";
 import { COMMAND_MS } from "./client.js";
 import type { NatsConnection } from "./connection.js";
-import type { NatsLeases } from "./leases.js";
+import { isLeaseMs, type NatsLeases } from "./leases.js";
 import { Names } from "./names.js";
 
 /** How many topics of a dead incarnation are reaped at once. */
@@ -151,9 +152,9 @@ export class NatsRoster implements EngineRoster {
   }
 
   /** Puts a message under a subject. Returns its sequence. */
-  async #say(subject: string): Promise<number> {
+  async #say(subject: string, body = ""): Promise<number> {
     const { publisher } = this.#connection.present().jetstream!;
-    return (await this.#connection.untilLost(publisher.publish(subject, "", { timeout: COMMAND_MS }))).seq;
+    return (await this.#connection.untilLost(publisher.publish(subject, body, { timeout: COMMAND_MS }))).seq;
   }
 
   /** Says in the stream that there are members. */
@@ -337,7 +338,8 @@ export class NatsRoster implements EngineRoster {
   /** Says in the stream that an incarnation lives. Never rejects: if the stream has no room, the next beat tries again. */
   async #sayEntered(incarnation: Incarnation): Promise<void> {
     try {
-      const seq = await this.#say(this.#connection.names.entered(incarnation));
+      const leaseMs = String(this.#leases.leaseMsOf(incarnation) ?? "");
+      const seq = await this.#say(this.#connection.names.entered(incarnation), leaseMs);
       // If the stream got another life meanwhile, the lease is lost, and the message is not in that life.
       if (this.#leases.holds(incarnation)) this.#entered.set(incarnation, seq);
     } catch {
@@ -371,7 +373,20 @@ export class NatsRoster implements EngineRoster {
   /** Finds members of incarnations without a lease, such as those of a fleet that was killed. */
   async #search(leaseMs: number): Promise<void> {
     const owned = await this.#ownedBy();
-    for (const incarnation of new Set(owned.map(([one]) => one))) this.#leases.found(incarnation, leaseMs);
+    const found = [...new Set(owned.map(([incarnation]) => incarnation))];
+    await Promise.all(
+      found
+        .filter((incarnation) => this.#leases.leaseMsOf(incarnation) === undefined)
+        .map(async (incarnation) => this.#leases.found(incarnation, (await this.#leaseMsOf(incarnation)) ?? leaseMs)),
+    );
+  }
+
+  /** Returns how long the lease of an incarnation is, if the stream says that. It had no room if not. */
+  async #leaseMsOf(incarnation: Incarnation): Promise<number | undefined> {
+    const query = { last_by_subj: this.#connection.names.entered(incarnation) };
+    const stored = await this.#chains.ask(({ streams }) => streams.getMessage(this.#chains.name, query));
+    const leaseMs = Number(stored?.string());
+    return isLeaseMs(leaseMs) ? leaseMs : undefined;
   }
 
   /**

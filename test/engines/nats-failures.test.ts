@@ -1068,6 +1068,25 @@ describe("the engine nats, when a node dies", () => {
     expect(performance.now() - failedAt).toBeLessThan(leaseMs - 500);
     expect(failedAt).toBeLessThan(Infinity);
   });
+
+  it("does not remove the members of a node with a longer lease, of which it has heard nothing", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relay = await startRelay(server);
+    const silent = await openMember(rigOver(relay, server, rig.prefix));
+    // So it does not hear of the other node, and is silent until its next beat.
+    relay.mute();
+    const node = await openNode(rig, "short");
+    const leaseMs = 300;
+    await node.connection.roster!.enter(incarnationOf(node), leaseMs);
+    for (const startedAt = performance.now(); performance.now() - startedAt < 5 * leaseMs;) {
+      await beat(node, 1, leaseMs);
+      await new Promise((resolve) => setTimeout(resolve, leaseMs / 3));
+    }
+    await untilMembers(node, [`${incarnationOf(silent)}.a`]);
+    relay.cut();
+    await untilHeard(silent);
+  });
 });
 
 /** A node that can no longer write since it began to delete the join of a member that has left. `left` resolves when that has failed. */
