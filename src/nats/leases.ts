@@ -26,6 +26,10 @@ export function isLeaseMs(leaseMs: number): boolean {
   return leaseMs > 0 && leaseMs <= 600_000;
 }
 
+function closedError(): EngineError {
+  return new EngineError("the engine nats is closed", "not-sent");
+}
+
 export class NatsLeases implements EngineLeases {
   readonly #connection: NatsConnection;
   readonly #node: NodeName;
@@ -82,8 +86,7 @@ export class NatsLeases implements EngineLeases {
   }
 
   async enter(incarnation: Incarnation, leaseMs: number): Promise<void> {
-    const left = (): EngineError => new EngineError("the engine nats is closed", "not-sent");
-    if (this.#hasLeft) throw left();
+    if (this.#hasLeft) throw closedError();
     const saidAt = performance.now();
     this.#say(incarnation, "entered", leaseMs);
     this.#entering.set(incarnation, leaseMs);
@@ -92,7 +95,7 @@ export class NatsLeases implements EngineLeases {
     } finally {
       this.#entering.delete(incarnation);
     }
-    if (this.#hasLeft) throw left();
+    if (this.#hasLeft) throw closedError();
     this.#renew(incarnation, leaseMs, saidAt);
   }
 

@@ -1521,10 +1521,9 @@ describe("the engine nats, at the start", () => {
   });
 
   it("does not start without one of its streams", async () => {
-    const linesFor = (streams: number): string[] => [
-      `accounts { A { users: [{ user: few, password: "se:cret" }], jetstream: { max_mem: 64MB, max_streams: ${streams} } } }`,
-    ];
-    const server = await startNats({ lines: linesFor(2) });
+    const limits = "max_mem: 64MB, max_streams: 2";
+    const lines = [`accounts { A { users: [{ user: few, password: "se:cret" }], jetstream: { ${limits} } } }`];
+    const server = await startNats({ lines });
     const node = use(Listening.create(natsRig({ url: server.url, ...FEW, jetstream: {} }, undefined).engine(), "node"));
     const opened = outcomeOf(node.connection.open());
     await eventually(
