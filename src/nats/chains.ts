@@ -23,6 +23,7 @@ const KIND = "Reciproc-Kind";
 const EPOCH = "Reciproc-Epoch";
 const NUMBER = "Reciproc-Number";
 const ID = "Reciproc-Id";
+const SUPERSEDED = "Reciproc-Superseded";
 /** A message that others always overtake is refused at last. */
 const MOST_TRIES = 200;
 /** How many last messages are remembered. */
@@ -46,6 +47,8 @@ export interface Head {
   readonly number: number;
   /** The id of a member; empty in a log. */
   readonly id: string;
+  /** The sequences of the messages which say that the member joined, if it left. */
+  readonly superseded?: readonly number[];
 }
 
 /** The place of a message in its stream. */
@@ -86,7 +89,16 @@ function headOf(stream: "l" | "w", headers: Headers | undefined): Head | undefin
   const kind = headers!.get(KIND);
   const epoch = headers!.get(EPOCH);
   const isFit = stream === "l" ? kind === "L" && epoch !== "" : kind === "j" || kind === "l";
-  return isFit ? { kind: kind as Head["kind"], epoch, number: Number(text), id: headers!.get(ID) } : undefined;
+  if (!isFit) return undefined;
+  const head = { kind: kind as Head["kind"], epoch, number: Number(text), id: headers!.get(ID) };
+  return kind === "l" ? { ...head, superseded: sequencesIn(headers!.get(SUPERSEDED)) } : head;
+}
+
+function sequencesIn(text: string): number[] {
+  return text
+    .split(",")
+    .map(Number)
+    .filter((seq) => Number.isSafeInteger(seq) && seq > 0);
 }
 
 /** Returns what a stream has sent on, as a frame and its place; `undefined` for any other message. */
@@ -259,6 +271,7 @@ export class Chains {
     headers.set(NUMBER, String(head.number));
     if (head.epoch !== "") headers.set(EPOCH, head.epoch);
     if (head.id !== "") headers.set(ID, head.id);
+    if (head.superseded !== undefined) headers.set(SUPERSEDED, head.superseded.join(","));
     return this.#connection.untilLost(
       jetstream!.publisher.publish(this.subject(topic), body, {
         headers,

@@ -3,6 +3,7 @@
  * connects. Their types are not imported: they do not pass a check of declarations, which an application may have switched on.
  */
 import { EngineError } from "../fleet/engine.js";
+import { dial } from "./dial.js";
 import type { Config } from "./options.js";
 
 /** The headers of a message. A header that is not there is empty. */
@@ -195,13 +196,13 @@ export const COMMAND_MS = 5_000;
 
 /**
  * Connects once. The client does not connect again by itself: the engine decides when, and subscribes anew. `inbox`: what the subjects of
- * answers begin with.
+ * answers begin with. If `signal` aborts, rejects at once. An attempt that fails leaves no socket.
  */
-export async function connect(config: Config, name: string, inbox: string): Promise<Link> {
+export async function connect(config: Config, name: string, inbox: string, signal: AbortSignal): Promise<Link> {
   try {
     const library = await loadTransport();
     const streams = config.replicas === undefined ? undefined : await loadJetStream();
-    const client = await library.connect({
+    const options = {
       ...config.login,
       servers: [...config.servers],
       ...(config.tls === undefined ? {} : { tls: config.tls }),
@@ -213,7 +214,8 @@ export async function connect(config: Config, name: string, inbox: string): Prom
       timeout: CONNECT_MS,
       pingInterval: 5_000,
       maxPingOut: 2,
-    });
+    };
+    const client = await dial(() => library.connect(options), signal);
     try {
       const lack = lackOf(client.info?.version ?? "", config.replicas);
       if (lack !== undefined) throw new FinalError(`NATS at ${config.servers.join(", ")}: ${lack}`);

@@ -62,6 +62,8 @@ export class NatsConnection implements EngineConnection {
   readonly #leases: NatsLeases;
   #state: "new" | "starting" | "up" | "down" | "closed" = "new";
   #link: Link | undefined;
+  /** Ends the last attempt to connect. */
+  #attempt: AbortController | undefined;
   /** What is or will be subscribed, by subject. */
   readonly #subscribed = new Map<string, Subscribed>();
   #unconfirmed = 0;
@@ -118,7 +120,8 @@ export class NatsConnection implements EngineConnection {
     this.#state = "closed";
     this.#wake?.();
     const link = this.#link;
-    if (link !== undefined) {
+    if (link === undefined) this.#attempt?.abort();
+    else {
       for (const { subscription } of this.#subscribed.values()) subscription?.unsubscribe();
       let timer: ReturnType<typeof setTimeout> | undefined;
       const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_MS)));
@@ -347,7 +350,8 @@ export class NatsConnection implements EngineConnection {
   }
 
   async #establish(): Promise<void> {
-    const link = await connect(this.#config, `${this.#config.prefix}-${this.#node}`, this.names.inbox);
+    const { signal } = (this.#attempt = new AbortController());
+    const link = await connect(this.#config, `${this.#config.prefix}-${this.#node}`, this.names.inbox, signal);
     try {
       await whileOpen(link.client, this.#prepare(link));
       // `close` may have come while these promises were settled.

@@ -2,7 +2,7 @@
  * The leases of nodes over NATS: each node sends a sign of life for each beat, and each node measures by its own clock how long it has
  * heard none of another. NATS 2.9 reports no expiry of a key, so a bucket would need the same clocks.
  */
-import type { EngineLeases, Incarnation, LeaseState, NodeName } from "../fleet/engine.js";
+import { EngineError, type EngineLeases, type Incarnation, type LeaseState, type NodeName } from "../fleet/engine.js";
 import type { Link } from "./client.js";
 import type { NatsConnection } from "./connection.js";
 
@@ -21,11 +21,23 @@ interface Heard {
 
 const INCARNATION = /^[A-Za-z0-9_-]{1,64}\/\d{1,15}$/;
 
+/** Returns true if a lease can be so long. */
+export function isLeaseMs(leaseMs: number): boolean {
+  return leaseMs > 0 && leaseMs <= 600_000;
+}
+
+function closedError(): EngineError {
+  return new EngineError("the engine nats is closed", "not-sent");
+}
+
 export class NatsLeases implements EngineLeases {
   readonly #connection: NatsConnection;
   readonly #node: NodeName;
   /** The incarnations of this node that hold a lease. */
   readonly #own = new Map<Incarnation, Heard>();
+  /** The incarnations of this node that have said that they enter, and how long their leases are, until that is confirmed. */
+  readonly #entering = new Map<Incarnation, number>();
+  #hasLeft = false;
   /** The incarnations of all nodes, with those of this one. */
   readonly #heard = new Map<Incarnation, Heard>();
 
@@ -50,7 +62,7 @@ export class NatsLeases implements EngineLeases {
 
   /** Never throws: the library would read nothing more from the connection, and not report that. */
   #received(link: Link, incarnation: Incarnation, sign: Sign, leaseMs: number): void {
-    if (!INCARNATION.test(incarnation) || !(leaseMs > 0 && leaseMs <= 600_000)) return;
+    if (!INCARNATION.test(incarnation) || !isLeaseMs(leaseMs)) return;
     const isOwn = incarnation.startsWith(`${this.#node}/`);
     if (sign === "dead" || sign === "left" || (sign === "taken" && isOwn)) {
       this.#heard.delete(incarnation);
@@ -74,9 +86,16 @@ export class NatsLeases implements EngineLeases {
   }
 
   async enter(incarnation: Incarnation, leaseMs: number): Promise<void> {
+    if (this.#hasLeft) throw closedError();
     const saidAt = performance.now();
     this.#say(incarnation, "entered", leaseMs);
-    await this.#connection.confirm();
+    this.#entering.set(incarnation, leaseMs);
+    try {
+      await this.#connection.confirm();
+    } finally {
+      this.#entering.delete(incarnation);
+    }
+    if (this.#hasLeft) throw closedError();
     this.#renew(incarnation, leaseMs, saidAt);
   }
 
@@ -118,6 +137,11 @@ export class NatsLeases implements EngineLeases {
     for (const [one, heard] of this.#heard) if (now - heard.at > heard.leaseMs) this.#heard.delete(one);
   }
 
+  /** Returns how long the lease of an incarnation is; `undefined` if this node knows nothing of it. */
+  leaseMsOf(incarnation: Incarnation): number | undefined {
+    return this.#heard.get(incarnation)?.leaseMs;
+  }
+
   /** Members of an incarnation were found. If it gives no sign, its lease ends. */
   found(incarnation: Incarnation, leaseMs: number): void {
     if (this.#heard.has(incarnation) || !INCARNATION.test(incarnation)) return;
@@ -142,6 +166,13 @@ export class NatsLeases implements EngineLeases {
     this.#say(incarnation, "taken", this.#heard.get(incarnation)?.leaseMs ?? 1);
   }
 
+  /** Lets this node try again at its next beat: it could not remove the members of an incarnation that it has taken. */
+  takeAgain(incarnation: Incarnation): void {
+    const heard = this.#heard.get(incarnation);
+    // This node has received its own sign too, so the lease would last once more. If it has heard of the incarnation since, that one lives.
+    if (heard?.isHeard === false) this.#heard.set(incarnation, { ...heard, at: -Infinity });
+  }
+
   /** Tells all nodes that an incarnation has no members any more. */
   giveUp(incarnation: Incarnation): void {
     this.#say(incarnation, "dead", this.#heard.get(incarnation)?.leaseMs ?? 1);
@@ -158,9 +189,13 @@ export class NatsLeases implements EngineLeases {
     this.#own.clear();
   }
 
-  /** Gives up the leases of this node. `isClean`: it has removed its members. */
+  /** Gives up the leases of this node, also those that it is entering. It takes and renews none after that. `isClean`: it has removed its members. */
   leave(isClean: boolean): void {
-    for (const [own, { leaseMs }] of this.#own) this.#say(own, isClean ? "left" : "gone", leaseMs);
+    this.#hasLeft = true;
+    const leaseMsOf = new Map(this.#entering);
+    for (const [own, { leaseMs }] of this.#own) leaseMsOf.set(own, leaseMs);
+    this.#own.clear();
+    for (const [own, leaseMs] of leaseMsOf) this.#say(own, isClean ? "left" : "gone", leaseMs);
   }
 
   stop(): void {

@@ -1,7 +1,7 @@
 /** The options of `nats()`. */
 /// <reference types="node" preserve="true" />
 import type { ConnectionOptions } from "node:tls";
-import { checkOptions, must, optional, positive } from "../core/options.js";
+import { checkOptions, must, optional, positive, type Check } from "../core/options.js";
 import type { EngineSettings } from "../fleet/engine.js";
 
 /** The options of `nats()`. */
@@ -40,8 +40,19 @@ export interface Config {
   readonly settings: EngineSettings;
 }
 
+/** Returns the check of a value that may have a password: unlike that of `must`, its error does not show the value. */
+function secret<T>(rule: string, isValid: (value: unknown) => boolean): Check<T> {
+  return (value, option) => {
+    if (isValid(value)) return value as T;
+    throw new TypeError(`Expected \`${option}\` to be ${rule}`);
+  };
+}
+
+const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
+const object = secret<object>("an object", isObject);
 const text = must<string>("a string", (value) => typeof value === "string");
-const urls = must<string | readonly string[]>("a URL, or an array with at least one", (value) =>
+const secretText = secret<string>("a string", (value) => typeof value === "string");
+const urls = secret<string | readonly string[]>("a URL, or an array with at least one", (value) =>
   Array.isArray(value) ? value.length > 0 && value.every((one) => typeof one === "string") : typeof value === "string",
 );
 const name = must<string>("1 to 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`", (value) =>
@@ -54,9 +65,9 @@ const replicas = must<1 | 3 | 5>("1, 3 or 5", (value) => [1, 3, 5].includes(valu
 const OPTIONS = {
   url: urls,
   username: optional(text),
-  password: optional(text),
-  token: optional(text),
-  tls: optional(must<object>("an object", (value) => typeof value === "object" && value !== null)),
+  password: optional(secretText),
+  token: optional(secretText),
+  tls: optional(object),
   prefix: optional(name, "reciproc"),
   jetstream: optional((value, of) => checkOptions(of, value as object, { replicas: optional(replicas, 1 as const) })),
   leaseMs: optional(leaseMs),
@@ -68,7 +79,7 @@ const OPTIONS = {
 export function readOptions(options: NatsOptions): Config {
   const { url, username, password, token, tls, prefix, jetstream, ...settings } = checkOptions(
     "options",
-    options,
+    object(options, "options"),
     OPTIONS,
   );
   const servers = (typeof url === "string" ? [url] : url).map(readUrl);

@@ -1,8 +1,9 @@
 /**
  * The members of topics in JetStream. The subject of a topic has the last change of each member, and the last change of all, which has the
- * version. What a change supersedes is deleted after it. For each topic and incarnation, one more subject has a message which says that the
- * incarnation has members there, so that they are found if it dies. One subject for each incarnation has a message which says that the
- * incarnation lives. If that message is gone, the stream was purged.
+ * version. What a change supersedes is deleted after it. Joins are deleted before leaves: a join without its leave would be a member. For each
+ * topic and incarnation, one more subject has a message which says that the incarnation has members there, so that they are found if it
+ * dies. One subject for each incarnation has a message which says that the incarnation lives, and how long its lease is. If that message is
+ * gone, the stream was purged.
  */
 import {
   EngineError,
@@ -15,7 +16,7 @@ import {
 import { Chains, type Head, type Kept, type Placed } from "./chains.js";
 import { COMMAND_MS } from "./client.js";
 import type { NatsConnection } from "./connection.js";
-import type { NatsLeases } from "./leases.js";
+import { isLeaseMs, type NatsLeases } from "./leases.js";
 import { Names } from "./names.js";
 
 /** How many topics of a dead incarnation are reaped at once. */
@@ -33,6 +34,25 @@ interface Own {
   isListed: boolean;
 }
 
+/** What changes of a topic have superseded. */
+interface Superseded {
+  readonly topic: string;
+  /** The sequences of joins. */
+  readonly joins: number[];
+  /** The sequences of leaves, which are deleted when no join is left. */
+  readonly leaves: number[];
+  /** The sequence of the last of these changes if it is a leave, otherwise 0. If nothing else is left of the topic, it is deleted too. */
+  left: number;
+}
+
+/** Adds what a change supersedes: these joins, and the change before it if that is a leave, whose joins may not be deleted yet. */
+function supersede(superseded: Superseded, joins: readonly number[], before: Placed | undefined): void {
+  superseded.joins.push(...joins);
+  if (before?.kind !== "l") return;
+  superseded.joins.push(...(before.superseded ?? []));
+  superseded.leaves.push(before.seq);
+}
+
 function incarnationOf(id: RosterId): Incarnation {
   return id.slice(0, id.lastIndexOf(".")) as Incarnation;
 }
@@ -47,6 +67,8 @@ export class NatsRoster implements EngineRoster {
   readonly #entered = new Map<Incarnation, number>();
   /** Incarnations of this node that are entering, or whose message is put again. */
   readonly #entering = new Map<Incarnation, Promise<void>>();
+  /** What could not be deleted. The next beat tries again. */
+  readonly #undeleted = new Set<Superseded>();
   /** Incarnations that are being reaped. */
   readonly #reaping = new Set<Incarnation>();
   #hasLeft = false;
@@ -61,6 +83,7 @@ export class NatsRoster implements EngineRoster {
   /** Forgets where messages are, because the stream has another life. A change that was in progress may be in it. */
   forget(): void {
     this.#chains.forget();
+    this.#undeleted.clear();
     for (const incarnation of this.#entered.keys()) this.#entered.set(incarnation, Infinity);
     for (const own of this.#own.values()) {
       own.isListed = false;
@@ -111,10 +134,11 @@ export class NatsRoster implements EngineRoster {
     // Without a message before it, NATS also accepts it in a life of the stream that has begun meanwhile.
     if (before === undefined) await this.#connection.checkStreams();
     if (!own.isListed) await this.#list(own);
-    const superseded = known !== undefined ? [known] : isNew ? [] : await this.#earlierOf(topic, id, seq);
-    // What was only the last change is superseded too.
-    if (before?.kind === "l") superseded.push(before.seq);
-    await this.#delete(superseded);
+    const joins = known !== undefined ? [known] : isNew ? [] : await this.#earlierOf(topic, id, seq);
+    const superseded: Superseded = { topic, joins: [], leaves: [], left: 0 };
+    supersede(superseded, joins, before);
+    // If an earlier join is left, all of them have to be found when the member leaves.
+    if (!(await this.#delete(superseded))) own.members.set(id, undefined);
   }
 
   /** Returns the members of this node in a topic. */
@@ -128,9 +152,9 @@ export class NatsRoster implements EngineRoster {
   }
 
   /** Puts a message under a subject. Returns its sequence. */
-  async #say(subject: string): Promise<number> {
+  async #say(subject: string, body = ""): Promise<number> {
     const { publisher } = this.#connection.present().jetstream!;
-    return (await this.#connection.untilLost(publisher.publish(subject, "", { timeout: COMMAND_MS }))).seq;
+    return (await this.#connection.untilLost(publisher.publish(subject, body, { timeout: COMMAND_MS }))).seq;
   }
 
   /** Says in the stream that there are members. */
@@ -153,10 +177,11 @@ export class NatsRoster implements EngineRoster {
     const seq = own?.members.get(id);
     if (seq === undefined) await this.#takeAll(topic, (one) => one === id);
     else {
-      const makeHead = (last: Placed | undefined): Promise<Head> => this.#headBehind(last, "l", id);
+      const makeHead = (last: Placed | undefined): Promise<Head> => this.#headBehind(last, "l", id, [seq]);
       const left = placeOf(await this.#chains.append(topic, "", makeHead));
-      await this.#delete(left.before?.kind === "l" ? [seq, left.before.seq] : [seq]);
-      await this.#deleteIfEmpty(topic, left.seq);
+      const superseded: Superseded = { topic, joins: [], leaves: [], left: left.seq };
+      supersede(superseded, [seq], left.before);
+      await this.#delete(superseded);
     }
     own?.members.delete(id);
     if (own?.members.size !== 0) return;
@@ -167,23 +192,24 @@ export class NatsRoster implements EngineRoster {
   /** Removes the members for which `isTaken` is true, as far as they are there. Others may remove them at the same time. */
   async #takeAll(topic: string, isTaken: (id: RosterId) => boolean): Promise<void> {
     let found = await this.#find(topic, isTaken);
-    const deletions: Promise<void>[] = [];
-    let lastSeq = 0;
-    for (const id of found.sequences.keys()) {
-      const left = await this.#chains.append(topic, "", async (last) => {
-        // Another node has changed the topic meanwhile. NATS accepts the message only behind what was read.
-        if (last?.seq !== found.at) found = await this.#find(topic, isTaken);
-        return found.sequences.has(id) ? this.#headBehind(last, "l", id) : undefined;
-      });
-      if (left === undefined) continue;
-      const { seq, before } = placeOf(left);
-      const superseded = found.sequences.get(id)!;
-      deletions.push(this.#delete(before?.kind === "l" ? [...superseded, before.seq] : superseded));
-      found.sequences.delete(id);
-      found.at = lastSeq = seq;
+    const superseded: Superseded = { topic, joins: [], leaves: [], left: 0 };
+    try {
+      for (const id of found.sequences.keys()) {
+        const left = await this.#chains.append(topic, "", async (last) => {
+          // Another node has changed the topic meanwhile. NATS accepts the message only behind what was read.
+          if (last?.seq !== found.at) found = await this.#find(topic, isTaken);
+          const joins = found.sequences.get(id);
+          return joins === undefined ? undefined : this.#headBehind(last, "l", id, joins);
+        });
+        if (left === undefined) continue;
+        const { seq, before } = placeOf(left);
+        supersede(superseded, found.sequences.get(id)!, before);
+        found.sequences.delete(id);
+        found.at = superseded.left = seq;
+      }
+    } finally {
+      await this.#delete(superseded);
     }
-    await Promise.all(deletions);
-    if (lastSeq > 0) await this.#deleteIfEmpty(topic, lastSeq);
   }
 
   /** Returns the sequences of members, and that of the last change. */
@@ -199,11 +225,16 @@ export class NatsRoster implements EngineRoster {
     return { at: kept.at(-1)?.seq ?? 0, sequences };
   }
 
-  async #headBehind(last: Placed | undefined, kind: "j" | "l", id: RosterId): Promise<Head> {
+  async #headBehind(
+    last: Placed | undefined,
+    kind: "j" | "l",
+    id: RosterId,
+    superseded?: readonly number[],
+  ): Promise<Head> {
     // Perhaps the stream was emptied, and its next life has not begun. For a join, `#add` has checked that.
     if (last === undefined && kind === "l") await this.#connection.checkStreams();
     const number = last === undefined ? await this.#firstVersion() : last.number + 1;
-    return { kind, epoch: "", number, id };
+    return { kind, epoch: "", number, id, ...(superseded === undefined ? {} : { superseded }) };
   }
 
   /** Returns a version that is greater than all before: each change has taken a sequence, and each later stream was created later. */
@@ -217,22 +248,47 @@ export class NatsRoster implements EngineRoster {
     return kept.filter((one) => one.id === id && one.seq < seq).map((one) => one.seq);
   }
 
-  async #delete(sequences: readonly number[]): Promise<void> {
-    // One that is gone already is no error. One that stays is superseded nevertheless.
-    await Promise.all(
-      sequences.map((seq) =>
-        this.#chains.ask(({ streams }) => streams.deleteMessage(this.#chains.name, seq, false)).catch(() => {}),
-      ),
-    );
+  /** Deletes what is superseded. Returns false if something may be left, which the next beat deletes. Never rejects. */
+  async #delete(superseded: Superseded): Promise<boolean> {
+    const { topic, joins, leaves, left } = superseded;
+    try {
+      await Promise.all([...new Set(joins)].map((seq) => this.#deleteOne(seq)));
+      await Promise.all(leaves.map((seq) => this.#deleteOne(seq)));
+      if (left > 0) await this.#deleteIfEmpty(topic, left);
+      return true;
+    } catch {
+      this.#undeleted.add(superseded);
+      return false;
+    }
   }
 
-  /** Deletes the last change of a topic that has no members, unless another one has come. */
+  async #deleteOne(seq: number): Promise<void> {
+    try {
+      await this.#chains.ask(({ streams }) => streams.deleteMessage(this.#chains.name, seq, false));
+    } catch (error) {
+      // NATS also refuses to delete what is gone already.
+      if ((await this.#chains.at(seq)) !== undefined) throw error;
+    }
+  }
+
+  /** Deletes what could not be deleted before. Never rejects. */
+  async #deleteAgain(): Promise<void> {
+    const undeleted = [...this.#undeleted];
+    this.#undeleted.clear();
+    await Promise.all(undeleted.map((superseded) => this.#delete(superseded)));
+  }
+
+  /** Deletes the last change of a topic that has no members. `seq`: the sequence of a leave. */
   async #deleteIfEmpty(topic: string, seq: number): Promise<void> {
     const filter = this.#chains.subject(topic);
     const { state } = await this.#chains.ask(({ streams }) =>
       streams.info(this.#chains.name, { subjects_filter: filter }),
     );
-    if (state.subjects?.[filter] === 1) await this.#purge(filter, seq + 1);
+    if (state.subjects?.[filter] !== 1) return;
+    await this.#purge(filter, seq + 1);
+    // What is left is a later change. If it is a leave, its node may have found messages that only this one deletes.
+    const last = await this.#chains.last(topic);
+    if (last?.kind === "l") await this.#deleteIfEmpty(topic, last.seq);
   }
 
   async #purge(filter: string, seq?: number): Promise<void> {
@@ -282,7 +338,8 @@ export class NatsRoster implements EngineRoster {
   /** Says in the stream that an incarnation lives. Never rejects: if the stream has no room, the next beat tries again. */
   async #sayEntered(incarnation: Incarnation): Promise<void> {
     try {
-      const seq = await this.#say(this.#connection.names.entered(incarnation));
+      const leaseMs = String(this.#leases.leaseMsOf(incarnation) ?? "");
+      const seq = await this.#say(this.#connection.names.entered(incarnation), leaseMs);
       // If the stream got another life meanwhile, the lease is lost, and the message is not in that life.
       if (this.#leases.holds(incarnation)) this.#entered.set(incarnation, seq);
     } catch {
@@ -304,6 +361,7 @@ export class NatsRoster implements EngineRoster {
     this.#sayAgain();
     void this.#connection.log!.shorten();
     void this.#retire();
+    void this.#deleteAgain();
     if (!this.#isSearched) {
       this.#isSearched = true;
       void this.#search(leaseMs).catch(() => (this.#isSearched = false));
@@ -315,7 +373,20 @@ export class NatsRoster implements EngineRoster {
   /** Finds members of incarnations without a lease, such as those of a fleet that was killed. */
   async #search(leaseMs: number): Promise<void> {
     const owned = await this.#ownedBy();
-    for (const incarnation of new Set(owned.map(([one]) => one))) this.#leases.found(incarnation, leaseMs);
+    const found = [...new Set(owned.map(([incarnation]) => incarnation))];
+    await Promise.all(
+      found
+        .filter((incarnation) => this.#leases.leaseMsOf(incarnation) === undefined)
+        .map(async (incarnation) => this.#leases.found(incarnation, (await this.#leaseMsOf(incarnation)) ?? leaseMs)),
+    );
+  }
+
+  /** Returns how long the lease of an incarnation is, if the stream says that. It had no room if not. */
+  async #leaseMsOf(incarnation: Incarnation): Promise<number | undefined> {
+    const query = { last_by_subj: this.#connection.names.entered(incarnation) };
+    const stored = await this.#chains.ask(({ streams }) => streams.getMessage(this.#chains.name, query));
+    const leaseMs = Number(stored?.string());
+    return isLeaseMs(leaseMs) ? leaseMs : undefined;
   }
 
   /**
@@ -371,7 +442,7 @@ export class NatsRoster implements EngineRoster {
         await Promise.all(owned.slice(i, i + REAPED_AT_ONCE).map(([, topic]) => this.#takeFrom(topic, incarnation)));
       this.#leases.giveUp(incarnation);
     } catch {
-      // The incarnation is still expired, so the next beat reaps it.
+      this.#leases.takeAgain(incarnation);
     } finally {
       this.#reaping.delete(incarnation);
     }
@@ -380,7 +451,7 @@ export class NatsRoster implements EngineRoster {
   /** Removes what this node has put. */
   async leave(): Promise<void> {
     this.#hasLeft = true;
-    await Promise.allSettled(this.#entering.values());
+    await Promise.allSettled([...this.#entering.values(), this.#deleteAgain()]);
     const left = [...this.#own].map(async ([subject, { topic, incarnation, members }]) => {
       const ids = [...members];
       if (ids.every(([, seq]) => seq !== undefined)) {

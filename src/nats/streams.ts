@@ -57,6 +57,8 @@ export class Streams {
   readonly #replicas: number;
   readonly #seen = new Map<"l" | "w", Seen>();
   #isLost = false;
+  /** Whether the stream of keys was there when the others had their present life. */
+  #hasKeys = false;
 
   constructor(names: Names, replicas: number) {
     this.#names = names;
@@ -81,11 +83,13 @@ export class Streams {
    * roster that this node needs. If it is gone, the stream was purged.
    */
   async establish(link: Link, firstOwn: () => number): Promise<void> {
-    const isFirst = this.#seen.size === 0;
     const [, firstSeq] = await Promise.all([this.#look(link, "l"), this.#look(link, "w")]);
     // Read now, because what this node has removed meanwhile is gone too.
     if (firstSeq > firstOwn()) this.#isLost = true;
-    if (isFirst || this.#isLost) await this.#find(link, "k");
+    if (this.#isLost) this.#hasKeys = false;
+    if (this.#hasKeys) return;
+    await this.#find(link, "k");
+    this.#hasKeys = true;
   }
 
   /** Returns true once after `establish` has found that a stream is another one than before, or was emptied. */

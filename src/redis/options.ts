@@ -1,7 +1,7 @@
 /** The options of `redis()`, and the addresses in them. */
 /// <reference types="node" preserve="true" />
 import type { ConnectionOptions } from "node:tls";
-import { checkOptions, must, optional, positive } from "../core/options.js";
+import { checkOptions, must, optional, positive, type Check } from "../core/options.js";
 import type { EngineSettings } from "../fleet/engine.js";
 import type { Login } from "./client.js";
 
@@ -62,11 +62,22 @@ export interface Config {
   readonly settings: EngineSettings;
 }
 
+/** Returns the check of a value that may have a password: unlike that of `must`, its error does not show the value. */
+function secret<T>(rule: string, isValid: (value: unknown) => boolean): Check<T> {
+  return (value, option) => {
+    if (isValid(value)) return value as T;
+    throw new TypeError(`Expected \`${option}\` to be ${rule}`);
+  };
+}
+
+const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
+const object = secret<object>("an object", isObject);
 const text = must<string>("a string", (value) => typeof value === "string");
+const secretText = secret<string>("a string", (value) => typeof value === "string");
 const name = must<string>("1 to 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`", (value) =>
   /^[A-Za-z0-9_-]{1,64}$/.test(value),
 );
-const urls = must<readonly string[]>(
+const urls = secret<readonly string[]>(
   "an array with at least one URL",
   (value) => Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string"),
 );
@@ -79,12 +90,12 @@ const history = must<"volatile" | "durable">('"volatile" or "durable"', (value) 
 const SENTINEL_OPTIONS = { name: must<string>("a name", (value) => typeof value === "string" && value !== ""), urls };
 
 const OPTIONS = {
-  url: optional(text),
+  url: optional(secretText),
   cluster: optional(urls),
-  sentinel: optional((value, of) => checkOptions(of, value as object, SENTINEL_OPTIONS)),
+  sentinel: optional((value, of) => checkOptions(of, object(value, of), SENTINEL_OPTIONS)),
   username: optional(text),
-  password: optional(text),
-  tls: optional(must<object>("an object", (value) => typeof value === "object" && value !== null)),
+  password: optional(secretText),
+  tls: optional(object),
   prefix: optional(name, "reciproc"),
   history: optional(history, "volatile" as const),
   leaseMs: optional(leaseMs),
@@ -94,7 +105,7 @@ const OPTIONS = {
 
 /** Checks the options. Throws a `TypeError` that names the option and the rule, but no password. */
 export function readOptions(options: RedisOptions): Config {
-  const { url, cluster, sentinel, tls, prefix, ...rest } = checkOptions("options", options, OPTIONS);
+  const { url, cluster, sentinel, tls, prefix, ...rest } = checkOptions("options", object(options, "options"), OPTIONS);
   if ([url, cluster, sentinel].filter((one) => one !== undefined).length !== 1)
     throw new TypeError("Expected exactly one of `url`, `cluster` and `sentinel` in `options`");
   const targets = (cluster ?? (url === undefined ? [] : [url])).map((one) =>

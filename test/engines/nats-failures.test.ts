@@ -1,4 +1,6 @@
 /** What the engine does when NATS is killed, emptied, stopped, or refuses something. */
+import { once } from "node:events";
+import { createServer, type AddressInfo, type Socket } from "node:net";
 import { afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import {
   EngineError,
@@ -1036,6 +1038,98 @@ describe("the engine nats, when a node dies", () => {
     await node.connection.close();
     expect(await rig.leftovers()).toEqual([]);
   });
+
+  it("tries again at the next beat if it could not remove members", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const leaseMs = 4_000;
+    const dead = await openNode(rig, "dead");
+    await dead.connection.roster!.enter(incarnationOf(dead), leaseMs);
+    const { relay, node } = await openRelayed(server, rig);
+    await node.connection.roster!.enter(incarnationOf(node), 60_000);
+    await dead.connection.roster!.put(TOPIC, `${incarnationOf(dead)}.a`, "1");
+    let isTaken = false;
+    let failedAt = Infinity;
+    relay.change((text) => {
+      isTaken ||= text.includes(`taken ${leaseMs}`);
+      if (!isTaken || failedAt < Infinity || !text.includes("stream_info_response")) return text;
+      if (!text.includes(`.o.${incarnationOf(dead).replace("/", ".")}.`)) return text;
+      failedAt = performance.now();
+      return text.replace('"config":', '"error" :');
+    });
+    await eventually(
+      async () => {
+        await beat(node);
+        return node.connection.roster!.list(TOPIC);
+      },
+      ({ members }) => members.length === 0,
+      20_000,
+    );
+    expect(performance.now() - failedAt).toBeLessThan(leaseMs - 500);
+    expect(failedAt).toBeLessThan(Infinity);
+  });
+
+  it("does not remove the members of a node with a longer lease, of which it has heard nothing", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relay = await startRelay(server);
+    const silent = await openMember(rigOver(relay, server, rig.prefix));
+    // So it does not hear of the other node, and is silent until its next beat.
+    relay.mute();
+    const node = await openNode(rig, "short");
+    const leaseMs = 300;
+    await node.connection.roster!.enter(incarnationOf(node), leaseMs);
+    for (const startedAt = performance.now(); performance.now() - startedAt < 5 * leaseMs;) {
+      await beat(node, 1, leaseMs);
+      await new Promise((resolve) => setTimeout(resolve, leaseMs / 3));
+    }
+    await untilMembers(node, [`${incarnationOf(silent)}.a`]);
+    relay.cut();
+    await untilHeard(silent);
+  });
+});
+
+/** A node that can no longer write since it began to delete the join of a member that has left. `left` resolves when that has failed. */
+async function leaveInPart() {
+  const server = await startNats();
+  const rig = rigOf(server);
+  const relay = await startRelay(server);
+  const node = await openMember(rigOver(relay, server, rig.prefix));
+  const other = await openNode(rig, "other");
+  await other.connection.roster!.enter(incarnationOf(other), 60_000);
+  relay.partBefore("STREAM.MSG.DELETE");
+  const left = outcomeOf(node.connection.roster!.put(TOPIC, `${incarnationOf(node)}.a`, undefined));
+  await eventually(
+    () => relay.isParted,
+    (isParted) => isParted,
+  );
+  await untilMembers(other, []);
+  return { rig, relay, node, other, left };
+}
+
+describe("the members of the engine nats", () => {
+  it("are not there again after the next change, if a join could not be deleted", async () => {
+    const { relay, other, left } = await leaveInPart();
+    await other.connection.roster!.put(TOPIC, keptOf(other), "1");
+    expect((await other.connection.roster!.list(TOPIC)).members).toEqual([[keptOf(other), "1"]]);
+    relay.cut();
+    await left;
+    await other.connection.roster!.put(TOPIC, keptOf(other), undefined);
+    expect((await other.connection.roster!.list(TOPIC)).members).toEqual([]);
+  });
+
+  it("are deleted at the next beat, if a join could not be deleted", async () => {
+    const { rig, relay, node, left } = await leaveInPart();
+    const leftovers = async (): Promise<string[]> =>
+      (await rig.leftovers()).filter((one) => one.endsWith(`.w.${TOPIC}`));
+    relay.cut();
+    await left;
+    expect(await leftovers()).toHaveLength(1);
+    relay.mend();
+    await untilHeard(node);
+    await beat(node);
+    await eventually(leftovers, (found) => found.length === 0);
+  });
 });
 
 describe("the logs of the engine nats", () => {
@@ -1185,6 +1279,24 @@ function countHandles(): number {
   return process.getActiveResourcesInfo().filter((kind) => /^(Timeout|TCP|TLS)/.test(kind)).length;
 }
 
+/** Returns the URL of a server that accepts connections and sends nothing, and the connections that are open. */
+async function listenSilently(): Promise<{ url: string; sockets: Set<Socket> }> {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket
+      .on("error", () => {})
+      .on("close", () => sockets.delete(socket))
+      .resume();
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { url: `nats://127.0.0.1:${(server.address() as AddressInfo).port}`, sockets };
+}
+
 const FEW = { username: "few", password: "se:cret" };
 
 describe("the engine nats, at the start", () => {
@@ -1324,6 +1436,47 @@ describe("the engine nats, at the start", () => {
     expect(node.downs).toEqual([]);
   });
 
+  it("leaves no socket of an attempt that times out", async () => {
+    const { url, sockets } = await listenSilently();
+    const node = use(Listening.create(natsRig({ url }, undefined).engine(), "node"));
+    const opened = outcomeOf(node.connection.open());
+    await eventually(
+      () => sockets.size,
+      (count) => count === 1,
+    );
+    const [first] = sockets;
+    await eventually(
+      () => node.downs.length,
+      (count) => count === 1,
+    );
+    await eventually(
+      () => sockets.has(first!),
+      (isOpen) => !isOpen,
+      1_000,
+    );
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+  });
+
+  it("ends its start at once when it closes while no server sends anything", async () => {
+    const servers = [await listenSilently(), await listenSilently()];
+    const before = countHandles();
+    const url = servers.map((server) => server.url);
+    const node = Listening.create(natsRig({ url }, undefined).engine(), "node");
+    const opened = outcomeOf(node.connection.open());
+    await eventually(
+      () => servers.filter(({ sockets }) => sockets.size > 0).length,
+      (count) => count === 1,
+    );
+    const closedAt = performance.now();
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+    expect(performance.now() - closedAt).toBeLessThan(1_000);
+    await eventually(countHandles, (count) => count <= before, 1_000);
+    expect(servers.map(({ sockets }) => sockets.size)).toEqual([0, 0]);
+    expect(node.downs).toEqual([]);
+  });
+
   it("leaves nothing if it closes while it enters", async () => {
     const server = await startNats();
     const rig = rigOf(server);
@@ -1339,6 +1492,47 @@ describe("the engine nats, at the start", () => {
     await closed;
     expect((await rig.leftovers()).filter((one) => one.includes(node.name))).toEqual([]);
     expect((await beat(other)).live).toEqual([incarnationOf(other)]);
+  });
+
+  it.each([
+    ["enters", false],
+    ["beats", true],
+  ])("is not live for the others if it closes while it %s, without JetStream", async (_what, hasEntered) => {
+    const server = await startNats({ jetstream: false });
+    const rig = rigOf(server, { jetstream: undefined });
+    const relay = use(await NatsRelay.listen(server.port));
+    const options = { url: `nats://127.0.0.1:${relay.port}`, jetstream: undefined };
+    const closing = await openNode(rigOf(server, options, rig.prefix), "closing");
+    const other = await openNode(rig, "other");
+    await other.connection.leases!.enter(incarnationOf(other), 60_000);
+    const { leases } = closing.connection;
+    if (hasEntered) await leases!.enter(incarnationOf(closing), 60_000);
+    // So the confirmation that `close` waits for is that of the step, and the step continues while the connection closes.
+    relay.hold(/^PONG/);
+    // Nor does this node receive what it has sent itself.
+    relay.hold(/left 60000/);
+    const step = hasEntered
+      ? leases!.beat(incarnationOf(closing), 60_000)
+      : leases!.enter(incarnationOf(closing), 60_000);
+    const stepped = outcomeOf(step);
+    await closing.connection.close();
+    await stepped;
+    expect((await other.connection.leases!.beat(incarnationOf(other), 60_000)).live).toEqual([incarnationOf(other)]);
+  });
+
+  it("does not start without one of its streams", async () => {
+    const limits = "max_mem: 64MB, max_streams: 2";
+    const lines = [`accounts { A { users: [{ user: few, password: "se:cret" }], jetstream: { ${limits} } } }`];
+    const server = await startNats({ lines });
+    const node = use(Listening.create(natsRig({ url: server.url, ...FEW, jetstream: {} }, undefined).engine(), "node"));
+    const opened = outcomeOf(node.connection.open());
+    await eventually(
+      () => node.downs.length,
+      (count) => count >= 3,
+    );
+    expect(node.downs.at(-1)!.message).toMatch(/streams/);
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
   });
 
   it("is closed at any moment of its start, and then no connection is left", async () => {

@@ -29,6 +29,18 @@ describe("the options of nats()", () => {
       expect(() => nats({ url })).toThrow(expect.not.objectContaining({ message: expect.stringContaining("secret") }));
   });
 
+  it.each<[string, unknown]>([
+    ["options", "nats://u:5678@a"],
+    ["url", 5678],
+    ["password", 5678],
+    ["token", 5678],
+    ["tls", "5678"],
+  ])("put no value of the wrong type into an error that may be secret: %s", (name, value) => {
+    const options = name === "options" ? value : { url: "nats://a", [name]: value };
+    expect(() => nats(options as never)).toThrow(TypeError);
+    expect(() => nats(options as never)).toThrow(new RegExp(`^Expected \\\`${name}\\\` to be (?!.*5678)`));
+  });
+
   it("read URLs", () => {
     expect(readOptions({ url: "nats://a" })).toMatchObject({ servers: ["a:4222"], login: {}, tls: undefined });
     expect(readOptions({ url: "tls://[::1]:7" })).toMatchObject({ servers: ["[::1]:7"], tls: {} });

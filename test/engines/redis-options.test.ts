@@ -34,6 +34,20 @@ describe("the options of redis()", () => {
       expect(() => redis({ url })).toThrow(expect.not.objectContaining({ message: expect.stringContaining("secret") }));
   });
 
+  it.each<[string, unknown]>([
+    ["options", "redis://u:5678@a"],
+    ["url", 5678],
+    ["cluster", "redis://u:5678@a"],
+    ["sentinel", "redis://u:5678@a"],
+    ["sentinel.urls", { name: "main", urls: "redis://u:5678@a" }],
+    ["password", 5678],
+    ["tls", "5678"],
+  ])("put no value of the wrong type into an error that may be secret: %s", (name, value) => {
+    const options = name === "options" ? value : { [name.split(".")[0]!]: value };
+    expect(() => redis(options as never)).toThrow(TypeError);
+    expect(() => redis(options as never)).toThrow(new RegExp(`^Expected \\\`${name}\\\` to be (?!.*5678)`));
+  });
+
   it("read URLs", () => {
     expect(placeOf({ url: "redis://a" })).toEqual({ kind: "single", address: { host: "a", port: 6379 } });
     expect(placeOf({ url: "rediss://[::1]:7/2" })).toEqual({ kind: "single", address: { host: "::1", port: 7 } });
