@@ -51,15 +51,14 @@ export interface TopicsOwner extends LogsOwner {
   peerOfId(id: string): AnyPeer | undefined;
   /** Sends an encoded notification to peers. */
   send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
+  /** Returns false if a peer does not accept a text of that length. */
+  accepts(peer: AnyPeer, text: string): boolean;
   gap(topic: string, reason: string): void;
   report(error: unknown): void;
 }
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
 const RETRY_MS = 1_000;
-/** A publication that cannot be dropped: without it, "complete" would be false. */
-const UNDROPPED: SendOptions = { whenSlow: "close" };
-
 /** A peer that is about to become a member. */
 class Joining {
   readonly peer: AnyPeer;
@@ -84,6 +83,8 @@ class FleetTopic {
   readonly channel: Channel;
   readonly logRule: Rules["logRule"];
   readonly memberRule: Rules["memberRule"];
+  /** How a publication is sent. It is not dropped for a slow peer: without it, "complete" would be false. */
+  readonly publicationOptions: SendOptions;
   /** Prepares the topic again. */
   readonly retry: Expiring;
   log: TopicLog | undefined = undefined;
@@ -95,8 +96,13 @@ class FleetTopic {
   readonly joining = new Map<AnyPeer, Joining>();
   readonly watchers = new Set<(event: "joined" | "left", member: TopicMember) => void>();
 
-  constructor(name: string, { logRule, memberRule }: Rules, retry: () => void) {
+  /** `gap`: takes the reason why members miss a publication. */
+  constructor(name: string, { logRule, memberRule }: Rules, gap: (reason: string) => void, retry: () => void) {
     this.name = name;
+    this.publicationOptions = {
+      whenSlow: "close",
+      onDropped: (bytes) => gap(`a publication of ${bytes} bytes is longer than \`maxMessageBytes\` of a member`),
+    };
     this.retry = { deadline: 0, expire: retry };
     this.channel = `t:${name}`;
     this.logRule = logRule;
@@ -147,7 +153,8 @@ export class FleetTopics {
     let topic = this.#topics.get(name);
     if (topic === undefined) {
       this.#owner.check(name);
-      const made = new FleetTopic(name, this.#rulesOf(name), () => this.#keep(made));
+      const gap = (reason: string): void => this.#owner.gap(name, reason);
+      const made = new FleetTopic(name, this.#rulesOf(name), gap, () => this.#keep(made));
       topic = made;
       this.#topics.set(name, topic);
       this.#begin(topic);
@@ -268,9 +275,9 @@ export class FleetTopics {
     }
   }
 
-  #deliver({ name }: FleetTopic, { method, text: message }: Publication): void {
-    this.#owner.send(this.#owner.membersOf(name), method, message, UNDROPPED);
-    this.hold(name, method, message, UNDROPPED);
+  #deliver({ name, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
+    this.#owner.send(this.#owner.membersOf(name), method, message, publicationOptions);
+    this.hold(name, method, message, publicationOptions);
   }
 
   /** Sends what was held for a peer that joins. After that, the peer gets live messages as a member. */
@@ -335,7 +342,8 @@ export class FleetTopics {
   }
 
   /** Makes the peer a member at the present position, behind what it has missed. */
-  async #enter({ name, log }: FleetTopic, joining: Joining, since: ReturnType<typeof positionOf>): Promise<Joined> {
+  async #enter(topic: FleetTopic, joining: Joining, since: ReturnType<typeof positionOf>): Promise<Joined> {
+    const { name, log, publicationOptions } = topic;
     const { peer } = joining;
     checkPresent(joining);
     const position = log?.position;
@@ -356,7 +364,9 @@ export class FleetTopics {
         if (joining.held === undefined || log.gaps !== gaps) missed = undefined;
       } else missed = reading;
     }
-    for (const { method, text: message } of missed ?? []) this.#owner.send([peer], method, message, UNDROPPED);
+    // The peer cannot get all of it, so it gets nothing, and loads its state.
+    if (missed?.some(({ text: message }) => !this.#owner.accepts(peer, message)) === true) missed = undefined;
+    for (const { method, text: message } of missed ?? []) this.#owner.send([peer], method, message, publicationOptions);
     this.#sendHeld(joining);
     this.#owner.add(name, peer);
     checkPresent(joining);

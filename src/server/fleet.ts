@@ -10,7 +10,7 @@ import { memory } from "../fleet/memory.js";
 import type { Principal, RemotePeer } from "../fleet/remote.js";
 import type { SendOptions, TopicRules } from "../fleet/topic-options.js";
 import { createPeer, Peer, type AnyPeer } from "../peer/peer.js";
-import { sendAll, type GroupOwner, type Reach } from "./groups.js";
+import { accepts, sendAll, type GroupOwner, type Reach } from "./groups.js";
 import { randomText } from "./random.js";
 
 /** The options of a server that is a node of a fleet. */
@@ -113,6 +113,7 @@ export class ServerFleet implements Reach {
         if (peer.state !== "closed") topics.add(name, peer);
       },
       send: sendAll,
+      accepts,
       nodeMethods: options.nodes,
       endSession: (hash, principal) => this.#server.endSession(hash, principal),
       changed: (state) => this.#server.emit("engine", state),

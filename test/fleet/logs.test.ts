@@ -585,6 +585,78 @@ describe("read", () => {
   });
 });
 
+describe("a member that does not accept a publication, because of its length,", () => {
+  const text = "x".repeat(20_000);
+
+  /** Connects a client that accepts less. Its node knows that since its first message. */
+  async function limited(node: Node): Promise<Client> {
+    const client = await node.client("", { limits: { maxMessageBytes: 10_000 } });
+    await rejection(client.client.request("none"));
+    return client;
+  }
+
+  it("is skipped, stays a member, and the topic has a gap", async () => {
+    const [, a, b, , bob] = await room();
+    const gaps: unknown[] = [];
+    const missed: unknown[] = [];
+    b.server.on("gap", (topic, reason) => gaps.push([topic, reason]));
+    b.server.on("missed", (peer, method) => missed.push([peer, method]));
+    const eve = await limited(b);
+    await b.server.topic("room").join(eve.peer);
+    await say(a, 1);
+    await a.server.topic("room").publish("said", { n: 2, text });
+    await say(a, 3);
+    await bob.until(3);
+    await eve.until(2);
+    expect([numbers(bob), numbers(eve)]).toEqual([
+      [1, 2, 3],
+      [1, 3],
+    ]);
+    expect(gaps).toEqual([
+      ["room", expect.stringMatching(/^a publication of 20\d{3} bytes is longer than `maxMessageB/)],
+    ]);
+    expect(missed).toEqual([[eve.peer, "said"]]);
+    expect([a.server.stats().engine!.gaps, b.server.stats().engine!.gaps]).toEqual([0, 1]);
+  });
+
+  it.each([0, 100])("has a gap if it missed that publication, with %i others behind it", async (others) => {
+    const [, a, b, , bob] = await room();
+    const at = await say(a, 1);
+    const long = await a.server.topic("room").publish("said", { n: 2, text });
+    const last = await say(a, 3, 3 + others);
+    await bob.until(3 + others);
+    const topic = b.server.topic("room");
+    const [eve, max] = [await limited(b), await limited(b)];
+    expect(await topic.join(eve.peer, { since: at })).toEqual({ at: last, outcome: "gap" });
+    expect(await topic.join(max.peer, { since: long })).toEqual({ at: last, outcome: "complete" });
+    const end = 4 + others;
+    await say(a, end);
+    await eve.until(1);
+    await max.until(2 + others);
+    expect([numbers(eve), numbers(max)]).toEqual([[end], count(3, end)]);
+  });
+
+  it("and arrives while the member joins, has a gap too", async () => {
+    const [engine, a, b] = await room();
+    const gaps: string[] = [];
+    b.server.on("gap", (topic) => gaps.push(topic));
+    const at = await say(a, 1);
+    await say(a, 2, 100);
+    const eve = await limited(b);
+    const read = gate();
+    engine.links[1]!.before = (command) => (command === "read" ? read.promise : undefined);
+    const joining = b.server.topic("room").join(eve.peer, { since: at });
+    await turn();
+    await a.server.topic("room").publish("said", { n: 101, text });
+    await say(a, 102);
+    await turn();
+    read.resolve();
+    expect((await joining).outcome).toBe("complete");
+    await eve.until(100);
+    expect([numbers(eve), gaps]).toEqual([[...count(2, 100), 102], ["room"]]);
+  });
+});
+
 describe("a slow member", () => {
   it("is closed with 1013 and not skipped, so that it can recover", async () => {
     const [, a, b, , bob] = await room({ limits: { maxUnsentBytes: 20_000, maxReplyBytes: 20_000 } });
