@@ -93,7 +93,8 @@ class FleetTopic {
   listing: Promise<void> | undefined = undefined;
   /** Why the topic is kept: its members on this node count as one, and so does each join and each watcher. */
   uses = 0;
-  readonly joining = new Map<AnyPeer, Joining>();
+  /** The joins of each peer, in the order in which they were asked for. The first one is in progress. */
+  readonly joining = new Map<AnyPeer, Joining[]>();
   readonly watchers = new Set<(event: "joined" | "left", member: TopicMember) => void>();
 
   /** `gap`: takes the reason why members miss a publication. */
@@ -134,14 +135,13 @@ export class FleetTopics {
 
   /** The application adds a peer. If the peer is being joined, it gets what was held for it. */
   added(name: string, peer: AnyPeer): void {
-    const joining = this.#topics.get(name)?.joining.get(peer);
+    const [joining] = this.#topics.get(name)?.joining.get(peer) ?? [];
     if (joining !== undefined) this.#sendHeld(joining);
   }
 
   /** A peer left, or shall not join. */
   left(name: string, peer: AnyPeer): void {
-    const joining = this.#topics.get(name)?.joining.get(peer);
-    if (joining !== undefined) {
+    for (const joining of this.#topics.get(name)?.joining.get(peer) ?? []) {
       joining.isCancelled = true;
       joining.held = undefined;
     }
@@ -263,7 +263,8 @@ export class FleetTopics {
   hold(name: string, method: string, message: MessageText, options: SendOptions): void {
     const topic = this.#topics.get(name);
     if (topic === undefined || topic.joining.size === 0) return;
-    for (const joining of topic.joining.values()) {
+    for (const joins of topic.joining.values()) {
+      const joining = joins[0]!;
       const { peer } = joining;
       // A volatile message is not queued.
       if (joining.held === undefined || peer === options.except || options.volatile === true) continue;
@@ -298,13 +299,17 @@ export class FleetTopics {
       if (asText !== undefined && topic.memberRule === undefined)
         throw new TypeError("`as` requires the rule `members` of the topic");
       // A peer joins once at a time: the second join finds a member.
-      for (let other; (other = topic.joining.get(peer)) !== undefined;) await other.settled;
+      const joins = topic.joining.get(peer) ?? [];
+      topic.joining.set(peer, joins);
+      const earlier = joins.at(-1);
       const joining = new Joining(peer);
-      topic.joining.set(peer, joining);
+      joins.push(joining);
+      if (earlier !== undefined) await earlier.settled;
       try {
         return await this.#join(topic, joining, positionOf(since), asText);
       } finally {
-        topic.joining.delete(peer);
+        joins.shift();
+        if (joins.length === 0) topic.joining.delete(peer);
         joining.settle();
       }
     } finally {
@@ -331,6 +336,7 @@ export class FleetTopics {
       const { size } = topic.replica!;
       if (size >= MAX_MEMBERS && !topic.replica!.has(peer.id))
         throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
+      checkPresent(joining);
       await own.put(name, localId, as);
     }
     try {

@@ -375,6 +375,23 @@ describe("a client that comes back", () => {
     expect(numbers(client)).toEqual([101, 102, 103]);
   });
 
+  it("is not added by any join that was asked for before it is removed", async () => {
+    const [, a, , ann] = await room();
+    const client = await a.client();
+    const topic = a.server.topic("room");
+    const removed = [topic.join(client.peer), topic.join(client.peer), topic.join(client.peer)].map(rejection);
+    topic.delete(client.peer);
+    const later = topic.join(client.peer);
+    for (const error of await Promise.all(removed))
+      expect(error).toMatchObject({ code: "ENGINE", outcome: "not-sent" });
+    expect((await later).outcome).toBe("gap");
+    expect(topic.has(client.peer)).toBe(true);
+    const again = [topic.join(client.peer), topic.join(client.peer)].map(rejection);
+    topic.delete(client.peer);
+    await Promise.all(again);
+    expect([topic.has(client.peer), topic.has(ann.peer)]).toEqual([false, true]);
+  });
+
   it("joins once, if it joins twice at the same time", async () => {
     const [, a, b] = await room();
     const at = await say(a, 1);
