@@ -112,7 +112,8 @@ export class ServerFleet implements Reach {
       add: (name, peer) => {
         if (peer.state !== "closed") topics.add(name, peer);
       },
-      send: sendAll,
+      // A copy: a listener of `missed` or `close` may change the group meanwhile.
+      send: (targets, method, text, sendOptions) => sendAll([...targets], method, text, sendOptions),
       accepts,
       nodeMethods: options.nodes,
       endSession: (hash, principal) => this.#server.endSession(hash, principal),
