@@ -117,6 +117,8 @@ export class FleetTopics {
   readonly #topics = new Map<string, FleetTopic>();
   /** Lists of members that were asked for in this tick. */
   readonly #lists = new Map<string, Promise<Parameters<typeof membersOf>[0]>>();
+  /** By topic: resolves when the publications that wait for their log are given to the broker. Absent if none waits. */
+  readonly #publishing = new Map<string, Promise<void>>();
 
   constructor(owner: TopicsOwner) {
     this.#owner = owner;
@@ -207,6 +209,11 @@ export class FleetTopics {
   async #prepare(topic: FleetTopic): Promise<void> {
     await this.#owner.broker.ready(topic.channel);
     if (topic.uses > 0) await Promise.all([topic.log?.follow(), this.#list(topic)]);
+  }
+
+  async #follow({ channel, log }: FleetTopic): Promise<void> {
+    await this.#owner.broker.ready(channel);
+    await log!.follow();
   }
 
   /** What the broker had may be lost: heals all logs, and lists all members. */
@@ -385,20 +392,38 @@ export class FleetTopics {
     const { broker } = this.#owner;
     const body = encodeEntry(method, params);
     const rule = this.#logRuleOf(name);
-    const topic = this.#topics.get(name);
     const bytes = utf8Bytes(body) + HEAD_BYTES;
-    const until = performance.now() + timeoutMs;
-    // The members that were added before get the publication too.
-    if (topic !== undefined && topic.log!.position === undefined)
-      await broker.run(bytes, timeoutMs, () => this.#prepare(topic)).catch(() => {});
-    const leftMs = until - performance.now();
-    if (leftMs <= 0) throw new EngineError(`${broker.name} was not ready in time`, "not-sent");
     const append = async (): ReturnType<NonNullable<typeof broker.connection.log>["append"]> => {
       const { maxFrameBytes } = broker.facts!;
       if (bytes > maxFrameBytes) throw new TooLargeError(method, bytes, maxFrameBytes);
       return broker.connection.log!.append(name, body, rule, key);
     };
-    return textOf(await broker.run(bytes, leftMs, append))!;
+    const topic = this.#topics.get(name);
+    const earlier = this.#publishing.get(name);
+    const isFollowed = topic === undefined || topic.log!.position !== undefined;
+    if (isFollowed && earlier === undefined) return textOf(await broker.run(bytes, timeoutMs, append))!;
+    const until = performance.now() + timeoutMs;
+    const following = broker.run(bytes, timeoutMs, async () => {
+      // The publications of one node keep their order.
+      await earlier;
+      // The members that were added before get the publication too.
+      if (topic !== undefined) await this.#follow(topic);
+    });
+    const given = following
+      .catch(() => {})
+      .then(() => {
+        const leftMs = until - performance.now();
+        if (leftMs <= 0) throw new EngineError(`${broker.name} was not ready in time`, "not-sent");
+        // In an array, because the next publication does not wait for the answer of the broker.
+        return [broker.run(bytes, leftMs, append)] as const;
+      });
+    const settle = (): void => {
+      if (this.#publishing.get(name) === settled) this.#publishing.delete(name);
+    };
+    const settled = given.then(settle, settle);
+    this.#publishing.set(name, settled);
+    const [appended] = await given;
+    return textOf(await appended)!;
   }
 
   /** See `Topic.read`. */

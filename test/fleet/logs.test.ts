@@ -155,6 +155,41 @@ describe("publish", () => {
     expect(a.server.stats().engine!.pendingBytes).toBe(0);
   });
 
+  it("keeps the order of one node's publications, also while the node begins to follow the log", async () => {
+    const [, a, b] = await room();
+    const bob = await b.client();
+    const topic = a.server.topic("other");
+    const ann = await a.client();
+    await b.server.topic("other").join(bob.peer);
+    const first = topic.publish("said", { n: 1 });
+    topic.add(ann.peer);
+    const others = [topic.publish("said", { n: 2 })];
+    for (let n = 3; n <= 12; n++) {
+      await Promise.resolve();
+      others.push(topic.publish("said", { n }));
+    }
+    const offsets = (await Promise.all([first, ...others])).map((at) => Number(at.split(".")[1]));
+    expect(offsets).toEqual(count(1, 12));
+    await bob.until(12);
+    expect(numbers(bob)).toEqual(count(1, 12));
+  });
+
+  it("does not wait for the list of members, and keeps the order while it is read", async () => {
+    const [engine, a] = await room({ topics: () => ({ log: { length: 200, ttlMs: 600_000 }, members: true }) });
+    const list = gate();
+    engine.links[0]!.before = (command) => (command === "list" ? list.promise : undefined);
+    const ann = await a.client();
+    const topic = a.server.topic("other").add(ann.peer);
+    const first = topic.publish("said", { n: 1 });
+    await turn();
+    const second = await topic.publish("said", { n: 2 });
+    expect(second).toMatch(/\.2$/);
+    expect(await first).toMatch(/\.1$/);
+    list.resolve();
+    await ann.until(2);
+    expect(numbers(ann)).toEqual([1, 2]);
+  });
+
   it("keeps at most 1,000 publications and 4 MiB while there is no connection", async () => {
     const [engine, a] = await room();
     engine.links[0]!.down();
