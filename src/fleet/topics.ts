@@ -335,9 +335,8 @@ export class FleetTopics {
     const { peer } = joining;
     const localId = this.#owner.localIdOf(peer);
     await broker.ready(topic.channel);
-    await log?.follow();
     // The client may have more than this node, if another node was faster.
-    if (since !== undefined && log !== undefined && !log.covers(since)) await log.heal();
+    await log?.follow(since);
     if (as !== undefined) {
       await this.#list(topic);
       const { size } = topic.replica!;

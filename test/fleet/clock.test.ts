@@ -68,6 +68,26 @@ it("a connection on which nothing is answered is opened anew after two lost echo
   expect(link!.reconnects).toBe(1);
 });
 
+it("a join rejects 5 s after the broker stopped to answer, also if its node follows the log", async () => {
+  const engine = new FaultyEngine();
+  nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 600_000 }, members: true }) }, engine);
+  const [a] = nodes as [Node];
+  const [ann, bob] = [await a.client(), await a.client()];
+  const topic = a.server.topic("room");
+  await topic.join(ann.peer);
+  const since = (await topic.publish("said", { n: 1 })).replace(/1$/, "2");
+  engine.links[0]!.before = (command) => (["read", "put"].includes(command) ? new Promise(() => {}) : undefined);
+  const errors: any[] = [];
+  for (const options of [{ since }, { since, as: 1 }])
+    topic.join(bob.peer, options).catch((error: unknown) => errors.push(error));
+  await vi.advanceTimersByTimeAsync(5_100);
+  expect(errors).toMatchObject([{ code: "ENGINE" }]);
+  // The second join of the peer began when the first one had rejected.
+  await vi.advanceTimersByTimeAsync(5_100);
+  expect(errors).toMatchObject([{ code: "ENGINE" }, { code: "ENGINE" }]);
+  expect(topic.has(bob.peer)).toBe(false);
+});
+
 it("a publication that is not answered is `unknown` after 5 s, also with a longer timeout", async () => {
   const engine = new FaultyEngine();
   nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 600_000 } }) }, engine);
