@@ -41,6 +41,13 @@ async function back(node: Node, since: unknown): Promise<Client & { joined: any 
   return Object.assign(client, { joined });
 }
 
+/** Connects a client that accepts less. Its node knows that since its first message. */
+async function limited(node: Node): Promise<Client> {
+  const client = await node.client("", { limits: { maxMessageBytes: 10_000 } });
+  await rejection(client.client.request("none"));
+  return client;
+}
+
 describe("publish", () => {
   it("sends to all members on all nodes in one order, with the position that it returns", async () => {
     const [, a, b, ann, bob] = await room();
@@ -639,13 +646,6 @@ describe("read", () => {
 
 describe("a member that does not accept a publication, because of its length,", () => {
   const text = "x".repeat(20_000);
-
-  /** Connects a client that accepts less. Its node knows that since its first message. */
-  async function limited(node: Node): Promise<Client> {
-    const client = await node.client("", { limits: { maxMessageBytes: 10_000 } });
-    await rejection(client.client.request("none"));
-    return client;
-  }
 
   it("is skipped, stays a member, and the topic has a gap", async () => {
     const [, a, b, , bob] = await room();
