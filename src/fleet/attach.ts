@@ -97,6 +97,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
       membersOf: () => NO_PEERS,
       add() {},
       send() {},
+      accepts: () => false,
       nodeMethods: nodes.methods,
       endSession() {},
       changed: (state) => void tell(this, "engine", [state], report),

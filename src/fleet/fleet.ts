@@ -91,8 +91,8 @@ export type FleetEvents = {
    */
   engine(state: EngineState): void;
   /**
-   * Members of a logged topic on this node have missed publications that the log no longer has. Live publications go on. Tell the
-   * members to load their state again.
+   * Members of a logged topic on this node have missed publications: the log no longer has them, or they are longer than
+   * `maxMessageBytes` of a member. Live publications go on. Tell the members to load their state again.
    */
   gap(topic: string, reason: string): void;
 };
@@ -113,6 +113,8 @@ export interface FleetHost {
   add(topic: string, peer: AnyPeer): void;
   /** Sends an encoded notification to peers, as `notify` of a group does. */
   send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
+  /** Returns false if a peer has said that it does not accept a text of that length. */
+  accepts(peer: AnyPeer, text: string): boolean;
   /** The handlers of notifications between nodes. */
   readonly nodeMethods: ReadonlyMap<string, NodeMethods[string]>;
   /** Ends a session that its client has discarded, if it is here. */
@@ -222,6 +224,7 @@ export class Fleet {
       localIdOf: (peer) => this.#addressOf(peer.id).localId,
       peerOfId: (id) => this.peerOf(id),
       send: (...message) => host.send(...message),
+      accepts: (peer, text) => host.accepts(peer, text),
       gap: (topic, reason) => {
         this.#counts.gaps++;
         host.gap(topic, reason);

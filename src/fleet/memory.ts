@@ -23,7 +23,8 @@ import { logFrame, rosterFrame } from "./frames.js";
 /**
  * Returns an engine in memory. Servers of one process that get the same one are a fleet: their topics, members and logs are common,
  * and end with the process. Frames are received in later microtasks, in one order for all nodes. Nothing is lost, and there are no
- * timers: a log that is not used after its `ttlMs` is forgotten at a later publication.
+ * timers: the entries of a log that is not used after its `ttlMs` are forgotten at a later publication, and its position a day after
+ * that.
  */
 export function memory(): Engine {
   const broker = new MemoryBroker();
@@ -44,13 +45,24 @@ const KEY_MS = 120_000;
 /** What an engine in memory carries in one frame, and in one log. It is a bound against mistakes. */
 const MAX_FRAME_BYTES = 16 * 2 ** 20;
 
-interface Log {
+/** How long the position of a log is kept after its entries. A node that missed nothing of a quiet log learns so for that time. */
+const DAY_MS = 86_400_000;
+
+/** What is forgotten at `expiresAt`. */
+interface Kept {
+  readonly expiresAt: number;
+}
+
+/** The position of a log. */
+interface Top extends Kept {
   readonly epoch: string;
-  top: number;
-  /** The bodies of the last entries. The last one has offset `top`. */
+  readonly top: number;
+}
+
+/** The entries of a log, as far as it has them. */
+interface Entries extends Kept {
+  /** The bodies of the last entries. The last one has the offset of the log's top. */
   readonly bodies: string[];
-  /** When the log is forgotten. */
-  expiresAt: number;
 }
 
 interface Roster {
@@ -61,10 +73,11 @@ interface Roster {
 /** What several connections share. */
 class MemoryBroker {
   readonly #subscribers = new Map<Channel, Set<MemoryConnection>>();
-  /** In the order of the last publication, so that those that expire are near the beginning. */
-  readonly #logs = new Map<string, Log>();
+  /** By topic, as `#entries`: in the order of the last publication, so that those that expire are near the beginning. */
+  readonly #tops = new Map<string, Top>();
+  readonly #entries = new Map<string, Entries>();
   /** By topic and key, in the order of the publication. */
-  readonly #keys = new Map<string, { readonly position: Position; readonly expiresAt: number }>();
+  readonly #keys = new Map<string, Kept & { readonly position: Position }>();
   readonly #rosters = new Map<string, Roster>();
   /** The last version of any roster. A roster that begins anew has a greater one. */
   #version = 0;
@@ -107,44 +120,33 @@ class MemoryBroker {
 
   append(topic: string, body: string, { length, ttlMs }: LogRule, key: string | undefined): Position {
     const now = performance.now();
-    let log = this.#logOf(topic, now);
+    const log = unexpired(this.#tops, topic, now);
     const keyName = key === undefined ? undefined : `${topic.length}:${topic}${key}`;
-    const earlier = keyName === undefined ? undefined : this.#keys.get(keyName);
+    const earlier = keyName === undefined ? undefined : unexpired(this.#keys, keyName, now);
     // Only of this epoch: what was published in an earlier one is gone.
-    if (earlier !== undefined && earlier.expiresAt > now && earlier.position.epoch === log?.epoch)
-      return earlier.position;
-    log ??= { epoch: nanoid(EPOCH_LENGTH), top: 0, bodies: [], expiresAt: 0 };
-    log.expiresAt = now + ttlMs;
-    log.bodies.push(body);
-    if (log.bodies.length > length) log.bodies.splice(0, log.bodies.length - length);
-    const position = { epoch: log.epoch, offset: ++log.top };
-    this.#logs.delete(topic);
-    this.#logs.set(topic, log);
-    if (keyName !== undefined) {
-      this.#keys.delete(keyName);
-      this.#keys.set(keyName, { position, expiresAt: now + KEY_MS });
-    }
-    forgetExpired(this.#logs, now);
-    forgetExpired(this.#keys, now);
-    this.send(`t:${topic}`, logFrame(log.epoch, log.top, body));
+    if (earlier !== undefined && earlier.position.epoch === log?.epoch) return earlier.position;
+    const bodies = unexpired(this.#entries, topic, now)?.bodies ?? [];
+    bodies.push(body);
+    if (bodies.length > length) bodies.splice(0, bodies.length - length);
+    const position = { epoch: log?.epoch ?? nanoid(EPOCH_LENGTH), offset: (log?.top ?? 0) + 1 };
+    const { epoch, offset: top } = position;
+    keep(this.#entries, topic, { bodies, expiresAt: now + ttlMs }, now);
+    keep(this.#tops, topic, { epoch, top, expiresAt: now + ttlMs + DAY_MS }, now);
+    if (keyName !== undefined) keep(this.#keys, keyName, { position, expiresAt: now + KEY_MS }, now);
+    this.send(`t:${topic}`, logFrame(epoch, top, body));
     return position;
   }
 
   read(topic: string, after: number, limit: number): LogPart {
-    const log = this.#logOf(topic, performance.now());
-    if (log === undefined) return { epoch: "", top: 0, entries: [] };
-    const { epoch, top, bodies } = log;
+    const now = performance.now();
+    const { epoch, top } = unexpired(this.#tops, topic, now) ?? { epoch: "", top: 0 };
+    const bodies = unexpired(this.#entries, topic, now)?.bodies ?? [];
     const first = top - bodies.length + 1;
     const begin = Math.max(after + 1 - first, 0);
     const entries = bodies
       .slice(begin, begin + limit)
       .map((body, i): [offset: number, body: string] => [first + begin + i, body]);
     return { epoch, top, entries };
-  }
-
-  #logOf(topic: string, now: number): Log | undefined {
-    const log = this.#logs.get(topic);
-    return log !== undefined && log.expiresAt > now ? log : undefined;
   }
 
   put(topic: string, id: RosterId, as: string | undefined): void {
@@ -187,7 +189,7 @@ class MemoryBroker {
       ...[...this.#subscribers.keys()].map((channel) => `subscription ${channel}`),
       ...[...this.#leases].map((incarnation) => `lease ${incarnation}`),
       ...[...this.#rosters.keys()].map((topic) => `roster ${topic}`),
-      ...[...this.#logs.keys()].map((topic) => `log ${topic}`),
+      ...[...this.#tops.keys()].map((topic) => `log ${topic}`),
     ];
   }
 }
@@ -195,12 +197,19 @@ class MemoryBroker {
 /** 60 random bits: a log of the same name is begun again a few times in the life of a process. */
 const EPOCH_LENGTH = 10;
 
-/** Forgets the first entries if they have expired. Each publication adds at most one, so two suffice. */
-function forgetExpired(map: Map<string, { readonly expiresAt: number }>, now: number): void {
+function unexpired<T extends Kept>(map: ReadonlyMap<string, T>, name: string, now: number): T | undefined {
+  const kept = map.get(name);
+  return kept !== undefined && kept.expiresAt > now ? kept : undefined;
+}
+
+/** Puts a value at the end of a map. Forgets the first values if they have expired: each call adds at most one, so two suffice. */
+function keep<T extends Kept>(map: Map<string, T>, name: string, value: T, now: number): void {
+  map.delete(name);
+  map.set(name, value);
   let left = 2;
-  for (const [name, { expiresAt }] of map) {
+  for (const [first, { expiresAt }] of map) {
     if (expiresAt > now || left-- === 0) return;
-    map.delete(name);
+    map.delete(first);
   }
 }
 

@@ -195,9 +195,17 @@ export class TopicLog implements Expiring {
     if (this.#follower.needsHeal && this.position !== undefined) void this.heal();
   }
 
-  /** Resolves when the node follows the log. The channel must be subscribed. Rejects with an `EngineError` if the log cannot be read. */
-  async follow(): Promise<void> {
-    if (this.position === undefined) await this.#heal();
+  /**
+   * Resolves when the node follows the log, and has it up to `since` if the broker has. The channel must be subscribed. Rejects with an
+   * `EngineError` if the log cannot be read.
+   */
+  async follow(since?: Position): Promise<void> {
+    const isBehind = this.position === undefined || (since !== undefined && !this.covers(since));
+    if (isBehind)
+      await this.#heal().catch((error: unknown) => {
+        this.#retry();
+        throw error;
+      });
     if (this.position === undefined) throw new EngineError("the log is not followed any more", "not-sent");
   }
 
@@ -205,9 +213,12 @@ export class TopicLog implements Expiring {
   async heal(): Promise<void> {
     // Until a client joins, nothing is followed.
     if (this.position === undefined) return;
-    await this.#heal().catch(() => {
-      if (this.#owner.broker.isUp && !this.#isStopped) setDeadline(this, RETRY_MS);
-    });
+    await this.#heal().catch(() => this.#retry());
+  }
+
+  /** Reads a log again soon that this node follows. */
+  #retry(): void {
+    if (this.#owner.broker.isUp && !this.#isStopped && this.position !== undefined) setDeadline(this, RETRY_MS);
   }
 
   expire(): void {

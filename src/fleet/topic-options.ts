@@ -77,6 +77,8 @@ export interface SendOptions {
   readonly whenSlow: "drop" | "close";
   readonly volatile?: boolean | undefined;
   readonly latest?: string | undefined;
+  /** Called once if peers that stay open do not get the message. `bytes`: its length. */
+  readonly onDropped?: ((bytes: number) => void) | undefined;
 }
 
 /** Maximum number of members in the list of a topic. */

@@ -51,15 +51,14 @@ export interface TopicsOwner extends LogsOwner {
   peerOfId(id: string): AnyPeer | undefined;
   /** Sends an encoded notification to peers. */
   send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
+  /** Returns false if a peer does not accept a text of that length. */
+  accepts(peer: AnyPeer, text: string): boolean;
   gap(topic: string, reason: string): void;
   report(error: unknown): void;
 }
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
 const RETRY_MS = 1_000;
-/** A publication that cannot be dropped: without it, "complete" would be false. */
-const UNDROPPED: SendOptions = { whenSlow: "close" };
-
 /** A peer that is about to become a member. */
 class Joining {
   readonly peer: AnyPeer;
@@ -84,6 +83,8 @@ class FleetTopic {
   readonly channel: Channel;
   readonly logRule: Rules["logRule"];
   readonly memberRule: Rules["memberRule"];
+  /** How a publication is sent. It is not dropped for a slow peer: without it, "complete" would be false. */
+  readonly publicationOptions: SendOptions;
   /** Prepares the topic again. */
   readonly retry: Expiring;
   log: TopicLog | undefined = undefined;
@@ -92,11 +93,17 @@ class FleetTopic {
   listing: Promise<void> | undefined = undefined;
   /** Why the topic is kept: its members on this node count as one, and so does each join and each watcher. */
   uses = 0;
-  readonly joining = new Map<AnyPeer, Joining>();
+  /** The joins of each peer, in the order in which they were asked for. The first one is in progress. */
+  readonly joining = new Map<AnyPeer, Joining[]>();
   readonly watchers = new Set<(event: "joined" | "left", member: TopicMember) => void>();
 
-  constructor(name: string, { logRule, memberRule }: Rules, retry: () => void) {
+  /** `gap`: takes the reason why members miss a publication. */
+  constructor(name: string, { logRule, memberRule }: Rules, gap: (reason: string) => void, retry: () => void) {
     this.name = name;
+    this.publicationOptions = {
+      whenSlow: "close",
+      onDropped: (bytes) => gap(`a publication of ${bytes} bytes is longer than \`maxMessageBytes\` of a member`),
+    };
     this.retry = { deadline: 0, expire: retry };
     this.channel = `t:${name}`;
     this.logRule = logRule;
@@ -110,6 +117,8 @@ export class FleetTopics {
   readonly #topics = new Map<string, FleetTopic>();
   /** Lists of members that were asked for in this tick. */
   readonly #lists = new Map<string, Promise<Parameters<typeof membersOf>[0]>>();
+  /** By topic: resolves when the publications that wait for their log are given to the broker. Absent if none waits. */
+  readonly #publishing = new Map<string, Promise<void>>();
 
   constructor(owner: TopicsOwner) {
     this.#owner = owner;
@@ -128,14 +137,13 @@ export class FleetTopics {
 
   /** The application adds a peer. If the peer is being joined, it gets what was held for it. */
   added(name: string, peer: AnyPeer): void {
-    const joining = this.#topics.get(name)?.joining.get(peer);
+    const [joining] = this.#topics.get(name)?.joining.get(peer) ?? [];
     if (joining !== undefined) this.#sendHeld(joining);
   }
 
   /** A peer left, or shall not join. */
   left(name: string, peer: AnyPeer): void {
-    const joining = this.#topics.get(name)?.joining.get(peer);
-    if (joining !== undefined) {
+    for (const joining of this.#topics.get(name)?.joining.get(peer) ?? []) {
       joining.isCancelled = true;
       joining.held = undefined;
     }
@@ -147,7 +155,8 @@ export class FleetTopics {
     let topic = this.#topics.get(name);
     if (topic === undefined) {
       this.#owner.check(name);
-      const made = new FleetTopic(name, this.#rulesOf(name), () => this.#keep(made));
+      const gap = (reason: string): void => this.#owner.gap(name, reason);
+      const made = new FleetTopic(name, this.#rulesOf(name), gap, () => this.#keep(made));
       topic = made;
       this.#topics.set(name, topic);
       this.#begin(topic);
@@ -200,6 +209,11 @@ export class FleetTopics {
   async #prepare(topic: FleetTopic): Promise<void> {
     await this.#owner.broker.ready(topic.channel);
     if (topic.uses > 0) await Promise.all([topic.log?.follow(), this.#list(topic)]);
+  }
+
+  async #follow({ channel, log }: FleetTopic): Promise<void> {
+    await this.#owner.broker.ready(channel);
+    await log!.follow();
   }
 
   /** What the broker had may be lost: heals all logs, and lists all members. */
@@ -256,7 +270,8 @@ export class FleetTopics {
   hold(name: string, method: string, message: MessageText, options: SendOptions): void {
     const topic = this.#topics.get(name);
     if (topic === undefined || topic.joining.size === 0) return;
-    for (const joining of topic.joining.values()) {
+    for (const joins of topic.joining.values()) {
+      const joining = joins[0]!;
       const { peer } = joining;
       // A volatile message is not queued.
       if (joining.held === undefined || peer === options.except || options.volatile === true) continue;
@@ -268,9 +283,9 @@ export class FleetTopics {
     }
   }
 
-  #deliver({ name }: FleetTopic, { method, text: message }: Publication): void {
-    this.#owner.send(this.#owner.membersOf(name), method, message, UNDROPPED);
-    this.hold(name, method, message, UNDROPPED);
+  #deliver({ name, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
+    this.#owner.send(this.#owner.membersOf(name), method, message, publicationOptions);
+    this.hold(name, method, message, publicationOptions);
   }
 
   /** Sends what was held for a peer that joins. After that, the peer gets live messages as a member. */
@@ -291,13 +306,17 @@ export class FleetTopics {
       if (asText !== undefined && topic.memberRule === undefined)
         throw new TypeError("`as` requires the rule `members` of the topic");
       // A peer joins once at a time: the second join finds a member.
-      for (let other; (other = topic.joining.get(peer)) !== undefined;) await other.settled;
+      const joins = topic.joining.get(peer) ?? [];
+      topic.joining.set(peer, joins);
+      const earlier = joins.at(-1);
       const joining = new Joining(peer);
-      topic.joining.set(peer, joining);
+      joins.push(joining);
+      if (earlier !== undefined) await earlier.settled;
       try {
         return await this.#join(topic, joining, positionOf(since), asText);
       } finally {
-        topic.joining.delete(peer);
+        joins.shift();
+        if (joins.length === 0) topic.joining.delete(peer);
         joining.settle();
       }
     } finally {
@@ -316,14 +335,14 @@ export class FleetTopics {
     const { peer } = joining;
     const localId = this.#owner.localIdOf(peer);
     await broker.ready(topic.channel);
-    await log?.follow();
     // The client may have more than this node, if another node was faster.
-    if (since !== undefined && log !== undefined && !log.covers(since)) await log.heal();
+    await log?.follow(since);
     if (as !== undefined) {
       await this.#list(topic);
       const { size } = topic.replica!;
       if (size >= MAX_MEMBERS && !topic.replica!.has(peer.id))
         throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
+      checkPresent(joining);
       await own.put(name, localId, as);
     }
     try {
@@ -335,7 +354,8 @@ export class FleetTopics {
   }
 
   /** Makes the peer a member at the present position, behind what it has missed. */
-  async #enter({ name, log }: FleetTopic, joining: Joining, since: ReturnType<typeof positionOf>): Promise<Joined> {
+  async #enter(topic: FleetTopic, joining: Joining, since: ReturnType<typeof positionOf>): Promise<Joined> {
+    const { name, log, publicationOptions } = topic;
     const { peer } = joining;
     checkPresent(joining);
     const position = log?.position;
@@ -356,7 +376,9 @@ export class FleetTopics {
         if (joining.held === undefined || log.gaps !== gaps) missed = undefined;
       } else missed = reading;
     }
-    for (const { method, text: message } of missed ?? []) this.#owner.send([peer], method, message, UNDROPPED);
+    // The peer cannot get all of it, so it gets nothing, and loads its state.
+    if (missed?.some(({ text: message }) => !this.#owner.accepts(peer, message)) === true) missed = undefined;
+    for (const { method, text: message } of missed ?? []) this.#owner.send([peer], method, message, publicationOptions);
     this.#sendHeld(joining);
     this.#owner.add(name, peer);
     checkPresent(joining);
@@ -369,20 +391,38 @@ export class FleetTopics {
     const { broker } = this.#owner;
     const body = encodeEntry(method, params);
     const rule = this.#logRuleOf(name);
-    const topic = this.#topics.get(name);
     const bytes = utf8Bytes(body) + HEAD_BYTES;
-    const until = performance.now() + timeoutMs;
-    // The members that were added before get the publication too.
-    if (topic !== undefined && topic.log!.position === undefined)
-      await broker.run(bytes, timeoutMs, () => this.#prepare(topic)).catch(() => {});
-    const leftMs = until - performance.now();
-    if (leftMs <= 0) throw new EngineError(`${broker.name} was not ready in time`, "not-sent");
     const append = async (): ReturnType<NonNullable<typeof broker.connection.log>["append"]> => {
       const { maxFrameBytes } = broker.facts!;
       if (bytes > maxFrameBytes) throw new TooLargeError(method, bytes, maxFrameBytes);
       return broker.connection.log!.append(name, body, rule, key);
     };
-    return textOf(await broker.run(bytes, leftMs, append))!;
+    const topic = this.#topics.get(name);
+    const earlier = this.#publishing.get(name);
+    const isFollowed = topic === undefined || topic.log!.position !== undefined;
+    if (isFollowed && earlier === undefined) return textOf(await broker.run(bytes, timeoutMs, append))!;
+    const until = performance.now() + timeoutMs;
+    const following = broker.run(bytes, timeoutMs, async () => {
+      // The publications of one node keep their order.
+      await earlier;
+      // The members that were added before get the publication too.
+      if (topic !== undefined) await this.#follow(topic);
+    });
+    const given = following
+      .catch(() => {})
+      .then(() => {
+        const leftMs = until - performance.now();
+        if (leftMs <= 0) throw new EngineError(`${broker.name} was not ready in time`, "not-sent");
+        // In an array, because the next publication does not wait for the answer of the broker.
+        return [broker.run(bytes, leftMs, append)] as const;
+      });
+    const settle = (): void => {
+      if (this.#publishing.get(name) === settled) this.#publishing.delete(name);
+    };
+    const settled = given.then(settle, settle);
+    this.#publishing.set(name, settled);
+    const [appended] = await given;
+    return textOf(await appended)!;
   }
 
   /** See `Topic.read`. */

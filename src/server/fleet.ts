@@ -10,7 +10,7 @@ import { memory } from "../fleet/memory.js";
 import type { Principal, RemotePeer } from "../fleet/remote.js";
 import type { SendOptions, TopicRules } from "../fleet/topic-options.js";
 import { createPeer, Peer, type AnyPeer } from "../peer/peer.js";
-import { sendAll, type GroupOwner, type Reach } from "./groups.js";
+import { accepts, sendAll, type GroupOwner, type Reach } from "./groups.js";
 import { randomText } from "./random.js";
 
 /** The options of a server that is a node of a fleet. */
@@ -74,6 +74,7 @@ export class ServerFleet implements Reach {
   readonly #server: ServerParts;
   /** The fleet, if there is one. */
   fleet: Fleet | undefined = undefined;
+  #isClosed = false;
 
   constructor(server: ServerParts) {
     this.#server = server;
@@ -86,8 +87,10 @@ export class ServerFleet implements Reach {
     if (this.fleet !== undefined) return this.fleet;
     const fleet = this.#make(memory(), true);
     this.fleet = fleet;
+    // Nothing would close a fleet that starts after its server has closed. What needs the broker then rejects.
+    if (this.#isClosed) void fleet.close();
     // Memory needs no time, and never fails.
-    void fleet.start();
+    else void fleet.start();
     for (const peer of this.#server.peers) this.opened(peer, undefined);
     for (const name of this.#server.topics.names) {
       try {
@@ -98,6 +101,12 @@ export class ServerFleet implements Reach {
       }
     }
     return fleet;
+  }
+
+  /** Leaves the fleet. One that is asked for later never starts. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.fleet?.close();
   }
 
   #make(engine: Engine, isAlone: boolean): Fleet {
@@ -112,7 +121,9 @@ export class ServerFleet implements Reach {
       add: (name, peer) => {
         if (peer.state !== "closed") topics.add(name, peer);
       },
-      send: sendAll,
+      // A copy: a listener of `missed` or `close` may change the group meanwhile.
+      send: (targets, method, text, sendOptions) => sendAll([...targets], method, text, sendOptions),
+      accepts,
       nodeMethods: options.nodes,
       endSession: (hash, principal) => this.#server.endSession(hash, principal),
       changed: (state) => this.#server.emit("engine", state),

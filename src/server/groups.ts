@@ -1,5 +1,5 @@
 /** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
-import { encodeNotification, exceeds, sentForm, type MessageText } from "../core/codec.js";
+import { encodeNotification, exceeds, sentForm, utf8Bytes, type MessageText } from "../core/codec.js";
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
@@ -73,9 +73,9 @@ export interface NotifyOptions<P> extends LiveOptions {
 
 /**
  * Sends a message of a group to one of its peers, and counts it. If it is a broadcast, drops it for a slow reader instead of ending
- * the connection.
+ * the connection. Returns false if the peer stays open and does not get the message.
  */
-export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: LatestHandle): void {
+export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: LatestHandle): boolean {
   const connection = connectionOf(peer);
   const { source } = message;
   const { isHeld } = connection.outgoing;
@@ -88,13 +88,22 @@ export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: LatestHan
   else isTaken = connection.keepLatest(source, handle) || connection.send(source, handle);
   if (isTaken) connection.counts.notificationsSent++;
   // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
-  else if (mayDrop || isTooLong(message, connection)) connection.countDropped(handle.method);
+  else if (mayDrop || isTooLong(message, connection)) {
+    connection.countDropped(handle.method);
+    return false;
+  }
+  return true;
 }
 
 /** Returns true if the form in which the message is sent is longer than the other side accepts. */
 function isTooLong(message: EncodedMessage, { transport }: Connection): boolean {
   const { maxMessageBytes = Infinity, takesBytes } = transport;
   return exceeds(sentForm(message.source, takesBytes, message), maxMessageBytes);
+}
+
+/** Returns false if a peer has said that it does not accept a text of that length. */
+export function accepts(peer: AnyPeer, text: string): boolean {
+  return !exceeds(text, connectionOf(peer).transport.maxMessageBytes ?? Infinity);
 }
 
 /** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */
@@ -135,16 +144,18 @@ export function sendAll(
   peers: readonly AnyPeer[],
   method: string,
   text: MessageText,
-  { except, whenSlow, volatile, latest }: SendOptions,
+  { except, whenSlow, volatile, latest, onDropped }: SendOptions,
 ): void {
   const message = new EncodedMessage(text);
   // All peers share it, so that a slow peer has one reference for each key.
   const handle = new (whenSlow === "drop" ? BroadcastHandle : LatestHandle)(method, latest);
+  let isDropped = false;
   for (const peer of peers) {
     const connection = connectionOf(peer);
     if (peer === except || connection.ended !== undefined || (volatile === true && !connection.isReady)) continue;
-    sendTo(peer, message, handle);
+    if (!sendTo(peer, message, handle)) isDropped = true;
   }
+  if (isDropped) onDropped?.(utf8Bytes(text));
 }
 
 /** The way to the peers of other nodes, and to those that are about to join a topic. */

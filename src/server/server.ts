@@ -545,7 +545,7 @@ export class Server<
     await Promise.all([this.#posts.close(), ...peers.map((peer) => peer.closed)]);
     await this.#gate.close();
     // Only now: the fleet reports the sessions whose clients still sent their hello.
-    await this.#fleet.fleet?.close();
+    await this.#fleet.close();
   }
 }
 

@@ -49,7 +49,8 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
    * Adds a peer of this server, and resolves when it misses no message that any node sends to the topic from now on. With `since`,
    * first sends the logged publications that the peer has missed, then the live ones, and then resolves: so the response of the
    * handler follows all of them. The outcome is `"complete"` if the peer then has every publication after `since`, and `"gap"`
-   * otherwise: nothing is sent again, and the application loads its state. A first visit, without `since`, is a gap too.
+   * otherwise: nothing is sent again, and the application loads its state. A first visit, without `since`, is a gap too, and so is a
+   * missed publication that is longer than the peer accepts.
    *
    * With `as`, the peer is in the list of members. Rejects with an `EngineError` while the broker is down, and if it does not answer for
    * 5 s, with `ConnectionLostError` if the peer closes meanwhile, with a `TypeError` for bad options and for what the rules of the topic
@@ -59,7 +60,7 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
   /**
    * Logs a notification and sends it to all members on all nodes, with this node's, in one order for all. Its params are by name, and
    * each member gets them with `at`, the position in the log. Resolves with that position. A slow member is closed with 1013, and not
-   * skipped: it recovers by `join`.
+   * skipped: it recovers by `join`. A member that does not accept a message of that length misses it: its server emits `gap` and `missed`.
    *
    * Rejects with an `EngineError`: `"not-sent"` if no member gets it, and `"unknown"` if it may have been logged. With the same
    * `key`, it is safe to publish again within 2 minutes. Rejects with a `TypeError` for a topic without the rule `log`, for bad

@@ -1,3 +1,4 @@
+import { afterEach, expect, it, vi } from "vitest";
 import { inspectMemory, memory } from "../../src/fleet/memory.js";
 import { describeEngine } from "./suite.js";
 
@@ -5,4 +6,31 @@ describeEngine("memory", async () => {
   const engine = memory();
   const leftovers = async (): Promise<string[]> => inspectMemory(engine).filter((text) => !text.startsWith("log "));
   return { engine: () => engine, leftovers, close: async () => {} };
+});
+
+afterEach(() => void vi.useRealTimers());
+
+it("memory() keeps the entries of a log for `ttlMs`, and its position for a day more", async () => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  const engine = memory();
+  const connection = engine.createConnection("node", { received() {}, up() {}, down() {}, heard() {} });
+  await connection.open();
+  const log = connection.log!;
+  const append = (topic: string, body: string): ReturnType<typeof log.append> =>
+    log.append(topic, body, { length: 10, ttlMs: 1_000 }, undefined);
+  const { epoch } = await append("a", "1");
+  await append("a", "2");
+  vi.advanceTimersByTime(1_001);
+  expect(await log.read("a", 0, 10)).toEqual({ epoch, top: 2, entries: [] });
+  // Another publication forgets the entries.
+  await append("b", "1");
+  expect(await log.read("a", 0, 10)).toEqual({ epoch, top: 2, entries: [] });
+  expect(await append("a", "3")).toEqual({ epoch, offset: 3 });
+  expect(await log.read("a", 0, 10)).toEqual({ epoch, top: 3, entries: [[3, "3"]] });
+  vi.advanceTimersByTime(86_400_000 + 1_001);
+  expect(await log.read("a", 0, 10)).toEqual({ epoch: "", top: 0, entries: [] });
+  expect((await append("a", "4")).epoch).not.toBe(epoch);
+  await append("b", "2");
+  expect(inspectMemory(engine).filter((text) => text.startsWith("log "))).toEqual(["log a", "log b"]);
+  await connection.close();
 });

@@ -29,19 +29,30 @@ it("a node heals a log every 60 s, although the connection seems healthy", async
   expect(bob.got.map(([, { n }]) => n)).toEqual([1, 2, 3]);
 });
 
-it("a log is forgotten `ttlMs` after its last publication, which is a gap", async () => {
+it("the entries of a log are forgotten `ttlMs` after its last publication, which is a gap unless none was missed", async () => {
   nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 2_000 } }) });
   const [a] = nodes as [Node];
   const topic = a.server.topic("room");
   const first = await topic.publish("said", { n: 1 });
   await vi.advanceTimersByTimeAsync(1_500);
   const second = await topic.publish("said", { n: 2 });
+  const [ann, bob] = [await a.client(), await a.client()];
+  await topic.join(ann.peer);
+  const gaps: string[] = [];
+  a.server.on("gap", (name) => gaps.push(name));
   await vi.advanceTimersByTimeAsync(1_500);
   expect((await topic.read({ since: first })).entries).toHaveLength(1);
   await vi.advanceTimersByTimeAsync(600);
-  expect(await topic.read({ since: second })).toEqual({ at: undefined, outcome: "gap", entries: [] });
+  expect(await topic.read({ since: first })).toEqual({ at: second, outcome: "gap", entries: [] });
+  expect(await topic.read({ since: second })).toEqual({ at: second, outcome: "complete", entries: [] });
+  expect(await topic.join(bob.peer, { since: second })).toEqual({ at: second, outcome: "complete" });
+  // The node compares its position with a log that is quiet.
+  await vi.advanceTimersByTimeAsync(61_000);
   const third = await topic.publish("said", { n: 3 });
-  expect(third.split(".")[0]).not.toBe(second.split(".")[0]);
+  await a.network.settle();
+  expect(third).toBe(second.replace(/2$/, "3"));
+  expect([ann.got, bob.got]).toEqual([[["said", { n: 3, at: third }]], [["said", { n: 3, at: third }]]]);
+  expect([gaps, a.server.stats().engine!.gaps]).toEqual([[], 0]);
 });
 
 it("a connection on which nothing is answered is opened anew after two lost echoes", async () => {
@@ -55,6 +66,26 @@ it("a connection on which nothing is answered is opened anew after two lost echo
   expect(link!.reconnects).toBe(0);
   await vi.advanceTimersByTimeAsync(3_000);
   expect(link!.reconnects).toBe(1);
+});
+
+it("a join rejects 5 s after the broker stopped to answer, also if its node follows the log", async () => {
+  const engine = new FaultyEngine();
+  nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 600_000 }, members: true }) }, engine);
+  const [a] = nodes as [Node];
+  const [ann, bob] = [await a.client(), await a.client()];
+  const topic = a.server.topic("room");
+  await topic.join(ann.peer);
+  const since = (await topic.publish("said", { n: 1 })).replace(/1$/, "2");
+  engine.links[0]!.before = (command) => (["read", "put"].includes(command) ? new Promise(() => {}) : undefined);
+  const errors: any[] = [];
+  for (const options of [{ since }, { since, as: 1 }])
+    topic.join(bob.peer, options).catch((error: unknown) => errors.push(error));
+  await vi.advanceTimersByTimeAsync(5_100);
+  expect(errors).toMatchObject([{ code: "ENGINE" }]);
+  // The second join of the peer began when the first one had rejected.
+  await vi.advanceTimersByTimeAsync(5_100);
+  expect(errors).toMatchObject([{ code: "ENGINE" }, { code: "ENGINE" }]);
+  expect(topic.has(bob.peer)).toBe(false);
 });
 
 it("a publication that is not answered is `unknown` after 5 s, also with a longer timeout", async () => {

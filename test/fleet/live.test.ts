@@ -95,6 +95,24 @@ describe.each(["topic", "peers"] as const)("to a slow peer of another node, a me
     expect(bob.got.filter(([method]) => method === "said")).toHaveLength(20 - dropped);
   });
 
+  it("is dropped once, also if a listener of `missed` adds the peer again", async () => {
+    const world = await room();
+    const { a, b, bob, eve } = world;
+    const missed: string[] = [];
+    b.server.on("missed", (peer, method) => {
+      // The bound ends the test if the message is sent again and again.
+      if (missed.push(method) < 1_000) b.server.topic("room").add((b.server.topic("room").delete(peer), peer));
+    });
+    await fill(world);
+    while (missed.length === 0) {
+      const before = eve.got.length;
+      groupOf(a).notify("said", { PAD });
+      await eve.until(before + 1);
+    }
+    expect(missed).toEqual(["said"]);
+    expect(bob.peer.stats().dropped).toBe(1);
+  });
+
   it('closes the peer with `whenSlow: "close"`', async () => {
     const world = await room();
     const { a, b, bob, eve } = world;

@@ -41,6 +41,13 @@ async function back(node: Node, since: unknown): Promise<Client & { joined: any 
   return Object.assign(client, { joined });
 }
 
+/** Connects a client that accepts less. Its node knows that since its first message. */
+async function limited(node: Node): Promise<Client> {
+  const client = await node.client("", { limits: { maxMessageBytes: 10_000 } });
+  await rejection(client.client.request("none"));
+  return client;
+}
+
 describe("publish", () => {
   it("sends to all members on all nodes in one order, with the position that it returns", async () => {
     const [, a, b, ann, bob] = await room();
@@ -153,6 +160,41 @@ describe("publish", () => {
     await bob.until(1);
     expect([numbers(ann), numbers(bob)]).toEqual([[2], [2]]);
     expect(a.server.stats().engine!.pendingBytes).toBe(0);
+  });
+
+  it("keeps the order of one node's publications, also while the node begins to follow the log", async () => {
+    const [, a, b] = await room();
+    const bob = await b.client();
+    const topic = a.server.topic("other");
+    const ann = await a.client();
+    await b.server.topic("other").join(bob.peer);
+    const first = topic.publish("said", { n: 1 });
+    topic.add(ann.peer);
+    const others = [topic.publish("said", { n: 2 })];
+    for (let n = 3; n <= 12; n++) {
+      await Promise.resolve();
+      others.push(topic.publish("said", { n }));
+    }
+    const offsets = (await Promise.all([first, ...others])).map((at) => Number(at.split(".")[1]));
+    expect(offsets).toEqual(count(1, 12));
+    await bob.until(12);
+    expect(numbers(bob)).toEqual(count(1, 12));
+  });
+
+  it("does not wait for the list of members, and keeps the order while it is read", async () => {
+    const [engine, a] = await room({ topics: () => ({ log: { length: 200, ttlMs: 600_000 }, members: true }) });
+    const list = gate();
+    engine.links[0]!.before = (command) => (command === "list" ? list.promise : undefined);
+    const ann = await a.client();
+    const topic = a.server.topic("other").add(ann.peer);
+    const first = topic.publish("said", { n: 1 });
+    await turn();
+    const second = await topic.publish("said", { n: 2 });
+    expect(second).toMatch(/\.2$/);
+    expect(await first).toMatch(/\.1$/);
+    list.resolve();
+    await ann.until(2);
+    expect(numbers(ann)).toEqual([1, 2]);
   });
 
   it("keeps at most 1,000 publications and 4 MiB while there is no connection", async () => {
@@ -375,6 +417,23 @@ describe("a client that comes back", () => {
     expect(numbers(client)).toEqual([101, 102, 103]);
   });
 
+  it("is not added by any join that was asked for before it is removed", async () => {
+    const [, a, , ann] = await room();
+    const client = await a.client();
+    const topic = a.server.topic("room");
+    const removed = [topic.join(client.peer), topic.join(client.peer), topic.join(client.peer)].map(rejection);
+    topic.delete(client.peer);
+    const later = topic.join(client.peer);
+    for (const error of await Promise.all(removed))
+      expect(error).toMatchObject({ code: "ENGINE", outcome: "not-sent" });
+    expect((await later).outcome).toBe("gap");
+    expect(topic.has(client.peer)).toBe(true);
+    const again = [topic.join(client.peer), topic.join(client.peer)].map(rejection);
+    topic.delete(client.peer);
+    await Promise.all(again);
+    expect([topic.has(client.peer), topic.has(ann.peer)]).toEqual([false, true]);
+  });
+
   it("joins once, if it joins twice at the same time", async () => {
     const [, a, b] = await room();
     const at = await say(a, 1);
@@ -582,6 +641,71 @@ describe("read", () => {
       expect([since, outcome, entries.map(({ params }) => params.n)]).toEqual([since, "gap", [4, 5, 6]]);
     }
     await expect(topic.read({ limit: 1_001 })).rejects.toThrow("Expected `limit`");
+  });
+});
+
+describe("a member that does not accept a publication, because of its length,", () => {
+  const text = "x".repeat(20_000);
+
+  it("is skipped, stays a member, and the topic has a gap", async () => {
+    const [, a, b, , bob] = await room();
+    const gaps: unknown[] = [];
+    const missed: unknown[] = [];
+    b.server.on("gap", (topic, reason) => gaps.push([topic, reason]));
+    b.server.on("missed", (peer, method) => missed.push([peer, method]));
+    const eve = await limited(b);
+    await b.server.topic("room").join(eve.peer);
+    await say(a, 1);
+    await a.server.topic("room").publish("said", { n: 2, text });
+    await say(a, 3);
+    await bob.until(3);
+    await eve.until(2);
+    expect([numbers(bob), numbers(eve)]).toEqual([
+      [1, 2, 3],
+      [1, 3],
+    ]);
+    expect(gaps).toEqual([
+      ["room", expect.stringMatching(/^a publication of 20\d{3} bytes is longer than `maxMessageB/)],
+    ]);
+    expect(missed).toEqual([[eve.peer, "said"]]);
+    expect([a.server.stats().engine!.gaps, b.server.stats().engine!.gaps]).toEqual([0, 1]);
+  });
+
+  it.each([0, 100])("has a gap if it missed that publication, with %i others behind it", async (others) => {
+    const [, a, b, , bob] = await room();
+    const at = await say(a, 1);
+    const long = await a.server.topic("room").publish("said", { n: 2, text });
+    const last = await say(a, 3, 3 + others);
+    await bob.until(3 + others);
+    const topic = b.server.topic("room");
+    const [eve, max] = [await limited(b), await limited(b)];
+    expect(await topic.join(eve.peer, { since: at })).toEqual({ at: last, outcome: "gap" });
+    expect(await topic.join(max.peer, { since: long })).toEqual({ at: last, outcome: "complete" });
+    const end = 4 + others;
+    await say(a, end);
+    await eve.until(1);
+    await max.until(2 + others);
+    expect([numbers(eve), numbers(max)]).toEqual([[end], count(3, end)]);
+  });
+
+  it("and arrives while the member joins, has a gap too", async () => {
+    const [engine, a, b] = await room();
+    const gaps: string[] = [];
+    b.server.on("gap", (topic) => gaps.push(topic));
+    const at = await say(a, 1);
+    await say(a, 2, 100);
+    const eve = await limited(b);
+    const read = gate();
+    engine.links[1]!.before = (command) => (command === "read" ? read.promise : undefined);
+    const joining = b.server.topic("room").join(eve.peer, { since: at });
+    await turn();
+    await a.server.topic("room").publish("said", { n: 101, text });
+    await say(a, 102);
+    await turn();
+    read.resolve();
+    expect((await joining).outcome).toBe("complete");
+    await eve.until(100);
+    expect([numbers(eve), gaps]).toEqual([[...count(2, 100), 102], ["room"]]);
   });
 });
 

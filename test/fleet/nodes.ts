@@ -8,7 +8,7 @@ import type { AnyPeer } from "../../src/node.js";
 /** A node with its clients. */
 export interface Node extends TestServer<any, any, any> {
   /** Connects a client. Returns the server's peer, the client, and what it got that no method serves. */
-  client(name?: string): Promise<Client>;
+  client(name?: string, options?: object): Promise<Client>;
 }
 
 /** A client of a node. */
@@ -35,7 +35,7 @@ export function makeNode(options: object, methods: object = {}): Node {
     authenticate: (request) => ({ name: String(request.headers["x-name"] ?? "") }),
     ...options,
   });
-  const client = async (name = ""): Promise<Client> => {
+  const client = async (name = "", clientOptions: object = {}): Promise<Client> => {
     const got: [string, any][] = [];
     const number = String(++clients);
     const coming = new Promise<AnyPeer>((resolve) => {
@@ -50,6 +50,7 @@ export function makeNode(options: object, methods: object = {}): Node {
       headers: { "x-name": name, "x-number": number },
       methods,
       fallback: (params, { method }) => void got.push([method, params]),
+      ...clientOptions,
     });
     const until = async (length: number): Promise<[string, any][]> => {
       await vi.waitFor(

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
+import { countDeadlines } from "../../src/core/deadlines.js";
 import { memory } from "../../src/fleet/memory.js";
-import { gate, turn } from "../support/turns.js";
+import { gate, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Client, type Node } from "./nodes.js";
 
@@ -365,4 +366,15 @@ describe("without an engine", () => {
     a.server.peer(ann.peer.id).notify("end");
     expect(await ann.until(3)).toContainEqual(END);
   });
+});
+
+it("a server without an engine that is closed connects to nothing", async () => {
+  const node = makeNode({ topics: () => ({ log: { length: 10, ttlMs: 60_000 }, members: true }) });
+  await node.server.close();
+  const topic = node.server.topic("room");
+  const { waiting } = countDeadlines();
+  for (const result of [topic.publish("said", {}), topic.read(), topic.members()])
+    expect(await rejection(result)).toMatchObject({ code: "ENGINE", outcome: "not-sent" });
+  expect(node.server.nodes.id).not.toBe("");
+  expect(countDeadlines().waiting).toBeLessThanOrEqual(waiting);
 });
