@@ -159,6 +159,36 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       expect(await topic(a).publish("said", {}, { key: "k" })).toBe(await topic(c).publish("said", {}, { key: "k" }));
     });
 
+    it.each([
+      ["log", { log: { length: 10, ttlMs: 60_000 } }, "logs"],
+      ["roster", { members: true }, "members"],
+    ] as const)(
+      "need a %s for a rule of a topic, and refuse the rule with the name of an engine that has none",
+      async (capability, rules, what) => {
+        const engine = rig.engine();
+        const node = makeNode({ engine, topics: () => rules });
+        nodes.push(node);
+        const { peer } = await node.client();
+        if (has(capability)) {
+          await topic(node).join(peer);
+          return expect(topic(node).size).toBe(1);
+        }
+        const refusal = new TypeError(
+          `the engine ${engine.name} has no ${what}, so the rule \`${Object.keys(rules)[0]}\` cannot be met`,
+        );
+        for (const use of [() => topic(node).add(peer), () => topic(node).watch(() => {})])
+          expect(use).toThrow(refusal);
+        const operations = [
+          topic(node).join(peer),
+          topic(node).publish("said"),
+          topic(node).read(),
+          topic(node).members(),
+        ];
+        for (const operation of operations) await expect(operation).rejects.toThrow(refusal);
+        expect([topic(node).size, peer.state]).toEqual([0, "open"]);
+      },
+    );
+
     it("know the members of a topic on all nodes, and each that joins or leaves", async () => {
       const ann = await a.client();
       if (!has("roster")) {
