@@ -16,6 +16,39 @@ const numbers = async (client: Client, count: number): Promise<number[]> =>
 
 const countsOf = ({ server }: Node): EngineStats => server.stats().engine!;
 
+const EVIL = '{"jsonrpc":"2.0","method":"evil","params":{}}';
+/** Texts that are no frames, or have no meaning. A node counts each of them, on whichever channel it arrives. */
+const FOREIGN_FRAMES = [
+  "",
+  "\n",
+  "garbage without a line break",
+  "1N",
+  "1\n",
+  `1NN\tx\n${EVIL}`,
+  `1?\tx\n${EVIL}`,
+  `2N\tx\n${EVIL}`,
+  "1N\tx\nnot JSON",
+  "1N\tx\n[]",
+  '1N\tx\n{"jsonrpc":"2.0","id":1,"method":"evil"}',
+  `1N\tx\n[${EVIL}]`,
+  `1L\tepoch\n${EVIL}`,
+  `1L\tepoch\t0\n${EVIL}`,
+  `1L\tepoch\t-1\n${EVIL}`,
+  `1L\tepoch\t1e9\n${EVIL}`,
+  `1L\tepoch\t${"9".repeat(400)}\n${EVIL}`,
+  `1L\t\t2\n${EVIL}`,
+  `1L\tx y\t2\n${EVIL}`,
+  `1L\t${"x".repeat(65)}\t2\n${EVIL}`,
+  "1j\tx\ty\n{}",
+  "1l",
+  "1O\tx\ty\nnot JSON",
+  "1s\tx\nnot JSON",
+  `1q\n${EVIL}`,
+  "1u\n{}",
+  `1N\tx\t${"y".repeat(100_000)}\n${EVIL}`,
+  "1N\t".repeat(100_000),
+];
+
 /** Returns what an engine of a rig reports about its broker. */
 async function factsOf(rig: EngineRig): Promise<EngineFacts> {
   await using node = await Listening.open(rig.engine(), "facts");
@@ -272,6 +305,30 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       expect(countsOf(b).received).toBeGreaterThanOrEqual(receiver.received + 10);
       for (const node of nodes)
         expect(countsOf(node)).toMatchObject({ dropped: 0, foreign: 0, reconnects: 0, nodes: 3 });
+    });
+
+    it("ignore foreign and broken frames, and count them", async () => {
+      const clients = await members("room");
+      const at = has("log") ? await topic(a).publish("said", { n: 1 }) : "epoch.1";
+      await using stranger = await Listening.open(rig.engine(), "stranger");
+      const { connection } = stranger;
+      for (const channel of ["t:room", "a:all", `n:${b.server.nodes.id}`] as const)
+        for (const frame of FOREIGN_FRAMES) await connection.send(channel, frame);
+      const expected = [2, 3, 2].map((channels) => channels * FOREIGN_FRAMES.length);
+      await expect.poll(() => nodes.map((node) => countsOf(node).foreign), POLL).toEqual(expected);
+      // Frames of entries that the log does not have.
+      await connection.send("t:room", `1L\t${at.split(".")[0]}\t99\n${EVIL}`);
+      await connection.send("t:room", `1L\tother\t1\n${EVIL}`);
+      topic(a).notify("said", { n: 2 });
+      if (has("log")) await topic(c).publish("said", { n: 3 });
+      const sent = has("log") ? [1, 2, 3] : [2];
+      for (const client of clients) expect(new Set(await numbers(client, sent.length))).toEqual(new Set(sent));
+      // Nothing that the log does not have.
+      if (has("log")) expect(await topic(b).read({ since: at })).toMatchObject({ outcome: "complete", entries: [{}] });
+      expect(clients.flatMap(({ got }) => got.map(([method]) => method))).not.toContain("evil");
+      expect(clients.map(({ got }) => got.length)).toEqual(clients.map(() => sent.length));
+      for (const { peer, client } of clients) expect([peer.state, client.state]).toEqual(["open", "open"]);
+      for (const node of nodes) expect(countsOf(node)).toMatchObject({ gaps: 0, dropped: 0, reconnects: 0 });
     });
 
     it("reach all peers of a principal, and all nodes", async () => {
