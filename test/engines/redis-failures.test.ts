@@ -10,7 +10,7 @@ import { freePort } from "../support/ports.js";
 import { ensureRedis, eventually, RedisServer, type RedisServerOptions } from "../support/redis.js";
 import { RedisProxy } from "../support/redis-proxy.js";
 import { turn } from "../support/turns.js";
-import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
+import { countHandles, isAscending, Listening, outcomeOf, untilHeard, watchHandles } from "./listening.js";
 import { keyOf, redisRig, type RedisRig } from "./redis-rig.js";
 
 const LOG: LogRule = { length: 1_000, ttlMs: 60_000 };
@@ -687,6 +687,38 @@ describe("the engine redis, at the start", () => {
     await node.connection.close();
     expect(performance.now() - startedAt).toBeLessThan(5_500);
     server.signal("SIGCONT");
+  });
+
+  it("leaves no socket and no timer when it closes while Redis does not answer", async () => {
+    const server = await startRedis();
+    const untilReleased = watchHandles();
+    const before = countHandles();
+    const node = await openNode(rigOf(server));
+    await node.connection.roster!.enter(`${node.name}/1`, 60_000);
+    server.signal("SIGSTOP");
+    const lost = outcomeOf(append(node, "lost"));
+    expect(countHandles()).toBeGreaterThan(before);
+    await node.connection.close();
+    expect(await lost).toBe("unknown");
+    await untilReleased();
+    server.signal("SIGCONT");
+  });
+
+  it.each<[string, (url: string) => RedisOptions]>([
+    ["a server", (url) => ({ url })],
+    ["a cluster", (url) => ({ cluster: [url] })],
+    ["a Sentinel", (url) => ({ sentinel: { name: "main", urls: [url] } })],
+  ])("leaves no socket and no timer when it closes while %s is away", async (_what, optionsOf) => {
+    const untilReleased = watchHandles();
+    const node = Listening.create(redisRig(optionsOf(`redis://127.0.0.1:${await freePort()}`), []).engine(), "node");
+    const opened = outcomeOf(node.connection.open());
+    await eventually(
+      () => node.downs.length,
+      (count) => count >= 2,
+    );
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+    await untilReleased();
   });
 
   it("connects by a socket in the file system, and uses the database of its URL", async () => {
