@@ -79,3 +79,27 @@ export async function outcomeOf(operation: Promise<unknown>): Promise<string> {
     (error: unknown) => (error instanceof EngineError ? error.outcome : String(error)),
   );
 }
+
+/** Returns how many sockets and timers keep this process running. */
+export function countHandles(): number {
+  return handles().length;
+}
+
+function handles(): string[] {
+  return process.getActiveResourcesInfo().filter((kind) => /^(Timeout|TCP|TLS)/.test(kind));
+}
+
+/**
+ * Returns a function that resolves when this process has no more timers and no more sockets than now. A socket of an earlier test may end
+ * meanwhile, and does not make up for a timer.
+ */
+export function watchHandles(): () => Promise<void> {
+  const before = handles();
+  return async () => {
+    await eventually(handles, (now) => now.every((kind) => countOf(now, kind) <= countOf(before, kind)), 1_000);
+  };
+}
+
+function countOf(kinds: readonly string[], kind: string): number {
+  return kinds.filter((one) => one === kind).length;
+}

@@ -26,7 +26,7 @@ import {
 import { NatsRelay } from "../support/nats-relay.js";
 import { eventually } from "../support/redis.js";
 import { Relay } from "../support/relay.js";
-import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
+import { countHandles, isAscending, Listening, outcomeOf, untilHeard, watchHandles } from "./listening.js";
 import { natsRig, rightsOf, type NatsRig } from "./nats-rig.js";
 
 const LOG: LogRule = { length: 1_000, ttlMs: 60_000 };
@@ -1274,11 +1274,6 @@ function withoutVersion(frame: string): string {
   return frame.replace(/^1l\t\d+\t/, "1l\t\t");
 }
 
-/** Returns how many sockets and timers keep this process running. */
-function countHandles(): number {
-  return process.getActiveResourcesInfo().filter((kind) => /^(Timeout|TCP|TLS)/.test(kind)).length;
-}
-
 /** Returns the URL of a server that accepts connections and sends nothing, and the connections that are open. */
 async function listenSilently(): Promise<{ url: string; sockets: Set<Socket> }> {
   const sockets = new Set<Socket>();
@@ -1571,18 +1566,19 @@ describe("the engine nats, at the start", () => {
 
   it("closes within 5 s when NATS does not answer, and then no socket and no timer is left", async () => {
     const server = await startNats();
-    const before = countHandles();
+    const untilReleased = watchHandles();
     const node = await openMember(rigOf(server));
     await server.suspend();
     const startedAt = performance.now();
     await node.connection.close();
     expect(performance.now() - startedAt).toBeLessThan(5_500);
-    await eventually(countHandles, (count) => count <= before, 1_000);
+    await untilReleased();
     server.signal("SIGCONT");
   });
 
   it("leaves no socket and no timer when it closes", async () => {
     const server = await startNats();
+    const untilReleased = watchHandles();
     const before = countHandles();
     const node = await openMember(rigOf(server));
     await node.connection.subscribe(`t:${TOPIC}`);
@@ -1591,12 +1587,12 @@ describe("the engine nats, at the start", () => {
     await node.connection.send(`n:${node.name}`, "x");
     expect(countHandles()).toBeGreaterThan(before);
     await node.connection.close();
-    await eventually(countHandles, (count) => count <= before, 1_000);
+    await untilReleased();
   });
 
   it("leaves no timer when it closes while NATS is away", async () => {
     const server = await startNats();
-    const before = countHandles();
+    const untilReleased = watchHandles();
     const node = await openMember(rigOf(server));
     await server.kill();
     // The delay of an attempt grows up to 20 s.
@@ -1605,7 +1601,7 @@ describe("the engine nats, at the start", () => {
       (count) => count > 4,
     );
     await node.connection.close();
-    await eventually(countHandles, (count) => count <= before, 1_000);
+    await untilReleased();
     const { length } = node.downs;
     await server.start();
     expect(node.downs).toHaveLength(length);

@@ -1,8 +1,10 @@
+import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { lackOf } from "../../src/nats/client.js";
 import { nats } from "../../src/nats/index.js";
 import { Names, nameOf, tokenOf } from "../../src/nats/names.js";
 import { readOptions } from "../../src/nats/options.js";
+import { rightsOf } from "./nats-rig.js";
 import { HOSTILE_NAMES } from "./rig.js";
 
 describe("the options of nats()", () => {
@@ -108,4 +110,15 @@ describe("the names in NATS", () => {
     const longest = [names.owned(`${node}/${10 ** 14}`, topic), names.key(topic, "ß".repeat(256))];
     for (const name of longest) expect(name.length).toBeLessThan(2_000);
   });
+});
+
+it("the rights of the user in these tests are those that docs/API.md names", async () => {
+  const document = await readFile(new URL("../../docs/API.md", import.meta.url), "utf8");
+  const listOf = (name: string): Set<string> => {
+    const [, list] = new RegExp(`^${name} = (\\[[^\\]]*\\])$`, "m").exec(document) ?? [];
+    return new Set(JSON.parse(list ?? "[]") as string[]);
+  };
+  const { own, streams } = rightsOf("chat");
+  expect(listOf("publish")).toEqual(new Set([...own, ...streams]));
+  expect(listOf("subscribe")).toEqual(new Set(own));
 });

@@ -1,7 +1,8 @@
 /** Rigs of the suite over NATS. */
 import { nanoid } from "nanoid";
 import { nats, type NatsOptions } from "../../src/nats/index.js";
-import { managed, type NatsServer } from "../support/nats.js";
+import { Names } from "../../src/nats/names.js";
+import { isSubscribed, managed, type NatsServer } from "../support/nats.js";
 import { eventually } from "../support/redis.js";
 import type { EngineRig } from "./rig.js";
 
@@ -34,9 +35,15 @@ export function natsRig(options: NatsOptions, server: NatsServer | undefined, pr
       const subjects = Object.keys(state.subjects ?? {}).filter((subject) => subject !== `${prefix}.1.w.=`);
       return subjects.map((subject) => `members ${subject}`);
     });
+  // Only a server that the test has started lists them. On any other one, a node that is connected is subscribed to this channel.
+  const subscriptions = async (): Promise<string[]> => {
+    if (server !== undefined) return server.subscriptions(prefix);
+    const subject = new Names(prefix).channel("a:all");
+    return (await isSubscribed(url, subject)) ? [subject] : [];
+  };
   const leftovers = async (): Promise<string[]> => [
     ...(hasJetStream ? await members() : []),
-    ...((await server?.subscriptions(prefix)) ?? []).map((subject) => `subscription ${subject}`),
+    ...(await subscriptions()).map((subject) => `subscription ${subject}`),
   ];
   return {
     prefix,

@@ -1,16 +1,18 @@
 /** What the engine does when Redis is killed, emptied, stopped, or refuses something. */
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { EngineError, type Incarnation, type LogRule, type Position, type RosterId } from "../../src/fleet/engine.js";
 import { rosterFrame } from "../../src/fleet/frames.js";
+import { TooLargeError } from "../../src/node.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { sourceOf, type ScriptName } from "../../src/redis/scripts.js";
+import { closeAll, makeNode, type Node } from "../fleet/nodes.js";
 import { freePort } from "../support/ports.js";
 import { ensureRedis, eventually, RedisServer, type RedisServerOptions } from "../support/redis.js";
 import { RedisProxy } from "../support/redis-proxy.js";
-import { turn } from "../support/turns.js";
-import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
+import { rejection, turn } from "../support/turns.js";
+import { countHandles, isAscending, Listening, outcomeOf, untilHeard, watchHandles } from "./listening.js";
 import { keyOf, redisRig, type RedisRig } from "./redis-rig.js";
 
 const LOG: LogRule = { length: 1_000, ttlMs: 60_000 };
@@ -508,6 +510,44 @@ describe("the engine redis, when a node dies", () => {
   });
 });
 
+describe("the longest frame over Redis", () => {
+  it("crosses, and a longer one is refused", async () => {
+    const server = await startRedis();
+    const rig = rigOf(server);
+    const [a, b] = [await openNode(rig, "a"), await openNode(rig, "b")];
+    const frame = "x".repeat(16 * MIB);
+    expect(await outcomeOf(a.connection.send(`n:${b.name}`, `${frame}x`))).toBe("not-sent");
+    expect(await a.connection.send(`n:${b.name}`, frame)).toBe(1);
+    const [received] = await b.until(`n:${b.name}`, 1);
+    expect(received === frame).toBe(true);
+    expect([...a.downs, ...b.downs]).toEqual([]);
+  });
+
+  it("is that of a publication, and a longer one rejects with `TooLargeError`", async () => {
+    const server = await startRedis();
+    const rig = rigOf(server);
+    const nodes = [0, 1].map(() => makeNode({ engine: rig.engine(), topics: () => ({ log: LOG }) }));
+    onTestFinished(() => closeAll(nodes));
+    const [a, b] = nodes as [Node, Node];
+    await eventually(
+      () => nodes.every((node) => node.server.health().ok),
+      (isUp) => isUp,
+    );
+    const topic = a.server.topic("room");
+    const text = "x".repeat(16 * MIB - 1024);
+    await topic.publish("said", { text });
+    const { entries } = await b.server.topic("room").read();
+    expect((entries[0]!.params as { text: string }).text === text).toBe(true);
+    expect(await rejection(topic.publish("said", { text: `${text}${"x".repeat(1024)}` }))).toBeInstanceOf(
+      TooLargeError,
+    );
+    expect((await topic.read()).entries).toHaveLength(1);
+    const { dropped } = a.server.stats().engine!;
+    topic.notify("said", { text: `${text}${"x".repeat(1024)}` });
+    expect(a.server.stats().engine).toMatchObject({ dropped: dropped + 1, reconnects: 0 });
+  });
+});
+
 /** Returns the error with which a node of these options does not open. */
 async function refusalOf(options: RedisOptions): Promise<EngineError> {
   const node = use(Listening.create(redisRig(options, []).engine(), "node"));
@@ -687,6 +727,38 @@ describe("the engine redis, at the start", () => {
     await node.connection.close();
     expect(performance.now() - startedAt).toBeLessThan(5_500);
     server.signal("SIGCONT");
+  });
+
+  it("leaves no socket and no timer when it closes while Redis does not answer", async () => {
+    const server = await startRedis();
+    const untilReleased = watchHandles();
+    const before = countHandles();
+    const node = await openNode(rigOf(server));
+    await node.connection.roster!.enter(`${node.name}/1`, 60_000);
+    server.signal("SIGSTOP");
+    const lost = outcomeOf(append(node, "lost"));
+    expect(countHandles()).toBeGreaterThan(before);
+    await node.connection.close();
+    expect(await lost).toBe("unknown");
+    await untilReleased();
+    server.signal("SIGCONT");
+  });
+
+  it.each<[string, (url: string) => RedisOptions]>([
+    ["a server", (url) => ({ url })],
+    ["a cluster", (url) => ({ cluster: [url] })],
+    ["a Sentinel", (url) => ({ sentinel: { name: "main", urls: [url] } })],
+  ])("leaves no socket and no timer when it closes while %s is away", async (_what, optionsOf) => {
+    const untilReleased = watchHandles();
+    const node = Listening.create(redisRig(optionsOf(`redis://127.0.0.1:${await freePort()}`), []).engine(), "node");
+    const opened = outcomeOf(node.connection.open());
+    await eventually(
+      () => node.downs.length,
+      (count) => count >= 2,
+    );
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+    await untilReleased();
   });
 
   it("connects by a socket in the file system, and uses the database of its URL", async () => {

@@ -1,7 +1,9 @@
+import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { SLOT_OF_TAG, TAG_COUNT } from "../../src/redis/names.js";
 import { readOptions } from "../../src/redis/options.js";
+import { CLUSTER_RIGHTS, RIGHTS } from "./redis-rig.js";
 
 const loginOf = (options: RedisOptions): object => readOptions(options).login;
 const placeOf = (options: RedisOptions): object => readOptions(options).place;
@@ -82,4 +84,12 @@ describe("the tags", () => {
     const ranges = SLOT_OF_TAG.map((slot) => Math.floor(slot / (16_384 / TAG_COUNT)));
     expect(ranges).toEqual(Array.from({ length: TAG_COUNT }, (_, i) => i));
   });
+});
+
+it("the rights of the user in these tests are those that docs/API.md names", async () => {
+  const document = await readFile(new URL("../../docs/API.md", import.meta.url), "utf8");
+  const [, rights] = /^ACL SETUSER reciproc on >password (.*)$/m.exec(document) ?? [];
+  expect(rights).toBe(RIGHTS.replaceAll("test-*:", "chat:"));
+  const rows = document.matchAll(/^\| a server of a cluster +\| `(.*?)` +\|/gm);
+  expect(Array.from(rows, ([, further]) => further!.replaceAll("\\|", "|")).join(" ")).toBe(CLUSTER_RIGHTS);
 });

@@ -14,6 +14,7 @@ import {
 } from "../../src/fleet/engine.js";
 import { logFrame, rosterFrame } from "../../src/fleet/frames.js";
 import { describeFleet } from "./fleet-suite.js";
+import { watchHandles } from "./listening.js";
 import { HOSTILE_NAMES, type EngineRig } from "./rig.js";
 
 export { HOSTILE_NAMES, type EngineRig } from "./rig.js";
@@ -217,6 +218,22 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         await a.connection.close();
         expect(await rig.leftovers()).toEqual([]);
       });
+    });
+
+    it("leaves no socket and no timer after `close`", async () => {
+      const untilReleased = watchHandles();
+      const [a, b] = [await node(), await node()];
+      const name = topic();
+      await b.connection.subscribe(`t:${name}`);
+      await a.connection.send(`t:${name}`, "x");
+      await b.until(`t:${name}`, 1);
+      await b.connection.log?.append(name, "1", RULE, "key");
+      await b.connection.log?.read(name, 0, 10);
+      await b.connection.roster?.enter(`${b.name}/1`, 10_000);
+      await b.connection.roster?.put(name, `${b.name}/1.x`, "{}");
+      await b.connection.roster?.beat(`${b.name}/1`, 10_000);
+      await Promise.all([a, b].map(({ connection }) => connection.close()));
+      await untilReleased();
     });
 
     /** Opens nodes, and runs a test of what the broker may lack. */

@@ -57,6 +57,8 @@ export class FaultyLink implements EngineConnection {
   counted = (count: number | undefined): number | undefined => count;
   /** Called before each command; may throw, or return a promise that the command waits for. */
   before: (command: string) => unknown = () => {};
+  /** Called after each command, before it is answered; may throw. */
+  after: (command: string) => void = () => {};
   /** The commands so far. */
   readonly commands: string[] = [];
   reconnects = 0;
@@ -145,7 +147,9 @@ export class FaultyLink implements EngineConnection {
     const wait = this.before(command);
     // What waits for nothing is done in the order of the calls.
     if (wait instanceof Promise) await wait;
-    return run();
+    const answer = await run();
+    this.after(command);
+    return answer;
   }
 
   /** The connection is lost. */

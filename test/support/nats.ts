@@ -6,7 +6,7 @@ import { connect as connectTcp } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { loadJetStream, loadTransport, type Client, type Manager } from "../../src/nats/client.js";
+import { chainOf, loadJetStream, loadTransport, type Client, type Manager } from "../../src/nats/client.js";
 import { aptInstall, canRun, onPath } from "./debian.js";
 import { freePort } from "./ports.js";
 import { eventually } from "./redis.js";
@@ -260,6 +260,20 @@ export async function publishAt(url: string, subject: string, ...texts: string[]
   for (const text of texts) client.publish(subject, text);
   await client.flush();
   await client.close();
+}
+
+/** Returns true if a node is subscribed to a subject. A node confirms each message that asks for it. */
+export async function isSubscribed(url: string, subject: string): Promise<boolean> {
+  const client = await connectTo(url);
+  const { NoRespondersError } = await loadTransport();
+  try {
+    await client.request(subject, "", { timeout: 1_000 });
+    return true;
+  } catch (error) {
+    return !chainOf(error).some((reason) => reason instanceof NoRespondersError);
+  } finally {
+    await client.close();
+  }
 }
 
 /** Publishes one message with any headers, without a library. Resolves when the server has taken it. */

@@ -419,7 +419,7 @@ export class Oracle {
 }
 
 /** Whether a gap was reported where a position would have arrived: behind those before it, and before those behind it. */
-function isInGap(events: readonly Arrival[], at: string): boolean {
+export function isInGap(events: readonly Arrival[], at: string): boolean {
   const { epoch, offset } = parse(at);
   let isReported = false;
   for (const event of events) {
