@@ -96,7 +96,7 @@ function handles(): string[] {
 export function watchHandles(): () => Promise<void> {
   const before = handles();
   return async () => {
-    await eventually(handles, (now) => now.every((kind) => countOf(now, kind) <= countOf(before, kind)), 1_000);
+    await eventually(handles, (now) => now.every((kind) => countOf(now, kind) <= countOf(before, kind)), 3_000);
   };
 }
 
