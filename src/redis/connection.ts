@@ -69,6 +69,12 @@ export class RedisConnection implements EngineConnection, Commands {
   readonly #linkSettings: LinkSettings;
   /** Numbers the messages of a cluster; `undefined` for other places. */
   readonly #numbers: Numbers | undefined;
+  /**
+   * Whether a message may arrive for which a server has counted no receiver. After a failover, a node may still be subscribed at the
+   * demoted server, to which the new primary forwards what is sent. So this is true for a cluster, and for a single server from the
+   * moment at which it is found to forward messages. Sentinels end the subscriptions at a server that they demote.
+   */
+  #undercounts: boolean;
   #state: "new" | "starting" | "up" | "down" | "closed" = "new";
   /** The servers that are in use, by address. */
   readonly #links = new Map<string, Link>();
@@ -109,6 +115,7 @@ export class RedisConnection implements EngineConnection, Commands {
       name: `${config.prefix}-${node}`,
     };
     this.#numbers = this.#isCluster ? new Numbers(node) : undefined;
+    this.#undercounts = this.#isCluster;
     this.log = new RedisLog(this);
     this.roster = new RedisRoster(this);
     for (const channel of [`n:${node}`, "a:all"] as const) {
@@ -137,11 +144,13 @@ export class RedisConnection implements EngineConnection, Commands {
     // The start does not wait until others know of a promotion.
     const { kind } = this.#config.place;
     if (kind !== "single") this.#startCheck = setTimeout(() => this.#refresh(), KNOWN_MS[kind]);
+    const undercounts = (): boolean => this.#undercounts;
     return {
       maxFrameBytes: this.#isCluster ? MAX_BYTES - MAX_NUMBER_LENGTH : MAX_BYTES,
       counts: true,
-      // After a failover, a node may still be subscribed at the demoted server, to which the new primary forwards what is sent.
-      undercounts: this.#isCluster,
+      get undercounts() {
+        return undercounts();
+      },
       order: this.#isCluster ? "topic" : "node",
       unmet: [...new Set(this.links().flatMap(unmetBy))],
     };
@@ -199,7 +208,11 @@ export class RedisConnection implements EngineConnection, Commands {
     const link = this.#owners[tag];
     if (link === undefined || this.#state === "closed") throw this.#refusal();
     try {
-      return await link.publish(name, this.#numbers?.add(tag, frame) ?? frame);
+      const count = await link.publish(name, this.#numbers?.add(tag, frame) ?? frame);
+      // Only a count for an inbox says that a node is gone.
+      const isUncertain = count === 0 && channel.startsWith("n:") && this.#config.place.kind === "single";
+      if (isUncertain && !this.#undercounts && (await link.mayForward())) this.#undercounts = true;
+      return count;
     } catch (error) {
       // Not repeated, because it would arrive after those that were sent later.
       this.#react(link, error as EngineError);

@@ -252,6 +252,22 @@ export class Link {
     return (await this.command([command, name, frame], bytes)) as number;
   }
 
+  /**
+   * Returns whether the server may forward to a replica what was published before this command. A replica that reconnects still gets it
+   * from the backlog. Rejects with the outcome `"unknown"`, because the message was published.
+   */
+  async mayForward(): Promise<boolean> {
+    try {
+      const info = parseInfo(String(await this.command(["INFO", "replication"])));
+      const isAlone = info.get("connected_slaves") === "0" && info.get("repl_backlog_active") === "0";
+      return !isAlone || info.get("role") !== "master";
+    } catch (cause) {
+      throw new EngineError(`Redis at ${this.address}: it is not known whether a message was forwarded`, "unknown", {
+        cause,
+      });
+    }
+  }
+
   /** Resolves when messages of the channels are received. In a cluster, all must have the same tag. */
   async subscribe(names: readonly string[]): Promise<void> {
     const requests: Promise<void>[] = [];

@@ -2,7 +2,14 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { EngineError, type Incarnation, type LogRule, type Position, type RosterId } from "../../src/fleet/engine.js";
+import {
+  EngineError,
+  type Channel,
+  type Incarnation,
+  type LogRule,
+  type Position,
+  type RosterId,
+} from "../../src/fleet/engine.js";
 import { rosterFrame } from "../../src/fleet/frames.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { sourceOf, type ScriptName } from "../../src/redis/scripts.js";
@@ -355,6 +362,44 @@ describe("the engine redis, when its broker loses data or connections", () => {
       () => node.downs.at(-1)!.message,
       (message) => message.includes("it is a replica"),
     );
+  });
+});
+
+describe("the engine redis, over one address for a server and its replica", () => {
+  it("does not take a count of 0 as a proof when the server forwards messages to a replica", async () => {
+    const [before, after] = [await startRedis(), await startRedis()];
+    const { prefix } = redisRig({}, []);
+    const callee = use(await Listening.open(redis({ url: before.url, prefix }), "callee"));
+    const caller = use(await Listening.open(redis({ url: after.url, prefix }), "caller"));
+    const inbox: Channel = `n:${callee.name}`;
+    expect(await caller.connection.send(inbox, "to a server without replicas")).toBe(0);
+    expect(caller.facts!.undercounts).toBe(false);
+    await before.command("REPLICAOF", "127.0.0.1", String(after.port));
+    await eventually(
+      () => before.command<string>("INFO", "replication"),
+      (info) => info.includes("master_link_status:up"),
+    );
+    // The callee has not noticed that its server is no longer the primary.
+    expect(await caller.connection.send(inbox, "forwarded")).toBe(0);
+    expect(caller.facts!.undercounts).toBe(true);
+    expect(await callee.until(inbox, 1)).toEqual(["forwarded"]);
+  });
+
+  it("does not take a count of 0 as a proof when a replica was connected a moment ago", async () => {
+    const server = await startRedis();
+    const replica = await startRedis({ settings: { replicaof: `127.0.0.1 ${server.port}` } });
+    const node = await openNode(rigOf(server));
+    const untilReplicas = (count: number): Promise<string> =>
+      eventually(
+        () => server.command<string>("INFO", "replication"),
+        (info) => info.includes(`connected_slaves:${count}`),
+      );
+    await untilReplicas(1);
+    await replica.kill();
+    await untilReplicas(0);
+    // If the replica had only lost its connection, it would get this message from the backlog.
+    expect(await node.connection.send("n:gone", "x")).toBe(0);
+    expect(node.facts!.undercounts).toBe(true);
   });
 });
 
