@@ -6,7 +6,9 @@ import type { Address } from "./options.js";
 /** One connection of node-redis. */
 export interface Client {
   readonly isReady: boolean;
-  on(event: "connect" | "error" | "terminated" | "sharded-channel-moved", listener: (error: Error) => void): this;
+  on(event: "connect" | "error" | "terminated", listener: (error: Error) => void): this;
+  /** A server has ended the subscription of a channel. */
+  on(event: "sharded-channel-moved", listener: (name: string) => void): this;
   connect(): Promise<unknown>;
   destroy(): void;
   sendCommand(args: readonly string[]): Promise<unknown>;

@@ -82,7 +82,9 @@ export class RedisConnection implements EngineConnection, Commands {
   readonly #past = new Map<string, Link>();
   /** The primary of each tag. `undefined` while there is none, and while its channels are being subscribed. */
   readonly #owners: (Link | undefined)[] = Array.from({ length: TAG_COUNT });
-  /** Tags that have another primary since the last report: their messages may have been missed. */
+  /** Tags whose subscriptions a server has ended: they are subscribed again, also if they have the same primary. */
+  readonly #ended = new Set<number>();
+  /** Tags that were subscribed again since the last report: their messages may have been missed. */
   readonly #moved = new Set<number>();
   /** What is or will be subscribed, by the name of the channel in Redis. */
   readonly #subscriptions = new Map<string, Subscription>();
@@ -100,7 +102,7 @@ export class RedisConnection implements EngineConnection, Commands {
   readonly #linkHost: LinkHost = {
     received: (link, name, frame) => this.#received(link, name, frame),
     lost: (link, error) => this.#lost(link, error),
-    moved: () => this.#refresh(),
+    ended: (link, name) => this.#onEnded(link, name),
   };
 
   constructor(config: Config, node: NodeName, host: EngineHost) {
@@ -323,6 +325,14 @@ export class RedisConnection implements EngineConnection, Commands {
     this.#refresh();
   }
 
+  /** Subscribes again what a server has ended. A cluster does that when a slot leaves its primary, which may get it back. */
+  #onEnded(link: Link, name: string | undefined): void {
+    if (name === undefined) for (const [tag, owner] of this.#owners.entries()) if (owner === link) this.#ended.add(tag);
+    const subscription = name === undefined ? undefined : this.#subscriptions.get(name);
+    if (subscription !== undefined) this.#ended.add(subscription.tag);
+    this.#refresh();
+  }
+
   #fall(error: EngineError): void {
     if (this.#state === "closed") return;
     if (this.#state === "up") this.#state = "down";
@@ -419,10 +429,11 @@ export class RedisConnection implements EngineConnection, Commands {
     const moved = new Map<Link, number[]>();
     for (const [tag, address] of layout.addresses.entries()) {
       const link = this.#links.get(textOf(address));
-      if (link?.isConfirmed !== true || this.#owners[tag] === link) continue;
+      if (link?.isConfirmed !== true || (this.#owners[tag] === link && !this.#ended.has(tag))) continue;
       // Ended before the new subscription begins: otherwise a message could be received from both.
       this.#owners[tag]?.unsubscribe(this.#namesOf([tag]));
       this.#owners[tag] = undefined;
+      this.#ended.delete(tag);
       this.#moved.add(tag);
       moved.set(link, [...(moved.get(link) ?? []), tag]);
     }

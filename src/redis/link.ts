@@ -51,8 +51,8 @@ export interface LinkHost {
   received(link: Link, name: string, frame: string): void;
   /** The link cannot be used any more. Called once, and not after `close`. */
   lost(link: Link, error: EngineError): void;
-  /** Another server of the cluster may have some of the channels now. */
-  moved(): void;
+  /** The server has ended the subscription of a channel, or of unknown channels. Another one may have them now. */
+  ended(link: Link, name?: string): void;
 }
 
 /** What a server has said about itself, by `INFO`. */
@@ -71,6 +71,10 @@ export class Link {
   readonly #library: Library;
   readonly #commands: Client;
   readonly #subscriber: Client;
+  /** The channels that the server has after all that was sent to it. */
+  readonly #channels = new Set<string>();
+  /** Subscribe commands that are not answered. */
+  #subscribing = 0;
   readonly #settings: LinkSettings;
   readonly #host: LinkHost;
   readonly #kind: ScriptKind;
@@ -185,7 +189,8 @@ export class Link {
         host,
         signal,
       );
-      subscriber.on("sharded-channel-moved", () => host.moved());
+      const connected = link;
+      subscriber.on("sharded-channel-moved", (name) => host.ended(connected, name));
       return link;
     } catch (error) {
       destroy();
@@ -270,6 +275,8 @@ export class Link {
 
   /** Resolves when messages of the channels are received. In a cluster, all must have the same tag. */
   async subscribe(names: readonly string[]): Promise<void> {
+    for (const name of names) this.#channels.add(name);
+    this.#subscribing++;
     const requests: Promise<void>[] = [];
     for (const part of partsOf(names))
       requests.push(
@@ -277,14 +284,20 @@ export class Link {
           ? this.#subscriber.sSubscribe(part, this.#listener)
           : this.#subscriber.subscribe(part, this.#listener),
       );
-    await Promise.all(requests).catch((reason: unknown) => {
+    try {
+      await Promise.all(requests);
+    } catch (reason) {
+      for (const name of names) this.#channels.delete(name);
       throw commandError(this.#library, this.address, reason);
-    });
+    } finally {
+      this.#subscribing--;
+    }
   }
 
   /** Ends subscriptions. A later `subscribe` takes effect after it, because both use one connection. */
   unsubscribe(names: readonly string[]): void {
     if (!this.#isUsed) return;
+    for (const name of names) this.#channels.delete(name);
     for (const part of partsOf(names)) {
       const request = this.#settings.isCluster
         ? this.#subscriber.sUnsubscribe(part, this.#listener)
@@ -294,8 +307,21 @@ export class Link {
     }
   }
 
-  /** Checks that the server is still in the same reign as a primary. Otherwise, loses the link. */
+  /** Counts the subscriptions that the server has. node-redis does not report one that ends while a command is unanswered. */
+  async #countSubscriptions(): Promise<void> {
+    // A subscription that is refused meanwhile would be missing too.
+    if (!this.#isUsed || this.#subscribing > 0) return;
+    const expected = this.#channels.size;
+    const name = this.#settings.isCluster ? "ssub" : "sub";
+    // A server may not have the command, or may refuse it.
+    const reply = await this.#subscriber.sendCommand(["CLIENT", "INFO"]).catch(() => "");
+    const found = new RegExp(` ${name}=(\\d+)`).exec(String(reply))?.[1];
+    if (found !== undefined && Number(found) < expected && this.#isUsed) this.#host.ended(this);
+  }
+
+  /** Checks that the server is still in the same reign as a primary. Otherwise, loses the link. Also checks the subscriptions. */
   async verify(): Promise<void> {
+    void this.#countSubscriptions();
     const parts = await Promise.all(["server", "replication"].map((section) => this.command(["INFO", section])));
     const info = parseInfo(parts.join("\n"));
     if (info.get("role") === "master" && lifeOf(info, this.#settings.isDurable) === this.life) return;

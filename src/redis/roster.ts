@@ -136,7 +136,7 @@ export class RedisRoster implements EngineRoster {
   }
 
   async beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState> {
-    // A server reports a slot that moved by ending the subscriptions, but node-redis does not see that while it pings.
+    // A slot may have moved that has no subscription of this node.
     this.#commands.lookAgain();
     await Promise.all(this.#commands.links().map((link) => link.verify()));
     const lives = this.#presentLives();

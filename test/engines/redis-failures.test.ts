@@ -1,6 +1,7 @@
 /** What the engine does when Redis is killed, emptied, stopped, or refuses something. */
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createClient } from "@redis/client";
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import {
   EngineError,
@@ -400,6 +401,61 @@ describe("the engine redis, over one address for a server and its replica", () =
     // If the replica had only lost its connection, it would get this message from the backlog.
     expect(await node.connection.send("n:gone", "x")).toBe(0);
     expect(node.facts!.undercounts).toBe(true);
+  });
+});
+
+/** Starts a cluster of one server. */
+async function startCluster(): Promise<RedisServer> {
+  const server = await startRedis({ kind: "cluster" });
+  await server.command("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
+  await eventually(
+    () => server.command<string>("CLUSTER", "INFO"),
+    (info) => info.includes("cluster_state:ok"),
+  );
+  return server;
+}
+
+describe("the engine redis, when a server ends a subscription", () => {
+  it("subscribes again if the server of a cluster keeps the slot, or gets it back", async () => {
+    const server = await startCluster();
+    const rig = redisRig({ cluster: [server.url] }, []);
+    const node = await openNode(rig);
+    await node.connection.subscribe(`t:${TOPIC}`);
+    const slot = await server.command<number>("CLUSTER", "KEYSLOT", keyOf(rig, `t:${TOPIC}`));
+    // Removes the slot from its owner, which is added again.
+    await server.command("CLUSTER", "SETSLOT", String(slot), "NODE", await server.command("CLUSTER", "MYID"));
+    await untilHeard(node);
+    expect(node.heard[0]).toContain(`t:${TOPIC}`);
+    expect(await node.connection.send(`t:${TOPIC}`, "again")).toBe(1);
+    expect(await node.until(`t:${TOPIC}`, 1)).toEqual(["again"]);
+    expect(node.downs).toEqual([]);
+  });
+
+  it("notices at a beat that a subscription has ended which the client library did not report", async () => {
+    const server = await startCluster();
+    const rig = redisRig({ cluster: [server.url] }, []);
+    const node = await openNode(rig);
+    const { roster } = node.connection;
+    await roster!.enter(`${node.name}/1`, 60_000);
+    await node.connection.subscribe(`t:${TOPIC}`);
+    const slot = await server.command<number>("CLUSTER", "KEYSLOT", keyOf(rig, `t:${TOPIC}`));
+    const id = await server.command<string>("CLUSTER", "MYID");
+    const admin = createClient({ url: server.url });
+    await admin.connect();
+    server.signal("SIGSTOP");
+    // The server ends the subscription, and then answers what the beat has asked by the same connection.
+    const ended = admin.sendCommand(["CLUSTER", "SETSLOT", String(slot), "NODE", id]);
+    await new Promise((resolve) => setImmediate(resolve));
+    const beat = roster!.beat(`${node.name}/1`, 60_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    server.signal("SIGCONT");
+    await Promise.all([ended, beat]);
+    admin.destroy();
+    await untilHeard(node);
+    expect(node.heard[0]).toContain(`t:${TOPIC}`);
+    expect(await node.connection.send(`t:${TOPIC}`, "again")).toBe(1);
+    expect(await node.until(`t:${TOPIC}`, 1)).toEqual(["again"]);
+    expect(node.downs).toEqual([]);
   });
 });
 
