@@ -352,6 +352,28 @@ describe("the engine redis, when its broker loses data or connections", () => {
     expect((await node.connection.roster!.beat(`${node.name}/1`, 60_000)).isMine).toBe(false);
   });
 
+  it.each<[string, (node: Listening) => Promise<unknown>]>([
+    ["log", ({ connection }) => connection.log!.read(TOPIC, 0, 10)],
+    ["members", ({ connection }) => connection.roster!.list(TOPIC)],
+  ])("reads no %s at a server that became a replica", async (_what, read) => {
+    const [server, other] = [await startRedis(), await startRedis()];
+    const node = await openNode(rigOf(server));
+    await append(node, "1");
+    await read(node);
+    await server.command("REPLICAOF", "127.0.0.1", String(other.port));
+    expect(await outcomeOf(read(node))).toBe("not-sent");
+    expect(node.downs[0]!.message).toContain("READONLY");
+  });
+
+  it("reads a log while the server refuses to write", async () => {
+    const server = await startRedis();
+    const node = await openNode(rigOf(server));
+    const { epoch } = await append(node, "1");
+    await server.command("CONFIG", "SET", "min-replicas-to-write", "1");
+    expect(await outcomeOf(append(node, "2"))).toBe("not-sent");
+    expect(await node.connection.log!.read(TOPIC, 0, 10)).toEqual({ epoch, top: 1, entries: [[1, "1"]] });
+  });
+
   it("notices at a beat that its server became a replica", async () => {
     const [server, other] = [await startRedis(), await startRedis()];
     const node = await openNode(rigOf(server));
