@@ -131,6 +131,8 @@ const DEMOTED = /\b(LATE|READONLY|CLUSTERDOWN|MASTERDOWN|LOADING)\b/;
 /** Replies to commands that were refused before they did anything. Redis 6.2 writes them inside the text of a script's error. */
 const REFUSED = /\b(NOAUTH|NOSCRIPT|OOM|BUSY|MISCONF|NOREPLICAS|WRONGTYPE)\b/;
 const WRONG_LOGIN = /^(WRONGPASS|NOAUTH|NOPERM|DENIED|ERR AUTH|ERR Client sent AUTH|ERR unknown command)/;
+/** Replies to commands of scripts whose user may not run them, and of servers that do not have them. */
+const FORBIDDEN = /\bNOPERM\b|The user executing the script can't|ACL failure in script|unknown (redis )?command/i;
 /** The codes of `tls.connect` for certificates that are not trusted. */
 const UNTRUSTED = /^(ERR_TLS_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
 
@@ -154,6 +156,16 @@ export function connectError(where: string, reason: unknown): EngineError {
   const { code = "" } = cause as { code?: unknown };
   const isFinal = WRONG_LOGIN.test(cause.message) || UNTRUSTED.test(String(code));
   return isFinal ? new FinalError(text, { cause }) : new EngineError(text, "not-sent", { cause });
+}
+
+/**
+ * Returns the error of a server that refuses commands of the engine, with a text for each. It is final only if the user lacks a right or
+ * the server lacks a command: a server that cannot save its data or has too few replicas accepts them later.
+ */
+export function refusalError(where: string, refusals: readonly string[]): EngineError {
+  const text = `Redis at ${where} refuses commands of the engine: ${refusals.join(", ")}`;
+  if (FORBIDDEN.test(text)) return new FinalError(text);
+  return DEMOTED.test(text) ? new DemotedError(text) : new EngineError(text, "not-sent");
 }
 
 /** A refused connection to a name with several addresses has a message for each address, and none itself. */

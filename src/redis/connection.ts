@@ -10,7 +10,7 @@ import {
   type EngineHost,
   type NodeName,
 } from "../fleet/engine.js";
-import { DemotedError, FinalError, RedirectError } from "./client.js";
+import { DemotedError, FinalError, RedirectError, refusalError } from "./client.js";
 import { findLayout, findOpinions, type Layout } from "./layout.js";
 import { Link, MAX_BYTES, type LinkHost, type LinkSettings } from "./link.js";
 import { RedisLog } from "./log.js";
@@ -473,9 +473,12 @@ export class RedisConnection implements EngineConnection, Commands {
 
   /** Makes a link the owner of some tags, when it receives their channels. */
   async #adopt(link: Link, tags: readonly number[]): Promise<void> {
-    const missing = (await link.script("probe", [this.names.probe(tags[0]!)], [])) as string[];
-    if (missing.length > 0)
-      throw new FinalError(`Redis at ${link.address} refuses commands of the engine: ${missing.join(", ")}`);
+    const refusals = (await link.script("probe", [this.names.probe(tags[0]!)], [])) as string[];
+    if (refusals.length > 0) {
+      const error = refusalError(link.address, refusals);
+      this.#react(link, error);
+      throw error;
+    }
     const batches = this.#isCluster ? tags.map((tag) => this.#namesOf([tag])) : [this.#namesOf(tags)];
     await Promise.all(batches.map((names) => link.subscribe(names)));
     // Unsubscribed meanwhile.

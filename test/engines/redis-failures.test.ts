@@ -741,6 +741,19 @@ describe("the engine redis, at the start", () => {
     expect(await server.command<string[]>("KEYS", "*")).toEqual([]);
   });
 
+  it("waits for a server that refuses to write for a while", async () => {
+    const server = await startRedis({ settings: { "min-replicas-to-write": "1" } });
+    const node = use(Listening.create(rigOf(server).engine(), "node"));
+    const opened = outcomeOf(node.connection.open());
+    await eventually(
+      () => node.downs.length,
+      (count) => count >= 2,
+    );
+    expect(node.downs[0]!.message).toMatch(/refuses commands of the engine: .*NOREPLICAS/);
+    await server.command("CONFIG", "SET", "min-replicas-to-write", "0");
+    expect(await opened).toBe("done");
+  });
+
   it("rejects channels that its user may not use", async () => {
     const server = await startRedis({ users: ["user default on nopass ~* resetchannels &other:* +@all"] });
     expect((await refusalOf({ url: server.url })).message).toMatch(/can't publish|No permissions to access a channel/);
