@@ -481,6 +481,25 @@ describe("the engine redis, when a server ends a subscription", () => {
   });
 });
 
+it("the engine redis gives a subscription up that is not answered, although topics come and go", async () => {
+  const server = await startCluster();
+  const proxy = use(await RedisProxy.listen(server.port));
+  // The server reports this address for itself.
+  await server.command("CONFIG", "SET", "cluster-announce-port", new URL(proxy.url).port);
+  const node = await openNode(redisRig({ cluster: [proxy.url] }, []));
+  expect(proxy.mute("subscribers")).toBe(1);
+  let topics = 0;
+  const subscribe = (): number => {
+    void outcomeOf(node.connection.subscribe(`t:${topics++}`));
+    return node.downs.length;
+  };
+  await eventually(subscribe, (count) => count > 0);
+  expect(node.downs[0]!.message).toContain("no answer for 1500 ms");
+  await untilHeard(node);
+  await node.connection.subscribe(`t:${TOPIC}`);
+  expect(await node.connection.send(`t:${TOPIC}`, "again")).toBe(1);
+});
+
 describe("the engine redis, when a node dies", () => {
   it("removes the members of an expired lease, each once, whichever nodes beat", async () => {
     const server = await startRedis();
