@@ -240,7 +240,9 @@ export class Link {
   async command(args: readonly string[], bytes = 0): Promise<unknown> {
     if (!this.#isUsed || !this.#commands.isReady)
       throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
-    if (this.#unanswered.count >= MAX_UNANSWERED || this.#unansweredBytes + bytes > MAX_BYTES)
+    // A script carries more than its longest body, so it is refused only beside others.
+    const isTooMuch = this.#unansweredBytes > 0 && this.#unansweredBytes + bytes > MAX_BYTES;
+    if (isTooMuch || this.#unanswered.count >= MAX_UNANSWERED)
       throw new EngineError(`Redis at ${this.address}: too much is unanswered`, "not-sent");
     return this.#send(args, bytes);
   }

@@ -806,6 +806,14 @@ describe("the engine redis, at the start", () => {
     expect(node.facts!.unmet).toEqual([expect.stringContaining("maxmemory-policy is allkeys-lru")]);
   });
 
+  it("appends an entry of the longest size", async () => {
+    const server = await startRedis();
+    const node = await openNode(rigOf(server));
+    const { maxFrameBytes } = node.facts!;
+    expect(await append(node, "x".repeat(maxFrameBytes))).toMatchObject({ offset: 1 });
+    expect((await node.connection.log!.read(TOPIC, 0, 1)).entries[0]![1]).toHaveLength(maxFrameBytes);
+  });
+
   it("rejects an append that the server has no memory for, and nothing of it is there", async () => {
     const server = await startRedis();
     const node = await openNode(rigOf(server));
