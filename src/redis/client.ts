@@ -33,25 +33,34 @@ export const MAX_UNANSWERED = 10_000;
 
 let loading: Promise<Library> | undefined;
 
-/** Imports node-redis: the package `@redis/client`, or else `redis`. Rejects with a final error if neither is installed. */
+/** Imports node-redis: the package `@redis/client`, or else `redis`. Rejects with a final error if neither is there in version 6. */
 export function loadLibrary(): Promise<Library> {
   return (loading ??= importLibrary());
 }
 
+// A widened specifier needs no types of the library.
+const PACKAGES: readonly (readonly [name: string, load: () => Promise<object>])[] = [
+  // oxlint-disable-next-line typescript/no-unnecessary-type-assertion -- otherwise this compiles only where it is installed.
+  ["@redis/client", () => import("@redis/client" as string) as Promise<object>],
+  // oxlint-disable-next-line typescript/no-unnecessary-type-assertion -- as above.
+  ["redis", () => import("redis" as string) as Promise<object>],
+];
+
 async function importLibrary(): Promise<Library> {
-  try {
-    // A widened specifier needs no types of the library.
-    // oxlint-disable-next-line typescript/no-unnecessary-type-assertion -- otherwise this compiles only where it is installed.
-    return (await import("@redis/client" as string)) as Library;
-  } catch (cause) {
+  const earlier: string[] = [];
+  let cause: unknown;
+  for (const [name, load] of PACKAGES)
     try {
-      // oxlint-disable-next-line typescript/no-unnecessary-type-assertion -- as above.
-      return (await import("redis" as string)) as Library;
-    } catch {
-      loading = undefined;
-      throw new FinalError("the package `redis` or `@redis/client`, version 6, is not installed", { cause });
+      const found = await load();
+      // Version 5 does not export this class. Another package may have brought an earlier version.
+      if ("RedisClient" in found) return found as unknown as Library;
+      earlier.push(`\`${name}\``);
+    } catch (error) {
+      cause ??= error;
     }
-  }
+  loading = undefined;
+  const found = earlier.length === 0 ? "" : `: there is an earlier version of ${earlier.join(" and ")}`;
+  throw new FinalError(`the package \`redis\` or \`@redis/client\`, version 6, is not installed${found}`, { cause });
 }
 
 /** Who connects, and how. The password is in no error. */
