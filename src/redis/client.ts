@@ -6,7 +6,9 @@ import type { Address } from "./options.js";
 /** One connection of node-redis. */
 export interface Client {
   readonly isReady: boolean;
-  on(event: "connect" | "error" | "terminated" | "sharded-channel-moved", listener: (error: Error) => void): this;
+  on(event: "connect" | "error" | "terminated", listener: (error: Error) => void): this;
+  /** A server has ended the subscription of a channel. */
+  on(event: "sharded-channel-moved", listener: (name: string) => void): this;
   connect(): Promise<unknown>;
   destroy(): void;
   sendCommand(args: readonly string[]): Promise<unknown>;
@@ -31,25 +33,34 @@ export const MAX_UNANSWERED = 10_000;
 
 let loading: Promise<Library> | undefined;
 
-/** Imports node-redis: the package `@redis/client`, or else `redis`. Rejects with a final error if neither is installed. */
+/** Imports node-redis: the package `@redis/client`, or else `redis`. Rejects with a final error if neither is there in version 6. */
 export function loadLibrary(): Promise<Library> {
   return (loading ??= importLibrary());
 }
 
+// A widened specifier needs no types of the library.
+const PACKAGES: readonly (readonly [name: string, load: () => Promise<object>])[] = [
+  // oxlint-disable-next-line typescript/no-unnecessary-type-assertion -- otherwise this compiles only where it is installed.
+  ["@redis/client", () => import("@redis/client" as string) as Promise<object>],
+  // oxlint-disable-next-line typescript/no-unnecessary-type-assertion -- as above.
+  ["redis", () => import("redis" as string) as Promise<object>],
+];
+
 async function importLibrary(): Promise<Library> {
-  try {
-    // A widened specifier needs no types of the library.
-    // oxlint-disable-next-line typescript/no-unnecessary-type-assertion -- otherwise this compiles only where it is installed.
-    return (await import("@redis/client" as string)) as Library;
-  } catch (cause) {
+  const earlier: string[] = [];
+  let cause: unknown;
+  for (const [name, load] of PACKAGES)
     try {
-      // oxlint-disable-next-line typescript/no-unnecessary-type-assertion -- as above.
-      return (await import("redis" as string)) as Library;
-    } catch {
-      loading = undefined;
-      throw new FinalError("the package `redis` or `@redis/client`, version 6, is not installed", { cause });
+      const found = await load();
+      // Version 5 does not export this class. Another package may have brought an earlier version.
+      if ("RedisClient" in found) return found as unknown as Library;
+      earlier.push(`\`${name}\``);
+    } catch (error) {
+      cause ??= error;
     }
-  }
+  loading = undefined;
+  const found = earlier.length === 0 ? "" : `: there is an earlier version of ${earlier.join(" and ")}`;
+  throw new FinalError(`the package \`redis\` or \`@redis/client\`, version 6, is not installed${found}`, { cause });
 }
 
 /** Who connects, and how. The password is in no error. */
@@ -129,6 +140,8 @@ const DEMOTED = /\b(LATE|READONLY|CLUSTERDOWN|MASTERDOWN|LOADING)\b/;
 /** Replies to commands that were refused before they did anything. Redis 6.2 writes them inside the text of a script's error. */
 const REFUSED = /\b(NOAUTH|NOSCRIPT|OOM|BUSY|MISCONF|NOREPLICAS|WRONGTYPE)\b/;
 const WRONG_LOGIN = /^(WRONGPASS|NOAUTH|NOPERM|DENIED|ERR AUTH|ERR Client sent AUTH|ERR unknown command)/;
+/** Replies to commands of scripts whose user may not run them, and of servers that do not have them. */
+const FORBIDDEN = /\bNOPERM\b|The user executing the script can't|ACL failure in script|unknown (redis )?command/i;
 /** The codes of `tls.connect` for certificates that are not trusted. */
 const UNTRUSTED = /^(ERR_TLS_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
 
@@ -152,6 +165,16 @@ export function connectError(where: string, reason: unknown): EngineError {
   const { code = "" } = cause as { code?: unknown };
   const isFinal = WRONG_LOGIN.test(cause.message) || UNTRUSTED.test(String(code));
   return isFinal ? new FinalError(text, { cause }) : new EngineError(text, "not-sent", { cause });
+}
+
+/**
+ * Returns the error of a server that refuses commands of the engine, with a text for each. It is final only if the user lacks a right or
+ * the server lacks a command: a server that cannot save its data or has too few replicas accepts them later.
+ */
+export function refusalError(where: string, refusals: readonly string[]): EngineError {
+  const text = `Redis at ${where} refuses commands of the engine: ${refusals.join(", ")}`;
+  if (FORBIDDEN.test(text)) return new FinalError(text);
+  return DEMOTED.test(text) ? new DemotedError(text) : new EngineError(text, "not-sent");
 }
 
 /** A refused connection to a name with several addresses has a message for each address, and none itself. */

@@ -10,7 +10,7 @@ import {
   type EngineHost,
   type NodeName,
 } from "../fleet/engine.js";
-import { DemotedError, FinalError, RedirectError } from "./client.js";
+import { DemotedError, FinalError, RedirectError, refusalError } from "./client.js";
 import { findLayout, findOpinions, type Layout } from "./layout.js";
 import { Link, MAX_BYTES, type LinkHost, type LinkSettings } from "./link.js";
 import { RedisLog } from "./log.js";
@@ -69,6 +69,12 @@ export class RedisConnection implements EngineConnection, Commands {
   readonly #linkSettings: LinkSettings;
   /** Numbers the messages of a cluster; `undefined` for other places. */
   readonly #numbers: Numbers | undefined;
+  /**
+   * Whether a message may arrive for which a server has counted no receiver. After a failover, a node may still be subscribed at the
+   * demoted server, to which the new primary forwards what is sent. So this is true for a cluster, and for a single server from the
+   * moment at which it is found to forward messages. Sentinels end the subscriptions at a server that they demote.
+   */
+  #undercounts: boolean;
   #state: "new" | "starting" | "up" | "down" | "closed" = "new";
   /** The servers that are in use, by address. */
   readonly #links = new Map<string, Link>();
@@ -76,7 +82,9 @@ export class RedisConnection implements EngineConnection, Commands {
   readonly #past = new Map<string, Link>();
   /** The primary of each tag. `undefined` while there is none, and while its channels are being subscribed. */
   readonly #owners: (Link | undefined)[] = Array.from({ length: TAG_COUNT });
-  /** Tags that have another primary since the last report: their messages may have been missed. */
+  /** Tags whose subscriptions a server has ended: they are subscribed again, also if they have the same primary. */
+  readonly #ended = new Set<number>();
+  /** Tags that were subscribed again since the last report: their messages may have been missed. */
   readonly #moved = new Set<number>();
   /** What is or will be subscribed, by the name of the channel in Redis. */
   readonly #subscriptions = new Map<string, Subscription>();
@@ -94,7 +102,7 @@ export class RedisConnection implements EngineConnection, Commands {
   readonly #linkHost: LinkHost = {
     received: (link, name, frame) => this.#received(link, name, frame),
     lost: (link, error) => this.#lost(link, error),
-    moved: () => this.#refresh(),
+    ended: (link, name) => this.#onEnded(link, name),
   };
 
   constructor(config: Config, node: NodeName, host: EngineHost) {
@@ -109,6 +117,7 @@ export class RedisConnection implements EngineConnection, Commands {
       name: `${config.prefix}-${node}`,
     };
     this.#numbers = this.#isCluster ? new Numbers(node) : undefined;
+    this.#undercounts = this.#isCluster;
     this.log = new RedisLog(this);
     this.roster = new RedisRoster(this);
     for (const channel of [`n:${node}`, "a:all"] as const) {
@@ -137,11 +146,13 @@ export class RedisConnection implements EngineConnection, Commands {
     // The start does not wait until others know of a promotion.
     const { kind } = this.#config.place;
     if (kind !== "single") this.#startCheck = setTimeout(() => this.#refresh(), KNOWN_MS[kind]);
+    const undercounts = (): boolean => this.#undercounts;
     return {
       maxFrameBytes: this.#isCluster ? MAX_BYTES - MAX_NUMBER_LENGTH : MAX_BYTES,
       counts: true,
-      // After a failover, a node may still be subscribed at the demoted server, to which the new primary forwards what is sent.
-      undercounts: this.#isCluster,
+      get undercounts() {
+        return undercounts();
+      },
       order: this.#isCluster ? "topic" : "node",
       unmet: [...new Set(this.links().flatMap(unmetBy))],
     };
@@ -199,7 +210,11 @@ export class RedisConnection implements EngineConnection, Commands {
     const link = this.#owners[tag];
     if (link === undefined || this.#state === "closed") throw this.#refusal();
     try {
-      return await link.publish(name, this.#numbers?.add(tag, frame) ?? frame);
+      const count = await link.publish(name, this.#numbers?.add(tag, frame) ?? frame);
+      // Only a count for an inbox says that a node is gone.
+      const isUncertain = count === 0 && channel.startsWith("n:") && this.#config.place.kind === "single";
+      if (isUncertain && !this.#undercounts && (await link.mayForward())) this.#undercounts = true;
+      return count;
     } catch (error) {
       // Not repeated, because it would arrive after those that were sent later.
       this.#react(link, error as EngineError);
@@ -310,6 +325,14 @@ export class RedisConnection implements EngineConnection, Commands {
     this.#refresh();
   }
 
+  /** Subscribes again what a server has ended. A cluster does that when a slot leaves its primary, which may get it back. */
+  #onEnded(link: Link, name: string | undefined): void {
+    if (name === undefined) for (const [tag, owner] of this.#owners.entries()) if (owner === link) this.#ended.add(tag);
+    const subscription = name === undefined ? undefined : this.#subscriptions.get(name);
+    if (subscription !== undefined) this.#ended.add(subscription.tag);
+    this.#refresh();
+  }
+
   #fall(error: EngineError): void {
     if (this.#state === "closed") return;
     if (this.#state === "up") this.#state = "down";
@@ -406,10 +429,11 @@ export class RedisConnection implements EngineConnection, Commands {
     const moved = new Map<Link, number[]>();
     for (const [tag, address] of layout.addresses.entries()) {
       const link = this.#links.get(textOf(address));
-      if (link?.isConfirmed !== true || this.#owners[tag] === link) continue;
+      if (link?.isConfirmed !== true || (this.#owners[tag] === link && !this.#ended.has(tag))) continue;
       // Ended before the new subscription begins: otherwise a message could be received from both.
       this.#owners[tag]?.unsubscribe(this.#namesOf([tag]));
       this.#owners[tag] = undefined;
+      this.#ended.delete(tag);
       this.#moved.add(tag);
       moved.set(link, [...(moved.get(link) ?? []), tag]);
     }
@@ -449,9 +473,12 @@ export class RedisConnection implements EngineConnection, Commands {
 
   /** Makes a link the owner of some tags, when it receives their channels. */
   async #adopt(link: Link, tags: readonly number[]): Promise<void> {
-    const missing = (await link.script("probe", [this.names.probe(tags[0]!)], [])) as string[];
-    if (missing.length > 0)
-      throw new FinalError(`Redis at ${link.address} refuses commands of the engine: ${missing.join(", ")}`);
+    const refusals = (await link.script("probe", [this.names.probe(tags[0]!)], [])) as string[];
+    if (refusals.length > 0) {
+      const error = refusalError(link.address, refusals);
+      this.#react(link, error);
+      throw error;
+    }
     const batches = this.#isCluster ? tags.map((tag) => this.#namesOf([tag])) : [this.#namesOf(tags)];
     await Promise.all(batches.map((names) => link.subscribe(names)));
     // Unsubscribed meanwhile.

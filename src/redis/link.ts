@@ -51,12 +51,37 @@ export interface LinkHost {
   received(link: Link, name: string, frame: string): void;
   /** The link cannot be used any more. Called once, and not after `close`. */
   lost(link: Link, error: EngineError): void;
-  /** Another server of the cluster may have some of the channels now. */
-  moved(): void;
+  /** The server has ended the subscription of a channel, or of unknown channels. Another one may have them now. */
+  ended(link: Link, name?: string): void;
 }
 
 /** What a server has said about itself, by `INFO`. */
 export type ServerInfo = ReadonlyMap<string, string>;
+
+/** What one client has sent and is not answered. */
+class Unanswered {
+  count = 0;
+  /** When the server was heard last, or when the first of the unanswered commands was sent. */
+  #since = 0;
+
+  sent(): void {
+    if (this.count++ === 0) this.#since = performance.now();
+  }
+
+  answered(): void {
+    this.count--;
+    this.#since = performance.now();
+  }
+
+  /** The server has sent something else. */
+  heard(): void {
+    this.#since = performance.now();
+  }
+
+  isSilent(ms: number): boolean {
+    return this.count > 0 && performance.now() - this.#since >= ms;
+  }
+}
 
 export class Link {
   readonly address: string;
@@ -71,23 +96,26 @@ export class Link {
   readonly #library: Library;
   readonly #commands: Client;
   readonly #subscriber: Client;
+  /** The channels that the server has after all that was sent to it. */
+  readonly #channels = new Set<string>();
   readonly #settings: LinkSettings;
   readonly #host: LinkHost;
   readonly #kind: ScriptKind;
   readonly #hashes: ReadonlyMap<ScriptName, string>;
   #isUsed = true;
-  #unanswered = 0;
+  readonly #unanswered = new Unanswered();
   #unansweredBytes = 0;
-  /** When the last answer came, or when the first of the unanswered commands was sent. */
-  #answeredAt = 0;
+  /** Of the client for subscriptions. */
+  readonly #unheard = new Unanswered();
   readonly #silenceMs: number;
   /** Asks the server for its time and its role. */
   #hearing: ReturnType<typeof setTimeout> | undefined;
-  /** Looks for silence while commands are unanswered. Ends the link when it is no longer used. */
+  /** Looks for silence while something is unanswered. Ends the link when it is no longer used. */
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** Aborts when the engine closes. */
   readonly #closing: AbortSignal;
   readonly #listener = (frame: string, name: string): void => {
+    this.#unheard.heard();
     if (this.#isUsed) this.#host.received(this, name, frame);
   };
 
@@ -185,7 +213,8 @@ export class Link {
         host,
         signal,
       );
-      subscriber.on("sharded-channel-moved", () => host.moved());
+      const connected = link;
+      subscriber.on("sharded-channel-moved", (name) => host.ended(connected, name));
       return link;
     } catch (error) {
       destroy();
@@ -211,23 +240,25 @@ export class Link {
   async command(args: readonly string[], bytes = 0): Promise<unknown> {
     if (!this.#isUsed || !this.#commands.isReady)
       throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
-    if (this.#unanswered >= MAX_UNANSWERED || this.#unansweredBytes + bytes > MAX_BYTES)
+    // A script carries more than its longest body, so it is refused only beside others.
+    const isTooMuch = this.#unansweredBytes > 0 && this.#unansweredBytes + bytes > MAX_BYTES;
+    if (isTooMuch || this.#unanswered.count >= MAX_UNANSWERED)
       throw new EngineError(`Redis at ${this.address}: too much is unanswered`, "not-sent");
     return this.#send(args, bytes);
   }
 
   async #send(args: readonly string[], bytes: number): Promise<unknown> {
-    if (this.#unanswered++ === 0) this.#answeredAt = performance.now();
-    this.#timer ??= setTimeout(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
+    this.#unanswered.sent();
+    this.#watch();
     this.#unansweredBytes += bytes;
     try {
       return await this.#commands.sendCommand(args);
     } catch (reason) {
       throw commandError(this.#library, this.address, reason);
     } finally {
-      this.#answeredAt = performance.now();
+      this.#unanswered.answered();
       this.#unansweredBytes -= bytes;
-      if (--this.#unanswered === 0 && !this.#isUsed) this.destroy();
+      if (this.#unanswered.count === 0 && !this.#isUsed) this.destroy();
     }
   }
 
@@ -252,23 +283,46 @@ export class Link {
     return (await this.command([command, name, frame], bytes)) as number;
   }
 
+  /**
+   * Returns whether the server may forward to a replica what was published before this command. A replica that reconnects still gets it
+   * from the backlog. Rejects with the outcome `"unknown"`, because the message was published.
+   */
+  async mayForward(): Promise<boolean> {
+    try {
+      const info = parseInfo(String(await this.command(["INFO", "replication"])));
+      const isAlone = info.get("connected_slaves") === "0" && info.get("repl_backlog_active") === "0";
+      return !isAlone || info.get("role") !== "master";
+    } catch (cause) {
+      throw new EngineError(`Redis at ${this.address}: it is not known whether a message was forwarded`, "unknown", {
+        cause,
+      });
+    }
+  }
+
   /** Resolves when messages of the channels are received. In a cluster, all must have the same tag. */
   async subscribe(names: readonly string[]): Promise<void> {
-    const requests: Promise<void>[] = [];
-    for (const part of partsOf(names))
-      requests.push(
-        this.#settings.isCluster
-          ? this.#subscriber.sSubscribe(part, this.#listener)
-          : this.#subscriber.subscribe(part, this.#listener),
-      );
-    await Promise.all(requests).catch((reason: unknown) => {
-      throw commandError(this.#library, this.address, reason);
+    for (const name of names) this.#channels.add(name);
+    this.#unheard.sent();
+    this.#watch();
+    const requests = partsOf(names).map(async (part) => {
+      if (this.#settings.isCluster) await this.#subscriber.sSubscribe(part, this.#listener);
+      else await this.#subscriber.subscribe(part, this.#listener);
+      this.#unheard.heard();
     });
+    try {
+      await Promise.all(requests);
+    } catch (reason) {
+      for (const name of names) this.#channels.delete(name);
+      throw commandError(this.#library, this.address, reason);
+    } finally {
+      this.#unheard.answered();
+    }
   }
 
   /** Ends subscriptions. A later `subscribe` takes effect after it, because both use one connection. */
   unsubscribe(names: readonly string[]): void {
     if (!this.#isUsed) return;
+    for (const name of names) this.#channels.delete(name);
     for (const part of partsOf(names)) {
       const request = this.#settings.isCluster
         ? this.#subscriber.sUnsubscribe(part, this.#listener)
@@ -278,8 +332,24 @@ export class Link {
     }
   }
 
-  /** Checks that the server is still in the same reign as a primary. Otherwise, loses the link. */
+  /** Counts the subscriptions that the server has. node-redis does not report one that ends while a command is unanswered. */
+  async #countSubscriptions(): Promise<void> {
+    // A subscription that is refused meanwhile would be missing too.
+    if (!this.#isUsed || this.#unheard.count > 0) return;
+    this.#unheard.sent();
+    this.#watch();
+    const expected = this.#channels.size;
+    const name = this.#settings.isCluster ? "ssub" : "sub";
+    // A server may not have the command, or may refuse it.
+    const reply = await this.#subscriber.sendCommand(["CLIENT", "INFO"]).catch(() => "");
+    this.#unheard.answered();
+    const found = new RegExp(` ${name}=(\\d+)`).exec(String(reply))?.[1];
+    if (found !== undefined && Number(found) < expected && this.#isUsed) this.#host.ended(this);
+  }
+
+  /** Checks that the server is still in the same reign as a primary. Otherwise, loses the link. Also checks the subscriptions. */
   async verify(): Promise<void> {
+    void this.#countSubscriptions();
     const parts = await Promise.all(["server", "replication"].map((section) => this.command(["INFO", section])));
     const info = parseInfo(parts.join("\n"));
     if (info.get("role") === "master" && lifeOf(info, this.#settings.isDurable) === this.life) return;
@@ -301,7 +371,7 @@ export class Link {
     this.#isUsed = false;
     clearTimeout(this.#hearing);
     this.#subscriber.destroy();
-    if (this.#unanswered === 0 || !this.#commands.isReady || this.#closing.aborted) return this.destroy();
+    if (this.#unanswered.count === 0 || !this.#commands.isReady || this.#closing.aborted) return this.destroy();
     clearTimeout(this.#timer);
     this.#timer = setTimeout(this.destroy, RETIRE_MS);
     this.#closing.addEventListener("abort", this.destroy);
@@ -321,16 +391,21 @@ export class Link {
     void Promise.allSettled([heard, this.verify()]).then(() => this.#hearLater());
   };
 
+  /** Looks for silence until everything is answered. */
+  #watch(): void {
+    if (this.#isUsed) this.#timer ??= setTimeout(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
+  }
+
   readonly #checkSilence = (): void => {
     this.#timer = undefined;
-    if (this.#unanswered === 0) return;
-    this.#timer = setTimeout(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
+    if (this.#unanswered.count === 0 && this.#unheard.count === 0) return;
+    this.#watch();
     // If this process was stopped, the answer may be in the socket already.
     if (this.#isSilent()) setImmediate(() => this.#loseIfSilent());
   };
 
   #isSilent(): boolean {
-    return this.#unanswered > 0 && performance.now() - this.#answeredAt >= this.#silenceMs;
+    return this.#unanswered.isSilent(this.#silenceMs) || this.#unheard.isSilent(this.#silenceMs);
   }
 
   #loseIfSilent(): void {

@@ -85,7 +85,7 @@ export class Names {
     return { tag, name: this.#name(tag, "o", incarnation) };
   }
 
-  /** A key of a tag that is used only to see which commands the user may run. */
+  /** A key of a tag that has no value after a script. It shows which commands the server accepts. */
   probe(tag: number): string {
     return this.#name(tag, "probe");
   }

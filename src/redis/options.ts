@@ -20,7 +20,7 @@ export interface RedisOptions extends EngineSettings {
   readonly username?: string | undefined;
   /** The password of the servers. Default: that of the first URL, but never that of a Sentinel. It is in no error. */
   readonly password?: string | undefined;
-  /** Options of `tls.connect`, such as `ca`, `cert` and `key`. Servers whose URL is `rediss:` and those that a Sentinel names use TLS then. */
+  /** Options of `tls.connect`, such as `ca`, `cert` and `key`. `url` and `cluster` must be `rediss:` then. Servers that a Sentinel names use TLS. */
   readonly tls?: ConnectionOptions | undefined;
   /** Separates applications that share a Redis: 1 to 64 of `[A-Za-z0-9_-]`. Default `"reciproc"`. */
   readonly prefix?: string | undefined;
@@ -111,6 +111,11 @@ export function readOptions(options: RedisOptions): Config {
   const targets = (cluster ?? (url === undefined ? [] : [url])).map((one) =>
     readUrl(one, cluster === undefined ? "url" : "cluster", tls),
   );
+  const isTls = tls !== undefined || targets.some((target) => target.login.tls !== undefined);
+  if (isTls && targets.some((target) => target.login.tls === undefined)) {
+    const [what, why] = url === undefined ? ["each URL of `cluster`", " or another one is"] : ["`url`", ""];
+    throw new TypeError(`Expected ${what} to be rediss://, because \`tls\` is given${why}`);
+  }
   const first: Login = targets[0]?.login ?? { tls };
   const login = { ...first, ...given({ username: rest.username, password: rest.password }) };
   return {

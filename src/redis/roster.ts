@@ -97,8 +97,9 @@ export class RedisRoster implements EngineRoster {
   }
 
   async list(topic: string): Promise<RosterPart> {
-    const { tag, keys } = this.#commands.names.roster(topic);
-    const fields = (await this.#commands.run(tag, "list", keys.slice(0, 1), () => [])) as string[];
+    const { names } = this.#commands;
+    const { tag, keys } = names.roster(topic);
+    const fields = (await this.#commands.run(tag, "list", [keys[0], names.probe(tag)], () => [])) as string[];
     let version = 0;
     const members: [RosterId, string][] = [];
     for (let i = 0; i < fields.length; i += 2) {
@@ -136,7 +137,7 @@ export class RedisRoster implements EngineRoster {
   }
 
   async beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState> {
-    // A server reports a slot that moved by ending the subscriptions, but node-redis does not see that while it pings.
+    // A slot may have moved that has no subscription of this node.
     this.#commands.lookAgain();
     await Promise.all(this.#commands.links().map((link) => link.verify()));
     const lives = this.#presentLives();

@@ -1,8 +1,16 @@
 /** What the engine does when Redis is killed, emptied, stopped, or refuses something. */
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createClient } from "@redis/client";
 import { afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
-import { EngineError, type Incarnation, type LogRule, type Position, type RosterId } from "../../src/fleet/engine.js";
+import {
+  EngineError,
+  type Channel,
+  type Incarnation,
+  type LogRule,
+  type Position,
+  type RosterId,
+} from "../../src/fleet/engine.js";
 import { rosterFrame } from "../../src/fleet/frames.js";
 import { TooLargeError } from "../../src/node.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
@@ -346,6 +354,28 @@ describe("the engine redis, when its broker loses data or connections", () => {
     expect((await node.connection.roster!.beat(`${node.name}/1`, 60_000)).isMine).toBe(false);
   });
 
+  it.each<[string, (node: Listening) => Promise<unknown>]>([
+    ["log", ({ connection }) => connection.log!.read(TOPIC, 0, 10)],
+    ["members", ({ connection }) => connection.roster!.list(TOPIC)],
+  ])("reads no %s at a server that became a replica", async (_what, read) => {
+    const [server, other] = [await startRedis(), await startRedis()];
+    const node = await openNode(rigOf(server));
+    await append(node, "1");
+    await read(node);
+    await server.command("REPLICAOF", "127.0.0.1", String(other.port));
+    expect(await outcomeOf(read(node))).toBe("not-sent");
+    expect(node.downs[0]!.message).toContain("READONLY");
+  });
+
+  it("reads a log while the server refuses to write", async () => {
+    const server = await startRedis();
+    const node = await openNode(rigOf(server));
+    const { epoch } = await append(node, "1");
+    await server.command("CONFIG", "SET", "min-replicas-to-write", "1");
+    expect(await outcomeOf(append(node, "2"))).toBe("not-sent");
+    expect(await node.connection.log!.read(TOPIC, 0, 10)).toEqual({ epoch, top: 1, entries: [[1, "1"]] });
+  });
+
   it("notices at a beat that its server became a replica", async () => {
     const [server, other] = [await startRedis(), await startRedis()];
     const node = await openNode(rigOf(server));
@@ -358,6 +388,118 @@ describe("the engine redis, when its broker loses data or connections", () => {
       (message) => message.includes("it is a replica"),
     );
   });
+});
+
+describe("the engine redis, over one address for a server and its replica", () => {
+  it("does not take a count of 0 as a proof when the server forwards messages to a replica", async () => {
+    const [before, after] = [await startRedis(), await startRedis()];
+    const { prefix } = redisRig({}, []);
+    const callee = use(await Listening.open(redis({ url: before.url, prefix }), "callee"));
+    const caller = use(await Listening.open(redis({ url: after.url, prefix }), "caller"));
+    const inbox: Channel = `n:${callee.name}`;
+    expect(await caller.connection.send(inbox, "to a server without replicas")).toBe(0);
+    expect(caller.facts!.undercounts).toBe(false);
+    await before.command("REPLICAOF", "127.0.0.1", String(after.port));
+    await eventually(
+      () => before.command<string>("INFO", "replication"),
+      (info) => info.includes("master_link_status:up"),
+    );
+    // The callee has not noticed that its server is no longer the primary.
+    expect(await caller.connection.send(inbox, "forwarded")).toBe(0);
+    expect(caller.facts!.undercounts).toBe(true);
+    expect(await callee.until(inbox, 1)).toEqual(["forwarded"]);
+  });
+
+  it("does not take a count of 0 as a proof when a replica was connected a moment ago", async () => {
+    const server = await startRedis();
+    const replica = await startRedis({ settings: { replicaof: `127.0.0.1 ${server.port}` } });
+    const node = await openNode(rigOf(server));
+    const untilReplicas = (count: number): Promise<string> =>
+      eventually(
+        () => server.command<string>("INFO", "replication"),
+        (info) => info.includes(`connected_slaves:${count}`),
+      );
+    await untilReplicas(1);
+    await replica.kill();
+    await untilReplicas(0);
+    // If the replica had only lost its connection, it would get this message from the backlog.
+    expect(await node.connection.send("n:gone", "x")).toBe(0);
+    expect(node.facts!.undercounts).toBe(true);
+  });
+});
+
+/** Starts a cluster of one server. */
+async function startCluster(): Promise<RedisServer> {
+  const server = await startRedis({ kind: "cluster" });
+  await server.command("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
+  await eventually(
+    () => server.command<string>("CLUSTER", "INFO"),
+    (info) => info.includes("cluster_state:ok"),
+  );
+  return server;
+}
+
+describe("the engine redis, when a server ends a subscription", () => {
+  it("subscribes again if the server of a cluster keeps the slot, or gets it back", async () => {
+    const server = await startCluster();
+    const rig = redisRig({ cluster: [server.url] }, []);
+    const node = await openNode(rig);
+    await node.connection.subscribe(`t:${TOPIC}`);
+    const slot = await server.command<number>("CLUSTER", "KEYSLOT", keyOf(rig, `t:${TOPIC}`));
+    // Removes the slot from its owner, which is added again.
+    await server.command("CLUSTER", "SETSLOT", String(slot), "NODE", await server.command("CLUSTER", "MYID"));
+    await untilHeard(node);
+    expect(node.heard[0]).toContain(`t:${TOPIC}`);
+    expect(await node.connection.send(`t:${TOPIC}`, "again")).toBe(1);
+    expect(await node.until(`t:${TOPIC}`, 1)).toEqual(["again"]);
+    expect(node.downs).toEqual([]);
+  });
+
+  it("notices at a beat that a subscription has ended which the client library did not report", async () => {
+    const server = await startCluster();
+    const rig = redisRig({ cluster: [server.url] }, []);
+    const node = await openNode(rig);
+    const { roster } = node.connection;
+    await roster!.enter(`${node.name}/1`, 60_000);
+    await node.connection.subscribe(`t:${TOPIC}`);
+    const slot = await server.command<number>("CLUSTER", "KEYSLOT", keyOf(rig, `t:${TOPIC}`));
+    const id = await server.command<string>("CLUSTER", "MYID");
+    const admin = createClient({ url: server.url });
+    await admin.connect();
+    server.signal("SIGSTOP");
+    // The server ends the subscription, and then answers what the beat has asked by the same connection.
+    const ended = admin.sendCommand(["CLUSTER", "SETSLOT", String(slot), "NODE", id]);
+    await new Promise((resolve) => setImmediate(resolve));
+    const beat = roster!.beat(`${node.name}/1`, 60_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    server.signal("SIGCONT");
+    await Promise.all([ended, beat]);
+    admin.destroy();
+    await untilHeard(node);
+    expect(node.heard[0]).toContain(`t:${TOPIC}`);
+    expect(await node.connection.send(`t:${TOPIC}`, "again")).toBe(1);
+    expect(await node.until(`t:${TOPIC}`, 1)).toEqual(["again"]);
+    expect(node.downs).toEqual([]);
+  });
+});
+
+it("the engine redis gives a subscription up that is not answered, although topics come and go", async () => {
+  const server = await startCluster();
+  const proxy = use(await RedisProxy.listen(server.port));
+  // The server reports this address for itself.
+  await server.command("CONFIG", "SET", "cluster-announce-port", new URL(proxy.url).port);
+  const node = await openNode(redisRig({ cluster: [proxy.url] }, []));
+  expect(proxy.mute("subscribers")).toBe(1);
+  let topics = 0;
+  const subscribe = (): number => {
+    void outcomeOf(node.connection.subscribe(`t:${topics++}`));
+    return node.downs.length;
+  };
+  await eventually(subscribe, (count) => count > 0);
+  expect(node.downs[0]!.message).toContain("no answer for 1500 ms");
+  await untilHeard(node);
+  await node.connection.subscribe(`t:${TOPIC}`);
+  expect(await node.connection.send(`t:${TOPIC}`, "again")).toBe(1);
 });
 
 describe("the engine redis, when a node dies", () => {
@@ -658,6 +800,19 @@ describe("the engine redis, at the start", () => {
     expect(await server.command<string[]>("KEYS", "*")).toEqual([]);
   });
 
+  it("waits for a server that refuses to write for a while", async () => {
+    const server = await startRedis({ settings: { "min-replicas-to-write": "1" } });
+    const node = use(Listening.create(rigOf(server).engine(), "node"));
+    const opened = outcomeOf(node.connection.open());
+    await eventually(
+      () => node.downs.length,
+      (count) => count >= 2,
+    );
+    expect(node.downs[0]!.message).toMatch(/refuses commands of the engine: .*NOREPLICAS/);
+    await server.command("CONFIG", "SET", "min-replicas-to-write", "0");
+    expect(await opened).toBe("done");
+  });
+
   it("rejects channels that its user may not use", async () => {
     const server = await startRedis({ users: ["user default on nopass ~* resetchannels &other:* +@all"] });
     expect((await refusalOf({ url: server.url })).message).toMatch(/can't publish|No permissions to access a channel/);
@@ -689,6 +844,14 @@ describe("the engine redis, at the start", () => {
     const node = await openNode(rigOf(server));
     expect(node.facts).toMatchObject({ maxFrameBytes: 16 * MIB, counts: true, order: "node" });
     expect(node.facts!.unmet).toEqual([expect.stringContaining("maxmemory-policy is allkeys-lru")]);
+  });
+
+  it("appends an entry of the longest size", async () => {
+    const server = await startRedis();
+    const node = await openNode(rigOf(server));
+    const { maxFrameBytes } = node.facts!;
+    expect(await append(node, "x".repeat(maxFrameBytes))).toMatchObject({ offset: 1 });
+    expect((await node.connection.log!.read(TOPIC, 0, 1)).entries[0]![1]).toHaveLength(maxFrameBytes);
   });
 
   it("rejects an append that the server has no memory for, and nothing of it is there", async () => {
