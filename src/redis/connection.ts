@@ -84,6 +84,8 @@ export class RedisConnection implements EngineConnection, Commands {
   readonly #owners: (Link | undefined)[] = Array.from({ length: TAG_COUNT });
   /** Tags whose subscriptions a server has ended: they are subscribed again, also if they have the same primary. */
   readonly #ended = new Set<number>();
+  /** The server that was the last to end one: it knows first where the slot is now. */
+  #reporter: Link | undefined;
   /** Tags that were subscribed again since the last report: their messages may have been missed. */
   readonly #moved = new Set<number>();
   /** What is or will be subscribed, by the name of the channel in Redis. */
@@ -330,6 +332,7 @@ export class RedisConnection implements EngineConnection, Commands {
     if (name === undefined) for (const [tag, owner] of this.#owners.entries()) if (owner === link) this.#ended.add(tag);
     const subscription = name === undefined ? undefined : this.#subscriptions.get(name);
     if (subscription !== undefined) this.#ended.add(subscription.tag);
+    this.#reporter = link;
     this.#refresh();
   }
 
@@ -410,7 +413,10 @@ export class RedisConnection implements EngineConnection, Commands {
   /** Connects to the primaries, and subscribes the channels of each tag that has another one. Rejects if one cannot be reached. */
   async #establish(): Promise<void> {
     const { signal } = this.#closing;
-    const layout = await findLayout(this.#config, this.#confirmed(), signal);
+    const confirmed = this.#confirmed();
+    const reporters = confirmed.filter((link) => link === this.#reporter);
+    this.#reporter = undefined;
+    const layout = await findLayout(this.#config, reporters.length > 0 ? reporters : confirmed, signal);
     const addresses = new Map(layout.addresses.map((address) => [textOf(address), address]));
     // A link may be lost before it is in the map.
     for (const [text, link] of this.#links) if (!link.isUsed) this.#links.delete(text);
