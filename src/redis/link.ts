@@ -301,6 +301,8 @@ export class Link {
 
   /** Resolves when messages of the channels are received. In a cluster, all must have the same tag. */
   async subscribe(names: readonly string[]): Promise<void> {
+    // A client of node-redis that was destroyed never answers to this command.
+    if (!this.#isUsed) throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
     for (const name of names) this.#channels.add(name);
     this.#unheard.sent();
     this.#watch();

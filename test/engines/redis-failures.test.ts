@@ -327,6 +327,21 @@ describe("the engine redis, when its broker loses data or connections", () => {
     expect(await outcomeOf(node.connection.send("a:all", "again"))).toBe("done");
   }, 60_000);
 
+  it("connects again after its subscriptions were cut while it connected", async () => {
+    const server = await startRedis();
+    const proxy = use(await RedisProxy.listen(server.port));
+    const node = await openNode(redisRig({ url: proxy.url }, []));
+    let cuts = 0;
+    proxy.onProbe = () => {
+      if (cuts++ === 0) proxy.cutUnused();
+    };
+    node.connection.reconnect(new Error("a test"));
+    await untilHeard(node);
+    expect(cuts).toBeGreaterThan(1);
+    expect(await outcomeOf(node.connection.send("a:all", "again"))).toBe("done");
+    await node.until("a:all", 1);
+  });
+
   it("notices that its server was a replica meanwhile, although the run id is the same", async () => {
     const server = await startRedis();
     const other = await startRedis({ settings: { replicaof: `127.0.0.1 ${server.port}` } });

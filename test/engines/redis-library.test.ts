@@ -11,7 +11,7 @@ async function load(packages: Record<"@redis/client" | "redis", object>): Promis
 }
 
 const OLD = { createClient: () => "old" };
-const NEW = { createClient: () => "new", RedisClient: class {} };
+const NEW = { createClient: () => "new", RedisClient: Object };
 
 it("the engine redis uses the package `redis` if `@redis/client` is an earlier version", async () => {
   expect(await load({ "@redis/client": OLD, redis: NEW })).toMatchObject({ createClient: NEW.createClient });

@@ -7,12 +7,16 @@ interface Line {
   readonly server: Socket;
   /** Whether the client has subscribed. */
   isSubscriber: boolean;
+  /** Whether the client has run a script. */
+  isScripted: boolean;
 }
 
 export class RedisProxy implements AsyncDisposable {
   readonly #server = createServer((socket) => this.#take(socket));
   readonly #lines = new Set<Line>();
   readonly #port: number;
+  /** Called before the script is forwarded that shows which commands the server accepts. */
+  onProbe: () => void = () => {};
 
   private constructor(port: number) {
     this.#port = port;
@@ -37,10 +41,20 @@ export class RedisProxy implements AsyncDisposable {
     return lines.length;
   }
 
+  /** Ends the connections that have not subscribed to anything and have not run a script. */
+  cutUnused(): void {
+    for (const { client, isSubscriber, isScripted } of this.#lines) if (!isSubscriber && !isScripted) client.destroy();
+  }
+
   #take(client: Socket): void {
-    const line: Line = { client, server: connectTcp(this.#port, "127.0.0.1"), isSubscriber: false };
+    const line: Line = { client, server: connectTcp(this.#port, "127.0.0.1"), isSubscriber: false, isScripted: false };
     this.#lines.add(line);
-    client.on("data", (bytes) => (line.isSubscriber ||= /subscribe/i.test(bytes.toString("latin1"))));
+    client.on("data", (bytes) => {
+      const text = bytes.toString("latin1");
+      line.isSubscriber ||= /subscribe/i.test(text);
+      line.isScripted ||= text.includes("EVALSHA");
+      if (text.includes("EVALSHA") && text.includes(":probe")) this.onProbe();
+    });
     client.pipe(line.server);
     line.server.pipe(client);
     for (const [socket, other] of [
