@@ -173,7 +173,9 @@ describe("the published tarball", () => {
     const folder = join(project, "node_modules/redis");
     await mkdir(folder);
     await writeFile(join(folder, "package.json"), '{ "name": "redis", "type": "module", "exports": "./index.js" }');
-    await writeFile(join(folder, "index.js"), 'export function createClient() { throw new Error("it is found"); }');
+    // A class by which version 6 is recognized.
+    const source = 'export class RedisClient {} export function createClient() { throw new Error("it is found"); }';
+    await writeFile(join(folder, "index.js"), source);
     const program = `
       import { redis } from "reciproc/redis";
       const down = (error) => (console.log(error.message), connection.close());
