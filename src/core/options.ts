@@ -46,6 +46,14 @@ export function must<T>(rule: string, isValid: (value: any) => boolean): Check<T
   };
 }
 
+/** Returns the check of a value that may have a password: unlike that of `must`, its error does not show the value. */
+export function secret<T>(rule: string, isValid: (value: any) => boolean): Check<T> {
+  return (value, name) => {
+    if (isValid(value)) return value as T;
+    throw new TypeError(`Expected \`${name}\` to be ${rule}`);
+  };
+}
+
 /** Returns the check of a value that must be one of these. */
 export function oneOf<const T extends readonly (string | number | boolean)[]>(...values: T): Check<T[number]> {
   const rule = values.map((value) => JSON.stringify(value)).join(" or ");

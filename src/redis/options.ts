@@ -1,7 +1,8 @@
 /** The options of `redis()`, and the addresses in them. */
 /// <reference types="node" preserve="true" />
 import type { ConnectionOptions } from "node:tls";
-import { checkOptions, must, optional, positive, type Check } from "../core/options.js";
+import { isObject } from "../core/message.js";
+import { checkOptions, must, optional, positive, secret } from "../core/options.js";
 import type { EngineSettings } from "../fleet/engine.js";
 import type { Login } from "./client.js";
 
@@ -62,15 +63,6 @@ export interface Config {
   readonly settings: EngineSettings;
 }
 
-/** Returns the check of a value that may have a password: unlike that of `must`, its error does not show the value. */
-function secret<T>(rule: string, isValid: (value: unknown) => boolean): Check<T> {
-  return (value, option) => {
-    if (isValid(value)) return value as T;
-    throw new TypeError(`Expected \`${option}\` to be ${rule}`);
-  };
-}
-
-const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
 const object = secret<object>("an object", isObject);
 const text = must<string>("a string", (value) => typeof value === "string");
 const secretText = secret<string>("a string", (value) => typeof value === "string");
