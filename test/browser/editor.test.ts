@@ -4,6 +4,9 @@ import { browser, end } from "./browser.js";
 import { draw, noticed, PHONE, startDemo, strokes, withDemo, withOne } from "./demo.js";
 import { goTo, line, pointAt, ready, squiggles, textOf, visitEditor, withOneEditor, withTwoEditors } from "./editor.js";
 
+/** A page that Chromium ends before it has sent its close leaves when its session expires. */
+const LEFT_SOON = { env: { SESSION_TTL_MS: "5000" } };
+
 describe("the editor", () => {
   it("shows the others' carets with their names and colours, where they are", () =>
     withTwoEditors(async (ada, bo) => {
@@ -58,7 +61,7 @@ describe("the editor", () => {
       await end(bo.page);
       await caret.waitFor({ state: "detached" });
       expect(await ada.page.locator("#files .dot").count()).toBe(0);
-    }));
+    }, LEFT_SOON));
 
   it("shows its traffic, with the server and with the language server, both ways", () =>
     withTwoEditors(async (ada, bo) => {

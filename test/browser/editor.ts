@@ -4,8 +4,8 @@ import type { Locator, Page } from "playwright-core";
 import { visit, withOne, withTwo, type Demo, type Visitor } from "./demo.js";
 
 /** As `withTwo`, with both in the editor. */
-export function withTwoEditors(...[run]: Parameters<typeof withTwo>): Promise<void> {
-  return withTwo(run, { open: visitEditor });
+export function withTwoEditors(...[run, how]: Parameters<typeof withTwo>): Promise<void> {
+  return withTwo(run, { ...how, open: visitEditor });
 }
 
 /** As `withOne`, in the editor. */
