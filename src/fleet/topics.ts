@@ -59,6 +59,7 @@ export interface TopicsOwner extends LogsOwner {
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
 const RETRY_MS = 1_000;
+
 /** A peer that is about to become a member. */
 class Joining {
   readonly peer: AnyPeer;

@@ -310,8 +310,8 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
     it("ignore foreign and broken frames, and count them", async () => {
       const clients = await members("room");
       const at = has("log") ? await topic(a).publish("said", { n: 1 }) : "epoch.1";
-      await using stranger = await Listening.open(rig.engine(), "stranger");
-      const { connection } = stranger;
+      await using sender = await Listening.open(rig.engine(), "sender");
+      const { connection } = sender;
       for (const channel of ["t:room", "a:all", `n:${b.server.nodes.id}`] as const)
         for (const frame of FOREIGN_FRAMES) await connection.send(channel, frame);
       const expected = [2, 3, 2].map((channels) => channels * FOREIGN_FRAMES.length);
