@@ -1616,6 +1616,34 @@ describe("the engine nats, at the start", () => {
     expect(new Set(positions.map(({ offset }) => offset))).toEqual(new Set(positions.map((_, i) => i + 1)));
   });
 
+  it("begins a stream once, if another node has just begun it", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const relays = [use(await NatsRelay.listen(server.port)), use(await NatsRelay.listen(server.port))] as const;
+    const open = (relay: NatsRelay, name: string): Promise<Listening> =>
+      openNode(rigOf(server, { url: `nats://127.0.0.1:${relay.port}` }, rig.prefix), name);
+    // The first node has said where the life begins, and has not begun it.
+    const updated = relays[0].hold(new RegExp(`stream_update_response.*"name":"${rig.prefix}_1_l"`));
+    const first = open(relays[0], "first");
+    await updated.taken;
+    // The second one asks before that, and looks for what the first one has said after it.
+    const aboutLog = new RegExp(`stream_info_response.*"name":"${rig.prefix}_1_l"`);
+    const rights = relays[1].hold(aboutLog);
+    const second = open(relays[1], "second");
+    await rights.taken;
+    const info = relays[1].hold(aboutLog);
+    rights.release();
+    await info.taken;
+    updated.release();
+    await first;
+    const life = (): Promise<string | undefined> =>
+      managed(server.url, async ({ streams }) => (await streams.info(`${rig.prefix}_1_l`)).config.description);
+    const begun = await life();
+    info.release();
+    await second;
+    expect(await life()).toBe(begun);
+  });
+
   it("keeps applications with different prefixes apart", async () => {
     const server = await startNats();
     const rigs = [rigOf(server), rigOf(server)];
