@@ -97,7 +97,7 @@ export class Broker {
   #lastError: EngineError | undefined;
   #unanswered = 0;
   #unansweredBytes = 0;
-  /** What waits for the connection, by the function that runs it. */
+  /** The commands that wait for the connection, by their `run`. */
   readonly #waiting = new Map<() => Promise<unknown>, Command<any>>();
   #waitingBytes = 0;
   readonly #subscriptions = new Map<Channel, Subscription>();

@@ -39,7 +39,7 @@ export interface CallsOwner {
   readonly broker: Broker;
   /** How long a call waits by default. */
   readonly wait: Pick<Wait, "timeoutMs" | "retry">;
-  /** The nodes that lived at the last beat. */
+  /** The nodes that lived when the leases were last read. */
   readonly live: ReadonlySet<NodeName>;
   /** Reads which nodes live now. Never rejects. */
   readLive(): Promise<void>;
@@ -98,7 +98,8 @@ class RemoteCall implements Expiring {
 
 /** A question to all nodes, until all have answered. */
 interface Gathering {
-  readonly waiting: Set<NodeName>;
+  /** The nodes that have to answer; `undefined` until they are asked. */
+  waiting: Set<NodeName> | undefined;
   readonly answered: (from: NodeName, value: unknown) => void;
   /** How many nodes answer, if the broker has counted them. */
   count: number | undefined;
@@ -323,7 +324,7 @@ export class Calls {
         resetTimeoutOnProgress: flags.includes("r"),
       })
       .then((result): Verdict => ["ok", "", encoded(result)])
-      // Of the call, or of a result without a JSON form, which only a hook of this node can return.
+      // The error comes from the call, or from a result without a JSON form. Only a hook of this node can return such a result.
       .catch(verdictOf)
       .then((verdict) => answer(...verdict));
   }
@@ -370,16 +371,13 @@ export class Calls {
     code: number,
   ): Promise<{ answers: Map<NodeName, unknown>; unheard: NodeName[] }> {
     const { broker, node } = this.#owner;
-    // Nothing else shows a node that has entered since the last beat.
-    if (broker.isUp && !broker.facts!.counts) await this.#owner.readLive();
-    const { live } = this.#owner;
     const answers = new Map<NodeName, unknown>();
-    const waiting = new Set([...live].filter((name) => name !== node));
+    const others = (): NodeName[] => [...this.#owner.live].filter((name) => name !== node);
     const number = ++this.#lastNumber;
     return new Promise((resolve) => {
       const timer: Expiring = { deadline: 0, expire: () => gathering.done() };
       const gathering: Gathering = {
-        waiting,
+        waiting: undefined,
         count: undefined,
         heard: new Set(),
         answered: (from, value) => answers.set(from, value),
@@ -387,7 +385,7 @@ export class Calls {
           if (!this.#gatherings.delete(number)) return;
           clearDeadline(timer);
           // With those that came meanwhile: a node that was counted and has not answered may be one of them.
-          const unheard = [...this.#owner.live].filter((name) => name !== node && !answers.has(name));
+          const unheard = others().filter((name) => !answers.has(name));
           const { count = 0, heard } = gathering;
           if (count - 1 > heard.size + unheard.length) unheard.push(UNNAMED);
           resolve({ answers, unheard });
@@ -397,24 +395,33 @@ export class Calls {
       if (this.#isClosed) return gathering.done();
       setDeadline(timer, GATHER_MS);
       const frame = frameOf(Kind.Principal, [number, node, verb, code, principal], body);
-      broker
-        .now(() => broker.connection.send("a:all", frame))
-        .then(
-          (count) => {
-            gathering.count = count;
-            this.#check(gathering);
-          },
-          (error: EngineError) => {
-            // If it may have arrived, answers may come.
-            if (error.outcome === "not-sent") gathering.done();
-          },
-        );
+      const ask = (): void => {
+        // The time has passed, or this node was closed.
+        if (!this.#gatherings.has(number)) return;
+        gathering.waiting = new Set(others());
+        broker
+          .now(() => broker.connection.send("a:all", frame))
+          .then(
+            (count) => {
+              gathering.count = count;
+              this.#check(gathering);
+            },
+            (error: EngineError) => {
+              // If it may have arrived, answers may come.
+              if (error.outcome === "not-sent") gathering.done();
+            },
+          );
+      };
+      // If the broker does not count receivers, only the leases show a node that has entered since the last beat.
+      if (broker.isUp && !broker.facts!.counts) void this.#owner.readLive().then(ask);
+      else ask();
     });
   }
 
   /** Ends a question when every node that lives, and every one that was counted, has answered. */
   #check(gathering: Gathering): void {
     const { waiting, heard, count = 1 } = gathering;
+    if (waiting === undefined) return;
     const silent = [...waiting].filter((name) => !knows(name, Kind.Principal));
     const isComplete = [...waiting].every(
       (name) => heard.has(name) || silent.includes(name) || !this.#owner.live.has(name),

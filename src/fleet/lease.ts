@@ -29,7 +29,10 @@ export class Lease implements Expiring {
   #isEntered = false;
   /** The number of the incarnation that the owner knows. */
   #reported = 1;
+  /** The question to the broker that is in progress. */
   #renewing: Promise<void> | undefined;
+  /** The next question, for those that were not there when that one was asked. */
+  #reading: Promise<void> | undefined;
   #live: ReadonlySet<NodeName>;
   /** The last echo that was sent, and when; `undefined` if it has arrived. */
   #echo: { readonly number: number; readonly sentAt: number } | undefined;
@@ -55,7 +58,7 @@ export class Lease implements Expiring {
     return `${this.#node}/${this.#number}`;
   }
 
-  /** The nodes that lived at the last beat, with this one. */
+  /** The nodes that lived when the leases were last read, with this one. */
   get live(): ReadonlySet<NodeName> {
     return this.#live;
   }
@@ -97,16 +100,26 @@ export class Lease implements Expiring {
     if (!this.#broker.isUp) return;
     // Also while the last beat is not answered: then the answers may be lost, which only an echo shows soon.
     this.#sendEcho();
-    await this.read();
+    await this.#renewOnce();
   }
 
-  /** Renews the lease, and reads which nodes live. Never rejects. */
+  /** Renews the lease, and reads which nodes live, with all that entered before the call. Never rejects. */
   async read(): Promise<void> {
+    if (this.#renewing === undefined) return this.#renewOnce();
+    // The answer to a question that was asked earlier may be older than the call.
+    this.#reading ??= this.#renewing.then(() => {
+      this.#reading = undefined;
+      return this.#renewOnce();
+    });
+    await this.#reading;
+  }
+
+  #renewOnce(): Promise<void> {
     // If it fails, the connection is down or the next beat tries again.
     this.#renewing ??= this.#renew()
       .catch(() => {})
       .finally(() => (this.#renewing = undefined));
-    await this.#renewing;
+    return this.#renewing;
   }
 
   async #renew(): Promise<void> {

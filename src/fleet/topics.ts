@@ -66,6 +66,8 @@ class Joining {
   /** Live messages, from the position of the join on. `undefined` until that position is known, and when they have been sent. */
   held: (() => void)[] | undefined;
   heldLength = 0;
+  /** The length of a publication, in bytes, that arrived meanwhile and is longer than the peer accepts; 0 if there is none. */
+  refusedBytes = 0;
   /** Whether the application removed the peer meanwhile. */
   isCancelled = false;
   /** Resolves when the join has settled. */
@@ -86,6 +88,8 @@ class FleetTopic {
   readonly memberRule: Rules["memberRule"];
   /** How a publication is sent. It is not dropped for a slow peer: without it, "complete" would be false. */
   readonly publicationOptions: SendOptions;
+  /** Reports that a member misses a publication of this length, in bytes. */
+  readonly missed: (bytes: number) => void;
   /** Prepares the topic again. */
   readonly retry: Expiring;
   log: TopicLog | undefined = undefined;
@@ -101,10 +105,8 @@ class FleetTopic {
   /** `gap`: takes the reason why members miss a publication. */
   constructor(name: string, { logRule, memberRule }: Rules, gap: (reason: string) => void, retry: () => void) {
     this.name = name;
-    this.publicationOptions = {
-      whenSlow: "close",
-      onDropped: (bytes) => gap(`a publication of ${bytes} bytes is longer than \`maxMessageBytes\` of a member`),
-    };
+    this.missed = (bytes) => gap(`a publication of ${bytes} bytes is longer than \`maxMessageBytes\` of a member`);
+    this.publicationOptions = { whenSlow: "close", onDropped: this.missed };
     this.retry = { deadline: 0, expire: retry };
     this.channel = `t:${name}`;
     this.logRule = logRule;
@@ -284,9 +286,14 @@ export class FleetTopics {
     }
   }
 
-  #deliver({ name, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
+  #deliver({ name, joining, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
     this.#owner.send(this.#owner.membersOf(name), method, message, publicationOptions);
-    this.hold(name, method, message, publicationOptions);
+    if (joining.size === 0) return;
+    for (const [peer, joins] of joining)
+      if (joins[0]!.held !== undefined && !this.#owner.accepts(peer, message))
+        joins[0]!.refusedBytes = utf8Bytes(message);
+    // The gap of a peer that joins is reported when it is a member: it receives what the application sends then.
+    this.hold(name, method, message, { ...publicationOptions, onDropped: undefined });
   }
 
   /** Sends what was held for a peer that joins. After that, the peer gets live messages as a member. */
@@ -374,14 +381,15 @@ export class FleetTopics {
         missed = await reading;
         checkPresent(joining);
         // Too much was held, or the application added the peer: live messages came first. Or a message behind `position` was lost.
-        if (joining.held === undefined || log.gaps !== gaps) missed = undefined;
+        if (joining.held === undefined || joining.refusedBytes > 0 || log.gaps !== gaps) missed = undefined;
       } else missed = reading;
     }
-    // The peer cannot get all of it, so it gets nothing, and loads its state.
+    // If the peer does not accept one of the missed publications, it gets none of them. The outcome is a gap.
     if (missed?.some(({ text: message }) => !this.#owner.accepts(peer, message)) === true) missed = undefined;
     for (const { method, text: message } of missed ?? []) this.#owner.send([peer], method, message, publicationOptions);
     this.#sendHeld(joining);
     this.#owner.add(name, peer);
+    if (joining.refusedBytes > 0) topic.missed(joining.refusedBytes);
     checkPresent(joining);
     return log === undefined ? {} : { at, outcome: missed === undefined ? "gap" : "complete" };
   }
@@ -403,24 +411,31 @@ export class FleetTopics {
     const isFollowed = topic === undefined || topic.log!.position !== undefined;
     if (isFollowed && earlier === undefined) return textOf(await broker.run(bytes, timeoutMs, append))!;
     const until = performance.now() + timeoutMs;
+    const late = (): EngineError => new EngineError(`${broker.name} was not ready in time`, "not-sent");
+    let isNext = false;
     const following = broker.run(bytes, timeoutMs, async () => {
       // The publications of one node keep their order.
       await earlier;
+      isNext = true;
       // The members that were added before get the publication too.
       if (topic !== undefined) await this.#follow(topic);
     });
     const given = following
-      .catch(() => {})
+      .catch((error: EngineError) => {
+        // Without the log, it is appended nevertheless, unless it was refused or its time has passed before that.
+        if (!isNext) throw error.outcome === "not-sent" ? error : late();
+      })
       .then(() => {
         const leftMs = until - performance.now();
-        if (leftMs <= 0) throw new EngineError(`${broker.name} was not ready in time`, "not-sent");
+        if (leftMs <= 0) throw late();
         // In an array, because the next publication does not wait for the answer of the broker.
         return [broker.run(bytes, leftMs, append)] as const;
       });
     const settle = (): void => {
       if (this.#publishing.get(name) === settled) this.#publishing.delete(name);
     };
-    const settled = given.then(settle, settle);
+    // One whose time passes early does not let the next one overtake those before it.
+    const settled = Promise.allSettled([earlier, given]).then(settle);
     this.#publishing.set(name, settled);
     const [appended] = await given;
     return textOf(await appended)!;

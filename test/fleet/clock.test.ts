@@ -1,5 +1,6 @@
 /** What happens after seconds and minutes, with the clock of the test. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { gate } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Node } from "./nodes.js";
 
@@ -178,6 +179,56 @@ describe("a principal", () => {
     engine.links[1]!.release();
     const { peers, unheard } = await asking;
     expect([peers.map(({ id }) => id), unheard]).toEqual([[bob.peer.id], []]);
+  });
+
+  it("waits for a node that came while an older question about the nodes was not answered", async () => {
+    const engine = new FaultyEngine({ leaseMs: 3_000 });
+    engine.counts = false;
+    const options = { principal: ({ name }: { name: string }) => name };
+    nodes = makeNodes(1, options, engine);
+    await vi.advanceTimersByTimeAsync(4_000);
+    const answer = gate();
+    engine.links[0]!.after = (command) => (command === "beat" ? answer.promise : undefined);
+    const beats = (): number => engine.links[0]!.commands.filter((command) => command === "beat").length;
+    const before = beats();
+    await vi.advanceTimersByTimeAsync(1_000);
+    nodes.push(...makeNodes(1, options, engine));
+    const [a, b] = nodes as [Node, Node];
+    const bob = await b.client("bob");
+    // Both are asked during the older question, and share the next one.
+    const asking = [a.server.principal("bob").peers(), a.server.principal("bob").peers()];
+    engine.links[1]!.hold();
+    engine.links[0]!.after = () => {};
+    answer.resolve();
+    await vi.advanceTimersByTimeAsync(100);
+    engine.links[1]!.release();
+    for (const { peers, unheard } of await Promise.all(asking))
+      expect([peers.map(({ id }) => id), unheard]).toEqual([[bob.peer.id], []]);
+    expect(beats() - before).toBe(2);
+  });
+
+  it("ends after 5 s, also if the broker does not say which nodes live", async () => {
+    const engine = new FaultyEngine();
+    engine.counts = false;
+    nodes = makeNodes(2, { principal: ({ name }: { name: string }) => name }, engine);
+    const [a, b] = nodes as [Node, Node];
+    const own = await a.client("bob");
+    await vi.advanceTimersByTimeAsync(1_100);
+    engine.links[0]!.before = (command) => (command === "beat" ? new Promise(() => {}) : undefined);
+    const settled: unknown[] = [];
+    void a.server
+      .principal("bob")
+      .peers()
+      .then(({ peers, unheard }) =>
+        settled.push(
+          peers.map(({ id }) => id),
+          unheard,
+        ),
+      );
+    await vi.advanceTimersByTimeAsync(4_500);
+    expect(settled).toEqual([]);
+    await vi.advanceTimersByTimeAsync(600);
+    expect(settled).toEqual([[own.peer.id], [b.server.nodes.id]]);
   });
 
   it("reports a node that the broker counts and whose lease has ended, because it may have peers", async () => {

@@ -57,8 +57,8 @@ export class FaultyLink implements EngineConnection {
   counted = (count: number | undefined): number | undefined => count;
   /** Called before each command; may throw, or return a promise that the command waits for. */
   before: (command: string) => unknown = () => {};
-  /** Called after each command, before it is answered; may throw. */
-  after: (command: string) => void = () => {};
+  /** Called after each command, before it is answered; may throw, or return a promise that the answer waits for. */
+  after: (command: string) => unknown = () => {};
   /** The commands so far. */
   readonly commands: string[] = [];
   reconnects = 0;
@@ -148,7 +148,8 @@ export class FaultyLink implements EngineConnection {
     // What waits for nothing is done in the order of the calls.
     if (wait instanceof Promise) await wait;
     const answer = await run();
-    this.after(command);
+    const held = this.after(command);
+    if (held instanceof Promise) await held;
     return answer;
   }
 

@@ -181,6 +181,23 @@ describe("publish", () => {
     expect(numbers(bob)).toEqual(count(1, 12));
   });
 
+  it("keeps the order if the time of one that waits has passed", async () => {
+    const [engine, a] = await room();
+    const read = gate();
+    engine.links[0]!.before = (command) => (command === "read" ? read.promise : undefined);
+    const ann = await a.client();
+    const topic = a.server.topic("other").add(ann.peer);
+    const waiting = [topic.publish("said", { n: 0 }), topic.publish("said", { n: 1 })];
+    const late = await rejection(topic.publish("said", { n: 2 }, { timeoutMs: 30 }));
+    expect(late).toMatchObject({ name: "EngineError", outcome: "not-sent" });
+    waiting.push(topic.publish("said", { n: 3 }));
+    await turn();
+    read.resolve();
+    expect((await Promise.all(waiting)).map((at) => at.split(".")[1])).toEqual(["1", "2", "3"]);
+    await ann.until(3);
+    expect(numbers(ann)).toEqual([0, 1, 3]);
+  });
+
   it("does not wait for the list of members, and keeps the order while it is read", async () => {
     const [engine, a] = await room({ topics: () => ({ log: { length: 200, ttlMs: 600_000 }, members: true }) });
     const list = gate();
@@ -211,6 +228,20 @@ describe("publish", () => {
     const long = rejection(topic.publish("said", { text }, { timeoutMs: 300 }));
     expect((await rejection(topic.publish("said", { text }))).message).toContain("too much waits");
     expect((await long).message).toContain("no connection");
+  });
+
+  it("refuses what exceeds that once, also if the node does not follow the log yet", async () => {
+    const [engine, a] = await room();
+    engine.links[0]!.down();
+    const ann = await a.client();
+    const topic = a.server.topic("other").add(ann.peer);
+    const { dropped } = a.server.stats().engine!;
+    const errors = await Promise.all(
+      count(1, 1_010).map((n) => rejection(topic.publish("said", { n }, { timeoutMs: 300 }))),
+    );
+    expect(errors.every(({ outcome }) => outcome === "not-sent")).toBe(true);
+    expect(errors.slice(1_000).every(({ message }) => message.includes("too much waits"))).toBe(true);
+    expect(a.server.stats().engine!.dropped).toBe(dropped + 10);
   });
 
   it("calls `around` once, and publishes what it changed", async () => {
@@ -688,10 +719,15 @@ describe("a member that does not accept a publication, because of its length,", 
     expect([numbers(eve), numbers(max)]).toEqual([[end], count(3, end)]);
   });
 
-  it("and arrives while the member joins, has a gap too", async () => {
+  it("has a gap if that publication arrives while it joins, and gets what is sent for the gap", async () => {
     const [engine, a, b] = await room();
     const gaps: string[] = [];
-    b.server.on("gap", (topic) => gaps.push(topic));
+    const missed: unknown[] = [];
+    b.server.on("missed", (peer, method) => missed.push([peer, method]));
+    b.server.on("gap", (topic) => {
+      gaps.push(topic);
+      b.server.topic(topic).notify("reload", {}, { here: true });
+    });
     const at = await say(a, 1);
     await say(a, 2, 100);
     const eve = await limited(b);
@@ -703,9 +739,10 @@ describe("a member that does not accept a publication, because of its length,", 
     await say(a, 102);
     await turn();
     read.resolve();
-    expect((await joining).outcome).toBe("complete");
-    await eve.until(100);
-    expect([numbers(eve), gaps]).toEqual([[...count(2, 100), 102], ["room"]]);
+    expect((await joining).outcome).toBe("gap");
+    await eve.until(2);
+    expect(eve.got.map(([method, { n }]) => n ?? method)).toEqual([102, "reload"]);
+    expect([gaps, missed]).toEqual([["room"], [[eve.peer, "said"]]]);
   });
 });
 
