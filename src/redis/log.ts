@@ -32,11 +32,9 @@ export class RedisLog implements EngineLog {
   }
 
   async read(topic: string, after: number, limit: number): Promise<LogPart> {
-    const { names } = this.#commands;
-    const { tag, keys } = names.log(topic);
-    const places = [...keys.slice(0, 2), names.probe(tag)];
+    const { tag, keys } = this.#commands.names.log(topic);
     const args = (life: string): string[] => [String(after), life, String(limit)];
-    const reply = await this.#commands.run(tag, "read", places, ({ life }) => args(life));
+    const reply = await this.#commands.run(tag, "read", keys.slice(0, 2), ({ life }) => args(life));
     const [epoch, top, entries] = reply as [string, string, Entry[]];
     return { epoch, top: Number(top), entries: entries.map(([id, [, body]]) => [Number.parseInt(id, 10), body]) };
   }

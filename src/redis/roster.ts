@@ -97,9 +97,8 @@ export class RedisRoster implements EngineRoster {
   }
 
   async list(topic: string): Promise<RosterPart> {
-    const { names } = this.#commands;
-    const { tag, keys } = names.roster(topic);
-    const fields = (await this.#commands.run(tag, "list", [keys[0], names.probe(tag)], () => [])) as string[];
+    const { tag, keys } = this.#commands.names.roster(topic);
+    const fields = (await this.#commands.run(tag, "list", keys.slice(0, 1), () => [])) as string[];
     let version = 0;
     const members: [RosterId, string][] = [];
     for (let i = 0; i < fields.length; i += 2) {

@@ -10,9 +10,13 @@ if at[1] * 1000000 + at[2] > tonumber(ARGV[#ARGV]) then
   return redis.error_reply('LATE the command comes so late that this server may be replaced')
 end`;
 
-/** Refuses a script that only reads at a server that became a replica. The last of KEYS never has a value, so nothing is written. */
+/**
+ * Refuses a script that only reads at a server that became a replica, which refuses each command that may write. No hash has the field
+ * `none`, so nothing is removed. A key of the script is used, because a cluster refuses a script with a missing key and one that exists
+ * while their slot moves.
+ */
 const atPrimary = `
-local w = redis.pcall('DEL', KEYS[#KEYS])
+local w = redis.pcall('HDEL', KEYS[1], 'none')
 if type(w) == 'table' and string.find(w.err, 'READONLY', 1, true) then return w end`;
 
 /** KEYS: meta, stream, channel, and the key of a publication. ARGV: body, life, new epoch, length, ttlMs, key ("" for none). */
@@ -39,7 +43,7 @@ end
 redis.call('PUBLISH', KEYS[3], '1L\\t' .. e .. '\\t' .. n .. '\\n' .. ARGV[1])
 return { e, n }`;
 
-/** KEYS: meta, stream, a probe. ARGV: after, life, limit. A log of another life is none. */
+/** KEYS: meta, stream. ARGV: after, life, limit. A log of another life is none. */
 const read = `${atPrimary}
 local m = redis.call('HMGET', KEYS[1], 'e', 's', 'r')
 if not m[1] or m[3] ~= ARGV[2] then return { '', '0', {} } end
@@ -63,7 +67,7 @@ redis.call('PUBLISH', KEYS[2], (ARGV[2] == '' and '1l' or '1j') .. '\\t' .. v ..
 if redis.call('HLEN', KEYS[1]) == 1 then redis.call('DEL', KEYS[1]) end
 return 1`;
 
-/** KEYS: members, a probe. Returns fields and values. */
+/** KEYS: members. Returns fields and values. */
 const list = `${atPrimary}
 return redis.call('HGETALL', KEYS[1])`;
 

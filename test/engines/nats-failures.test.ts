@@ -139,6 +139,7 @@ describe("the engine nats, when its broker ends", () => {
     const node = await openNode(rigOf(server));
     await node.connection.subscribe(`t:${TOPIC}`);
     const before = await append(node, "1", "key");
+    await node.until(`t:${TOPIC}`, 1);
     await end(server);
     await eventually(
       () => node.downs.length,

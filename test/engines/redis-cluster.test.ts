@@ -67,6 +67,27 @@ describe("redis with a cluster", () => {
     expect(new Set(a.of(channel)).size).toBe(a.of(channel).length);
   }, 60_000);
 
+  it("reads a log and lists members while their slot moves, before their keys have moved", async () => {
+    const { a, key } = await pair("still here");
+    const { log, roster } = a.connection;
+    const id = `${a.name}/1.1` as const;
+    const { epoch } = await log!.append("still here", "1", LOG, undefined);
+    await roster!.put("still here", id, "x");
+    const reads: Promise<unknown>[] = [];
+    await cluster.migrate(key, undefined, async () => {
+      reads.push(log!.read("still here", 0, 10), log!.read("still here", 0, 0), roster!.list("still here"));
+      await Promise.allSettled(reads);
+    });
+    expect(await Promise.allSettled(reads)).toMatchObject([
+      { value: { epoch, top: 1, entries: [[1, "1"]] } },
+      { value: { epoch, top: 1, entries: [] } },
+      { value: { members: [[id, "x"]] } },
+    ]);
+    await untilHeard(a);
+    expect((await roster!.list("still here")).members).toEqual([[id, "x"]]);
+    await roster!.put("still here", id, undefined);
+  }, 60_000);
+
   it("gives no message twice or late while a replica takes over from its primary", async () => {
     const { a, b, channel, key } = await pair("handed over");
     let takeOver: Promise<unknown> | undefined;

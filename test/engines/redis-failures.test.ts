@@ -79,6 +79,7 @@ describe("the engine redis, when its broker is killed", () => {
     const node = await openNode(rigOf(server));
     await node.connection.subscribe(`t:${TOPIC}`);
     const before = await append(node, "1", "key");
+    await node.until(`t:${TOPIC}`, 1);
     await server.kill();
     await eventually(
       () => node.downs.length,

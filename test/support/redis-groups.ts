@@ -138,13 +138,21 @@ export class RedisCluster implements AsyncDisposable {
     throw new Error("the replica was asked 10 times, and did not become the primary");
   }
 
-  /** Moves the slot of a key to another primary, as `redis-cli` does. `midway` runs when the keys are half moved. */
-  async migrate(key: string, midway: () => Promise<unknown> = async () => {}): Promise<void> {
+  /**
+   * Moves the slot of a key to another primary, as `redis-cli` does. `midway` runs when the keys are half moved. `first` runs when the
+   * servers know that the slot moves, and all its keys are where they were.
+   */
+  async migrate(
+    key: string,
+    midway: () => Promise<unknown> = async () => {},
+    first: () => Promise<unknown> = async () => {},
+  ): Promise<void> {
     await this.#untilAgreed();
     const { slot, owner, other } = await this.primaryOf(key);
     const [from, to] = await Promise.all([owner, other].map((server) => server.command<string>("CLUSTER", "MYID")));
     await other.command("CLUSTER", "SETSLOT", String(slot), "IMPORTING", from!);
     await owner.command("CLUSTER", "SETSLOT", String(slot), "MIGRATING", to!);
+    await first();
     const keys = await owner.command<string[]>("CLUSTER", "GETKEYSINSLOT", String(slot), "10000");
     const move = (moved: string[]): Promise<unknown> =>
       moved.length === 0
