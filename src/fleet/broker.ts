@@ -53,6 +53,9 @@ class Command<T> implements Expiring {
   readonly reject: (error: unknown) => void;
   readonly broker: Broker;
   isWritten = false;
+  /** Whether it is a step of `prepare`, and whether that step has begun. */
+  isStep = false;
+  isStarted = false;
 
   constructor(
     broker: Broker,
@@ -197,16 +200,50 @@ export class Broker {
   run<T>(bytes: number, timeoutMs: number, run: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const command = new Command(this, bytes, run, resolve, reject);
-      if (this.isUp) return this.#write(command, timeoutMs);
-      if (this.#state === "closed") return reject(this.#refusal());
-      if (this.#waiting.size >= MAX_WAITING || this.#waitingBytes + bytes > MAX_WAITING_BYTES) {
-        this.#owner.dropped();
-        return reject(new EngineError(`too much waits for the connection to ${this.name}`, "not-sent"));
-      }
-      this.#waiting.set(run, command);
-      this.#waitingBytes += bytes;
-      setDeadline(command, timeoutMs);
+      if (this.isUp) this.#write(command, timeoutMs);
+      else this.#wait(command, timeoutMs);
     });
+  }
+
+  /**
+   * Runs a step that precedes a command of the engine and sends nothing itself, now or when the connection is up. Until it has settled, it
+   * counts among what waits. Rejects as `run` does, and with what the step rejects with.
+   */
+  prepare(bytes: number, timeoutMs: number, step: () => Promise<void>): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const command = new Command(this, bytes, step, resolve, reject);
+      command.isStep = true;
+      if (this.#wait(command, timeoutMs) && this.isUp) this.#start(command);
+    });
+  }
+
+  /** Lets a command wait, or refuses it. Returns true if it waits. */
+  #wait<T>(command: Command<T>, timeoutMs: number): boolean {
+    const isClosed = this.#state === "closed";
+    if (isClosed || this.#waiting.size >= MAX_WAITING || this.#waitingBytes + command.bytes > MAX_WAITING_BYTES) {
+      if (!isClosed) this.#owner.dropped();
+      const full = new EngineError(`too much waits for ${this.name}`, "not-sent");
+      command.reject(isClosed ? this.#refusal() : full);
+      return false;
+    }
+    this.#waiting.set(command.run, command);
+    this.#waitingBytes += command.bytes;
+    setDeadline(command, timeoutMs);
+    return true;
+  }
+
+  #start<T>(command: Command<T>): void {
+    if (command.isStarted) return;
+    command.isStarted = true;
+    this.#settleWith(command);
+  }
+
+  /** Runs a command, and settles its promise with the result. */
+  #settleWith<T>(command: Command<T>): void {
+    command.run().then(
+      (value) => this.#settle(command).resolve(value),
+      (error: unknown) => this.#settle(command).reject(error),
+    );
   }
 
   /** Cancels a command that waits for the connection, so that it counts no longer. Its promise rejects with `"not-sent"`. */
@@ -222,10 +259,11 @@ export class Broker {
 
   /** The time of a command has passed. */
   expired(command: Command<any>): void {
-    const { isWritten } = command;
-    this.#settle(command).reject(
-      isWritten ? new EngineError(`${this.name} has not answered in time`, "unknown") : this.#refusal(),
-    );
+    const { isWritten, isStarted } = command;
+    let error = this.#refusal();
+    if (isWritten) error = new EngineError(`${this.name} has not answered in time`, "unknown");
+    else if (isStarted) error = new EngineError(`${this.name} was not ready in time`, "not-sent");
+    this.#settle(command).reject(error);
   }
 
   #write<T>(command: Command<T>, timeoutMs: number): void {
@@ -237,10 +275,7 @@ export class Broker {
     this.#unanswered++;
     this.#unansweredBytes += command.bytes;
     setDeadline(command, Math.min(timeoutMs, COMMAND_TIMEOUT_MS));
-    command.run().then(
-      (value) => this.#settle(command).resolve(value),
-      (error: unknown) => this.#settle(command).reject(error),
-    );
+    this.#settleWith(command);
   }
 
   /** Removes a command that settles from what it is counted in. May be called again when a late answer comes. */
@@ -275,6 +310,10 @@ export class Broker {
     for (const subscription of this.#subscriptions.values()) this.#reconcile(subscription);
     const waiting = [...this.#waiting.values()];
     for (const command of waiting) {
+      if (command.isStep) {
+        this.#start(command);
+        continue;
+      }
       const leftMs = command.deadline - performance.now();
       this.#settle(command);
       this.#write(command, Math.max(leftMs, 1));

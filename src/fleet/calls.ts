@@ -28,7 +28,7 @@ const GATHER_MS = 5_000;
 const ANSWER_LIMITS = { firstMs: 100, lastMs: 3_000, most: 10_000, maxLength: 16 * 2 ** 20 };
 /** How long an answer to a call without a timeout is sent again. */
 const LONGEST_ANSWER_MS = 60_000;
-/** Stands for a node that receives messages, and whose lease has ended. No node has this name. */
+/** Stands for nodes that may be there, and whose names are not known. No node has this name. */
 const UNNAMED = "?";
 /** How long `close` of a peer elsewhere may take. A peer closes within 5 s. */
 const CLOSE_MS = 10_000;
@@ -41,8 +41,8 @@ export interface CallsOwner {
   readonly wait: Pick<Wait, "timeoutMs" | "retry">;
   /** The nodes that lived when the leases were last read. */
   readonly live: ReadonlySet<NodeName>;
-  /** Reads which nodes live now. Never rejects. */
-  readLive(): Promise<void>;
+  /** Reads which nodes live now. Resolves with false if that failed. Never rejects. */
+  readLive(): Promise<boolean>;
   /** Returns a peer of this node. */
   peerOf(localId: string): AnyPeer | undefined;
   /** Returns the peers of a principal on this node. */
@@ -98,7 +98,7 @@ class RemoteCall implements Expiring {
 
 /** A question to all nodes, until all have answered. */
 interface Gathering {
-  /** The nodes that have to answer; `undefined` until they are asked. */
+  /** The nodes that have to answer; `undefined` until the broker has taken the question. */
   waiting: Set<NodeName> | undefined;
   readonly answered: (from: NodeName, value: unknown) => void;
   /** How many nodes answer, if the broker has counted them. */
@@ -362,7 +362,8 @@ export class Calls {
 
   /**
    * Asks all nodes about the peers of a principal. Resolves with the answers by node, and with the nodes that did not answer in time:
-   * those that live, and `UNNAMED` if the broker has counted another one. Never rejects.
+   * those that live, and `UNNAMED` if there may be others: the broker has counted more, has not taken the question, or has not said which
+   * nodes live. Never rejects.
    */
   async gather(
     verb: "peers" | "close",
@@ -374,6 +375,7 @@ export class Calls {
     const answers = new Map<NodeName, unknown>();
     const others = (): NodeName[] => [...this.#owner.live].filter((name) => name !== node);
     const number = ++this.#lastNumber;
+    let isRead = true;
     return new Promise((resolve) => {
       const timer: Expiring = { deadline: 0, expire: () => gathering.done() };
       const gathering: Gathering = {
@@ -386,8 +388,9 @@ export class Calls {
           clearDeadline(timer);
           // With those that came meanwhile: a node that was counted and has not answered may be one of them.
           const unheard = others().filter((name) => !answers.has(name));
-          const { count = 0, heard } = gathering;
-          if (count - 1 > heard.size + unheard.length) unheard.push(UNNAMED);
+          const { count = 0, heard, waiting } = gathering;
+          const areMoreCounted = count - 1 > heard.size + unheard.length;
+          if (areMoreCounted || waiting === undefined || !isRead) unheard.push(UNNAMED);
           resolve({ answers, unheard });
         },
       };
@@ -396,13 +399,13 @@ export class Calls {
       setDeadline(timer, GATHER_MS);
       const frame = frameOf(Kind.Principal, [number, node, verb, code, principal], body);
       const ask = (): void => {
-        // The time has passed, or this node was closed.
+        // The time has passed or this node was closed, so nothing is sent.
         if (!this.#gatherings.has(number)) return;
-        gathering.waiting = new Set(others());
         broker
           .now(() => broker.connection.send("a:all", frame))
           .then(
             (count) => {
+              gathering.waiting = new Set(others());
               gathering.count = count;
               this.#check(gathering);
             },
@@ -412,9 +415,13 @@ export class Calls {
             },
           );
       };
-      // If the broker does not count receivers, only the leases show a node that has entered since the last beat.
-      if (broker.isUp && !broker.facts!.counts) void this.#owner.readLive().then(ask);
-      else ask();
+      if (!broker.isUp || (broker.facts!.counts && !broker.facts!.undercounts)) return ask();
+      // The count does not show a node that has entered since the last beat. Only the leases do.
+      isRead = false;
+      void this.#owner.readLive().then((wasRead) => {
+        isRead = wasRead;
+        ask();
+      });
     });
   }
 

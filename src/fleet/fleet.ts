@@ -114,7 +114,7 @@ export interface FleetHost {
   /** Sends an encoded notification to peers, as `notify` of a group does. */
   send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
   /** Returns false if a peer has said that it does not accept a text of that length. */
-  accepts(peer: AnyPeer, text: string): boolean;
+  accepts(peer: AnyPeer, text: MessageText): boolean;
   /** The handlers of notifications between nodes. */
   readonly nodeMethods: ReadonlyMap<string, NodeMethods[string]>;
   /** Ends a session that its client has discarded, if it is here. */

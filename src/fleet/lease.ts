@@ -29,10 +29,10 @@ export class Lease implements Expiring {
   #isEntered = false;
   /** The number of the incarnation that the owner knows. */
   #reported = 1;
-  /** The question to the broker that is in progress. */
-  #renewing: Promise<void> | undefined;
-  /** The next question, for those that were not there when that one was asked. */
-  #reading: Promise<void> | undefined;
+  /** The renewal in progress; `undefined` if there is none. */
+  #renewing: Promise<boolean> | undefined;
+  /** The renewal that follows the one in progress. All calls of `read` during that one share it. */
+  #reading: Promise<boolean> | undefined;
   #live: ReadonlySet<NodeName>;
   /** The last echo that was sent, and when; `undefined` if it has arrived. */
   #echo: { readonly number: number; readonly sentAt: number } | undefined;
@@ -103,28 +103,32 @@ export class Lease implements Expiring {
     await this.#renewOnce();
   }
 
-  /** Renews the lease, and reads which nodes live, with all that entered before the call. Never rejects. */
-  async read(): Promise<void> {
+  /**
+   * Renews the lease, and reads which nodes live, with all that entered before the call. Resolves with false if that failed: then `live` is
+   * as before. Never rejects.
+   */
+  async read(): Promise<boolean> {
     if (this.#renewing === undefined) return this.#renewOnce();
-    // The answer to a question that was asked earlier may be older than the call.
+    // The renewal in progress may have read the leases before this call.
     this.#reading ??= this.#renewing.then(() => {
       this.#reading = undefined;
       return this.#renewOnce();
     });
-    await this.#reading;
+    return this.#reading;
   }
 
-  #renewOnce(): Promise<void> {
+  #renewOnce(): Promise<boolean> {
     // If it fails, the connection is down or the next beat tries again.
     this.#renewing ??= this.#renew()
-      .catch(() => {})
+      .catch(() => false)
       .finally(() => (this.#renewing = undefined));
     return this.#renewing;
   }
 
-  async #renew(): Promise<void> {
+  /** Resolves with true if the live nodes were read. */
+  async #renew(): Promise<boolean> {
     const leases = this.#leases;
-    if (leases === undefined) return;
+    if (leases === undefined || this.#isStopped) return false;
     if (!this.#isEntered) await this.#enter();
     let { isMine, live } = await this.#broker.now(() => leases.beat(this.incarnation, this.#leaseMs));
     if (!isMine) {
@@ -132,9 +136,10 @@ export class Lease implements Expiring {
       await this.#enter();
       ({ isMine, live } = await this.#broker.now(() => leases.beat(this.incarnation, this.#leaseMs)));
     }
-    if (!isMine) return;
+    if (!isMine) return false;
     this.#live = new Set([this.#node, ...live.map((incarnation) => incarnation.slice(0, incarnation.indexOf("/")))]);
     this.#owner.seen(this.#live);
+    return true;
   }
 
   async #enter(): Promise<void> {

@@ -36,8 +36,8 @@ export interface Principal<R extends Contract<R> = any> {
   /** Notifies the peers, at most once. For a principal that is notified often, use a topic. */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): void;
   /**
-   * Returns the peers. `unheard`: the names of the nodes that did not answer within 5 s. They live, or are `"?"`: a node that the
-   * broker still counts, and whose lease has ended. Never rejects.
+   * Returns the peers. `unheard`: the names of the nodes that did not answer within 5 s, and `"?"` if there may be others, because the
+   * broker counts more nodes, has not taken the question, or has not said which nodes live. Never rejects.
    */
   peers(): Promise<{ peers: RemotePeer<R>[]; unheard: string[] }>;
   /**

@@ -52,7 +52,7 @@ export interface TopicsOwner extends LogsOwner {
   /** Sends an encoded notification to peers. */
   send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
   /** Returns false if a peer does not accept a text of that length. */
-  accepts(peer: AnyPeer, text: string): boolean;
+  accepts(peer: AnyPeer, text: MessageText): boolean;
   gap(topic: string, reason: string): void;
   report(error: unknown): void;
 }
@@ -66,7 +66,7 @@ class Joining {
   /** Live messages, from the position of the join on. `undefined` until that position is known, and when they have been sent. */
   held: (() => void)[] | undefined;
   heldLength = 0;
-  /** The length of a publication, in bytes, that arrived meanwhile and is longer than the peer accepts; 0 if there is none. */
+  /** The length in bytes of a publication that was held and is longer than the peer accepts; 0 if there is none. */
   refusedBytes = 0;
   /** Whether the application removed the peer meanwhile. */
   isCancelled = false;
@@ -120,7 +120,7 @@ export class FleetTopics {
   readonly #topics = new Map<string, FleetTopic>();
   /** Lists of members that were asked for in this tick. */
   readonly #lists = new Map<string, Promise<Parameters<typeof membersOf>[0]>>();
-  /** By topic: resolves when the publications that wait for their log are given to the broker. Absent if none waits. */
+  /** By topic: resolves when each publication that waits for its log was given to the broker or rejected. Absent if none waits. */
   readonly #publishing = new Map<string, Promise<void>>();
 
   constructor(owner: TopicsOwner) {
@@ -278,7 +278,11 @@ export class FleetTopics {
       const { peer } = joining;
       // A volatile message is not queued.
       if (joining.held === undefined || peer === options.except || options.volatile === true) continue;
-      joining.held.push(() => this.#owner.send([peer], method, message, options));
+      const refused = (bytes: number): void => void (joining.refusedBytes = bytes);
+      if (options.onDropped !== undefined && !this.#owner.accepts(peer, message)) refused(utf8Bytes(message));
+      // The gap is emitted when the peer is a member: it then receives what a listener sends.
+      const heldOptions = options.onDropped === undefined ? options : { ...options, onDropped: refused };
+      joining.held.push(() => this.#owner.send([peer], method, message, heldOptions));
       joining.heldLength += message.length;
       if (joining.heldLength <= this.#owner.maxReplayLength) continue;
       this.#sendHeld(joining);
@@ -286,14 +290,9 @@ export class FleetTopics {
     }
   }
 
-  #deliver({ name, joining, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
+  #deliver({ name, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
     this.#owner.send(this.#owner.membersOf(name), method, message, publicationOptions);
-    if (joining.size === 0) return;
-    for (const [peer, joins] of joining)
-      if (joins[0]!.held !== undefined && !this.#owner.accepts(peer, message))
-        joins[0]!.refusedBytes = utf8Bytes(message);
-    // The gap of a peer that joins is reported when it is a member: it receives what the application sends then.
-    this.hold(name, method, message, { ...publicationOptions, onDropped: undefined });
+    this.hold(name, method, message, publicationOptions);
   }
 
   /** Sends what was held for a peer that joins. After that, the peer gets live messages as a member. */
@@ -358,6 +357,9 @@ export class FleetTopics {
     } catch (error) {
       if (as !== undefined && !this.#owner.membersOf(name).has(peer)) own.remove(name, localId);
       throw error;
+    } finally {
+      // Also if the join has failed after the application added the peer.
+      if (joining.refusedBytes > 0 && this.#owner.membersOf(name).has(peer)) topic.missed(joining.refusedBytes);
     }
   }
 
@@ -380,7 +382,8 @@ export class FleetTopics {
         const { gaps } = log;
         missed = await reading;
         checkPresent(joining);
-        // Too much was held, or the application added the peer: live messages came first. Or a message behind `position` was lost.
+        // The outcome is a gap if live messages came first, because too much was held or the application added the peer. It is a gap
+        // too if the peer does not accept a held publication, or if this node has lost one.
         if (joining.held === undefined || joining.refusedBytes > 0 || log.gaps !== gaps) missed = undefined;
       } else missed = reading;
     }
@@ -389,9 +392,9 @@ export class FleetTopics {
     for (const { method, text: message } of missed ?? []) this.#owner.send([peer], method, message, publicationOptions);
     this.#sendHeld(joining);
     this.#owner.add(name, peer);
-    if (joining.refusedBytes > 0) topic.missed(joining.refusedBytes);
     checkPresent(joining);
-    return log === undefined ? {} : { at, outcome: missed === undefined ? "gap" : "complete" };
+    const isComplete = missed !== undefined && joining.refusedBytes === 0;
+    return log === undefined ? {} : { at, outcome: isComplete ? "complete" : "gap" };
   }
 
   /** See `Topic.publish`. */
@@ -413,7 +416,7 @@ export class FleetTopics {
     const until = performance.now() + timeoutMs;
     const late = (): EngineError => new EngineError(`${broker.name} was not ready in time`, "not-sent");
     let isNext = false;
-    const following = broker.run(bytes, timeoutMs, async () => {
+    const following = broker.prepare(bytes, timeoutMs, async () => {
       // The publications of one node keep their order.
       await earlier;
       isNext = true;
@@ -422,23 +425,38 @@ export class FleetTopics {
     });
     const given = following
       .catch((error: EngineError) => {
-        // Without the log, it is appended nevertheless, unless it was refused or its time has passed before that.
+        // If the log cannot be followed, the publication is appended nevertheless. It is not if it was refused or its time has passed.
         if (!isNext) throw error.outcome === "not-sent" ? error : late();
       })
       .then(() => {
         const leftMs = until - performance.now();
         if (leftMs <= 0) throw late();
+        const isUnread = topic !== undefined && topic.log!.position === undefined;
+        const appended = broker.run(bytes, leftMs, append);
         // In an array, because the next publication does not wait for the answer of the broker.
-        return [broker.run(bytes, leftMs, append)] as const;
+        return [isUnread ? this.#unread(topic, appended) : appended] as const;
       });
     const settle = (): void => {
       if (this.#publishing.get(name) === settled) this.#publishing.delete(name);
     };
-    // One whose time passes early does not let the next one overtake those before it.
+    // If the time of a publication passes while earlier ones wait, the next one still waits for those.
     const settled = Promise.allSettled([earlier, given]).then(settle);
     this.#publishing.set(name, settled);
     const [appended] = await given;
     return textOf(await appended)!;
+  }
+
+  /** Reports a gap if a publication may be logged that the members of this node miss, because it does not follow the log yet. */
+  async #unread<T>({ name }: FleetTopic, appended: Promise<T>): Promise<T> {
+    let isLogged = true;
+    try {
+      return await appended;
+    } catch (error) {
+      isLogged = (error as EngineError).outcome !== "not-sent";
+      throw error;
+    } finally {
+      if (isLogged) this.#owner.gap(name, "a publication was logged before this node could read the log");
+    }
   }
 
   /** See `Topic.read`. */

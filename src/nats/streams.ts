@@ -127,15 +127,15 @@ export class Streams {
       if (last >= LEAST_SEQ) return info;
       const found = await manager.streams.getMessage(name, { last_by_subj: marker });
       const said = Number(found?.string());
-      const isSaid = Number.isSafeInteger(said) && said > LEAST_SEQ && said <= MOST_SEQ;
-      // The node that was first does it, or has just done it. NATS 2.9 then still accepts a marker behind the sequence before that.
-      const mayBeInProgress = isSaid || last > 0;
-      if (mayBeInProgress && tries < BEGIN_TRIES / 2) await new Promise((resolve) => setTimeout(resolve, BEGIN_MS));
-      else if (isSaid) await this.#beginAt(link, name, said);
-      else {
+      if (!(Number.isSafeInteger(said) && said > LEAST_SEQ && said <= MOST_SEQ)) {
+        // A node that has just begun the life has removed the marker. NATS 2.9 would still accept another one behind the old sequence.
+        if (last > 0 && (await this.#find(link, kind)).state.last_seq !== last) continue;
         const first = LEAST_SEQ + 1 + Math.floor(Math.random() * (MOST_SEQ - LEAST_SEQ));
         if (await this.#mark(link, marker, first, last)) await this.#beginAt(link, name, first);
-      }
+      } else if (tries < BEGIN_TRIES / 2) {
+        // The node that was first does it.
+        await new Promise((resolve) => setTimeout(resolve, BEGIN_MS));
+      } else await this.#beginAt(link, name, said);
     }
     throw new EngineError(`NATS: the stream ${name} does not begin`, "not-sent");
   }

@@ -58,7 +58,7 @@ export interface LinkHost {
 /** What a server has said about itself, by `INFO`. */
 export type ServerInfo = ReadonlyMap<string, string>;
 
-/** What one client has sent and is not answered. */
+/** The commands of one client that the server has not answered. */
 class Unanswered {
   count = 0;
   /** When the server was heard last, or when the first of the unanswered commands was sent. */

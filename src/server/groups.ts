@@ -102,7 +102,7 @@ function isTooLong(message: EncodedMessage, { transport }: Connection): boolean 
 }
 
 /** Returns false if a peer has said that it does not accept a text of that length. */
-export function accepts(peer: AnyPeer, text: string): boolean {
+export function accepts(peer: AnyPeer, text: MessageText): boolean {
   return !exceeds(text, connectionOf(peer).transport.maxMessageBytes ?? Infinity);
 }
 

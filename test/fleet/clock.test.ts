@@ -1,6 +1,7 @@
 /** What happens after seconds and minutes, with the clock of the test. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { gate } from "../support/turns.js";
+import { EngineError } from "../../src/fleet/engine.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Node } from "./nodes.js";
 
@@ -145,7 +146,7 @@ describe("a principal", () => {
     expect(unheard).toEqual([b.server.nodes.id]);
     engine.links[0]!.down();
     const offline = await a.server.principal("bob").peers();
-    expect([offline.peers.length, offline.unheard]).toEqual([1, [b.server.nodes.id]]);
+    expect([offline.peers.length, offline.unheard]).toEqual([1, [b.server.nodes.id, "?"]]);
     expect(bob.peer.state).toBe("open");
   });
 
@@ -228,7 +229,48 @@ describe("a principal", () => {
     await vi.advanceTimersByTimeAsync(4_500);
     expect(settled).toEqual([]);
     await vi.advanceTimersByTimeAsync(600);
-    expect(settled).toEqual([[own.peer.id], [b.server.nodes.id]]);
+    expect(settled).toEqual([[own.peer.id], [b.server.nodes.id, "?"]]);
+  });
+
+  it("says that there may be other nodes if the broker does not say which nodes live", async () => {
+    const engine = new FaultyEngine();
+    engine.counts = false;
+    nodes = makeNodes(1, { principal: ({ name }: { name: string }) => name }, engine);
+    const [a] = nodes as [Node];
+    const own = await a.client("bob");
+    engine.links[0]!.before = (command) => {
+      if (command === "beat") throw new EngineError("faulty: refused", "not-sent");
+    };
+    const { peers, unheard } = await a.server.principal("bob").peers();
+    expect([peers.map(({ id }) => id), unheard]).toEqual([[own.peer.id], ["?"]]);
+    engine.links[0]!.down();
+    expect(await a.server.principal("bob").disconnect()).toEqual({ closed: 1, unheard: ["?"] });
+  });
+
+  it.each([
+    ["comes behind all other answers", false],
+    ["does not come", true],
+  ])("names a node that came after the last beat, if the count of the broker %s", async (_what, isLost) => {
+    const engine = new FaultyEngine();
+    const options = { principal: ({ name }: { name: string }) => name };
+    nodes = makeNodes(2, options, engine);
+    await vi.advanceTimersByTimeAsync(4_000);
+    nodes.push(...makeNodes(1, options, engine));
+    const [a, b, c] = nodes as [Node, Node, Node];
+    const [bob] = [await b.client("bob"), await c.client("bob")];
+    await vi.advanceTimersByTimeAsync(10);
+    expect(a.server.nodes.live).toHaveLength(2);
+    engine.links[2]!.loses = (_channel, frame) => frame.startsWith("1u");
+    const count = gate();
+    engine.links[0]!.after = (command) => (command === "send" ? count.promise : undefined);
+    const asking = a.server.principal("bob").peers();
+    await vi.advanceTimersByTimeAsync(50);
+    if (isLost) count.reject(new EngineError("faulty: lost", "unknown"));
+    else count.resolve();
+    await vi.advanceTimersByTimeAsync(5_100);
+    const { peers, unheard } = await asking;
+    expect(peers.map(({ id }) => id)).toEqual([bob.peer.id]);
+    expect(unheard).toEqual([c.server.nodes.id, ...(isLost ? ["?"] : [])]);
   });
 
   it("reports a node that the broker counts and whose lease has ended, because it may have peers", async () => {

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
+import { EngineError } from "../../src/fleet/engine.js";
 import { memory } from "../../src/fleet/memory.js";
 import { TooLargeError } from "../../src/node.js";
 import { gate, rejection, turn } from "../support/turns.js";
@@ -46,6 +47,17 @@ async function limited(node: Node): Promise<Client> {
   const client = await node.client("", { limits: { maxMessageBytes: 10_000 } });
   await rejection(client.client.request("none"));
   return client;
+}
+
+/** Lets a peer join, and its node wait for the log. `link`: the connection of the node. */
+async function joiningPeer(node: Node, peer: Client, at: string, link: FaultyEngine["links"][number]) {
+  const gaps: string[] = [];
+  node.server.on("gap", (topic) => gaps.push(topic));
+  const read = gate();
+  link.before = (command) => (command === "read" ? read.promise : undefined);
+  const joining = node.server.topic("room").join(peer.peer, { since: at });
+  await turn();
+  return { gaps, read, joining };
 }
 
 describe("publish", () => {
@@ -242,6 +254,39 @@ describe("publish", () => {
     expect(errors.every(({ outcome }) => outcome === "not-sent")).toBe(true);
     expect(errors.slice(1_000).every(({ message }) => message.includes("too much waits"))).toBe(true);
     expect(a.server.stats().engine!.dropped).toBe(dropped + 10);
+  });
+
+  it("lets at most 1,000 wait until the node follows the log, and its members get those", async () => {
+    const [, a] = await room();
+    const ann = await a.client();
+    const topic = a.server.topic("other").add(ann.peer);
+    const { dropped } = a.server.stats().engine!;
+    const all = await Promise.allSettled(count(1, 10_000).map((n) => topic.publish("said", { n })));
+    expect(all.slice(0, 1_000).every(({ status }) => status === "fulfilled")).toBe(true);
+    for (const refused of all.slice(1_000))
+      expect(refused).toMatchObject({ reason: { outcome: "not-sent", message: "too much waits for faulty" } });
+    expect(a.server.stats().engine!.dropped).toBe(dropped + 9_000);
+    await ann.until(1_000);
+    expect(numbers(ann)).toEqual(count(1, 1_000));
+  });
+
+  it("has a gap on a node that has members and cannot read the log", async () => {
+    const [engine, a] = await room();
+    const gaps: unknown[] = [];
+    a.server.on("gap", (name, reason) => gaps.push([name, reason]));
+    const { before } = engine.links[0]!;
+    const ann = await a.client();
+    let isLost = false;
+    engine.links[0]!.before = (command) => {
+      if (command === "read") throw new EngineError("faulty: refused", "not-sent");
+      if (command === "append" && isLost) throw new EngineError("faulty: lost", "unknown");
+    };
+    const topic = a.server.topic("other").add(ann.peer);
+    expect(await topic.publish("said", { n: 1 })).toMatch(/\.1$/);
+    isLost = true;
+    expect(await rejection(topic.publish("said", { n: 2 }))).toMatchObject({ outcome: "unknown" });
+    engine.links[0]!.before = before;
+    expect(gaps).toEqual([1, 2].map(() => ["other", "a publication was logged before this node could read the log"]));
   });
 
   it("calls `around` once, and publishes what it changed", async () => {
@@ -743,6 +788,38 @@ describe("a member that does not accept a publication, because of its length,", 
     await eve.until(2);
     expect(eve.got.map(([method, { n }]) => n ?? method)).toEqual([102, "reload"]);
     expect([gaps, missed]).toEqual([["room"], [[eve.peer, "said"]]]);
+  });
+});
+
+describe("a peer that joins, and does not accept a publication because of its length,", () => {
+  const text = "x".repeat(20_000);
+
+  it("has a gap if its limit is known when the publication is sent", async () => {
+    const [engine, a, b] = await room();
+    const at = await say(a, 1);
+    await say(a, 2, 100);
+    const eve = await b.client("", { limits: { maxMessageBytes: 10_000 } });
+    const { gaps, read, joining } = await joiningPeer(b, eve, at, engine.links[1]!);
+    await a.server.topic("room").publish("said", { n: 101, text });
+    await turn();
+    await rejection(eve.client.request("none"));
+    read.resolve();
+    expect((await joining).outcome).toBe("gap");
+    expect(gaps).toEqual(["room"]);
+  });
+
+  it("has a gap if the application adds it and the join fails", async () => {
+    const [engine, a, b] = await room();
+    const at = await say(a, 1);
+    await say(a, 2, 100);
+    const eve = await limited(b);
+    const { gaps, read, joining } = await joiningPeer(b, eve, at, engine.links[1]!);
+    await a.server.topic("room").publish("said", { n: 101, text });
+    await turn();
+    b.server.topic("room").add(eve.peer);
+    read.reject(new EngineError("faulty: lost", "unknown"));
+    expect((await rejection(joining)).message).toBe("faulty: lost");
+    expect(gaps).toEqual(["room"]);
   });
 });
 

@@ -243,7 +243,7 @@ function callsFor(ids: readonly string[]): { calls: Calls; counts: { sent: numbe
     broker,
     wait: { timeoutMs: 60_000, retry: false },
     live: LIVE,
-    readLive: async () => {},
+    readLive: async () => true,
     peerOf: () => undefined,
     peersOf: () => ids.map((id) => ({ id })) as never,
     report() {},
