@@ -346,7 +346,7 @@ export class Server<
     return this.#fleet.nodes;
   }
 
-  /** Returns whether this server reaches the others, for a readiness probe. `ok` is true without an engine. */
+  /** Returns whether this server reaches the others, for monitoring. `ok` is true without an engine. */
   health(): Health {
     return this.#fleet.health();
   }
