@@ -220,7 +220,9 @@ export class Broker {
   /** Lets a command wait, or refuses it. Returns true if it waits. */
   #wait<T>(command: Command<T>, timeoutMs: number): boolean {
     const isClosed = this.#state === "closed";
-    if (isClosed || this.#waiting.size >= MAX_WAITING || this.#waitingBytes + command.bytes > MAX_WAITING_BYTES) {
+    // One command may have any length.
+    const isLong = this.#waiting.size > 0 && this.#waitingBytes + command.bytes > MAX_WAITING_BYTES;
+    if (isClosed || isLong || this.#waiting.size >= MAX_WAITING) {
       if (!isClosed) this.#owner.dropped();
       const full = new EngineError(`too much waits for ${this.name}`, "not-sent");
       command.reject(isClosed ? this.#refusal() : full);

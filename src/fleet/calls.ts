@@ -36,6 +36,8 @@ const CLOSE_MS = 10_000;
 /** The node of these calls. */
 export interface CallsOwner {
   readonly node: NodeName;
+  /** Whether no other node can be there, because the server has no engine. */
+  readonly isAlone: boolean;
   readonly broker: Broker;
   /** How long a call waits by default. */
   readonly wait: Pick<Wait, "timeoutMs" | "retry">;
@@ -344,7 +346,8 @@ export class Calls {
   /** Sends an answer, again until a node receives it or `forMs` have passed. The caller accepts it once. */
   #answer(to: NodeName, [number, verdict, outcome]: [number, string, string], body: string, forMs: number): void {
     const { broker, node } = this.#owner;
-    const { maxFrameBytes } = broker.facts!;
+    // A question may come before `open` resolves.
+    const { maxFrameBytes = Infinity } = broker.facts ?? {};
     let frame = frameOf(Kind.Answer, [number, node, verdict, outcome], body);
     const size = utf8Bytes(frame);
     if (size > maxFrameBytes) {
@@ -371,8 +374,9 @@ export class Calls {
     body: string,
     code: number,
   ): Promise<{ answers: Map<NodeName, unknown>; unheard: NodeName[] }> {
-    const { broker, node } = this.#owner;
+    const { broker, node, isAlone } = this.#owner;
     const answers = new Map<NodeName, unknown>();
+    if (isAlone) return { answers, unheard: [] };
     const others = (): NodeName[] => [...this.#owner.live].filter((name) => name !== node);
     const number = ++this.#lastNumber;
     let isRead = true;

@@ -183,6 +183,7 @@ export class Fleet {
     const getLive = (): ReadonlySet<NodeName> => this.#lease.live;
     this.#calls = new Calls({
       node: this.id,
+      isAlone,
       broker: this.#broker,
       wait: host.wait,
       get live() {

@@ -42,8 +42,9 @@ export interface Principal<R extends Contract<R> = any> {
   peers(): Promise<{ peers: RemotePeer<R>[]; unheard: string[] }>;
   /**
    * Closes the peers. Returns how many, and the nodes that did not answer, as `peers` does. To ban a principal, refuse it in
-   * `authenticate` first, and call this again while `unheard` is not empty. A node without a connection to the broker is not asked and
-   * may be in no list: check its own peers when it emits `engine` with `"up"`. Rejects with a `TypeError` for a code that is not an application's to send.
+   * `authenticate` first, and call this again while `unheard` is not empty and this server is open. A node without a connection to the
+   * broker is not asked and may be in no list: check its own peers when it emits `engine` with `"up"`. Rejects with a `TypeError` for a
+   * code that is not an application's to send.
    */
   disconnect(code?: number, reason?: string): Promise<{ closed: number; unheard: string[] }>;
 }

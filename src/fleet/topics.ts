@@ -404,9 +404,15 @@ export class FleetTopics {
     const body = encodeEntry(method, params);
     const rule = this.#logRuleOf(name);
     const bytes = utf8Bytes(body) + HEAD_BYTES;
-    const append = async (): ReturnType<NonNullable<typeof broker.connection.log>["append"]> => {
-      const { maxFrameBytes } = broker.facts!;
+    const check = (): void => {
+      const { maxFrameBytes = Infinity } = broker.facts ?? {};
       if (bytes > maxFrameBytes) throw new TooLargeError(method, bytes, maxFrameBytes);
+    };
+    check();
+    let isUnread = false;
+    const append = async (): ReturnType<NonNullable<typeof broker.connection.log>["append"]> => {
+      check();
+      isUnread = this.#isUnread(name);
       return broker.connection.log!.append(name, body, rule, key);
     };
     const topic = this.#topics.get(name);
@@ -431,10 +437,8 @@ export class FleetTopics {
       .then(() => {
         const leftMs = until - performance.now();
         if (leftMs <= 0) throw late();
-        const isUnread = topic !== undefined && topic.log!.position === undefined;
-        const appended = broker.run(bytes, leftMs, append);
         // In an array, because the next publication does not wait for the answer of the broker.
-        return [isUnread ? this.#unread(topic, appended) : appended] as const;
+        return [broker.run(bytes, leftMs, append)] as const;
       });
     const settle = (): void => {
       if (this.#publishing.get(name) === settled) this.#publishing.delete(name);
@@ -443,20 +447,20 @@ export class FleetTopics {
     const settled = Promise.allSettled([earlier, given]).then(settle);
     this.#publishing.set(name, settled);
     const [appended] = await given;
-    return textOf(await appended)!;
-  }
-
-  /** Reports a gap if a publication may be logged that the members of this node miss, because it does not follow the log yet. */
-  async #unread<T>({ name }: FleetTopic, appended: Promise<T>): Promise<T> {
-    let isLogged = true;
     try {
-      return await appended;
+      return textOf(await appended)!;
     } catch (error) {
-      isLogged = (error as EngineError).outcome !== "not-sent";
+      if ((error as EngineError).outcome === "not-sent") isUnread = false;
       throw error;
     } finally {
-      if (isLogged) this.#owner.gap(name, "a publication was logged before this node could read the log");
+      if (isUnread) this.#owner.gap(name, "a publication was logged before this node could read the log");
     }
+  }
+
+  /** Returns true if the members of this node miss what is logged now, because the node does not follow the log yet. */
+  #isUnread(name: string): boolean {
+    const log = this.#topics.get(name)?.log;
+    return log !== undefined && log.position === undefined && this.#owner.membersOf(name).size > 0;
   }
 
   /** See `Topic.read`. */

@@ -446,7 +446,8 @@ describe("a principal", () => {
     const [without, alone] = nodes as [Node, Node];
     expect(() => without.server.principal("bob")).toThrow("requires the option `principal`");
     const bob = await alone.client("bob");
-    expect((await alone.server.principal("bob").peers()).peers.map(({ id }) => id)).toEqual([bob.peer.id]);
+    const { peers, unheard } = await alone.server.principal("bob").peers();
+    expect([peers.map(({ id }) => id), unheard]).toEqual([[bob.peer.id], []]);
     const later = await alone.client("bob");
     alone.server.principal("bob").notify("toast");
     await later.until(1);

@@ -270,8 +270,18 @@ describe("publish", () => {
     expect(numbers(ann)).toEqual(count(1, 1_000));
   });
 
+  it("takes a long one, also if the node does not follow the log yet", async () => {
+    const [, a] = await room();
+    const ann = await a.client("", { limits: { maxMessageBytes: 16 * 2 ** 20 } });
+    const topic = a.server.topic("other").add(ann.peer);
+    const long = "x".repeat(5 * 2 ** 20);
+    const [at, refused] = await Promise.allSettled([topic.publish("said", { long }), topic.publish("said", { long })]);
+    expect(at).toMatchObject({ status: "fulfilled" });
+    expect(refused).toMatchObject({ reason: { message: "too much waits for faulty" } });
+  });
+
   it("has a gap on a node that has members and cannot read the log", async () => {
-    const [engine, a] = await room();
+    const [engine, a] = await room({ topics: () => ({ log: { length: 200, ttlMs: 600_000 }, members: true }) });
     const gaps: unknown[] = [];
     a.server.on("gap", (name, reason) => gaps.push([name, reason]));
     const { before } = engine.links[0]!;
@@ -285,6 +295,13 @@ describe("publish", () => {
     expect(await topic.publish("said", { n: 1 })).toMatch(/\.1$/);
     isLost = true;
     expect(await rejection(topic.publish("said", { n: 2 }))).toMatchObject({ outcome: "unknown" });
+    const long = "x".repeat(16 * 2 ** 20);
+    expect(await rejection(topic.publish("said", { long }))).toBeInstanceOf(TooLargeError);
+    // Nobody is left who could miss one, although the node still watches the topic.
+    topic.watch(() => {});
+    const late = topic.publish("said", { n: 3 });
+    topic.delete(ann.peer);
+    expect((await rejection(late)).outcome).toBe("unknown");
     engine.links[0]!.before = before;
     expect(gaps).toEqual([1, 2].map(() => ["other", "a publication was logged before this node could read the log"]));
   });

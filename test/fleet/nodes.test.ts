@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { attach, connect as connectNode, EngineError, serve, type AnyPeer, type Receiver } from "../../src/node.js";
+import { frameOf, Kind } from "../../src/fleet/frames.js";
 import { memory } from "../../src/fleet/memory.js";
 import { connect } from "../../src/index.js";
 import { gate, rejection, turn } from "../support/turns.js";
@@ -155,6 +156,25 @@ describe("the start", () => {
     engine.links[0]!.host.down(new EngineError("could not connect to example:6379", "not-sent"));
     expect(await starting).toMatchObject({ code: "ENGINE", message: "could not connect to example:6379" });
     expect(engine.leftovers()).toEqual([]);
+  });
+
+  it("answers a question that comes before it knows the broker, as soon as it does", async () => {
+    const engine = lateEngine(new FaultyEngine());
+    nodes = [makeNode({ engine, principal })];
+    await turn();
+    const got: string[] = [];
+    const asking = engine.inner.createConnection("asking-1e", {
+      received: (_channel, frame) => got.push(frame),
+      up() {},
+      down() {},
+      heard() {},
+    });
+    await asking.open();
+    const [link] = engine.links;
+    link!.host.received("a:all", frameOf(Kind.Principal, [1, "asking-1e", "peers", 0, "bob"], "null"));
+    link!.up();
+    await expect.poll(() => got.filter((frame) => /^1a\t1\t.*\tok\t\n\[\]$/.test(frame))).toHaveLength(1);
+    await asking.close();
   });
 
   it("goes on without the broker with `startWithout`, and joins the fleet later", async () => {

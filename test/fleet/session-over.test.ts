@@ -240,6 +240,7 @@ function callsFor(ids: readonly string[]): { calls: Calls; counts: { sent: numbe
   });
   const calls = new Calls({
     node: "a",
+    isAlone: false,
     broker,
     wait: { timeoutMs: 60_000, retry: false },
     live: LIVE,
