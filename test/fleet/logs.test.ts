@@ -297,7 +297,7 @@ describe("publish", () => {
     expect(await rejection(topic.publish("said", { n: 2 }))).toMatchObject({ outcome: "unknown" });
     const long = "x".repeat(16 * 2 ** 20);
     expect(await rejection(topic.publish("said", { long }))).toBeInstanceOf(TooLargeError);
-    // Nobody is left who could miss one, although the node still watches the topic.
+    // No member is left who could miss one, although the node still watches the topic.
     topic.watch(() => {});
     const late = topic.publish("said", { n: 3 });
     topic.delete(ann.peer);

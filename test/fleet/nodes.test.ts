@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { attach, connect as connectNode, EngineError, serve, type AnyPeer, type Receiver } from "../../src/node.js";
+import type { EngineConnection } from "../../src/fleet/engine.js";
 import { frameOf, Kind } from "../../src/fleet/frames.js";
 import { memory } from "../../src/fleet/memory.js";
 import { connect } from "../../src/index.js";
@@ -114,6 +115,16 @@ function lateEngine(engine: FaultyEngine): FaultyEngine {
   return engine;
 }
 
+/** Returns a connection of a node without a server, which puts the frames that it receives into `got`. */
+function receiverOf(engine: FaultyEngine, node: string, got: string[]): EngineConnection {
+  return engine.inner.createConnection(node, {
+    received: (_channel, frame) => got.push(frame),
+    up() {},
+    down() {},
+    heard() {},
+  });
+}
+
 describe("nodes of several releases", () => {
   it("say in their names how many kinds of frames they know, and are sent none that they do not know", async () => {
     const engine = new FaultyEngine({ leaseMs: 60 });
@@ -122,12 +133,7 @@ describe("nodes of several releases", () => {
     expect(a.server.nodes.id).toMatch(/^[\w-]{12}-1e$/);
     const got: string[] = [];
     // It knows the kinds up to progress reports. Whatever it got of a later kind, it would ignore.
-    const older = engine.inner.createConnection("an-older-node-19", {
-      received: (_channel, frame) => got.push(frame),
-      up() {},
-      down() {},
-      heard() {},
-    });
+    const older = receiverOf(engine, "an-older-node-19", got);
     await older.open();
     const keep = setInterval(() => void older.roster!.beat("an-older-node-19/1", 60), 20);
     await older.roster!.enter("an-older-node-19/1", 60);
@@ -163,12 +169,7 @@ describe("the start", () => {
     nodes = [makeNode({ engine, principal })];
     await turn();
     const got: string[] = [];
-    const asking = engine.inner.createConnection("asking-1e", {
-      received: (_channel, frame) => got.push(frame),
-      up() {},
-      down() {},
-      heard() {},
-    });
+    const asking = receiverOf(engine, "asking-1e", got);
     await asking.open();
     const [link] = engine.links;
     link!.host.received("a:all", frameOf(Kind.Principal, [1, "asking-1e", "peers", 0, "bob"], "null"));
