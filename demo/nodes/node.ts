@@ -38,6 +38,8 @@ type Member = Peer<ServerApi, ClientApi, Seat>;
 const LEASE_MS = 3_000;
 const VOTE_TIMEOUT_MS = 10_000;
 const CUT_MS = 5_000;
+/** After a failure, the people are listed again. */
+const RETRY_MS = 1_000;
 
 const guests = new WeakMap<Member, Presence>();
 /** The last round trip of each page. */
@@ -45,6 +47,7 @@ const roundTrips = new WeakMap<Member, number>();
 const receipts = new Receipts();
 const network = new Network();
 let messages = 0;
+let retry: NodeJS.Timeout | undefined;
 
 const http = createServer((request, response) => void serveFile(request, response));
 const server = await serve<ServerApi, ClientApi, Seat>({
@@ -187,11 +190,15 @@ function refuseEditor(): never {
   throw new RpcError(501, "The editor needs the demo on one process");
 }
 
+/** Sends the people on all nodes to the pages of this node. */
 function pushPeople(): void {
   present().then(
     (all) => board.notify("people", { people: all.map(personOf) }, { latest: "people", here: true }),
-    // The broker is away. The members are listed again when it is back.
-    () => {},
+    () => {
+      // The broker is away, or too slow.
+      clearTimeout(retry);
+      retry = setTimeout(pushPeople, RETRY_MS);
+    },
   );
 }
 
