@@ -2,6 +2,8 @@
  * One node of the demo on several: `start.ts` starts it with its name and the address of Redis. The page is the same as on one
  * server. What is drawn and said is logged, so that a page whose node is gone gets it from any other. There is no editor: its
  * documents are in one process.
+ *
+ * Environment: SESSION_TTL_MS (60000).
  */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -37,6 +39,7 @@ type Member = Peer<ServerApi, ClientApi, Seat>;
 /** The members of a node that was killed are gone after 4 s. */
 const LEASE_MS = 3_000;
 const VOTE_TIMEOUT_MS = 10_000;
+const SESSION_TTL_MS = Number(process.env["SESSION_TTL_MS"] ?? 60_000);
 const CUT_MS = 5_000;
 /** After a failure, the people are listed again. */
 const RETRY_MS = 1_000;
@@ -58,7 +61,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
   check: "both",
   limits: { maxConnections: 100, maxMessageBytes: 256 * 1024 },
   // A page that lost its socket asks for this node, which has its session.
-  session: { route: name },
+  session: { ttlMs: SESSION_TTL_MS, route: name },
   engine: redis({ url, prefix: "demo", leaseMs: LEASE_MS }),
   topics: () => ({ log: { length: 10_000, ttlMs: 86_400_000 }, members: true }),
   nodes: { methods: { renamed: () => pushPeople() } },

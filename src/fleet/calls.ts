@@ -276,7 +276,8 @@ export class Calls {
     if (gathering !== undefined) {
       if (gathering.heard.has(from)) return;
       gathering.heard.add(from);
-      gathering.answered(from, value);
+      // An answer that was too long says nothing of the peers.
+      if (verdict === "ok") gathering.answered(from, value);
       return this.#check(gathering);
     }
     // A call is settled once: an answer that comes again finds nothing. Only the node that was called can answer.
@@ -392,8 +393,8 @@ export class Calls {
           clearDeadline(timer);
           // With those that came meanwhile: a node that was counted and has not answered may be one of them.
           const unheard = others().filter((name) => !answers.has(name));
-          const { count = 0, heard, waiting } = gathering;
-          const areMoreCounted = count - 1 > heard.size + unheard.length;
+          const { count = 0, waiting } = gathering;
+          const areMoreCounted = count - 1 > answers.size + unheard.length;
           if (areMoreCounted || waiting === undefined || !isRead) unheard.push(UNNAMED);
           resolve({ answers, unheard });
         },

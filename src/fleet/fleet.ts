@@ -91,8 +91,9 @@ export type FleetEvents = {
    */
   engine(state: EngineState): void;
   /**
-   * Members of a logged topic on this node have missed publications: the log no longer has them, or they are longer than
-   * `maxMessageBytes` of a member. Live publications go on. Tell the members to load their state again.
+   * Members of a logged topic on this node have missed publications, or may have: the log no longer has them, they are longer than
+   * `maxMessageBytes` of a member, or this node published before it could read the log. Live publications go on. Tell the members to
+   * load their state again.
    */
   gap(topic: string, reason: string): void;
 };

@@ -5,7 +5,7 @@ import { ConnectionLostError, TooLargeError } from "../core/errors.js";
 import { checkOptions } from "../core/options.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Broker } from "./broker.js";
-import { EngineError, type Channel, type LogRule } from "./engine.js";
+import { EngineError, type Channel, type LogRule, type Position } from "./engine.js";
 import {
   checkRules,
   encodeAs,
@@ -120,8 +120,11 @@ export class FleetTopics {
   readonly #topics = new Map<string, FleetTopic>();
   /** Lists of members that were asked for in this tick. */
   readonly #lists = new Map<string, Promise<Parameters<typeof membersOf>[0]>>();
-  /** By topic: resolves when each publication that waits for its log was given to the broker or rejected. Absent if none waits. */
-  readonly #publishing = new Map<string, Promise<void>>();
+  /**
+   * By topic: resolves when each publication that waits for its log was given to the broker or rejected, with false if the log could not
+   * be followed. Absent if none waits.
+   */
+  readonly #publishing = new Map<string, Promise<boolean>>();
 
   constructor(owner: TopicsOwner) {
     this.#owner = owner;
@@ -380,7 +383,12 @@ export class FleetTopics {
       if (reading instanceof Promise) {
         joining.held = [];
         const { gaps } = log;
-        missed = await reading;
+        try {
+          missed = await reading;
+        } catch (error) {
+          // A peer that is a member meanwhile needs nothing of the log.
+          if (joining.held !== undefined) throw error;
+        }
         checkPresent(joining);
         // The outcome is a gap if live messages came first, because too much was held or the application added the peer. It is a gap
         // too if the peer does not accept a held publication, or if this node has lost one.
@@ -410,44 +418,13 @@ export class FleetTopics {
     };
     check();
     let isUnread = false;
-    const append = async (): ReturnType<NonNullable<typeof broker.connection.log>["append"]> => {
+    const append = async (): Promise<Position> => {
       check();
       isUnread = this.#isUnread(name);
       return broker.connection.log!.append(name, body, rule, key);
     };
-    const topic = this.#topics.get(name);
-    const earlier = this.#publishing.get(name);
-    const isFollowed = topic === undefined || topic.log!.position !== undefined;
-    if (isFollowed && earlier === undefined) return textOf(await broker.run(bytes, timeoutMs, append))!;
-    const until = performance.now() + timeoutMs;
-    const late = (): EngineError => new EngineError(`${broker.name} was not ready in time`, "not-sent");
-    let isNext = false;
-    const following = broker.prepare(bytes, timeoutMs, async () => {
-      // The publications of one node keep their order.
-      await earlier;
-      isNext = true;
-      // The members that were added before get the publication too.
-      if (topic !== undefined) await this.#follow(topic);
-    });
-    const given = following
-      .catch((error: EngineError) => {
-        // If the log cannot be followed, the publication is appended nevertheless. It is not if it was refused or its time has passed.
-        if (!isNext) throw error.outcome === "not-sent" ? error : late();
-      })
-      .then(() => {
-        const leftMs = until - performance.now();
-        if (leftMs <= 0) throw late();
-        // In an array, because the next publication does not wait for the answer of the broker.
-        return [broker.run(bytes, leftMs, append)] as const;
-      });
-    const settle = (): void => {
-      if (this.#publishing.get(name) === settled) this.#publishing.delete(name);
-    };
-    // If the time of a publication passes while earlier ones wait, the next one still waits for those.
-    const settled = Promise.allSettled([earlier, given]).then(settle);
-    this.#publishing.set(name, settled);
-    const [appended] = await given;
     try {
+      const [appended] = await this.#inTurn(name, bytes, timeoutMs, append);
       return textOf(await appended)!;
     } catch (error) {
       if ((error as EngineError).outcome === "not-sent") isUnread = false;
@@ -455,6 +432,47 @@ export class FleetTopics {
     } finally {
       if (isUnread) this.#owner.gap(name, "a publication was logged before this node could read the log");
     }
+  }
+
+  /**
+   * Gives a publication to the broker, behind the earlier ones of this node, and when the node follows the log: then the members that
+   * were added before get it too. If the log cannot be followed, the publication is given nevertheless. The promise of its position is
+   * in an array, because the next publication does not wait for it.
+   */
+  async #inTurn(
+    name: string,
+    bytes: number,
+    timeoutMs: number,
+    append: () => Promise<Position>,
+  ): Promise<[Promise<Position>]> {
+    const { broker } = this.#owner;
+    const topic = this.#topics.get(name);
+    const earlier = this.#publishing.get(name);
+    const isFollowed = topic === undefined || topic.log!.position !== undefined;
+    if (isFollowed && earlier === undefined) return [broker.run(bytes, timeoutMs, append)];
+    const until = performance.now() + timeoutMs;
+    const checkTime = (): void => {
+      if (performance.now() >= until) throw new EngineError(`${broker.name} was not ready in time`, "not-sent");
+    };
+    let canFollow = true;
+    const ready = broker.prepare(bytes, timeoutMs, async () => {
+      // What waits behind a log that could not be followed does not try it again, one after the other.
+      canFollow = (await earlier) ?? true;
+      checkTime();
+      if (topic === undefined || !canFollow) return;
+      await this.#follow(topic).catch(() => (canFollow = false));
+    });
+    const given = ready.then((): [Promise<Position>] => {
+      checkTime();
+      return [broker.run(bytes, until - performance.now(), append)];
+    });
+    // If the time of a publication passes while earlier ones wait, the next one still waits for those.
+    const settled = Promise.allSettled([earlier, given]).then(([before]) => {
+      if (this.#publishing.get(name) === settled) this.#publishing.delete(name);
+      return canFollow && before.status === "fulfilled" && before.value !== false;
+    });
+    this.#publishing.set(name, settled);
+    return given;
   }
 
   /** Returns true if the members of this node miss what is logged now, because the node does not follow the log yet. */

@@ -432,6 +432,18 @@ describe("a principal", () => {
     expect(await peer.closed).toMatchObject({ code: 4003 });
   });
 
+  it("names a node whose answer was too long to cross", async () => {
+    const { engine, a, b } = await world({}, {}, options);
+    await expect.poll(() => a.server.nodes.live.length).toBe(2);
+    const [, link] = engine.links;
+    link!.loses = (_channel, frame) => frame.startsWith("1u");
+    const asking = a.server.principal("bob").peers();
+    await turn();
+    const from = b.server.nodes.id;
+    await link!.send(`n:${a.server.nodes.id}`, `1a\t1\t${from}\tlarge\tunknown\n{"bytes":2000000}`);
+    expect(await asking).toEqual({ peers: [], unheard: [from] });
+  });
+
   it("has a name of at most 8,192 characters of any kind", async () => {
     const { a, b } = await world({}, {}, options);
     const name = "é".repeat(8_192);

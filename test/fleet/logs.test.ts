@@ -1,4 +1,6 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
+import { countDeadlines } from "../../src/core/deadlines.js";
 import { EngineError } from "../../src/fleet/engine.js";
 import { memory } from "../../src/fleet/memory.js";
 import { TooLargeError } from "../../src/node.js";
@@ -306,6 +308,57 @@ describe("publish", () => {
     expect(gaps).toEqual([1, 2].map(() => ["other", "a publication was logged before this node could read the log"]));
   });
 
+  it("has a gap if it waited for the connection, and a member was added meanwhile", async () => {
+    const [engine, a] = await room();
+    const gaps: unknown[] = [];
+    a.server.on("gap", (name, reason) => gaps.push([name, reason]));
+    engine.links[0]!.down();
+    const ann = await a.client();
+    const topic = a.server.topic("other");
+    const publishing = topic.publish("said", { n: 1 });
+    await turn();
+    topic.add(ann.peer);
+    engine.links[0]!.up();
+    expect(await publishing).toMatch(/\.1$/);
+    expect(gaps).toEqual([["other", "a publication was logged before this node could read the log"]]);
+  });
+
+  it("leaves nothing behind when its time has passed", async () => {
+    const [engine, a] = await room();
+    const ann = await a.client();
+    const subscribed = gate();
+    engine.links[0]!.before = (command) => (command === "subscribe" ? subscribed.promise : undefined);
+    const topic = a.server.topic("other").add(ann.peer);
+    const { waiting } = countDeadlines();
+    for (let round = 0; round < 3; round++) {
+      const late = count(1, 999).map((n) => rejection(topic.publish("said", { n }, { timeoutMs: 20 })));
+      for (const { outcome, message } of await Promise.all(late))
+        expect([outcome, message]).toEqual(["not-sent", "faulty was not ready in time"]);
+    }
+    // The first of each round waits until the broker has subscribed. Clients and nodes have deadlines too.
+    expect(countDeadlines().waiting).toBeLessThan(waiting + 100);
+    subscribed.resolve();
+    await topic.publish("said", { n: 1 });
+    await ann.until(1);
+    expect(numbers(ann)).toEqual([1]);
+  });
+
+  it("tries once to follow the log for all that wait", async () => {
+    const [engine, a] = await room();
+    const ann = await a.client();
+    let reads = 0;
+    engine.links[0]!.before = async (command) => {
+      if (command !== "read") return;
+      reads++;
+      await sleep(100);
+      throw new EngineError("faulty: refused", "not-sent");
+    };
+    const topic = a.server.topic("other").add(ann.peer);
+    const all = count(1, 100).map((n) => topic.publish("said", { n }, { timeoutMs: 2_000 }));
+    expect((await Promise.all(all)).map((at) => Number(at.split(".")[1]))).toEqual(count(1, 100));
+    expect(reads).toBeLessThan(4);
+  });
+
   it("calls `around` once, and publishes what it changed", async () => {
     const [, a, , ann] = await room({
       around: (call: any, next: () => Promise<unknown>) => {
@@ -420,6 +473,19 @@ describe("a client that comes back", () => {
     await say(b, 105);
     await client.until(5);
     expect(numbers(client)).toEqual(count(101, 105));
+  });
+
+  it("has a gap if too much arrives meanwhile, also if the log cannot be read then", async () => {
+    const [engine, a, b] = await room({ limits: { maxUnsentBytes: 40_000 } });
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const client = await a.client();
+    const { read, joining } = await joiningPeer(a, client, at, engine.links[0]!);
+    for (let n = 101; n <= 104; n++) await b.server.topic("room").publish("said", { n, text: "x".repeat(4_000) });
+    await client.until(4);
+    read.reject(new EngineError("faulty: lost", "unknown"));
+    expect((await joining).outcome).toBe("gap");
+    expect(a.server.topic("room").has(client.peer)).toBe(true);
   });
 
   it("has a gap if its node loses publications while it reads what the client has missed", async () => {
@@ -825,7 +891,7 @@ describe("a peer that joins, and does not accept a publication because of its le
     expect(gaps).toEqual(["room"]);
   });
 
-  it("has a gap if the application adds it and the join fails", async () => {
+  it("has a gap if the application adds it and the log cannot be read", async () => {
     const [engine, a, b] = await room();
     const at = await say(a, 1);
     await say(a, 2, 100);
@@ -835,7 +901,7 @@ describe("a peer that joins, and does not accept a publication because of its le
     await turn();
     b.server.topic("room").add(eve.peer);
     read.reject(new EngineError("faulty: lost", "unknown"));
-    expect((await rejection(joining)).message).toBe("faulty: lost");
+    expect((await joining).outcome).toBe("gap");
     expect(gaps).toEqual(["room"]);
   });
 });
