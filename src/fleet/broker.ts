@@ -316,7 +316,7 @@ export class Broker {
         this.#start(command);
         continue;
       }
-      const leftMs = command.deadline - performance.now();
+      const leftMs = command.deadline === 0 ? Infinity : command.deadline - performance.now();
       this.#settle(command);
       this.#write(command, Math.max(leftMs, 1));
     }

@@ -392,8 +392,8 @@ export class Calls {
           if (!this.#gatherings.delete(number)) return;
           clearDeadline(timer);
           // With those that came meanwhile: a node that was counted and has not answered may be one of them.
-          const unheard = others().filter((name) => !answers.has(name));
-          const { count = 0, waiting } = gathering;
+          const { count = 0, heard, waiting } = gathering;
+          const unheard = [...new Set([...others(), ...heard])].filter((name) => !answers.has(name));
           const areMoreCounted = count - 1 > answers.size + unheard.length;
           if (areMoreCounted || waiting === undefined || !isRead) unheard.push(UNNAMED);
           resolve({ answers, unheard });

@@ -33,6 +33,7 @@ import {
   type LogsOwner,
   type Publication,
 } from "./topic-log.js";
+import { Turns } from "./turns.js";
 
 /** The node of these topics. */
 export interface TopicsOwner extends LogsOwner {
@@ -120,14 +121,11 @@ export class FleetTopics {
   readonly #topics = new Map<string, FleetTopic>();
   /** Lists of members that were asked for in this tick. */
   readonly #lists = new Map<string, Promise<Parameters<typeof membersOf>[0]>>();
-  /**
-   * By topic: resolves when each publication that waits for its log was given to the broker or rejected, with false if the log could not
-   * be followed. Absent if none waits.
-   */
-  readonly #publishing = new Map<string, Promise<boolean>>();
+  readonly #turns: Turns;
 
   constructor(owner: TopicsOwner) {
     this.#owner = owner;
+    this.#turns = new Turns(owner.broker);
   }
 
   /** The topic has its first member on this node. Throws a `TypeError` for bad rules. */
@@ -220,6 +218,16 @@ export class FleetTopics {
   async #follow({ channel, log }: FleetTopic): Promise<void> {
     await this.#owner.broker.ready(channel);
     await log!.follow();
+  }
+
+  /** Resolves with false if the log cannot be followed although the connection is up. Then to try again at once is of no use. */
+  async #tryFollow(topic: FleetTopic): Promise<boolean> {
+    try {
+      await this.#follow(topic);
+      return true;
+    } catch {
+      return !this.#owner.broker.isUp || topic.uses === 0;
+    }
   }
 
   /** What the broker had may be lost: heals all logs, and lists all members. */
@@ -423,8 +431,11 @@ export class FleetTopics {
       isUnread = this.#isUnread(name);
       return broker.connection.log!.append(name, body, rule, key);
     };
+    const topic = this.#topics.get(name);
+    const isFollowed = topic === undefined || topic.log!.position !== undefined;
+    const follow = isFollowed ? undefined : () => this.#tryFollow(topic);
     try {
-      const [appended] = await this.#inTurn(name, bytes, timeoutMs, append);
+      const [appended] = await this.#turns.take(name, { bytes, timeoutMs, follow, append });
       return textOf(await appended)!;
     } catch (error) {
       if ((error as EngineError).outcome === "not-sent") isUnread = false;
@@ -432,47 +443,6 @@ export class FleetTopics {
     } finally {
       if (isUnread) this.#owner.gap(name, "a publication was logged before this node could read the log");
     }
-  }
-
-  /**
-   * Gives a publication to the broker, behind the earlier ones of this node, and when the node follows the log: then the members that
-   * were added before get it too. If the log cannot be followed, the publication is given nevertheless. The promise of its position is
-   * in an array, because the next publication does not wait for it.
-   */
-  async #inTurn(
-    name: string,
-    bytes: number,
-    timeoutMs: number,
-    append: () => Promise<Position>,
-  ): Promise<[Promise<Position>]> {
-    const { broker } = this.#owner;
-    const topic = this.#topics.get(name);
-    const earlier = this.#publishing.get(name);
-    const isFollowed = topic === undefined || topic.log!.position !== undefined;
-    if (isFollowed && earlier === undefined) return [broker.run(bytes, timeoutMs, append)];
-    const until = performance.now() + timeoutMs;
-    const checkTime = (): void => {
-      if (performance.now() >= until) throw new EngineError(`${broker.name} was not ready in time`, "not-sent");
-    };
-    let canFollow = true;
-    const ready = broker.prepare(bytes, timeoutMs, async () => {
-      // What waits behind a log that could not be followed does not try it again, one after the other.
-      canFollow = (await earlier) ?? true;
-      checkTime();
-      if (topic === undefined || !canFollow) return;
-      await this.#follow(topic).catch(() => (canFollow = false));
-    });
-    const given = ready.then((): [Promise<Position>] => {
-      checkTime();
-      return [broker.run(bytes, until - performance.now(), append)];
-    });
-    // If the time of a publication passes while earlier ones wait, the next one still waits for those.
-    const settled = Promise.allSettled([earlier, given]).then(([before]) => {
-      if (this.#publishing.get(name) === settled) this.#publishing.delete(name);
-      return canFollow && before.status === "fulfilled" && before.value !== false;
-    });
-    this.#publishing.set(name, settled);
-    return given;
   }
 
   /** Returns true if the members of this node miss what is logged now, because the node does not follow the log yet. */

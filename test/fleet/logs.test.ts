@@ -359,6 +359,39 @@ describe("publish", () => {
     expect(reads).toBeLessThan(4);
   });
 
+  it("waits for the log again when the connection is back", async () => {
+    const [engine, a] = await room();
+    const gaps: string[] = [];
+    a.server.on("gap", (name) => gaps.push(name));
+    const ann = await a.client();
+    const read = gate();
+    engine.links[0]!.before = (command) => (command === "read" ? read.promise : undefined);
+    const topic = a.server.topic("other").add(ann.peer);
+    const all = [topic.publish("said", { n: 1 })];
+    await turn();
+    a.server.on("engine", ({ state }) => {
+      if (state === "down") for (const n of [2, 3, 4]) all.push(topic.publish("said", { n }));
+    });
+    engine.links[0]!.down();
+    read.reject(new EngineError("faulty: lost", "unknown"));
+    await turn();
+    engine.links[0]!.before = () => {};
+    engine.links[0]!.up();
+    expect((await Promise.all(all)).map((at) => at.split(".")[1])).toEqual(["1", "2", "3", "4"]);
+    // The first had waited for the log before. It is sent at once.
+    await ann.until(3);
+    expect([numbers(ann), gaps]).toEqual([[2, 3, 4], ["other"]]);
+  });
+
+  it("may wait without end, and then has the time of a command", async () => {
+    const [engine, a] = await room();
+    engine.links[0]!.down();
+    const publishing = a.server.topic("none").publish("said", { n: 1 }, { timeoutMs: Infinity });
+    engine.links[0]!.before = (command) => (command === "append" ? sleep(50) : undefined);
+    engine.links[0]!.up();
+    expect(await publishing).toMatch(/\.1$/);
+  });
+
   it("calls `around` once, and publishes what it changed", async () => {
     const [, a, , ann] = await room({
       around: (call: any, next: () => Promise<unknown>) => {
