@@ -1,6 +1,6 @@
 /**
- * The order of one node's publications. Until the node follows the log of a topic, its publications wait, and each is given to the
- * broker behind the earlier ones: then the members that were added before get it too.
+ * The order of one node's publications. If a topic has members on this node and its log is not followed yet, its publications wait. Then
+ * each is given to the broker behind the earlier ones, and the members that were added before get it too.
  */
 import type { Broker } from "./broker.js";
 import { EngineError } from "./engine.js";
@@ -21,8 +21,8 @@ export interface Turn<T> {
 export class Turns {
   readonly #broker: Broker;
   /**
-   * By topic: resolves when each publication that waits was given to the broker or rejected, with false if the log could not be
-   * followed. Absent if none waits.
+   * By topic: resolves when each publication that waits was given to the broker or rejected, with false if those behind are not to try
+   * to follow the log. Absent if none waits.
    */
   readonly #last = new Map<string, Promise<boolean>>();
 
@@ -56,7 +56,7 @@ export class Turns {
     return given;
   }
 
-  /** Lets the next publication wait. A function of its own: what it keeps does not include a publication that was refused. */
+  /** Lets the next publication wait. A function of its own, because its closure must not hold the text of one that was refused. */
   #keep(
     topic: string,
     turn: { readonly canFollow: boolean },
