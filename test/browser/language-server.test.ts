@@ -4,10 +4,12 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { templateOf } from "../../demo/page/editor/snippet.js";
 import { connect } from "../../src/node.js";
+import { gate } from "../support/turns.js";
 import { end } from "./browser.js";
 import { startDemo, withOne } from "./demo.js";
 import {
@@ -231,6 +233,19 @@ describe("the language server in the editor", () => {
       expect(new Set(seen)).toEqual(new Set(["Checking …", "1 problem"]));
     }));
 
+  it("checks what is typed before it has got its settings", () =>
+    withOne(async ({ page }) => {
+      const { requested, release } = await holdSettings(page);
+      await page.reload();
+      await page.getByRole("tab", { name: "Editor" }).click();
+      await requested;
+      await goTo(page, "position: absolute");
+      await page.keyboard.type("\nwdith: 1px;");
+      release();
+      await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
+      await page.context().close();
+    }));
+
   it("is refused to a thirteenth page", async () => {
     await using demo = await startDemo();
     const url = `${demo.url.replace("http", "ws")}/lsp/json`;
@@ -314,6 +329,22 @@ describe("a snippet of a language server", () => {
 /** Returns the id in the first of the texts that matches. */
 function idOf(what: RegExp, texts: string[]): string | undefined {
   return texts.map((text) => what.exec(text)?.[1]).find(Boolean);
+}
+
+/** Holds back what the next language server sends to a page, from its request for settings on. */
+async function holdSettings(page: Page): Promise<{ requested: Promise<void>; release: () => void }> {
+  const [requested, released] = [gate(), gate()];
+  await page.routeWebSocket(/\/lsp\/css/, (webSocket) => {
+    let passes = Promise.resolve();
+    webSocket.connectToServer().onMessage((message) => {
+      if (message.includes("workspace/configuration")) {
+        passes = released.promise;
+        requested.resolve();
+      }
+      void passes.then(() => webSocket.send(message));
+    });
+  });
+  return { requested: requested.promise, release: released.resolve };
 }
 
 /** Waits until none of these processes is left. A language server whose input has ended takes a moment to end. */

@@ -160,6 +160,9 @@ export class LanguageSession {
       textDocument: { ...this.#document, languageId, version: ++this.#version, text },
     });
     this.#isOpened = true;
+    // The CSS server never checks a change that comes while it waits for its settings. Before it answers this, it requests them.
+    if (languageId === "css")
+      await server.request("textDocument/hover", { textDocument: this.#document, position: { line: 0, character: 0 } });
   }
 
   #change(contentChanges: TextChange[]): void {

@@ -39,13 +39,11 @@ const peer = open(addressOfBridge, {
       }));
       view.dispatch(setDiagnostics(view.state, marks));
     },
-    // The language server asks the page for its settings.
-    "workspace/configuration": ({ items }) => items.map(() => ({ validate: true })),
   },
   // On each connection there is a new language server, which knows nothing of the text.
   async onOpen(server) {
-    const capabilities = { workspace: { configuration: true } };
-    await server.request("initialize", { processId: null, rootUri: null, capabilities });
+    // Without `workspace.configuration`, because the CSS server never checks a change that comes while it waits for its settings.
+    await server.request("initialize", { processId: null, rootUri: null, capabilities: {} });
     server.notify("initialized", {});
     const text = view.state.doc.toString();
     server.notify("textDocument/didOpen", {

@@ -33,6 +33,7 @@ export interface LanguageServer {
   shutdown(): null;
   exit(): void;
   "textDocument/didOpen"(params: object): void;
+  "textDocument/didChange"(params: object): void;
   "workspace/didChangeConfiguration"(params: { settings: object }): void;
   "textDocument/completion"(params: At): { items: { label: string }[] };
   "textDocument/hover"(params: At): { contents: unknown };

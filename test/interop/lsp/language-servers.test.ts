@@ -1,4 +1,5 @@
 /** Proves that language servers over stdio, behind `reciproc bridge`, serve a reciproc editor as they serve VS Code. */
+import { setTimeout } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
 import { gate, rejection } from "../../support/turns.js";
 import type { AnyOptions } from "../../support/pair.js";
@@ -63,6 +64,45 @@ describe("a CSS server", () => {
     await editor.initialize();
     editor.open("file:///a.css", "css", ".empty {}");
     expect(await logged.promise).toContain("Error while validating file:///a.css");
+    await editor.leave();
+  });
+
+  it("never checks a change that comes while it waits for its settings, and checks those after a hover", async () => {
+    const published: [uri: string, problems: number][] = [];
+    let onAsked = (): void => {};
+    await using editor = await openEditor("css", {
+      methods: {
+        "workspace/configuration": ({ items }) => {
+          onAsked();
+          return items.map(() => ({ lint: { emptyRules: "error" } }));
+        },
+        "textDocument/publishDiagnostics": ({ uri, diagnostics }) => published.push([uri, diagnostics.length]),
+      },
+    });
+    const change = (uri: string, rules: number): void =>
+      editor.peer.notify("textDocument/didChange", {
+        textDocument: { uri, version: rules },
+        contentChanges: [{ text: ".empty {}\n".repeat(rules) }],
+      });
+    await editor.initialize();
+
+    const asked = gate();
+    onAsked = () => {
+      change("file:///a.css", 2);
+      asked.resolve();
+    };
+    editor.open("file:///a.css", "css", ".empty {}\n");
+    await asked.promise;
+    // It would check the change after 500 ms.
+    await setTimeout(1500);
+    change("file:///a.css", 3);
+    await expect.poll(() => published).toEqual([["file:///a.css", 3]]);
+
+    onAsked = () => {};
+    const at = editor.open("file:///b.css", "css", ".empty {}\n");
+    await editor.peer.request("textDocument/hover", at);
+    change("file:///b.css", 2);
+    await expect.poll(() => published.at(-1)).toEqual(["file:///b.css", 2]);
     await editor.leave();
   });
 });
