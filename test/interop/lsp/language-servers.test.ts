@@ -79,7 +79,7 @@ describe("a CSS server", () => {
         "textDocument/publishDiagnostics": ({ uri, diagnostics }) => published.push([uri, diagnostics.length]),
       },
     });
-    const change = (uri: string, rules: number): void =>
+    const change = (uri: string, rules: number): boolean =>
       editor.peer.notify("textDocument/didChange", {
         textDocument: { uri, version: rules },
         contentChanges: [{ text: ".empty {}\n".repeat(rules) }],
