@@ -35,8 +35,9 @@ async function breachesOf(
   faults: readonly FaultKind[],
   mutant?: string,
 ): Promise<string> {
+  const { ms = SIZE.ms } = mutant === undefined ? {} : MUTANTS[mutant]!;
   try {
-    await play({ ...SIZE, seed, program, broker, faults, mutant });
+    await play({ ...SIZE, ms, seed, program, broker, faults, mutant });
     return "";
   } catch (error) {
     if (error instanceof Breach) return error.message;

@@ -25,6 +25,8 @@ export interface Mutant {
   readonly complaint?: RegExp;
   /** The faults without which it does no harm. Default: none. */
   readonly faults?: readonly FaultKind[];
+  /** How long there is traffic, in milliseconds, if its faults do harm only after some seconds. Default: that of the test. */
+  readonly ms?: number;
   /** The brokers over which it is played. Default: Redis. */
   readonly brokers?: readonly BrokerKind[];
   /** What the engine of a node does in a wrong way. */
@@ -195,6 +197,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     rule: "L1",
     complaint: /got \S+ \(\d+\) after/,
     faults: ["client cut for long"],
+    // So that clients whose sessions have ended join again while there are publications.
+    ms: 12_000,
     misuse: "replays after live messages",
   },
   "all epochs of a log are one": {
