@@ -14,11 +14,15 @@ import type { ServerParts } from "./fleet.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";
 
+/** What `authenticate` returns for a client that is refused. */
+type Falsy = null | undefined | false | 0 | "";
+
 /** Authentication. Required if the type of `peer.data` is declared. */
 export interface Authentication<D> {
   /**
    * Identifies the client of an upgrade, before the connection opens, and of each POST. Its result becomes `peer.data`. If it
-   * returns null, undefined or false, throws or rejects, the client is refused with HTTP 401, and an error is emitted as `error`.
+   * returns any falsy value (also `""`, as `auth && verify(auth)` does), throws or rejects, the client is refused with HTTP 401. An
+   * error is emitted as `error`.
    *
    * `auth` is what a reciproc client sent as its option `auth`, a parsed JSON value that is not checked. For such a client it is
    * called after the WebSocket opened, and a refused client gets 4401. For every other client `auth` is undefined.
@@ -29,7 +33,7 @@ export interface Authentication<D> {
    *
    * Default: accepts every client, with `data` undefined.
    */
-  authenticate(request: IncomingMessage, auth: unknown): D | null | undefined | Promise<D | null | undefined>;
+  authenticate(request: IncomingMessage, auth: unknown): D | Falsy | Promise<D | Falsy>;
   /**
    * Names the client that `authenticate` accepted. A client resumes a session only if its name is the same. A connection whose
    * name would change by `reauthenticate()` closes with 4401. If `principal` throws or returns no string, the client is refused
@@ -181,7 +185,7 @@ export function checkServerOptions(options: object): CheckedOptions {
   };
 }
 
-/** Returns an `Authenticate` of the application's functions. Null, undefined and false refuse. */
+/** Returns an `Authenticate` of the application's functions. Every falsy value refuses. */
 function authenticator(
   authenticate: ((request: IncomingMessage, auth: unknown) => unknown) | undefined,
   principal: ((data: unknown) => unknown) | undefined,
@@ -192,7 +196,8 @@ function authenticator(
   }
   return async (request, auth) => {
     const data = await authenticate(request, auth);
-    if (data === null || data === undefined || data === false) return null;
+    // Every falsy value: `auth && verify(auth)` returns the empty string that a client sends.
+    if (!data) return null;
     const named = principal?.(data);
     if (principal !== undefined && typeof named !== "string")
       throw expected("principal", "a function to a string", named);

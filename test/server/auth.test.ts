@@ -151,6 +151,9 @@ describeNetworks("a client that offers `auth`", () => {
     ["returns null", () => null, { code: 4401, reason: "authentication failed" }, 0],
     ["returns undefined", () => undefined, { code: 4401, reason: "authentication failed" }, 0],
     ["returns a promise of false", async () => false, { code: 4401, reason: "authentication failed" }, 0],
+    ["returns an empty string", () => "", { code: 4401, reason: "authentication failed" }, 0],
+    ["returns a promise of 0", async () => 0, { code: 4401, reason: "authentication failed" }, 0],
+    ["returns NaN", () => NaN, { code: 4401, reason: "authentication failed" }, 0],
     [
       "throws",
       () => {
@@ -391,6 +394,19 @@ describeNetworks("a client that resumes", () => {
     expect(session.peer.data).toEqual({ user: "ada" });
   });
 
+  it.each(["", 0, false])(
+    "is refused if authenticate returns %j, which the client sent as its `auth`",
+    async (empty) => {
+      const world = await serving<any>({ authenticate: (_request, auth) => auth && { auth } });
+      const session = await authenticated(world, "token");
+      await drop(session);
+      const byHand = await says(world.url, empty, { returns: true });
+      expect((await byHand.next()).bye.code).toBe(4401);
+      expect(session.peer.state).toBe("suspended");
+      expect(session.peer.data).toEqual({ auth: "token" });
+    },
+  );
+
   it("emits no `refresh` on a server without authenticate, whose application sets peer.data", async () => {
     const world = await serving<any>();
     const list: unknown[] = [];
@@ -433,6 +449,14 @@ describeNetworks("`auth` on an open connection", () => {
     expect(list).toEqual([]);
     expect(refusals).toEqual([`401 ${reason}`]);
     expect((await resumes(world.url, { user: "ada" }, token)).answer).toEqual(REFUSED);
+  });
+
+  it.each(["", 0, false])("closes with 4401 if authenticate returns %j, which the client sent", async (empty) => {
+    const world = await serving<any>({ authenticate: (_request, auth) => auth && { auth } });
+    const { byHand, peer } = await authenticated(world, "token");
+    byHand.say({ auth: empty });
+    expect(await byHand.closed).toEqual({ code: 4401, reason: "authentication failed" });
+    expect(peer.data).toEqual({ auth: "token" });
   });
 
   it("closes with 4503 if authenticate takes too long", async () => {

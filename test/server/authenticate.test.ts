@@ -9,8 +9,7 @@ import { recorded } from "./by-hand.js";
 describe("authenticate", () => {
   it.each<[string, object, unknown]>([
     ["its result", { authenticate: ({ headers }: IncomingMessage) => headers.cookie }, "alice"],
-    ["any value but null, undefined and false: 0", { authenticate: async () => 0 }, 0],
-    ["any value but null, undefined and false: an empty string", { authenticate: async () => "" }, ""],
+    ["the value of its promise", { authenticate: async () => "bob" }, "bob"],
     ["undefined if it is not set", {}, undefined],
   ])("gets the request, and peer.data is %s", async (_what, options, data) => {
     await using server = await serve({ port: 0, ...options });
@@ -24,7 +23,12 @@ describe("authenticate", () => {
     ["null", () => null, 0],
     ["undefined", () => undefined, 0],
     ["false", () => false, 0],
+    ["an empty string: `auth && verify(auth)`", () => "", 0],
+    ["0", () => 0, 0],
+    ["0n", () => 0n, 0],
+    ["NaN", () => NaN, 0],
     ["a promise of null", async () => null, 0],
+    ["a promise of an empty string", async () => "", 0],
     [
       "a throw",
       () => {

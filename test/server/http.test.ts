@@ -257,12 +257,13 @@ describe("a refused request", () => {
     ["another Origin", { Origin: "https://evil.example" }, 403, 'Origin "https://evil.example" is not allowed'],
     ["a sandboxed page", { Origin: "null" }, 403, 'Origin "null" is not allowed'],
     ["a failed authentication", { Authorization: "unknown" }, 401, "authentication failed"],
+    ["an empty credential, which authenticate returns", { Authorization: "" }, 401, "authentication failed"],
     ["a Content-Length over the limit", { "Content-Length": "1048577" }, 413, "`limits.maxMessageBytes`, 1048576"],
   ])("is refused for %s: nothing runs, and the connection ends", async (_what, headers, status, reason) => {
     let ran = 0;
     await using server = await serve({
       port: 0,
-      authenticate: (asking) => asking.headers.authorization !== "unknown",
+      authenticate: ({ headers: { authorization = "none" } }) => authorization && authorization !== "unknown",
       methods: { run: () => ++ran },
     });
     const { refusals } = recorded(server);

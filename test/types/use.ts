@@ -320,7 +320,7 @@ server.on("refresh", (peer, old) => {
 // a server in memory: its methods and the mocks of a client may be incomplete
 import { testServer, type Line, type Network, type TestServer } from "reciproc/testing";
 const kit = testServer<ServerApi, ClientApi, { user: string }>({
-  authenticate: ({ headers, socket }) => (headers.cookie ? { user: `${socket.remoteAddress}` } : null),
+  authenticate: ({ headers, socket }) => headers.cookie && { user: `${socket.remoteAddress}` },
   methods: { add: ([a, b], { peer, server }) => (server.topic("a").add(peer), a + b + peer.data.user.length) },
   limits: { maxUnsentBytes: 1000 },
 });
