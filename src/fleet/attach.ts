@@ -99,6 +99,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
       send() {},
       accepts: () => false,
       nodeMethods: nodes.methods,
+      disconnected() {},
       endSession() {},
       changed: (state) => void tell(this, "engine", [state], report),
       gap: (topic, reason) => void tell(this, "gap", [topic, reason], report),

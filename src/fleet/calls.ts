@@ -49,6 +49,8 @@ export interface CallsOwner {
   peerOf(localId: string): AnyPeer | undefined;
   /** Returns the peers of a principal on this node. */
   peersOf(principal: string): Iterable<AnyPeer>;
+  /** Reports that the peers of a principal are closed. */
+  disconnected(principal: string): void;
   /** Takes an error that no caller receives. */
   report(error: unknown): void;
   /** Counts a frame that breaks a rule. */
@@ -465,6 +467,7 @@ export class Calls {
   /** Closes the peers of a principal on this node. Returns how many. */
   closeOwn(principal: string, code: number, reason: string): number {
     const peers = [...this.#owner.peersOf(principal)];
+    this.#owner.disconnected(principal);
     for (const peer of peers) peer.close(code, reason).catch((error: unknown) => this.#owner.report(error));
     return peers.length;
   }

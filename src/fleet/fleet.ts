@@ -118,6 +118,8 @@ export interface FleetHost {
   accepts(peer: AnyPeer, text: MessageText): boolean;
   /** The handlers of notifications between nodes. */
   readonly nodeMethods: ReadonlyMap<string, NodeMethods[string]>;
+  /** The peers of a principal are closed. Clients of it may still be on their way to become peers. */
+  disconnected(principal: string): void;
   /** Ends a session that its client has discarded, if it is here. */
   endSession(hash: string, principal: string | undefined): void;
   changed(state: EngineState): void;
@@ -193,6 +195,7 @@ export class Fleet {
       readLive: () => this.#lease.read(),
       peerOf: (localId) => this.#byId.get(localId),
       peersOf: (principal) => this.#byPrincipal.get(principal) ?? [],
+      disconnected: (principal) => host.disconnected(principal),
       report: (error) => host.report(error),
       foreign,
       dropped,

@@ -41,8 +41,9 @@ export interface Principal<R extends Contract<R> = any> {
    */
   peers(): Promise<{ peers: RemotePeer<R>[]; unheard: string[] }>;
   /**
-   * Closes the peers. Returns how many, and the nodes that did not answer, as `peers` does. To ban a principal, refuse it in
-   * `authenticate` first, and call this again while `unheard` is not empty and this server is open. A node without a connection to the
+   * Closes the peers, and refuses the clients of the principal whose `authenticate` was called before and that are no peers yet. They
+   * get 503 and may try again. Returns how many peers, and the nodes that did not answer, as `peers` does. To ban a principal, refuse
+   * it in `authenticate` first, and call this again while `unheard` is not empty and this server is open. A node without a connection to the
    * broker is not asked and may be in no list: check its own peers when it emits `engine` with `"up"`. Rejects with a `TypeError` for a
    * code that is not an application's to send.
    */

@@ -37,6 +37,8 @@ export interface ServerParts {
     readonly topics: ((name: string) => unknown) | undefined;
     readonly nodes: ReadonlyMap<string, NodeMethods[string]>;
     readonly principal: ((data: unknown) => unknown) | undefined;
+    /** Refuses the clients of a principal that are being admitted. */
+    readonly disconnected: (principal: string) => void;
   };
   readonly config: Config;
   readonly peers: ReadonlySet<AnyPeer>;
@@ -125,6 +127,7 @@ export class ServerFleet implements Reach {
       send: (targets, method, text, sendOptions) => sendAll([...targets], method, text, sendOptions),
       accepts,
       nodeMethods: options.nodes,
+      disconnected: options.disconnected,
       endSession: (hash, principal) => this.#server.endSession(hash, principal),
       changed: (state) => this.#server.emit("engine", state),
       gap: (topic, reason) => this.#server.emit("gap", topic, reason),

@@ -31,8 +31,8 @@ export interface GateDelegate<S extends GateSocket, W> {
   reserved?(request: IncomingMessage): number;
   /** Returns true if the delegate calls `authenticate` of the gate itself, once the WebSocket of this upgrade is open. */
   authenticatesLater?(request: IncomingMessage): boolean;
-  /** Claims a slot for a connection that is about to open. Returns a refusal if there is no slot. */
-  claimSlot?(request: IncomingMessage): Refusal | undefined;
+  /** Claims a slot for a connection that is about to open. Returns a refusal if it may not. `admission`: as for `admit`. */
+  claimSlot?(request: IncomingMessage, admission: Admission | undefined): Refusal | undefined;
   /** Chooses one of the subprotocols that a client offers. Returns `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /**
@@ -206,7 +206,7 @@ export abstract class Gate<S extends GateSocket, H, W> {
   #admit(admission: Admission | undefined, request: IncomingMessage, socket: S, head: H): void {
     // `ws` opens no WebSocket on a half-closed socket, so the socket must not claim a slot.
     if (!socket.readable || !socket.writable) return void socket.destroy();
-    const refusal = this.#delegate.claimSlot?.(request);
+    const refusal = this.#delegate.claimSlot?.(request, admission);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
     this.#upgrade(request, socket, head, (webSocket) => this.#delegate.admit(webSocket, admission, request, socket));
   }

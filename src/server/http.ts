@@ -127,7 +127,7 @@ export class Posts implements ServerPosts {
   }
 
   #run(exchange: Exchange, body: Body, admission: Admission | undefined): AnyPeer | undefined {
-    const refusal = this.#delegate.claimSlot();
+    const refusal = this.#delegate.claimSlot(admission);
     if (refusal !== undefined) return this.#refuse(exchange, refusal);
     this.#running++;
     const peer = this.#delegate.accept(transportOf(exchange), admission);

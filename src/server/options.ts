@@ -12,7 +12,7 @@ import { serverLimits, type ServerLimits } from "./limits.js";
 import { checkEngine } from "../fleet/engine.js";
 import type { ServerParts } from "./fleet.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
-import type { Authenticate } from "./upgrade.js";
+import { Admission, type Authenticate, type Disconnected } from "./upgrade.js";
 
 /** What `authenticate` returns for a client that is refused. */
 type Falsy = null | undefined | false | 0 | "";
@@ -164,13 +164,14 @@ export function checkServerOptions(options: object): CheckedOptions {
   const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
   if (given !== 1) throw new TypeError(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
   if (host !== undefined && port === undefined) throw new TypeError("`host` requires `port`");
+  const admitting = authenticator(authenticate, principal);
   return {
     gate: {
       port,
       host: host ?? "127.0.0.1",
       server,
       path,
-      authenticate: authenticator(authenticate, principal),
+      authenticate: admitting.authenticate,
       origins,
       hosts,
       limits: limits.own,
@@ -181,27 +182,40 @@ export function checkServerOptions(options: object): CheckedOptions {
     link: checked.link,
     peer: { ...checked, limits: limits.peers, dialect: dialect[0], bytes: checked.bytes ?? bytes },
     dialects: dialect,
-    fleet: { engine: checked.engine, topics: checked.topics, nodes: checked.nodes.methods, principal },
+    fleet: {
+      engine: checked.engine,
+      topics: checked.topics,
+      nodes: checked.nodes.methods,
+      principal,
+      disconnected: admitting.disconnected,
+    },
   };
 }
 
-/** Returns an `Authenticate` of the application's functions. Every falsy value refuses. */
+/**
+ * Returns an `Authenticate` of the application's functions, and a function that reports each principal that is disconnected.
+ * Every falsy value refuses.
+ */
 function authenticator(
   authenticate: ((request: IncomingMessage, auth: unknown) => unknown) | undefined,
   principal: ((data: unknown) => unknown) | undefined,
-): Authenticate | undefined {
-  if (authenticate === undefined) {
-    if (principal === undefined) return undefined;
-    throw new TypeError("`principal` requires `authenticate`");
-  }
-  return async (request, auth) => {
-    const data = await authenticate(request, auth);
-    // Every falsy value: `auth && verify(auth)` returns the empty string that a client sends.
-    if (!data) return null;
-    const named = principal?.(data);
-    if (principal !== undefined && typeof named !== "string")
-      throw expected("principal", "a function to a string", named);
-    return { data, principal: named as string | undefined };
+): { authenticate: Authenticate | undefined; disconnected: (principal: string) => void } {
+  if (authenticate === undefined && principal !== undefined) throw new TypeError("`principal` requires `authenticate`");
+  let last: Disconnected = { principal: undefined, next: undefined };
+  return {
+    disconnected: (name) => (last = last.next = { principal: name, next: undefined }),
+    authenticate:
+      authenticate &&
+      (async (request, auth) => {
+        const before = last;
+        const data = await authenticate(request, auth);
+        // Every falsy value: `auth && verify(auth)` returns the empty string that a client sends.
+        if (!data) return null;
+        const named = principal?.(data);
+        if (principal !== undefined && typeof named !== "string")
+          throw expected("principal", "a function to a string", named);
+        return new Admission(data, named as string | undefined, before);
+      }),
   };
 }
 

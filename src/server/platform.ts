@@ -61,8 +61,8 @@ export interface PostDelegate {
   readonly maxUnsentBytes: number;
   /** How long a request may take to arrive and to be authenticated, in milliseconds. */
   readonly handshakeTimeoutMs: number;
-  /** Claims a connection slot for a request that is about to run. Returns a refusal if there is none. */
-  claimSlot(): Refusal | undefined;
+  /** Claims a connection slot for a request that is about to run. Returns a refusal if it may not. `admission`: as for `accept`. */
+  claimSlot(admission: Admission | undefined): Refusal | undefined;
   /** The status of a request that needs no reply. */
   readonly notificationStatus: 200 | 204;
   /** Makes the peer of one request. `admission` is what `authenticate` returned, and `undefined` without that option. */

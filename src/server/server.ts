@@ -211,7 +211,8 @@ export class Server<
       // The session of a reconnecting client may still have its old socket, which is closed when the client resumes.
       reserved: (request) => (this.#offersResume(request) ? this.#sessions!.live : 0),
       authenticatesLater: (request) => this.#offersAuth(request),
-      claimSlot: (request) => (this.#offersAuth(request) ? undefined : this.#claimSlotFor(request)),
+      claimSlot: (request, admission) =>
+        this.#offersAuth(request) ? undefined : this.#claimSlotFor(request, admission),
       chooseProtocol: (offered) => this.#chooseProtocol(offered),
       admit: (...accepted) => this.#acceptSocket(...accepted),
     };
@@ -220,7 +221,7 @@ export class Server<
       maxMessageBytes,
       maxUnsentBytes: this.#config.limits.maxUnsentBytes,
       handshakeTimeoutMs: limits.handshakeTimeoutMs,
-      claimSlot: () => this.#claimSlot(),
+      claimSlot: (admission) => this.#claimSlot(admission),
       notificationStatus: checked.notificationStatus,
       accept: (transport, admission) => this.#acceptPost(transport, admission?.data as D),
     };
@@ -389,7 +390,7 @@ export class Server<
     this.#arrivals.take(socket, connection, {
       authenticate,
       accept: (accepted) => {
-        const refusal = this.#claimSlotFor(request);
+        const refusal = this.#claimSlotFor(request, accepted);
         if (refusal === undefined) this.#openConnection(socket, PROTOCOL, accepted, request, authenticate);
         return refusal;
       },
@@ -427,10 +428,12 @@ export class Server<
     else if (sessions === undefined) accept(linkWithoutSession(socket, config));
     else if (this.#offersResume(request))
       sessions.admit(socket, admission?.principal, this.#resumeTimeoutMs, accept, {
-        claimSlot: () => this.#byeFor(this.#claimSlot(), request),
+        claimSlot: () => this.#byeFor(this.#claimSlot(admission), request),
         checkSlot: () => this.#byeFor(this.#checkSlot(), request),
         resuming: (link) => {
           const peer = (link.receiver as Connection).peer as AnyPeer;
+          // A disconnect has ended this session, or will.
+          admission?.end();
           // Sets `data` before the session is resumed, so that listeners of `resume` see the new `data`.
           const emitRefresh = admission && this.#refresh(peer, admission);
           link.onAuth = undefined;
@@ -461,17 +464,20 @@ export class Server<
     return hasSlot ? undefined : fullRefusal(this.#maxConnections);
   }
 
-  /** Claims a slot for one more peer, that of a suspended session if no other is free. Returns a refusal if there is no slot. */
-  #claimSlot(): Refusal | undefined {
-    const refusal = this.#checkSlot();
+  /**
+   * Claims a slot for one more peer, that of a suspended session if no other is free. Returns a refusal if there is no slot, or if the
+   * principal of the peer was disconnected meanwhile.
+   */
+  #claimSlot(admission: Admission | undefined): Refusal | undefined {
+    const refusal = admission?.end() ?? this.#checkSlot();
     if (refusal === undefined && this.#isFull)
       this.#sessions!.evict(`a new client needed the slot: ${fullRefusal(this.#maxConnections).reason}`);
     return refusal;
   }
 
   /** Claims a slot for the client of an upgrade, unless the client offers to resume a session and may need none. */
-  #claimSlotFor(request: IncomingMessage): Refusal | undefined {
-    return this.#offersResume(request) ? undefined : this.#claimSlot();
+  #claimSlotFor(request: IncomingMessage, admission: Admission | undefined): Refusal | undefined {
+    return this.#offersResume(request) ? undefined : this.#claimSlot(admission);
   }
 
   /** Reports the refusal of a client that offered to resume a session, if there is one. Returns the bye for the client. */

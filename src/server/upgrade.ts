@@ -156,11 +156,43 @@ export function isTls({ socket }: IncomingMessage): boolean {
   return (socket as Partial<TLSSocket>).encrypted === true;
 }
 
+/** A principal that was disconnected, and the one after it. An admission keeps the last one before it, and so only later ones. */
+export interface Disconnected {
+  readonly principal: string | undefined;
+  next: Disconnected | undefined;
+}
+
+const DISCONNECTED: Refusal = {
+  // The client tries again, and then `authenticate` decides.
+  status: 503,
+  reason: "the principal was disconnected while this client was admitted",
+};
+
 /** A client that `authenticate` accepted. */
-export interface Admission {
+export class Admission {
   /** What the application's `authenticate` returned. */
   readonly data: unknown;
   readonly principal: string | undefined;
+  #before: Disconnected | undefined;
+
+  /** `before`: the last principal that was disconnected before `authenticate` was called. */
+  constructor(data: unknown, principal: string | undefined, before: Disconnected) {
+    this.data = data;
+    this.principal = principal;
+    this.#before = before;
+  }
+
+  /**
+   * Ends the admission, once: its client is about to get a peer, or resumes a session. Returns a refusal if the principal was
+   * disconnected since `authenticate` was called. From now on, a disconnect closes the peer itself.
+   */
+  end(): Refusal | undefined {
+    let one = this.#before?.next;
+    // A connection may refer to its admission for as long as it lives.
+    this.#before = undefined;
+    while (one !== undefined && one.principal !== this.principal) one = one.next;
+    return one && DISCONNECTED;
+  }
 }
 
 /** Identifies the client of a request, by the `auth` that it sent if it did. Returns null for a client that is refused. */

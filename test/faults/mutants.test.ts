@@ -12,6 +12,7 @@ import { SendQueue, type LatestHandle } from "../../src/core/send-queue.js";
 import { HeldQueue } from "../../src/server/held-queue.js";
 import { ClientDriver } from "../../src/client/driver.js";
 import { Gate } from "../../src/server/gate.js";
+import { Admission } from "../../src/server/upgrade.js";
 import { ServerLink } from "../../src/server/link.js";
 import { Sessions } from "../../src/server/sessions.js";
 import { TokenRegistry } from "../../src/server/tokens.js";
@@ -195,7 +196,7 @@ const BROKEN: Record<string, () => void> = {
     replace(Gate, "authenticate", async (_self, authenticate, ...args) => {
       const verdict = await authenticate(...args);
       const data = "refusal" in verdict ? {} : verdict.admission.data;
-      return { admission: { data, principal: CLIENT_NAME } };
+      return { admission: new Admission(data, CLIENT_NAME, { principal: undefined, next: undefined }) };
     }),
   "a refusal of `reauthenticate` is 4401": () =>
     replace(Connection, "end", (_self, end, code, ...rest) => end(code === 4401 ? 4403 : code, ...rest)),

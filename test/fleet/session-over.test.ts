@@ -247,6 +247,7 @@ function callsFor(ids: readonly string[]): { calls: Calls; counts: { sent: numbe
     readLive: async () => true,
     peerOf: () => undefined,
     peersOf: () => ids.map((id) => ({ id })) as never,
+    disconnected() {},
     report() {},
     foreign() {},
     dropped: () => counts.dropped++,
