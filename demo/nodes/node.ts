@@ -9,6 +9,7 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { networkInterfaces } from "node:os";
 import { inspect } from "node:util";
 import { bytes, bytesOf, ConnectionLostError, RpcError, serve, type Peer } from "reciproc/node";
 import { redis } from "reciproc/redis";
@@ -52,10 +53,16 @@ const network = new Network();
 let messages = 0;
 let retry: NodeJS.Timeout | undefined;
 
+/** The addresses of this machine, which pages of other machines name: `start.ts` passes their connections on from a loopback address. */
+const hosts = Object.values(networkInterfaces()).flatMap((addresses = []) =>
+  addresses.map(({ address, family }) => (family === "IPv6" ? `[${address}]` : address)),
+);
+
 const http = createServer((request, response) => void serveFile(request, response));
 const server = await serve<ServerApi, ClientApi, Seat>({
   server: http,
   path: "/rpc",
+  hosts,
   contract: serverContract,
   remote: clientContract,
   check: "both",

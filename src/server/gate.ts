@@ -75,9 +75,6 @@ export abstract class Gate<S extends GateSocket, H, W> {
   /** The URL of the gate, such as `ws://127.0.0.1:3000/rpc`. Empty if it does not listen. */
   abstract readonly url: string;
 
-  /** The address on which the gate listens, if it is known. */
-  protected abstract readonly boundTo: string | undefined;
-
   /** Starts listening, if there is a `port`. Rejects if the address is in use. */
   abstract listen(): Promise<void>;
 
@@ -128,7 +125,7 @@ export abstract class Gate<S extends GateSocket, H, W> {
 
   /** Returns a refusal if the `Host` or the `Origin` of a request is not allowed. */
   checkOrigin(request: IncomingMessage): Refusal | undefined {
-    return checkOrigin(request, this.boundTo, this.#settings);
+    return checkOrigin(request, this.#settings);
   }
 
   /** Refuses a client that offers no supported subprotocol. Such a client would close a connection without one. */

@@ -68,11 +68,6 @@ export class HttpGate extends Gate<Duplex, Buffer, GatheringWebSocket> {
     return `${scheme}://${hostInUrl(address)}:${address.port}${this.#settings.path ?? "/"}`;
   }
 
-  protected get boundTo(): string | undefined {
-    const address = this.#http?.address();
-    return typeof address === "string" ? address : address?.address;
-  }
-
   listen(): Promise<void> {
     const { port, host, server } = this.#settings;
     const http = this.#http;

@@ -64,7 +64,10 @@ export interface GateOptions {
   path?: string | undefined;
   /** The origins whose pages may connect, such as `"https://example.org"`; `"*"` for any. The server's own host always may. */
   origins?: readonly string[] | "*" | undefined;
-  /** The host names of the server, such as `"example.org"`. On loopback, a name other than localhost is refused unless listed. */
+  /**
+   * The host names under which clients reach the server, such as `"example.org"`. On a connection to a loopback address, such as that
+   * of a proxy on this machine, a name other than localhost is refused unless listed.
+   */
   hosts?: readonly string[] | undefined;
   /** The limits of this server and of each of its peers. */
   limits?: Partial<ServerLimits> | undefined;

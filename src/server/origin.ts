@@ -1,7 +1,7 @@
 /**
  * Checks of `Origin` and `Host`. Any page may open a WebSocket to any server, cookies included, so the server must check
- * `Origin`. If an attacker points a name at 127.0.0.1, a page becomes same-origin with a local server (DNS rebinding), so a
- * server that is bound to loopback must also check `Host`.
+ * `Origin`. If an attacker points a name at 127.0.0.1, a page becomes same-origin with a local server (DNS rebinding), so `Host`
+ * must also be checked on each connection to a loopback address, whatever addresses the server listens on.
  */
 
 /** The hosts and origins that are allowed in addition to the default ones. */
@@ -14,16 +14,18 @@ export interface OriginRules {
 
 const LOOPBACK_NAMES = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
-/** Returns true if an address is loopback. */
-export function isLoopback(address: string): boolean {
-  return address === "::1" || /^(::ffff:)?127\./.test(address);
-}
+/** A loopback address, also as an IPv6 socket shows one of IPv4. */
+const LOOPBACK_ADDRESS = /^(::1$|(::ffff:)?127\.)/;
 
-/** Returns why the `Host` of a request is refused, and which option allows it, or `undefined` if it is allowed. */
-export function refuseHost(host: string, boundToLoopback: boolean, { hosts }: OriginRules): string | undefined {
-  if (!boundToLoopback && hosts === undefined) return undefined;
+/**
+ * Returns why the `Host` of a request is refused, and which option allows it, or `undefined` if it is allowed. `address` is the
+ * server's own address of the connection: empty for a Unix socket, which no page can reach.
+ */
+export function refuseHost(host: string, address: string, { hosts }: OriginRules): string | undefined {
+  const isLocal = LOOPBACK_ADDRESS.test(address);
+  if (!isLocal && hosts === undefined) return undefined;
   const name = parseHost(host)?.hostname;
-  if (name !== undefined && boundToLoopback && LOOPBACK_NAMES.has(name)) return undefined;
+  if (name !== undefined && isLocal && LOOPBACK_NAMES.has(name)) return undefined;
   if (name !== undefined && hosts?.some((allowed) => allowed === name || allowed === host.toLowerCase()))
     return undefined;
   return `Host "${host}" is not allowed; if it is yours, list it in \`hosts\``;

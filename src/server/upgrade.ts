@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { isLoopback, refuseHost, refuseOrigin, type OriginRules } from "./origin.js";
+import { refuseHost, refuseOrigin, type OriginRules } from "./origin.js";
 
 /** Why an upgrade or a POST was refused: the argument of the `refuse` event, and the HTTP answer. */
 export interface Refusal {
@@ -137,17 +137,13 @@ export function checkHost({ httpVersion, rawHeaders }: IncomingMessage): Refusal
   return { status: 400, reason: `the request has ${hosts} \`Host\` headers, not one` };
 }
 
-/** Checks `Host` and `Origin`. `boundTo` is the address on which the server listens, if it is known. */
-export function checkOrigin(
-  request: IncomingMessage,
-  boundTo: string | undefined,
-  rules: OriginRules,
-): Refusal | undefined {
+/** Checks `Host` and `Origin`. */
+export function checkOrigin(request: IncomingMessage, rules: OriginRules): Refusal | undefined {
   const refusal = checkHost(request);
   if (refusal !== undefined) return refusal;
   const { host = "", origin } = request.headers;
-  const local = boundTo ?? request.socket.localAddress ?? "";
-  const reason = refuseHost(host, isLoopback(local), rules) ?? refuseOrigin(origin, host, isTls(request), rules);
+  const { localAddress = "" } = request.socket;
+  const reason = refuseHost(host, localAddress, rules) ?? refuseOrigin(origin, host, isTls(request), rules);
   return reason === undefined ? undefined : { status: 403, reason };
 }
 

@@ -13,8 +13,6 @@ export type Headers = Readonly<Record<string, string | readonly string[]>>;
 /** Accepts or refuses the clients of a test server. */
 export class MemoryGate extends Gate<Wire, undefined, WireSocket> {
   readonly url: string;
-  /** Not loopback, so that `Host` is checked only with the option `hosts`, as on a public server. */
-  protected readonly boundTo = "0.0.0.0";
   readonly #delegate: GateDelegate<Wire, WireSocket>;
   readonly #maxFrameBytes: number;
 
@@ -42,6 +40,9 @@ export class MemoryGate extends Gate<Wire, undefined, WireSocket> {
     closeWithBye(socket, refusal);
   }
 }
+
+/** The server's address (RFC 5737). Not loopback, so that `Host` is checked only with the option `hosts`, as on a public server. */
+const LOCAL_ADDRESS = "192.0.2.1";
 
 /** The headers of every handshake. The key is any 16 bytes. */
 const HANDSHAKE = {
@@ -73,7 +74,7 @@ export function upgradeRequest(
     headers: Object.fromEntries(lists.map(([name, values]) => [name, values.join(name === "cookie" ? "; " : ", ")])),
     headersDistinct: Object.fromEntries(lists),
     rawHeaders: [...all.values()].flatMap(([name, values]) => values.flatMap((value) => [name, value])),
-    socket: { remoteAddress, localAddress: "127.0.0.1", encrypted: protocol === "wss:" },
+    socket: { remoteAddress, localAddress: LOCAL_ADDRESS, encrypted: protocol === "wss:" },
   };
   return request as unknown as IncomingMessage;
 }

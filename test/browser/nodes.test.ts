@@ -2,11 +2,12 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { upgrade } from "../support/network.js";
 import { ensureRedis, eventually } from "../support/redis.js";
 import { end } from "./browser.js";
 import { draw, enter, leave, live, picture, strokes, visit, type Visitor } from "./demo.js";
@@ -120,6 +121,17 @@ describe("the demo on three nodes", () => {
     const homes = [];
     for (const name of ["Ada", "Bo", "Cy"]) homes.push(await nodeOf(await invite(name)));
     expect(new Set(homes)).toEqual(new Set(NAMES));
+  });
+
+  it("accepts a page that names this machine by any address, and none that names another host", async () => {
+    const local = Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address));
+    expect(local).not.toEqual([]);
+    const { port } = new URL(url);
+    const statusOf = async (host: string): Promise<number> =>
+      (await upgrade(url.replace("http", "ws") + "/rpc", { Host: `${host}:${port}` })).status;
+    for (const address of local)
+      expect([address, await statusOf(address.includes(":") ? `[${address}]` : address)]).toEqual([address, 101]);
+    expect(await statusOf("evil.example")).toBe(403);
   });
 
   it("recovers what was drawn and said while the page had no node, and starts the node again", async () => {

@@ -1,15 +1,24 @@
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import { connect as connectTcp, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { serve, type Refusal } from "../../src/node.js";
-import { portOf, upgrade } from "../support/network.js";
+import { listening, portOf, readAnswer, upgrade } from "../support/network.js";
+import { postText, write } from "../support/post.js";
+import { request } from "../support/raw.js";
 
 interface Rules {
-  host?: string;
+  /** The server's own address of each connection. The default is that of the test: `127.0.0.1`. */
+  at?: string;
   hosts?: string[];
   origins?: string[] | "*";
 }
 
 const LOCAL: Rules = {};
-const PUBLIC: Rules = { host: "0.0.0.0" };
+const PUBLIC: Rules = { at: "203.0.113.5" };
 const DEV: Rules = { hosts: ["dev.example"] };
 const DEV_PORT: Rules = { hosts: ["dev.example:9"] };
 const ORG: Rules = { ...PUBLIC, hosts: ["example.org"] };
@@ -24,8 +33,15 @@ function from(Origin: string, Host: string): Record<string, string> {
   return { Origin, Host };
 }
 
-async function ask(rules: Rules, given: Record<string, string>): Promise<{ status: number; refusal?: Refusal }> {
-  await using server = await serve({ port: 0, ...rules });
+async function ask(
+  { at, ...rules }: Rules,
+  given: Record<string, string>,
+): Promise<{ status: number; refusal?: Refusal }> {
+  await using http = await listening(createServer());
+  http.server.on("connection", (socket: Socket) => {
+    if (at !== undefined) Object.defineProperty(socket, "localAddress", { value: at });
+  });
+  await using server = await serve({ server: http.server, ...rules });
   const port = String(portOf(server.url));
   const headers = Object.entries(given).map(([name, value]) => [name, value.replaceAll("PORT", port)]);
   let refusal: Refusal | undefined;
@@ -42,7 +58,7 @@ function check(cases: Case[]): void {
   });
 }
 
-describe("Host, on a server bound to loopback,", () => {
+describe("Host, on a connection to a loopback address,", () => {
   check([
     ["can be localhost, with any port", LOCAL, { Host: "localhost:1" }, 101],
     ["can be localhost without a port", LOCAL, { Host: "localhost" }, 101],
@@ -66,13 +82,78 @@ describe("Host, on a server bound to loopback,", () => {
   ]);
 });
 
-describe("Host, on a server bound to every address,", () => {
+describe("Host, on a connection to any other address,", () => {
   check([
     ["can be any name if none is listed", PUBLIC, { Host: "whatever.example" }, 101],
     ["can be a listed one", ORG, { Host: "example.org:PORT" }, 101],
     ["cannot be an unlisted name", ORG, { Host: "evil.example" }, 403],
     ["cannot be localhost unless it is listed", ORG, { Host: "localhost" }, 403],
   ]);
+});
+
+describe("the address of a connection", () => {
+  check(
+    ["127.0.0.1", "127.9.8.7", "::ffff:127.0.0.1", "::1"].map((at) => [
+      `decides, and ${at} is loopback`,
+      { at },
+      { Host: "evil.example" },
+      403,
+    ]),
+  );
+  check(
+    ["10.0.0.127", "128.0.0.1", "::ffff:10.0.0.1", "::", "fe80::1"].map((at) => [
+      `decides, and ${at} is not loopback`,
+      { at },
+      { Host: "app.example" },
+      101,
+    ]),
+  );
+
+  it.each<[string, object]>([
+    ["0.0.0.0", { host: "0.0.0.0" }],
+    ["the default of Node, which is every address", {}],
+  ])("is loopback for a client of this machine, on a server that listens on %s", async (_which, options) => {
+    const http = createServer();
+    await once(http.listen({ port: 0, ...options }), "listening");
+    await using server = await serve({ server: http, methods: { run: () => 1 } });
+    const refused: string[] = [];
+    server.on("refuse", ({ reason }) => refused.push(reason));
+    expect((await upgrade(server.url, { Host: "evil.example" })).status).toBe(403);
+    const text = postText(server.url, JSON.stringify(request(1, "run")), { Host: "evil.example", Connection: "close" });
+    expect((await readAnswer(await write(server.url, text))).status).toBe(403);
+    expect(refused).toEqual(Array(2).fill('Host "evil.example" is not allowed; if it is yours, list it in `hosts`'));
+    // A proxy on this machine passes the public name on.
+    await server.close();
+    await using behind = await serve({ server: http, hosts: ["app.example"] });
+    expect((await upgrade(behind.url, { Host: "app.example" })).status).toBe(101);
+    expect((await upgrade(behind.url, { Host: "localhost" })).status).toBe(101);
+    http.close();
+  });
+
+  it("is loopback for an application that passes the upgrades of every address itself", async () => {
+    const http = createServer();
+    await once(http.listen(0), "listening");
+    await using server = await serve({ noServer: true });
+    http.on("upgrade", (asking, socket, head) => server.handleUpgrade(asking, socket, head));
+    const url = `ws://localhost:${(http.address() as { port: number }).port}`;
+    expect((await upgrade(url, { Host: "evil.example" })).status).toBe(403);
+    expect((await upgrade(url)).status).toBe(101);
+    http.close();
+  });
+
+  it("does not exist on a Unix socket, which no page can reach: any name is accepted if none is listed", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "reciproc-origin-"));
+    const path = join(folder, "socket");
+    const http = createServer();
+    await once(http.listen(path), "listening");
+    await using server = await serve({ server: http, methods: { run: () => 1 } });
+    expect(server.url).toBe("");
+    const socket = connectTcp(path);
+    socket.write(postText("ws://app.example", JSON.stringify(request(1, "run")), { Connection: "close" }));
+    expect((await readAnswer(socket)).status).toBe(200);
+    http.close();
+    await rm(folder, { recursive: true });
+  });
 });
 
 describe("Origin", () => {
