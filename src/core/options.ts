@@ -75,6 +75,11 @@ export const anyFunction = must<(...args: any[]) => any>("a function", (value) =
 
 export const anySignal = must<AbortSignal>("an AbortSignal", isSignal);
 
+/** Whether UTF-8 can carry `text`: it has no lone surrogate. `String.prototype.isWellFormed` is missing before Chrome 111 and Node 20. */
+export function isWellFormed(text: string): boolean {
+  return !/\p{Cs}/u.test(text);
+}
+
 /** Whether `value` is an AbortSignal. Decided by its shape: that of another realm is no instance of the class here. */
 export function isSignal(value: unknown): value is AbortSignal {
   const { aborted, addEventListener, removeEventListener } = (value ?? {}) as Partial<AbortSignal>;

@@ -11,7 +11,7 @@ import { checkEngine, type Engine } from "./engine.js";
 import { Fleet, type FleetEvents, type FleetHost, type Health, type NodeMethods, type Nodes } from "./fleet.js";
 import type { Principal, RemotePeer } from "./remote.js";
 import type { TopicMember } from "./roster.js";
-import { checkTopic, type LogEntries, type PublishArgs, type ReadOptions, type TopicRules } from "./topic-options.js";
+import { topicName, type LogEntries, type PublishArgs, type ReadOptions, type TopicRules } from "./topic-options.js";
 
 /** The options of `attach`. */
 export interface AttachOptions<R> {
@@ -115,7 +115,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
 
   /** Returns the topic of that name. Throws a `TypeError` for a name that cannot be a topic. */
   topic(name: string): AttachedTopic<R> {
-    checkTopic(name);
+    topicName(name, "name");
     const fleet = this.#fleet;
     const { topics } = fleet;
     return {
@@ -123,7 +123,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
         const { except, whenSlow = "drop", ...live } = checkLive(options, NOTIFY_OPTIONS);
         const id: unknown = typeof except === "object" ? except?.id : except;
         const text = encodeNotification(method, params as object);
-        fleet.notify(name, text, { ...live, whenSlow }, typeof id === "string" ? id : undefined);
+        fleet.notifyTopic(name, text, { ...live, whenSlow }, typeof id === "string" ? id : undefined);
       },
       publish: (method: string, params?: any, options?: any) => topics.publish(name, method, params, options),
       read: (options) => topics.read(name, options),

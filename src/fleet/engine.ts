@@ -21,7 +21,7 @@ export type RosterId = `${Incarnation}.${string}`;
 
 /**
  * A channel. `t:` and the name of a topic, `n:` and the name of a node (its inbox), or `a:all` (all nodes). The name of a topic is
- * any text of 1 to 512 bytes of UTF-8, with spaces, line breaks, `*`, `>`, `{` and `:`. The engine escapes what its broker
+ * any well-formed text of 1 to 512 bytes of UTF-8, with spaces, line breaks, `*`, `>`, `{` and `:`. The engine escapes what its broker
  * treats as special, so that different channels never have the same name in the broker.
  */
 export type Channel = `t:${string}` | `n:${NodeName}` | "a:all";

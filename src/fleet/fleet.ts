@@ -12,14 +12,14 @@ import type { AnyPeer } from "../peer/peer.js";
 import { Broker } from "./broker.js";
 import { Calls, type Address } from "./calls.js";
 import type { Channel, Engine, EngineError, EngineFacts, NodeName } from "./engine.js";
-import { frameOf, Kind, MAX_PRINCIPAL_LENGTH, nodeName, notificationIn, readFrame, type ReadFrame } from "./frames.js";
+import { frameOf, Kind, nodeName, notificationIn, principalName, readFrame, type ReadFrame } from "./frames.js";
 import { Lease, LEASE_MS } from "./lease.js";
 import { principalOf, remotePeer, type Principal, type RemotePeer } from "./remote.js";
 import { OwnMembers } from "./roster.js";
 import { SessionReports } from "./session-over.js";
 import { Tails, type LogsOwner } from "./topic-log.js";
 import { FleetTopics } from "./topics.js";
-import { checkTopic, type SendOptions } from "./topic-options.js";
+import type { SendOptions } from "./topic-options.js";
 
 /** The state of the engine, as the event `engine` reports it. */
 export interface EngineState {
@@ -219,8 +219,6 @@ export class Fleet {
     };
     this.topics = new FleetTopics({
       ...logs,
-      // A topic of a server without an engine may have any name.
-      check: isAlone ? () => {} : checkTopic,
       own: this.#own,
       peerIdOf: (rosterId) => this.#peerIdOf(rosterId),
       rulesOf: (topic) => host.rulesOf(topic),
@@ -309,12 +307,17 @@ export class Fleet {
     return this.isAlone ? localId : `${node.slice(0, Math.max(node.indexOf("/"), 0))}.${localId}`;
   }
 
-  /**
-   * Sends a notification of this node to the others. `topic` is `undefined` for all peers. `options.except` is the peer's id. Throws a
-   * `TypeError` for a name that cannot be a topic.
-   */
-  notify(topic: string | undefined, text: MessageText, options: SendOptions, except: string | undefined): void {
-    if (topic !== undefined) checkTopic(topic);
+  /** Sends a notification of this node to the members of a topic on the others. `except`: the id of the peer that is not notified. */
+  notifyTopic(name: string, text: MessageText, options: SendOptions, except: string | undefined): void {
+    this.#notify(`t:${name}`, text, options, except);
+  }
+
+  /** Sends a notification of this node to all peers of the others. */
+  notifyAll(text: MessageText, options: SendOptions, except: string | undefined): void {
+    this.#notify("a:all", text, options, except);
+  }
+
+  #notify(channel: Channel, text: MessageText, options: SendOptions, except: string | undefined): void {
     const { whenSlow, volatile, latest } = options;
     const fields = [
       this.id,
@@ -323,7 +326,7 @@ export class Fleet {
       volatile === true ? "v" : "",
       latest === undefined ? "" : `=${latest}`,
     ];
-    this.#broker.send(topic === undefined ? "a:all" : `t:${topic}`, frameOf(Kind.Notify, fields, plainText(text)));
+    this.#broker.send(channel, frameOf(Kind.Notify, fields, plainText(text)));
   }
 
   /** Returns a peer of any node. */
@@ -332,10 +335,9 @@ export class Fleet {
     return remotePeer<R>(this.#calls, id, this.#addressOf(id));
   }
 
-  /** Returns the peers of a principal. Throws a `TypeError` for a name that is too long. */
+  /** Returns the peers of a principal. Throws a `TypeError` for a name that no principal has. */
   principal<R extends Contract<R> = any>(name: string): Principal<R> {
-    if (typeof name !== "string" || name.length > MAX_PRINCIPAL_LENGTH)
-      throw expected("name", `a string of at most ${MAX_PRINCIPAL_LENGTH} characters`, name);
+    principalName(name, "name");
     const notifyElsewhere = (principal: string, method: string, params: unknown): void => {
       const body = plainText(encodeNotification(method, params as object));
       this.#broker.send("a:all", frameOf(Kind.Principal, [0, this.id, "notify", 0, principal], body));

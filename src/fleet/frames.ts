@@ -4,6 +4,7 @@
  */
 
 import { classify } from "../core/message.js";
+import { isWellFormed, must } from "../core/options.js";
 import type { NodeName } from "./engine.js";
 
 /** The version of all names and frames. */
@@ -73,7 +74,15 @@ export interface ReadFrame {
 const MAX_HEAD_LENGTH = 65_536;
 
 /** The longest name of a principal, in UTF-16 code units. Each takes at most 5 characters in a head. */
-export const MAX_PRINCIPAL_LENGTH = 8_192;
+const MAX_PRINCIPAL_LENGTH = 8_192;
+const isPrincipal = (value: unknown): boolean =>
+  typeof value === "string" && value.length <= MAX_PRINCIPAL_LENGTH && isWellFormed(value);
+
+/** Returns the name of a principal. Throws a `TypeError` for any other value. */
+export const principalName = must<string>(
+  `a well-formed string of at most ${MAX_PRINCIPAL_LENGTH} characters`,
+  isPrincipal,
+);
 
 /** Returns the text of a frame. Escapes the fields, which may be any text. */
 export function frameOf(kind: string, fields: readonly (string | number)[], body = ""): string {

@@ -2,7 +2,7 @@
 import { exceeds } from "../core/codec.js";
 import type { CallArgs } from "../core/contract.js";
 import { expected } from "../core/errors.js";
-import { any, checkOptions, must, optional, positive } from "../core/options.js";
+import { any, checkOptions, isWellFormed, must, optional, positive } from "../core/options.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { MAX_TOPIC_BYTES, type LogRule } from "./engine.js";
 
@@ -35,7 +35,7 @@ export interface Joined {
 
 /** The options of `publish`. */
 export interface PublishOptions {
-  /** Within 2 minutes, a publication with the same key returns the same position and sends nothing. 1 to 256 characters. */
+  /** Within 2 minutes, a publication with the same key returns the same position and sends nothing. A well-formed string of 1 to 256 characters. */
   key?: string | undefined;
   /** How long to wait for the broker, in milliseconds. Default 5,000. */
   timeoutMs?: number | undefined;
@@ -90,7 +90,10 @@ const isWhole = (from: number, to: number) => (value: unknown) =>
   Number.isSafeInteger(value) && (value as number) >= from && (value as number) <= to;
 const whole = (from: number, to: number): ReturnType<typeof must<number>> =>
   must<number>(`a whole number from ${from} to ${to}`, isWhole(from, to));
-const isKey = (value: unknown): boolean => typeof value === "string" && value !== "" && value.length <= 256;
+const isKey = (value: unknown): boolean =>
+  typeof value === "string" && value !== "" && value.length <= 256 && isWellFormed(value);
+const isTopic = (value: unknown): boolean =>
+  typeof value === "string" && value !== "" && !exceeds(value, MAX_TOPIC_BYTES) && isWellFormed(value);
 
 const LOG_RULE = { length: whole(1, 10_000), ttlMs: whole(1_000, 7 * 86_400_000) };
 const text = optional(must<string>("a string", (value) => typeof value === "string"));
@@ -103,7 +106,7 @@ const RULES = {
 };
 export const JOIN_OPTIONS = { since: any, as: any };
 export const PUBLISH_OPTIONS = {
-  key: optional(must<string>("a string of 1 to 256 characters", isKey)),
+  key: optional(must<string>("a well-formed string of 1 to 256 characters", isKey)),
   timeoutMs: optional(positive, PUBLISH_TIMEOUT_MS),
 };
 export const READ_OPTIONS = { since: any, limit: optional(whole(1, 1_000), 100) };
@@ -121,13 +124,11 @@ export function checkRules(rules: unknown): Rules {
   return { logRule, memberRule };
 }
 
-/** Throws a `TypeError` for a name that cannot be a topic of a fleet. */
-export function checkTopic(name: string): void {
-  const isName = typeof name === "string" && name !== "" && !exceeds(name, MAX_TOPIC_BYTES);
-  // A broker replaces a lone surrogate, so two names would be one channel.
-  if (!isName || /\p{Surrogate}/u.test(name))
-    throw expected("name", `a text of 1 to ${MAX_TOPIC_BYTES} bytes of UTF-8`, name);
-}
+/**
+ * Returns the name of a topic. Throws a `TypeError` for any other value. Each function of the application's side that takes a name calls
+ * this one first, so no name is checked again. A broker replaces a lone surrogate, so two names would be one channel.
+ */
+export const topicName = must<string>(`a well-formed string of 1 to ${MAX_TOPIC_BYTES} bytes of UTF-8`, isTopic);
 
 /** Returns the JSON of a member's `as`. Throws a `TypeError` if it has none, or is too long. */
 export function encodeAs(as: unknown): string {

@@ -40,8 +40,6 @@ export interface TopicsOwner extends LogsOwner {
   readonly broker: Broker;
   readonly own: OwnMembers;
   readonly peerIdOf: PeerIdOf;
-  /** Throws a `TypeError` for a name that cannot be a topic. */
-  check(topic: string): void;
   /** The rules of a topic, as the application gave them. */
   rulesOf(topic: string): unknown;
   /** The members of a topic on this node. */
@@ -158,7 +156,6 @@ export class FleetTopics {
   #acquire(name: string): FleetTopic {
     let topic = this.#topics.get(name);
     if (topic === undefined) {
-      this.#owner.check(name);
       const gap = (reason: string): void => this.#owner.gap(name, reason);
       const made = new FleetTopic(name, this.#rulesOf(name), gap, () => this.#keep(made));
       topic = made;
@@ -553,15 +550,12 @@ export class FleetTopics {
   }
 
   #logRuleOf(name: string): LogRule {
-    const topic = this.#topics.get(name);
-    if (topic === undefined) this.#owner.check(name);
-    const { logRule } = topic ?? this.#rulesOf(name);
+    const { logRule } = this.#topics.get(name) ?? this.#rulesOf(name);
     if (logRule !== undefined) return logRule;
     throw new TypeError(`"${name}" has no log: return the rule \`log\` for it in \`topics\``);
   }
 
   #memberRuleOf(name: string, topic: FleetTopic | undefined): void {
-    if (topic === undefined) this.#owner.check(name);
     if ((topic ?? this.#rulesOf(name)).memberRule === undefined)
       throw new TypeError(`"${name}" has no list of members: return the rule \`members\` for it in \`topics\``);
   }

@@ -6,11 +6,12 @@ import type { Hooks } from "../core/hooks.js";
 import type { Transport } from "../core/transport.js";
 import type { Engine } from "../fleet/engine.js";
 import { Fleet, type EngineStats, type FleetHost, type Health, type NodeMethods, type Nodes } from "../fleet/fleet.js";
+import { principalName } from "../fleet/frames.js";
 import { memory } from "../fleet/memory.js";
 import type { Principal, RemotePeer } from "../fleet/remote.js";
-import type { SendOptions, TopicRules } from "../fleet/topic-options.js";
+import type { TopicRules } from "../fleet/topic-options.js";
 import { createPeer, Peer, type AnyPeer } from "../peer/peer.js";
-import { accepts, sendAll, type GroupOwner, type Reach } from "./groups.js";
+import { accepts, sendAll, type GroupOptions, type GroupOwner, type Reach } from "./groups.js";
 import { randomText } from "./random.js";
 
 /** The options of a server that is a node of a fleet. */
@@ -155,8 +156,8 @@ export class ServerFleet implements Reach {
   /** Of a peer that `accept` made, or that connected before this server had a fleet. */
   #principalOf(peer: AnyPeer): string | undefined {
     try {
-      const name = this.#server.options.principal?.(peer.data);
-      return typeof name === "string" ? name : undefined;
+      const { principal } = this.#server.options;
+      return principal && principalName(principal(peer.data), "principal");
     } catch {
       // The data of a peer that `accept` made may be anything.
       return undefined;
@@ -167,16 +168,21 @@ export class ServerFleet implements Reach {
     return this.fleet?.peerOf(id);
   }
 
-  notify(
-    topic: string | undefined,
+  notifyTopic(
+    name: string,
     method: string,
     text: MessageText,
-    options: SendOptions & { readonly here?: boolean | undefined },
+    options: GroupOptions,
     except: string | undefined,
   ): void {
     const fleet = this.fleet!;
-    if (topic !== undefined) fleet.topics.hold(topic, method, text, options);
-    if (options.here !== true && !fleet.isAlone) fleet.notify(topic, text, options, except);
+    fleet.topics.hold(name, method, text, options);
+    if (options.here !== true && !fleet.isAlone) fleet.notifyTopic(name, text, options, except);
+  }
+
+  notifyAll(text: MessageText, options: GroupOptions, except: string | undefined): void {
+    const fleet = this.fleet!;
+    if (options.here !== true && !fleet.isAlone) fleet.notifyAll(text, options, except);
   }
 
   peer<R extends Contract<R>>(id: string): RemotePeer<R> {

@@ -158,21 +158,17 @@ export function sendAll(
   if (isDropped) onDropped?.(utf8Bytes(text));
 }
 
+/** How a message is sent to a group. */
+export type GroupOptions = SendOptions & { readonly here?: boolean | undefined };
+
 /** The way to the peers of other nodes, and to those that are about to join a topic. */
 export interface Reach {
   /** Returns a peer of this node. */
   peerOf(id: string): AnyPeer | undefined;
-  /**
-   * Takes a notification that this node has sent to its peers. `topic`: `undefined` for all peers. `except`: the id of the peer that is
-   * not notified.
-   */
-  notify(
-    topic: string | undefined,
-    method: string,
-    text: MessageText,
-    options: SendOptions & { readonly here?: boolean | undefined },
-    except: string | undefined,
-  ): void;
+  /** Takes a notification that this node has sent to its members of a topic. `except`: the id of the peer that is not notified. */
+  notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions, except: string | undefined): void;
+  /** Takes a notification that this node has sent to all its peers. */
+  notifyAll(text: MessageText, options: GroupOptions, except: string | undefined): void;
 }
 
 /** What the groups of one server have in common. */
@@ -195,13 +191,15 @@ function idOf(peer: unknown): string | undefined {
 export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implements Group<L, R, D> {
   readonly #members: () => ReadonlySet<Peer<L, R, D>>;
   readonly #owner: GroupOwner;
-  /** The name of the topic, if the group is one. */
-  readonly #topic: string | undefined;
 
-  constructor(members: () => ReadonlySet<Peer<L, R, D>>, owner: GroupOwner, topic?: string) {
+  constructor(members: () => ReadonlySet<Peer<L, R, D>>, owner: GroupOwner) {
     this.#members = members;
     this.#owner = owner;
-    this.#topic = topic;
+  }
+
+  /** The name of the topic, if the group is one. */
+  protected get topic(): string | undefined {
+    return undefined;
   }
 
   get size(): number {
@@ -254,7 +252,18 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
     const options = isLocal ? checked : { ...checked, except: this.#localPeer(except) };
     sendAll(peers, method, text, options);
     const { reach } = this.#owner;
-    if (reach !== undefined) reach.notify(this.#topic, method, text, options, idOf(except));
+    if (reach !== undefined) this.notifyElsewhere(reach, method, text, options, idOf(except));
+  }
+
+  /** Sends a notification to the peers that the group has on other nodes. */
+  protected notifyElsewhere(
+    reach: Reach,
+    _method: string,
+    text: MessageText,
+    options: GroupOptions,
+    except: string | undefined,
+  ): void {
+    reach.notifyAll(text, options, except);
   }
 
   /** Returns the peer of this node that `except` means. */
@@ -276,12 +285,11 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
   ): GroupCall {
     const isTarget = (peer: AnyPeer): boolean => peer !== except && (!isVolatile || connectionOf(peer).isReady);
     const peers = [...this.#members()].filter(isTarget);
-    const topic = this.#topic;
     return {
       direction: "outgoing",
       peer: undefined,
       peers,
-      topic,
+      topic: this.topic,
       method,
       id: undefined,
       isRequest,

@@ -10,6 +10,7 @@ import { isObject } from "../core/message.js";
 import { any, anyFunction, checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { checkEngine } from "../fleet/engine.js";
+import { principalName } from "../fleet/frames.js";
 import type { ServerParts } from "./fleet.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import { Admission, type Authenticate, type Disconnected } from "./upgrade.js";
@@ -36,8 +37,8 @@ export interface Authentication<D> {
   authenticate(request: IncomingMessage, auth: unknown): D | Falsy | Promise<D | Falsy>;
   /**
    * Names the client that `authenticate` accepted. A client resumes a session only if its name is the same. A connection whose
-   * name would change by `reauthenticate()` closes with 4401. If `principal` throws or returns no string, the client is refused
-   * with 401. Default: the secret token of the session suffices.
+   * name would change by `reauthenticate()` closes with 4401. A name is a well-formed string of at most 8,192 characters. If
+   * `principal` throws or returns no name, the client is refused with 401. Default: the secret token of the session suffices.
    */
   principal?: ((data: D) => string) | undefined;
 }
@@ -214,10 +215,7 @@ function authenticator(
         const data = await authenticate(request, auth);
         // Every falsy value: `auth && verify(auth)` returns the empty string that a client sends.
         if (!data) return null;
-        const named = principal?.(data);
-        if (principal !== undefined && typeof named !== "string")
-          throw expected("principal", "a function to a string", named);
-        return new Admission(data, named as string | undefined, before);
+        return new Admission(data, principal && principalName(principal(data), "principal()"), before);
       }),
   };
 }

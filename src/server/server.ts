@@ -233,7 +233,10 @@ export class Server<
     return this.#gate.url;
   }
 
-  /** Returns the topic of that name. A topic need not be created: it exists while it has peers. */
+  /**
+   * Returns the topic of that name, a well-formed string of 1 to 512 bytes of UTF-8. Throws a `TypeError` for any other value. A topic
+   * need not be created: it exists while it has peers.
+   */
   topic(name: string): Topic<L, R, D> {
     return this.#topics.topic(name);
   }
@@ -337,7 +340,10 @@ export class Server<
     return this.#fleet.peer<R>(id);
   }
 
-  /** Returns all peers of one principal, on all nodes. Throws a `TypeError` without the option `principal`. */
+  /**
+   * Returns all peers of one principal, on all nodes. Throws a `TypeError` without the option `principal`, and for a name that no
+   * principal has.
+   */
   principal(name: string): Principal<R> {
     return this.#fleet.principal<R>(name);
   }

@@ -1,22 +1,23 @@
 /** Topics: named sets of peers, which exist while they have members, and emit an event when a peer joins or leaves. */
-import { encodeNotification } from "../core/codec.js";
+import { encodeNotification, type MessageText } from "../core/codec.js";
 import type { Contract, NotifyName } from "../core/contract.js";
 import { anyFunction } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import type { Fleet } from "../fleet/fleet.js";
 import type { TopicMember } from "../fleet/roster.js";
-import type {
-  Joined,
-  JoinOptions,
-  LogEntries,
-  PublishArgs,
-  PublishOptions,
-  ReadOptions,
+import {
+  topicName,
+  type Joined,
+  type JoinOptions,
+  type LogEntries,
+  type PublishArgs,
+  type PublishOptions,
+  type ReadOptions,
 } from "../fleet/topic-options.js";
 import type { Peer } from "../peer/peer.js";
 import { runAround } from "./around.js";
-import { PeerGroup, type Group, type GroupOwner } from "./groups.js";
+import { PeerGroup, type Group, type GroupOptions, type GroupOwner, type Reach } from "./groups.js";
 
 /** Why a peer left a topic: `delete` removed it, or it closed. `await peer.closed` has the code of the close. */
 export type LeaveReason = "deleted" | "closed";
@@ -122,9 +123,9 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
     this.owner = owner;
   }
 
-  /** Returns the topic of that name. */
+  /** Returns the topic of that name. Throws a `TypeError` for a value that is no name. */
   topic(name: string): Topic<L, R, D> {
-    return new TopicView(this, name);
+    return new TopicView(this, topicName(name, "name"));
   }
 
   /** Number of topics that have members. */
@@ -148,7 +149,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
     if (members?.has(peer)) return;
     const { fleet } = this.owner;
     if (fleet !== undefined) {
-      // Throws for a name or rules that the fleet refuses, before anything is changed.
+      // Throws for rules that the fleet refuses, before anything is changed.
       if (members === undefined) fleet.topics.opened(name);
       fleet.topics.added(name, peer);
     }
@@ -231,9 +232,23 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, D> extends PeerGro
   readonly #name: string;
 
   constructor(topics: Topics<L, R, D>, name: string) {
-    super(() => topics.membersOf(name), topics.owner, name);
+    super(() => topics.membersOf(name), topics.owner);
     this.#topics = topics;
     this.#name = name;
+  }
+
+  protected override get topic(): string {
+    return this.#name;
+  }
+
+  protected override notifyElsewhere(
+    reach: Reach,
+    method: string,
+    text: MessageText,
+    options: GroupOptions,
+    except: string | undefined,
+  ): void {
+    reach.notifyTopic(this.#name, method, text, options, except);
   }
 
   /** Throws if the peer cannot be a member. */

@@ -447,7 +447,8 @@ describe("a principal", () => {
   it("has a name of at most 8,192 characters of any kind", async () => {
     const { a, b } = await world({}, {}, options);
     const name = "é".repeat(8_192);
-    expect(() => a.server.principal(`${name}é`)).toThrow("at most 8192 characters");
+    for (const wrong of [`${name}é`, "\ud800", undefined, 5])
+      expect(() => a.server.principal(wrong as string)).toThrow("a well-formed string of at most 8192 characters");
     const { foreign } = b.server.stats().engine!;
     expect(await a.server.principal(name).disconnect()).toEqual({ closed: 0, unheard: [] });
     expect(b.server.stats().engine!.foreign).toBe(foreign);

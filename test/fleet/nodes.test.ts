@@ -94,7 +94,8 @@ describe("attach", () => {
       ["joined", "bob"],
     ]);
     expect(worker.health().ok).toBe(true);
-    expect(() => worker.topic("")).toThrow(TypeError);
+    for (const name of [undefined, 5, "", "x".repeat(513), "\ud800"])
+      expect(() => worker.topic(name as string)).toThrow("a well-formed string of 1 to 512 bytes of UTF-8");
     await worker.close();
     expect(await rejection(worker.peer(ann.peer.id).request("add", [1, 2]))).toMatchObject({ outcome: "not-sent" });
     await expect(attach({} as never)).rejects.toThrow("Expected `engine` to be an engine");

@@ -133,8 +133,10 @@ describe("the principal", () => {
     [
       "is a number",
       () => 7 as never,
-      new TypeError("Expected `principal` to be a function to a string, got `7` (number)"),
+      new TypeError("Expected `principal()` to be a well-formed string of at most 8192 characters, got `7` (number)"),
     ],
+    ["is a string with a lone surrogate", () => "\ud800", expect.any(TypeError)],
+    ["is too long", () => "x".repeat(8_193), expect.any(TypeError)],
     ["is missing", () => undefined as never, expect.any(TypeError)],
     ["is a promise", () => Promise.resolve("ada") as never, expect.any(TypeError)],
   ])(

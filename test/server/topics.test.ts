@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { Topic } from "../../src/node.js";
 import { turn } from "../support/turns.js";
 import { join, joinSilent, makeServer, type Member } from "./members.js";
 import { stringsIn } from "./reachable.js";
@@ -143,6 +144,41 @@ describe("a topic", () => {
     expect(server.topic("news").delete(peer)).toBe(false);
   });
 
+  it.each<[string, unknown]>([
+    ["no name", undefined],
+    ["null", null],
+    ["a number", 5],
+    ["an object", { toString: () => "news" }],
+    ["an empty string", ""],
+    ["513 bytes", "x".repeat(513)],
+    ["514 bytes of UTF-8", "ß".repeat(257)],
+    ["a lone surrogate", "\ud800"],
+  ])("throws a TypeError for %s instead of a name, and nothing exists after it", async (_what, name) => {
+    await using server = makeServer();
+    const { peer, got } = await join(server);
+    const rule = "Expected `name` to be a well-formed string of 1 to 512 bytes of UTF-8, got ";
+    const throwing = (use: (topic: Topic<any, any, any>) => unknown): void =>
+      expect(() => use(server.topic(name as string))).toThrow(rule);
+    throwing((topic) => topic.add(peer));
+    throwing((topic) => topic.notify("said"));
+    throwing((topic) => topic.on("join", () => {}));
+    throwing((topic) => topic.size);
+    expect(server.stats().topics).toBe(0);
+    server.peers.notify("bare");
+    await turn();
+    expect(got).toEqual([["bare", undefined]]);
+  });
+
+  it("takes the longest name, and names that differ in one unit", async () => {
+    await using server = makeServer();
+    const { peer } = await join(server);
+    const names = ["ß".repeat(256), "x".repeat(512), `${"x".repeat(511)}y`, "😀", "\0", "5"];
+    for (const name of names) server.topic(name).add(peer);
+    expect(server.stats().topics).toBe(names.length);
+    await peer.close();
+    expect(server.stats().topics).toBe(0);
+  });
+
   it("ignores a closed peer without an error: it may have closed a moment ago", async () => {
     await using server = makeServer();
     const { peer } = await join(server);
@@ -150,7 +186,7 @@ describe("a topic", () => {
     expect(server.topic("news").add(peer).size).toBe(0);
   });
 
-  it.each(["", "__proto__", "constructor", "toString"])("can be named %j", async (name) => {
+  it.each(["__proto__", "constructor", "toString"])("can be named %j", async (name) => {
     await using server = makeServer();
     expect(server.topic(name).size).toBe(0);
     const { peer } = await join(server);

@@ -1,0 +1,65 @@
+/** A client chooses the name of a topic, and handlers pass it on unchecked. */
+import { expect, it } from "vitest";
+import type { AnyPeer, Server } from "../../src/node.js";
+import { closeAll, makeNode, makeNodes, type Node } from "../fleet/nodes.js";
+import { turn } from "../support/turns.js";
+
+interface Context {
+  readonly peer: AnyPeer;
+  readonly server: Server<any, any, any>;
+}
+
+/** The handlers of a chat whose author forgot to check `room`. */
+const CHAT = {
+  join: async ({ room }: { room: string }, { peer, server }: Context) => void (await server.topic(room).join(peer)),
+  enter: ({ room }: { room: string }, { peer, server }: Context) => void server.topic(room).add(peer),
+  say: ({ room, text }: { room: string; text: string }, { peer, server }: Context) =>
+    server.topic(room).notify("said", { text }, { except: peer }),
+};
+
+/** What a client may send as the name of a room. */
+const ROOMS: unknown[] = [
+  undefined,
+  null,
+  true,
+  5,
+  -0,
+  [],
+  ["den"],
+  {},
+  "",
+  "x".repeat(1_000_000),
+  "\udfff",
+  "a\ud800b",
+];
+
+it("a client that sends a wrong room, or none, reaches no client of any node", async () => {
+  const nodes = makeNodes(3, { methods: CHAT });
+  const [mallory, ...others] = await Promise.all(nodes.map((node) => node.client()));
+  for (const room of ROOMS) {
+    for (const method of ["say", "join", "enter"]) {
+      const call = mallory!.client.request(method, { room, text: "spam" });
+      await expect(call).rejects.toMatchObject({ code: -32603 });
+    }
+  }
+  for (const { server } of nodes) expect(server.stats().topics).toBe(0);
+  nodes[0]!.server.peers.notify("end");
+  for (const client of others) expect(await client.until(1)).toEqual([["end", undefined]]);
+  await closeAll(nodes);
+});
+
+it.each<[string, () => Node]>([
+  ["without an engine", () => makeNode({ methods: CHAT })],
+  ["with an engine", () => makeNodes(1, { methods: CHAT })[0]!],
+])("a client that names 2,000 rooms by numbers leaves none behind, %s", async (_how, make) => {
+  const node = make();
+  const mallory = await node.client();
+  const calls = Array.from({ length: 2_000 }, (_, i) => mallory.client.request("enter", { room: i % 20 }));
+  await Promise.allSettled(calls);
+  const { peer } = mallory;
+  await mallory.client.close();
+  await peer.closed;
+  await turn();
+  expect(node.server.stats()).toMatchObject({ topics: 0, peers: 0 });
+  await closeAll([node]);
+});
