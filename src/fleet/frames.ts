@@ -84,6 +84,11 @@ export const principalName = must<string>(
   isPrincipal,
 );
 
+/** Returns one text for a topic and the key of a publication. Two pairs never have the same, whatever is in them. */
+export function publicationName(topic: string, key: string): string {
+  return `${topic.length}:${topic}${key}`;
+}
+
 /** Returns the text of a frame. Escapes the fields, which may be any text. */
 export function frameOf(kind: string, fields: readonly (string | number)[], body = ""): string {
   let head = VERSION + kind;

@@ -18,7 +18,7 @@ import {
   type RosterId,
   type RosterPart,
 } from "./engine.js";
-import { logFrame, rosterFrame } from "./frames.js";
+import { logFrame, publicationName, rosterFrame } from "./frames.js";
 
 /**
  * Returns an engine in memory. Servers of one process that get the same one are a fleet: their topics, members and logs are common,
@@ -121,7 +121,7 @@ class MemoryBroker {
   append(topic: string, body: string, { length, ttlMs }: LogRule, key: string | undefined): Position {
     const now = performance.now();
     const log = unexpired(this.#tops, topic, now);
-    const keyName = key === undefined ? undefined : `${topic.length}:${topic}${key}`;
+    const keyName = key === undefined ? undefined : publicationName(topic, key);
     const earlier = keyName === undefined ? undefined : unexpired(this.#keys, keyName, now);
     // Only of this epoch: what was published in an earlier one is gone.
     if (earlier !== undefined && earlier.position.epoch === log?.epoch) return earlier.position;

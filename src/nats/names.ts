@@ -1,6 +1,6 @@
 /** The names of subjects and streams in NATS: `<prefix>.1.<kind>.<name>`. */
 import { createHash } from "node:crypto";
-import { VERSION } from "../fleet/frames.js";
+import { publicationName, VERSION } from "../fleet/frames.js";
 import type { Channel, Incarnation } from "../fleet/engine.js";
 
 /** What a stream keeps. `"l"`: logs. `"w"`: members. `"k"`: the positions of keys. */
@@ -74,7 +74,7 @@ export class Names {
 
   /** The subject that has the position of a key. A hash, because NATS bounds the length of a subject. */
   key(topic: string, key: string): string {
-    return this.#name("k", createHash("sha256").update(`${topic}\0${key}`).digest("base64url"));
+    return this.#name("k", createHash("sha256").update(publicationName(topic, key)).digest("base64url"));
   }
 
   /** A subject of a kind that belongs to no name. */

@@ -2,7 +2,7 @@
  * The names of keys and channels in Redis: `<prefix>:1:{tag}:<kind>:<name>`. A cluster keeps all keys with the same tag on one server,
  * so a script may use them together. Without a cluster the tags are the same, so that a deployment can move to one.
  */
-import { VERSION } from "../fleet/frames.js";
+import { publicationName, VERSION } from "../fleet/frames.js";
 import type { Channel, Incarnation } from "../fleet/engine.js";
 
 /** Each tag is in the middle of one of 64 ranges of 256 slots, so the tags are spread evenly over the servers of a cluster. */
@@ -64,7 +64,7 @@ export class Names {
 
   /** The key that has the position of a publication with `key`. Its tag is that of the topic. */
   publication(topic: string, tag: number, key: string): string {
-    return this.#name(tag, "k", `${topic.length}:${topic}${key}`);
+    return this.#name(tag, "k", publicationName(topic, key));
   }
 
   /** The members of a topic, and its channel. */

@@ -299,6 +299,23 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(await b.until(`t:${name}`, 2)).toEqual([logFrame(first.epoch, 1, "1"), logFrame(first.epoch, 2, "2")]);
       });
 
+      itWith("log", "does not mistake the end of a topic for the beginning of a key", async (a, _b, name) => {
+        const parts = [":", "\0", "\n", "1", "é"];
+        const pairs = parts.flatMap((part) => [
+          [`${name}${part}x`, "y"] as const,
+          [name, `x${part}y`] as const,
+          [`${name}${part}`, "xy"] as const,
+          [name, `${part}xy`] as const,
+        ]);
+        const bodies = pairs.map((pair) => JSON.stringify(pair));
+        for (const [i, [of, key]] of pairs.entries()) await a.connection.log!.append(of, bodies[i]!, RULE, key);
+        const names = new Set(pairs.map(([of]) => of));
+        const logs = await Promise.all(Array.from(names, (of) => a.connection.log!.read(of, 0, 100)));
+        const kept = logs.flatMap(({ entries }) => entries.map(([, body]) => body));
+        expect(kept).toHaveLength(bodies.length);
+        expect(new Set(kept)).toEqual(new Set(bodies));
+      });
+
       itWith("log", "keeps the logs of hostile names apart", async (a, b) => {
         for (const hostile of HOSTILE_NAMES) await a.connection.log!.append(hostile, hostile, RULE, undefined);
         const parts = await Promise.all(HOSTILE_NAMES.map((hostile) => b.connection.log!.read(hostile, 0, 10)));
