@@ -1,6 +1,7 @@
 /** Runs one command: its pipes, its end, and the end of all its child processes. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
+import { attempt, warnOnce } from "../core/tell.js";
 
 /** The command to run, and how to end it. */
 export interface ChildOptions {
@@ -143,7 +144,15 @@ export class Child {
       if (!this.#hasExited && !stdin!.writableEnded) this.#timer = setTimeout(inputClosed, this.#graceMs);
     });
     stdout!.on("error", ignore).on("data", output);
-    if (typeof stderr === "function") child.stderr!.on("error", ignore).on("data", stderr);
+    if (typeof stderr === "function") {
+      const warned = new Set<string>();
+      const take = (chunk: Buffer): void =>
+        attempt(
+          () => stderr(chunk),
+          (error) => warnOnce(warned, "stderr", error),
+        );
+      child.stderr!.on("error", ignore).on("data", take);
+    }
     child.once("exit", () => this.#exited());
     return new Promise((resolve) => {
       child.once("close", (exitCode, signal) => {

@@ -31,7 +31,8 @@ export interface BridgeOptions {
    * WebSocket, and only a write can detect that the client is gone. Default 25,000.
    */
   pingMs?: number | undefined;
-  /** The destination of the command's standard error: that of this process, none, or a function that gets chunks of any size. Default `"inherit"`. */
+  /** The destination of the command's standard error: that of this process, none, or a function that gets chunks of any size. If the
+   * function throws or rejects, the process warns once. Default `"inherit"`. */
   stderr?: "inherit" | "ignore" | ((chunk: Buffer) => void) | undefined;
   /** When it aborts, the bridge ends the command, and closes the WebSocket with 1001. */
   signal?: AbortSignal | undefined;

@@ -3,7 +3,7 @@ import { tableOf } from "./config.js";
 import type { CheckedMethod, Stream } from "./contract.js";
 import { expected, ProtocolError } from "./errors.js";
 import { checkKnown, checkOptions, must, optional } from "./options.js";
-import { isAsyncIterable, isThenable, observed } from "./promises.js";
+import { isAsyncIterable, isThenable, synchronous } from "./promises.js";
 import { describeIssue, isSchema, plain, type SchemaIssue, type SchemaResult, type StandardSchema } from "./schema.js";
 
 /** What one method of a contract takes and returns. Without `result` and `stream`, it may be notified. */
@@ -177,10 +177,7 @@ function checkOf(table: ContractTable | undefined, isReceived: boolean): ValueCh
       });
     };
     if (part === "result") return isThenable(value) ? Promise.resolve(value).then(checkValue) : checkValue(value);
-    const outcome = checkValue(value);
-    if (!isThenable(outcome)) return outcome;
-    void observed(Promise.resolve(outcome));
-    throw new TypeError(`The schema of \`${part}\` of "${method}" must be synchronous`);
+    return synchronous(checkValue(value), `The schema of \`${part}\` of "${method}"`);
   };
 }
 

@@ -27,7 +27,7 @@ import {
   type SendHandle,
   type Transport,
 } from "./transport.js";
-import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
+import { Abnormal, cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
 /** Gives a peer the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
@@ -405,7 +405,14 @@ export class Connection implements Receiver, Slot {
     // Sending what was kept may end the connection, as its other side reads too slowly.
     if (this.ended !== undefined) return;
     this.#stop(errorOfEnd("closed on this side", { code, reason, error }));
-    this.transport.close(code, cutReason(reason), retryMs);
+    attempt(
+      () => this.transport.close(code, cutReason(reason), retryMs),
+      (failure) => {
+        this.report(failure);
+        // A transport that cannot be closed does not report its end.
+        this.closed({ code: Abnormal, reason: "" });
+      },
+    );
   }
 
   #stop(cause: Error): void {

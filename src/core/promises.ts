@@ -12,6 +12,16 @@ export function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
 }
 
+/**
+ * Returns what a function of the application returned whose value is needed at once. Throws a `TypeError` for a promise, which it
+ * observes. `name` names the function.
+ */
+export function synchronous<T>(value: T, name: string): T {
+  if (!isThenable(value)) return value;
+  void observed(Promise.resolve(value));
+  throw new TypeError(`${name} must be synchronous, and it returned a promise`);
+}
+
 /** Whether `value` is an async iterable. May throw: a Proxy decides. */
 export function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
   return typeof value === "object" && value !== null && Symbol.asyncIterator in value;

@@ -1,5 +1,6 @@
 /** Emitting events to listeners that may fail. */
 import type { EventEmitter } from "./packages.js";
+import { isThenable } from "./promises.js";
 
 /**
  * Calls every listener, and passes its error or rejection to `failed`: a failing listener must break neither the emitting code
@@ -70,7 +71,8 @@ function stackOf(error: unknown): string {
 export function attempt(call: () => unknown, failed: (error: unknown) => void): void {
   try {
     const result = call();
-    if (result instanceof Promise) result.catch(failed);
+    // A promise of another realm is no `Promise` of this one, and ends the process as well if its rejection is not handled.
+    if (isThenable(result)) Promise.resolve(result).catch(failed);
   } catch (error) {
     failed(error);
   }

@@ -13,6 +13,7 @@ import { ErrorCode, expected, RpcError } from "../core/errors.js";
 import { mergeLimits } from "../core/limits.js";
 import { isId } from "../core/message.js";
 import { anyFunction, checkOptions, must, optional } from "../core/options.js";
+import { synchronous } from "../core/promises.js";
 
 /** The id of a subscription. */
 export type SubscriptionId = string | number;
@@ -32,7 +33,7 @@ export interface SubscriptionLimits {
 export interface SubscriptionsOptions {
   /** The method of each push, such as `"eth_subscription"`. Its params are `{ subscription: id, result }`. */
   method: string;
-  /** Makes the id of each new subscription. An id must not repeat within a peer. Default: `0x` and 32 random hexadecimal digits. */
+  /** Makes the id of each new subscription. An id must not repeat within a peer. Not asynchronous. Default: `0x` and 32 random hexadecimal digits. */
   nextId?: (() => SubscriptionId) | undefined;
   limits?: Partial<SubscriptionLimits> | undefined;
 }
@@ -136,7 +137,7 @@ export class Subscriptions<T = any> {
     if (ofPeer.size >= maxPerPeer) {
       throw new RpcError(ErrorCode.TooManySubscriptions, "Too many subscriptions", { maxPerPeer });
     }
-    const id = this.#nextId();
+    const id = synchronous(this.#nextId(), "`nextId`");
     if (!isId(id) || id === null || ofPeer.has(id)) throw expected("nextId()", "an id that is not in use", id);
     const subscription = new OpenSubscription<T>(peer, this.#method, id, maxHeld, () => {
       ofPeer.delete(id);

@@ -14,6 +14,7 @@ import {
   type Outcome,
 } from "../core/errors.js";
 import { isObject } from "../core/message.js";
+import { attempt } from "../core/tell.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 import type { Broker } from "./broker.js";
 import { EngineError, type Channel, type NodeName } from "./engine.js";
@@ -293,11 +294,10 @@ export class Calls {
     const call = this.#calls.get(number);
     if (call?.node !== from) return;
     if (call.wait.resetTimeoutOnProgress) setDeadline(call, call.wait.timeoutMs);
-    try {
-      call.wait.onProgress?.(parsed(body));
-    } catch (error) {
-      this.#owner.report(error);
-    }
+    attempt(
+      () => call.wait.onProgress?.(parsed(body)),
+      (error) => this.#owner.report(error),
+    );
   }
 
   #serve(number: number, from: NodeName, localId: string, timeoutMs: number, flags: string, body: string): void {

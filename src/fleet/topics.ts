@@ -3,6 +3,8 @@ import { encodeNotification, utf8Bytes, type MessageText } from "../core/codec.j
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectionLostError, TooLargeError } from "../core/errors.js";
 import { checkOptions } from "../core/options.js";
+import { synchronous } from "../core/promises.js";
+import { attempt } from "../core/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Broker } from "./broker.js";
 import { EngineError, type Channel, type LogRule, type Position } from "./engine.js";
@@ -176,7 +178,7 @@ export class FleetTopics {
 
   #rulesOf(name: string): Rules {
     const { broker } = this.#owner;
-    const { logRule, memberRule } = checkRules(this.#owner.rulesOf(name));
+    const { logRule, memberRule } = checkRules(synchronous(this.#owner.rulesOf(name), "`topics`"));
     if (logRule !== undefined && broker.connection.log === undefined)
       throw new TypeError(`the engine ${broker.name} has no logs, so the rule \`log\` cannot be met`);
     if (memberRule !== undefined && broker.connection.roster === undefined)
@@ -519,13 +521,11 @@ export class FleetTopics {
         whenSlow: "drop",
       });
     }
-    for (const watcher of Array.from(topic.watchers)) {
-      try {
-        watcher(event, member);
-      } catch (error) {
-        this.#owner.report(error);
-      }
-    }
+    for (const watcher of Array.from(topic.watchers))
+      attempt(
+        () => watcher(event, member),
+        (error) => this.#owner.report(error),
+      );
   }
 
   /** Lists the members of a topic, if a change was missed. One list for each topic is in progress. */

@@ -1,6 +1,7 @@
 /** What the hooks subscribe to: the peer of a provider, a stream, the members of a topic. None of it needs React. */
 import { open } from "../connect.js";
 import { ConnectionLostError } from "../core/errors.js";
+import { synchronous } from "../core/promises.js";
 import type { AnyPeer, Peer } from "../peer/peer.js";
 import type { Member, ProviderProps, StreamState, TopicMembers } from "./types.js";
 
@@ -69,6 +70,7 @@ export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
   const options = { reconnect: { initial: true }, ...props.options };
   // A `useHandler` may serve the entries that have no handler yet.
   options.contract &&= options.contract.partial;
+  const make = (...args: Parameters<typeof openPeer>): AnyPeer => synchronous(openPeer(...args), "`open`");
   let peer: AnyPeer | undefined;
   let closing: ReturnType<typeof setTimeout> | undefined;
   const close = (): void => {
@@ -79,9 +81,10 @@ export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
     if (peer !== undefined) return peer;
     // On a server, a relative URL has no base, and a timer would keep the process alive.
     if (typeof window === "undefined")
-      return (peer = openPeer("ws://localhost", { ...options, signal: AbortSignal.abort() }));
+      return (peer = make("ws://localhost", { ...options, signal: AbortSignal.abort() }));
+    peer = make(url, options);
     closing = setTimeout(close, UNMOUNTED_MS);
-    return (peer = openPeer(url, options));
+    return peer;
   };
   const { subscribe } = storeOf<unknown>(undefined, (changed, signal) => {
     const { opened } = get().on("suspend", changed).on("resume", changed).on("close", changed);
@@ -140,7 +143,8 @@ export function topicOf(get: () => AnyPeer, topic: string): Store<TopicMembers<M
       if (params?.topic !== topic) return;
       // The promise of a list calls back after the changes that arrived with the list. So they are made in the next tick.
       setTimeout(() => {
-        if (method === "topic/joined") members?.set(params.member.id, params.member);
+        // A member that is missing or has no id is no member.
+        if (method === "topic/joined" && params.member?.id !== undefined) members?.set(params.member.id, params.member);
         if (method === "topic/left") members?.delete(params.id);
         changed();
       });

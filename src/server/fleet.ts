@@ -158,8 +158,9 @@ export class ServerFleet implements Reach {
     try {
       const { principal } = this.#server.options;
       return principal && principalName(principal(peer.data), "principal");
-    } catch {
+    } catch (error) {
       // The data of a peer that `accept` made may be anything.
+      this.#server.groups.report(error, peer);
       return undefined;
     }
   }

@@ -8,6 +8,7 @@ import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../l
 import { checkDialect, PEER_OPTIONS, tableOf } from "../core/config.js";
 import { isObject } from "../core/message.js";
 import { any, anyFunction, checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
+import { synchronous } from "../core/promises.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { checkEngine } from "../fleet/engine.js";
 import { principalName } from "../fleet/frames.js";
@@ -133,7 +134,10 @@ const SERVER_OPTIONS = {
     if (value !== undefined && !isObject(value)) throw expected(name, "`{ ttlMs }` or `false`", value);
     return checkOptions(name, value, SESSION_OPTIONS);
   },
-  principal: optional(anyFunction),
+  principal: optional<(data: any) => unknown>((value, name) => {
+    const principal = anyFunction(value, name);
+    return (data) => synchronous(principal(data) as unknown, `\`${name}\``);
+  }),
   engine: checkEngine,
   topics: optional(anyFunction),
   nodes: (value: unknown) => checkOptions("nodes", value as object | undefined, NODES_OPTIONS),

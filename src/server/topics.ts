@@ -79,7 +79,8 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
   members(options?: { limit?: number | undefined }): Promise<TopicMember[]>;
   /**
    * Calls `listener` on this node when a member joins or leaves on any node, in the same order on all nodes. Returns a function that
-   * stops this. Throws a `TypeError` for a topic without the rule `members`. What the listener throws is emitted as `error`.
+   * stops this. Throws a `TypeError` for a topic without the rule `members`. What the listener throws or rejects with is
+   * emitted as `error`.
    */
   watch(listener: (event: "joined" | "left", member: TopicMember) => void): () => void;
   /** Calls `listener` at each event. The server keeps the listener until `off`. Throws a `TypeError` for an unknown event. */

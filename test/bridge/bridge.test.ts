@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WebSocket } from "ws";
 import { bridge, type BridgeEnd } from "../../src/bridge/bridge.js";
+import { uncaughtIn } from "../support/uncaught.js";
 import { bridged, CLOSE_TIMEOUT_MS, COMMAND, eventually, runs, settled, SHORT, type Bridged } from "./bridged.js";
 
 const MIB = 2 ** 20;
@@ -439,6 +440,31 @@ describe("the command's standard error", () => {
     pair.webSocket.close();
     expect(await pair.over).toMatchObject({ exitCode: 0 });
     expect(runs(pid)).toBe(false);
+  });
+
+  it("is forwarded to a function that may fail, of which the bridge warns once", async () => {
+    const bug = new Error("bug of the application");
+    const warnings: unknown[] = [];
+    vi.spyOn(process, "emitWarning").mockImplementation((warning) => void warnings.push(warning));
+    onTestFinished(() => void vi.restoreAllMocks());
+    const chunks: string[] = [];
+    const fails = (chunk: Buffer): any => {
+      chunks.push(chunk.toString());
+      if (chunks.length > 1) throw bug;
+      return Promise.reject(bug);
+    };
+    const uncaught = await uncaughtIn(async () => {
+      const pair = await bridged(["complain"], { stderr: fails });
+      await pair.greeting();
+      pair.webSocket.send('"oh "');
+      await eventually(() => chunks.length).toBe(1);
+      pair.webSocket.send('"no"');
+      await eventually(() => chunks.length).toBe(2);
+      pair.webSocket.close();
+      expect(await pair.over).toMatchObject({ exitCode: 0 });
+    });
+    expect(uncaught).toEqual([]);
+    expect(warnings).toMatchObject([{ name: "reciproc", cause: bug }]);
   });
 });
 

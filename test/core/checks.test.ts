@@ -301,8 +301,8 @@ describe("the values of a contract", () => {
     expect(await rejection(read(sides.calling.stream("tail")))).toMatchObject({ code: -32603 });
     expect(await rejection(sides.calling.request("copy", {}, { onProgress() {} }))).toMatchObject({ code: -32603 });
     expect(sides.errors.serving.map(({ message }) => message)).toEqual([
-      'The schema of `stream` of "tail" must be synchronous',
-      'The schema of `progress` of "copy" must be synchronous',
+      'The schema of `stream` of "tail" must be synchronous, and it returned a promise',
+      'The schema of `progress` of "copy" must be synchronous, and it returned a promise',
     ]);
   });
 

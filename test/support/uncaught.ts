@@ -1,17 +1,24 @@
 import { turn } from "./turns.js";
 
-/** Runs `act` and returns the uncaught exceptions. */
+const EVENTS = ["uncaughtException", "unhandledRejection"] as const;
+
+/** Runs `act` and returns the uncaught exceptions, and the reasons of the rejections that nothing handles. */
 export async function uncaughtIn(act: () => unknown): Promise<unknown[]> {
-  const others = process.listeners("uncaughtException");
   const caught: unknown[] = [];
-  process.removeAllListeners("uncaughtException");
-  process.on("uncaughtException", (error) => caught.push(error));
+  const restore = EVENTS.map((event) => {
+    const others = process.listeners(event as "uncaughtException");
+    process.removeAllListeners(event);
+    process.on(event, (error: unknown) => caught.push(error));
+    return () => {
+      process.removeAllListeners(event);
+      for (const listener of others) process.on(event, listener);
+    };
+  });
   try {
     await act();
     await turn();
   } finally {
-    process.removeAllListeners("uncaughtException");
-    for (const listener of others) process.on("uncaughtException", listener);
+    for (const one of restore) one();
   }
   return caught;
 }
