@@ -24,7 +24,7 @@ export interface PeerLimits {
   maxUnsentBytes: number;
   /**
    * Most requests, notifications and foreign messages a second, and in one burst. A further request is refused with -32009.
-   * Other messages are dropped and counted. Responses do not count. Default `Infinity`.
+   * Other messages are dropped and counted. `reauthenticate()` counts too, and waits. Responses do not count. Default `Infinity`.
    */
   maxMessagesPerSecond: number;
   /** Most malformed messages within a minute, which starts with the first. A further one closes the connection with 1008. Default 100; `Infinity` turns it off. */

@@ -1,6 +1,7 @@
 /** Clients that send `auth`: the first time in their hello, when their WebSocket is open, and later on the open connection. */
 import type { Duplex } from "node:stream";
 import * as CloseCode from "../close-codes.js";
+import type { Connection } from "../core/connection.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { member } from "../core/message.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
@@ -149,26 +150,38 @@ export interface RenewalHooks {
 
 /**
  * Lets the client of `link` send `auth` again over its present socket. `principal` is the name of the client, which must stay.
- * A client that sends another `auth` before the reply to the first breaks the protocol.
+ * An `auth` counts as a message: beyond `maxMessagesPerSecond` it waits, because it has no response that would refuse it alone. A
+ * client that sends another `auth` before the reply to the first breaks the protocol.
  */
 export function takeAuth(link: ServerLink, principal: string | undefined, hooks: RenewalHooks): void {
   const { socket } = link;
   let isAsking = false;
+  // After the loss of its socket, the client is authenticated when it resumes.
+  const isPresent = (): boolean => link.socket === socket && link.endpoint.isFlowing;
+  const renew = async (auth: unknown): Promise<void> => {
+    const { takeRate, config } = link.receiver as Connection;
+    while (isPresent() && takeRate?.() === false) await delay(1000 / config.limits.maxMessagesPerSecond);
+    if (!isPresent()) return;
+    const verdict = await hooks.authenticate(auth);
+    isAsking = false;
+    if (!isPresent()) return;
+    if ("refusal" in verdict) hooks.refuse(verdict.refusal);
+    else if (verdict.admission.principal !== principal) hooks.refuse(OTHER_PRINCIPAL);
+    else {
+      hooks.accept(verdict.admission);
+      link.endpoint.sendControl(AUTHENTICATED);
+    }
+  };
   link.onAuth = (auth) => {
     if (isAsking) return link.endpoint.fail("a second `auth` before the reply to the first");
     isAsking = true;
-    void hooks.authenticate(auth).then((verdict) => {
-      isAsking = false;
-      // After the loss of its socket, the client is authenticated when it resumes.
-      if (link.socket !== socket || !link.endpoint.isFlowing) return;
-      if ("refusal" in verdict) hooks.refuse(verdict.refusal);
-      else if (verdict.admission.principal !== principal) hooks.refuse(OTHER_PRINCIPAL);
-      else {
-        hooks.accept(verdict.admission);
-        link.endpoint.sendControl(AUTHENTICATED);
-      }
-    });
+    void renew(auth);
   };
+}
+
+/** Resolves after `ms`. */
+function delay(ms: number): Promise<void> {
+  return new Promise((resolve) => setDeadline({ deadline: 0, expire: resolve }, ms));
 }
 
 const OTHER_PRINCIPAL: Refusal = { status: 401, reason: "the `principal` of a connection cannot change" };
