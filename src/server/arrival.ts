@@ -159,8 +159,9 @@ export function takeAuth(link: ServerLink, principal: string | undefined, hooks:
   // After the loss of its socket, the client is authenticated when it resumes.
   const isPresent = (): boolean => link.socket === socket && link.endpoint.isFlowing;
   const renew = async (auth: unknown): Promise<void> => {
-    const { takeRate, config } = link.receiver as Connection;
-    while (isPresent() && takeRate?.() === false) await delay(1000 / config.limits.maxMessagesPerSecond);
+    const connection = link.receiver as Connection;
+    const { maxMessagesPerSecond } = connection.config.limits;
+    while (isPresent() && connection.takeRate?.() === false) await delay(1000 / maxMessagesPerSecond);
     if (!isPresent()) return;
     const verdict = await hooks.authenticate(auth);
     isAsking = false;

@@ -1,5 +1,6 @@
 /** The control frames of `reciproc.v1`. Data from outside is checked here, once. `docs/PROTOCOL.md` defines their meaning. */
 import { member } from "../core/message.js";
+import { isWellFormed } from "../core/options.js";
 
 /** The longest `retryMs` that a server may send and a client obeys: 10 minutes. A longer one could keep a client away for ever. */
 export const MAX_RETRY_MS = 600_000;
@@ -156,8 +157,9 @@ function isPositive(value: unknown): value is number {
   return isCount(value) && value > 0;
 }
 
+/** A client puts a route into its URL, so it must be text that UTF-8 can carry. */
 function isToken(value: unknown): boolean {
-  return typeof value === "string" && value !== "" && value.length <= LONGEST_TOKEN;
+  return typeof value === "string" && value !== "" && value.length <= LONGEST_TOKEN && isWellFormed(value);
 }
 
 /** Copies the checked members, because the other side chooses what else an object contains, and how long that is. */

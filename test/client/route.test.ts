@@ -1,10 +1,14 @@
 /** The `route` of a session: the name by which a load balancer finds the server that has it. */
 import type { IncomingMessage } from "node:http";
 import { expect, it } from "vitest";
+import { WebSocketServer } from "ws";
 import { serve, type Server } from "../../src/node.js";
 import { confirmed, describeClients, event, type Connect } from "./clients.js";
+import { bareHttp } from "../support/network.js";
 import { rejection } from "../support/turns.js";
 import { Relay } from "./relay.js";
+
+const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 64, logLength: 2 ** 20 };
 
 /** A server that records the URL of each upgrade. */
 async function recording(session: object | false, urls: string[]): Promise<Server<any, any, any>> {
@@ -54,6 +58,23 @@ describeClients("a client whose session has a route", (connect: Connect) => {
     relay.cut();
     await connected(4);
     expect(urls).toEqual(["/", "/", "/?node=n7", "/?node=n8"]);
+  });
+
+  it("refuses one that no URL can carry as a breach of the protocol, and connects again", async () => {
+    await using http = await bareHttp();
+    const sockets = new WebSocketServer({ server: http.server, handleProtocols: () => "reciproc.v1" });
+    const closes: number[] = [];
+    const routes = ["a\ud800", "\udc00", "n7"];
+    sockets.on("connection", (socket) => {
+      socket.on("close", (code) => closes.push(code));
+      const session = { token: "t", ttlMs: 60_000, limits: LIMITS, route: routes.shift() };
+      socket.send(JSON.stringify({ hello: { session } }));
+    });
+    await using peer = await connect(http.url, { reconnect: { initial: true } });
+    expect(peer.state).toBe("open");
+    // A standard WebSocket sends 4400 for 1002.
+    await expect.poll(() => closes.map((code) => (code === 4400 ? 1002 : code))).toEqual([1002, 1002]);
+    http.cut();
   });
 
   it("adds nothing for a server that gives none", async () => {

@@ -184,7 +184,7 @@ describe("a session", () => {
 
 /** Values that are no count of frames, bytes or milliseconds. */
 const NO_NUMBERS = [0, -1, 1.5, "16", null, true, [16], 2 ** 53, undefined];
-const NO_TOKENS = ["", "x".repeat(257), 5, null, ["t"], undefined];
+const NO_TOKENS = ["", "x".repeat(257), "a\ud800", "\udc00a", 5, null, ["t"], undefined];
 const NO_COUNTS = [-1, 0.5, "0", null, undefined, 2 ** 53];
 /** What is no limits, and limits with one invalid member. */
 const NO_LIMITS = [
