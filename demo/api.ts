@@ -111,6 +111,8 @@ export const serverContract = contract({
   react: { params: z.object({ reaction }) },
   /** Asks all other people. Returns when all have answered or the time is up. */
   clear: { result: verdict },
+  /** Returns when the language servers are installed. */
+  prepare: {},
   /** Opens a document, or continues it after a loss. From then on, the server pushes all events of the editor. */
   open: { params: z.object({ document: documentName, since: moment.optional() }), result: opened },
   /** Makes changes to `version`. The server rebases them onto changes that it received earlier. */

@@ -17,6 +17,7 @@ import {
   type Transport,
 } from "reciproc/node";
 import type * as parts from "../dist/cli/parts.js";
+import type * as packages from "../scripts/packages.js";
 import type { Language } from "./lsp.js";
 import type { Network } from "./network.js";
 
@@ -24,6 +25,9 @@ import type { Network } from "./network.js";
 const { Child, FRAMINGS } = (await import(
   new URL("cli/parts.js", import.meta.resolve("reciproc")).href
 )) as typeof parts;
+const { ensurePackages } = (await import(
+  new URL("../../scripts/packages.js", import.meta.url).href
+)) as typeof packages;
 
 const LANGUAGES: readonly Language[] = ["css", "json"];
 /** Most processes of each language. Each has about 50 MB. */
@@ -42,6 +46,8 @@ export class LanguageServers {
   /** The language server of each page. */
   readonly #programs = new WeakMap<AnyPeer, AnyPeer>();
   readonly #running = new Set<Promise<unknown>>();
+  /** The installation, unless it has failed. */
+  #installed: Promise<void> | undefined;
 
   private constructor(servers: readonly Server[]) {
     this.#servers = servers;
@@ -52,6 +58,18 @@ export class LanguageServers {
     const languages = new LanguageServers(servers);
     for (const language of LANGUAGES) servers.push(await languages.#serve(language, http, network, ttlMs));
     return languages;
+  }
+
+  /**
+   * Installs the packages of the language servers, unless they are installed. Prints when it begins and ends. Rejects with an
+   * `RpcError` if that fails. Then the next call tries again.
+   */
+  prepare(): Promise<void> {
+    return (this.#installed ??= install().catch((error: unknown) => {
+      this.#installed = undefined;
+      report("editor", (error as Error).message);
+      throw new RpcError(503, "The language servers could not be installed");
+    }));
   }
 
   /** Refuses new connections and ends every language server. Resolves when all have exited. Never rejects. */
@@ -94,6 +112,15 @@ export class LanguageServers {
     this.#running.add(pipes.gone);
     void pipes.gone.then(() => this.#running.delete(pipes.gone));
   }
+}
+
+async function install(): Promise<void> {
+  let isNew = false;
+  await ensurePackages(fileURLToPath(new URL("../language-servers", import.meta.url)), () => {
+    isNew = true;
+    process.stdout.write("Installing the language servers of the editor, once ...\n");
+  });
+  if (isNew) process.stdout.write("The language servers of the editor are installed.\n");
 }
 
 /** Makes the call or notification of one side on the other side. `signal` carries a cancel, and an error keeps its code. */

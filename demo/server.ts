@@ -155,6 +155,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
     kill() {
       throw new RpcError(501, "There is only one process");
     },
+    prepare: () => languages.prepare(),
     receipts: ({ from, to }, { peer }) => receipts.count(peer.data.page, from, to),
     code: () => excerpts(),
   },
@@ -261,8 +262,12 @@ http.on("listening", () => {
   const standard = isAnyPort ? "" : fileURLToPath(new URL(`board-${taken}.jsonl`, import.meta.url));
   const file = process.env["BOARD_FILE"] ?? standard;
   if (file !== "") journal = new Journal(file, state);
-  process.stdout.write(`reciproc demo: http://localhost:${taken}\nOpen it in two windows, or use its split view.\n`);
+  process.stdout.write(
+    `reciproc demo: http://localhost:${taken}\nTwo people in one page: http://localhost:${taken}/split\n`,
+  );
   if (file !== "") process.stdout.write(`The board is kept in ${file}\n`);
+  // Only the editor needs them, so the page is served before. A failure is printed, and the editor shows it.
+  languages.prepare().catch(() => {});
 });
 http.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EADDRINUSE" || ++port > 65535) throw error;

@@ -131,6 +131,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
     receipts: ({ from, to }, { peer }) => receipts.count(peer.data.page, from, to),
     kill: () => void process.kill(process.pid, "SIGKILL"),
     code: () => excerpts("nodes/node.ts"),
+    prepare: refuseEditor,
     open: refuseEditor,
     edit: refuseEditor,
     point: refuseEditor,

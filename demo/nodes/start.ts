@@ -20,6 +20,7 @@ export async function start(count: number): Promise<void> {
   const ports = new Map<string, number>();
   const processes = new Map<string, ChildProcess>();
   let isEnding = false;
+  process.stdout.write(`Starting a Redis and ${count} nodes ...\n`);
   // Ctrl+C must not reach Redis before the nodes have ended.
   const starting = startRedis({ isDetached: true });
 

@@ -8,7 +8,7 @@ import type { ClientApi, ServerApi } from "../api.js";
 import { byId } from "./dom.js";
 
 /** Methods whose messages have no number: of these, only the newest counts, or the page calls them by itself. */
-const WITHOUT_NUMBER = new Set(["move", "point", "join", "resync", "open", "receipts", "code", "kill"]);
+const WITHOUT_NUMBER = new Set(["move", "point", "join", "resync", "open", "prepare", "receipts", "code", "kill"]);
 const SHOWN_MS = 10_000;
 
 /** A message to the server. */

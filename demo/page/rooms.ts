@@ -24,8 +24,8 @@ export function start(loaded: (editor: Editor) => void): void {
       loading = undefined;
       return complain(error);
     }
-    editor.show(file);
     loaded(editor);
+    editor.show(file);
   };
   const enter = tablist(byId("rooms", HTMLElement), named(), ({ value: name }) => {
     byId("board", HTMLElement).hidden = name !== "board";

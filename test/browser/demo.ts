@@ -33,9 +33,9 @@ export interface Visitor {
   options: object | undefined;
 }
 
-/** Starts the demo's server and reads its address from what it prints. */
-export async function startDemo(env: Record<string, string | undefined> = {}): Promise<Demo> {
-  const child = spawn(process.execPath, [SERVER], {
+/** Starts the demo's server, in its folder or in a copy, and reads its address from what it prints. */
+export async function startDemo(env: Record<string, string | undefined> = {}, server = SERVER): Promise<Demo> {
+  const child = spawn(process.execPath, [server], {
     // Without a file, each demo begins with an empty board.
     env: { ...process.env, PORT: "0", BOARD_FILE: "", ...env },
     stdio: ["ignore", "pipe", "inherit"],

@@ -1,7 +1,7 @@
 /** The editor: its files, the people in each file, and the language servers. Loaded when the person first opens it. */
 import { diagnosticCount, nextDiagnostic } from "@codemirror/lint";
 import { EditorView } from "@codemirror/view";
-import type { Params, Peer } from "reciproc";
+import { ConnectionLostError, type Params, type Peer } from "reciproc";
 import type { Caret, ClientApi, DocumentName, Person, ServerApi } from "../../api.js";
 import type { Language } from "../../lsp.js";
 import { byId, element } from "../dom.js";
@@ -24,7 +24,7 @@ class OpenFile {
   readonly language: Language;
   readonly #tab: HTMLElement;
   readonly #parent = element("div", "file");
-  #status: Status = { state: "starting" };
+  #status: Status = { state: "preparing" };
   /** Whether the language server has reported on the text. Until then, the number of problems is unknown. */
   #isChecked = false;
 
@@ -37,6 +37,7 @@ class OpenFile {
     this.session = new LanguageSession({
       document: this.name,
       language: this.language,
+      prepare,
       text: () => this.shared.view.state.doc,
       turned: (status) => {
         this.#status = status;
@@ -95,7 +96,7 @@ class OpenFile {
     write(state, `${this.language} language server: ${describe(this.#status)}`);
     state.dataset["state"] = this.#status.state;
     restart.hidden = this.#status.state !== "stopped";
-    problems.hidden = this.#status.state === "stopped" || this.#status.state === "starting";
+    problems.hidden = this.#status.state !== "ready" && this.#status.state !== "suspended";
     const none = this.#isChecked ? "No problems" : "Checking …";
     problems.textContent = count === 0 ? none : `${count} ${count === 1 ? "problem" : "problems"}`;
     problems.disabled = count === 0;
@@ -104,12 +105,26 @@ class OpenFile {
 
 function describe(status: Status): string {
   if (status.state === "suspended") return "reconnecting";
+  if (status.state === "preparing") return "being prepared";
   return status.state === "stopped" ? `stopped (${status.why})` : status.state;
 }
 
 /** Writes a status only if it has changed, because a screen reader reads each write. */
 function write(into: HTMLElement, text: string): void {
   if (into.textContent !== text) into.textContent = text;
+}
+
+/** The server of the demo, once the editor is open. */
+let server: Peer<ClientApi, ServerApi> | undefined;
+
+/** Resolves when the server has installed the language servers. Calls again if the session is lost meanwhile. */
+async function prepare(): Promise<void> {
+  try {
+    await server!.request("prepare", undefined, { timeoutMs: Infinity });
+  } catch (error) {
+    if (!(error instanceof ConnectionLostError) || server!.state === "closed") throw error;
+    await prepare();
+  }
 }
 
 const panel = byId("file", HTMLElement);
@@ -121,8 +136,9 @@ export function show(name: string): void {
 }
 
 /** Opens every file, on the first connection and on each new one. */
-export function enter(server: Peer<ClientApi, ServerApi>): void {
-  for (const { shared } of files) void shared.join(server);
+export function enter(peer: Peer<ClientApi, ServerApi>): void {
+  server = peer;
+  for (const { shared } of files) void shared.join(peer);
 }
 
 /** Takes the changes of a person. */

@@ -15,18 +15,21 @@ import type {
   Position,
   TextChange,
 } from "../../lsp.js";
+import { inWords } from "../notice.js";
 import { around } from "../traffic.js";
 import { wire } from "../wire.js";
 import { positionAt } from "./positions.js";
 import { schema } from "./schema.js";
 
 /** The state of the language server. While its session is `suspended`, the server keeps running, with the text. */
-export type Status = { state: "starting" | "ready" | "suspended" } | { state: "stopped"; why: string };
+export type Status = { state: "preparing" | "starting" | "ready" | "suspended" } | { state: "stopped"; why: string };
 
 /** The part of the editor that the session calls. */
 export interface Editor {
   readonly document: string;
   readonly language: Language;
+  /** Resolves when the language server can be started. */
+  prepare(): Promise<void>;
   /** Returns the present text. */
   text(): Text;
   /** Takes a new state of the language server. */
@@ -75,6 +78,14 @@ export class LanguageSession {
   /** Starts a language server for this page, unless it runs. Reports every failure as the status, also a later one. */
   start(): void {
     if (this.#status.state !== "stopped") return;
+    this.#turn({ state: "preparing" });
+    this.#editor.prepare().then(
+      () => this.#open(),
+      (error: unknown) => this.#turn({ state: "stopped", why: inWords(error) }),
+    );
+  }
+
+  #open(): void {
     this.#turn({ state: "starting" });
     const peer = open<LanguageServer, LanguageClient>(wire(`/lsp/${this.#editor.language}`), {
       dialect: lsp,
