@@ -45,7 +45,6 @@ const PLACES: Readonly<Record<string, readonly [file: string, begin: string][]>>
     ["languages.ts", "      fallback: (params, context) => forward(this"],
     ["languages.ts", "async function forward("],
   ],
-  measure: [["server.ts", "async function measure("]],
 };
 
 let found: Record<string, Excerpt[]> | undefined;

@@ -21,10 +21,9 @@ const TOPICS: Readonly<Record<string, Topic>> = {
   react: { what: "A reaction: dropped for a page that is away", read: "API.md#live-messages" },
   undo: { what: "A line was undone", read: "API.md#topics-and-broadcasts" },
   clear: { what: "The server asked all others before it answered", read: "API.md#calling-all-members" },
-  cut: { what: "The network was cut: the session queues, and resumes", read: "API.md#sessions-and-reconnecting" },
+  cut: { what: "The connection was cut: the session queues, and resumes", read: "API.md#sessions-and-reconnecting" },
   edit: { what: "A text changed: one call at a time, in one order for all", read: "API.md#calls" },
   language: { what: "A language server was called through the session", read: "API.md#dialects" },
-  measure: { what: "The server measured this page's round trip by a call", read: "API.md#calls" },
 };
 
 /** The topic of each method, in either direction. */
@@ -34,7 +33,6 @@ const TOPIC_OF: Readonly<Record<string, string>> = {
   draw: "draw",
   drew: "draw",
   move: "move",
-  moved: "move",
   say: "say",
   said: "say",
   react: "react",
@@ -50,12 +48,10 @@ const TOPIC_OF: Readonly<Record<string, string>> = {
   initialize: "language",
   "textDocument/completion": "language",
   "textDocument/hover": "language",
-  ping: "measure",
 };
 
-/** Topics of many messages a second. They are shown if no other topic has occurred for a while. */
-const FREQUENT = new Set(["move", "measure"]);
-const FREQUENT_AFTER_MS = 5000;
+/** Calls of the page that are no act of the person. */
+const OF_THE_PAGE = new Set(["join", "move"]);
 
 const toggle = byId("code-toggle", HTMLButtonElement);
 const drawer = byId("code", HTMLElement);
@@ -64,7 +60,8 @@ const link = byId("code-link", HTMLAnchorElement);
 const body = byId("code-body", HTMLElement);
 let topic = "join";
 let shown = "";
-let since = 0;
+/** Whether the topic is an act of this person. */
+let isOwn = false;
 /** Returns the code of all topics. Set when the drawer is started. */
 let fetchCode: (() => Promise<Record<string, Excerpt[]>>) | undefined;
 let fetched: Promise<Record<string, Excerpt[]>> | undefined;
@@ -81,18 +78,22 @@ export function start(fetch: NonNullable<typeof fetchCode>): void {
   new ResizeObserver(() => void render()).observe(drawer);
 }
 
-/** Shows the topic of a call or notification. */
-export function showCall({ method }: Call): void {
+/** Shows the topic of a call or notification. What others do, and the page by itself, is shown until the person has done something. */
+export function showCall({ direction, method }: Call): void {
   const name = TOPIC_OF[method];
-  if (name !== undefined) show(name);
+  if (name === undefined) return;
+  // The server's question is put to the person.
+  if (method === "vote" || (direction === "outgoing" && !OF_THE_PAGE.has(method))) show(name);
+  else if (!isOwn) turn(name);
 }
 
-/** Shows a topic, if its code is visible. */
+/** Shows the topic of what the person has done or met, if its code is visible. */
 export function show(name: string): void {
-  const now = performance.now();
-  if (FREQUENT.has(name) && !FREQUENT.has(topic) && now - since < FREQUENT_AFTER_MS) return;
-  since = now;
-  if (name === topic) return;
+  isOwn = true;
+  turn(name);
+}
+
+function turn(name: string): void {
   topic = name;
   void render();
 }

@@ -116,17 +116,32 @@ describe("the drawer with the code", () => {
       await ada.page.getByLabel("Message").fill("hello");
       await ada.page.getByLabel("Message").press("Enter");
       await shows(ada.page, "A chat line", 'retry: "not-sent"', 'board.notify("said", line)');
-      // The other person's drawing is shown too.
-      await draw(bo.page, LINE);
-      await shows(ada.page, "A line was drawn");
       await ada.page.locator("#cut").click();
-      await shows(ada.page, "The network was cut", 'peer.on("suspend"');
+      await shows(ada.page, "The connection was cut", 'peer.on("suspend"');
+      // It stays, whatever the page does by itself and other people do.
+      await ada.page.getByText("Connected again").waitFor();
+      await draw(bo.page, LINE);
+      await strokes(ada.page, 2);
+      const pings = (): Promise<string | null> => ada.page.locator("#periodic-count").textContent();
+      const before = await pings();
+      await expect.poll(pings).not.toBe(before);
+      await ada.page.mouse.move(300, 300);
+      await ada.page.locator("#traffic [data-method=move]").first().waitFor();
+      await shows(ada.page, "The connection was cut", 'peer.on("resume"');
       const address = await ada.page.getByRole("link", { name: "Read more" }).getAttribute("href");
       const [path, id] = address!.split("#");
       expect(await (await fetch(`${demo.url}${path}`)).text()).toContain(`id="${id}"`);
       await code.click();
       expect(await ada.page.locator("#code-body").isVisible()).toBe(false);
     }, SHORT_CUT));
+
+  it("shows what others do until the person does something", () =>
+    withTwo(async (ada, bo) => {
+      await ada.page.getByRole("button", { name: "Code", exact: true }).click();
+      await shows(ada.page, "The page joined", "onOpen:");
+      await draw(bo.page, LINE);
+      await shows(ada.page, "A line was drawn");
+    }));
 
   it("links to sections that exist", () =>
     withDemo(async ({ url }) => {
