@@ -1,4 +1,4 @@
-import type { Locator } from "playwright-core";
+import type { Locator, Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { browser, end } from "./browser.js";
 import { draw, noticed, PHONE, startDemo, strokes, withDemo, withOne } from "./demo.js";
@@ -197,6 +197,21 @@ describe("the editor", () => {
       { open: visitEditor },
     ));
 
+  it("keeps the list of completions and its explanation inside, at each end of the text", () =>
+    withDemo(
+      async (demo) => {
+        const { page } = await demo.invite("Ada", { viewport: { width: 1024, height: 768 } });
+        for (const place of ["display: grid", "transition: none"]) {
+          await goTo(page, place);
+          await page.keyboard.type("\nbor");
+          await page.locator(".cm-completionInfo").waitFor();
+          await expect.poll(() => overlaps(page)).toEqual([false, false]);
+          await page.keyboard.press("Escape");
+        }
+      },
+      { open: visitEditor },
+    ));
+
   it("never renders received text as HTML", () =>
     withOneEditor(async ({ page }) => {
       const markdown = [
@@ -229,3 +244,14 @@ describe("the editor", () => {
       ]);
     }));
 });
+
+/** Whether the list of completions and its explanation reach out of the editor. */
+function overlaps(page: Page): Promise<boolean[]> {
+  return page.evaluate(() => {
+    const editor = document.querySelector(".desk")!.getBoundingClientRect();
+    return [".cm-tooltip-autocomplete", ".cm-completionInfo"].map((part) => {
+      const { left, top, right, bottom } = document.querySelector(part)!.getBoundingClientRect();
+      return left < editor.left || top < editor.top || right > editor.right || bottom > editor.bottom;
+    });
+  });
+}

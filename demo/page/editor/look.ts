@@ -22,7 +22,7 @@ const highlighting = HighlightStyle.define([
   { tag: [tags.number, tags.unit, tags.bool, tags.null, tags.atom], color: "var(--code-value)" },
 ]);
 
-/** On a phone, a tooltip is as wide as the page, and must not touch its edges. */
+/** A tooltip stays in the editor, and does not touch its edges. */
 const MARGIN = 10;
 
 /** Returns the extensions of every file. A screen reader reads `name`. */
@@ -39,8 +39,8 @@ export function look(language: Language, name: string): Extension {
     EditorView.lineWrapping,
     tooltips({
       tooltipSpace: ({ dom }) => {
-        const { clientWidth, clientHeight } = dom.ownerDocument.documentElement;
-        return { top: 0, left: MARGIN, bottom: clientHeight, right: clientWidth - MARGIN };
+        const { top, left, bottom, right } = dom.getBoundingClientRect();
+        return { top, left: left + MARGIN, bottom: Math.min(bottom, innerHeight) - MARGIN, right: right - MARGIN };
       },
     }),
     EditorView.contentAttributes.of({ "aria-label": name, tabindex: "0" }),
