@@ -43,8 +43,10 @@ const timeFrom = (name: string, standard: number): number => Number(process.env[
 const VOTE_TIMEOUT_MS = timeFrom("VOTE_TIMEOUT_MS", 10_000);
 const SESSION_TTL_MS = timeFrom("SESSION_TTL_MS", 60_000);
 const CUT_MS = timeFrom("CUT_MS", 5000);
+/** A page that missed more pings is shown as away. */
+const FEW_MISSED_PINGS = 3;
 /** A page that missed more pings is out of reach. A page whose network was cut by the switch misses fewer. */
-const MOST_MISSED_PINGS = 3 + CUT_MS / 1000;
+const MOST_MISSED_PINGS = FEW_MISSED_PINGS + CUT_MS / 1000;
 
 const state = new BoardState();
 /** The file of the board. It is read when the port is known. */
@@ -185,8 +187,13 @@ function record(entry: Entry): void {
   if (gone.length > 0) board.notify("erased", { strokes: gone });
 }
 
+/** How many people the pages show as away. */
+let awayCount = 0;
+
 function pushPeople(): void {
-  board.notify("people", { people: everybody() }, { latest: "people" });
+  const people = everybody();
+  awayCount = people.filter((person) => person.isAway).length;
+  board.notify("people", { people }, { latest: "people" });
 }
 
 function welcomeTo(peer: Member): Welcome {
@@ -202,7 +209,7 @@ function welcomeTo(peer: Member): Welcome {
 }
 
 function everybody(): Person[] {
-  return [...board].map((peer) => ({ id: peer.id, ...profileOf(peer), isAway: peer.state === "suspended" }));
+  return [...board].map((peer) => ({ id: peer.id, ...profileOf(peer), isAway: isAway(peer) }));
 }
 
 function profileOf(peer: Member): Profile {
@@ -221,6 +228,11 @@ function authorOf(peer: Member): string {
 }
 
 function isOutOfReach(peer: Member): boolean {
+/** Returns true if a page has lost its connection, or answers no pings: it was closed, or crashed, or its computer sleeps. */
+function isAway(peer: Member): boolean {
+  return peer.state === "suspended" || guests.get(peer)!.missedPings > FEW_MISSED_PINGS;
+}
+
   return guests.get(peer)!.missedPings > MOST_MISSED_PINGS;
 }
 
@@ -237,6 +249,7 @@ setInterval(() => {
   });
   board.notify("stats", { perSecond: messages, roundTrips }, { volatile: true });
   messages = 0;
+  if (everybody().filter((person) => person.isAway).length !== awayCount) pushPeople();
 }, 1000);
 
 async function measure(peer: Member): Promise<void> {

@@ -32,6 +32,8 @@ interface Seat {
 /** What other nodes see of a person. */
 interface Presence extends Profile {
   author: string;
+  /** Whether the page has lost its connection. */
+  isAway: boolean;
   /** When the page joined. The newest is shown: a page whose node was killed is a member twice until the lease of the node ends. */
   joinedAt: number;
 }
@@ -71,7 +73,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
   session: { ttlMs: SESSION_TTL_MS, route: name },
   engine: redis({ url, prefix: "demo", leaseMs: LEASE_MS }),
   topics: () => ({ log: { length: 10_000, ttlMs: 86_400_000 }, members: true }),
-  nodes: { methods: { renamed: () => pushPeople() } },
+  nodes: { methods: { changed: () => pushPeople() } },
   authenticate: async (request) => ({ page: await network.carry(request) }),
 
   around(call, next) {
@@ -92,11 +94,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       await load(peer);
     },
     async rename({ name: called, color }, { peer }) {
-      const as = guests.get(peer)!;
-      Object.assign(as, { name: called, color });
-      await board.join(peer, { as });
-      pushPeople();
-      server.nodes.notify("renamed");
+      await change(peer, { name: called, color });
     },
     async draw({ stroke, size, points, n }, { peer }) {
       const { author, color } = guests.get(peer)!;
@@ -144,7 +142,7 @@ const shared = new SharedBoard(board);
 async function enter(peer: Member, wish: Profile, since: string | undefined): Promise<void> {
   const author = authorOf(peer);
   const others = (await present()).filter((other) => other.author !== author);
-  const as = { ...distinctProfile(wish, others), author, joinedAt: Date.now() };
+  const as = { ...distinctProfile(wish, others), author, isAway: false, joinedAt: Date.now() };
   guests.set(peer, as);
   // What the page missed is sent before this resolves.
   const { at, outcome } = since === undefined ? { outcome: "gap" } : await board.join(peer, { since, as });
@@ -154,6 +152,14 @@ async function enter(peer: Member, wish: Profile, since: string | undefined): Pr
   const people = [...others.map(personOf), you];
   peer.notify("arrived", { node: name, you: peer.id, profile: profileOf(peer), people, isComplete, at: position });
   pushPeople();
+}
+
+/** Changes what others see of a person, on all nodes. */
+async function change(peer: Member, now: Partial<Presence>): Promise<void> {
+  const as = Object.assign(guests.get(peer)!, now);
+  await board.join(peer, { as });
+  pushPeople();
+  server.nodes.notify("changed");
 }
 
 /** Sends a page the whole board, and makes it a member that misses nothing after that. Returns its position in the log. */
@@ -222,9 +228,8 @@ async function present(): Promise<(Presence & { id: string })[]> {
   return [...newest.values()];
 }
 
-/** Returns what pages see of a person. A node knows only of its own pages whether they are away. */
-function personOf({ id, name: called, color }: Presence & { id: string }): Person {
-  const isAway = [...board].some((peer) => peer.id === id && peer.state === "suspended");
+/** Returns what pages see of a person. */
+function personOf({ id, name: called, color, isAway }: Presence & { id: string }): Person {
   return { id, name: called, color, isAway };
 }
 
@@ -241,8 +246,12 @@ function authorOf(peer: Member): string {
 
 board.watch(pushPeople);
 server.on("peer", (peer) => {
-  peer.on("suspend", pushPeople);
-  peer.on("resume", pushPeople);
+  const note = (isAway: boolean) => (): void => {
+    // The broker may be away. The next change follows.
+    if (board.has(peer)) change(peer, { isAway }).catch(report);
+  };
+  peer.on("suspend", note(true));
+  peer.on("resume", note(false));
 });
 // This node missed what the log no longer has.
 server.on("gap", () => {

@@ -13,7 +13,7 @@ let roundTrips = new Map<string, number>();
 /** Replaces the list of people. `you` is marked. */
 export function show(now: readonly Person[], you: string): void {
   people = now;
-  count.textContent = `${people.length} here`;
+  count.textContent = `${people.filter(({ isAway }) => !isAway).length} here`;
   list.replaceChildren(
     ...people.map(({ id, name, color, isAway }) => {
       const item = element("li", isAway ? "person away" : "person");

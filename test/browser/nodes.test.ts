@@ -196,8 +196,11 @@ describe("the demo on three nodes", () => {
     const bo = await inviteElsewhere("Bo", home);
     await ada.getByRole("button", { name: "Cut the network" }).last().click();
     await ada.getByText("Reconnecting", { exact: true }).waitFor();
+    // Each node knows who has lost a connection to another one.
+    await bo.getByTitle("Ada is reconnecting").waitFor();
     await say(bo, "are you back?");
     await live(ada);
+    await bo.getByTitle("Ada is reconnecting").waitFor({ state: "detached" });
     await expect.poll(async () => (await chatOf(ada)).at(-1)).toBe("are you back?");
     expect(await nodeOf(ada)).toBe(home);
     expect(await ada.locator("#recovered").textContent()).toBe("");

@@ -3,6 +3,7 @@ import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { bytes } from "../../src/node.js";
 import { draw, enter, strokes, withOne, withTwo } from "../browser/demo.js";
+import { Relay } from "../client/relay.js";
 
 /** Long enough to act in, on a loaded machine. */
 const LONG_CUT = { env: { CUT_MS: "6000" } };
@@ -67,6 +68,26 @@ describe("the count of messages", () => {
       await page.getByRole("button", { name: "React with a heart" }).click();
       await page.getByText("The network is back: 1 delivered, 1 lost, 1 duplicated.").waitFor();
     }, LONG_CUT));
+});
+
+describe("the number of people", () => {
+  it("counts no page that has lost its connection, or that answers no pings", () =>
+    withOne(async ({ page }, demo) => {
+      await using relay = await Relay.to(demo.url);
+      await using bo = await enter(relay.url.slice(0, -1), "Bo");
+      const count = page.locator("#count");
+      await count.getByText("2 here", { exact: true }).waitFor();
+      await relay.close();
+      await count.getByText("1 here", { exact: true }).waitFor();
+      await page.getByTitle("Bo is reconnecting").waitFor();
+      await relay.open();
+      await count.getByText("2 here", { exact: true }).waitFor();
+      await using cy = await enter(demo.url, "Cy", { ping: () => new Promise(() => {}) });
+      await count.getByText("3 here", { exact: true }).waitFor();
+      await page.getByTitle("Cy is reconnecting").waitFor();
+      await count.getByText("2 here", { exact: true }).waitFor();
+      await Promise.all([bo.close(), cy.close()]);
+    }));
 });
 
 describe("a page that was away for so long that broadcasts to it were dropped", () => {
