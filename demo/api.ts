@@ -90,6 +90,8 @@ const welcome = z.object({
   chat: z.array(line),
   /** How long a vote lasts. */
   voteTimeoutMs: z.number(),
+  /** How long `cut` cuts the network of a page. */
+  cutMs: z.number(),
 });
 
 /** The methods of the server. */

@@ -49,7 +49,7 @@ const pictures = await record(page, async () => {
   await ada.getByText("Reconnecting", { exact: true }).waitFor();
   await say(ada, "can you see my heart?");
   await line(ada, heart(0.52, 0.3, 0.08));
-  await ada.getByText("delivered").waitFor();
+  await ada.getByText("Connected again").waitFor();
   await caption("The network is back. Everything arrived, once and in order.");
   await pause(3500);
   await caption("Clear the board? The server asks the other person, in the middle of Ada's call.");

@@ -205,6 +205,7 @@ function welcomeTo(peer: Member): Welcome {
     strokes: state.strokes,
     chat: [...state.chat],
     voteTimeoutMs: VOTE_TIMEOUT_MS,
+    cutMs: CUT_MS,
   };
 }
 
@@ -227,12 +228,12 @@ function authorOf(peer: Member): string {
   return page === "" ? peer.id : createHash("sha256").update(page).digest("base64url").slice(0, 12);
 }
 
-function isOutOfReach(peer: Member): boolean {
 /** Returns true if a page has lost its connection, or answers no pings: it was closed, or crashed, or its computer sleeps. */
 function isAway(peer: Member): boolean {
   return peer.state === "suspended" || guests.get(peer)!.missedPings > FEW_MISSED_PINGS;
 }
 
+function isOutOfReach(peer: Member): boolean {
   return guests.get(peer)!.missedPings > MOST_MISSED_PINGS;
 }
 
@@ -248,8 +249,8 @@ setInterval(() => {
     return ms === undefined ? [] : { id: peer.id, ms };
   });
   board.notify("stats", { perSecond: messages, roundTrips }, { volatile: true });
-  messages = 0;
   if (everybody().filter((person) => person.isAway).length !== awayCount) pushPeople();
+  messages = 0;
 }, 1000);
 
 async function measure(peer: Member): Promise<void> {

@@ -179,6 +179,7 @@ async function load(peer: Member): Promise<string | undefined> {
       strokes: state.strokes,
       chat: [...state.chat],
       voteTimeoutMs: VOTE_TIMEOUT_MS,
+      cutMs: CUT_MS,
     });
     const { at, outcome } = await board.join(peer, { since, as });
     // Without a position, nothing was ever logged.
@@ -294,6 +295,6 @@ if (process.connected) process.send!({ port: (http.address() as AddressInfo).por
 else void end();
 
 async function end(): Promise<void> {
-  await server.drain({ timeoutMs: 2_000 });
+  await server.drain({ timeoutMs: 2_000, retryMs: 500 });
   process.exit();
 }

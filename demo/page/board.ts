@@ -14,6 +14,8 @@ interface Line extends Omit<Stroke, "points"> {
 const EDGE = 65_535;
 
 const strokes = new Map<string, Line>();
+/** The strokes with points that wait for the connection. They are dotted. */
+const waiting = new Set<string>();
 let frame = 0;
 
 /** The number of newest strokes that are repainted in each frame. Older strokes are cached on a second canvas. */
@@ -29,12 +31,20 @@ export function load(all: readonly Stroke[]): void {
   changed();
 }
 
-/** Starts or extends a stroke. */
-export function extend({ points, ...piece }: Stroke): void {
+/** Starts or extends a stroke. `waits`: the piece is not sent yet. */
+export function extend({ points, ...piece }: Stroke, waits = false): void {
+  if (waits) waiting.add(piece.id);
   const stroke = strokes.get(piece.id);
   if (stroke === undefined) strokes.set(piece.id, { ...piece, points: numbersOf(points) });
   else stroke.points.push(...numbersOf(points));
   if (ready.has(piece.id)) ready.clear();
+  changed();
+}
+
+/** All pieces are sent. */
+export function sent(): void {
+  waiting.clear();
+  ready.clear();
   changed();
 }
 
@@ -66,13 +76,15 @@ function repaint(): void {
 }
 
 /** Paints a stroke: a curve through the middles, with the points as its handles. */
-function paint(on: CanvasRenderingContext2D, { color, size, points }: Line): void {
+function paint(on: CanvasRenderingContext2D, { id, color, size, points }: Line): void {
   const x = (i: number): number => (points[2 * i]! / EDGE) * canvas.width;
   const y = (i: number): number => (points[2 * i + 1]! / EDGE) * canvas.height;
   const last = points.length / 2 - 1;
   on.strokeStyle = on.fillStyle = inkOf(color);
   on.lineWidth = size * canvas.width;
   on.lineCap = on.lineJoin = "round";
+  // Dashes without length, which the round caps make dots.
+  on.setLineDash(waiting.has(id) ? [0, 2 * on.lineWidth] : []);
   on.beginPath();
   if (points.every((value, i) => value === points[i % 2])) {
     // A canvas does not draw lines without length, so a dot is a circle.

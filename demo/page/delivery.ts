@@ -1,5 +1,5 @@
 /**
- * Shows how many messages wait while the network is cut, and afterwards how many were delivered, lost and duplicated. For this,
+ * Shows how many messages wait while the page has no connection, and afterwards how many were delivered, lost and duplicated. For this,
  * each message to the server has a number, and the server counts the numbers that arrive. Messages to a language server are on
  * another connection, and are not counted.
  */
@@ -18,7 +18,6 @@ export interface Message {
   params: object;
 }
 
-const delivery = byId("delivery", HTMLElement);
 const count = byId("waiting", HTMLElement);
 const result = byId("delivered", HTMLElement);
 let newest = 0;
@@ -61,8 +60,7 @@ export function suspended(): void {
   waiting.clear();
   isLost = false;
   clearTimeout(hiding);
-  result.textContent = "";
-  delivery.hidden = false;
+  result.hidden = true;
   showWaiting();
 }
 
@@ -91,21 +89,28 @@ export async function resumed(peer: Peer<ClientApi, ServerApi>): Promise<void> {
   const numbers = [...waiting.keys()];
   waiting.clear();
   count.textContent = "";
-  if (isLost && numbers.length === 0) return void (delivery.hidden = true);
-  hiding = setTimeout(() => (delivery.hidden = true), SHOWN_MS);
-  if (numbers.length === 0) return void (result.textContent = "The network is back. No message waited.");
+  if (numbers.length === 0) {
+    if (!isLost) report("No message waited.");
+    return;
+  }
   try {
     const range = { from: numbers[0]!, to: numbers.at(-1)! };
     const { arrived, repeated } = await peer.request("receipts", range);
     const lost = numbers.length - arrived;
-    if (!isDown)
-      result.textContent = `The network is back: ${arrived} delivered, ${lost} lost, ${repeated} duplicated.`;
+    if (!isDown) report(`${arrived} delivered, ${lost} lost, ${repeated} duplicated.`);
   } catch {
     // The network is lost again. The next count follows.
   }
 }
 
+function report(what: string): void {
+  result.textContent = `Connected again: ${what}`;
+  result.hidden = false;
+  hiding = setTimeout(() => (result.hidden = true), SHOWN_MS);
+}
+
 function showWaiting(): void {
   const { size } = waiting;
-  count.textContent = `The network is cut. ${size} ${size === 1 ? "message waits" : "messages wait"}.`;
+  const some = `${size} ${size === 1 ? "message waits" : "messages wait"}.`;
+  count.textContent = size === 0 ? "Draw or type on: it waits here, and arrives once." : some;
 }

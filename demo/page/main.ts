@@ -9,6 +9,7 @@ import * as delivery from "./delivery.js";
 import { byId } from "./dom.js";
 import * as guide from "./guide.js";
 import { complain, inWords, show } from "./notice.js";
+import * as outage from "./outage.js";
 import * as people from "./people.js";
 import * as pen from "./pen.js";
 import * as profile from "./profile.js";
@@ -30,6 +31,7 @@ let editor: rooms.Editor | undefined;
 let you = "";
 let author = "";
 let voteTimeoutMs = 0;
+let cutMs = 0;
 /** Whether the session is lost, and the state of the next one has not arrived yet. */
 let isLost = false;
 
@@ -38,13 +40,13 @@ const methods: Handlers<ClientApi, Context> = {
   welcome(now) {
     if (isLost) show("The server did not know this page any more. Here is what it has now.");
     isLost = false;
-    ({ you, author, voteTimeoutMs } = now);
+    ({ you, author, voteTimeoutMs, cutMs } = now);
     profile.adopt(now.profile);
     board.load(now.strokes);
     recovery.loaded(now.node);
     // Several nodes send each piece back, when it is logged.
     if (now.node === undefined)
-      for (const piece of delivery.waitingParams<DrawParams>("draw")) board.extend(strokeOf(piece));
+      for (const piece of delivery.waitingParams<DrawParams>("draw")) board.extend(strokeOf(piece), true);
     chat.load(now.chat);
     meet(now.people);
   },
@@ -100,13 +102,15 @@ peer.on("suspend", () => {
   status.show("reconnecting");
   code.show("cut");
 });
+peer.on("attempt", (attempt) => outage.waits(attempt, () => void peer.reconnect()));
 peer.on("lost", () => {
   isLost = true;
   delivery.sendAgain(peer, recovery.lost());
   editor?.enter(peer);
 });
 peer.on("resume", () => {
-  status.show("back");
+  connected("back");
+  editor?.reconnect();
   void delivery.resumed(peer);
 });
 // Broadcasts were dropped, because this page read too slowly or was away for long.
@@ -114,7 +118,7 @@ peer.on("missed", () => void peer.notify("resync"));
 peer.opened.then(
   () => {
     delivery.opened();
-    status.show("live");
+    connected("live");
   },
   (error: unknown) => ended(`The server did not let you in: ${inWords(error)}`),
 );
@@ -124,7 +128,14 @@ void peer.closed.then(({ code: closeCode, reason }) => {
   ended(`The connection ended (${why}). What you see is what was there until then.`);
 });
 
+function connected(how: "live" | "back"): void {
+  outage.end();
+  board.sent();
+  status.show(how);
+}
+
 function ended(why: string): void {
+  outage.end();
   byId("why", HTMLElement).textContent = why;
   parts.inert = true;
   byId("ended", HTMLElement).hidden = false;
@@ -146,7 +157,7 @@ function strokeOf({ stroke, size, points }: DrawParams): Stroke {
 function draw({ points, ...piece }: pen.Piece): void {
   const params = { ...piece, points: bytes(Uint16Array.from(points)) };
   peer.notify("draw", params);
-  board.extend(strokeOf(params));
+  board.extend(strokeOf(params), peer.state !== "open");
 }
 
 function move(place: { x: number; y: number }): void {
@@ -186,6 +197,7 @@ async function clear(): Promise<void> {
 }
 
 async function cut(): Promise<void> {
+  outage.cut(cutMs);
   try {
     await peer.request("cut");
     guide.tickOff("cut");

@@ -229,7 +229,7 @@ describe("the demo on three nodes", () => {
       `${home} is gone. This window is now on ${await nodeOf(ada)}. The log had nothing new. Nothing is missing.`,
     );
     await ada.locator("#notice", { hasText: "is gone." }).waitFor();
-    await ada.locator("#delivery").waitFor({ state: "hidden" });
+    await ada.locator("#outage").waitFor({ state: "hidden" });
     await expect
       .poll(() => lines.slice(count).some((line) => line.startsWith(`${home} is process`)), { timeout: PATIENCE_MS })
       .toBe(true);

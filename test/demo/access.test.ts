@@ -51,7 +51,7 @@ describe.each(["light", "dark"] as const)("axe, in the %s scheme,", (colorScheme
           .locator(".message summary")
           .evaluateAll((all) => all.forEach((each) => (each as HTMLElement).click()));
         await page.locator("#cut").evaluate((button: HTMLElement) => button.click());
-        await page.getByText("Reconnecting", { exact: true }).waitFor();
+        await page.getByText("You cut the network.").waitFor();
         await say(page, "from the dark");
         await page.locator(".line.pending").waitFor({ state: "attached" });
         expect(await violations(page)).toEqual([]);
@@ -121,7 +121,7 @@ describe("the keyboard alone", () => {
         await page.locator("#traffic [data-method=say] .whole").first().waitFor();
         await tabTo(page, "#cut");
         await page.keyboard.press("Enter");
-        await page.getByText("The network is back").waitFor();
+        await page.getByText("Connected again").waitFor();
         await bo.page.getByRole("button", { name: "Clear", exact: true }).click();
         await page.getByRole("alertdialog").waitFor();
         await page.keyboard.press("Tab");

@@ -2,7 +2,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { bytes } from "../../src/node.js";
-import { draw, enter, strokes, withOne, withTwo } from "../browser/demo.js";
+import { draw, enter, pixels, startDemo, strokes, withOne, withTwo } from "../browser/demo.js";
 import { Relay } from "../client/relay.js";
 
 /** Long enough to act in, on a loaded machine. */
@@ -22,7 +22,7 @@ describe("the count of messages", () => {
       await say(ada.page, "from the dark");
       expect(await waiting(ada.page)).toBe(drawn + 2);
       expect(await bo.page.locator(".line").count()).toBe(0);
-      const result = ada.page.getByText(`The network is back: ${drawn + 2} delivered, 0 lost, 0 duplicated.`);
+      const result = ada.page.getByText(`Connected again: ${drawn + 2} delivered, 0 lost, 0 duplicated.`);
       await result.waitFor();
       await strokes(bo.page, 1);
       expect(await bo.page.locator(".line .text").allTextContents()).toEqual(["from the dark"]);
@@ -33,7 +33,7 @@ describe("the count of messages", () => {
     withOne(
       async ({ page }) => {
         await cut(page);
-        await page.getByText("The network is back. No message waited.").waitFor();
+        await page.getByText("Connected again: No message waited.").waitFor();
       },
       { env: { CUT_MS: SHORT_CUT_MS } },
     ));
@@ -44,7 +44,7 @@ describe("the count of messages", () => {
         await cut(ada.page);
         await draw(ada.page, ZIGZAG);
         await say(ada.page, "sent on the next connection");
-        await ada.page.getByText(/The network is back: \d+ delivered, 0 lost, 0 duplicated\./).waitFor();
+        await ada.page.getByText(/Connected again: \d+ delivered, 0 lost, 0 duplicated\./).waitFor();
         await strokes(bo.page, 1);
         expect(await bo.page.locator(".line .text").allTextContents()).toEqual(["sent on the next connection"]);
         expect(await ada.page.locator(".line.pending").count()).toBe(0);
@@ -66,9 +66,19 @@ describe("the count of messages", () => {
       await cut(page);
       await page.getByRole("button", { name: "React with fire" }).click();
       await page.getByRole("button", { name: "React with a heart" }).click();
-      await page.getByText("The network is back: 1 delivered, 1 lost, 1 duplicated.").waitFor();
+      await page.getByText("Connected again: 1 delivered, 1 lost, 1 duplicated.").waitFor();
     }, LONG_CUT));
 });
+
+it("a line that is drawn while the network is cut is dotted until it is sent", () =>
+  withTwo(async (ada, bo) => {
+    await cut(ada.page);
+    await draw(ada.page, ZIGZAG);
+    const dotted = await pixels(ada.page);
+    await strokes(bo.page, 1);
+    await expect.poll(async () => (await pixels(ada.page)) === (await pixels(bo.page))).toBe(true);
+    expect(await pixels(ada.page)).not.toBe(dotted);
+  }, LONG_CUT));
 
 describe("the number of people", () => {
   it("counts no page that has lost its connection, or that answers no pings", () =>
@@ -90,6 +100,36 @@ describe("the number of people", () => {
     }));
 });
 
+describe("a page whose server is gone", () => {
+  it("says so, counts down to the next attempt, and tries at once by its button", () =>
+    withOne(
+      async ({ page }, first) => {
+        await page.clock.install();
+        await page.reload();
+        await page.getByText("Live", { exact: true }).waitFor();
+        await first.kill("SIGTERM");
+        const cause = page.locator("#cause");
+        const left = /^The server does not answer\. Next attempt in (\d+) s\.$/;
+        const seconds = async (): Promise<number> => Number(left.exec((await cause.textContent())!)?.[1]);
+        // The delays are random. One of the later ones is longer than 2 s.
+        await expect.poll(seconds).toBeGreaterThan(2);
+        await page.clock.pauseAt(await page.evaluate(() => Date.now() + 100));
+        const before = await seconds();
+        await page.clock.runFor(1000);
+        expect(await seconds()).toBe(before - 1);
+        expect(before).toBeLessThanOrEqual(5);
+        await using second = await startDemo({ PORT: new URL(first.url).port });
+        expect(second.url).toBe(first.url);
+        // The page's clock stands still, so nothing but the button connects it.
+        await page.getByRole("button", { name: "Try now" }).click();
+        await page.getByText("Back", { exact: true }).waitFor();
+        await page.locator("#outage").waitFor({ state: "hidden" });
+        await page.context().close();
+      },
+      { mayComplain: true },
+    ));
+});
+
 describe("a page that was away for so long that broadcasts to it were dropped", () => {
   it("loads the board again", () =>
     withOne(
@@ -99,7 +139,7 @@ describe("a page that was away for so long that broadcasts to it were dropped", 
         const points = bytes(Uint16Array.from({ length: 1000 }, (_, i) => 60 * i));
         for (let stroke = 0; stroke < 800; stroke++) painter.notify("draw", { stroke, size: 0.01, points });
         await painter.request("undo");
-        await page.getByText("The network is back.").waitFor();
+        await page.getByText("Connected again").waitFor();
         const late = await demo.invite("Late");
         const count = Number(/\d+/.exec((await late.page.locator("#canvas").getAttribute("aria-label"))!)![0]);
         expect(count).toBeGreaterThan(50);
@@ -147,13 +187,14 @@ it("a chat line that a page sends twice is shown once", () =>
 /** Cuts the network by the switch, and waits until the page has seen it. */
 async function cut(page: Page): Promise<void> {
   await page.locator("#cut").evaluate((button: HTMLButtonElement) => button.click());
-  await page.locator("#waiting", { hasText: "The network is cut." }).waitFor();
+  await page.locator("#cause", { hasText: "You cut the network." }).waitFor();
 }
 
 /** Returns the number of messages that wait. */
 async function waiting(page: Page): Promise<number> {
   const text = (await page.locator("#waiting").textContent())!;
-  return Number(/^The network is cut\. (\d+) messages? waits?\.$/.exec(text)![1]);
+  if (text === "Draw or type on: it waits here, and arrives once.") return 0;
+  return Number(/^(\d+) messages? waits?\.$/.exec(text)![1]);
 }
 
 async function say(page: Page, text: string): Promise<void> {

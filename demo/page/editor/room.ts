@@ -141,6 +141,11 @@ export function enter(peer: Peer<ClientApi, ServerApi>): void {
   for (const { shared } of files) void shared.join(peer);
 }
 
+/** Connects the sessions of the language servers now, without the delay before their next attempts. */
+export function reconnect(): void {
+  for (const { session } of files) session.reconnect();
+}
+
 /** Takes the changes of a person. */
 export function edited(edit: Params<ClientApi["edited"]>): void {
   fileOf(edit.document)?.shared.receive(edit);

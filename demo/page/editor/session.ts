@@ -85,6 +85,11 @@ export class LanguageSession {
     );
   }
 
+  /** Connects now, if the connection is lost. */
+  reconnect(): void {
+    this.#peer?.reconnect();
+  }
+
   #open(): void {
     this.#turn({ state: "starting" });
     const peer = open<LanguageServer, LanguageClient>(wire(`/lsp/${this.#editor.language}`), {
