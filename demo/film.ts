@@ -45,7 +45,7 @@ const pictures = await record(page, async () => {
   await say(bo, "nice hills");
   await pause(800);
   await caption("Ada's network is cut. She draws and writes on: her messages wait.");
-  await ada.locator("#cut-seat").click();
+  await ada.locator("#cut").click();
   await ada.getByText("Reconnecting", { exact: true }).waitFor();
   await say(ada, "can you see my heart?");
   await line(ada, heart(0.52, 0.3, 0.08));
@@ -105,6 +105,7 @@ async function seat(number: number): Promise<Frame> {
   const handle = await page.locator(`iframe[src$="${number}"]`).elementHandle();
   const frame = (await handle?.contentFrame())!;
   await frame.getByText("Live", { exact: true }).waitFor();
+  await frame.locator("#tabs [value=chat]").click();
   return frame;
 }
 

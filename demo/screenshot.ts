@@ -112,8 +112,8 @@ async function takeSplit(view: View): Promise<void> {
   await page.goto(`${url}/split`);
   const [, first, second] = page.frames();
   for (const frame of [first!, second!]) await frame.getByText("Live", { exact: true }).waitFor();
+  await second!.locator("#tabs [value=chat]").click();
   await say(second!, "I see nothing yet");
-  // Not by the switch in the header, which half of a phone hides.
   await first!.locator("#cut").evaluate((button: HTMLElement) => button.click());
   await first!.getByText("Reconnecting", { exact: true }).waitFor();
   await drawLine(page, first!, heart(0.42, 0.21, 0.036));

@@ -1,4 +1,4 @@
-/** Shows the state of the connection in a word, and the buttons that end it: beside the people, and in the split view in the header. */
+/** Shows the state of the connection in a word, and the buttons that end it. */
 import { byId } from "./dom.js";
 
 /** `back` is `live` after `reconnecting`. */
@@ -14,7 +14,7 @@ const WORDS: Readonly<Record<State, string>> = {
 const BACK_MS = 3000;
 
 const status = byId("status", HTMLElement);
-const cuts = [byId("cut", HTMLButtonElement), byId("cut-seat", HTMLButtonElement)];
+const cut = byId("cut", HTMLButtonElement);
 const kill = byId("kill", HTMLButtonElement);
 let shown: State = "connecting";
 let settling: ReturnType<typeof setTimeout> | undefined;
@@ -26,7 +26,7 @@ export function show(now: State): void {
   status.textContent = WORDS[now];
   document.documentElement.dataset["connection"] = now;
   // The button keeps the focus. With `disabled` it would lose it.
-  for (const each of [...cuts, kill]) each.ariaDisabled = String(!isUp(now));
+  for (const each of [cut, kill]) each.ariaDisabled = String(!isUp(now));
   if (now === "back") settling = setTimeout(() => show("live"), BACK_MS);
 }
 
@@ -35,21 +35,21 @@ export function state(): State {
   return shown;
 }
 
-/** Calls `cut` when a button that cuts is pressed while a connection is open. Returns a function that presses it. */
-export function onCut(cut: () => void): () => void {
-  return whenUp(cuts, cut);
+/** Calls `act` when the button that cuts is pressed while a connection is open. Returns a function that presses it. */
+export function onCut(act: () => void): () => void {
+  return whenUp(cut, act);
 }
 
 /** Calls `end` when the button that kills the node is pressed while a connection is open. */
 export function onKill(end: () => void): void {
-  whenUp([kill], end);
+  whenUp(kill, end);
 }
 
-function whenUp(buttons: readonly HTMLButtonElement[], act: () => void): () => void {
+function whenUp(button: HTMLButtonElement, act: () => void): () => void {
   const press = (): void => {
     if (isUp(shown)) act();
   };
-  for (const each of buttons) each.addEventListener("click", press);
+  button.addEventListener("click", press);
   return press;
 }
 

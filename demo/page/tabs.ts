@@ -11,8 +11,8 @@ export function start(): void {
       for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
     });
   }
-  // In the split view there is little room, and the visitor has found the steps already.
+  // In the split view there is little room, and the visitor has found the steps already. The traffic shows what happens.
   if (!new URLSearchParams(location.search).has("seat")) return;
   document.documentElement.dataset["view"] = "split";
-  buttons.find(({ value }) => value === "chat")!.click();
+  buttons.find(({ value }) => value === "traffic")!.click();
 }

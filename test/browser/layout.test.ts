@@ -75,7 +75,12 @@ describe("the page with ten people", () => {
     }
     // Now the panel with the people is shown at each size. None of them needs to be scrolled to within the list.
     expect(await page.locator("#people").evaluate((list) => list.scrollHeight - list.clientHeight)).toBe(0);
-    expect(await page.locator("#split").isVisible()).toBe(width > 920);
+    const isWide = width > 920;
+    expect(await page.locator("#split").isVisible()).toBe(isWide);
+    // On a phone, a second window cannot be beside the first.
+    expect(await page.locator("#second").isVisible()).toBe(isWide);
+    expect((await page.locator("h1 span").boundingBox())!.width).toBeGreaterThan(50);
+    expect((await page.getByText("Cut the network").first().boundingBox())!.width).toBeGreaterThan(100);
     const chat = page.getByRole("button", { name: "Chat", exact: true });
     if (await chat.isVisible()) await chat.click();
     // Three rows of text.
