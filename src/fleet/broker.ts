@@ -254,9 +254,13 @@ export class Broker {
     if (command !== undefined) this.#settle(command).reject(this.#refusal());
   }
 
-  /** Runs a command of the engine. Rejects at once if the connection is down. `bytes`: its length, unless it is short. */
+  /**
+   * Runs a command of the engine. Rejects at once if the connection is down. Until the start has succeeded or failed, the command waits:
+   * a server without an engine starts its engine in memory when it first needs one. `bytes`: its length, unless it is short.
+   */
   now<T>(run: () => Promise<T>, bytes = 0): Promise<T> {
-    return this.isUp ? this.run(bytes, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
+    const isAccepted = this.isUp || this.#state === "starting";
+    return isAccepted ? this.run(bytes, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
   }
 
   /** The time of a command has passed. */

@@ -321,6 +321,17 @@ describe("without an engine", () => {
     expect(await ann.until(HOSTILE_NAMES.length)).toEqual(HOSTILE_NAMES.map((_name, n) => said(n)));
   });
 
+  it("reads a log and lists members at once, before anything else has happened", async () => {
+    const options = { topics: () => ({ log: { length: 10, ttlMs: 60_000 }, members: true }) };
+    nodes = [makeNode(options), makeNode(options)];
+    const [a, b] = nodes as [Node, Node];
+    const { entries } = await a.server.topic("room").read();
+    expect(entries).toEqual([]);
+    expect(await b.server.topic("room").members({ limit: 1 })).toEqual([]);
+    await b.server.close();
+    await expect(b.server.topic("room").members()).rejects.toThrow("there is no connection to memory");
+  });
+
   it("makes no fleet, and a peer's id has no name of a node", async () => {
     nodes = [makeNode({})];
     const [a] = nodes as [Node];
