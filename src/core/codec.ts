@@ -4,7 +4,7 @@
  */
 import * as ErrorCode from "./codes.js";
 import type { TextWithBytes } from "./bytes.js";
-import { checkError, expected } from "./errors.js";
+import { checkError, expected, notJson } from "./errors.js";
 import type { ErrorObject, Id, StructuredParams } from "./message.js";
 
 /** Node's `Buffer`, if the runtime has it. */
@@ -148,8 +148,7 @@ function checkForm(value: unknown, key?: string | number, owner?: object): void 
   if (toJSON !== undefined && toJSON !== Buffer?.prototype.toJSON) return;
   // `JSON.stringify` writes neither inherited members nor the members of an object with `toJSON`.
   if (owner !== undefined && ("toJSON" in owner || !Object.hasOwn(owner, key!))) return;
-  const name = key === undefined ? "" : ` \`${key}\``;
-  throw new TypeError(`JSON cannot carry the ${String(tag)}${name}: ${remedy}`);
+  throw notJson(String(tag), remedy, key);
 }
 
 /** Returns what to write in place of a value that JSON cannot carry; `undefined` for any other value. */

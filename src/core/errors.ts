@@ -30,6 +30,14 @@ function show(value: unknown): string {
 }
 
 /**
+ * Returns the error for a value that JSON cannot carry. `remedy` says what to write instead. `key`: the name of the value in its object
+ * or array. Not set, or empty as `JSON.stringify` passes it, if the value is in none.
+ */
+export function notJson(what: string, remedy: string, key: string | number = ""): TypeError {
+  return new TypeError(`JSON cannot carry the ${what}${key === "" ? "" : ` \`${key}\``}: ${remedy}`);
+}
+
+/**
  * An error that crosses the wire (JSON-RPC 2.0, section 5.1). If a handler throws one, it is the response. If the response is
  * an error, the call rejects with one. If a handler throws one that was received, the response is -32603, and the peer emits
  * `error`. To forward such an error, throw a new one with its code, message and data.

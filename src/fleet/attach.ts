@@ -2,7 +2,7 @@
 import { encodeNotification } from "../core/codec.js";
 import { tableOf } from "../core/config.js";
 import type { AnyMethods, CallArgs, Contract, NotifyName } from "../core/contract.js";
-import { expected } from "../core/errors.js";
+import { expected, notJson } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { any, anyFunction, checkOptions, must, optional, positive } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
@@ -118,7 +118,10 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
     topicName(name, "name");
     const fleet = this.#fleet;
     const { topics } = fleet;
-    return {
+    const topic: AttachedTopic<R> & { toJSON(key: string): never } = {
+      toJSON(key) {
+        throw notJson("topic", "write its name", key);
+      },
       notify(method: string, params?: unknown, options?: object) {
         const { except, whenSlow = "drop", ...live } = checkLive(options, NOTIFY_OPTIONS);
         const id: unknown = typeof except === "object" ? except?.id : except;
@@ -130,6 +133,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
       members: (options) => topics.members(name, options),
       watch: (listener) => topics.watch(name, anyFunction(listener, "listener")),
     };
+    return topic;
   }
 
   /** Returns a peer of any node, by its `id`. */
@@ -155,6 +159,11 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
   /** Disconnects. Calls that are pending reject with `ConnectionLostError`. Never rejects. A second call waits for the first. */
   close(): Promise<void> {
     return this.#fleet.close();
+  }
+
+  /** Throws a `TypeError`: this object has no JSON form. */
+  toJSON(key?: string): never {
+    throw notJson("server", "write what is needed of it", key);
   }
 
   /** Calls `close()`, for `await using`. */

@@ -14,7 +14,7 @@ import { Calls, type Address } from "./calls.js";
 import type { Channel, Engine, EngineError, EngineFacts, NodeName } from "./engine.js";
 import { frameOf, Kind, nodeName, notificationIn, principalName, readFrame, type ReadFrame } from "./frames.js";
 import { Lease, LEASE_MS } from "./lease.js";
-import { principalOf, remotePeer, type Principal, type RemotePeer } from "./remote.js";
+import { AddressedPeer, principalOf, type Principal, type RemotePeer } from "./remote.js";
 import { OwnMembers } from "./roster.js";
 import { SessionReports } from "./session-over.js";
 import { Tails, type LogsOwner } from "./topic-log.js";
@@ -332,7 +332,7 @@ export class Fleet {
   /** Returns a peer of any node. */
   peer<R extends Contract<R> = any>(id: string): RemotePeer<R> {
     if (typeof id !== "string") throw expected("id", "a string", id);
-    return remotePeer<R>(this.#calls, id, this.#addressOf(id));
+    return new AddressedPeer<R>(this.#calls, id, this.#addressOf(id));
   }
 
   /** Returns the peers of a principal. Throws a `TypeError` for a name that no principal has. */

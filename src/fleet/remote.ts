@@ -1,6 +1,6 @@
 /** Peers of any node, as an application holds them. */
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
-import { expected } from "../core/errors.js";
+import { expected, notJson } from "../core/errors.js";
 import { remoteOf } from "../peer/caller.js";
 import { numberIn, type Address, type Calls } from "./calls.js";
 import type { NodeName } from "./engine.js";
@@ -57,20 +57,31 @@ function checkClose(code: unknown, reason: unknown): void {
   if (typeof reason !== "string") throw expected("reason", "a string", reason);
 }
 
-/** Returns the peer of an id. */
-export function remotePeer<R extends Contract<R>>(calls: Calls, id: string, address: Address): RemotePeer<R> {
-  const request = (method: string, params?: unknown, options?: CallOptions): Promise<any> =>
-    calls.request(address, method, params, options);
-  return {
-    id,
-    remote: remoteOf(request),
-    request: request as RemotePeer<R>["request"],
-    notify: (method: string, params?: unknown) => calls.notify(address, method, params),
-    close: async (code = 1000, reason = "") => {
+/** A peer of any node. Its members survive destructuring. */
+export class AddressedPeer<R extends Contract<R>> implements RemotePeer<R> {
+  readonly id: string;
+  readonly remote: Remote<R>;
+  readonly request: RemotePeer<R>["request"];
+  readonly notify: RemotePeer<R>["notify"];
+  readonly close: RemotePeer<R>["close"];
+
+  constructor(calls: Calls, id: string, address: Address) {
+    const request = (method: string, params?: unknown, options?: CallOptions): Promise<any> =>
+      calls.request(address, method, params, options);
+    this.id = id;
+    this.remote = remoteOf(request);
+    this.request = request as RemotePeer<R>["request"];
+    this.notify = (method: string, params?: unknown) => calls.notify(address, method, params);
+    this.close = async (code = 1000, reason = "") => {
       checkClose(code, reason);
       await calls.close(address, code, reason);
-    },
-  };
+    };
+  }
+
+  /** Throws: a peer has no JSON form. */
+  toJSON(key?: string): never {
+    throw notJson("peer", "write `peer.id`", key);
+  }
 }
 
 /** What a principal needs of its node. */
@@ -86,7 +97,10 @@ export interface PrincipalOwner {
 /** Returns the peers of a principal. */
 export function principalOf<R extends Contract<R>>(owner: PrincipalOwner, name: string): Principal<R> {
   const { calls } = owner;
-  return {
+  const named: Principal<R> & { toJSON(key: string): never } = {
+    toJSON(key) {
+      throw notJson("principal", "write its name", key);
+    },
     notify(method: string, params?: unknown) {
       owner.notifyElsewhere(name, method, params);
       calls.notifyOwn(name, { method, params });
@@ -107,6 +121,7 @@ export function principalOf<R extends Contract<R>>(owner: PrincipalOwner, name: 
       return { closed: own + elsewhere, unheard };
     },
   };
+  return named;
 }
 
 /** An answer of another node may be anything. */

@@ -21,7 +21,7 @@ import type {
   WebStream,
 } from "../core/contract.js";
 import type { Dialect } from "../core/dialect.js";
-import { expected } from "../core/errors.js";
+import { expected, notJson } from "../core/errors.js";
 import type { PeerLimits } from "../core/limits.js";
 import type { LiveOptions } from "../core/live.js";
 import type { Id } from "../core/message.js";
@@ -465,6 +465,14 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /** Returns what happened on this connection so far, and how full everything is. Cheap: the numbers are counted anyway. */
   stats(): PeerStats {
     return this.#connection.stats();
+  }
+
+  /**
+   * Throws a `TypeError`: a peer has no JSON form, so that nothing sends by mistake what the application keeps in it. Send or log
+   * `peer.id`, or those fields of your own data that the other side may know.
+   */
+  toJSON(key?: string): never {
+    throw notJson("peer", "write `peer.id`", key);
   }
 
   /** `close()`, for `await using`. */

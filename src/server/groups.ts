@@ -2,6 +2,7 @@
 import { encodeNotification, exceeds, sentForm, utf8Bytes, type MessageText } from "../core/codec.js";
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
+import { notJson } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { any, checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
 import { LatestHandle } from "../core/send-queue.js";
@@ -243,6 +244,11 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
     const { around } = this.#owner;
     if (around === undefined) return requestAll(call.peers, message, wait);
     return runAround(around, call, async () => requestAll(call.peers, new SharedRequest(method, call.params), wait));
+  }
+
+  /** Throws: a group has no JSON form. */
+  toJSON(key?: string): never {
+    throw notJson("group of peers", "write `[...it].map(({ id }) => id)`", key);
   }
 
   /** Sends a notification to peers of this node, and to those that the group has on others. */

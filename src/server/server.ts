@@ -6,6 +6,7 @@ import type { ContractOptions } from "../core/checks.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import { makeConfig, type Config } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
+import { notJson } from "../core/errors.js";
 import type { Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
 import type { Socket } from "../link/socket.js";
@@ -313,6 +314,11 @@ export class Server<
    */
   close(): Promise<void> {
     return (this.#closed ??= this.#shutDown());
+  }
+
+  /** Throws a `TypeError`: a server has no JSON form. */
+  toJSON(key?: string): never {
+    throw notJson("server", "write what is needed of it", key);
   }
 
   /** Calls `close()`, for `await using`. */
