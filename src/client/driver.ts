@@ -9,7 +9,6 @@ import type { HeartbeatTimes } from "../link/heartbeat.js";
 import { errorOfEnd, type CloseInfo, type Renewal, type Transport } from "../core/transport.js";
 import { connectionOf, endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
-import { MAX_RETRY_MS } from "../session/frames.js";
 import { tell } from "../core/tell.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";
@@ -147,10 +146,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
    * An attempt with fresh credentials has no delay.
    */
   async #backOff(reason: Error | CloseInfo, isFresh: boolean): Promise<void> {
-    const delayMs = isFresh ? 0 : this.#backoff.nextDelayMs();
-    const windowMs = this.#retryMs;
-    const exactMs = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
-    const ms = Math.round(exactMs / STEP_MS) * STEP_MS;
+    const delayMs = isFresh ? 0 : this.#backoff.nextDelayMs(this.#retryMs);
+    const ms = Math.round(delayMs / STEP_MS) * STEP_MS;
     const delay = new Promise<void>((resolve) => {
       this.#skipDelay = resolve;
       setDeadline(this, ms);

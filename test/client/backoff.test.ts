@@ -11,6 +11,7 @@ import {
   type Answer,
   connectVirtual,
   dismiss,
+  HELLO,
   METHODS,
   network,
   refuse,
@@ -140,6 +141,25 @@ describe("a client that lost its socket", () => {
     expect(network.times(from)).toEqual([3000, 3001]);
     await peer.close();
   });
+
+  it.each([undefined, 0, 1, 5, 400])(
+    "tries less and less often while a server closes each connection at once, whatever it asks for (retryMs: %s)",
+    async (retryMs) => {
+      draw(0.5);
+      await connectVirtual();
+      await pass(1000);
+      const from = performance.now();
+      network.answer = ({ line }) => {
+        const socket = line.accept("reciproc.v1");
+        socket.send(HELLO);
+        socket.send(JSON.stringify({ bye: { code: 1001, reason: "", retryMs } }));
+        socket.close(1001);
+      };
+      network.cut();
+      await pass(5000);
+      expect(network.times(from)).toEqual([0, 300, 850, 1900, 3950]);
+    },
+  );
 
   it.each([1_200_000, 2 ** 31, Number.MAX_SAFE_INTEGER])(
     "reconnects within 10 minutes, whatever the server asks for: %i ms",
