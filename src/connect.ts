@@ -18,8 +18,8 @@ import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Option
 /** The options by which a client connects to a server that serves `S`, and reconnects. */
 export interface ConnectOptions<S extends Contract<S> = any> extends Pick<ContractOptions<any, S>, "remote"> {
   /**
-   * How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000;
-   * `Infinity` waits for ever.
+   * How long one attempt may take, `onOpen` included, in milliseconds. Then the attempt fails: `connect` rejects with `ConnectError`,
+   * or the client tries again. Default 10,000; `Infinity` waits for ever.
    */
   openTimeoutMs?: number | undefined;
   /**
@@ -33,7 +33,7 @@ export interface ConnectOptions<S extends Contract<S> = any> extends Pick<Contra
   /**
    * Whether the client reconnects when its socket is lost: at once, and then with growing delays (0.1 to 20 s). By default, it
    * does if the server keeps a session, which is then resumed, or if there is an `onOpen`. With `true`, it always does, and with
-   * `false` never. With `{ initial: true }`, `connect` also retries until the first connection is open. The client does not
+   * `false` never. With `{ initial: true }`, `connect` also retries until the first connection is open and its `onOpen` done. The client does not
    * reconnect after the server closed with 1000 or 44xx, or refused it with 401 or 403. After a 401, it makes one more attempt if
    * `auth`, `url` or `headers` is a function, which may then return fresh credentials.
    */
@@ -41,7 +41,8 @@ export interface ConnectOptions<S extends Contract<S> = any> extends Pick<Contra
   /**
    * Runs on the first connection, and on each new one after a loss, before any other call or notification is sent. Call by its
    * parameter, not by the peer, whose calls are queued meanwhile. If it fails on the first connection, `connect` rejects. If it
-   * fails later, the peer emits `error`, and the client tries another connection.
+   * fails later, or with `reconnect: { initial: true }`, the peer emits `error`, and the client tries another connection. It fails
+   * if it does not end within `openTimeoutMs`.
    */
   onOpen?: ((server: Caller<S>) => unknown) | undefined;
   /**
@@ -96,7 +97,8 @@ export type OpenArguments<C, S, O> = NoInfer<{} extends O ? [options?: O] : [opt
  *
  * Calls and notifications are queued until then, at most half of `limits.maxUnsentBytes`, and timeouts and signals of calls run
  * meanwhile. If the peer closes before it is open, its calls reject with `ConnectionLostError` of outcome `"not-sent"`. With
- * `reconnect: { initial: true }`, the peer connects until the server accepts or refuses it, and emits `attempt` before each retry.
+ * `reconnect: { initial: true }`, the peer connects until a connection and its `onOpen` succeed or the server refuses it, and emits
+ * `attempt` before each retry.
  *
  * `url` may be a function that returns or promises the URL, and is called for each connection attempt.
  *

@@ -87,7 +87,8 @@ export type { Refusal } from "./server/upgrade.js";
  *
  * Calls and notifications are queued until then, at most half of `limits.maxUnsentBytes`, and timeouts and signals of calls run
  * meanwhile. If the peer closes before it is open, its calls reject with `ConnectionLostError` of outcome `"not-sent"`. With
- * `reconnect: { initial: true }`, the peer connects until the server accepts or refuses it, and emits `attempt` before each retry.
+ * `reconnect: { initial: true }`, the peer connects until a connection and its `onOpen` succeed or the server refuses it, and emits
+ * `attempt` before each retry.
  *
  * `url` may be a function that returns or promises the URL, and is called for each connection attempt.
  *

@@ -7,7 +7,7 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { ConnectError } from "../core/errors.js";
 import type { HeartbeatTimes } from "../link/heartbeat.js";
 import { errorOfEnd, type CloseInfo, type Renewal, type Transport } from "../core/transport.js";
-import { connectionOf, endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
+import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import { tell } from "../core/tell.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
@@ -21,6 +21,8 @@ export type OnOpen = (server: Caller<any>) => unknown;
 /** The options by which a client connects and reconnects. */
 export interface ClientPlan extends DialPlan {
   readonly onOpen: OnOpen | undefined;
+  /** The timeout of an attempt, from its start until `onOpen` is done, in milliseconds. */
+  readonly openTimeoutMs: number;
   /** Whether the client reconnects. `undefined`: only if it had a session, or has `onOpen`. */
   readonly reconnects: boolean | undefined;
   /** Whether the client retries until its first connection is open. Otherwise, the first failure ends the peer. */
@@ -36,7 +38,7 @@ function isFinal(error: unknown): boolean {
   return !(error instanceof ConnectError) || error.status === 401 || error.status === 403;
 }
 
-/** Connects and reconnects one client. Its deadline limits the wait for messages on a new socket, and the delay before an attempt. */
+/** Connects and reconnects one client. Its deadline limits the delay before an attempt, and then the attempt. */
 export class ClientDriver implements LinkDelegate, Expiring {
   declare deadline: number;
   /** The link of the present connection. A new link replaces it when the connection is lost. */
@@ -51,7 +53,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #attempt: DialAttempt | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
-  /** The number of connection attempts since messages last flowed. */
+  /** The number of connection attempts since the peer was last open. */
   #attempts = 0;
   /** The newest link on which messages flowed. */
   #newest: PackedLink | undefined;
@@ -116,6 +118,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
       const attempt: DialAttempt = { number, reason, session, isKnown: this.#wasGreeted, onAbort: undefined };
       try {
         this.#attempt = attempt;
+        setDeadline(this, this.#plan.openTimeoutMs);
         const opened = await dial(this.#plan, attempt);
         if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
         else this.#attach(opened, session !== undefined);
@@ -157,20 +160,25 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const error = reason instanceof Error ? reason : errorOfEnd("the connection ended", reason);
     if (!this.#isOver) connectionOf(this.#peer).emit("attempt", { number: this.#attempts + 1, delayMs: ms, error });
     await delay;
-    clearDeadline(this);
     this.#skipDelay = this.#retryMs = undefined;
   }
 
-  /** Ends the delay before an attempt, or drops a new socket on which no messages flow in time. */
+  /** Ends the delay before an attempt, or an attempt that has taken too long. */
   expire(): void {
-    if (this.#skipDelay === undefined) this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`);
-    else this.#skipDelay();
+    const { openTimeoutMs, credentials } = this.#plan;
+    const reason = `not open within ${openTimeoutMs} ms`;
+    if (this.#skipDelay !== undefined) this.#skipDelay();
+    else if (this.#opened === undefined) this.#attempt!.onAbort?.(reason);
+    else if (!this.link.endpoint.isFlowing) this.link.giveUp(reason);
+    else {
+      const hint = connectionOf(this.#peer).outgoing.hasQueued ? "; call by its parameter, not by the peer" : "";
+      this.#openFailed(new ConnectError(credentials.publicUrl, `${reason}: \`onOpen\` has not ended${hint}`));
+    }
   }
 
   /** Gives a new socket to the link. `isAwaited`: as in `Endpoint.attach`. */
   #attach(opened: Admitted, isAwaited: boolean): void {
     this.#opened = opened;
-    setDeadline(this, this.#plan.openTimeoutMs);
     const { link } = this;
     const { socket, hello } = opened;
     const isFirst = this.#peer.state === "connecting";
@@ -188,19 +196,16 @@ export class ClientDriver implements LinkDelegate, Expiring {
   // Reports of the link.
 
   flows(): void {
-    clearDeadline(this);
     const { state, isToReciproc } = this.link.endpoint;
     this.#wasGreeted ||= isToReciproc;
     this.#hadSession ||= state.session !== undefined;
-    if (this.#peer.state === "connecting") this.#backoff.reset();
-    this.#backoff.opened();
-    this.#attempts = 0;
     void this.#renew();
     this.#watch?.start();
     const { onOpen } = this.#plan;
     const isNew = this.#newest !== this.link;
     this.#newest = this.link;
-    if (isNew && onOpen !== undefined) void this.#greet(onOpen);
+    if (onOpen === undefined || !connectionOf(this.#peer).outgoing.isHeld) this.#isOpen();
+    else if (isNew) void this.#greet(onOpen);
   }
 
   suspended(end: CloseInfo): void {
@@ -212,7 +217,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#ignorePage?.();
     this.#watch?.stop();
     clearDeadline(this);
-    this.#attempt?.onAbort?.();
+    this.#attempt?.onAbort?.("aborted");
     this.#skipDelay?.();
   }
 
@@ -281,26 +286,37 @@ export class ClientDriver implements LinkDelegate, Expiring {
     if (this.#opened === undefined) return;
     this.#opened = undefined;
     this.#watch?.stop();
-    clearDeadline(this);
     void this.#connect(end);
   }
 
-  /** Runs `onOpen`, and then sends the queued messages. If it fails, ends a peer that was never open, and else the connection. */
+  /** Runs `onOpen`, and then sends the queued messages. */
   async #greet(onOpen: OnOpen): Promise<void> {
-    const peer = this.#peer;
-    const opening = openingOf(peer);
     const { link } = this;
     try {
-      await onOpen(opening.caller);
-      opening.release();
+      await onOpen(openingCaller(this.#peer));
     } catch (error) {
-      // If the connection was lost meanwhile, the next connection runs `onOpen` again.
-      if (opening.isOver()) return;
-      if (peer.state === "connecting")
-        return endPeer(peer, CloseCode.Normal, ON_OPEN_FAILED, undefined, error as Error);
-      tell(peer, "error", [error]);
-      link.endpoint.restart(ON_OPEN_FAILED);
+      return this.#openFailed(error as Error, link);
     }
+    const { isFlowing, state } = link.endpoint;
+    if (isFlowing) this.#isOpen();
+    // If the connection has ended meanwhile, the next connection runs `onOpen` again.
+    if (state.kind !== "ended") connectionOf(this.#peer).release();
+  }
+
+  /** Messages flow, and `onOpen` is done: the attempt has succeeded. */
+  #isOpen(): void {
+    clearDeadline(this);
+    if (this.#peer.state === "connecting") this.#backoff.reset();
+    this.#backoff.opened();
+    this.#attempts = 0;
+  }
+
+  /** Ends a connection whose `onOpen` has failed: the client connects again, unless it was never open and is not to retry. */
+  #openFailed(error: Error, link = this.link): void {
+    if (link.endpoint.state.kind === "ended") return;
+    if (this.#endsByFailure) return endPeer(this.#peer, CloseCode.Normal, ON_OPEN_FAILED, undefined, error);
+    tell(this.#peer, "error", [error]);
+    link.endpoint.restart(ON_OPEN_FAILED, error);
   }
 }
 

@@ -44,11 +44,11 @@ export interface DialAttempt extends Attempt {
   readonly session: { readonly route: string | undefined } | undefined;
   /**
    * Whether the server sent a hello on an earlier socket. Then the attempt is not repeated without the offer, and waits for the hello
-   * until its timeout.
+   * until it is aborted.
    */
   readonly isKnown: boolean;
-  /** Set while the attempt is made: ends it. */
-  onAbort: (() => void) | undefined;
+  /** Set while the attempt is made: ends it, for a reason. */
+  onAbort: ((reason: string) => void) | undefined;
 }
 
 /** How a client connects. */
@@ -59,8 +59,6 @@ export interface DialPlan {
   readonly link: "packed" | "plain";
   /** The subprotocol of the dialect. */
   readonly subprotocol: string | undefined;
-  /** The timeout of an attempt, and of the wait for messages on its socket, in milliseconds. */
-  readonly openTimeoutMs: number;
   readonly open: Open;
   readonly limits: EndpointLimits;
 }
@@ -76,17 +74,11 @@ function offerOf({ link, subprotocol, credentials }: DialPlan, { session }: Dial
  * with `ConnectError`, also when it is aborted, or with an error after which no attempt is made again.
  */
 export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitted> {
-  const { credentials, openTimeoutMs, open, limits } = plan;
+  const { credentials, open, limits } = plan;
   const { isKnown } = attempt;
   const offer = offerOf(plan, attempt);
   let opening: Opening | undefined;
   let isAbandoned = false;
-  let fail!: (error: unknown) => void;
-  const abandon = (reason: string): void => {
-    isAbandoned = true;
-    fail(new ConnectError(credentials.publicUrl, reason));
-    opening?.abandon();
-  };
   const connect = async ({ url, headers, auth }: Given, protocols: string[]): Promise<Admitted> => {
     opening = open(url, protocols, limits.maxMessageBytes, headers);
     const { socket, opened } = opening;
@@ -113,16 +105,16 @@ export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitt
       return connect(given, []);
     }
   };
-  const deadline = { deadline: 0, expire: () => abandon(`not open within ${openTimeoutMs} ms`) };
-  setDeadline(deadline, openTimeoutMs);
-  attempt.onAbort = () => abandon("aborted");
   try {
     return await new Promise<Admitted>((resolve, reject) => {
-      fail = reject;
+      attempt.onAbort = (reason) => {
+        isAbandoned = true;
+        reject(new ConnectError(credentials.publicUrl, reason));
+        opening?.abandon();
+      };
       start().then(resolve, reject);
     });
   } finally {
-    clearDeadline(deadline);
     attempt.onAbort = undefined;
   }
 }

@@ -229,7 +229,8 @@ export class Connection implements Receiver, Slot {
     this.#replace(this.peer, next);
     next.start();
     this.#settleAll(error, next.outgoing);
-    if (next.ended === undefined) this.emit("lost", error);
+    // A peer that was never open has lost nothing of its application.
+    if (next.ended === undefined && !this.isConnecting) this.emit("lost", error);
   }
 
   /** Sends what is queued: `onOpen` is done. */

@@ -129,6 +129,11 @@ export class OutgoingCalls {
     return this.#queue !== undefined;
   }
 
+  /** Whether a message is queued until `release`. */
+  get hasQueued(): boolean {
+    return Boolean(this.#queue?.length);
+  }
+
   /** Queues messages from now on, except those given to `bypass`. */
   hold(): void {
     this.#queue = new SendQueue();
@@ -168,7 +173,9 @@ export class OutgoingCalls {
       if (wait.signal?.aborted) throw wait.signal.reason;
       // Ids are integers from 1: some implementations take an id of 0 for none.
       const call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve, reject);
-      if (wait.retry !== false && sink === undefined) call.again = { params };
+      // The calls of a peer that was never open wait also if a connection fails.
+      const retry = options?.retry ?? (connection.isConnecting || defaults.retry);
+      if (retry && sink === undefined) call.again = { params };
       let text: MessageText;
       try {
         text = this.#encode(call, params);
@@ -342,7 +349,12 @@ export class OutgoingCalls {
   #refuse(text: MessageText, call: OutgoingCall): boolean {
     const refused = this.#refused ?? new SendQueue();
     const { maxUnsentBytes } = this.#connection.config.limits;
-    if (call.again === undefined || this.ended !== undefined || refused.length + text.length > maxUnsentBytes / 2)
+    if (
+      !call.again ||
+      !call.wait.retry ||
+      this.ended !== undefined ||
+      refused.length + text.length > maxUnsentBytes / 2
+    )
       return false;
     this.#refused = refused;
     refused.add(text, call);
@@ -357,8 +369,8 @@ export class OutgoingCalls {
     } catch {
       return false;
     }
-    // A `toJSON` may have closed the peer.
-    if (this.ended !== undefined) return false;
+    // A `toJSON` may have closed the peer, or aborted the call. A call is in one table at a time.
+    if (this.ended !== undefined || call.calls.#table!.take(call.id) === undefined) return false;
     call.calls = this;
     (this.#table ??= new CallTable()).add(call);
     if (!this.deliver(text, call, undefined)) this.failUnsent(text, call);
@@ -445,19 +457,24 @@ export class OutgoingCalls {
     if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
   }
 
-  /** Rejects every call: the connection has ended. Calls that are made again, and were not sent, continue in `next`. */
+  /**
+   * Rejects every call: the connection has ended. Calls that are made again, and were not sent, continue in `next`. So do queued
+   * notifications of a peer that was never open, in order with its calls.
+   */
   rejectAll(cause: Error, next?: OutgoingCalls): void {
-    for (const call of this.#table?.toArray() ?? []) {
+    const end = (call: OutgoingCall): void => {
       // Closing a connection sends what is queued, but not a call that is rejected as not sent.
       if (!call.sent) this.#cancel(call);
-      if (next !== undefined && call.again !== undefined && !call.sent) {
-        // Out of this table first: a call is in one table at a time.
-        this.#table!.take(call.id);
-        if (next.#adopt(call)) continue;
-        this.#table!.add(call);
-      }
+      if (!call.sent && call.again !== undefined && next !== undefined && next.#adopt(call)) return;
       this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
-    }
+    };
+    if (this.#connection.isConnecting)
+      for (const [handle, text] of this.#queue ?? []) {
+        const calls = callsOf(handle);
+        calls.forEach(end);
+        if (calls.length === 0) next?.deliver(text, handle, undefined);
+      }
+    this.#table?.toArray().forEach(end);
   }
 
   /** Removes a pending call from the table. No other code removes one. The other side chooses the id, so it may be any value. */

@@ -67,7 +67,7 @@ export type PeerEvents = {
   suspend(): void;
   /**
    * The client waits for `delayMs`, and then tries to connect. Emitted before each attempt, except the first of a peer. `number`
-   * counts the attempts, from 1, since messages last flowed. `error`: why the previous attempt failed, or why the connection was lost.
+   * counts the attempts, from 1, since the peer was last open. `error`: why the previous attempt failed, or why the connection was lost.
    * Call `peer.reconnect()` to try without the delay.
    */
   attempt(attempt: { number: number; delayMs: number; error: Error }): void;
@@ -218,26 +218,15 @@ export function startPeer(peer: AnyPeer): void {
   connectionOf(peer).start();
 }
 
-/** A new connection, on which calls and notifications are queued until `onOpen` is done. */
-export interface ConnectionOpening {
-  /** Sends calls and notifications past the queue. */
-  readonly caller: Caller<any>;
-  /** Sends what is queued. */
-  release(): void;
-  /** Whether the connection is lost or closed. */
-  isOver(): boolean;
-}
-
-/** Returns the opening of the connection that a peer has now. For `connect`. */
-export function openingOf(peer: AnyPeer): ConnectionOpening {
-  const connection = connectionOf(peer);
-  const { outgoing } = connection;
+/** Returns what calls and notifies past the queue of the connection that a peer has now: the parameter of `onOpen`. */
+export function openingCaller(peer: AnyPeer): Caller<any> {
+  const { outgoing } = connectionOf(peer);
   const { bypass } = outgoing;
   const caller = callerOf({
     request: (method, params, options) => outgoing.request(method, params, options, bypass),
     notify: (method, params) => outgoing.notify(method, params, bypass),
   });
-  return { caller, release: () => connection.release(), isOver: () => connection.ended !== undefined };
+  return caller;
 }
 
 /**

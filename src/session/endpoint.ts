@@ -369,11 +369,11 @@ export class Endpoint {
   }
 
   /** Client: ends the session with a bye. A new connection follows. */
-  restart(reason: string): void {
+  restart(reason: string, error: Error): void {
     const end = { code: CloseCode.Superseded, reason };
     // Without the bye, this close code would only suspend the session.
     if (this.state.session !== undefined) this.write([Frames.byeFrame(end)]);
-    this.#end(end, false);
+    this.end(end.code, reason, error);
   }
 
   /** Ends the connection with 1002, because the other side broke the protocol. */

@@ -167,7 +167,7 @@ describe("a peer that is connecting", () => {
   });
 
   it("closes if `onOpen` fails, with what that failed with", async () => {
-    const peer = openVirtual(URL, { onOpen: () => Promise.reject(REASON), reconnect: { initial: true } });
+    const peer = openVirtual(URL, { onOpen: () => Promise.reject(REASON), reconnect: true });
     const call = rejection(peer.request("echo", []));
     await pass(10);
     expect(await call).toMatchObject({ outcome: "not-sent", cause: REASON });

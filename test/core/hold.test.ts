@@ -1,12 +1,11 @@
 /** If the application opens a connection with calls of its own, all other messages are queued until they settle. */
 import { describe, expect, it } from "vitest";
 import { TimeoutError, type AnyPeer } from "../../src/index.js";
-import { openingOf, type ConnectionOpening } from "../../src/peer/peer.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { notification, request, result } from "../support/raw.js";
-import { restless, type Restless, type RestlessOptions } from "../support/restless.js";
+import { openingOf, restless, type Opening, type Restless, type RestlessOptions } from "../support/restless.js";
 import { rejection, turn } from "../support/turns.js";
 
 useFakeClock();
@@ -14,7 +13,7 @@ useFakeClock();
 const GONE = new Error("gone");
 
 /** Returns a peer whose messages are queued until its connection is opened. */
-function held(options: AnyOptions = {}, more: RestlessOptions = {}): Restless & { opening: ConnectionOpening } {
+function held(options: AnyOptions = {}, more: RestlessOptions = {}): Restless & { opening: Opening } {
   const ends = restless(options, { opensFirst: true, ...more });
   return { ...ends, opening: openingOf(ends.peer) };
 }
@@ -184,7 +183,6 @@ describe("a message queued until the connection is opened", () => {
     batch.send();
     void peer.close();
     for (const error of [await call, await member]) expect(error).toMatchObject({ outcome: "not-sent" });
-    expect(opening.isOver()).toBe(true);
     expect(peer.notify("n")).toBe(false);
     opening.release();
     expect(take()).toEqual([]);
@@ -229,7 +227,6 @@ describe("a connection that is opened again", () => {
     expect(await before).toMatchObject({ outcome: "not-sent", cause: GONE });
     transport.resume();
     const after = peer.request("after");
-    expect(opening.isOver()).toBe(true);
     // The opening of the old connection, completed late by its application.
     opening.release();
     expect(await rejection(opening.caller.request("old"))).toMatchObject({ outcome: "not-sent", cause: GONE });

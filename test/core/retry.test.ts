@@ -2,11 +2,10 @@
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, TimeoutError } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
-import { openingOf } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { request, result } from "../support/raw.js";
-import { restless, type Restless } from "../support/restless.js";
+import { openingOf, restless, type Restless } from "../support/restless.js";
 import { rejection, turn } from "../support/turns.js";
 
 useFakeClock();

@@ -1,11 +1,11 @@
 /** Calls made between `lost` and the next session. The features of the next server are unknown until they are sent. */
 import { describe, expect, it, vi } from "vitest";
 import { lsp } from "../../src/index.js";
-import { inspect, openingOf } from "../../src/peer/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { notification, request, result } from "../support/raw.js";
-import { restless, type Restless, type RestlessOptions } from "../support/restless.js";
+import { openingOf, restless, type Restless, type RestlessOptions } from "../support/restless.js";
 import { rejection } from "../support/turns.js";
 
 useFakeClock();

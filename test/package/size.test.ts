@@ -46,9 +46,9 @@ const LEAST_USED = 0.8;
  */
 describe("the code that a page loads", () => {
   it.each([
-    ["connect", "es2022", 28_250],
-    ["connect", "es2020", 30_920],
-    ["connect", "vite", 27_620],
+    ["connect", "es2022", 28_530],
+    ["connect", "es2020", 31_200],
+    ["connect", "vite", 27_900],
     ["connect, contract", "es2022", 29_000],
     ["pair", "es2022", 20_000],
     ["RpcError", "es2022", 360],

@@ -4,7 +4,7 @@ import { exceeds } from "../../src/core/codec.js";
 import { defaultHooks } from "../../src/core/hooks.js";
 import type { SendHandle } from "../../src/core/transport.js";
 import { configOf } from "../../src/peer/config.js";
-import { createPeer, startPeer } from "../../src/peer/peer.js";
+import { connectionOf, createPeer, openingCaller, startPeer } from "../../src/peer/peer.js";
 import { closeAtEnd, type AnyOptions } from "./pair.js";
 
 /** A transport that queues messages while it is suspended, as a link with a session does. */
@@ -132,4 +132,16 @@ export function restless(
   peer.on("error", (error) => errors.push(error));
   const take = (): any[] => transport.sent.splice(0).map((text) => JSON.parse(text) as unknown);
   return { peer, transport, take, events, errors };
+}
+
+/** The opening of one connection: what `onOpen` gets, and the end of `onOpen`. */
+export interface Opening {
+  readonly caller: ReturnType<typeof openingCaller>;
+  release(): void;
+}
+
+/** Returns the opening of the connection that a peer has now. */
+export function openingOf(peer: AnyPeer): Opening {
+  const connection = connectionOf(peer);
+  return { caller: openingCaller(peer), release: () => connection.release() };
 }
