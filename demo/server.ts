@@ -25,7 +25,7 @@ import { BoardState, type Entry } from "./state.js";
 import { texts } from "./texts.js";
 import { vote } from "./vote.js";
 
-/** `peer.data`: what `authenticate` returned for the newest socket. */
+/** `peer.auth`: what `authenticate` returned for the newest socket. */
 interface Seat {
   /** The name of the page on the network. */
   page: string;
@@ -55,7 +55,7 @@ const documents: Readonly<Record<DocumentName, SharedDocument>> = {
   "welcome.css": new SharedDocument("welcome.css", texts["welcome.css"]),
   "server.json": new SharedDocument("server.json", texts["server.json"]),
 };
-/** The people who have joined. Not in `peer.data`, which is replaced when a page resumes its session. */
+/** The people who have joined. */
 const guests = new WeakMap<Member, Guest>();
 const receipts = new Receipts();
 let messages = 0;
@@ -84,7 +84,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
     if (call.direction === "outgoing") return next();
     const peer = call.peer as Member;
     if (call.method !== "join" && !guests.has(peer)) throw new RpcError(401, "Join first");
-    receipts.note(peer.data.page, call.params);
+    receipts.note(peer.auth.page, call.params);
     return next();
   },
 
@@ -152,13 +152,13 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       editor.notify("pointed", caret, { except: peer, latest: peer.id });
     },
     cut(_params, { peer }) {
-      network.cut(peer.data.page, CUT_MS);
+      network.cut(peer.auth.page, CUT_MS);
     },
     kill() {
       throw new RpcError(501, "There is only one process");
     },
     prepare: () => languages.prepare(),
-    receipts: ({ from, to }, { peer }) => receipts.count(peer.data.page, from, to),
+    receipts: ({ from, to }, { peer }) => receipts.count(peer.auth.page, from, to),
     code: () => excerpts(),
   },
 });
@@ -224,7 +224,7 @@ function idOf(author: Member, stroke: number | ""): string {
 
 /** Returns a public name of the page, which a restarted server gives it again. The name on the network is a secret of the page. */
 function authorOf(peer: Member): string {
-  const { page } = peer.data;
+  const { page } = peer.auth;
   return page === "" ? peer.id : createHash("sha256").update(page).digest("base64url").slice(0, 12);
 }
 

@@ -17,7 +17,7 @@ const FACTS = `- Import \`serve\` and, in Node, \`connect\` from \`reciproc/node
 - A client reconnects by itself and resumes its session. Put calls that make the server know the client into \`onOpen(server)\`, and call \`server\` there, not the peer.
 - Throw \`new RpcError(code, message, data)\` to answer with an error. Every other error is "Internal error" for the caller, and is emitted as \`error\` of the server.
 - A server listens on 127.0.0.1, and accepts pages of its own host only, unless \`host\`, \`hosts\` and \`origins\` say otherwise. \`server.on("refuse", ...)\` says why a client was refused.
-- \`peer.data\` is what \`authenticate\` returned. It is replaced when a client resumes its session, so keep other data in a \`WeakMap\`.
+- \`peer.auth\` is what \`authenticate\` returned. It is replaced when a client resumes its session. \`peer.data\` is an object of your own, which stays: assign its members.
 - A topic reaches the peers of its own process, unless \`serve({ engine })\` joins several servers over Redis or NATS.
 - \`peer.close()\` ends the session. A lost network does not: listen to \`suspend\`, \`resume\`, \`lost\` and \`missed\`.`;
 

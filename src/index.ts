@@ -17,6 +17,7 @@ export {
 export type {
   AnyMethods,
   ApiOf,
+  AppTypes,
   CallArgs,
   CallOptions,
   CheckedMethod,

@@ -25,7 +25,7 @@ import { SharedBoard } from "./shared-board.js";
 
 const [name, url] = process.argv.slice(2) as [string, string];
 
-/** `peer.data`: the name of the page on the network. */
+/** `peer.auth`: the name of the page on the network. */
 interface Seat {
   page: string;
 }
@@ -81,7 +81,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
     if (call.direction === "outgoing") return next();
     const peer = call.peer as Member;
     if (call.method !== "join" && !guests.has(peer)) throw new RpcError(401, "Join first");
-    receipts.note(peer.data.page, call.params);
+    receipts.note(peer.auth.page, call.params);
     return next();
   },
 
@@ -124,9 +124,9 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       return verdict;
     },
     cut(_params, { peer }) {
-      network.cut(peer.data.page, CUT_MS);
+      network.cut(peer.auth.page, CUT_MS);
     },
-    receipts: ({ from, to }, { peer }) => receipts.count(peer.data.page, from, to),
+    receipts: ({ from, to }, { peer }) => receipts.count(peer.auth.page, from, to),
     kill: () => void process.kill(process.pid, "SIGKILL"),
     code: () => excerpts("nodes/node.ts"),
     prepare: refuseEditor,
@@ -241,7 +241,7 @@ function profileOf(peer: Member): Profile {
 
 /** Returns a public name of the page, which is the same on each node. The name on the network is a secret of the page. */
 function authorOf(peer: Member): string {
-  const { page } = peer.data;
+  const { page } = peer.auth;
   return page === "" ? peer.id : createHash("sha256").update(page).digest("base64url").slice(0, 12);
 }
 

@@ -35,7 +35,7 @@ const server = await serve({
       const lines = linesOf.get(room);
       const said = lines.find((line) => line.id === id);
       if (said !== undefined) return said;
-      const line = { id, name: peer.data.name, text, at: Date.now() };
+      const line = { id, name: peer.auth.name, text, at: Date.now() };
       lines.push(line);
       if (lines.length > MOST_LINES) lines.shift();
       server.topic(room).notify("said", { room, line });
@@ -45,7 +45,7 @@ const server = await serve({
     /** A notification. It is not queued for a page that is slow or away, which would show it too late. */
     typing({ room }, { peer, server }) {
       const topic = server.topic(room);
-      if (topic.has(peer)) topic.notify("typing", { room, name: peer.data.name }, { volatile: true, except: peer });
+      if (topic.has(peer)) topic.notify("typing", { room, name: peer.auth.name }, { volatile: true, except: peer });
     },
   },
 });
@@ -54,7 +54,7 @@ server.on("error", console.error);
 /** Notifies all pages in a room of the names. A page that is slow or away gets only the newest list. */
 function publishNames(room) {
   const topic = server.topic(room);
-  topic.notify("here", { room, names: [...new Set(Array.from(topic, ({ data }) => data.name))] }, { latest: room });
+  topic.notify("here", { room, names: [...new Set(Array.from(topic, ({ auth }) => auth.name))] }, { latest: room });
 }
 for (const room of ROOMS) server.topic(room).on("leave", () => publishNames(room));
 

@@ -2,8 +2,6 @@
 import { serve } from "reciproc/node";
 import { servePage } from "../page-server.js";
 
-/** What is known of each cursor. It is not in `peer.data`, which is replaced when a page resumes its session. */
-const cursors = new WeakMap();
 const isShare = (value) => typeof value === "number" && value >= 0 && value <= 1;
 
 const http = await servePage(new URL("page/", import.meta.url));
@@ -24,7 +22,7 @@ const server = await serve({
     moved({ x, y }, { peer, server }) {
       const page = server.topic("page");
       if (!page.has(peer) || !isShare(x) || !isShare(y)) return;
-      Object.assign(cursors.get(peer), { x, y });
+      Object.assign(peer.data, { x, y });
       // A page that is slow or away gets only the newest position of each pointer.
       page.notify("moved", { id: peer.id, x, y }, { latest: peer.id, except: peer });
     },
@@ -35,16 +33,16 @@ server.on("error", console.error);
 const page = server.topic("page");
 /** Sends all cursors to all pages. */
 function publish() {
-  const all = Array.from(page, (peer) => ({ id: peer.id, name: peer.data.name, ...cursors.get(peer) }));
+  const all = Array.from(page, (peer) => ({ id: peer.id, name: peer.auth.name, ...peer.data }));
   page.notify("here", { cursors: all }, { latest: "here" });
 }
 
 server.on("peer", (peer) => {
-  cursors.set(peer, { hue: Math.floor(Math.random() * 360), isAway: false });
+  Object.assign(peer.data, { hue: Math.floor(Math.random() * 360), isAway: false });
   // A session survives its socket for a minute. Meanwhile the cursor is grey.
   for (const event of ["suspend", "resume"]) {
     peer.on(event, () => {
-      cursors.get(peer).isAway = event === "suspend";
+      peer.data.isAway = event === "suspend";
       publish();
     });
   }

@@ -21,20 +21,20 @@ const server = await serve({
   methods: {
     /** `since` is the position of the last message that the client got. What it missed is sent before this returns. */
     async join({ since }, { peer }) {
-      const { outcome } = await room.join(peer, { since, as: { name: peer.data.name } });
+      const { outcome } = await room.join(peer, { since, as: { name: peer.auth.name } });
       return { node: name, outcome };
     },
     /** Resolves when Redis has logged the message. Then all members get it, in one order. */
-    say: ({ text }, { peer }) => room.publish("said", { name: peer.data.name, text }),
+    say: ({ text }, { peer }) => room.publish("said", { name: peer.auth.name, text }),
     /** Only live: a member that is away does not get it. */
-    typing: (_params, { peer }) => room.notify("typing", { name: peer.data.name }, { except: peer }),
+    typing: (_params, { peer }) => room.notify("typing", { name: peer.auth.name }, { except: peer }),
     /** The members on all nodes. */
     who: async () => (await room.members()).map(({ as }) => as.name),
     /** Calls a member on any node, and returns its answer. */
     async wave({ to }, { peer }) {
       const member = (await room.members()).findLast(({ as }) => as.name === to);
       if (member === undefined) throw new RpcError(404, `${to} is not here`);
-      return server.peer(member.id).request("waved", { from: peer.data.name }, { timeoutMs: 5_000 });
+      return server.peer(member.id).request("waved", { from: peer.auth.name }, { timeoutMs: 5_000 });
     },
     /** For the demonstration: this node ends at once, as in a crash. */
     kill: () => void process.kill(process.pid, "SIGKILL"),

@@ -16,6 +16,28 @@ export type Contract<T> = {
     : "a contract holds methods only";
 };
 
+/**
+ * The types that an application declares once, for all its peers. It is empty until the application adds members:
+ *
+ * ```ts
+ * declare module "reciproc" {
+ *   interface AppTypes {
+ *     data: { room?: string }; // `peer.data`
+ *     as: { name: string }; // the `as` of the members of topics
+ *   }
+ * }
+ * ```
+ *
+ * Without them, the members of `peer.data` and the `as` of members are `any`.
+ */
+export interface AppTypes {}
+
+/** The type of `peer.data`. */
+export type PeerData = AppTypes extends { data: infer D extends object } ? D : Record<string, any>;
+
+/** The type of a member's `as`, as `join` takes it. */
+export type MemberAs = AppTypes extends { as: infer T } ? T | undefined : any;
+
 /** The contract of untyped use: any method, any params. */
 export type AnyMethods = Record<string, (params?: any) => any>;
 

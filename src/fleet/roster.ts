@@ -4,14 +4,16 @@
  */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import type { Broker } from "./broker.js";
+import type { MemberAs } from "../core/contract.js";
+import type { Jsonify } from "../core/jsonify.js";
 import { EngineError, type Incarnation, type RosterPart } from "./engine.js";
 
 /** A member of a topic, as `members()` and `watch` show it. */
 export interface TopicMember {
   /** The id of the peer, which `server.peer(id)` takes. */
   readonly id: string;
-  /** What `join` was given as `as`. */
-  readonly as: unknown;
+  /** What `join` was given as `as`, by way of JSON. */
+  readonly as: Jsonify<Exclude<MemberAs, undefined>>;
 }
 
 /** Changes that came too early: more are listed. */

@@ -1,6 +1,6 @@
 /** The rules and the options of a fleet's topics: their types and their checks. */
 import { exceeds } from "../core/codec.js";
-import type { CallArgs } from "../core/contract.js";
+import type { CallArgs, MemberAs } from "../core/contract.js";
 import { expected } from "../core/errors.js";
 import { any, checkOptions, isWellFormed, must, optional, positive } from "../core/options.js";
 import type { AnyPeer } from "../peer/peer.js";
@@ -22,7 +22,7 @@ export interface JoinOptions {
   /** The `at` of the last publication that the client has. Anything else than such a position gives the outcome `"gap"`. */
   since?: unknown;
   /** What others may know of the member, at most 4 KiB of JSON. Default: the peer is not in the list of members. */
-  as?: unknown;
+  as?: MemberAs;
 }
 
 /** What `join` has done. */

@@ -13,6 +13,7 @@ import type {
   Item,
   NotifyName,
   Params,
+  PeerData,
   Remote,
   Result,
   Stream,
@@ -39,9 +40,9 @@ import { callerOf, remoteOf, type Caller } from "./caller.js";
 import { configOf } from "./config.js";
 
 /** The context of a call, which its handler gets. Its members survive destructuring. */
-export interface Context<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> {
-  /** The side that calls: call it back, notify it, read its `data`. */
-  readonly peer: Peer<L, R, D>;
+export interface Context<L extends Contract<L> = any, R extends Contract<R> = any, A = unknown> {
+  /** The side that calls: call it back, notify it, read its `auth` and `data`. */
+  readonly peer: Peer<L, R, A>;
   /** The method's name as it was called. */
   readonly method: string;
   /** The request's id; `undefined` for a notification. */
@@ -169,15 +170,18 @@ export interface PeerOptions<Ctx = any> {
 type PeerOf<Ctx> = Ctx extends Context ? Ctx["peer"] : AnyPeer;
 
 /** The options of a peer that serves contract `L`. `methods` may be left out only when no method is required. */
-export type Options<L, Ctx> = PeerOptions<Ctx> &
-  Pick<ContractOptions<L, any>, "contract" | "check"> & {
-    /**
-     * A Standard Schema for the params of some methods. What does not fit is answered with -32602: the first issue in its message,
-     * the first 100 in its data. Without one, params are unchecked. Throws a `TypeError` for a name that no method has, also where
-     * `handle` adds the method later; where there is a `fallback`, a schema of such a name checks what that is called with.
-     */
-    schemas?: { readonly [K in keyof L]?: StandardSchema<Params<L[K]>> | undefined } | undefined;
-  } & ({} extends Handlers<L, Ctx> ? { methods?: Handlers<L, Ctx> | undefined } : { methods: Handlers<L, Ctx> });
+export type Options<L, Ctx> = PeerOptions<Ctx> & MethodOptions<L, Ctx>;
+
+/** What a peer serves. Only whether `methods` is required depends on a condition, so that TypeScript sees the types of handlers before it infers `L`. */
+export type MethodOptions<L, Ctx> = Pick<ContractOptions<L, any>, "contract" | "check"> & {
+  /**
+   * A Standard Schema for the params of some methods. What does not fit is answered with -32602: the first issue in its message,
+   * the first 100 in its data. Without one, params are unchecked. Throws a `TypeError` for a name that no method has, also where
+   * `handle` adds the method later; where there is a `fallback`, a schema of such a name checks what that is called with.
+   */
+  schemas?: { readonly [K in keyof L]?: StandardSchema<Params<L[K]>> | undefined } | undefined;
+  methods?: Handlers<L, Ctx> | undefined;
+} & ({} extends L ? {} : { methods: object });
 
 /** Collects requests and notifications and sends them as one JSON-RPC batch (section 6). */
 export interface Batch<R extends Contract<R>> extends Caller<R> {
@@ -192,10 +196,16 @@ export type AnyPeer = Peer<any, any, any>;
 
 let readConnection: (peer: AnyPeer) => Connection;
 let replaceConnection: Replace;
+let replaceAuth: (peer: AnyPeer, auth: unknown) => void;
 
 /** Returns the present connection of a peer. For the server, and for the driver of a client. */
 export function connectionOf(peer: AnyPeer): Connection {
   return readConnection(peer);
+}
+
+/** Sets the `auth` of a peer. For the server. */
+export function setAuth(peer: AnyPeer, auth: unknown): void {
+  replaceAuth(peer, auth);
 }
 
 /** The config and the hooks of a peer whose options were checked before. */
@@ -205,12 +215,12 @@ interface Checked {
 }
 
 /** Makes a peer whose options were checked before. Nothing comes in or goes out until `startPeer`. */
-export function createPeer<L extends Contract<L>, R extends Contract<R>, D = unknown>(
+export function createPeer<L extends Contract<L>, R extends Contract<R>, A = unknown>(
   transport: Transport,
   config: Config,
   hooks: Hooks,
-): Peer<L, R, D> {
-  return new Peer<L, R, D>(transport, undefined, { config, hooks });
+): Peer<L, R, A> {
+  return new Peer<L, R, A>(transport, undefined, { config, hooks });
 }
 
 /** Starts the transport of a peer that `createPeer` made. */
@@ -269,23 +279,19 @@ export function inspect(peer: AnyPeer): {
 
 /**
  * One end of a connection: calls the other side, serves it and notifies it. `L` is the contract this side serves, `R` the
- * one the other side serves, `D` the type of `data`.
+ * one the other side serves, `A` the type of `auth`.
  *
  * When the connection is lost or closes, every pending call rejects, every running handler's `signal` aborts, and every timer is cleared.
  *
  * It emits the events of `PeerEvents` and no others: `on`, `once` and `emit` throw a `TypeError` for another name.
  */
-export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = AnyMethods, D = unknown>
+export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = AnyMethods, A = unknown>
   extends EventEmitter<PeerEvents>
   implements Caller<R>
 {
-  /**
-   * The application's own data about this peer. Never sent. On a server with `authenticate` it is that function's last result: when
-   * the client resumes its session or calls `reauthenticate()`, the server assigns the new result, and emits `refresh`. Keep other
-   * data about the peer elsewhere, such as in a `WeakMap` by peer, because an assignment of yours would be overwritten.
-   */
-  data = undefined as D;
   #connection: Connection;
+  #auth: A | undefined;
+  #data: PeerData | undefined;
   #id: string | undefined;
   #remote: Remote<R> | undefined;
   #opened: Promise<void> | undefined;
@@ -295,15 +301,31 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * Takes over an open `transport`, and starts it. Throws a `TypeError` for bad options, naming the option, the rule and the
    * value.
    */
-  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>> & ContractOptions<L, R>);
+  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> & ContractOptions<L, R>);
   /** Does not start the transport: see `createPeer`. @internal */
   constructor(transport: Transport, options: undefined, checked: Checked);
-  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>> | undefined, checked?: Checked) {
+  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> | undefined, checked?: Checked) {
     super();
     if (typeof transport?.start !== "function") throw expected("transport", "a Transport", transport);
     const { config, hooks } = checked ?? { config: configOf(options), hooks: defaultHooks() };
     this.#connection = new Connection(this, transport, config, hooks, replaceConnection);
     if (checked === undefined) this.#connection.start();
+  }
+
+  /**
+   * Server: what `authenticate` returned for this client, and `undefined` without `authenticate`. Replaced when the client resumes
+   * its session or calls `reauthenticate()`, and then the server emits `refresh`. Client: `undefined`. Never sent.
+   */
+  get auth(): A {
+    return this.#auth as A;
+  }
+
+  /**
+   * What the application keeps about this peer: an object that is empty at first. It lasts as long as the peer, also when the session
+   * is resumed or lost. The library neither reads nor replaces it. Never sent. For its type, see `AppTypes`.
+   */
+  get data(): PeerData {
+    return (this.#data ??= {} as PeerData);
   }
 
   /** A random name for this peer. Made when first read, never sent. */
@@ -407,14 +429,14 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * Serves one more method on this peer, over one of that name in `methods`. Returns a function that removes the handler. A name of the reserved
    * `rpc.` space may be registered. Throws when this peer has such a handler already.
    */
-  handle<K extends keyof L & string>(method: K, handler: Handler<L[K], Context<L, R, D>>): () => void {
+  handle<K extends keyof L & string>(method: K, handler: Handler<L[K], Context<L, R, A>>): () => void {
     if (typeof method !== "string") throw expected("method", "a string", method);
     return this.#connection.incoming.handle(method, anyFunction(handler, "handler"));
   }
 
   /**
    * Client: sends a fresh `auth` on the open connection, such as a new token before the old one expires. Calls the function `auth`
-   * with attempt number 0. Resolves when the server has accepted it: then `peer.data` there is the new result of `authenticate`. If
+   * with attempt number 0. Resolves when the server has accepted it: then `peer.auth` there is the new result of `authenticate`. If
    * the server refuses it, or the `principal` would change, the server closes the connection with 4401. While the peer is
    * suspended or not open yet it waits, and its timeout runs. A call that is made while another is pending shares its `auth` and its reply.
    *
@@ -471,6 +493,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   static {
     readConnection = (peer) => peer.#connection;
+    replaceAuth = (peer, auth) => void (peer.#auth = auth);
     replaceConnection = (peer, next) => {
       (peer as AnyPeer).#connection = next;
     };

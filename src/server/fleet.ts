@@ -37,7 +37,7 @@ export interface ServerParts {
     readonly engine: Engine | undefined;
     readonly topics: ((name: string) => unknown) | undefined;
     readonly nodes: ReadonlyMap<string, NodeMethods[string]>;
-    readonly principal: ((data: unknown) => unknown) | undefined;
+    readonly principal: ((auth: unknown) => unknown) | undefined;
     /** Refuses the clients of a principal that are being admitted. */
     readonly disconnected: (principal: string) => void;
   };
@@ -58,7 +58,7 @@ export interface ServerParts {
 const ID_LENGTH = 21;
 
 /** A peer whose id names its node. */
-class NodePeer<L extends Contract<L>, R extends Contract<R>, D> extends Peer<L, R, D> {
+class NodePeer<L extends Contract<L>, R extends Contract<R>, A> extends Peer<L, R, A> {
   readonly #node: string;
   #id: string | undefined;
 
@@ -140,13 +140,13 @@ export class ServerFleet implements Reach {
   }
 
   /** Makes a peer, which is not started. */
-  createPeer<L extends Contract<L>, R extends Contract<R>, D>(
+  createPeer<L extends Contract<L>, R extends Contract<R>, A>(
     transport: Transport,
     config: Config,
     hooks: Hooks,
-  ): Peer<L, R, D> {
+  ): Peer<L, R, A> {
     const { id, isAlone } = this.fleet!;
-    return isAlone ? createPeer<L, R, D>(transport, config, hooks) : new NodePeer(transport, config, hooks, id);
+    return isAlone ? createPeer<L, R, A>(transport, config, hooks) : new NodePeer(transport, config, hooks, id);
   }
 
   opened(peer: AnyPeer, principal: string | undefined): void {
@@ -157,9 +157,9 @@ export class ServerFleet implements Reach {
   #principalOf(peer: AnyPeer): string | undefined {
     try {
       const { principal } = this.#server.options;
-      return principal && principalName(principal(peer.data), "principal");
+      return principal && principalName(principal(peer.auth), "principal");
     } catch (error) {
-      // The data of a peer that `accept` made may be anything.
+      // The `auth` of a peer that `accept` made may be anything.
       this.#server.groups.report(error, peer);
       return undefined;
     }

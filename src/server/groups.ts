@@ -22,11 +22,11 @@ import {
 } from "./group-request.js";
 
 /** An iterable set of peers. It never contains closed peers. */
-export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends Iterable<Peer<L, R, D>> {
+export interface Group<L extends Contract<L>, R extends Contract<R>, A> extends Iterable<Peer<L, R, A>> {
   /** Number of peers in the group. */
   readonly size: number;
   /** Returns true if a peer is in the group. */
-  has(peer: Peer<L, R, D>): boolean;
+  has(peer: Peer<L, R, A>): boolean;
   /**
    * Notifies every peer that is in the group at the call, `except` one. With an engine, also the peers that the group has on other
    * nodes, at most once; `size`, `has` and iteration cover the peers of this node only. Encodes the message once. Skips a peer whose
@@ -41,7 +41,7 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
    * group when `notify` was called, when `around` calls `next`; if it is volatile, only to those that can be sent to both times.
    * What `around` throws is emitted as `error` of the server.
    */
-  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
+  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, A>>]>): void;
   /**
    * Calls a method of every peer of the group, `except` one, at once. Resolves when all calls are settled, with one outcome for
    * each peer that was in the group at the call, in the order of the group. An outcome is the result of the peer, or what
@@ -54,8 +54,8 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
    */
   request<K extends keyof R & string>(
     method: K,
-    ...args: CallArgs<R[K], [options?: GroupRequestOptions<Peer<L, R, D>>]>
-  ): Promise<PeerOutcome<Peer<L, R, D>, Result<R[K]>>[]>;
+    ...args: CallArgs<R[K], [options?: GroupRequestOptions<Peer<L, R, A>>]>
+  ): Promise<PeerOutcome<Peer<L, R, A>, Result<R[K]>>[]>;
 }
 
 /** The options of `notify` on a group. */
@@ -189,11 +189,11 @@ function idOf(peer: unknown): string | undefined {
 }
 
 /** A group of the peers that `members` returns at the moment. */
-export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implements Group<L, R, D> {
-  readonly #members: () => ReadonlySet<Peer<L, R, D>>;
+export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implements Group<L, R, A> {
+  readonly #members: () => ReadonlySet<Peer<L, R, A>>;
   readonly #owner: GroupOwner;
 
-  constructor(members: () => ReadonlySet<Peer<L, R, D>>, owner: GroupOwner) {
+  constructor(members: () => ReadonlySet<Peer<L, R, A>>, owner: GroupOwner) {
     this.#members = members;
     this.#owner = owner;
   }
@@ -207,15 +207,15 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
     return this.#members().size;
   }
 
-  has(peer: Peer<L, R, D>): boolean {
+  has(peer: Peer<L, R, A>): boolean {
     return this.#members().has(peer);
   }
 
-  [Symbol.iterator](): Iterator<Peer<L, R, D>> {
+  [Symbol.iterator](): Iterator<Peer<L, R, A>> {
     return this.#members().values();
   }
 
-  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
+  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, A>>]>): void;
   notify(method: string, params?: unknown, options?: NotifyOptions<AnyPeer>): void {
     const checked = checkLive(options, NOTIFY_OPTIONS);
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
@@ -234,8 +234,8 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
 
   request<K extends keyof R & string>(
     method: K,
-    ...args: CallArgs<R[K], [options?: GroupRequestOptions<Peer<L, R, D>>]>
-  ): Promise<PeerOutcome<Peer<L, R, D>, Result<R[K]>>[]>;
+    ...args: CallArgs<R[K], [options?: GroupRequestOptions<Peer<L, R, A>>]>
+  ): Promise<PeerOutcome<Peer<L, R, A>, Result<R[K]>>[]>;
   async request(method: string, params?: unknown, options?: GroupRequestOptions<AnyPeer>): Promise<any> {
     const { except, ...wait } = checkOptions("options", options, REQUEST_OPTIONS);
     const message = new SharedRequest(method, params);

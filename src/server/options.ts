@@ -19,29 +19,29 @@ import { Admission, type Authenticate, type Disconnected } from "./upgrade.js";
 /** What `authenticate` returns for a client that is refused. */
 type Falsy = null | undefined | false | 0 | "";
 
-/** Authentication. Required if the type of `peer.data` is declared. */
-export interface Authentication<D> {
+/** Authentication. Required if the type of `peer.auth` is declared. */
+export interface Authentication<A> {
   /**
-   * Identifies the client of an upgrade, before the connection opens, and of each POST. Its result becomes `peer.data`. If it
+   * Identifies the client of an upgrade, before the connection opens, and of each POST. Its result becomes `peer.auth`. If it
    * returns any falsy value (also `""`, as `auth && verify(auth)` does), throws or rejects, the client is refused with HTTP 401. An
    * error is emitted as `error`.
    *
    * `auth` is what a reciproc client sent as its option `auth`, a parsed JSON value that is not checked. For such a client it is
    * called after the WebSocket opened, and a refused client gets 4401. For every other client `auth` is undefined.
    *
-   * Called again when a client resumes its session or calls `reauthenticate()`. Then `peer.data` becomes the new result, and the
-   * server emits `refresh`. Keep other data about a peer in a map of your own. If it refuses a client that called
-   * `reauthenticate()`, the connection closes with 4401.
+   * Called again when a client resumes its session or calls `reauthenticate()`. Then `peer.auth` becomes the new result, and the
+   * server emits `refresh`. If it refuses a client that called `reauthenticate()`, the connection closes with 4401.
    *
-   * Default: accepts every client, with `data` undefined.
+   * Default: accepts every client, with `peer.auth` undefined. In an object literal, write it above `methods`: TypeScript then infers
+   * the type of `peer.auth` from it.
    */
-  authenticate(request: IncomingMessage, auth: unknown): D | Falsy | Promise<D | Falsy>;
+  authenticate(request: IncomingMessage, auth: unknown): A | Falsy | Promise<A | Falsy>;
   /**
    * Names the client that `authenticate` accepted. A client resumes a session only if its name is the same. A connection whose
    * name would change by `reauthenticate()` closes with 4401. A name is a well-formed string of at most 8,192 characters. If
    * `principal` throws or returns no name, the client is refused with 401. Default: the secret token of the session suffices.
    */
-  principal?: ((data: D) => string) | undefined;
+  principal?: ((auth: NoInfer<A>) => string) | undefined;
 }
 
 /**
@@ -206,7 +206,7 @@ export function checkServerOptions(options: object): CheckedOptions {
  */
 function authenticator(
   authenticate: ((request: IncomingMessage, auth: unknown) => unknown) | undefined,
-  principal: ((data: unknown) => unknown) | undefined,
+  principal: ((auth: unknown) => unknown) | undefined,
 ): { authenticate: Authenticate | undefined; disconnected: (principal: string) => void } {
   if (authenticate === undefined && principal !== undefined) throw new TypeError("`principal` requires `authenticate`");
   let last: Disconnected = { principal: undefined, next: undefined };
@@ -214,12 +214,12 @@ function authenticator(
     disconnected: (name) => (last = last.next = { principal: name, next: undefined }),
     authenticate:
       authenticate &&
-      (async (request, auth) => {
+      (async (request, credentials) => {
         const before = last;
-        const data = await authenticate(request, auth);
+        const auth = await authenticate(request, credentials);
         // Every falsy value: `auth && verify(auth)` returns the empty string that a client sends.
-        if (!data) return null;
-        return new Admission(data, principal && principalName(principal(data), "principal()"), before);
+        if (!auth) return null;
+        return new Admission(auth, principal && principalName(principal(auth), "principal()"), before);
       }),
   };
 }

@@ -1,22 +1,21 @@
 /** `serve`: the one call that starts a server, over HTTP and WebSockets of Node. */
 import { createHash } from "node:crypto";
-import type { ContractOptions } from "../core/checks.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import { WsSocket } from "../sockets/ws.js";
 import { HttpGate } from "./http-gate.js";
 import { Posts } from "./http.js";
 import type { Platform } from "./platform.js";
-import { Server, type ServeOptions } from "./server.js";
+import { Server, type InferredOptions, type ServiceOptions } from "./server.js";
 
 /**
- * Serves contract `S` to all clients, and calls them back by contract `C`. `D` is the type of `peer.data`. Resolves when the
+ * Serves contract `S` to all clients, and calls them back by contract `C`. `A` is the type of `peer.auth`. Resolves when the
  * server listens. Rejects with a `TypeError` that names the option, the rule and the value, or with Node's error if the server
  * cannot listen.
  */
-export async function serve<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods, D = unknown>(
-  options: NoInfer<ServeOptions<S, C, D>> & ContractOptions<S, C>,
-): Promise<Server<S, C, D>> {
-  const server = new Server<S, C, D>(options, NODE);
+export async function serve<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods, A = unknown>(
+  options: ServiceOptions<NoInfer<S>, NoInfer<C>, NoInfer<A>> & InferredOptions<S, C, A>,
+): Promise<Server<S, C, A>> {
+  const server = new Server<S, C, A>(options, NODE);
   await server.listen();
   return server;
 }

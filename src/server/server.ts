@@ -20,7 +20,17 @@ import { endpointLimits, longestFrame } from "../session/sizes.js";
 import { ServerLink } from "./link.js";
 import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
-import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "../peer/peer.js";
+import {
+  createPeer,
+  endPeer,
+  setAuth,
+  startPeer,
+  type AnyPeer,
+  type Context,
+  type MethodOptions,
+  type Peer,
+  type PeerOptions,
+} from "../peer/peer.js";
 import { AuthArrivals, takeAuth } from "./arrival.js";
 import { fullRefusal, offeredBy, type GateSocket } from "./gate.js";
 import { postExtensions, serverExtensions } from "./extensions.js";
@@ -38,21 +48,31 @@ import { Tally, type ServerStats } from "./stats.js";
 import type { Admission, Refusal, Verdict } from "./upgrade.js";
 
 /** The context of a call to a server. */
-export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> extends Context<
+export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, A = unknown> extends Context<
   L,
   R,
-  D
+  A
 > {
   /** The server that received the call, with its topics and all its peers. */
-  readonly server: Server<L, R, D>;
+  readonly server: Server<L, R, A>;
 }
 
 /** The options of `serve`. Exactly one of `port`, `server` and `noServer` is required. */
-export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
-  (undefined extends D ? Partial<Authentication<D>> : Authentication<D>) &
-  ContractOptions<L, R> &
+export type ServeOptions<L extends Contract<L>, R extends Contract<R>, A> = ServiceOptions<L, R, A> &
+  InferredOptions<L, R, A>;
+
+/** The options that `serve` infers its type arguments from. */
+export type InferredOptions<L, R, A> = Partial<Authentication<A>> & ContractOptions<L, R>;
+
+/** The options of `serve` that it infers nothing from. */
+export type ServiceOptions<L extends Contract<L>, R extends Contract<R>, A> = GateOptions &
+  CommonOptions<R, ServerContext<L, R, A>, A> &
+  MethodOptions<L, ServerContext<L, R, A>>;
+
+/** The options that every server has, wherever it listens and whatever it serves. */
+export type CommonOptions<R, Ctx, A> = (undefined extends A ? {} : Pick<Authentication<A>, "authenticate">) &
   FleetOptions<R> &
-  Omit<Options<L, ServerContext<L, R, D>>, "around" | "dialect" | "limits"> & {
+  Omit<PeerOptions<Ctx>, "around" | "dialect" | "limits"> & {
     /** Wraps every call, incoming and outgoing, and every message to a group, whose `call.peer` is `undefined`. */
     around?: ServerAround | undefined;
     /**
@@ -63,29 +83,29 @@ export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = Gate
   };
 
 /** The events of a server. A listener that throws is reported to `error`. An event without a listener throws nothing. */
-export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
+export type ServerEvents<L extends Contract<L>, R extends Contract<R>, A> = {
   /**
    * A client connected. Emitted before the peer's first message is dispatched. Not emitted for `accept`, which returns its peer,
    * nor when a session is resumed: then the peer emits `resume`.
    */
-  peer(peer: Peer<L, R, D>, request: IncomingMessage): void;
+  peer(peer: Peer<L, R, A>, request: IncomingMessage): void;
   /**
-   * `authenticate` ran again for a client that resumed its session or called `reauthenticate()`, and `peer.data` is its new result.
-   * `oldData` is the result before. Emitted before further messages of the client are dispatched.
+   * `authenticate` ran again for a client that resumed its session or called `reauthenticate()`, and `peer.auth` is its new result.
+   * `oldAuth` is the result before. Emitted before further messages of the client are dispatched.
    */
-  refresh(peer: Peer<L, R, D>, oldData: D): void;
+  refresh(peer: Peer<L, R, A>, oldAuth: A): void;
   /** An upgrade or a POST was refused, or a client that sent `auth`. `reason` names the rule, and the option that would allow it. */
   refuse(refusal: Refusal, request: IncomingMessage): void;
   /**
    * An error that no caller receives: `authenticate` threw, the HTTP server failed, or a peer emitted `error`, which also passes
    * the peer. If neither server nor peer has a listener, `process.emitWarning` reports the first failure of each method.
    */
-  error(error: unknown, peer?: Peer<L, R, D>): void;
+  error(error: unknown, peer?: Peer<L, R, A>): void;
   /**
    * A notification of `method` was dropped for a peer: by a topic or `server.peers`, or because of `latest` beyond 1,024 keys. The
    * peer's `stats().dropped` counts the same. Not emitted for volatile messages, nor for messages that a newer one replaced.
    */
-  missed(peer: Peer<L, R, D>, method: string): void;
+  missed(peer: Peer<L, R, A>, method: string): void;
 } & FleetEvents;
 
 const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = {
@@ -99,28 +119,28 @@ const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = {
 };
 
 /**
- * Serves contract `L` to many peers and calls them back by contract `R`. `D` is the type of `peer.data`. Made by `serve`.
+ * Serves contract `L` to many peers and calls them back by contract `R`. `A` is the type of `peer.auth`. Made by `serve`.
  *
  * A server emits only the events of `ServerEvents`: `on`, `once` and `emit` throw a `TypeError` for any other name.
  */
 export class Server<
   L extends Contract<L> = AnyMethods,
   R extends Contract<R> = AnyMethods,
-  D = unknown,
-> extends EventEmitter<ServerEvents<L, R, D>> {
+  A = unknown,
+> extends EventEmitter<ServerEvents<L, R, A>> {
   /** All open peers. */
-  readonly peers: Group<L, R, D>;
+  readonly peers: Group<L, R, A>;
   readonly #config: Config;
   /** The config of the peers of HTTP requests. */
   readonly #postConfig: Config;
   /** The configs of the dialects that a client can choose by a subprotocol. */
   readonly #configBy = new Map<string, Config>();
   readonly #hooks: Hooks;
-  readonly #peers = new Set<Peer<L, R, D>>();
-  readonly #topics: Topics<L, R, D>;
+  readonly #peers = new Set<Peer<L, R, A>>();
+  readonly #topics: Topics<L, R, A>;
   readonly #fleet: ServerFleet;
   /** Open peers that `accept` made. They take no connection slot. */
-  readonly #accepted = new Set<Peer<L, R, D>>();
+  readonly #accepted = new Set<Peer<L, R, A>>();
   /** Peers of one HTTP request each. */
   readonly #postPeers = new WeakSet<AnyPeer>();
   readonly #gate: ServerGate;
@@ -139,17 +159,17 @@ export class Server<
   #closed: Promise<void> | undefined;
 
   /** Use `serve`, or `testServer` of `reciproc/testing`. Throws a `TypeError` for bad options. */
-  constructor(options: ServeOptions<L, R, D>, platform: Platform) {
+  constructor(options: ServeOptions<L, R, A>, platform: Platform) {
     super();
     const checked = checkServerOptions(options);
     this.#hooks = {
       server: this,
       Context: ServerCallContext,
-      error: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
+      error: (error, peer) => this.#report(error, peer as Peer<L, R, A>),
       missed: (peer, method) =>
         void tell(this, "missed", [peer, method], (error) => this.#report(error, peer as AnyPeer)),
       hasErrorListener: () => this.listenerCount("error") > 0,
-      ended: (peer) => this.#removePeer(peer as Peer<L, R, D>),
+      ended: (peer) => this.#removePeer(peer as Peer<L, R, A>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
     };
     this.#config = makeConfig(checked.peer, serverExtensions);
@@ -162,7 +182,7 @@ export class Server<
     }
     const { around } = this.#config;
     const report = (error: unknown, peer?: AnyPeer): void => void this.#report(error, peer);
-    const groups: { -readonly [K in keyof TopicsOwner<Peer<L, R, D>>]: TopicsOwner<Peer<L, R, D>>[K] } = {
+    const groups: { -readonly [K in keyof TopicsOwner<Peer<L, R, A>>]: TopicsOwner<Peer<L, R, A>>[K] } = {
       around,
       report,
       refusalOf: (peer) => this.#topicRefusal(peer),
@@ -224,7 +244,7 @@ export class Server<
       handshakeTimeoutMs: limits.handshakeTimeoutMs,
       claimSlot: (admission) => this.#claimSlot(admission),
       notificationStatus: checked.notificationStatus,
-      accept: (transport, admission) => this.#acceptPost(transport, admission?.data as D),
+      accept: (transport, admission) => this.#acceptPost(transport, admission?.auth as A),
     };
     ({ gate: this.#gate, posts: this.#posts } = platform.connect(checked, forGate, forPosts));
   }
@@ -238,22 +258,22 @@ export class Server<
    * Returns the topic of that name, a well-formed string of 1 to 512 bytes of UTF-8. Throws a `TypeError` for any other value. A topic
    * need not be created: it exists while it has peers.
    */
-  topic(name: string): Topic<L, R, D> {
+  topic(name: string): Topic<L, R, A> {
     return this.#topics.topic(name);
   }
 
   /**
    * Makes a peer of a transport, which is open or connects, with this server's handlers. No rule of the handshake applies, and
-   * `data` is not checked. `server.principal` finds the peer by its `data`. If the server is closed, closes the peer with 1001.
+   * `auth` becomes `peer.auth`, and is not checked. `server.principal` finds the peer by it. If the server is closed, closes the peer with 1001.
    */
-  accept(transport: Transport, data: D): Peer<L, R, D> {
-    const peer = this.#accept(transport, data, this.#config);
+  accept(transport: Transport, auth: A): Peer<L, R, A> {
+    const peer = this.#accept(transport, auth, this.#config);
     if (this.#peers.has(peer)) this.#accepted.add(peer);
     return peer;
   }
 
-  #accept(transport: Transport, data: D, config: Config, principal?: string): Peer<L, R, D> {
-    const peer = this.#makePeer(transport, data, config);
+  #accept(transport: Transport, auth: A, config: Config, principal?: string): Peer<L, R, A> {
+    const peer = this.#makePeer(transport, auth, config);
     // A transport may end as it starts. One that is still connecting belongs to the server too.
     if (peer.state !== "closed") {
       this.#peers.add(peer);
@@ -364,26 +384,26 @@ export class Server<
     return this.#fleet.health();
   }
 
-  #makePeer(transport: Transport, data: D, config: Config): Peer<L, R, D> {
+  #makePeer(transport: Transport, auth: A, config: Config): Peer<L, R, A> {
     const { fleet } = this.#fleet;
     const peer =
       fleet === undefined
-        ? createPeer<L, R, D>(transport, config, this.#hooks)
-        : this.#fleet.createPeer<L, R, D>(transport, config, this.#hooks);
-    peer.data = data;
+        ? createPeer<L, R, A>(transport, config, this.#hooks)
+        : this.#fleet.createPeer<L, R, A>(transport, config, this.#hooks);
+    setAuth(peer, auth);
     this.#tally.opened(peer);
     startPeer(peer);
     return peer;
   }
 
   /** Makes the peer of one HTTP request. No group has the peer, because nothing can be sent to its client. */
-  #acceptPost(transport: Transport, data: D): Peer<L, R, D> {
-    const peer = this.#makePeer(transport, data, this.#postConfig);
+  #acceptPost(transport: Transport, auth: A): Peer<L, R, A> {
+    const peer = this.#makePeer(transport, auth, this.#postConfig);
     this.#postPeers.add(peer);
     return peer;
   }
 
-  #topicRefusal(peer: Peer<L, R, D>): string | undefined {
+  #topicRefusal(peer: Peer<L, R, A>): string | undefined {
     if (this.#peers.has(peer)) return undefined;
     return this.#postPeers.has(peer)
       ? "a topic takes peers that can be notified, and this one came by HTTP POST"
@@ -431,7 +451,7 @@ export class Server<
       });
     };
     const accept = (link: Transport): void => {
-      const peer = this.#accept(link, admission?.data as D, config, admission?.principal);
+      const peer = this.#accept(link, admission?.auth as A, config, admission?.principal);
       takeAuthOf(link, peer);
       tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
     };
@@ -446,7 +466,7 @@ export class Server<
           const peer = (link.receiver as Connection).peer as AnyPeer;
           // A disconnect has ended this session, or will.
           admission?.end();
-          // Sets `data` before the session is resumed, so that listeners of `resume` see the new `data`.
+          // Sets `auth` before the session is resumed, so that listeners of `resume` see the new `auth`.
           const emitRefresh = admission && this.#refresh(peer, admission);
           link.onAuth = undefined;
           return () => {
@@ -459,9 +479,9 @@ export class Server<
   }
 
   /** Gives a peer the new result of `authenticate`. Returns a function that emits `refresh`. */
-  #refresh(peer: AnyPeer, { data }: Admission): () => void {
-    const old = peer.data as D;
-    peer.data = data;
+  #refresh(peer: AnyPeer, { auth }: Admission): () => void {
+    const old = peer.auth as A;
+    setAuth(peer, auth);
     return () => void tell(this, "refresh", [peer, old], (error) => this.#report(error, peer));
   }
 
@@ -533,7 +553,7 @@ export class Server<
     return chosen;
   }
 
-  #removePeer(peer: Peer<L, R, D>): void {
+  #removePeer(peer: Peer<L, R, A>): void {
     this.#peers.delete(peer);
     this.#accepted.delete(peer);
     this.#topics.leaveAll(peer);

@@ -38,14 +38,14 @@ export type TopicEvents<P> = {
  *
  * `server.topic(name)` returns a new object each time, and all objects of one name have the same members and listeners.
  */
-export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends Group<L, R, D> {
+export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends Group<L, R, A> {
   /**
    * Adds a peer of this server. Does nothing if the peer is a member or closed. Throws a `TypeError` for a peer of another server,
    * and for one that came by HTTP POST.
    */
-  add(peer: Peer<L, R, D>): this;
+  add(peer: Peer<L, R, A>): this;
   /** Removes a peer. Returns true if the peer was a member. Calls that were made to the peer go on. */
-  delete(peer: Peer<L, R, D>): boolean;
+  delete(peer: Peer<L, R, A>): boolean;
   /**
    * Adds a peer of this server, and resolves when it misses no message that any node sends to the topic from now on. With `since`,
    * first sends the logged publications that the peer has missed, then the live ones, and then resolves: so the response of the
@@ -57,7 +57,7 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
    * 5 s, with `ConnectionLostError` if the peer closes meanwhile, with a `TypeError` for bad options and for what the rules of the topic
    * do not allow, and with a `RangeError` if the list has 10,000 members. Then the peer is not added.
    */
-  join(peer: Peer<L, R, D>, options?: JoinOptions): Promise<Joined>;
+  join(peer: Peer<L, R, A>, options?: JoinOptions): Promise<Joined>;
   /**
    * Logs a notification and sends it to all members on all nodes, with this node's, in one order for all. Its params are by name, and
    * each member gets them with `at`, the position in the log. Resolves with that position. A slow member is closed with 1013, and not
@@ -84,11 +84,11 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
    */
   watch(listener: (event: "joined" | "left", member: TopicMember) => void): () => void;
   /** Calls `listener` at each event. The server keeps the listener until `off`. Throws a `TypeError` for an unknown event. */
-  on<E extends keyof TopicEvents<Peer<L, R, D>>>(event: E, listener: TopicEvents<Peer<L, R, D>>[E]): this;
+  on<E extends keyof TopicEvents<Peer<L, R, A>>>(event: E, listener: TopicEvents<Peer<L, R, A>>[E]): this;
   /** Calls `listener` at the next event only. Throws a `TypeError` for an unknown event. */
-  once<E extends keyof TopicEvents<Peer<L, R, D>>>(event: E, listener: TopicEvents<Peer<L, R, D>>[E]): this;
+  once<E extends keyof TopicEvents<Peer<L, R, A>>>(event: E, listener: TopicEvents<Peer<L, R, A>>[E]): this;
   /** Removes a listener that `on` or `once` of any object of this topic added. Does nothing if there is none. */
-  off<E extends keyof TopicEvents<Peer<L, R, D>>>(event: E, listener: TopicEvents<Peer<L, R, D>>[E]): this;
+  off<E extends keyof TopicEvents<Peer<L, R, A>>>(event: E, listener: TopicEvents<Peer<L, R, A>>[E]): this;
 }
 
 const EVENTS: Record<keyof TopicEvents<unknown>, 0> = { join: 0, leave: 0 };
@@ -112,20 +112,20 @@ export interface TopicsOwner<P> extends GroupOwner {
 }
 
 /** All topics of one server. A `Topic` is a view of the sets here, so a `Topic` that the application keeps is never stale. */
-export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
-  readonly owner: TopicsOwner<Peer<L, R, D>>;
-  readonly #members = new Map<string, Set<Peer<L, R, D>>>();
+export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
+  readonly owner: TopicsOwner<Peer<L, R, A>>;
+  readonly #members = new Map<string, Set<Peer<L, R, A>>>();
   /** The names of each peer's topics. Many peers have only one, and a Set for each would take memory. */
-  readonly #joined = new Map<Peer<L, R, D>, string | Set<string>>();
+  readonly #joined = new Map<Peer<L, R, A>, string | Set<string>>();
   /** The listeners of each topic that has any. */
-  readonly #emitters = new Map<string, TopicEmitter<Peer<L, R, D>>>();
+  readonly #emitters = new Map<string, TopicEmitter<Peer<L, R, A>>>();
 
-  constructor(owner: TopicsOwner<Peer<L, R, D>>) {
+  constructor(owner: TopicsOwner<Peer<L, R, A>>) {
     this.owner = owner;
   }
 
   /** Returns the topic of that name. Throws a `TypeError` for a value that is no name. */
-  topic(name: string): Topic<L, R, D> {
+  topic(name: string): Topic<L, R, A> {
     return new TopicView(this, topicName(name, "name"));
   }
 
@@ -140,12 +140,12 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   }
 
   /** Returns the members of a topic. */
-  membersOf(name: string): ReadonlySet<Peer<L, R, D>> {
+  membersOf(name: string): ReadonlySet<Peer<L, R, A>> {
     return this.#members.get(name) ?? EMPTY;
   }
 
   /** Adds a peer to a topic, unless it is a member. */
-  add(name: string, peer: Peer<L, R, D>): void {
+  add(name: string, peer: Peer<L, R, A>): void {
     let members = this.#members.get(name);
     if (members?.has(peer)) return;
     const { fleet } = this.owner;
@@ -163,7 +163,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   }
 
   /** Removes a peer from a topic. Returns true if it was a member. */
-  delete(name: string, peer: Peer<L, R, D>): boolean {
+  delete(name: string, peer: Peer<L, R, A>): boolean {
     this.owner.fleet?.topics.left(name, peer);
     if (!this.#removeMember(name, peer)) return false;
     const joined = this.#joined.get(peer)!;
@@ -174,7 +174,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   }
 
   /** Removes a peer that closes from every topic. */
-  leaveAll(peer: Peer<L, R, D>): void {
+  leaveAll(peer: Peer<L, R, A>): void {
     const joined = this.#joined.get(peer);
     if (joined === undefined) return;
     this.#joined.delete(peer);
@@ -205,7 +205,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
     this.#deleteUnheard(name, emitter);
   }
 
-  #removeMember(name: string, peer: Peer<L, R, D>): boolean {
+  #removeMember(name: string, peer: Peer<L, R, A>): boolean {
     const members = this.#members.get(name);
     if (members === undefined || !members.delete(peer)) return false;
     if (members.size === 0) {
@@ -215,7 +215,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
     return true;
   }
 
-  #emit(name: string, event: keyof TopicEvents<unknown>, peer: Peer<L, R, D>, reason?: LeaveReason): void {
+  #emit(name: string, event: keyof TopicEvents<unknown>, peer: Peer<L, R, A>, reason?: LeaveReason): void {
     const emitter = this.#emitters.get(name);
     if (emitter === undefined) return;
     tell(emitter, event, reason === undefined ? [peer] : [peer, reason], (error) => this.owner.report(error, peer));
@@ -223,16 +223,16 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   }
 
   /** Deletes an emitter whose last listener was removed. A listener may have replaced the emitter meanwhile. */
-  #deleteUnheard(name: string, emitter: TopicEmitter<Peer<L, R, D>>): void {
+  #deleteUnheard(name: string, emitter: TopicEmitter<Peer<L, R, A>>): void {
     if (emitter.eventNames().length === 0 && this.#emitters.get(name) === emitter) this.#emitters.delete(name);
   }
 }
 
-class TopicView<L extends Contract<L>, R extends Contract<R>, D> extends PeerGroup<L, R, D> implements Topic<L, R, D> {
-  readonly #topics: Topics<L, R, D>;
+class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGroup<L, R, A> implements Topic<L, R, A> {
+  readonly #topics: Topics<L, R, A>;
   readonly #name: string;
 
-  constructor(topics: Topics<L, R, D>, name: string) {
+  constructor(topics: Topics<L, R, A>, name: string) {
     super(() => topics.membersOf(name), topics.owner);
     this.#topics = topics;
     this.#name = name;
@@ -253,19 +253,19 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, D> extends PeerGro
   }
 
   /** Throws if the peer cannot be a member. */
-  #checkPeer(peer: Peer<L, R, D>): void {
+  #checkPeer(peer: Peer<L, R, A>): void {
     const reason = this.#topics.owner.refusalOf(peer);
     if (reason !== undefined) throw new TypeError(reason);
   }
 
-  add(peer: Peer<L, R, D>): this {
+  add(peer: Peer<L, R, A>): this {
     if (peer.state === "closed") return this;
     this.#checkPeer(peer);
     this.#topics.add(this.#name, peer);
     return this;
   }
 
-  async join(peer: Peer<L, R, D>, options?: JoinOptions): Promise<Joined> {
+  async join(peer: Peer<L, R, A>, options?: JoinOptions): Promise<Joined> {
     if (peer.state !== "closed") this.#checkPeer(peer);
     return this.#topics.owner.getFleet().topics.join(this.#name, peer, options);
   }
@@ -294,7 +294,7 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, D> extends PeerGro
     return this.#topics.owner.getFleet().topics.watch(this.#name, anyFunction(listener, "listener"));
   }
 
-  delete(peer: Peer<L, R, D>): boolean {
+  delete(peer: Peer<L, R, A>): boolean {
     return this.#topics.delete(this.#name, peer);
   }
 

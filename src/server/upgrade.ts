@@ -167,13 +167,13 @@ const DISCONNECTED: Refusal = {
 /** A client that `authenticate` accepted. */
 export class Admission {
   /** What the application's `authenticate` returned. */
-  readonly data: unknown;
+  readonly auth: unknown;
   readonly principal: string | undefined;
   #before: Disconnected | undefined;
 
   /** `before`: the last principal that was disconnected before `authenticate` was called. */
-  constructor(data: unknown, principal: string | undefined, before: Disconnected) {
-    this.data = data;
+  constructor(auth: unknown, principal: string | undefined, before: Disconnected) {
+    this.auth = auth;
     this.principal = principal;
     this.#before = before;
   }

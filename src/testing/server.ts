@@ -6,13 +6,28 @@ import { bytes } from "../core/bytes.js";
 import type { ContractOptions } from "../core/checks.js";
 import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions } from "../connect.js";
 import type { Attempt, Supplied } from "../client/credentials.js";
-import type { AnyMethods, Contract, Handlers } from "../core/contract.js";
+import type { AnyMethods, Contract, Handler, Handlers } from "../core/contract.js";
 import { ConnectError } from "../core/errors.js";
 import { isObject } from "../core/message.js";
 import { any, checkOptions, must, optional } from "../core/options.js";
-import { endPeer, type AnyPeer, type Context, type Options, type Peer, type PeerOptions } from "../peer/peer.js";
+import {
+  endPeer,
+  type AnyPeer,
+  type Context,
+  type MethodOptions,
+  type Options,
+  type Peer,
+  type PeerOptions,
+} from "../peer/peer.js";
+import type { GateOptions } from "../server/options.js";
 import type { Platform, ServerPosts } from "../server/platform.js";
-import { Server, type ServeOptions, type ServerContext } from "../server/server.js";
+import {
+  Server,
+  type CommonOptions,
+  type InferredOptions,
+  type ServeOptions,
+  type ServerContext,
+} from "../server/server.js";
 import { MemoryGate, upgradeRequest, type Headers } from "./gate.js";
 import { MemoryNetwork, type ClientLine, type Network } from "./network.js";
 import { pageWebSocket, type OpenPage, type PageWebSocket } from "./page.js";
@@ -25,13 +40,15 @@ type Address = "port" | "host" | "server" | "noServer" | "post";
  * The options of `testServer`: those of `serve` without an address, and with only the methods that a test needs. Entries of
  * `contract` and `schemas` without a method have no effect.
  */
-export type TestServerOptions<S extends Contract<S>, C extends Contract<C>, D> = Omit<
-  ServeOptions<S, C, D>,
-  Address | "methods"
-> & {
-  /** The methods that the test needs. Others are answered with -32601. */
-  methods?: Partial<Handlers<S, ServerContext<S, C, D>>> | undefined;
-};
+export type TestServerOptions<S extends Contract<S>, C extends Contract<C>, A> = TestServiceOptions<S, C, A> &
+  InferredOptions<S, C, A>;
+
+type TestServiceOptions<S extends Contract<S>, C extends Contract<C>, A> = Omit<GateOptions, Address> &
+  CommonOptions<C, ServerContext<S, C, A>, A> &
+  Pick<MethodOptions<S, ServerContext<S, C, A>>, "contract" | "check" | "schemas"> & {
+    /** The methods that the test needs. Others are answered with -32601. */
+    methods?: { [K in keyof S]?: Handler<S[K], ServerContext<S, C, A>> } | undefined;
+  };
 
 /** The options of a client of a test server. */
 export interface TestClientOptions<S extends Contract<S> = any, C extends Contract<C> = any>
@@ -47,12 +64,12 @@ export interface TestClientOptions<S extends Contract<S> = any, C extends Contra
 }
 
 /** A server in memory, its clients, and the network between them. */
-export interface TestServer<S extends Contract<S>, C extends Contract<C>, D> extends AsyncDisposable {
+export interface TestServer<S extends Contract<S>, C extends Contract<C>, A> extends AsyncDisposable {
   /**
    * The server, as `serve` returns it. Its `close()` also ends the `stop` and the `slow` of the network, and closes every client
    * that `connect` made, with 1001. It leaves no timer. `handleUpgrade` and `handleRequest` throw, because no HTTP comes in.
    */
-  readonly server: Server<S, C, D>;
+  readonly server: Server<S, C, A>;
   /**
    * Connects a client, as `connect` of `reciproc/node` does, so that an application can get it in its place. `server.url` is an
    * address, and so is any other: its path, query and host are what the server checks. Rejects as `connect` does: with
@@ -74,14 +91,14 @@ export interface TestServer<S extends Contract<S>, C extends Contract<C>, D> ext
 }
 
 /**
- * Makes a server in memory, of the contracts that `serve` takes: `S` is served, `C` is called back, `D` is the type of `peer.data`.
+ * Makes a server in memory, of the contracts that `serve` takes: `S` is served, `C` is called back, `A` is the type of `peer.auth`.
  * It is ready at once. Throws a `TypeError` for bad options, as `serve` does, and for an address.
  */
-export function testServer<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods, D = unknown>(
-  options: NoInfer<TestServerOptions<S, C, D>> & ContractOptions<S, C>,
-): TestServer<S, C, D> {
+export function testServer<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods, A = unknown>(
+  options: TestServiceOptions<NoInfer<S>, NoInfer<C>, NoInfer<A>> & InferredOptions<S, C, A>,
+): TestServer<S, C, A> {
   const memory = new Memory();
-  const server = new MemoryServer<S, C, D>(options, memory);
+  const server = new MemoryServer<S, C, A>(options, memory);
   return {
     server,
     network: memory.network,
@@ -129,14 +146,14 @@ function mocked(options: object): object {
 }
 
 /** A server whose `close` also closes its clients. */
-class MemoryServer<S extends Contract<S>, C extends Contract<C>, D> extends Server<S, C, D> {
+class MemoryServer<S extends Contract<S>, C extends Contract<C>, A> extends Server<S, C, A> {
   readonly #memory: Memory;
   #closed: Promise<void> | undefined;
 
   constructor(options: object, memory: Memory) {
     for (const name of ["port", "host", "server", "noServer"])
       if (Object.hasOwn(options, name)) throw new TypeError(`A test server needs no address, got \`${name}\``);
-    super({ ...mocked(options), noServer: true } as unknown as ServeOptions<S, C, D>, memory);
+    super({ ...mocked(options), noServer: true } as unknown as ServeOptions<S, C, A>, memory);
     this.#memory = memory;
     this.on("peer", (peer, request) => memory.accepted(peer as AnyPeer, request));
     // An engine in memory needs no time. With any other, the server joins its fleet when it can.

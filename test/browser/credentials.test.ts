@@ -50,9 +50,9 @@ beforeEach(async () => {
       return name === undefined ? null : { name, token };
     },
     principal: ({ name }) => name,
-    methods: { who: (_params, { peer }) => peer.data.token },
+    methods: { who: (_params, { peer }) => peer.auth.token },
   });
-  server.on("refresh", ({ data }, old) => void refreshed.push([old.token, data.token]));
+  server.on("refresh", ({ auth }, old) => void refreshed.push([old.token, auth.token]));
   server.on("refuse", ({ status }) => void refused.push(status));
   relay = await Relay.to(server.url);
   await page.evaluate(() => {
@@ -152,7 +152,7 @@ it("makes one further attempt with fresh credentials after a refusal, and no thi
   expect([relay.accepted, refused]).toEqual([4, [401, 401, 401]]);
 });
 
-it("sends a fresh `auth` on its open connection, and the server refreshes its data", async () => {
+it("sends a fresh `auth` on its open connection, and the server refreshes its result", async () => {
   await openPage(["ada-1", "ada-2"]);
   await page.evaluate(() => peer.reauthenticate());
   expect(await who()).toBe("ada-2");
@@ -185,7 +185,7 @@ it.each([
   expect(relay.accepted).toBe(1);
 });
 
-it("resumes its session after a cut with a fresh `auth`, and the server refreshes its data", async () => {
+it("resumes its session after a cut with a fresh `auth`, and the server refreshes its result", async () => {
   await openPage(["ada-1", "ada-2", "expired", "ada-3"]);
   // The session is one for both sides with the client's next frame after the reply.
   for (let i = 0; i < 2; i++) await who();

@@ -116,7 +116,7 @@ describe("reciproc call", () => {
   it("sends headers, and several of one name", async () => {
     const { url } = await reciprocServer({
       authenticate: ({ headers }) => headers,
-      methods: { headers: (_: unknown, { peer }: any) => [peer.data["authorization"], peer.data["x-tag"]] },
+      methods: { headers: (_: unknown, { peer }: any) => [peer.auth["authorization"], peer.auth["x-tag"]] },
     });
     const argv = ["--header", "Authorization: Bearer t", "--header", "X-Tag: a", "--header", "x-tag: b"];
     expect((await run(["call", url, "headers", ...argv])).stdout).toBe('["Bearer t","a, b"]\n');

@@ -26,14 +26,14 @@ interface User {
 
 type UserServer = Server<any, any, any>;
 
-/** Takes `{ user, n }` as `auth`, and refuses the user "eve". Serves the data of a peer. */
+/** Takes `{ user, n }` as `auth`, and refuses the user "eve". Serves the `auth` of a peer. */
 function serveUsers(options: object = {}): Promise<UserServer> {
   return serve<any, any, any>({
     port: 0,
     authenticate: (_request: IncomingMessage, auth: unknown) =>
       (auth as User | undefined)?.user === "eve" ? null : auth,
     principal: ({ user }: User) => user,
-    methods: { data: (_params: unknown, { peer }: { peer: AnyPeer }) => peer.data } as never,
+    methods: { auth: (_params: unknown, { peer }: { peer: AnyPeer }) => peer.auth } as never,
     ...options,
   });
 }
@@ -83,7 +83,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
     const back = event(peer, "resume");
     await first.close();
     await back;
-    expect(await peer.request("data")).toEqual({ user: "ada" });
+    expect(await peer.request("auth")).toEqual({ user: "ada" });
     expect(second.peers.size).toBe(1);
   });
 
@@ -133,7 +133,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
     relay.cut();
     await back;
     expect(errors).toMatchObject([{ cause: new Error("no token") }, { cause: new Error("no token") }]);
-    expect(await peer.request("data")).toEqual({ user: "ada" });
+    expect(await peer.request("auth")).toEqual({ user: "ada" });
   });
 
   describe("auth", () => {
@@ -147,7 +147,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         authenticate: (request: IncomingMessage, given: unknown) => (requests.push(request), given),
       });
       await using peer = await open(server.url, { auth });
-      expect(await peer.request("data")).toEqual({ user: "ada", n: 1 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 1 });
       expect(requests).toHaveLength(1);
       const { url, rawHeaders } = requests[0]!;
       expect(`${url} ${rawHeaders.join(" ")}`).not.toContain("ada");
@@ -160,21 +160,21 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         principal: undefined,
       });
       await using peer = await open(server.url, { auth: () => undefined });
-      expect(await peer.request("data")).toEqual({ auth: null });
+      expect(await peer.request("auth")).toEqual({ auth: null });
     });
 
-    it("is new for each attempt, so that a session resumes with the data of a fresh one", async () => {
+    it("is new for each attempt, so that a session resumes with the result of a fresh one", async () => {
       await using server = await serveUsers();
       await using relay = await Relay.to(server.url);
       const refreshed: unknown[] = [];
-      server.on("refresh", ({ data }, old) => refreshed.push([data, old]));
+      server.on("refresh", ({ auth }, old) => refreshed.push([auth, old]));
       const { source } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 });
       await using peer = await confirmed(open as never, relay.url, { auth: source });
       const emitted = record(peer);
       const back = event(peer, "resume");
       relay.cut();
       await back;
-      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
       expect(refreshed).toEqual([
         [
           { user: "ada", n: 2 },
@@ -193,7 +193,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       const back = event(peer, "resume");
       relay.cut();
       await back;
-      expect(await peer.request("data")).toEqual({ user: "bob" });
+      expect(await peer.request("auth")).toEqual({ user: "bob" });
       expect(emitted).toEqual(["suspend", "lost", "resume"]);
     });
 
@@ -204,7 +204,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
     ])("is not needed by a server %s", async (_what, options) => {
       await using server = await serveUsers(options);
       await using peer = await open(server.url, { auth: "token" });
-      expect(await peer.request("data")).toEqual(options.authenticate === undefined ? null : "by request");
+      expect(await peer.request("auth")).toEqual(options.authenticate === undefined ? null : "by request");
     });
 
     it('is not sent to a server that is not reciproc, or by `link: "plain"`', async () => {
@@ -214,7 +214,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         principal: undefined,
       });
       await using peer = await open(server.url, { auth: "token", link: "plain" });
-      expect(await peer.request("data")).toBe(1);
+      expect(await peer.request("auth")).toBe(1);
       expect(authentications).toEqual([[undefined]]);
       await using bare = await bareServer();
       const frames: string[] = [];
@@ -233,7 +233,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         [sessionless.url, {}],
       ] as const) {
         await using peer = await open(url, { auth: { user: "ada" }, ...options });
-        expect(await peer.request("data")).toEqual({ user: "ada" });
+        expect(await peer.request("auth")).toEqual({ user: "ada" });
       }
     });
   });
@@ -262,7 +262,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         const options = name === "url" ? {} : { [name]: source };
         refusals = 1;
         await using peer = await open(url, options);
-        expect(await peer.request("data")).toEqual({ user: "ada" });
+        expect(await peer.request("auth")).toEqual({ user: "ada" });
         expect(attempts).toMatchObject([{ number: 1 }, { number: 2, reason: { name: "ConnectError" } }]);
         refusals = 99;
         attempts.length = 0;
@@ -289,7 +289,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       const back = event(peer, "resume");
       relay.cut();
       await back;
-      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
       expect(attempts[2]).toMatchObject({ number: 2, reason: { status: 401 } });
       expect(tries).toEqual([
         [1, 0, undefined],
@@ -303,12 +303,12 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
   });
 
   describe("reauthenticate", () => {
-    it("sends a fresh `auth`, and resolves when the server has refreshed its data", async () => {
+    it("sends a fresh `auth`, and resolves when the server has refreshed its result", async () => {
       await using server = await serveUsers();
       const { source, attempts } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 });
       await using peer = await open(server.url, { auth: source });
       expect(await peer.reauthenticate()).toBe(undefined);
-      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
       expect(attempts).toEqual([
         { number: 1, reason: undefined },
         { number: 0, reason: undefined },
@@ -328,7 +328,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       await using server = await serveUsers({ session: false });
       await using peer = await open(server.url, { auth: { user: "ada" } });
       await peer.reauthenticate();
-      expect(await peer.request("data")).toEqual({ user: "ada" });
+      expect(await peer.request("auth")).toEqual({ user: "ada" });
     });
 
     it("shares one exchange between the calls of one time", async () => {
@@ -390,7 +390,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       const shared = peer.reauthenticate();
       open401.resolve({ user: "ada", n: 7 });
       await shared;
-      expect(await peer.request("data")).toEqual({ user: "ada", n: 7 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 7 });
       expect(asked).toBe(2);
     });
 
@@ -408,9 +408,9 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         outcome: "not-sent",
       });
       await peer.reauthenticate();
-      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
       late.resolve({ user: "ada", n: 99 });
-      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
     });
 
     it("sends nothing for a call that has timed out before the function returned", async () => {
@@ -426,7 +426,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       late.resolve({ user: "ada", n: 2 });
       await turn();
       // A frame with `auth` would arrive before this call.
-      expect(await peer.request("data")).toEqual({ user: "ada" });
+      expect(await peer.request("auth")).toEqual({ user: "ada" });
       expect(asked).toBe(1);
     });
 
@@ -452,7 +452,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       expect(outcomes.list).toEqual([]);
       answered.resolve({ user: "ada", n: 2 });
       await vi.waitFor(() => expect(outcomes.list).toEqual([{ name: "renewed", value: undefined }]));
-      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
     });
 
     it("waits while the connection is suspended, and sends it on the next socket", async () => {
@@ -513,10 +513,10 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       await asked.promise;
       first.resolve({ user: "ada", n: 3 });
       // A frame that the first result caused would arrive before the answer to this call.
-      expect(await peer.request("data")).toEqual({ user: "ada", n: 1 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 1 });
       verdict.resolve({ user: "ada", n: 2 });
       await renewed;
-      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
     });
 
     it("rejects if the session is lost meanwhile, and sends nothing to the next server if that does not ask", async () => {
@@ -583,7 +583,7 @@ describe("reauthenticate of a peer that is not open yet", () => {
     await using peer = openNode<any, any>(server.url, { auth: source });
     await peer.reauthenticate();
     expect(peer.state).toBe("open");
-    expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
+    expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
   });
 
   it("rejects with a TypeError when its server does not ask, and at once without `auth`", async () => {

@@ -277,14 +277,18 @@ function rejected(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
-describe("peer.id and peer.data", () => {
-  it("differ for each peer, and the id never changes", async () => {
+describe("peer.id, peer.auth and peer.data", () => {
+  it("has an id and an object for each peer, which stay the same, and no `auth`", async () => {
     await using joined = connectedPair();
     const { a, b } = joined;
     expect(a.id).toBe(a.id);
     expect(a.id).not.toBe(b.id);
     expect(a.id.length).toBeGreaterThanOrEqual(21);
-    a.data = { user: "u" };
-    expect(b.data).toBeUndefined();
+    a.data["user"] = "u";
+    expect([a.data, b.data]).toEqual([{ user: "u" }, {}]);
+    expect(a.data).toBe(a.data);
+    expect([a.auth, b.auth]).toEqual([undefined, undefined]);
+    expect(() => Object.assign(a, { data: {} })).toThrow(TypeError);
+    expect(() => Object.assign(a, { auth: {} })).toThrow(TypeError);
   });
 });

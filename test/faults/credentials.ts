@@ -1,5 +1,5 @@
 /**
- * What the client of a world shows to its server, what the server makes of it, and the rules for both: `peer.data` is the newest
+ * What the client of a world shows to its server, what the server makes of it, and the rules for both: `peer.auth` is the newest
  * result of `authenticate`, `refresh` is emitted once for each success, and a `reauthenticate` settles with its true outcome.
  */
 import type { IncomingMessage } from "node:http";
@@ -17,7 +17,7 @@ interface Auth {
   readonly id: number;
 }
 
-/** A result of `authenticate`, which is `peer.data`. No two are the same object. */
+/** A result of `authenticate`, which is `peer.auth`. No two are the same object. */
 export interface Account {
   readonly name: string;
   /** The number of the `auth`; `undefined` for a client that sent a header. */
@@ -37,11 +37,11 @@ interface Renewal {
   outcome: "result" | "not-sent" | "unknown" | undefined;
 }
 
-/** A server's peer, with all its data so far, the newest last. */
+/** A server's peer, with all its results of `authenticate` so far, the newest last. */
 interface Holder {
   readonly peer: AnyPeer;
   readonly accounts: Account[];
-  /** How many data it had when it was suspended. */
+  /** How many results it had when it was suspended. */
   before: number;
 }
 
@@ -105,16 +105,17 @@ export class Credentials {
   refreshed(end: End, old: unknown): void {
     this.#oracle.tally.refreshes++;
     const { accounts } = this.#holders.get(end)!;
-    if (old !== accounts.at(-1)) this.#oracle.fail("`refresh` was emitted with data that was not the peer's before");
+    if (old !== accounts.at(-1))
+      this.#oracle.fail("`refresh` was emitted with an `auth` that was not the peer's before");
     this.#takes(end);
   }
 
   #takes(end: End): void {
     const { peer, accounts } = this.#holders.get(end)!;
-    const data = peer.data as Account;
-    if (!this.#unused.delete(data)) this.#oracle.fail("the data of a peer is no new result of `authenticate`");
-    if (data.name !== CLIENT_NAME) this.#oracle.fail(`the data of a peer is that of ${data.name}`);
-    accounts.push(data);
+    const auth = peer.auth as Account;
+    if (!this.#unused.delete(auth)) this.#oracle.fail("the `auth` of a peer is no new result of `authenticate`");
+    if (auth.name !== CLIENT_NAME) this.#oracle.fail(`a peer has the account of ${auth.name}`);
+    accounts.push(auth);
   }
 
   /** Records that a server's peer is suspended. */
@@ -126,14 +127,14 @@ export class Credentials {
   /** Records that a server's peer is resumed: `authenticate` has run again, and `refresh` is emitted before or after this. */
   resumed(end: End): void {
     const { peer, accounts, before } = this.#holders.get(end)!;
-    if (accounts.length === before && !this.#unused.has(peer.data as Account))
-      this.#oracle.fail("a peer was resumed, and has the data of before");
+    if (accounts.length === before && !this.#unused.has(peer.auth as Account))
+      this.#oracle.fail("a peer was resumed, and has the `auth` of before");
   }
 
-  /** Checks that a server's peer has the data of its last `refresh`. */
+  /** Checks that a server's peer has the `auth` of its last `refresh`. */
   check(end: End): void {
     const { peer, accounts } = this.#holders.get(end)!;
-    if (peer.data !== accounts.at(-1)) this.#oracle.fail("the data of a peer has changed without `refresh`");
+    if (peer.auth !== accounts.at(-1)) this.#oracle.fail("the `auth` of a peer has changed without `refresh`");
   }
 
   /** Makes the client call `reauthenticate`. Resolves when it is settled. */
@@ -157,7 +158,7 @@ export class Credentials {
     this.#oracle.tally.renewed++;
     if (this.refusal !== undefined) this.#oracle.fail(`the \`auth\` of an ${this.refusal} was accepted`);
     const [at] = [...this.#holders].filter(([, { accounts }]) => accounts.some(({ id }) => this.#isOf(renewal, id)));
-    if (at === undefined) return this.#oracle.fail("`reauthenticate` resolved, and no peer has its data");
+    if (at === undefined) return this.#oracle.fail("`reauthenticate` resolved, and no peer has its result");
     const [end] = at;
     if (from.other !== undefined && from.other !== end)
       this.#oracle.fail("`reauthenticate` resolved for another session");

@@ -173,7 +173,7 @@ const BROKEN: Record<string, () => void> = {
       if (self.state.kind === "resuming") self.detach({ code: 1006, reason: "" });
       return close(bye);
     }),
-  "`reauthenticate` replaces the data": () =>
+  "`reauthenticate` replaces the auth": () =>
     replace(ServerLink, "control", (self, control, frame) => {
       if ("auth" in frame) self.endpoint.sendControl(AUTHENTICATED);
       else control(frame);
@@ -195,12 +195,12 @@ const BROKEN: Record<string, () => void> = {
   "a client that is refused does not stay": () =>
     replace(Gate, "authenticate", async (_self, authenticate, ...args) => {
       const verdict = await authenticate(...args);
-      const data = "refusal" in verdict ? {} : verdict.admission.data;
-      return { admission: new Admission(data, CLIENT_NAME, { principal: undefined, next: undefined }) };
+      const auth = "refusal" in verdict ? {} : verdict.admission.auth;
+      return { admission: new Admission(auth, CLIENT_NAME, { principal: undefined, next: undefined }) };
     }),
   "a refusal of `reauthenticate` is 4401": () =>
     replace(Connection, "end", (_self, end, code, ...rest) => end(code === 4401 ? 4403 : code, ...rest)),
-  "a resumed peer has new data": () =>
+  "a resumed peer has a new auth": () =>
     replace(Sessions, "admit", (_self, admit, socket, principal, timeoutMs, accept, hooks) =>
       admit(socket, principal, timeoutMs, accept, { ...hooks!, resuming: () => undefined }),
     ),

@@ -105,7 +105,7 @@ const NOT_TYPED = [
   "side-by-side",
   "sum-rpc-websockets",
 ];
-/** Accepted errors of TypeScript: parameters without a type, and `peer.data`, whose type the page on authentication explains. */
+/** Accepted errors of TypeScript: parameters without a type, and `peer.auth` of options that stand alone. */
 const ALLOWED = /error TS(7006|7031|18046):/;
 
 it("the examples are valid TypeScript", async () => {

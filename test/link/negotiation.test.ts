@@ -129,7 +129,7 @@ describe.each([
   });
 
   it.each([
-    [401, { authenticate: () => null }, "authentication failed"],
+    [401, { authenticate: (): unknown => null }, "authentication failed"],
     [503, { limits: { maxConnections: 1 } }, "`limits.maxConnections`, 1, is reached"],
   ])("reports why a server refuses with %i", async (status, options, reason) => {
     prepare();

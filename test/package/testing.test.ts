@@ -32,7 +32,7 @@ const PROGRAM = `
       authenticate: async ({ headers }) => headers.cookie ?? "page",
       heartbeat: { intervalMs: 1000, deadAfterMs: 2000 },
       limits: { handshakeTimeoutMs: 1000 },
-      methods: { who: (_params, { peer }) => peer.data, ask: (_params, { peer }) => peer.request("answer") },
+      methods: { who: (_params, { peer }) => peer.auth, ask: (_params, { peer }) => peer.request("answer") },
     });
     const client = await kit.connect(kit.server.url, { headers: { cookie: "ada" }, methods: { answer: () => 42 } });
     log.push(await client.request("who"), await client.request("ask"));

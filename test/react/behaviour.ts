@@ -10,8 +10,8 @@ import type { ClientApi, ServerApi, Shown, Visitor } from "./api.js";
 import { bundle, type ReactVersion } from "./bundle.js";
 import { startSite, type Site } from "./site.js";
 
-type Data = { name: string };
-type BoardServer = Server<ServerApi, ClientApi, Data>;
+type Auth = { name: string };
+type BoardServer = Server<ServerApi, ClientApi, Auth>;
 
 /** The streams that the servers of a test have begun, and whether each has ended. */
 let streams: { from: number; to: number; hasEnded: boolean }[];
@@ -26,11 +26,11 @@ let relay: Relay;
 let site: Site;
 let page: Page;
 
-const visitorOf = (peer: { id: string; data: Data }): Visitor => ({ id: peer.id, name: peer.data.name });
+const visitorOf = (peer: { id: string; auth: Auth }): Visitor => ({ id: peer.id, name: peer.auth.name });
 
 /** Starts a server. The name of a visitor is in the address. */
 async function start(port: number, origin: string): Promise<BoardServer> {
-  const started = await serve<ServerApi, ClientApi, Data>({
+  const started = await serve<ServerApi, ClientApi, Auth>({
     port,
     origins: [origin],
     authenticate: ({ url }) => {
@@ -50,7 +50,7 @@ async function start(port: number, origin: string): Promise<BoardServer> {
       sendAway({ topic: name, visitor, notice }, { server: own }) {
         const members = own.topic(name);
         for (const peer of members) {
-          if (peer.data.name !== visitor) continue;
+          if (peer.auth.name !== visitor) continue;
           leaving.set(peer, { notice });
           members.delete(peer);
         }

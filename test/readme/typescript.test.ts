@@ -14,7 +14,7 @@ const FLAGS = "--noEmit --strict --exactOptionalPropertyTypes --skipLibCheck --t
   " ",
 );
 const LIBRARIES = ["--types", "node", "--lib", "es2022,dom,dom.iterable,dom.asynciterable,esnext.disposable"];
-/** Accepted errors of TypeScript: parameters and variables without a type, and `peer.data`, whose type API.md explains. */
+/** Accepted errors of TypeScript: parameters and variables without a type, and values of an unknown type. */
 const ALLOWED = /error TS(7005|7006|7031|7034|18046):/;
 
 let examples: string[];
@@ -45,16 +45,14 @@ describe("the examples of README.md, API.md and ARCHITECTURE.md, as TypeScript",
     async (compiler) => {
       const tsc = tscOf(compiler as Compiler);
       const alone = compiler === "typescript-5.9" ? [] : ["--ignoreConfig"];
-      const args = [tsc, ...alone, ...examples, ...FLAGS, ...LIBRARIES];
+      const args = [tsc, ...alone, ...examples, ...FLAGS, ...LIBRARIES, "--listFiles"];
       const said = await promisify(execFile)(process.execPath, args, { cwd: root }).catch(
         (failure: unknown) => failure,
       );
-      const errors = (said as { stdout: string }).stdout.split("\n").filter((line) => /error TS/.test(line));
+      const { stdout } = said as { stdout: string };
+      const errors = stdout.split("\n").filter((line) => /error TS/.test(line));
       expect(errors.filter((line) => !ALLOWED.test(line))).toEqual([]);
-      // Proves that the program was parsed.
-      expect(errors.some((line) => line.includes("connecting.ts"))).toBe(true);
-      expect(errors.some((line) => line.includes("streams.ts"))).toBe(true);
-      expect(errors.some((line) => line.includes("port.ts"))).toBe(true);
+      for (const file of examples) expect(stdout).toContain(basename(file));
     },
     60_000,
   );

@@ -85,7 +85,7 @@ async function resumes(
 /** Records the `refresh` events of a server. */
 function refreshes({ server }: Serving<User>): unknown[] {
   const list: unknown[] = [];
-  server.on("refresh", (peer, old) => list.push({ peer, data: peer.data, old }));
+  server.on("refresh", (peer, old) => list.push({ peer, auth: peer.auth, old }));
   return list;
 }
 
@@ -99,7 +99,7 @@ describeNetworks("a client that offers `auth`", () => {
     const byHand = await says(world.url, { token: [1, "ä"] }, { headers: { "x-page": "7" } });
     expect(await byHand.next()).toEqual(OFFERS_SESSION);
     expect(calls).toEqual([["7", { token: [1, "ä"] }]]);
-    expect((await coming).data).toEqual({ auth: { token: [1, "ä"] } });
+    expect((await coming).auth).toEqual({ auth: { token: [1, "ä"] } });
     byHand.say(ACCEPTS);
     byHand.say({ ping: 1 });
     expect(await byHand.next()).toEqual({ pong: 1 });
@@ -110,7 +110,7 @@ describeNetworks("a client that offers `auth`", () => {
     const coming = nextPeer(world.server);
     const byHand = await ByHand.open(world.url, { offersAuth: true });
     byHand.say({ hello: {} });
-    expect((await coming).data).toEqual({ auth: undefined });
+    expect((await coming).auth).toEqual({ auth: undefined });
   });
 
   it.each([
@@ -127,7 +127,7 @@ describeNetworks("a client that offers `auth`", () => {
     const coming = nextPeer(world.server);
     const byHand = await says(world.url, { user: "ada" });
     expect(await byHand.next()).toEqual({ hello: { bytes: true } });
-    expect((await coming).data).toEqual({ user: "ada" });
+    expect((await coming).auth).toEqual({ user: "ada" });
   });
 
   it("is authenticated before the 101, with `auth` undefined, if it does not get reciproc.v1", async () => {
@@ -344,12 +344,12 @@ describeNetworks("a client that offers `auth`", () => {
 });
 
 describeNetworks("a client that resumes", () => {
-  it.each(["headers", "auth"])("refreshes peer.data by its %s, and the server emits `refresh`", async (way) => {
+  it.each(["headers", "auth"])("refreshes peer.auth by its %s, and the server emits `refresh`", async (way) => {
     const seen: unknown[] = [];
     const world = await serving<User>({
       authenticate: ({ headers }, auth) => (auth as User | undefined) ?? (JSON.parse(headers.cookie!) as User),
       principal: ({ user }) => user,
-      methods: { data: (_params, { peer }: { peer: AnyPeer }) => seen.push(peer.data) },
+      methods: { note: (_params, { peer }: { peer: AnyPeer }) => seen.push(peer.auth) },
     });
     const [before, after] = [
       { user: "ada", n: 1 },
@@ -358,15 +358,19 @@ describeNetworks("a client that resumes", () => {
     const list = refreshes(world);
     const session =
       way === "auth" ? await authenticated(world, before) : await begun(world, { cookie: JSON.stringify(before) });
+    const { data } = session.peer;
+    data["room"] = "den";
     await drop(session);
     const { byHand, answer } =
       way === "auth"
         ? await resumes(world.url, after, session.token)
         : await ByHand.resume(world.url, session.token, 1, { cookie: JSON.stringify(after) });
     expect(answer).toEqual(RESUMED);
-    byHand.say([{ jsonrpc: "2.0", method: "data" }]);
+    byHand.say([{ jsonrpc: "2.0", method: "note" }]);
     await vi.waitFor(() => expect(seen).toEqual([after]));
-    expect(list).toEqual([{ peer: session.peer, data: after, old: before }]);
+    expect(list).toEqual([{ peer: session.peer, auth: after, old: before }]);
+    expect(session.peer.data).toBe(data);
+    expect(data).toEqual({ room: "den" });
     expect(world.server.stats()).toMatchObject({ opened: 1, resumed: 1 });
   });
 
@@ -377,7 +381,7 @@ describeNetworks("a client that resumes", () => {
     await drop(session);
     const { byHand, answer } = await resumes(world.url, { user: "bob" }, session.token);
     expect(answer).toEqual(REFUSED);
-    expect(session.peer.data).toEqual({ user: "ada" });
+    expect(session.peer.auth).toEqual({ user: "ada" });
     expect(session.peer.state).toBe("suspended");
     expect(list).toEqual([]);
     await byHand.hello();
@@ -391,7 +395,7 @@ describeNetworks("a client that resumes", () => {
     const byHand = await says(world.url, { user: "eve" }, { returns: true });
     expect((await byHand.next()).bye.code).toBe(4401);
     expect(session.peer.state).toBe("suspended");
-    expect(session.peer.data).toEqual({ user: "ada" });
+    expect(session.peer.auth).toEqual({ user: "ada" });
   });
 
   it.each(["", 0, false])(
@@ -403,40 +407,43 @@ describeNetworks("a client that resumes", () => {
       const byHand = await says(world.url, empty, { returns: true });
       expect((await byHand.next()).bye.code).toBe(4401);
       expect(session.peer.state).toBe("suspended");
-      expect(session.peer.data).toEqual({ auth: "token" });
+      expect(session.peer.auth).toEqual({ auth: "token" });
     },
   );
 
-  it("emits no `refresh` on a server without authenticate, whose application sets peer.data", async () => {
+  it("keeps peer.data, and emits no `refresh` on a server without authenticate", async () => {
     const world = await serving<any>();
     const list: unknown[] = [];
     world.server.on("refresh", (...given) => list.push(given));
     const session = await begun(world);
-    session.peer.data = "mine";
+    session.peer.data["name"] = "mine";
     await drop(session);
     expect((await ByHand.resume(world.url, session.token, 1)).answer).toEqual(RESUMED);
-    expect(session.peer.data).toBe("mine");
+    expect(session.peer.data).toEqual({ name: "mine" });
+    expect(session.peer.auth).toBeUndefined();
     expect(list).toEqual([]);
   });
 });
 
 describeNetworks("`auth` on an open connection", () => {
-  it.each([{}, { session: false as const }])("refreshes peer.data, with the options %j", async (options) => {
+  it.each([{}, { session: false as const }])("refreshes peer.auth, with the options %j", async (options) => {
     const world = await users(options);
     const list = refreshes(world);
     const { byHand, peer } = await authenticatedWith(world, { user: "ada", n: 1 });
+    const { data } = peer;
     byHand.say({ auth: { user: "ada", n: 2 } });
     expect(await byHand.next()).toEqual({ authenticated: true });
-    expect(list).toEqual([{ peer, data: { user: "ada", n: 2 }, old: { user: "ada", n: 1 } }]);
+    expect(peer.data).toBe(data);
+    expect(list).toEqual([{ peer, auth: { user: "ada", n: 2 }, old: { user: "ada", n: 1 } }]);
     byHand.say({ auth: { user: "ada", n: 3 } });
     expect(await byHand.next()).toEqual({ authenticated: true });
-    expect(peer.data).toEqual({ user: "ada", n: 3 });
+    expect(peer.auth).toEqual({ user: "ada", n: 3 });
   });
 
   it.each([
     ["authenticate refuses it", { user: "eve" }, "authentication failed"],
     ["the principal would change", { user: "bob" }, "the `principal` of a connection cannot change"],
-  ])("closes with 4401, and leaves peer.data, if %s", async (_what, auth, reason) => {
+  ])("closes with 4401, and leaves peer.auth, if %s", async (_what, auth, reason) => {
     const world = await users();
     const { refusals } = recorded(world.server);
     const list = refreshes(world);
@@ -445,7 +452,7 @@ describeNetworks("`auth` on an open connection", () => {
     expect(await byHand.next()).toEqual({ bye: { code: 4401, reason } });
     expect(await byHand.closed).toEqual({ code: 4401, reason });
     expect(await peer.closed).toMatchObject({ code: 4401, reason });
-    expect(peer.data).toEqual({ user: "ada" });
+    expect(peer.auth).toEqual({ user: "ada" });
     expect(list).toEqual([]);
     expect(refusals).toEqual([`401 ${reason}`]);
     expect((await resumes(world.url, { user: "ada" }, token)).answer).toEqual(REFUSED);
@@ -456,7 +463,7 @@ describeNetworks("`auth` on an open connection", () => {
     const { byHand, peer } = await authenticated(world, "token");
     byHand.say({ auth: empty });
     expect(await byHand.closed).toEqual({ code: 4401, reason: "authentication failed" });
-    expect(peer.data).toEqual({ auth: "token" });
+    expect(peer.auth).toEqual({ auth: "token" });
   });
 
   it("closes with 4503 if authenticate takes too long", async () => {
@@ -551,7 +558,7 @@ describeNetworks("`auth` on an open connection", () => {
     verdicts[0]!.resolve(null);
     const { byHand: back, answer } = await resumes(world.url, { user: "ada", n: 2 }, session.token);
     expect(answer).toEqual(RESUMED);
-    expect(session.peer.data).toEqual({ user: "ada", n: 2 });
+    expect(session.peer.auth).toEqual({ user: "ada", n: 2 });
     // Accepted after the client has resumed over another socket.
     back.say({ auth: "slow" });
     await asked[1]!.promise;
@@ -559,8 +566,8 @@ describeNetworks("`auth` on an open connection", () => {
     verdicts[1]!.resolve({ user: "ada", n: 99 });
     third.say({ auth: { user: "ada", n: 4 } });
     expect(await third.next()).toEqual({ authenticated: true });
-    expect(session.peer.data).toEqual({ user: "ada", n: 4 });
-    expect(list.map((one) => (one as { data: User }).data.n)).toEqual([2, 3, 4]);
+    expect(session.peer.auth).toEqual({ user: "ada", n: 4 });
+    expect(list.map((one) => (one as { auth: User }).auth.n)).toEqual([2, 3, 4]);
   });
 });
 

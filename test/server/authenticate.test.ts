@@ -11,11 +11,11 @@ describe("authenticate", () => {
     ["its result", { authenticate: ({ headers }: IncomingMessage) => headers.cookie }, "alice"],
     ["the value of its promise", { authenticate: async () => "bob" }, "bob"],
     ["undefined if it is not set", {}, undefined],
-  ])("gets the request, and peer.data is %s", async (_what, options, data) => {
+  ])("gets the request, and peer.auth is %s", async (_what, options, auth) => {
     await using server = await serve({ port: 0, ...options });
     const coming = new Promise<AnyPeer>((resolve) => server.on("peer", resolve));
     await using client = await connect(server.url, { headers: { cookie: "alice" } });
-    expect((await coming).data).toBe(data);
+    expect((await coming).auth).toBe(auth);
     expect(client.state).toBe("open");
   });
 

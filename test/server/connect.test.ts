@@ -20,7 +20,7 @@ describe("connect", () => {
     await using server = await serve({
       port: 0,
       authenticate: ({ headers }) => [headers.authorization, headers["x-two"]],
-      methods: { who: (_params, { peer }) => peer.data },
+      methods: { who: (_params, { peer }) => peer.auth },
     });
     await using peer = await connect(server.url, { headers: { authorization: "Bearer t", "x-two": ["a", "b"] } });
     expect(await peer.request("who")).toEqual(["Bearer t", "a, b"]);
@@ -198,7 +198,7 @@ describe("over TLS", () => {
     await using server = await serve({
       server: https.server,
       authenticate: nameOf,
-      methods: { m: (_p, { peer }) => peer.data },
+      methods: { m: (_p, { peer }) => peer.auth },
     });
     await using peer = await connect(server.url, { tls: { ca: own.cert, ...theirs } });
     expect(await peer.request("m")).toBe("localhost");

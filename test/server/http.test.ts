@@ -441,11 +441,11 @@ describe("a page of another origin", () => {
 });
 
 describe("the peer of a POST", () => {
-  it("has the data that authenticate returns, and the server in its context", async () => {
+  it("has the `auth` that authenticate returns, and the server in its context", async () => {
     await using server = await serve({
       port: 0,
       authenticate: ({ headers }, auth) => ({ user: headers.cookie, auth: typeof auth }),
-      methods: { who: (_params, { peer, server: its }) => [peer.data, its === server] },
+      methods: { who: (_params, { peer, server: its }) => [peer.auth, its === server] },
     });
     // A POST has no `auth`, whatever it offers.
     const headers = { Cookie: "ada", "Sec-WebSocket-Protocol": "reciproc.v1, reciproc.auth" };

@@ -91,18 +91,18 @@ describe("the `peer` event", () => {
     const log: unknown[] = [];
     await using server = await serve({
       port: 0,
-      methods: { hello: (_params, { peer }) => (log.push(`hello from ${String(peer.data)}`), "hi") },
+      methods: { hello: (_params, { peer }) => (log.push(`hello from ${peer.auth} ${peer.data["name"]}`), "hi") },
       authenticate: () => "unknown",
     });
     server.on("peer", (peer, request) => {
-      peer.data = "somebody";
+      peer.data["name"] = "Ada";
       log.push(`peer ${request.url}`);
     });
     using client = await plainPeer(`${server.url}?x`, {}, '{"jsonrpc":"2.0","id":1,"method":"hello"}');
     expect(client.received.length === 1 ? JSON.parse(client.received[0]!) : await client.next()).toMatchObject({
       result: "hi",
     });
-    expect(log).toEqual(["peer /?x", "hello from somebody"]);
+    expect(log).toEqual(["peer /?x", "hello from unknown Ada"]);
   });
 
   it("is reported to `error` with the peer if its listener throws, and the peer stays", async () => {
@@ -186,17 +186,17 @@ describe("an unknown event of a server", () => {
 });
 
 describe("server.accept", () => {
-  it("makes a peer of any transport, with the server's handlers and the caller's data", async () => {
+  it("makes a peer of any transport, with the server's handlers and the caller's auth", async () => {
     await using server = await serve({
       noServer: true,
-      methods: { who: (_params, { peer, server: mine }) => [peer.data, mine.peers.size] },
+      methods: { who: (_params, { peer, server: mine }) => [peer.auth, mine.peers.size] },
     });
     const [near, far] = memorySockets(1000, 1000);
     let events = 0;
     server.on("peer", () => events++);
     const peer = server.accept(plain(near), { user: "u" });
     const client: AnyPeer = new Peer(plain(far), {});
-    expect(peer.data).toEqual({ user: "u" });
+    expect(peer.auth).toEqual({ user: "u" });
     expect(await client.request("who")).toEqual([{ user: "u" }, 1]);
     expect([...server.peers]).toEqual([peer]);
     expect(events).toBe(0);

@@ -40,10 +40,10 @@ function named(): Promise<Serving<string>> {
 }
 
 describe("a client that resumes its session", () => {
-  it("gets its peer with data, topics and place among the peers, and no `peer` event", async () => {
+  it("gets its peer with its auth, topics and place among the peers, and no `peer` event", async () => {
     const { server, url, cut } = await serving<{ user: string }>({
       authenticate: ({ headers }) => ({ user: String(headers.cookie) }),
-      methods: { who: (_params, { peer }) => (peer.data as { user: string }).user },
+      methods: { who: (_params, { peer }) => (peer.auth as { user: string }).user },
     });
     let newcomers = 0;
     server.on("peer", () => newcomers++);
@@ -59,7 +59,7 @@ describe("a client that resumes its session", () => {
     await Promise.all([back, resumed]);
     expect([...server.peers]).toEqual([peer]);
     expect([...server.topic("room")]).toEqual([peer]);
-    expect(peer.data).toEqual({ user: "ada" });
+    expect(peer.auth).toEqual({ user: "ada" });
     expect(await client.request("who")).toBe("ada");
     expect({ newcomers, lost, state: peer.state }).toEqual({ newcomers: 1, lost: 0, state: "open" });
     expect(server.stats()).toMatchObject({ opened: 1, resumed: 1, peers: 1, suspended: 0 });
@@ -106,7 +106,7 @@ describe("the principal", () => {
     const world = await named();
     const { peer, token } = await suspended(world, { cookie: "ada.1" });
     expect((await ByHand.resume(world.url, token, 1, { cookie: "ada.2" })).answer).toEqual(RESUMED);
-    expect(peer.data).toBe("ada.2");
+    expect(peer.auth).toBe("ada.2");
   });
 
   it("cannot resume another principal's session, even with its token, and does not change that session", async () => {

@@ -96,7 +96,8 @@ describe("a topic", () => {
     await using server = makeServer();
     const [a, b] = [await join(server), await join(server)];
     for (const { peer } of [a, b]) for (const name of ["one", "two"]) server.topic(name).add(peer);
-    [a.peer.data, b.peer.data] = ["the data of a", "the data of b"];
+    Object.assign(a.peer.data, { note: "the data of a" });
+    Object.assign(b.peer.data, { note: "the data of b" });
     expect(stringsIn(server)).toContain("the data of a");
     await a.peer.close();
     // Its line is in memory until the client has noticed the close.

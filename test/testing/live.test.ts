@@ -38,7 +38,7 @@ function usersOf(options: Partial<TestServerOptions<any, any, User>> = {}): Kit<
     ...options,
   });
   const refreshed: unknown[] = [];
-  kit.server.on("refresh", (peer, old) => refreshed.push([old.n, peer.data.n]));
+  kit.server.on("refresh", (peer, old) => refreshed.push([old.n, peer.auth.n]));
   return { ...kit, refreshed };
 }
 
@@ -76,7 +76,7 @@ describe("credentials in a test server", () => {
       [1, undefined],
       [2, 401],
     ]);
-    expect([...kit.server.peers].map(({ data }) => data)).toEqual([ada(1)]);
+    expect([...kit.server.peers].map((one) => one.auth)).toEqual([ada(1)]);
   });
 
   it("are refreshed by `reauthenticate()` and by a resume, and the server emits `refresh`", async () => {
@@ -84,11 +84,11 @@ describe("credentials in a test server", () => {
     const { auth, attempts } = inTurn(ada(1), ada(2), ada(3));
     const { client, peer, events } = await joined(kit, { auth });
     await client.reauthenticate();
-    expect(peer.data).toEqual(ada(2));
+    expect(peer.auth).toEqual(ada(2));
     kit.network.cut();
     await pass(0);
     await kit.network.settle();
-    expect(peer.data).toEqual(ada(3));
+    expect(peer.auth).toEqual(ada(3));
     expect(events).toEqual(["suspend", "resume"]);
     expect(kit.refreshed).toEqual([
       [1, 2],

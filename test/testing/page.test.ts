@@ -46,7 +46,7 @@ describe("the WebSocket of a test server", () => {
     await using kit = testServer({ authenticate: ({ headers, url }) => [headers.origin, headers.cookie, url] });
     vi.stubGlobal("WebSocket", kit.WebSocket);
     const peer = await connect("/rpc");
-    expect([...kit.server.peers].map(({ data }) => data)).toEqual([["https://board.test", "session=1", "/rpc"]]);
+    expect([...kit.server.peers].map(({ auth }) => auth)).toEqual([["https://board.test", "session=1", "/rpc"]]);
     await peer.close();
     expect(await rejection(connect("wss://other.test/"))).toMatchObject({ status: 403 });
   });

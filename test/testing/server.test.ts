@@ -205,7 +205,7 @@ describe("a test server", () => {
 });
 
 describe("the handshake of a test server", () => {
-  it("gives `authenticate` the path, the headers and the address of the client, and `peer.data` is its result", async () => {
+  it("gives `authenticate` the path, the headers and the address of the client, and `peer.auth` is its result", async () => {
     const requests: unknown[] = [];
     await using kit = testServer({
       authenticate: ({ url, headers, rawHeaders, headersDistinct, socket, httpVersion }) => {
@@ -214,7 +214,7 @@ describe("the handshake of a test server", () => {
         requests.push([socket.remoteAddress, httpVersion, headers.host]);
         return { user: "ada" };
       },
-      methods: { who: (_params, { peer }) => peer.data },
+      methods: { who: (_params, { peer }) => peer.auth },
     });
     const client = await kit.connect("ws://board.test/rpc?room=1", {
       headers: { Cookie: "session=1", "X-Two": ["a", "b"] },
@@ -343,7 +343,7 @@ function users(): ReturnType<typeof testServer<any, any, { user: string; n?: num
   return testServer<any, any, { user: string; n?: number }>({
     authenticate: (_request, auth) => ((auth as { user: string }).user === "eve" ? null : (auth as { user: string })),
     principal: ({ user }) => user,
-    methods: { who: (_params, { peer }) => peer.data },
+    methods: { who: (_params, { peer }) => peer.auth },
   });
 }
 
@@ -351,7 +351,7 @@ describe("credentials", () => {
   it("reach `authenticate` as `auth`, and again by `reauthenticate`, which emits `refresh`", async () => {
     await using kit = users();
     const refreshed: unknown[] = [];
-    kit.server.on("refresh", (peer, old) => refreshed.push([peer.data, old]));
+    kit.server.on("refresh", (peer, old) => refreshed.push([peer.auth, old]));
     let n = 0;
     const client = await kit.connect(kit.server.url, { auth: () => ({ user: "ada", n: ++n }) });
     expect(await client.request("who")).toEqual({ user: "ada", n: 1 });

@@ -78,9 +78,9 @@ const known = await serve<Api, ContractOf<typeof theirs>, { user: string }>({
   contract: api,
   remote: theirs,
   authenticate: () => ({ user: "ada" }),
-  methods: { ...({} as any), ping: (_params, { peer }) => peer.data.user },
+  methods: { ...({} as any), ping: (_params, { peer }) => peer.auth.user },
 });
-known.on("peer", (one) => is<Equal<typeof one.data, { user: string }>>());
+known.on("peer", (one) => is<Equal<typeof one.auth, { user: string }>>());
 // A peer of a contract is one of a hand-written interface with the same methods, and goes where any peer does.
 interface Adds {
   add(params: [a: number, b: number]): number;

@@ -20,7 +20,7 @@ beforeAll(() => ensurePackages(fileURLToPath(new URL("../readme", import.meta.ur
 describe.each(COMPILERS)("%s", (compiler) => {
   it("compiles every use that must compile, and none that must not", async () => {
     const files = await compile(compiler, "tsconfig.json", "--listFiles");
-    for (const name of ["use", "wrong", "contract", "jsonify", "bytes"])
+    for (const name of ["app", "use", "wrong", "contract", "jsonify", "bytes"])
       expect(files).toContain(`test/types/${name}.ts`);
   }, 90_000);
 

@@ -41,7 +41,7 @@ const server = await serve<ServerApi, ClientApi, { user: string }>({
       if (!(await peer.request("confirm", { question: `Enter ${room}?` }, { signal, timeoutMs: 30_000 })))
         throw new RpcError(403, "declined");
       const topic = server.topic(room).add(peer);
-      topic.notify("toast", { text: `${peer.data.user} came in` }, { except: peer });
+      topic.notify("toast", { text: `${peer.auth.user} came in` }, { except: peer });
       return { members: [...topic].map((p) => p.id) };
     },
     async *tail({ file }, { signal }) {
@@ -73,14 +73,14 @@ await serve<ServerApi, ClientApi, { user: string }>({
   methods: {} as Handlers<ServerApi, ServerContext<ServerApi, ClientApi, { user: string }>>,
   onForeignMessage: (message, peer) => {
     is<Equal<typeof message, Record<string, unknown>>>();
-    is<Equal<typeof peer.data.user, string>>();
+    is<Equal<typeof peer.auth.user, string>>();
     peer.notify("toast", { text: "hi" });
   },
 });
 for (const p of server.peers) p.notify("toast", { text: "hi" });
 server.peers.notify("toast", { text: "hi" });
 for (const outcome of await server.topic("den").request("confirm", { question: "?" }, { timeoutMs: 5 })) {
-  is<Equal<typeof outcome.peer.data.user, string>>();
+  is<Equal<typeof outcome.peer.auth.user, string>>();
   if (outcome.status === "fulfilled") is<Equal<typeof outcome.value, boolean>>();
   else show(outcome.reason.message);
   const { status, value, reason } = outcome;
@@ -109,15 +109,15 @@ await serve({
 await connect("ws://x", { around: ({ peer }, next) => (show(peer.id), next()) });
 server
   .topic("den")
-  .on("join", (peer) => show(peer.data.user))
+  .on("join", (peer) => show(peer.auth.user))
   .once("leave", (peer, reason) => {
-    is<Equal<typeof peer.data.user, string>>();
+    is<Equal<typeof peer.auth.user, string>>();
     is<Equal<typeof reason, LeaveReason>>();
     is<Equal<typeof reason, "deleted" | "closed">>();
   })
   .off("join", show as never);
 server.on("peer", (peer, request) => {
-  is<Equal<typeof peer.data.user, string>>();
+  is<Equal<typeof peer.auth.user, string>>();
   peer.request("confirm", { question: request.url ?? "" });
 });
 
@@ -315,13 +315,13 @@ await serve<ServerApi, ClientApi, { user: string }>({
 });
 server.on("refresh", (peer, old) => {
   is<Equal<typeof old, { user: string }>>();
-  is<Equal<typeof peer.data, { user: string }>>();
+  is<Equal<typeof peer.auth, { user: string }>>();
 });
 // a server in memory: its methods and the mocks of a client may be incomplete
 import { testServer, type Line, type Network, type TestServer } from "reciproc/testing";
 const kit = testServer<ServerApi, ClientApi, { user: string }>({
   authenticate: ({ headers, socket }) => headers.cookie && { user: `${socket.remoteAddress}` },
-  methods: { add: ([a, b], { peer, server }) => (server.topic("a").add(peer), a + b + peer.data.user.length) },
+  methods: { add: ([a, b], { peer, server }) => (server.topic("a").add(peer), a + b + peer.auth.user.length) },
   limits: { maxUnsentBytes: 1000 },
 });
 is<Equal<typeof kit, TestServer<ServerApi, ClientApi, { user: string }>>>();

@@ -187,11 +187,11 @@ await connect<{ version: string }>("ws://x");
 // Servers.
 await serve<{ ping(): string }, object, { user: string }>({
   port: 1,
-  // @ts-expect-error authenticate returns a type other than the declared data
+  // @ts-expect-error authenticate returns a type other than the declared one
   authenticate: () => ({ name: "x" }),
   methods: { ping: () => "" },
 });
-// @ts-expect-error the type of `data` is missing
+// @ts-expect-error `authenticate` is missing, and the type of `auth` is declared
 await serve<{ ping(): string }, object, { user: string }>({ port: 1, methods: { ping: () => "" } });
 // @ts-expect-error a misspelt option
 await serve({ prot: 1, methods: {} });
@@ -230,8 +230,8 @@ server.topic("a").on("leave", (_peer, reason) => reason === "left");
 server.peers.on("join", () => {});
 // @ts-expect-error no such event
 server.on("connection", () => {});
-// @ts-expect-error no such member in the data
-server.on("peer", (p) => p.data.name);
+// @ts-expect-error no such member in the result of authenticate
+server.on("peer", (p) => p.auth.name);
 
 // Schemas.
 declare const numbers: { "~standard": { validate(value: unknown): { value: [number] } } };
@@ -255,7 +255,7 @@ testServer({ port: 0 });
 testServer<ServerApi>({ methods: { adds: () => 1 } });
 // @ts-expect-error the handler returns another type
 testServer<ServerApi>({ methods: { add: () => "three" } });
-// @ts-expect-error `authenticate` is required if the type of `data` is declared
+// @ts-expect-error `authenticate` is required if the type of `auth` is declared
 testServer<ServerApi, ClientApi, { user: string }>({});
 const kit = testServer<ServerApi, ClientApi>({});
 // @ts-expect-error the mock returns another type

@@ -14,7 +14,7 @@ const MOST_UPLOADED_BYTES = 50_000_000;
 
 const lines = new EventEmitter().setMaxListeners(0);
 const log = (line: string) => lines.emit("line", line);
-const personOf = ({ id, data }: Window): Person => ({ id, name: data.name });
+const personOf = ({ id, auth }: Window): Person => ({ id, name: auth.name });
 
 const http = await startHttp(logOut);
 const server = await serve<ServerApi, PageApi, User>({
@@ -34,31 +34,31 @@ const server = await serve<ServerApi, PageApi, User>({
     cards,
 
     put(draft, { peer, server }) {
-      const card = putCard({ ...draft, owner: cardOf(draft.id)?.owner ?? peer.data.name });
+      const card = putCard({ ...draft, owner: cardOf(draft.id)?.owner ?? peer.auth.name });
       server.peers.notify("changed", { card });
-      log(`${peer.data.name} wrote "${card.text}"`);
+      log(`${peer.auth.name} wrote "${card.text}"`);
       return card;
     },
 
     async remove({ id }, { peer, signal }) {
       const card = cardOf(id);
       if (card === undefined) throw new RpcError(404, "there is no such card");
-      const question = `May ${peer.data.name} remove "${card.text}"?`;
-      if (card.owner !== peer.data.name && !(await ask(card.owner, question, signal))) return false;
+      const question = `May ${peer.auth.name} remove "${card.text}"?`;
+      if (card.owner !== peer.auth.name && !(await ask(card.owner, question, signal))) return false;
       removeCard(id);
       server.peers.notify("removed", { id });
-      log(`${peer.data.name} removed "${card.text}"`);
+      log(`${peer.auth.name} removed "${card.text}"`);
       return true;
     },
 
     async import({ lines: texts }, { peer, server, signal, progress }) {
       for (const [i, text] of texts.entries()) {
         await delay(100, undefined, { signal }); // rejects if the caller cancels
-        const card = putCard({ id: crypto.randomUUID(), text, isDone: false, owner: peer.data.name });
+        const card = putCard({ id: crypto.randomUUID(), text, isDone: false, owner: peer.auth.name });
         server.peers.notify("changed", { card });
         progress({ done: i + 1 });
       }
-      log(`${peer.data.name} imported ${texts.length} cards`);
+      log(`${peer.auth.name} imported ${texts.length} cards`);
       return texts.length;
     },
 
@@ -78,7 +78,7 @@ const server = await serve<ServerApi, PageApi, User>({
         }
       }
       await storeUpload(parts()); // a slow disk slows the page down
-      log(`${peer.data.name} uploaded ${name}`);
+      log(`${peer.auth.name} uploaded ${name}`);
       return done;
     },
   },
@@ -88,14 +88,14 @@ server.on("error", console.error);
 const board = server.topic("board");
 board.on("join", (peer) => {
   board.notify("topic/joined", { topic: "board", member: personOf(peer) }, { except: peer });
-  log(`${peer.data.name} is here`);
+  log(`${peer.auth.name} is here`);
 });
 board.on("leave", (peer) => {
   board.notify("topic/left", { topic: "board", id: peer.id });
-  log(`${peer.data.name} has left`);
+  log(`${peer.auth.name} has left`);
 });
 
-const windowsOf = (name: string) => Array.from(server.peers).filter(({ data }) => data.name === name);
+const windowsOf = (name: string) => Array.from(server.peers).filter(({ auth }) => auth.name === name);
 
 /** Asks all windows of a user. The first answer counts, and the other windows are no longer asked. A user who is away agrees. */
 async function ask(name: string, question: string, signal: AbortSignal): Promise<boolean> {

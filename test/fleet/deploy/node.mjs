@@ -19,7 +19,7 @@ const server = await serve({
   principal: ({ name }) => name,
   topics: (name) => (name.startsWith("room:") ? { log: { length: 5_000, ttlMs: 600_000 }, members: true } : undefined),
   methods: {
-    join: ({ room, since }, { peer }) => server.topic(room).join(peer, { since, as: peer.data.name }),
+    join: ({ room, since }, { peer }) => server.topic(room).join(peer, { since, as: peer.auth.name }),
     members: ({ room }) => server.topic(room).members(),
     async add({ id, x, y }) {
       report({ ran: id });

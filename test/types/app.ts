@@ -1,0 +1,85 @@
+// The types that an application gives to what the library carries for it: `peer.auth`, `peer.data` and the `as` of members.
+import { attach, connect, contract, memory, serve, type Peer } from "reciproc/node";
+import { testServer } from "reciproc/testing";
+import { z } from "zod";
+
+type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+declare function is<T extends true>(): void;
+
+declare module "reciproc" {
+  interface AppTypes {
+    data: { room?: string };
+    as: { name: string; since: Date };
+  }
+}
+interface Account {
+  user: string;
+}
+declare function find(token: unknown): Account | undefined;
+interface Api {
+  who(): string;
+}
+
+// `auth`: the result of `authenticate`, without the values that refuse.
+const inferred = await serve({
+  noServer: true,
+  authenticate: (_request, auth) => find(auth),
+  principal: ({ user }) => user,
+  fallback: (_params, { peer }) => peer.auth.user,
+  methods: { who: (_params, { peer }) => peer.auth.user },
+});
+inferred.on("refresh", (peer, old) => {
+  is<Equal<typeof peer.auth, Account>>();
+  is<Equal<typeof old, Account>>();
+});
+await serve({
+  noServer: true,
+  authenticate: async ({ headers }) => headers.cookie && { user: headers.cookie },
+  methods: { who: (_params, { peer }) => peer.auth.user.trim() },
+});
+await serve({
+  noServer: true,
+  contract: contract({ who: { result: z.string() } }),
+  authenticate: ({ headers }) => find(headers.authorization) ?? false,
+  methods: { who: (_params, { peer }) => (is<Equal<typeof peer.auth, Account>>(), peer.auth.user) },
+});
+testServer({
+  authenticate: (_request, auth) => find(auth),
+  methods: { who: (_params, { peer }) => peer.auth.user },
+});
+await serve<Api, {}, Account>({
+  noServer: true,
+  methods: { who: (_params, { peer }) => peer.auth.user },
+  authenticate: (_request, auth) => find(auth),
+});
+await serve({
+  noServer: true,
+  authenticate: (_request, auth) => find(auth),
+  // @ts-expect-error no such member in what `authenticate` returns
+  methods: { who: (_params, { peer }) => peer.auth.name },
+});
+const open = await serve({ noServer: true, methods: {} });
+open.on("peer", ({ auth }) => is<Equal<typeof auth, unknown>>());
+
+// `data`: what the application declares, on both sides.
+const client: Peer = await connect("ws://x");
+is<Equal<typeof client.data, { room?: string }>>();
+inferred.on("peer", (peer) => {
+  is<Equal<typeof peer.data, { room?: string }>>();
+  peer.data.room = "den";
+  // @ts-expect-error no such member in the declared type
+  peer.data.rom = "den";
+  // @ts-expect-error the object itself stays
+  peer.data = {};
+  // @ts-expect-error only the library sets it
+  peer.auth = { user: "ada" };
+  // @ts-expect-error a member of `as` is missing
+  void inferred.topic("den").join(peer, { as: { name: "Ada" } });
+  void inferred.topic("den").join(peer, { as: { name: "Ada", since: new Date() } });
+});
+
+// `as`: what the application declares, as it arrives by way of JSON.
+for (const { as } of await inferred.topic("den").members()) is<Equal<typeof as, { name: string; since: string }>>();
+inferred.topic("den").watch((_event, { as }) => is<Equal<typeof as.since, string>>());
+const attached = await attach({ engine: memory() });
+for (const { as } of await attached.topic("den").members()) is<Equal<typeof as.name, string>>();
