@@ -160,11 +160,6 @@ function remedyFor(value: object, tag: string): string | undefined {
   return typeof (value as { then?: unknown }).then === "function" ? "await it" : undefined;
 }
 
-/** Returns the text of an error that says only that the handler failed. */
-export function encodeInternalError(id: Id): MessageText {
-  return encodeError(id, { code: ErrorCode.InternalError, message: "Internal error" });
-}
-
 /** Returns the text of the error that replaces a response or a reply that is too long. */
 export function encodeTooLarge(id: Id, maxReplyBytes: number): MessageText {
   return encodeError(id, {

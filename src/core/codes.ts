@@ -24,3 +24,5 @@ export const ResponseTooLarge = -32008;
 export const Busy = -32009;
 /** The batch has more entries than `maxBatchEntries`. */
 export const BatchTooLarge = -32010;
+/** The handler failed with an `EngineError`: its server cannot reach the broker of its fleet. The details stay on its side. */
+export const TryAgainLater = -32011;

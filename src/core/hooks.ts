@@ -1,5 +1,6 @@
 /** Hooks, by which a server observes its peers and extends them. */
 import { CallContext } from "./incoming-call.js";
+import type { ErrorObject } from "./message.js";
 import type { CloseInfo } from "./transport.js";
 
 /** The hooks of a peer, or of all peers of a server. None of the functions throws. */
@@ -12,6 +13,8 @@ export interface Hooks {
   readonly server?: unknown;
   /** Takes an error that a peer emits. Returns true if a listener of the server got it. */
   error?(error: unknown, peer: unknown): boolean;
+  /** Returns the error that answers a call whose handler failed with `error`, unless that is "Internal error". */
+  answerFor?(error: unknown): ErrorObject | undefined;
   /** Whether the server has a listener for `error`. */
   hasErrorListener?(): boolean;
   /** A message of that method was dropped for a peer. */

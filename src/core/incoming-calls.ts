@@ -4,14 +4,7 @@
  */
 import type { Slot } from "./batch.js";
 import { ById } from "./by-id.js";
-import {
-  encodeError,
-  encodeInternalError,
-  encodeTooLarge,
-  isNamelessError,
-  sentForm,
-  type MessageText,
-} from "./codec.js";
+import { encodeError, encodeTooLarge, isNamelessError, sentForm, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { AnyHandler, CallRecord } from "./config.js";
 import type { Connection } from "./connection.js";
@@ -259,17 +252,21 @@ export class IncomingCalls {
 
   /**
    * Returns the error that answers a call to `method`. It says what an RpcError of this side says. Anything else may hold
-   * secrets, so it is reported here and answered with -32603.
+   * secrets, so it is reported here, and answered with what the hook says or with -32603.
    */
   encodeFailure(id: Id, method: string, error: unknown): MessageText {
+    let reason = error;
     try {
       if (error instanceof RpcError && !isReceived(error)) return encodeError(id, error);
-      this.reportFailure(method, error);
     } catch (failure) {
       // The error itself cannot be examined or encoded: a hostile Proxy, cyclic data.
-      this.reportFailure(method, failure);
+      reason = failure;
     }
-    return encodeInternalError(id);
+    this.reportFailure(method, reason);
+    return encodeError(
+      id,
+      this.connection.hooks.answerFor?.(reason) ?? { code: ErrorCode.InternalError, message: "Internal error" },
+    );
   }
 
   /** Reports what a call to `method` failed with. For an RpcError that was received, reports an error that has it as its cause. */

@@ -238,6 +238,15 @@ export class EngineError extends Error {
   }
 }
 
+/** Returns true for an `EngineError`. Never throws, whatever was thrown. */
+export function isEngineError(error: unknown): boolean {
+  try {
+    return error instanceof EngineError;
+  } catch {
+    return false;
+  }
+}
+
 /** Checks an engine. */
 export function checkEngine(value: unknown, name: string): Engine | undefined {
   if (value === undefined || typeof (value as Engine | null)?.createConnection === "function")

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { memory } from "../../src/fleet/memory.js";
+import { ErrorCode } from "../../src/node.js";
 import { HOSTILE_NAMES } from "../engines/rig.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
@@ -378,6 +379,36 @@ describe("without an engine", () => {
     expect(a.server.peer(ann.peer.id).id).toBe(ann.peer.id);
     a.server.peer(ann.peer.id).notify("end");
     expect(await ann.until(3)).toContainEqual(END);
+  });
+});
+
+describe("a handler that fails because the broker is down", () => {
+  it("answers with -32011 and no details, which are emitted as `error`", async () => {
+    const engine = new FaultyEngine();
+    nodes = [
+      makeNode({
+        engine,
+        topics: () => ({ log: { length: 10, ttlMs: 60_000 } }),
+        methods: {
+          join: (_params: unknown, { peer, server }: any) => server.topic("room").join(peer),
+          publish: (_params: unknown, { server }: any) => server.topic("room").publish("said", {}, { timeoutMs: 1 }),
+        },
+      }),
+    ];
+    const [node] = nodes as [Node];
+    const errors: unknown[] = [];
+    node.server.on("error", (error) => errors.push(error));
+    const { client } = await node.client();
+    engine.links[0]!.down();
+    for (const method of ["join", "publish"]) {
+      const { name, code, message, data } = await rejection(client.request(method));
+      expect([name, code, message, data]).toEqual(["RpcError", -32011, "Try again later", undefined]);
+      expect(code).toBe(ErrorCode.TryAgainLater);
+    }
+    const down = expect.objectContaining({ name: "EngineError", outcome: "not-sent" }) as unknown;
+    expect(errors).toEqual([down, down]);
+    engine.links[0]!.up();
+    expect(await client.request("join")).toMatchObject({ outcome: "gap" });
   });
 });
 

@@ -50,7 +50,7 @@ describe("the code that a page loads", () => {
     ["connect", "es2020", 31_200],
     ["connect", "vite", 27_900],
     ["connect, contract", "es2022", 29_000],
-    ["pair", "es2022", 20_000],
+    ["pair", "es2022", 20_100],
     ["RpcError", "es2022", 360],
     ["lsp", "es2022", 480],
     ["encodeRequest", "es2022", 940],
