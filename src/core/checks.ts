@@ -3,7 +3,7 @@ import { tableOf } from "./config.js";
 import type { CheckedMethod, Stream } from "./contract.js";
 import { expected, ProtocolError } from "./errors.js";
 import { checkKnown, checkOptions, must, optional } from "./options.js";
-import { isAsyncIterable, isThenable, synchronous } from "./promises.js";
+import { isStreamed, isThenable, synchronous } from "./promises.js";
 import { describeIssue, isSchema, plain, type SchemaIssue, type SchemaResult, type StandardSchema } from "./schema.js";
 
 /** What one method of a contract takes and returns. Without `result` and `stream`, it may be notified. */
@@ -203,11 +203,11 @@ function validateAny(
 /** The params of a method that takes none: its handler gets `undefined`, whatever arrives. */
 const NO_PARAMS: StandardSchema = { "~standard": { validate: () => ({ value: undefined }) } };
 
-/** A result that is a stream: an async iterable, or what `peer.offer` returns. */
+/** A result that is a stream: what is served as one, or what `peer.offer` returns. */
 const STREAM: StandardSchema = {
   "~standard": {
     validate(value) {
-      const isStream = isAsyncIterable(value) || typeof (value as { toJSON?: unknown } | null)?.toJSON === "function";
+      const isStream = isStreamed(value) || typeof (value as { toJSON?: unknown } | null)?.toJSON === "function";
       return isStream ? { value } : { issues: [{ message: "expected an async iterable" }] };
     },
   },

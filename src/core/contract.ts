@@ -119,13 +119,13 @@ export type Streamed<T> = T extends ArrayBufferView ? Bytes : T;
 /** What the source of a stream of `T` may yield. */
 type Yielded<T> = Bytes extends T ? T | ArrayBufferView : T;
 
-type Served<T> = T extends Stream<infer I> ? Stream<I> | AsyncIterable<Yielded<I>> : T;
+type Served<T> = T extends Stream<infer I> ? Stream<I> | AsyncIterable<Yielded<I>> | IterableIterator<Yielded<I>> : T;
 
 /** The context of a handler, whose `progress` takes the values that the contract names. */
 type ContextOf<M, Ctx> =
   unknown extends Progress<M> ? Ctx : Omit<Ctx, "progress"> & { readonly progress: (value: Progress<M>) => void };
 
-/** The function that serves method `M`. Returns the result or a promise of it. If the contract says `Stream`, it may return an async iterable. */
+/** The function that serves method `M`. Returns the result or a promise of it. If the contract says `Stream`, it may return an async iterable or a generator. */
 export type Handler<M, Ctx> = (
   this: void,
   params: Params<M>,
@@ -144,7 +144,7 @@ export type Remote<R> = string extends keyof R
       ) => Promise<Result<R[K]>>;
     };
 
-type Said<T> = T extends AsyncIterable<infer I> ? Stream<Streamed<I>> : T;
+type Said<T> = T extends AsyncIterable<infer I> | IterableIterator<infer I> ? Stream<Streamed<I>> : T;
 
 /** The contract that a plain object of handlers fulfils: `type Mine = ApiOf<typeof handlers>`. */
 export type ApiOf<H> = {

@@ -23,7 +23,8 @@ export function expected(name: string, rule: string, value: unknown): TypeError 
   return new TypeError(`Expected \`${name}\` to be ${rule}, got ${show(value)}`);
 }
 
-function show(value: unknown): string {
+/** Returns what an error says of a wrong value. */
+export function show(value: unknown): string {
   if (typeof value === "function") return "a function";
   if (typeof value === "object" && value !== null) return Array.isArray(value) ? "an array" : "an object";
   return `\`${String(value)}\` (${value === null ? "null" : typeof value})`;

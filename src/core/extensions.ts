@@ -10,6 +10,7 @@ import type { IncomingCall } from "./incoming-call.js";
 import type { NotificationMessage, RequestMessage } from "./message.js";
 import type { OutgoingCall } from "./outgoing-calls.js";
 import type { Dialect } from "./dialect.js";
+import type { AnyIterable } from "./promises.js";
 import type { SendHandle } from "./transport.js";
 
 /** The extensions of one connection. Made when first needed, so an idle connection has none. */
@@ -42,7 +43,7 @@ export interface Extensions {
    * Serves a stream that is the whole result of a call. The promise gives what makes, right before it is sent, the JSON that
    * stands for the stream. If the caller no longer waits, stops the stream and rejects.
    */
-  serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => MessageText>;
+  serve(source: AnyIterable, call: IncomingCall): Promise<() => MessageText>;
   /** Stops the streams of a call whose response could not be sent. */
   responseNotSent(call: IncomingCall): void;
   /** Calls a method, and reads its result as a stream. */

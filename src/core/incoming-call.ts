@@ -6,7 +6,7 @@ import { isAbort } from "./errors.js";
 import type { IncomingCalls } from "./incoming-calls.js";
 import type { Linked } from "./list.js";
 import type { Id } from "./message.js";
-import { isAsyncIterable, observed } from "./promises.js";
+import { isStreamed, observed } from "./promises.js";
 import type { Frame } from "./transport.js";
 
 /** Why a call is aborted. An error records a stack, which is expensive, so `reason` may make it when it is first read. */
@@ -77,8 +77,7 @@ export class IncomingCall implements Linked {
     if (id === undefined) return this.#discard(result);
     let text: MessageText;
     try {
-      if (typeof result === "object" && result !== null && isAsyncIterable(result))
-        return this.calls.stream(this, result);
+      if (isStreamed(result)) return this.calls.stream(this, result);
       const { madeExtensions } = this.calls.connection;
       text = madeExtensions?.isOffering === true ? madeExtensions.encode(this, result) : encodeResult(id, result);
     } catch (error) {
@@ -149,7 +148,7 @@ export class IncomingCall implements Linked {
   #discard(result: unknown): void {
     const { connection } = this.calls;
     try {
-      if (isAsyncIterable(result)) void observed(connection.extensions.serve(result, this));
+      if (isStreamed(result)) void observed(connection.extensions.serve(result, this));
       else if (connection.madeExtensions?.isOffering === true) connection.madeExtensions.encode(this, result);
     } catch {
       // The result cannot be encoded, or was a stream and is stopped. No caller waits for it.

@@ -22,7 +22,7 @@ import {
   type NotificationMessage,
   type RequestMessage,
 } from "./message.js";
-import { isThenable, observed } from "./promises.js";
+import { isThenable, observed, type AnyIterable } from "./promises.js";
 import { validate } from "./schema.js";
 import { inVersion1, type Version1 } from "./version1.js";
 
@@ -212,7 +212,7 @@ export class IncomingCalls {
   }
 
   /** Answers a call with the stream that its handler returned. The call runs until the first values are there. */
-  stream(call: IncomingCall, source: AsyncIterable<unknown>): void {
+  stream(call: IncomingCall, source: AnyIterable): void {
     const json = this.connection.extensions.serve(source, call);
     this.#calls!.add(call);
     if (call.id !== undefined) this.#byId?.add(call.id, call);

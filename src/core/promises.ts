@@ -22,7 +22,19 @@ export function synchronous<T>(value: T, name: string): T {
   throw new TypeError(`${name} must be synchronous, and it returned a promise`);
 }
 
-/** Whether `value` is an async iterable. May throw: a Proxy decides. */
-export function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
-  return typeof value === "object" && value !== null && Symbol.asyncIterator in value;
+/** What a stream is made of. A web stream is none in some browsers, and is read by its `getReader`. */
+export type AnyIterable = AsyncIterable<unknown> | Iterable<unknown>;
+
+/**
+ * Whether a result is served as a stream: an async iterable, a web stream, or an iterator, such as a generator. Any other iterable,
+ * such as an array, is a value. May throw: a Proxy decides.
+ */
+export function isStreamed(value: unknown): value is AnyIterable {
+  if (typeof value !== "object" || value === null) return false;
+  const { next, getReader } = value as { next?: unknown; getReader?: unknown };
+  return (
+    Symbol.asyncIterator in value ||
+    typeof getReader === "function" ||
+    (typeof next === "function" && Symbol.iterator in value)
+  );
 }

@@ -16,11 +16,12 @@ import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import { member, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import { isSignal } from "../core/options.js";
 import { OutgoingCall } from "../core/outgoing-calls.js";
+import type { AnyIterable } from "../core/promises.js";
 import type { SendHandle } from "../core/transport.js";
 import { lsp } from "./dialects/lsp.js";
 import { Progress } from "./progress.js";
 import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, readStream, tokenOf, type Source } from "./reader.js";
-import { NOT_SENT, serveStream, type AnyIterable, type ServedStream, type ServedStreams } from "./served.js";
+import { NOT_SENT, serveStream, type ServedStream, type ServedStreams } from "./served.js";
 
 /** If the first value of a stream takes longer, the call is answered without a value, so that it does not time out. */
 const FIRST_VALUE_WAIT_MS = 100;
@@ -170,7 +171,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
     }
   }
 
-  async serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => MessageText> {
+  async serve(source: AnyIterable, call: IncomingCall): Promise<() => MessageText> {
     const stream = serveStream(this, source, call, true);
     await stream.ready(FIRST_VALUE_WAIT_MS);
     return stream.toJson;

@@ -2,7 +2,7 @@
 import { encodeNotification } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
-import { ConnectionLostError, ProtocolError, RpcError } from "../core/errors.js";
+import { ConnectionLostError, ProtocolError, RpcError, show } from "../core/errors.js";
 import { isObject, member } from "../core/message.js";
 import type { OutgoingCall } from "../core/outgoing-calls.js";
 import { observed } from "../core/promises.js";
@@ -102,7 +102,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
       // The reader stopped while the reply was on its way through the promises.
       if (end !== undefined) abort();
     }
-    return { values: valuesOf(stream), finished: token === undefined };
+    return { values: valuesOf(stream, connection, method), finished: token === undefined };
   }
 
   async function readReply(): Promise<Reply> {
@@ -179,11 +179,14 @@ export function tokenOf(stream: unknown): unknown {
   return member(stream, "token") ?? undefined;
 }
 
-/** Returns the first values of a stream as it was received: `{ token }`, `{ token, values }`, `{ values }` or `{}`. */
-function valuesOf(stream: unknown): unknown[] {
-  const { values = [] } = (stream ?? {}) as { values?: unknown };
-  if (isObject(stream) && Array.isArray(values)) return values;
-  throw new ProtocolError("a stream must be an object, and its `values` an array", stream);
+/** Returns the first values of a stream as it was received: `{ token }`, `{ token, values }`, `{ values }`, or `{}` of another program. */
+function valuesOf(stream: unknown, { transport }: Connection, method: string): unknown[] {
+  const { values = [] } = Object(stream) as { values?: unknown };
+  const isStream =
+    isObject(stream) &&
+    ("token" in stream || "values" in stream || (!transport.isReciproc && Object.keys(stream).length === 0));
+  if (isStream && Array.isArray(values)) return values;
+  throw new ProtocolError(`expected a stream of "${method}", got ${show(stream).slice(0, 100)}`, stream);
 }
 
 function readMore(reply: unknown): Reply {

@@ -7,6 +7,7 @@ import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { isAbort, RpcError } from "../core/errors.js";
 import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import type { Id } from "../core/message.js";
+import type { AnyIterable } from "../core/promises.js";
 import { VALUE_COST } from "../core/transport.js";
 import { MOST_NEXT, NEXT } from "./reader.js";
 
@@ -37,8 +38,6 @@ export const NOT_SENT = "the response was not sent";
 const TOO_MANY_NEXT = { code: ErrorCode.InvalidRequest, message: "Too many `next`" };
 
 const NOTHING: Portion = { values: [], isLast: false };
-
-export type AnyIterable = AsyncIterable<unknown> | Iterable<unknown>;
 
 /** The part of an iterator that is used. */
 interface Cursor {
@@ -298,7 +297,7 @@ export function serveStream(
       if (call?.abortCause !== undefined) throw call.abortCause.reason;
       stream.isAnnounced = true;
       const { values, isLast } = queued.length > 0 && !connection.hasRoom ? NOTHING : take();
-      if (values.length === 0) return isLast ? "{}" : `{"token":${token}}`;
+      if (values.length === 0 && !isLast) return `{"token":${token}}`;
       return joinTexts(isLast ? '{"values":[' : `{"token":${token},"values":[`, values, "]}");
     },
 
@@ -369,12 +368,16 @@ function iteratorOf(source: AnyIterable): Cursor {
     const reader = (source as ReadableStream<unknown>).getReader();
     return { next: () => reader.read(), return: () => reader.cancel() };
   }
-  return Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : awaited(source);
-}
-
-/** Makes an async iterator of a plain iterable, which may yield promises, as `for await` does. */
-async function* awaited(source: Iterable<unknown>): AsyncGenerator<unknown> {
-  yield* source;
+  if (Symbol.asyncIterator in source) return source[Symbol.asyncIterator]();
+  const iterator = source[Symbol.iterator]();
+  return {
+    // A plain iterable may yield promises, as in `for await`.
+    async next() {
+      const { done = false, value } = iterator.next();
+      return { done, value: await value } as IteratorResult<unknown>;
+    },
+    return: async () => iterator.return?.(),
+  };
 }
 
 /** The iterator of a Node stream cannot be ended while it waits, or before it was begun. The stream itself can. */

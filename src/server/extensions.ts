@@ -3,6 +3,7 @@ import { plainText } from "../core/codec.js";
 import type { ExtensionsFactory } from "../core/extensions.js";
 import type { IncomingCall } from "../core/incoming-call.js";
 import { isObject, member } from "../core/message.js";
+import type { AnyIterable } from "../core/promises.js";
 import type { Frame } from "../core/transport.js";
 import { StandardExtensions, standardExtensions } from "../features/extensions.js";
 import { serveStream } from "../features/served.js";
@@ -65,7 +66,7 @@ class PostExtensions extends StandardExtensions {
   }
 
   /** Sends all values, or more than the longest reply takes: that reply is refused, and the stream is stopped then. */
-  override async serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string> {
+  override async serve(source: AnyIterable, call: IncomingCall): Promise<() => string> {
     const stream = serveStream(this, source, call, true);
     const { maxReplyBytes } = this.connection;
     const all: string[] = [];
@@ -83,7 +84,7 @@ class PostExtensions extends StandardExtensions {
     }
     // If the reply is too long, the stream is stopped as one whose token was sent: the signal of its call aborts.
     stream.isAnnounced = true;
-    return () => (all.length === 0 ? "{}" : `{"values":[${all.join(",")}]}`);
+    return () => `{"values":[${all.join(",")}]}`;
   }
 }
 

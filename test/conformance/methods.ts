@@ -110,6 +110,9 @@ function features(): Methods {
     async *numbers([count]: [number]) {
       for (let i = 1; i <= count; i++) yield i;
     },
+    *generated([count]: [number]) {
+      for (let i = 1; i <= count; i++) yield i;
+    },
     /** Yields each value but the first when `release` is called. */
     async *gated([...values]: unknown[]) {
       for (const [i, value] of values.entries()) {

@@ -1,6 +1,6 @@
 /** Reading a stream that fails or is invalid. The other side is the test. */
 import { describe, expect, it } from "vitest";
-import { ConnectionLostError, ProtocolError, RpcError } from "../../src/index.js";
+import { ConnectionLostError, pair, ProtocolError, RpcError } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
@@ -41,12 +41,34 @@ describe("a stream that fails", () => {
     ["an array", [1, 2]],
     ["an object whose values are none", { values: "abc" }],
     ["an object whose values are null", { values: null }],
+    ["an object that is no stream", { rows: [1, 2] }],
   ])("because its first reply is %s rejects with a ProtocolError", async (_name, stream) => {
     const { raw, end } = await readingFrom(result(1, stream));
     expect(end).toEqual([expect.any(ProtocolError)]);
     expect(end[0]).toMatchObject({ raw: stream });
     expect(raw.sent).toHaveLength(1);
     expectEmpty(raw.peer);
+  });
+
+  it.each<[string, () => unknown, string]>([
+    ["an object", () => ({ rows: [1, 2], total: 2 }), "an object"],
+    ["an empty object", () => ({}), "an object"],
+    ["a list", () => [1, 2], "an array"],
+    ["nothing", () => undefined, "`null` (null)"],
+    ["a long text", () => "x".repeat(1000), `\`${"x".repeat(99)}`],
+  ])("because the method of a reciproc peer returns %s names the method and what came", async (_name, rows, came) => {
+    const [peer, other] = pair({}, { methods: { rows } });
+    const error = await rejection(readAll(peer.stream("rows")));
+    expect(error).toBeInstanceOf(ProtocolError);
+    expect(error.message).toBe(`expected a stream of "rows", got ${came}`);
+    await Promise.all([peer.close(), other.closed]);
+  });
+
+  it("because what is iterated is no stream names what it is", async () => {
+    const raw = rawPeer({}, { isReciproc: true });
+    const error = await rejection(readAll(raw.peer.iterate({ rows: [] } as never)));
+    expect(error).toMatchObject({ code: "PROTOCOL", raw: { rows: [] } });
+    expect(error.message).toContain("got an object");
   });
 
   it("because its first reply has invalid values beside a token aborts that token", async () => {

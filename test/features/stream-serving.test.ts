@@ -21,7 +21,40 @@ describe("a handler's iterable", () => {
     ["a hand-made one", () => counted(2)],
     ["a Node stream", () => Readable.from([1, 2])],
     ["a web stream", () => new ReadableStream({ start: (c) => (c.enqueue(1), c.enqueue(2), c.close()) })],
+    ["a web stream that is no async iterable, as in Safari", () => {
+      const stream = new ReadableStream({ start: (c) => (c.enqueue(1), c.enqueue(2), c.close()) });
+      return { getReader: () => stream.getReader() };
+    }],
+    ["a generator", function* () { yield 1; yield Promise.resolve(2); }],
+    ["a promise of a generator", async () => (function* () { yield* [1, 2]; })()],
+    ["the iterator of a Map", () => new Map([[1, "a"], [2, "b"]]).keys()],
   ]; // prettier-ignore
+
+  it.each<[string, unknown, unknown]>([
+    ["an array", [1, 2], [1, 2]],
+    ["an object with a member `next` that is data", { next: "page 2" }, { next: "page 2" }],
+    ["an iterable that has a JSON form", { toJSON: () => "it", [Symbol.iterator]: () => [1][Symbol.iterator]() }, "it"],
+  ])("is not %s, which is the result itself", async (_name, value, json) => {
+    const raw = tailing(undefined, { methods: { tail: () => value } });
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, json)]);
+  });
+
+  it("that is a generator is closed for a notification", async () => {
+    let isClosed = false;
+    function* tail(): Generator<number> {
+      try {
+        yield 1;
+        yield 2;
+      } finally {
+        isClosed = true;
+      }
+    }
+    const begun = tail();
+    begun.next();
+    const raw = tailing(undefined, { methods: { tail: () => begun } });
+    await feed(raw, notification("tail"));
+    expect([isClosed, raw.sent]).toEqual([true, []]);
+  });
 
   it.each(kinds)("may be %s", async (_name, make) => {
     const raw = tailing(undefined, { methods: { tail: make } });

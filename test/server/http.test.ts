@@ -564,7 +564,7 @@ describe("a feature that needs more than one message", () => {
   it.each<[string, string, unknown, object]>([
     ["a whole stream", "count", [3], result(1, { values: [1, 2, 3] })],
     ["a long stream", "count", [20_000], result(1, { values: Array.from({ length: 20_000 }, (_, i) => i + 1) })],
-    ["an empty stream", "count", [0], result(1, {})],
+    ["an empty stream", "count", [0], result(1, { values: [] })],
     ["the error of a stream that fails", "failing", [], failure(1, 7, "no more")],
     ["the result without its progress reports", "work", { workDoneToken: 1 }, result(1, "done")],
     ["an error for a subscription", "subscribe", [], failure(1, -32601, "Notifications not supported")],

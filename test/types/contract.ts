@@ -37,7 +37,7 @@ const server = await serve({
       server.peers.notify("toast", { text: "" });
       return null;
     },
-    async *tail(p) {
+    *tail(p) {
       is<Equal<typeof p, { file: string } | undefined>>();
       yield { line: "", at: new Date() };
     },

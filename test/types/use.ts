@@ -248,6 +248,9 @@ const mine = {
   async *t(p: { n: number }) {
     yield p.n;
   },
+  *generated(p: { n: number }) {
+    yield p.n;
+  },
 };
 type Mine = ApiOf<typeof mine>;
 await serve<Mine>({ methods: mine });
@@ -257,6 +260,7 @@ is<Equal<typeof hi, string>>();
 const one = await m.remote.ping();
 is<Equal<typeof one, number>>();
 for await (const n of m.stream("t", { n: 1 })) is<Equal<typeof n, number>>();
+for await (const n of m.stream("generated", { n: 1 })) is<Equal<typeof n, number>>();
 // in memory
 const [sa, ca] = pair<ServerApi, ClientApi>({ methods: {} as any }, { methods: { toast() {}, confirm: () => true } });
 await ca.request("add", [1, 2]);
