@@ -31,7 +31,7 @@ export interface BrokerOwner {
   /** Takes a frame of a subscribed channel. */
   received(channel: Channel, frame: string): void;
   /** The connection is up, for the first time or again. */
-  up(facts: EngineFacts): void;
+  up(): void;
   /** The connection is lost. Called once for each loss. */
   down(error: EngineError): void;
   /** Messages of these channels may have been missed, and are received again. */
@@ -324,7 +324,7 @@ export class Broker {
       this.#settle(command);
       this.#write(command, Math.max(leftMs, 1));
     }
-    this.#owner.up(facts);
+    this.#owner.up();
   }
 
   #down(error: EngineError): void {

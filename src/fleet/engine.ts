@@ -82,7 +82,10 @@ export interface EngineFacts {
   readonly undercounts?: boolean | undefined;
   /** Whether the frames of one node arrive in order across all channels (`"node"`), or only within a topic (`"topic"`). */
   readonly order: "node" | "topic";
-  /** Settings of the broker that weaken a promise, one sentence each. The server emits each as `error`. */
+  /**
+   * Settings of the broker that weaken a promise, one sentence each, as they were when the engine connected. Read after each `up` and
+   * `heard`. The server emits each as `error`.
+   */
   readonly unmet: readonly string[];
 }
 

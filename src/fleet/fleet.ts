@@ -5,13 +5,14 @@
 import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
 import type { Wait } from "../core/config.js";
 import type { Contract } from "../core/contract.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { attempt } from "../core/tell.js";
 import { expected } from "../core/errors.js";
 import { nanoid } from "../core/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker } from "./broker.js";
 import { Calls, type Address } from "./calls.js";
-import type { Channel, Engine, EngineError, EngineFacts, NodeName } from "./engine.js";
+import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
 import { frameOf, Kind, nodeName, notificationIn, principalName, readFrame, type ReadFrame } from "./frames.js";
 import { Lease, LEASE_MS } from "./lease.js";
 import { AddressedPeer, principalOf, type Principal, type RemotePeer } from "./remote.js";
@@ -151,6 +152,9 @@ export class Fleet {
   #wasUp = false;
   /** Whether `start` has resolved, with or without the broker. */
   #isStarted = false;
+  /** What weakened a promise of the broker at the last connect. */
+  #unmet: ReadonlySet<string> = new Set();
+  readonly #unmetReport: Expiring = { deadline: 0, expire: () => this.#reportUnmet() };
   #downAt = performance.now();
   #reads = 0;
   readonly #readers: (() => void)[] = [];
@@ -163,9 +167,13 @@ export class Fleet {
     const dropped = (): void => void this.#counts.dropped++;
     this.#broker = new Broker(engine, this.id, {
       received: (channel, frame) => this.#received(channel, frame),
-      up: (facts) => this.#up(facts),
+      up: () => this.#up(),
       down: (error) => this.#down(error),
-      heard: (channels) => this.topics.heard(shuffled(channels)),
+      heard: (channels) => {
+        this.topics.heard(shuffled(channels));
+        // Perhaps they moved to a server that is new.
+        this.#reportSoon();
+      },
       sent: () => this.#counts.sent++,
       dropped,
       failed: (error) => host.report(error),
@@ -236,10 +244,24 @@ export class Fleet {
     });
   }
 
-  /** Connects. Rejects with an `EngineError` if the broker cannot be reached in time. */
-  async start(): Promise<void> {
+  /** Connects, and then listens. Rejects with an `EngineError` if the broker cannot be reached in time, and as `listen` does. */
+  async start(listen?: () => Promise<void>): Promise<void> {
     await this.#broker.open();
+    await listen?.();
     this.#isStarted = true;
+    this.#reportSoon();
+  }
+
+  /** Reports what is unmet a task later, so that an application that awaits the start has added its listener. */
+  #reportSoon(): void {
+    if (this.#isStarted && this.#closed === undefined) setDeadline(this.#unmetReport, 1);
+  }
+
+  /** Reports each setting that weakens a promise of the broker, once for as long as it does. */
+  #reportUnmet(): void {
+    const before = this.#unmet;
+    this.#unmet = new Set(this.#broker.facts?.unmet);
+    for (const sentence of this.#unmet) if (!before.has(sentence)) this.#host.report(new Error(sentence));
   }
 
   /** Leaves the fleet: removes the members of this node, and disconnects. Never rejects. A second call waits for the first. */
@@ -248,6 +270,7 @@ export class Fleet {
   }
 
   async #close(): Promise<void> {
+    clearDeadline(this.#unmetReport);
     this.#lease.stop();
     this.#calls.end();
     this.#sessionReports.stop();
@@ -365,16 +388,17 @@ export class Fleet {
     return { ok: isUp && (lagMs ?? 0) < this.#leaseMs, engine: isUp ? "up" : "down", lagMs };
   }
 
-  #up({ unmet }: EngineFacts): void {
+  #up(): void {
     if (this.#wasUp) this.#counts.reconnects++;
-    else for (const sentence of unmet) this.#host.report(new Error(sentence));
     this.#wasUp = true;
     this.#lease.start();
     this.#own.reconcile();
     this.topics.up();
     this.#calls.up();
     this.#sessionReports.up();
-    if (this.#isStarted) this.#host.changed({ state: "up", downMs: performance.now() - this.#downAt });
+    if (!this.#isStarted) return;
+    this.#host.changed({ state: "up", downMs: performance.now() - this.#downAt });
+    this.#reportSoon();
   }
 
   #down(error: EngineError): void {

@@ -149,6 +149,7 @@ export class RedisConnection implements EngineConnection, Commands {
     const { kind } = this.#config.place;
     if (kind !== "single") this.#startCheck = setTimeout(() => this.#refresh(), KNOWN_MS[kind]);
     const undercounts = (): boolean => this.#undercounts;
+    const unmet = (): string[] => [...new Set(this.links().flatMap(unmetBy))];
     return {
       maxFrameBytes: this.#isCluster ? MAX_BYTES - MAX_NUMBER_LENGTH : MAX_BYTES,
       counts: true,
@@ -156,7 +157,9 @@ export class RedisConnection implements EngineConnection, Commands {
         return undercounts();
       },
       order: this.#isCluster ? "topic" : "node",
-      unmet: [...new Set(this.links().flatMap(unmetBy))],
+      get unmet() {
+        return unmet();
+      },
     };
   }
 

@@ -353,8 +353,7 @@ export class Server<
     const { fleet } = this.#fleet;
     if (fleet === undefined) return this.#gate.listen();
     try {
-      await fleet.start();
-      await this.#gate.listen();
+      await fleet.start(() => this.#gate.listen());
     } catch (error) {
       await this.close();
       throw error;

@@ -860,6 +860,12 @@ describe("the engine redis, at the start", () => {
     const node = await openNode(rigOf(server));
     expect(node.facts).toMatchObject({ maxFrameBytes: 16 * MIB, counts: true, order: "node" });
     expect(node.facts!.unmet).toEqual([expect.stringContaining("maxmemory-policy is allkeys-lru")]);
+    await server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu");
+    node.connection.reconnect(new Error("a test"));
+    await eventually(
+      () => node.facts!.unmet,
+      ([sentence]) => sentence?.includes("maxmemory-policy is allkeys-lfu") === true,
+    );
   });
 
   it("appends an entry of the longest size", async () => {

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { gate } from "../support/turns.js";
 import { EngineError } from "../../src/fleet/engine.js";
+import { attach, serve } from "../../src/node.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Node } from "./nodes.js";
 
@@ -380,4 +381,54 @@ it("an answer is sent again until the caller's node is there, within the timeout
   await vi.advanceTimersByTimeAsync(3_000);
   // Only echoes are sent now.
   expect(sends() - after).toBeLessThanOrEqual(1);
+});
+
+describe("a setting of the broker that weakens a promise", () => {
+  const EVICTS = "the broker may evict logs";
+
+  it("is emitted as `error` to a listener that is added after `await serve()` or `await attach()`", async () => {
+    const engine = new FaultyEngine();
+    engine.unmet = [EVICTS];
+    const errors: unknown[] = [];
+    const server = await serve({ port: 0, engine });
+    server.on("error", (error) => errors.push(error));
+    const worker = await attach({ engine });
+    worker.on("error", (error) => errors.push(error));
+    expect(errors).toEqual([]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(errors).toEqual([new Error(EVICTS), new Error(EVICTS)]);
+    await Promise.all([server.close(), worker.close()]);
+  });
+
+  it("is looked at again at each connect, and emitted once until it is cured", async () => {
+    const engine = new FaultyEngine();
+    nodes = makeNodes(1, {}, engine);
+    const [node] = nodes as [Node];
+    const errors: unknown[] = [];
+    node.server.on("error", (error) => errors.push((error as Error).message));
+    await vi.advanceTimersByTimeAsync(10);
+    const reconnect = async (...unmet: string[]): Promise<unknown[]> => {
+      engine.unmet = unmet;
+      engine.links[0]!.reconnect();
+      await vi.advanceTimersByTimeAsync(10);
+      return errors.splice(0);
+    };
+    expect(await reconnect()).toEqual([]);
+    expect(await reconnect(EVICTS)).toEqual([EVICTS]);
+    expect(await reconnect(EVICTS)).toEqual([]);
+    expect(await reconnect("it is slow", EVICTS)).toEqual(["it is slow"]);
+    expect(await reconnect()).toEqual([]);
+    expect(await reconnect(EVICTS)).toEqual([EVICTS]);
+  });
+
+  it("is emitted by no server that has closed before", async () => {
+    const engine = new FaultyEngine();
+    engine.unmet = [EVICTS];
+    const errors: unknown[] = [];
+    const server = await serve({ port: 0, engine });
+    server.on("error", (error) => errors.push(error));
+    await server.close();
+    await vi.advanceTimersByTimeAsync(10);
+    expect(errors).toEqual([]);
+  });
 });

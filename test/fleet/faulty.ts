@@ -25,6 +25,8 @@ export class FaultyEngine implements Engine {
   undercounts = false;
   /** Whether the broker reports how many nodes have received a frame. */
   counts = true;
+  /** Settings of the broker that weaken a promise, as they are when a node connects. */
+  unmet: string[] = [];
   /** Makes `open` of the next connections wait for `up`. */
   isLate = false;
 
@@ -105,8 +107,15 @@ export class FaultyLink implements EngineConnection {
 
   async open(): ReturnType<EngineConnection["open"]> {
     await this.#opening?.promise;
-    const { undercounts, counts } = this.#engine;
-    return { ...(await this.#inner.open()), undercounts, counts };
+    const engine = this.#engine;
+    const { undercounts, counts } = engine;
+    const facts = { ...(await this.#inner.open()), undercounts, counts };
+    return {
+      ...facts,
+      get unmet() {
+        return engine.unmet;
+      },
+    };
   }
 
   /** Rejects `open`, if it waits. */
