@@ -5,7 +5,7 @@
  * The codec calls this file only after the first call of `bytes`. A page that imports nothing of it contains nothing of it.
  */
 import { collectBytes, type MessageText } from "./codec.js";
-import { expected } from "./errors.js";
+import { expected, mistake } from "./errors.js";
 import type { Carried } from "./jsonify.js";
 
 /** What `bytes` marks: any view, such as a `Uint8Array`, a `Buffer` or a `DataView`, or an `ArrayBuffer`. */
@@ -84,8 +84,7 @@ function stringifyWithBytes(value: unknown): MessageText | undefined {
   // The mark is random and used once, so no data can contain a placeholder. A placeholder that a `toJSON` of the application has
   // moved into a string, or dropped, would be no bytes for the receiver.
   const placed = new Set(json.match(PLACEHOLDERS)?.filter((text) => views.has(text.slice(1, -1))));
-  if (placed.size < views.size)
-    throw new TypeError("a `toJSON` encoded `bytes` apart from the message that contains it");
+  if (placed.size < views.size) throw mistake("a `toJSON` encoded `bytes` apart from the message that contains it");
   return new TextWithBytes(json, views);
 }
 

@@ -1,7 +1,7 @@
 /** `contract`: the types of a contract, and the checks of its values at run time, from one table of schemas. */
 import { tableOf } from "./config.js";
 import type { CheckedMethod, Stream } from "./contract.js";
-import { expected, ProtocolError } from "./errors.js";
+import { expected, ProtocolError, shownAt } from "./errors.js";
 import { checkKnown, checkOptions, must, optional } from "./options.js";
 import { isStreamed, isThenable, synchronous } from "./promises.js";
 import { describeIssue, isSchema, plain, type SchemaIssue, type SchemaResult, type StandardSchema } from "./schema.js";
@@ -173,7 +173,7 @@ function checkOf(table: ContractTable | undefined, isReceived: boolean): ValueCh
       return validateAny(schema, given, candidates, (issue) => {
         const what = `${NAMES[part]} of "${method}" does not fit its schema`;
         const message = describeIssue(what, issue && plain(issue));
-        return isReceived ? new ProtocolError(message, given) : new TypeError(message);
+        return isReceived ? shownAt(new ProtocolError(message, given), method, checkValue) : new TypeError(message);
       });
     };
     if (part === "result") return isThenable(value) ? Promise.resolve(value).then(checkValue) : checkValue(value);
@@ -189,7 +189,7 @@ function validateAny(
   schema: StandardSchema,
   value: unknown,
   [candidate, ...others]: readonly unknown[],
-  failureFor: (issue: SchemaIssue | undefined) => Error,
+  failureFor: (issue: SchemaIssue | undefined) => unknown,
 ): unknown {
   const readResult = ({ issues }: SchemaResult<unknown>): unknown => {
     if (issues === undefined) return value;

@@ -18,9 +18,19 @@ export function isAbort(error: unknown, reason: unknown): boolean {
   }
 }
 
+/** The errors that this library made of an argument or a response. */
+const made = new WeakSet<object>();
+
+/** Returns the error for a wrong argument. */
+export function mistake(message: string): TypeError {
+  const error = new TypeError(message);
+  made.add(error);
+  return error;
+}
+
 /** Returns the error for a wrong value: ``Expected `timeoutMs` to be a positive number, got `-1` (number)``. */
 export function expected(name: string, rule: string, value: unknown): TypeError {
-  return new TypeError(`Expected \`${name}\` to be ${rule}, got ${show(value)}`);
+  return mistake(`Expected \`${name}\` to be ${rule}, got ${show(value)}`);
 }
 
 /** Returns what an error says of a wrong value. */
@@ -35,7 +45,7 @@ export function show(value: unknown): string {
  * or array. Not set, or empty as `JSON.stringify` passes it, if the value is in none.
  */
 export function notJson(what: string, remedy: string, key: string | number = ""): TypeError {
-  return new TypeError(`JSON cannot carry the ${what}${key === "" ? "" : ` \`${key}\``}: ${remedy}`);
+  return mistake(`JSON cannot carry the ${what}${key === "" ? "" : ` \`${key}\``}: ${remedy}`);
 }
 
 /**
@@ -68,18 +78,47 @@ export function checkError(code: unknown, message: unknown): void {
   if (typeof message !== "string") throw expected("message", "a string", message);
 }
 
-const received = new WeakSet<RpcError>();
-
 /** Makes the error of `method` that the other side answered with. A handler that lets it through does not answer with it. */
 export function receivedError(method: string, code: number, message: string, data: unknown): RpcError {
   const error = Object.assign(new RpcError(code, message, data), { method });
-  received.add(error);
+  made.add(error);
   return error;
 }
 
 /** Returns true if `error` came from the other side of a connection. Never throws, whatever was thrown. */
 export function isReceived(error: unknown): boolean {
-  return received.has(error as RpcError);
+  return made.has(error as object) && error instanceof RpcError;
+}
+
+/**
+ * Rejects with the error of a call to `method`, whose stack shows that method and the code that awaits the call.
+ *
+ * An error is made when a response arrives, so its own stack has frames of this library alone. V8 adds the functions that await a
+ * promise to a stack that is captured when it rejects. So the promise of the call is resolved with this one, which takes the place
+ * of the error two microtasks later, and a call without an error costs nothing. To capture a stack with each call takes 3 to 11 µs.
+ */
+export async function failed(reason: unknown, method: string): Promise<never> {
+  await Promise.resolve();
+  await Promise.resolve();
+  throw shownAt(reason, method, failed);
+}
+
+/**
+ * Replaces the stack of an error of a call to `method`: its first line names the method, and its frames are those below the function
+ * `below`. `message` stays as the other side sent it. Returns the error. Does nothing for an error of the application, such as the
+ * reason of a signal.
+ */
+export function shownAt(error: unknown, method: unknown, below: (...args: never) => unknown): unknown {
+  const { captureStackTrace } = Error as { captureStackTrace?: (holder: object, below: unknown) => void };
+  const shown = Object(error) as Error & { method?: unknown };
+  if (captureStackTrace && (made.has(shown) || shown.method === method || shown instanceof ProtocolError)) {
+    const { name, message } = shown;
+    const quoted = `"${String(method)}"`;
+    const holder = { name, message: message.includes(quoted) ? message : `${quoted}: ${message}`, stack: "" };
+    captureStackTrace(holder, below);
+    shown.stack = holder.stack;
+  }
+  return error;
 }
 
 /** Whether a call without an answer can have run: `"not-sent"` only when no byte of it can have been processed. */

@@ -2,7 +2,7 @@
  * Checking options. Each set of options has one table, which names the options, checks them and sets their defaults. The tables
  * are in the files of their owners.
  */
-import { expected } from "./errors.js";
+import { expected, mistake } from "./errors.js";
 import { isObject } from "./message.js";
 
 /** Checks the value of an option, and returns the value to use. Throws a `TypeError` that names the option, the rule and the value. */
@@ -33,7 +33,7 @@ export function checkKnown(what: string, given: object, known: object): void {
   if (!isObject(given)) throw expected(what, "an object", given);
   for (const name of Object.keys(given)) {
     if (!Object.hasOwn(known, name)) {
-      throw new TypeError(`Unknown name \`${name}\` in \`${what}\`; known are ${Object.keys(known).join(", ")}`);
+      throw mistake(`Unknown name \`${name}\` in \`${what}\`; known are ${Object.keys(known).join(", ")}`);
     }
   }
 }

@@ -9,7 +9,16 @@ import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js"
 import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
-import { ConnectionLostError, ProtocolError, receivedError, RpcError, TimeoutError, TooLargeError } from "./errors.js";
+import {
+  ConnectionLostError,
+  failed,
+  mistake,
+  ProtocolError,
+  receivedError,
+  RpcError,
+  TimeoutError,
+  TooLargeError,
+} from "./errors.js";
 import type { Linked } from "./list.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
@@ -37,29 +46,24 @@ export class OutgoingCall implements Expiring, SendHandle {
   declare readonly method: string;
   declare readonly wait: Wait;
   declare readonly resolve: (result: unknown) => void;
-  declare readonly reject: (reason: unknown) => void;
   /** Called when the call is settled, however. */
   onSettled: (() => void) | undefined = undefined;
 
-  constructor(
-    calls: OutgoingCalls,
-    id: number,
-    method: string,
-    wait: Wait,
-    resolve: (result: unknown) => void,
-    reject: (reason: unknown) => void,
-  ) {
+  constructor(calls: OutgoingCalls, id: number, method: string, wait: Wait, resolve: (result: unknown) => void) {
     this.calls = calls;
     this.id = id;
     this.method = method;
     this.wait = wait;
     this.resolve = resolve;
-    this.reject = reject;
   }
 
   /** Whether the message is queued, and can be cancelled. A call in a batch cannot: the batch is sent whole. */
   get isUnsent(): boolean {
     return !this.sent && this.batch === undefined;
+  }
+
+  reject(reason: unknown): void {
+    this.resolve(failed(reason, this.method));
   }
 
   expire(): void {
@@ -168,26 +172,28 @@ export class OutgoingCalls {
     const connection = this.#connection;
     const { around, wait: defaults, checks } = connection.config;
     if (around !== undefined && id === undefined) return this.#requestAround(around, method, params, options, sink);
-    const result = new Promise((resolve, reject) => {
-      const wait = options === undefined ? defaults : waitOf(options, defaults);
-      if (wait.signal?.aborted) throw wait.signal.reason;
-      // Ids are integers from 1: some implementations take an id of 0 for none.
-      const call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve, reject);
-      // The calls of a peer that was never open wait also if a connection fails.
-      const retry = options?.retry ?? (connection.isConnecting || defaults.retry);
-      if (retry && sink === undefined) call.again = { params };
+    const result = new Promise((resolve) => {
+      let call: OutgoingCall | undefined;
       let text: MessageText;
       try {
+        const wait = options === undefined ? defaults : waitOf(options, defaults);
+        // Ids are integers from 1: some implementations take an id of 0 for none.
+        call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve);
+        if (wait.signal?.aborted) return call.reject(wait.signal.reason);
+        // The calls of a peer that was never open wait also if a connection fails.
+        const retry = options?.retry ?? (connection.isConnecting || defaults.retry);
+        if (retry && sink === undefined) call.again = { params };
         text = this.#encode(call, params);
         if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
       } catch (error) {
-        call.onSettled?.();
-        throw error;
+        call?.onSettled?.();
+        return resolve(failed(error, method));
       }
       // Registered before it is sent: an in-memory peer may answer inside send().
       (this.#table ??= new CallTable()).add(call);
-      setDeadline(call, wait.timeoutMs);
-      if (wait.signal !== undefined || wait.maxTotalTimeoutMs !== Infinity) this.#watch(call);
+      const { timeoutMs, signal, maxTotalTimeoutMs } = call.wait;
+      setDeadline(call, timeoutMs);
+      if (signal !== undefined || maxTotalTimeoutMs !== Infinity) this.#watch(call);
       connection.counts.requestsSent++;
       if (!this.deliver(text, call, sink)) this.failUnsent(text, call);
     });
@@ -217,7 +223,8 @@ export class OutgoingCalls {
       unused = undefined;
       return observed(this.request(method, record.params, options, sink, id));
     };
-    return new Promise((resolve) => resolve(around(record, next)));
+    // `next` returns an observed promise, and V8 shows no functions that await one.
+    return new Promise((resolve) => resolve(around(record, next))).catch((error) => failed(error, method));
   }
 
   /** Calls a method past `around`, and by default past the queue. */
@@ -226,12 +233,12 @@ export class OutgoingCalls {
   }
 
   /** Sends a fresh `auth` as a call, which has no message of its own. It settles as any other call. */
-  reauthenticate(options?: CallOptions): Promise<unknown> {
+  reauthenticate(options?: CallOptions): Promise<void> {
     const add = (_text: string, handle: SendHandle | undefined): boolean => {
       const call = handle as OutgoingCall;
       const settle: Renewal["settle"] = (
         isAccepted,
-        error = new TypeError("`reauthenticate` requires `auth` of client and server"),
+        error = mistake("`reauthenticate` requires `auth` of client and server"),
       ) => {
         if (isAccepted) this.#take(call.id)?.resolve(undefined);
         else this.fail(call.id, error);
@@ -240,7 +247,7 @@ export class OutgoingCalls {
       return true;
     };
     // No name that a contract would have: it may check the results of a method of that name.
-    return this.control("$/reauthenticate", undefined, options, { add });
+    return this.control("$/reauthenticate", undefined, options, { add }) as Promise<void>;
   }
 
   /** Watches the signal and the total timeout of a call. */

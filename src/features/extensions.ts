@@ -10,7 +10,7 @@ import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
 import type { CallOptions } from "../core/contract.js";
 import { isExempt } from "../core/dialect.js";
-import { expected } from "../core/errors.js";
+import { expected, mistake } from "../core/errors.js";
 import type { Extensions, ExtensionsFactory } from "../core/extensions.js";
 import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import { member, type NotificationMessage, type RequestMessage } from "../core/message.js";
@@ -145,8 +145,8 @@ export class StandardExtensions implements Extensions, ServedStreams {
     let isSent = false;
     const toJSON = (): object => {
       const call = this.#encoding;
-      if (call === undefined) throw new TypeError("a stream can be sent only in a request or a result");
-      if (isSent) throw new TypeError("a stream can be sent once");
+      if (call === undefined) throw mistake("a stream can be sent only in a request or a result");
+      if (isSent) throw mistake("a stream can be sent once");
       isSent = true;
       const isParam = call instanceof OutgoingCall;
       const { token, stop } = serveStream(this, source, isParam ? undefined : call, false);

@@ -2,7 +2,7 @@
 import { encodeNotification } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
-import { ConnectionLostError, ProtocolError, RpcError, show } from "../core/errors.js";
+import { ConnectionLostError, ProtocolError, RpcError, show, shownAt } from "../core/errors.js";
 import { isObject, member } from "../core/message.js";
 import type { OutgoingCall } from "../core/outgoing-calls.js";
 import { observed } from "../core/promises.js";
@@ -140,7 +140,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
     } catch (error) {
       stop({ error });
     }
-    if ("error" in end!) throw end.error;
+    if ("error" in end!) throw shownAt(end.error, method, read);
   }
   const reading = read();
 

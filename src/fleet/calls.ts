@@ -7,6 +7,7 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import {
   ConnectionLostError,
   ProtocolError,
+  mistake,
   receivedError,
   RpcError,
   TimeoutError,
@@ -556,7 +557,7 @@ function errorOf({ method, wait }: RemoteCall, verdict: string, outcome: Outcome
   if (verdict === "timeout") return new TimeoutError(method, wait.timeoutMs, outcome);
   if (verdict === "large") return new TooLargeError(method, numberIn(size), numberIn(maxMessageBytes));
   if (verdict === "protocol") return new ProtocolError(textIn(message), raw);
-  if (verdict === "type") return new TypeError(textIn(value));
-  if (verdict === "failed") return new Error(textIn(value));
+  if (verdict === "type") return mistake(textIn(value));
+  if (verdict === "failed") return Object.assign(new Error(textIn(value)), { method });
   return new ConnectionLostError(method, outcome, NO_PEER);
 }

@@ -1,6 +1,6 @@
 /** Peers of any node, as an application holds them. */
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
-import { expected, notJson } from "../core/errors.js";
+import { expected, failed, notJson } from "../core/errors.js";
 import { remoteOf } from "../peer/caller.js";
 import { numberIn, type Address, type Calls } from "./calls.js";
 import type { NodeName } from "./engine.js";
@@ -67,7 +67,7 @@ export class AddressedPeer<R extends Contract<R>> implements RemotePeer<R> {
 
   constructor(calls: Calls, id: string, address: Address) {
     const request = (method: string, params?: unknown, options?: CallOptions): Promise<any> =>
-      calls.request(address, method, params, options);
+      calls.request(address, method, params, options).catch((error: unknown) => failed(error, method));
     this.id = id;
     this.remote = remoteOf(request);
     this.request = request as RemotePeer<R>["request"];

@@ -444,8 +444,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * signal's reason. Rejects with what the function `auth` threw, and with a `TypeError` if `connect` had no option `auth`, or the
    * server has not asked for it: it does not speak `reciproc.v1`, or has no `authenticate`. Only the server closes anything then.
    */
-  async reauthenticate(options?: Pick<CallOptions, "timeoutMs" | "signal">): Promise<void> {
-    await this.#connection.outgoing.reauthenticate(options);
+  reauthenticate(options?: Pick<CallOptions, "timeoutMs" | "signal">): Promise<void> {
+    return this.#connection.outgoing.reauthenticate(options);
   }
 
   /**

@@ -1,5 +1,6 @@
 /** A request to all peers of a group: one call for each peer, whose params are encoded once. */
 import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
+import { shownAt } from "../core/errors.js";
 import { anySignal, any, optional, positive } from "../core/options.js";
 import { OutgoingCall, type Sink } from "../core/outgoing-calls.js";
 import type { SendHandle } from "../core/transport.js";
@@ -87,5 +88,6 @@ export async function requestAll(
   signal?.addEventListener("abort", abort);
   const outcomes = await Promise.all(peers.map(call));
   signal?.removeEventListener("abort", abort);
+  for (const { reason } of outcomes) shownAt(reason, request.method, requestAll);
   return outcomes;
 }

@@ -2,7 +2,7 @@
 import { encodeNotification, exceeds, sentForm, utf8Bytes, type MessageText } from "../core/codec.js";
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
-import { notJson } from "../core/errors.js";
+import { failed, notJson } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { any, checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
 import { LatestHandle } from "../core/send-queue.js";
@@ -236,7 +236,11 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     method: K,
     ...args: CallArgs<R[K], [options?: GroupRequestOptions<Peer<L, R, A>>]>
   ): Promise<PeerOutcome<Peer<L, R, A>, Result<R[K]>>[]>;
-  async request(method: string, params?: unknown, options?: GroupRequestOptions<AnyPeer>): Promise<any> {
+  request(method: string, params?: unknown, options?: GroupRequestOptions<AnyPeer>): Promise<any> {
+    return this.#request(method, params, options).catch((error: unknown) => failed(error, method));
+  }
+
+  async #request(method: string, params: unknown, options: GroupRequestOptions<AnyPeer> | undefined): Promise<any> {
     const { except, ...wait } = checkOptions("options", options, REQUEST_OPTIONS);
     const message = new SharedRequest(method, params);
     const call = this.record(method, params, except, true);

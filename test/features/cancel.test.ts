@@ -163,6 +163,7 @@ describe("a call in a batch", () => {
     await turn();
     controller.abort("x");
     expect(messages()[1]).toEqual(cancelOf(1));
+    await turn();
     feed([result(2, "there")]);
     await turn();
     expect(outcomes.list).toEqual([

@@ -58,6 +58,23 @@ describe("a call to a peer of another node", () => {
     expect(error).toMatchObject({ code: 7, message: "no", data: { why: 1 }, method: "fail" });
   });
 
+  it("rejects with an error that names the method, and begins with the line of the caller", async () => {
+    const { a, b, bob } = await world({ refuse: () => Promise.reject(new RpcError(7, "no")) });
+    const call = (node: Node, params: unknown): Promise<unknown> =>
+      node.server.peer(bob.peer.id).request("refuse", params);
+    for (const node of [a, b]) {
+      for (const [params, name] of [
+        [[], "RpcError"],
+        [5, "TypeError"],
+      ] as const) {
+        const error = await rejection(call(node, params));
+        const frames = error.stack.split("\n").filter((line: string) => !line.includes("node:internal"));
+        expect(frames[0]).toMatch(new RegExp(`^${name}: "refuse": `));
+        expect(frames[1]).toContain("test/support/turns.ts");
+      }
+    }
+  });
+
   it("reports progress, in order, and restarts its timeout if asked", async () => {
     const go = gate();
     const { a, bob } = await world({
