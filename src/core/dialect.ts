@@ -55,6 +55,15 @@ export function isExempt({ cancel }: Dialect, method: string): boolean {
   return cancel.exempt?.includes(method) === true;
 }
 
+/** Maximum length of a received token, in characters. Each report and each request for more of a stream repeats it. */
+export const LONGEST_TOKEN = 1024;
+
+/** Whether a received token, which may be any JSON value, is too long to be repeated. */
+export function isLongToken(token: unknown): boolean {
+  const text = typeof token === "string" ? token : JSON.stringify(token);
+  return text !== undefined && text.length > LONGEST_TOKEN;
+}
+
 /** Returns `value` if it can be a token. */
 export function tokenFrom(value: unknown): ProgressToken | undefined {
   return typeof value === "string" || typeof value === "number" ? value : undefined;

@@ -1,7 +1,7 @@
 /** Progress reports of one connection, as its dialect spells them. */
 import { encodeNotification, encodeRequest, joinTexts, type MessageText } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
-import type { ProgressDialect } from "../core/dialect.js";
+import { isLongToken, type ProgressDialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import type { ProgressReports } from "../core/extensions.js";
 import type { IncomingCall } from "../core/incoming-call.js";
@@ -9,9 +9,6 @@ import { isObject, type RequestMessage } from "../core/message.js";
 import { callsOf, type OutgoingCall } from "../core/outgoing-calls.js";
 import { attempt } from "../core/tell.js";
 import type { SendHandle } from "../core/transport.js";
-
-/** A longer progress token asks for no reports; in characters. */
-const LONGEST_TOKEN = 1024;
 
 /** The calls that asked for progress reports, and the reports of handlers. */
 export class Progress implements ProgressReports {
@@ -71,9 +68,7 @@ export class Progress implements ProgressReports {
   reporterOf(call: IncomingCall): (value: unknown) => void {
     const dialect = this.#dialect;
     const token = dialect.tokenIn(call.params);
-    // Each report repeats the token: a long one would make a short call cost its length many times.
-    const isLong = typeof token === "string" && token.length > LONGEST_TOKEN;
-    if (token === undefined || isLong || call.id === undefined) return () => {};
+    if (token === undefined || isLongToken(token) || call.id === undefined) return () => {};
     const connection = this.#connection;
     return (value) => {
       if (!call.isAwaited) return;

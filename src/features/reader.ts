@@ -2,6 +2,7 @@
 import { encodeNotification } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
+import { isLongToken, LONGEST_TOKEN } from "../core/dialect.js";
 import { ConnectionLostError, ProtocolError, RpcError, show, shownAt } from "../core/errors.js";
 import { isObject, member } from "../core/message.js";
 import type { OutgoingCall } from "../core/outgoing-calls.js";
@@ -174,9 +175,15 @@ function freesToken(error: unknown): boolean {
   return !(error instanceof ProtocolError || (error instanceof RpcError && error.code === ErrorCode.Busy));
 }
 
-/** Returns the token of a stream as it was received; `undefined` if the other side holds no more values. */
+/**
+ * Returns the token of a stream as it was received; `undefined` if the other side holds no more values. Throws a `ProtocolError` for a
+ * token that is too long.
+ */
 export function tokenOf(stream: unknown): unknown {
-  return member(stream, "token") ?? undefined;
+  const token = member(stream, "token") ?? undefined;
+  if (isLongToken(token))
+    throw new ProtocolError(`a stream must have a token of at most ${LONGEST_TOKEN} characters`, stream);
+  return token;
 }
 
 /** Returns the first values of a stream as it was received: `{ token }`, `{ token, values }`, `{ values }`, or `{}` of another program. */

@@ -290,3 +290,31 @@ async function packed(url: string): Promise<WebSocket> {
   webSocket.send('{"hello":{}}');
   return webSocket;
 }
+
+describe("the token of a stream", () => {
+  it("is sent back if it is short, and refused if it has more than 1,024 characters: each `next` repeats it", async () => {
+    await using on = await target({
+      methods: {
+        sum: async ({ rows }: { rows: any }, { peer }: ServerContext) => {
+          let sum = 0;
+          for await (const row of peer.iterate<number>(rows)) sum += row;
+          return sum;
+        },
+      },
+    });
+    on.server.on("error", () => {});
+    using client = await plainPeer(on.url);
+    client.webSocket.on("message", (data: Buffer) => {
+      const { id, method } = JSON.parse(data.toString()) as { id: number; method?: string };
+      if (method === "$/enumerator/next")
+        client.webSocket.send(JSON.stringify(result(id, { values: [1], finished: false })));
+    });
+    const call = (id: number, token: string): void =>
+      client.webSocket.send(JSON.stringify(request(id, "sum", { rows: { token } })));
+    call(1, "x".repeat(1_000_000));
+    await vi.waitFor(() => expect(client.received).toEqual([JSON.stringify(failure(1, -32603, "Internal error"))]));
+    call(2, "x".repeat(1024));
+    await vi.waitFor(() => expect(client.received.length).toBeGreaterThan(100));
+    for (const text of client.received) expect(text.length).toBeLessThan(1200);
+  });
+});

@@ -7,7 +7,7 @@ import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 import { readAll } from "./joined.js";
-import { beginReading, reading } from "./reading.js";
+import { beginReading, reading, readingFrom } from "./reading.js";
 import { abort, feed, more, next } from "./tailing.js";
 
 useFakeClock();
@@ -65,6 +65,35 @@ describe("reading a stream", () => {
       expect(await read).toEqual([]);
     },
   );
+
+  const most = "x".repeat(1024);
+  const nested = { deep: [most.slice('{"deep":[""]}'.length)] };
+
+  it.each<[string, unknown]>([
+    ["a string", most],
+    ["an object", nested],
+  ])("sends a token of 1,024 characters back: %s", async (_kind, token) => {
+    const { raw, first } = await beginReading({ token });
+    expect(raw.messages()[1]).toEqual(next(2, token));
+    await feed(raw, more(2, [], true));
+    expect(await first).toEqual({ done: true, value: undefined });
+  });
+
+  it.each<[string, unknown]>([
+    ["a string", `${most}x`],
+    ["an object", { ...nested, x: "" }],
+  ])("refuses a longer token, and sends it not once: %s", async (_kind, token) => {
+    const refusal = expect.objectContaining({
+      message: "a stream must have a token of at most 1024 characters",
+      raw: { token, values: [1] },
+    });
+    const { raw, values, end } = await readingFrom(result(1, { token, values: [1] }));
+    expect([values, end]).toEqual([[], [refusal]]);
+    expect(() => raw.peer.iterate({ token, values: [1] } as never)).toThrow(refusal as Error);
+    await turn();
+    expect(raw.sent).toHaveLength(1);
+    expectEmpty(raw.peer);
+  });
 
   it.each([
     [false, 1],
