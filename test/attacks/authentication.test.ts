@@ -39,7 +39,7 @@ describe("a client that authenticates again and again", () => {
     await flood(5_000);
     expect(calls).toBe(1 + 10 + 50);
     expect(peer.state).toBe("open");
-    expect(peer.data).toEqual({ auth: sent - 1 });
+    expect(peer.auth).toEqual({ auth: sent - 1 });
     await world.server.close();
   });
 

@@ -21,7 +21,7 @@ const notification = (method: string, ...params: unknown[]): string =>
 
 describe("a hostile binary frame", () => {
   it.each([
-    ["has 65,537 attachments", binaryFrame(`[[${Array.from({ length: 65_537 }, (_, i) => `"${i}",0`).join()}],{}]`)],
+    ["has 4,097 attachments", binaryFrame(`[[${Array.from({ length: 4097 }, (_, i) => `"${i}",0`).join()}],{}]`)],
     ["announces more JSON than it has", binaryFrame("[[],{}]").subarray(0, 9)],
     ["announces an attachment of 2^53 bytes", binaryFrame('[["a",9007199254740991],["a"]]')],
     ["nests 400,000 deep without its placeholder", binaryFrame(`[["a",0],${"[".repeat(4e5)}${"]".repeat(4e5)}]`)],

@@ -190,6 +190,23 @@ describe("a name of the prototype", () => {
   });
 });
 
+describe("the params of a call that runs", () => {
+  it.each([
+    ["empty objects", `[${"{},".repeat(MIB / 3 - 100)}{}]`],
+    ["nested arrays", "[".repeat(MIB / 2 - 100) + "]".repeat(MIB / 2 - 100)],
+  ])("take at most 30 times their length in memory, as docs/SECURITY.md says: 1 MiB of %s", async (_what, params) => {
+    const kept: unknown[] = [];
+    const keep = (given: unknown): Promise<never> => (kept.push(given), new Promise(() => {}));
+    await using on = await target({ methods: { keep } });
+    using client = await plainPeer(on.url);
+    await expectKept(30 * MIB, async () => {
+      client.webSocket.send(`{"jsonrpc":"2.0","id":1,"method":"keep","params":${params}}`);
+      await vi.waitFor(() => expect(kept).toHaveLength(1));
+    });
+    expect(inspect(on.peers[0]!).running).toBe(1);
+  });
+});
+
 describe("a value of 200,000 nested arrays", () => {
   const DEEP = "[".repeat(200_000) + "]".repeat(200_000);
   const CALL = `{"jsonrpc":"2.0","id":1,"method":"echo","params":${DEEP}}`;
