@@ -75,8 +75,13 @@ function isRefusal(code: number): boolean {
 
 /** Cuts a close reason at 123 bytes of UTF-8 (RFC 6455, section 5.5), between characters. */
 export function cutReason(reason: string): string {
-  const bytes = new TextEncoder().encode(reason);
-  if (bytes.length <= 123) return reason;
-  // The decoder drops a character that is cut, because it waits for the rest.
-  return new TextDecoder().decode(bytes.subarray(0, 123), { stream: true });
+  // No text of so few UTF-16 code units is too long.
+  if (reason.length <= 41) return reason;
+  const encoder = new TextEncoder();
+  let cut = "";
+  for (const character of reason) {
+    if (encoder.encode(cut + character).length > 123) break;
+    cut += character;
+  }
+  return cut;
 }

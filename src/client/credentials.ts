@@ -53,9 +53,7 @@ export class Credentials {
     try {
       const values = this.#sources.map((source) => valueOf(source, { number, reason }));
       const [given, headers, auth] = await Promise.all(values);
-      const url = webSocketUrl(given as string);
-      // As text: `searchParams` would encode the rest of the query anew, which may be signed.
-      if (route) url.search += `${url.search && "&"}node=${encodeURIComponent(route)}`;
+      const url = webSocketUrl(given as string, route);
       this.publicUrl = publicUrl(url);
       return { url, headers, auth: encode(auth) };
     } catch (cause) {

@@ -150,27 +150,37 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
   });
 }
 
-/** Returns the URL of a WebSocket. Accepts ws, wss, http and https, and in a page relative URLs. Throws a `TypeError` for any other. */
-export function webSocketUrl(url: string | URL): URL {
+/**
+ * Returns the URL of a WebSocket. Accepts ws, wss, http and https, and in a page relative URLs. Throws a `TypeError` for any other.
+ * `route`: the parameter by which a load balancer finds a session.
+ *
+ * Changes the text, and reads only `href`: the URL of React Native has no setters, and some of its getters throw. `searchParams` would
+ * also encode the rest of the query anew, which may be signed.
+ */
+export function webSocketUrl(url: string | URL, route?: string): URL {
   const base = (globalThis as { location?: { href: string } }).location?.href;
-  let target: URL | undefined;
+  const given: unknown = typeof url === "string" ? url : url?.href;
+  // An unparsable URL may have the user, the password or the query anywhere, which the error must not contain.
+  let got = given === undefined ? url : "not a URL";
   try {
-    target = new URL(url, base);
-    target.protocol = target.protocol.replace("http", "ws");
-    target.hash = "";
+    // Without this check, a page would connect to its own path "undefined".
+    if (typeof given === "string") {
+      const [address] = new URL(given, base).href.replace(/^http/, "ws").split("#") as [string];
+      got = address.split(":", 1)[0] + ":";
+      if (/^wss?:/.test(address))
+        return new URL(
+          route ? `${address}${address.includes("?") ? "&" : "?"}node=${encodeURIComponent(route)}` : address,
+        );
+    }
   } catch {
-    // The check below refuses it.
+    // The error below names the rule.
   }
-  if (target?.protocol !== "ws:" && target?.protocol !== "wss:") {
-    // The error must not contain the user, the password or the query, which an unparsable URL may have anywhere.
-    throw expected("url", "a ws, wss, http or https URL", target?.protocol ?? "not a URL");
-  }
-  return target;
+  throw expected("url", "a ws, wss, http or https URL", got);
 }
 
 /** Returns a URL without its secrets: user, password and query. */
-export function publicUrl({ protocol, host, pathname }: URL): string {
-  return `${protocol}//${host}${pathname}`;
+export function publicUrl({ href }: URL): string {
+  return href.split("?", 1)[0]!.replace(/\/\/[^/]*@/, "//");
 }
 
 /** An `error` or a `close` event. The `error` event of a browser has no details. Other runtimes add the error or its message. */

@@ -176,7 +176,9 @@ function readFrame(frame: Uint8Array): unknown {
   if (end > length) return undefined;
   let parsed: unknown;
   try {
-    parsed = JSON.parse(utf8.decode(frame.subarray(HEAD_BYTES, end)));
+    parsed = JSON.parse(
+      (utf8 ??= new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })).decode(frame.subarray(HEAD_BYTES, end)),
+    );
   } catch {
     return undefined;
   }
@@ -275,7 +277,8 @@ function uint8ArrayOf(view: unknown): Uint8Array {
   throw expected("view", "an ArrayBuffer or a view of one", view);
 }
 
-const utf8 = /* @__PURE__ */ new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+/** Made with the first frame: not every runtime that loads this module has the class. */
+let utf8: TextDecoder | undefined;
 
 /** The part of Node's `Buffer` that is used. */
 interface NodeBuffer {

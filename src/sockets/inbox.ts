@@ -144,12 +144,13 @@ function textOf(data: string | Uint8Array): string {
   return typeof data === "string" ? data : decodeFrame(data);
 }
 
-const utf8 = new TextDecoder("utf-8", { fatal: true });
+/** Made with the first binary frame: not every runtime of React Native has the class, and most servers send text. */
+let utf8: TextDecoder | undefined;
 
 /** Decodes a binary frame. Returns a blank text for bytes that are not UTF-8, which is answered with -32700. */
 export function decodeFrame(bytes: Uint8Array): string {
   try {
-    return utf8.decode(bytes);
+    return (utf8 ??= new TextDecoder("utf-8", { fatal: true })).decode(bytes);
   } catch {
     return "";
   }
