@@ -83,13 +83,14 @@ export class ClientDriver implements LinkDelegate, Expiring {
   run(peer: AnyPeer): void {
     if (this.#isOver) return;
     this.#peer = peer;
+    const check = (): void => this.#watch?.check();
     const wake = (): void => {
-      this.#watch?.check();
+      check();
       // A time that the server asked for is not cut short: it spreads the clients of a server that restarts.
       if (this.#retryMs === undefined) this.#skipDelay?.();
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
-    this.#ignorePage = watchPage(wake, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
+    this.#ignorePage = watchPage(wake, check, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
     // The first attempt has no delay.
     this.#backoff.nextDelayMs();
     void this.#connect();

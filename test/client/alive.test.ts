@@ -119,7 +119,9 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
   });
 });
 
-describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
+const WAKES = ["online", "pageshow", "visibilitychange"];
+
+describe.each([...WAKES, "offline"])("%s", (type) => {
   it("pings at once, and disconnects if the server does not answer within 5 s", async () => {
     const { emitted } = await live();
     network.last.line.freeze();
@@ -142,7 +144,21 @@ describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
     expect(emitted).toEqual([]);
   });
 
-  it("starts a delayed connection attempt at once, and once only", async () => {
+  it("has a listener until the peer is closed, and no longer", async () => {
+    const { peer } = await live();
+    const types = ["online", "offline", "pageshow", "pagehide"];
+    expect(page.listeners).toEqual(new Set([...types.map((one) => `window ${one}`), "document visibilitychange"]));
+    await peer.close();
+    expect([...page.listeners]).toEqual([]);
+    const tries = network.attempts.length;
+    page.emit(type);
+    await pass(10_000);
+    expect(network.attempts).toHaveLength(tries);
+  });
+});
+
+describe("a page", () => {
+  it.each(WAKES)("starts a delayed connection attempt at once, and once only, at %s", async (type) => {
     const { peer, emitted } = await live();
     network.answer = refuse;
     network.cut();
@@ -157,20 +173,20 @@ describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
     expect(peer.state).toBe("open");
   });
 
-  it("has a listener until the peer is closed, and no longer", async () => {
-    const { peer } = await live();
-    const wakes = ["window online", "window pageshow", "document visibilitychange"];
-    expect([...page.listeners]).toEqual([...wakes, "window pagehide"]);
-    await peer.close();
-    expect([...page.listeners]).toEqual([]);
+  it("makes no attempt when the network is lost, and one when it is back", async () => {
+    await live();
+    network.answer = refuse;
+    network.cut();
+    await pass(3000);
     const tries = network.attempts.length;
-    page.emit(type);
-    await pass(10_000);
+    page.emit("offline");
+    await pass(0);
     expect(network.attempts).toHaveLength(tries);
+    page.emit("online");
+    await pass(0);
+    expect(network.attempts).toHaveLength(tries + 1);
   });
-});
 
-describe("a page", () => {
   it("sends no ping when it becomes hidden", async () => {
     await live();
     Object.assign(globalThis.document, { visibilityState: "hidden" });
