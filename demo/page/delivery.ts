@@ -112,5 +112,5 @@ function report(what: string): void {
 function showWaiting(): void {
   const { size } = waiting;
   const some = `${size} ${size === 1 ? "message waits" : "messages wait"}.`;
-  count.textContent = size === 0 ? "Draw or type on: it waits here, and arrives once." : some;
+  count.textContent = size === 0 ? "Draw on: it arrives later, once." : some;
 }

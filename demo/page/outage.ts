@@ -61,7 +61,7 @@ function show(): void {
     reconnect();
   }
   const isCut = now < cutUntil;
-  const inSeconds = (at: number): string => `in ${Math.ceil((at - now) / 1000)} s`;
+  const inSeconds = (at: number): string => `in ${Math.ceil((at - now) / 1000)}\u00A0s`;
   const attempt = now < attemptAt ? `Next attempt ${inSeconds(attemptAt)}.` : "Connecting …";
   cause.textContent = isCut ? `You cut the network. It is back ${inSeconds(cutUntil)}.` : `${why} ${attempt}`;
   // While the network is cut, an attempt would only wait for it.

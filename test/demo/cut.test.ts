@@ -109,7 +109,7 @@ describe("a page whose server is gone", () => {
         await page.getByText("Live", { exact: true }).waitFor();
         await first.kill("SIGTERM");
         const cause = page.locator("#cause");
-        const left = /^The server does not answer\. Next attempt in (\d+) s\.$/;
+        const left = /^The server does not answer\. Next attempt in (\d+)\ss\.$/;
         const seconds = async (): Promise<number> => Number(left.exec((await cause.textContent())!)?.[1]);
         // The delays are random. One of the later ones is longer than 2 s.
         await expect.poll(seconds).toBeGreaterThan(2);
@@ -193,7 +193,7 @@ async function cut(page: Page): Promise<void> {
 /** Returns the number of messages that wait. */
 async function waiting(page: Page): Promise<number> {
   const text = (await page.locator("#waiting").textContent())!;
-  if (text === "Draw or type on: it waits here, and arrives once.") return 0;
+  if (text === "Draw on: it arrives later, once.") return 0;
   return Number(/^(\d+) messages? waits?\.$/.exec(text)![1]);
 }
 
