@@ -88,8 +88,9 @@ export const CONNECT_OPTIONS = {
 };
 
 /** The arguments after the URL. The options may be left out only if none is required. Their contracts of schemas infer `C` and `S`. */
-export type OpenArguments<C, S, O> = NoInfer<{} extends O ? [options?: O] : [options: O]> &
-  [options?: ContractOptions<C, S>];
+export type OpenArguments<C, S, O> = {} extends C
+  ? [options?: O & ContractOptions<C, S>]
+  : [options: O & ContractOptions<C, S>];
 
 /**
  * Makes a peer that connects to a server that serves `S` and may call back by `C`. Returns the peer at once, in state
@@ -106,7 +107,7 @@ export type OpenArguments<C, S, O> = NoInfer<{} extends O ? [options?: O] : [opt
  */
 export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: Supplied<string | URL>,
-  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & ConnectOptions<S>>
+  ...options: OpenArguments<C, S, Options<NoInfer<C>, Context<C, S>> & ConnectOptions<NoInfer<S>>>
 ): Peer<C, S> {
   return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard).peer;
 }
@@ -121,7 +122,7 @@ export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> =
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: Supplied<string | URL>,
-  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & ConnectOptions<S>>
+  ...options: OpenArguments<C, S, Options<NoInfer<C>, Context<C, S>> & ConnectOptions<NoInfer<S>>>
 ): Promise<Peer<C, S>> {
   return whenOpen(openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard));
 }

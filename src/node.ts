@@ -96,7 +96,7 @@ export type { Refusal } from "./server/upgrade.js";
  */
 export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: Supplied<string | URL>,
-  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & NodeConnectOptions<S>>
+  ...options: OpenArguments<C, S, Options<NoInfer<C>, Context<C, S>> & NodeConnectOptions<NoInfer<S>>>
 ): Peer<C, S> {
   return openByWs<C, S>(url, options[0]).peer;
 }
@@ -111,7 +111,7 @@ export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> =
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: Supplied<string | URL>,
-  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & NodeConnectOptions<S>>
+  ...options: OpenArguments<C, S, Options<NoInfer<C>, Context<C, S>> & NodeConnectOptions<NoInfer<S>>>
 ): Promise<Peer<C, S>> {
   return whenOpen(openByWs<C, S>(url, options[0]));
 }

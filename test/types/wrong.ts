@@ -124,24 +124,24 @@ await connect<ServerApi, ClientApi>("ws://x", { methods: { toast: () => {} } });
 await connect<ServerApi, ClientApi>("ws://x");
 // @ts-expect-error all are missing
 await serve<ServerApi, ClientApi>({ port: 1 });
-// @ts-expect-error one is misspelt
 await connect<ServerApi, ClientApi>("ws://x", {
+  // @ts-expect-error one is misspelt
   methods: { toast: () => {}, confirn: () => true },
 });
 await connect<ServerApi, ClientApi>("ws://x", {
   // @ts-expect-error one too many
   methods: { toast: () => {}, confirm: () => true, extra: () => 1 },
 });
-// @ts-expect-error a string for a boolean
 await connect<ServerApi, ClientApi>("ws://x", {
+  // @ts-expect-error a string for a boolean
   methods: { toast: () => {}, confirm: () => "yes" },
 });
-// @ts-expect-error a promise of a string for a boolean
 await connect<ServerApi, ClientApi>("ws://x", {
+  // @ts-expect-error a promise of a string for a boolean
   methods: { toast: () => {}, confirm: async () => "yes" },
 });
-// @ts-expect-error params spread over arguments
 await connect<ServerApi, ClientApi>("ws://x", {
+  // @ts-expect-error params spread over arguments
   methods: { toast: (a: string, b: string) => void a.concat(b), confirm: () => true },
 });
 await connect<ServerApi, ClientApi>("ws://x", {
