@@ -212,8 +212,8 @@ export class Replica {
   /** The last version that was applied; `undefined` until the members were listed. */
   #version: number | undefined;
   readonly #members = new Map<string, string>();
-  /** How many incarnations of its node have each member, by the id of its peer. */
-  readonly #counts = new Map<string, number>();
+  /** By the id of its peer: how many incarnations of its node have each member, and the `as` that was emitted last. */
+  readonly #peers = new Map<string, { readonly count: number; readonly as: string }>();
   /** Whether a change has shown that the members must be listed. */
   needsList = true;
   /** Changes behind one that is missing, by version. Without them, a busy roster would be listed again after each list. */
@@ -235,12 +235,12 @@ export class Replica {
 
   /** The number of members. */
   get size(): number {
-    return this.#counts.size;
+    return this.#peers.size;
   }
 
   /** Returns true if a peer is a member. */
   has(peerId: string): boolean {
-    return this.#counts.has(peerId);
+    return this.#peers.has(peerId);
   }
 
   /** Takes a change. `as`: `undefined` if the member left. */
@@ -301,15 +301,17 @@ export class Replica {
 
   #apply(id: string, as: string | undefined, isSilent = false): void {
     const before = this.#members.get(id);
+    if (before === as) return;
     if (as === undefined) this.#members.delete(id);
     else this.#members.set(id, as);
-    if ((before === undefined) === (as === undefined)) return;
     const peerId = this.#peerIdOf(id);
-    const count = (this.#counts.get(peerId) ?? 0) + (as === undefined ? -1 : 1);
-    if (count > 0) this.#counts.set(peerId, count);
-    else this.#counts.delete(peerId);
-    const isChange = as === undefined ? count === 0 : count === 1;
-    if (isChange && !isSilent)
-      this.#emit(as === undefined ? "left" : "joined", { id: peerId, as: parsed(as ?? before!) });
+    const peer = this.#peers.get(peerId) ?? { count: 0, as: undefined };
+    const count = peer.count + Number(as !== undefined) - Number(before !== undefined);
+    // One incarnation of its node may have left another.
+    const last = as ?? peer.as!;
+    if (count === 0) this.#peers.delete(peerId);
+    else this.#peers.set(peerId, { count, as: last });
+    if (!isSilent && (count === 0 || last !== peer.as))
+      this.#emit(count === 0 ? "left" : "joined", { id: peerId, as: parsed(last) });
   }
 }

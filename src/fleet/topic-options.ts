@@ -11,8 +11,8 @@ export interface TopicRules<M extends string = string> {
   /** Logs the publications of the topic, so that clients recover them. `length`: 1 to 10,000 entries. `ttlMs`: 1 s to 7 days. */
   readonly log?: LogRule | undefined;
   /**
-   * Keeps the list of members. With `joined` and `left`, the members are notified of each member that joins or leaves, with
-   * `{ id, as }`. A member is not notified of itself.
+   * Keeps the list of members. With `joined` and `left`, the members are notified of each member that joins, also again with another
+   * `as`, and of each that leaves, with `{ id, as }`. A member is not notified of itself.
    */
   readonly members?: true | { readonly joined?: M | undefined; readonly left?: M | undefined } | undefined;
 }

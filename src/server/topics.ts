@@ -78,8 +78,8 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends 
    */
   members(options?: { limit?: number | undefined }): Promise<TopicMember[]>;
   /**
-   * Calls `listener` on this node when a member joins or leaves on any node, in the same order on all nodes. Returns a function that
-   * stops this. Throws a `TypeError` for a topic without the rule `members`. What the listener throws or rejects with is
+   * Calls `listener` on this node when a member joins or leaves on any node, in the same order on all nodes. A member that joins
+   * again with another `as` has `"joined"` again, and `"left"` has the last `as`. Returns a function that stops this. Throws a `TypeError` for a topic without the rule `members`. What the listener throws or rejects with is
    * emitted as `error`.
    */
   watch(listener: (event: "joined" | "left", member: TopicMember) => void): () => void;

@@ -222,7 +222,7 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       },
     );
 
-    it("know the members of a topic on all nodes, and each that joins or leaves", async () => {
+    it("know the members of a topic on all nodes, and each that joins, changes or leaves", async () => {
       const ann = await a.client();
       if (!has("roster")) {
         await expect(topic(a).join(ann.peer, { as: 1 })).rejects.toThrow("requires the rule");
@@ -233,12 +233,14 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       expect(await topic(c).members()).toEqual([]);
       await topic(a).join(ann.peer, { as: { name: "ann" } });
       for (const node of nodes) expect(await topic(node).members()).toEqual([{ id: ann.peer.id, as: { name: "ann" } }]);
+      await topic(a).join(ann.peer, { as: { name: "ann", isAway: true } });
       await ann.client.close();
       await expect
         .poll(() => events, POLL)
         .toEqual([
           ["joined", { name: "ann" }],
-          ["left", { name: "ann" }],
+          ["joined", { name: "ann", isAway: true }],
+          ["left", { name: "ann", isAway: true }],
         ]);
       expect(await topic(b).members()).toEqual([]);
     });

@@ -104,6 +104,48 @@ describe("members", () => {
     ]);
   });
 
+  it("may join again with another `as`: each node sees that once, as `joined`, and `left` has the last one", async () => {
+    const [, a, b, seen] = room();
+    const [ann, bob] = [await joined(a, "ann"), await joined(b, "bob")];
+    await ann.until(1);
+    const rejoin = (as: string): Promise<unknown> => a.server.topic("room").join(ann.peer, { as });
+    await rejoin("ann, away");
+    await rejoin("ann, away");
+    await rejoin("ann");
+    await ann.client.close();
+    const all = [
+      ["joined", "ann"],
+      ["joined", "bob"],
+      ["joined", "ann, away"],
+      ["joined", "ann"],
+      ["left", "ann"],
+    ];
+    for (const events of seen) await expect.poll(() => events).toEqual(all);
+    await bob.until(3);
+    expect(bob.got).toEqual([
+      ["joined", of(ann, "ann, away")],
+      ["joined", of(ann, "ann")],
+      ["left", of(ann, "ann")],
+    ]);
+    expect(ann.got).toEqual([["joined", of(bob, "bob")]]);
+  });
+
+  it("whose `as` changed while changes were missed are seen when the members are listed again", async () => {
+    const [engine, a, b, seen] = room();
+    const ann = await joined(a, "ann");
+    engine.links[1]!.loses = (_channel, frame) => frame.startsWith("1j");
+    await a.server.topic("room").join(ann.peer, { as: "ann, away" });
+    engine.links[1]!.loses = () => false;
+    await joined(b, "bob");
+    await expect
+      .poll(() => seen[1])
+      .toEqual([
+        ["joined", "ann"],
+        ["joined", "ann, away"],
+        ["joined", "bob"],
+      ]);
+  });
+
   it("join with at most 4 KiB of JSON, to a topic that has the rule", async () => {
     const [, a, , seen] = room({
       topics: (name: string) => (name === "room" ? { members: true } : undefined),
