@@ -1,4 +1,7 @@
-/** A client in a terminal: `node chat.js ada`. Type a line to say it. /who, /wave NAME and /kill are commands. */
+/**
+ * A client in a terminal: `node chat.js ada`, and behind it the URL of the load balancer if that has another port. Type a line to say it.
+ * /who, /wave NAME and /kill are commands.
+ */
 import { createInterface } from "node:readline";
 import { connect } from "reciproc/node";
 

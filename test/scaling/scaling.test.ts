@@ -45,6 +45,19 @@ describe("the examples of SCALING.md", () => {
     await other.line(/: hello$/);
   });
 
+  it("list a member once whose node was killed", async () => {
+    const [first, second] = [run("node.js"), run("node.js")];
+    const [url, other] = await Promise.all(
+      [first, second].map(async (node) => (await node.line(/listening/)).split(" ").at(-1)!),
+    );
+    await run("member.js", url!, "ada").line(/^load the room/);
+    await first.stop("SIGKILL");
+    // The lease of the killed node has not ended: for the broker, the member is there twice.
+    const again = await run("member.js", other!, "ada").line(/^load the room/);
+    // Members of earlier tests may be there too.
+    expect(again.match(/'ada'/g)).toEqual(["'ada'"]);
+  });
+
   it.each(printing)("print what the page shows: $name", async ({ name, output }) => {
     const program = run(name);
     const exit = await program.exited;
