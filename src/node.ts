@@ -59,7 +59,7 @@ export {
   type RosterPart,
 } from "./fleet/engine.js";
 export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./fleet/fleet.js";
-export type { Principal, RemotePeer } from "./fleet/remote.js";
+export type { Except, Principal, RemotePeer } from "./fleet/remote.js";
 export type { TopicMember } from "./fleet/roster.js";
 export type {
   Joined,

@@ -4,12 +4,12 @@ import { tableOf } from "../core/config.js";
 import type { AnyMethods, CallArgs, Contract, NotifyName } from "../core/contract.js";
 import { expected, notJson } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
-import { any, anyFunction, checkOptions, must, optional, positive } from "../core/options.js";
+import { anyFunction, checkOptions, must, optional, positive } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { checkEngine, type Engine } from "./engine.js";
 import { Fleet, type FleetEvents, type FleetHost, type Health, type NodeMethods, type Nodes } from "./fleet.js";
-import type { Principal, RemotePeer } from "./remote.js";
+import { checkExcept, wrongExcept, type Except, type Principal, type RemotePeer } from "./remote.js";
 import type { TopicMember } from "./roster.js";
 import { topicName, type LogEntries, type PublishArgs, type ReadOptions, type TopicRules } from "./topic-options.js";
 
@@ -32,7 +32,7 @@ export interface AttachedTopic<R extends Contract<R>> {
     method: K,
     ...args: CallArgs<
       R[K],
-      [options?: LiveOptions & { except?: RemotePeer | string | undefined; whenSlow?: "drop" | "close" | undefined }]
+      [options?: LiveOptions & { except?: Except<never> | undefined; whenSlow?: "drop" | "close" | undefined }]
     >
   ): void;
   publish<K extends NotifyName<R>>(method: K, ...args: PublishArgs<R[K]>): Promise<string>;
@@ -52,7 +52,7 @@ const ATTACH_OPTIONS = {
 };
 const NOTIFY_OPTIONS = {
   ...LIVE_OPTIONS,
-  except: any,
+  except: checkExcept,
   whenSlow: optional(must<"drop" | "close">('"drop" or "close"', (value) => value === "drop" || value === "close")),
 };
 
@@ -123,10 +123,10 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
         throw notJson("topic", "write its name", key);
       },
       notify(method: string, params?: unknown, options?: object) {
-        const { except, whenSlow = "drop", ...live } = checkLive(options, NOTIFY_OPTIONS);
-        const id: unknown = typeof except === "object" ? except?.id : except;
-        const text = encodeNotification(method, params as object);
-        fleet.notifyTopic(name, text, { ...live, whenSlow }, typeof id === "string" ? id : undefined);
+        const { whenSlow = "drop", ...live } = checkLive(options, NOTIFY_OPTIONS);
+        for (const peer of live.except ?? [])
+          if (typeof peer !== "string" && !fleet.canHave(peer)) throw wrongExcept(peer);
+        fleet.notifyTopic(name, encodeNotification(method, params as object), { ...live, whenSlow });
       },
       publish: (method: string, params?: any, options?: any) => topics.publish(name, method, params, options),
       read: (options) => topics.read(name, options),

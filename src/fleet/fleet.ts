@@ -13,9 +13,18 @@ import type { AnyPeer } from "../peer/peer.js";
 import { Broker } from "./broker.js";
 import { Calls, type Address } from "./calls.js";
 import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
-import { frameOf, Kind, nodeName, notificationIn, principalName, readFrame, type ReadFrame } from "./frames.js";
+import {
+  frameOf,
+  isNodeName,
+  Kind,
+  nodeName,
+  notificationIn,
+  principalName,
+  readFrame,
+  type ReadFrame,
+} from "./frames.js";
 import { Lease, LEASE_MS } from "./lease.js";
-import { AddressedPeer, principalOf, type Principal, type RemotePeer } from "./remote.js";
+import { AddressedPeer, principalOf, refuseOptions, type Principal, type RemotePeer } from "./remote.js";
 import { OwnMembers } from "./roster.js";
 import { SessionReports } from "./session-over.js";
 import { Tails, type LogsOwner } from "./topic-log.js";
@@ -79,7 +88,7 @@ export interface Nodes {
   readonly live: readonly string[];
   /**
    * Notifies the other nodes, at most once. They handle it by `serve({ nodes: { methods } })`. Throws a `TypeError` for params without
-   * a JSON form.
+   * a JSON form, and for options: it takes none.
    */
   notify(method: string, params?: object): void;
 }
@@ -287,7 +296,7 @@ export class Fleet {
       get live() {
         return getLive();
       },
-      notify: (method, params) => this.#notifyNodes(method, params),
+      notify: (method: string, params?: object, options?: unknown) => this.#notifyNodes(method, params, options),
     };
   }
 
@@ -323,6 +332,20 @@ export class Fleet {
     return dot < 0 ? { node: this.isAlone ? this.id : "", localId: id } : splitAt(id, dot);
   }
 
+  /** Returns false for a peer of this process that no node has: of a client, or of a server without an engine. */
+  canHave(peer: AnyPeer): boolean {
+    return !this.isAlone && isNodeName(this.#addressOf(peer.id).node);
+  }
+
+  /** Returns the ids of those peers that other nodes may have. A frame needs no escape for them. */
+  #elsewhere(peers: Iterable<AnyPeer | string>): string[] {
+    const ids = Array.from(peers, (peer) => (typeof peer === "string" ? peer : peer.id));
+    return ids.filter((id) => {
+      const { node, localId } = this.#addressOf(id);
+      return node !== this.id && isNodeName(node) && isNodeName(localId);
+    });
+  }
+
   /** Returns the id of the peer of a roster's member: without the incarnation, which the peer does not notice. */
   #peerIdOf(rosterId: string): string {
     const dot = rosterId.indexOf(".");
@@ -330,21 +353,20 @@ export class Fleet {
     return this.isAlone ? localId : `${node.slice(0, Math.max(node.indexOf("/"), 0))}.${localId}`;
   }
 
-  /** Sends a notification of this node to the members of a topic on the others. `except`: the id of the peer that is not notified. */
-  notifyTopic(name: string, text: MessageText, options: SendOptions, except: string | undefined): void {
-    this.#notify(`t:${name}`, text, options, except);
+  /** Sends a notification of this node to the members of a topic on the others. */
+  notifyTopic(name: string, text: MessageText, options: SendOptions): void {
+    this.#notify(`t:${name}`, text, options);
   }
 
   /** Sends a notification of this node to all peers of the others. */
-  notifyAll(text: MessageText, options: SendOptions, except: string | undefined): void {
-    this.#notify("a:all", text, options, except);
+  notifyAll(text: MessageText, options: SendOptions): void {
+    this.#notify("a:all", text, options);
   }
 
-  #notify(channel: Channel, text: MessageText, options: SendOptions, except: string | undefined): void {
-    const { whenSlow, volatile, latest } = options;
+  #notify(channel: Channel, text: MessageText, { except, whenSlow, volatile, latest }: SendOptions): void {
     const fields = [
       this.id,
-      except ?? "",
+      except === undefined ? "" : this.#elsewhere(except).join(","),
       whenSlow === "close" ? "c" : "",
       volatile === true ? "v" : "",
       latest === undefined ? "" : `=${latest}`,
@@ -368,7 +390,8 @@ export class Fleet {
     return principalOf<R>({ calls: this.#calls, node: this.id, peer: (id) => this.peer(id), notifyElsewhere }, name);
   }
 
-  #notifyNodes(method: string, params: unknown): void {
+  #notifyNodes(method: string, params: unknown, options: unknown): void {
+    refuseOptions(options);
     const body = plainText(encodeNotification(method, params as object));
     this.#broker.send("a:all", frameOf(Kind.Nodes, [this.id], body));
   }
@@ -489,7 +512,7 @@ export class Fleet {
   #optionsOf({ fields: [from, except = "", slow, volatile, latest = ""] }: ReadFrame): SendOptions | undefined {
     if (from === this.id) return undefined;
     return {
-      except: except === "" ? undefined : this.peerOf(except),
+      except: except === "" ? undefined : new Set(except.split(",").flatMap((id) => this.peerOf(id) ?? [])),
       whenSlow: slow === "c" ? "close" : "drop",
       volatile: volatile === "v",
       latest: latest.startsWith("=") ? latest.slice(1, 257) : undefined,

@@ -12,7 +12,7 @@ export const VERSION = "1";
 
 /** The kinds of frames, in the order in which releases added them. A new one is added at the end: see `nodeName`. */
 export const Kind = {
-  /** A notification to the peers of a topic, or to all peers: from, except, slow, isVolatile, latest. */
+  /** A notification to the peers of a topic, or to all peers: from, except (ids, separated by commas), slow, isVolatile, latest. */
   Notify: "N",
   /** An entry of a log: epoch, offset. The body is a notification without `at`. */
   Log: "L",

@@ -2,6 +2,7 @@
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
 import { expected, failed, notJson } from "../core/errors.js";
 import { remoteOf } from "../peer/caller.js";
+import { Peer, type AnyPeer } from "../peer/peer.js";
 import { numberIn, type Address, type Calls } from "./calls.js";
 import type { NodeName } from "./engine.js";
 
@@ -22,7 +23,7 @@ export interface RemotePeer<R extends Contract<R> = any> {
    * arrive. When `signal` aborts, the call is cancelled there. `retry` has no effect.
    */
   request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
-  /** Notifies the peer, at most once. Throws a `TypeError` for params without a JSON form. */
+  /** Notifies the peer, at most once. Throws a `TypeError` for params without a JSON form, and for options: it takes none. */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): void;
   /**
    * Closes the peer, and resolves when it is closed. Rejects as `request` does, and as `peer.close` does for a code that is not an
@@ -33,7 +34,7 @@ export interface RemotePeer<R extends Contract<R> = any> {
 
 /** All peers of one principal, on all nodes. */
 export interface Principal<R extends Contract<R> = any> {
-  /** Notifies the peers, at most once. For a principal that is notified often, use a topic. */
+  /** Notifies the peers, at most once. Throws as `notify` of a `RemotePeer`. For a principal that is notified often, use a topic. */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): void;
   /**
    * Returns the peers. `unheard`: the names of the nodes that did not answer within 5 s, and `"?"` if there may be others, because the
@@ -57,6 +58,49 @@ function checkClose(code: unknown, reason: unknown): void {
   if (typeof reason !== "string") throw expected("reason", "a string", reason);
 }
 
+/** A peer of any node: the peer, a handle of it, or its id. */
+export type PeerReference<P> = P | RemotePeer | string;
+
+/** The peers that get no message of a group. */
+export type Except<P> = PeerReference<P> | readonly PeerReference<P>[] | ReadonlySet<PeerReference<P>>;
+
+/** The same after checking: peers of this process, and ids of peers of any node. */
+export type Excluded = Set<AnyPeer | string>;
+
+/** So that their ids fit into the head of a frame, with room. */
+const MAX_EXCLUDED = 256;
+/** No id of a peer is longer. */
+const MAX_ID_LENGTH = 128;
+
+/**
+ * Returns the error for an `except` that names no peer. A list or a set is taken, and no other iterable: a topic has members on other
+ * nodes too, which its iteration does not include.
+ */
+export function wrongExcept(value: unknown): TypeError {
+  const rule = `a peer of this server or of one with its engine, the id of one, or a list or a Set of at most ${MAX_EXCLUDED}`;
+  return expected("except", rule, value);
+}
+
+/** Checks `except`. */
+export function checkExcept(value: unknown): Excluded | undefined {
+  if (value === undefined) return undefined;
+  const entries: readonly unknown[] = value instanceof Set ? [...value] : Array.isArray(value) ? value : [value];
+  if (entries.length > MAX_EXCLUDED) throw wrongExcept(`${entries.length} peers`);
+  return new Set(
+    entries.map((entry) => {
+      const peer = entry instanceof AddressedPeer ? entry.id : entry;
+      if (peer instanceof Peer) return peer as AnyPeer;
+      if (typeof peer === "string" && peer !== "" && peer.length <= MAX_ID_LENGTH) return peer;
+      throw wrongExcept(peer);
+    }),
+  );
+}
+
+/** Throws a `TypeError` for options that are given to a `notify` that takes none: they must not be silently without effect. */
+export function refuseOptions(options: unknown): void {
+  if (options !== undefined) throw expected("options", "absent, because this `notify` takes none", options);
+}
+
 /** A peer of any node. Its members survive destructuring. */
 export class AddressedPeer<R extends Contract<R>> implements RemotePeer<R> {
   readonly id: string;
@@ -71,7 +115,10 @@ export class AddressedPeer<R extends Contract<R>> implements RemotePeer<R> {
     this.id = id;
     this.remote = remoteOf(request);
     this.request = request as RemotePeer<R>["request"];
-    this.notify = (method: string, params?: unknown) => calls.notify(address, method, params);
+    this.notify = (method: string, params?: unknown, options?: unknown) => {
+      refuseOptions(options);
+      calls.notify(address, method, params);
+    };
     this.close = async (code = 1000, reason = "") => {
       checkClose(code, reason);
       await calls.close(address, code, reason);
@@ -101,7 +148,8 @@ export function principalOf<R extends Contract<R>>(owner: PrincipalOwner, name: 
     toJSON(key) {
       throw notJson("principal", "write its name", key);
     },
-    notify(method: string, params?: unknown) {
+    notify(method: string, params?: unknown, options?: unknown) {
+      refuseOptions(options);
       owner.notifyElsewhere(name, method, params);
       calls.notifyOwn(name, { method, params });
     },

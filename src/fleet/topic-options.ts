@@ -73,7 +73,8 @@ export interface LogEntries {
 
 /** How a message is sent to peers of this node. */
 export interface SendOptions {
-  readonly except?: AnyPeer | undefined;
+  /** The peers that are not notified. May also have ids, which name no peer of this node. */
+  readonly except?: ReadonlySet<AnyPeer | string> | undefined;
   readonly whenSlow: "drop" | "close";
   readonly volatile?: boolean | undefined;
   readonly latest?: string | undefined;

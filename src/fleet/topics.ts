@@ -287,7 +287,7 @@ export class FleetTopics {
       const joining = joins[0]!;
       const { peer } = joining;
       // A volatile message is not queued.
-      if (joining.held === undefined || peer === options.except || options.volatile === true) continue;
+      if (joining.held === undefined || options.except?.has(peer) === true || options.volatile === true) continue;
       const refused = (bytes: number): void => void (joining.refusedBytes = bytes);
       if (options.onDropped !== undefined && !this.#owner.accepts(peer, message)) refused(utf8Bytes(message));
       // The gap is emitted when the peer is a member: it then receives what a listener sends.
@@ -515,9 +515,9 @@ export class FleetTopics {
     const method = memberRule?.[event];
     const members = this.#owner.membersOf(name);
     if (method !== undefined && members.size > 0) {
-      const except = this.#owner.peerOfId(member.id);
+      const own = this.#owner.peerOfId(member.id);
       this.#owner.send(members, method, encodeNotification(method, member), {
-        except,
+        except: own && new Set([own]),
         whenSlow: "drop",
       });
     }

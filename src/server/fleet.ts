@@ -169,21 +169,15 @@ export class ServerFleet implements Reach {
     return this.fleet?.peerOf(id);
   }
 
-  notifyTopic(
-    name: string,
-    method: string,
-    text: MessageText,
-    options: GroupOptions,
-    except: string | undefined,
-  ): void {
+  notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions): void {
     const fleet = this.fleet!;
     fleet.topics.hold(name, method, text, options);
-    if (options.here !== true && !fleet.isAlone) fleet.notifyTopic(name, text, options, except);
+    if (options.here !== true && !fleet.isAlone) fleet.notifyTopic(name, text, options);
   }
 
-  notifyAll(text: MessageText, options: GroupOptions, except: string | undefined): void {
+  notifyAll(text: MessageText, options: GroupOptions): void {
     const fleet = this.fleet!;
-    if (options.here !== true && !fleet.isAlone) fleet.notifyAll(text, options, except);
+    if (options.here !== true && !fleet.isAlone) fleet.notifyAll(text, options);
   }
 
   peer<R extends Contract<R>>(id: string): RemotePeer<R> {

@@ -1,9 +1,10 @@
 /** A request to all peers of a group: one call for each peer, whose params are encoded once. */
 import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
 import { shownAt } from "../core/errors.js";
-import { anySignal, any, optional, positive } from "../core/options.js";
+import { anySignal, optional, positive } from "../core/options.js";
 import { OutgoingCall, type Sink } from "../core/outgoing-calls.js";
 import type { SendHandle } from "../core/transport.js";
+import { checkExcept, type Except } from "../fleet/remote.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 
 /** The options of `request` on a group. */
@@ -12,8 +13,8 @@ export interface GroupRequestOptions<P> {
   timeoutMs?: number | undefined;
   /** Aborting it rejects, with `signal.reason`, all calls that are pending. If it is already aborted, nothing is sent. */
   signal?: AbortSignal | undefined;
-  /** The peer that is not called. Default: none. */
-  except?: P | undefined;
+  /** The peers that are not called, as for `notify` of a group. Default: none. */
+  except?: Except<P> | undefined;
 }
 
 /** How the call to one peer of a group was settled: a `PromiseSettledResult` with the peer. */
@@ -27,7 +28,7 @@ export type PeerOutcome<P, T> =
       readonly value?: undefined;
     };
 
-export const REQUEST_OPTIONS = { timeoutMs: optional(positive), signal: optional(anySignal), except: any };
+export const REQUEST_OPTIONS = { timeoutMs: optional(positive), signal: optional(anySignal), except: checkExcept };
 
 /** A request for many peers, whose params are encoded once. Sends the calls that are given to it with these params. */
 export class SharedRequest implements Sink {

@@ -4,14 +4,14 @@ import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import { failed, notJson } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
-import { any, checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
+import { checkOptions, must, oneOf, optional } from "../core/options.js";
 import { LatestHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
-import type { RemotePeer } from "../fleet/remote.js";
+import { checkExcept, wrongExcept, type Except, type Excluded } from "../fleet/remote.js";
 import type { SendOptions } from "../fleet/topic-options.js";
 import { BroadcastHandle } from "./held-queue.js";
-import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
+import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import {
   REQUEST_OPTIONS,
@@ -28,7 +28,7 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, A> extends 
   /** Returns true if a peer is in the group. */
   has(peer: Peer<L, R, A>): boolean;
   /**
-   * Notifies every peer that is in the group at the call, `except` one. With an engine, also the peers that the group has on other
+   * Notifies every peer that is in the group at the call, `except` some. With an engine, also the peers that the group has on other
    * nodes, at most once; `size`, `has` and iteration cover the peers of this node only. Encodes the message once. Skips a peer whose
    * connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or the
    * broadcasts to all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the peer's
@@ -43,7 +43,7 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, A> extends 
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, A>>]>): void;
   /**
-   * Calls a method of every peer of the group, `except` one, at once. Resolves when all calls are settled, with one outcome for
+   * Calls a method of every peer of the group, `except` some, at once. Resolves when all calls are settled, with one outcome for
    * each peer that was in the group at the call, in the order of the group. An outcome is the result of the peer, or what
    * `peer.request` would reject with: also for a peer that closes or leaves the group meanwhile, is late, or is suspended. If
    * `signal` aborts, all calls that are pending reject with its reason, and the promise resolves.
@@ -60,8 +60,11 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, A> extends 
 
 /** The options of `notify` on a group. */
 export interface NotifyOptions<P> extends LiveOptions {
-  /** The peer that is not notified, or its id. With an engine, a peer of any node. Default: none. */
-  except?: P | RemotePeer | string | undefined;
+  /**
+   * The peers that are not notified: a peer, its id, what `server.peer(id)` returns, or a list or a Set of at most 256 of them. With an
+   * engine, peers of any node. A peer that is not in the group has no effect. Default: none.
+   */
+  except?: Except<P> | undefined;
   /** Notifies the peers of this node only. Without an engine, there are no others. Default false. */
   here?: boolean | undefined;
   /**
@@ -135,12 +138,12 @@ function broadcast(connection: Connection, message: EncodedMessage, handle: Broa
 
 const NOTIFY_OPTIONS = {
   ...LIVE_OPTIONS,
-  except: any,
+  except: checkExcept,
   here: optional(must<boolean>("true or false", (value) => typeof value === "boolean")),
   whenSlow: optional(oneOf("drop", "close"), "drop"),
 };
 
-/** Sends a notification of `method` to these peers, `except` one. */
+/** Sends a notification of `method` to these peers, `except` some. */
 export function sendAll(
   peers: readonly AnyPeer[],
   method: string,
@@ -153,7 +156,8 @@ export function sendAll(
   let isDropped = false;
   for (const peer of peers) {
     const connection = connectionOf(peer);
-    if (peer === except || connection.ended !== undefined || (volatile === true && !connection.isReady)) continue;
+    if (except?.has(peer) === true || connection.ended !== undefined || (volatile === true && !connection.isReady))
+      continue;
     if (!sendTo(peer, message, handle)) isDropped = true;
   }
   if (isDropped) onDropped?.(utf8Bytes(text));
@@ -166,10 +170,10 @@ export type GroupOptions = SendOptions & { readonly here?: boolean | undefined }
 export interface Reach {
   /** Returns a peer of this node. */
   peerOf(id: string): AnyPeer | undefined;
-  /** Takes a notification that this node has sent to its members of a topic. `except`: the id of the peer that is not notified. */
-  notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions, except: string | undefined): void;
+  /** Takes a notification that this node has sent to its members of a topic. */
+  notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions): void;
   /** Takes a notification that this node has sent to all its peers. */
-  notifyAll(text: MessageText, options: GroupOptions, except: string | undefined): void;
+  notifyAll(text: MessageText, options: GroupOptions): void;
 }
 
 /** What the groups of one server have in common. */
@@ -178,14 +182,10 @@ export interface GroupOwner {
   reach?: Reach | undefined;
   /** The server's `around`. */
   readonly around: AnyAround | undefined;
+  /** Returns true if a peer is one of this server, or may be one of a server with the same engine. Also if it is closed. */
+  canHave(this: void, peer: AnyPeer): boolean;
   /** Takes an error that has no caller. */
   report(error: unknown, peer?: AnyPeer): void;
-}
-
-/** Returns the id of a peer of any node, or of what names one. */
-function idOf(peer: unknown): string | undefined {
-  const id: unknown = typeof peer === "object" && peer !== null ? (peer as { id?: unknown }).id : peer;
-  return typeof id === "string" ? id : undefined;
 }
 
 /** A group of the peers that `members` returns at the moment. */
@@ -218,12 +218,13 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, A>>]>): void;
   notify(method: string, params?: unknown, options?: NotifyOptions<AnyPeer>): void {
     const checked = checkLive(options, NOTIFY_OPTIONS);
+    this.#resolve(checked.except);
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { around } = this.#owner;
     // A copy: a listener of `missed` or `close` may change the group meanwhile.
     if (around === undefined) return this.#send([...this.#members()], method, text, checked);
-    const call = this.record(method, params, this.#localPeer(checked.except), false, checked.volatile);
+    const call = this.record(method, params, checked.except, false, checked.volatile);
     if (call.peers.length === 0 && (this.#owner.reach === undefined || checked.here === true)) return;
     const send = async (): Promise<void> => {
       // Encoded again: `around` may have changed the params in place.
@@ -242,6 +243,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
 
   async #request(method: string, params: unknown, options: GroupRequestOptions<AnyPeer> | undefined): Promise<any> {
     const { except, ...wait } = checkOptions("options", options, REQUEST_OPTIONS);
+    this.#resolve(except);
     const message = new SharedRequest(method, params);
     const call = this.record(method, params, except, true);
     if (call.peers.length === 0) return [];
@@ -256,44 +258,42 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
   }
 
   /** Sends a notification to peers of this node, and to those that the group has on others. */
-  #send(peers: readonly AnyPeer[], method: string, text: MessageText, checked: Checked<typeof NOTIFY_OPTIONS>): void {
-    const { except } = checked;
-    const isLocal = except === undefined || except instanceof Peer;
-    const options = isLocal ? checked : { ...checked, except: this.#localPeer(except) };
+  #send(peers: readonly AnyPeer[], method: string, text: MessageText, options: GroupOptions): void {
     sendAll(peers, method, text, options);
     const { reach } = this.#owner;
-    if (reach !== undefined) this.notifyElsewhere(reach, method, text, options, idOf(except));
+    if (reach !== undefined) this.notifyElsewhere(reach, method, text, options);
   }
 
   /** Sends a notification to the peers that the group has on other nodes. */
-  protected notifyElsewhere(
-    reach: Reach,
-    _method: string,
-    text: MessageText,
-    options: GroupOptions,
-    except: string | undefined,
-  ): void {
-    reach.notifyAll(text, options, except);
+  protected notifyElsewhere(reach: Reach, _method: string, text: MessageText, options: GroupOptions): void {
+    reach.notifyAll(text, options);
   }
 
-  /** Returns the peer of this node that `except` means. */
-  #localPeer(except: unknown): AnyPeer | undefined {
-    if (except === undefined || except instanceof Peer) return except;
-    const id = idOf(except);
-    const { reach } = this.#owner;
-    if (reach !== undefined) return id === undefined ? undefined : reach.peerOf(id);
-    return [...this.#members()].find((peer) => peer.id === id);
+  /** Adds to `except` the peers of this node whose ids it has. Throws a `TypeError` for a peer that no node of this server has. */
+  #resolve(except: Excluded | undefined): void {
+    if (except === undefined) return;
+    const { reach, canHave } = this.#owner;
+    const given = [...except];
+    for (const one of given) if (typeof one !== "string" && !canHave(one)) throw wrongExcept(one);
+    const ids = given.filter((one) => typeof one === "string");
+    if (ids.length === 0) return;
+    const named =
+      reach === undefined
+        ? [...this.#members()].filter(({ id }) => except.has(id))
+        : ids.flatMap((id) => reach.peerOf(id) ?? []);
+    for (const peer of named) except.add(peer);
   }
 
   /** Returns the message as `around` sees it. */
   protected record(
     method: string,
     params: unknown,
-    except: unknown,
+    except: Excluded | undefined,
     isRequest: boolean,
     isVolatile = false,
   ): GroupCall {
-    const isTarget = (peer: AnyPeer): boolean => peer !== except && (!isVolatile || connectionOf(peer).isReady);
+    const isTarget = (peer: AnyPeer): boolean =>
+      except?.has(peer) !== true && (!isVolatile || connectionOf(peer).isReady);
     const peers = [...this.#members()].filter(isTarget);
     return {
       direction: "outgoing",

@@ -21,6 +21,7 @@ import { ServerLink } from "./link.js";
 import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
 import {
+  connectionOf,
   createPeer,
   endPeer,
   setAuth,
@@ -187,6 +188,7 @@ export class Server<
     const groups: { -readonly [K in keyof TopicsOwner<Peer<L, R, A>>]: TopicsOwner<Peer<L, R, A>>[K] } = {
       around,
       report,
+      canHave: (peer) => connectionOf(peer).hooks === this.#hooks || this.#fleet.fleet?.canHave(peer) === true,
       refusalOf: (peer) => this.#topicRefusal(peer),
       reach: undefined,
       fleet: undefined,

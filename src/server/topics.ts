@@ -242,14 +242,8 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
     return this.#name;
   }
 
-  protected override notifyElsewhere(
-    reach: Reach,
-    method: string,
-    text: MessageText,
-    options: GroupOptions,
-    except: string | undefined,
-  ): void {
-    reach.notifyTopic(this.#name, method, text, options, except);
+  protected override notifyElsewhere(reach: Reach, method: string, text: MessageText, options: GroupOptions): void {
+    reach.notifyTopic(this.#name, method, text, options);
   }
 
   /** Throws if the peer cannot be a member. */

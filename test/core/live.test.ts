@@ -346,5 +346,5 @@ describe("the event `missed`", () => {
 });
 
 function groupOf(peer: AnyPeer): PeerGroup<any, any, unknown> {
-  return new PeerGroup(() => new Set([peer]), { around: undefined, report: expect.unreachable });
+  return new PeerGroup(() => new Set([peer]), { around: undefined, canHave: () => true, report: expect.unreachable });
 }

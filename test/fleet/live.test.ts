@@ -164,9 +164,11 @@ it("a volatile message is not kept for a peer that is about to join, and all oth
   };
   const joining = topic.join(bob.peer, { since });
   await expect.poll(() => isAsked).toBe(true);
-  const options = [{}, { volatile: true }, { latest: "k" }, { except: bob.peer.id }];
+  const options = [{}, { volatile: true }, { latest: "k" }, { except: bob.peer.id }, { except: ["gone", bob.peer.id] }];
   for (const [n, option] of options.entries()) a.server.topic("room").notify("moved", { n }, option);
-  await eve.until(4);
+  await eve.until(5);
+  for (const except of [bob.peer, bob.peer.id, new Set([bob.peer.id])]) topic.notify("moved", { n: 5 }, { except });
+  await eve.until(8);
   read();
   expect((await joining).outcome).toBe("complete");
   expect((await bob.until(102)).slice(100)).toEqual([

@@ -94,6 +94,25 @@ describe("attach", () => {
       ["joined", "bob"],
     ]);
     expect(worker.health().ok).toBe(true);
+    worker.topic("room").notify("said", { n: 5 }, { except: new Set([ann.peer.id, bob.peer]) });
+    for (const except of [true, ann.client, { id: ann.peer.id }])
+      expect(() => worker.topic("room").notify("said", { n: 6 }, { except: except as never })).toThrow(
+        "Expected `except` to be a peer",
+      );
+    worker.topic("room").notify("end");
+    expect((await ann.until(4)).at(3)).toEqual(["end", undefined]);
+    expect((await bob.until(3)).at(2)).toEqual(["end", undefined]);
+    const notifying: ((options: unknown) => unknown)[] = [
+      (options) => (worker.peer(ann.peer.id).notify as any)("said", {}, options),
+      (options) => (worker.principal("bob").notify as any)("said", {}, options),
+      (options) => (worker.nodes.notify as any)("said", {}, options),
+      (options) => (node.server.peer(ann.peer.id).notify as any)("said", {}, options),
+      (options) => (node.server.nodes.notify as any)("said", {}, options),
+    ];
+    for (const notify of notifying) {
+      for (const options of [{ volatile: true }, {}, null])
+        expect(() => notify(options)).toThrow("Expected `options` to be absent, because this `notify` takes none");
+    }
     for (const name of [undefined, 5, "", "x".repeat(513), "\ud800"])
       expect(() => worker.topic(name as string)).toThrow("a well-formed string of 1 to 512 bytes of UTF-8");
     await worker.close();

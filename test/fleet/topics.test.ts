@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { memory } from "../../src/fleet/memory.js";
-import { ErrorCode } from "../../src/node.js";
+import { ErrorCode, type AnyPeer } from "../../src/node.js";
 import { HOSTILE_NAMES } from "../engines/rig.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
@@ -72,6 +72,86 @@ describe("notify of a topic", () => {
     expect(await ann.until(5)).toEqual([said(3), said(4), said(5), said(6), END]);
     expect(await bob.until(4)).toEqual([said(1), said(2), said(6), END]);
     expect(await other.until(7)).toEqual([...[1, 2, 3, 4, 5, 6].map(said), END]);
+  });
+
+  it("omits the peers of a list or a Set in `except` on all nodes", async () => {
+    nodes = makeNodes(3);
+    const [a] = nodes as [Node];
+    const clients = (await Promise.all([0, 1, 2, 0, 1, 2].map((i) => nodes[i]!.client()))) as Client[];
+    for (const [i, { peer }] of clients.entries()) await nodes[i % 3]!.server.topic("room").join(peer);
+    const [p0, p1, p2, p3, p4, p5] = clients.map(({ peer }) => peer) as [AnyPeer, ...AnyPeer[]];
+    const excepts: [unknown, number[]][] = [
+      [
+        [p1, p2],
+        [0, 3, 4, 5],
+      ],
+      [new Set([p0, p4!.id]), [1, 2, 3, 5]],
+      [
+        [p3, a.server.peer(p5!.id), "gone", `${"x".repeat(64)}.gone`, "a,b.c", "\ud800.x"],
+        [0, 1, 2, 4],
+      ],
+      [[], [0, 1, 2, 3, 4, 5]],
+    ];
+    for (const [n, [except]] of excepts.entries()) {
+      a.server.topic("room").notify("said", { n }, { except: except as never });
+      a.server.peers.notify("all", { n }, { except: except as never });
+    }
+    a.server.topic("room").notify("end");
+    a.server.peers.notify("end");
+    for (const [i, client] of clients.entries()) {
+      const numbers = excepts.flatMap(([, reached], n) => (reached.includes(i) ? [n] : []));
+      await client.until(2 * numbers.length + 2);
+      for (const method of ["said", "all"])
+        expect(client.got.filter(([name]) => name === method).map(([, params]) => params.n as number)).toEqual(numbers);
+    }
+  });
+
+  it("omits 256 peers, the most that `except` takes, with the longest `latest` and ids", async () => {
+    const [a, b, , bob] = await room();
+    const other = await b.client();
+    await b.server.topic("room").join(other.peer);
+    const gone = Array.from({ length: 255 }, (_, i) => `${"x".repeat(64)}.${String(i).padStart(63, "y")}`);
+    const options = { except: [...gone, bob.peer], latest: "\ud83d\ude00".repeat(128) };
+    a.server.topic("room").notify("said", { n: 1 }, options);
+    a.server.topic("room").notify("end");
+    expect(await other.until(2)).toEqual([said(1), END]);
+    expect(await bob.until(1)).toEqual([END]);
+    expect(b.server.stats().engine).toMatchObject({ foreign: 0 });
+  });
+
+  it("has the ids of other nodes in its frame, separated by commas, and those alone", async () => {
+    const engine = memory();
+    nodes = makeNodes(2, {}, engine);
+    const [a, b] = nodes as [Node, Node];
+    const [ann, bob, eve] = [await a.client(), await b.client(), await b.client()];
+    const frames: string[] = [];
+    const received = (_channel: string, frame: string): void => void frames.push(frame.slice(0, frame.indexOf("\n")));
+    const spy = engine.createConnection("spy", { received, up() {}, down() {}, heard() {} });
+    await spy.open();
+    await spy.subscribe("t:room");
+    const topic = a.server.topic("room");
+    topic.notify("said", {}, { except: bob.peer });
+    topic.notify("said", {}, { except: [ann.peer, bob.peer.id, eve.peer, "gone", "-"] });
+    topic.notify("said", {}, { except: ann.peer });
+    await turn();
+    const { id } = a.server.nodes;
+    expect(frames.filter((frame) => frame.startsWith("1N"))).toEqual([
+      `1N\t${id}\t${bob.peer.id}\t\t\t`,
+      `1N\t${id}\t${bob.peer.id},${eve.peer.id}\t\t\t`,
+      `1N\t${id}\t\t\t\t`,
+    ]);
+    await spy.close();
+  });
+
+  it("refuses an `except` of a client, or of a server without an engine", async () => {
+    const [a, , ann] = await room();
+    const alone = makeNode({});
+    nodes.push(alone);
+    const cyd = await alone.client();
+    for (const except of [ann.client, cyd.peer, [ann.peer, cyd.peer]])
+      expect(() => a.server.topic("room").notify("said", {}, { except: except as never })).toThrow(
+        "Expected `except` to be a peer of this server or of one with its engine",
+      );
   });
 
   it("stays on this node with `here`", async () => {

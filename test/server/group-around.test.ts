@@ -44,6 +44,21 @@ describe("around, for messages to a group", () => {
     expect(texts([a!, b!, c!])).toEqual([[{ n: 1 }, { n: 2 }], [{ n: 1 }], [{ n: 1 }, { n: 2 }]]);
   });
 
+  it("gets the peers without those of a list in `except`", async () => {
+    const peers: unknown[] = [];
+    await using world = await serverAround((call, next) => {
+      if (call.peer === undefined) peers.push(call.peers);
+      return next();
+    });
+    const { server } = world;
+    const [a, b, c] = joinDen(server, 3);
+    server.topic("den").notify("said", { n: 1 }, { except: [a!.peer, c!.peer.id] });
+    void server.peers.request("ask", [], { except: new Set([b!.peer.id]) });
+    expect(peers).toEqual([[b!.peer], [a!.peer, c!.peer]]);
+    expect(texts([b!])).toEqual([[{ n: 1 }]]);
+    expect([a!.sent.length, c!.sent.length]).toEqual([1, 1]);
+  });
+
   it("is called once for a request, and receives the outcomes of all members", async () => {
     const calls: ServerCall[] = [];
     const results: unknown[] = [];

@@ -39,6 +39,25 @@ describe("a request to a topic", () => {
     expect(b.got).toEqual([]);
   });
 
+  it("is not made to the peers in `except`, which may be ids, what `server.peer` returns, a list or a Set", async () => {
+    await using server = makeServer();
+    const [a, b, c] = [
+      await join(server, { who: () => "a" }),
+      await join(server, { who: () => "b" }),
+      await join(server, { who: () => "c" }),
+    ];
+    const topic = server.topic("den").add(a.peer).add(b.peer).add(c.peer);
+    const answersOf = async (except: unknown): Promise<unknown[]> => {
+      const outcomes = await topic.request("who", [], { except: except as never });
+      return outcomes.map(({ value }) => value as unknown);
+    };
+    expect(await answersOf(b.peer.id)).toEqual(["a", "c"]);
+    expect(await answersOf(server.peer(a.peer.id))).toEqual(["b", "c"]);
+    expect(await answersOf([a.peer, c.peer.id])).toEqual(["b"]);
+    expect(await answersOf(new Set([a.peer, b.peer, c.peer]))).toEqual([]);
+    expect(await answersOf(["gone"])).toEqual(["a", "b", "c"]);
+  });
+
   it("can be made to all peers of a server", async () => {
     await using server = makeServer();
     const [a, b] = [await join(server, { who: () => "a" }), await join(server, { who: () => "b" })];

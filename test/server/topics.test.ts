@@ -41,6 +41,99 @@ describe("a topic", () => {
     expect(outsider.got).toEqual([]);
   });
 
+  it("omits all peers of a list or a Set in `except`: peers, ids, and what `server.peer` returns", async () => {
+    await using server = makeServer();
+    const members = [await join(server), await join(server), await join(server)];
+    const [a, b, c] = members as [Member, Member, Member];
+    const topic = server.topic("news");
+    for (const { peer } of members) topic.add(peer);
+    const excepts: [unknown, Member[]][] = [
+      [[a.peer, b.peer], [c]],
+      [new Set([a.peer, c.peer.id]), [b]],
+      [[b.peer.id, c.peer.id], [a]],
+      [b.peer.id, [a, c]],
+      [[], members],
+      [new Set(), members],
+      ["a peer that has closed", members],
+      [
+        [a.peer, a.peer.id, "gone"],
+        [b, c],
+      ],
+      [server.peer(c.peer.id), [a, b]],
+      [[a.peer, server.peer(b.peer.id)], [c]],
+    ];
+    for (const [n, [except]] of excepts.entries()) {
+      topic.notify("said", { n }, { except: except as never });
+      server.peers.notify("all", { n }, { except: except as never });
+    }
+    await turn();
+    for (const member of members) {
+      const expected = excepts.flatMap(([, reached], n) =>
+        reached.includes(member)
+          ? [
+              ["said", { n }],
+              ["all", { n }],
+            ]
+          : [],
+      );
+      expect(member.got).toEqual(expected);
+    }
+  });
+
+  it("accepts its closed peers, and those of an HTTP POST, in `except`: they get nothing anyway", async () => {
+    await using server = makeServer();
+    const [a, b] = [await join(server), await join(server)];
+    const topic = server.topic("news").add(a.peer).add(b.peer);
+    await a.peer.close();
+    topic.notify("said", [1], { except: a.peer });
+    topic.notify("said", [2], { except: [a.peer, b.peer] });
+    topic.notify("said", [3]);
+    await turn();
+    expect(b.got).toEqual([
+      ["said", [1]],
+      ["said", [3]],
+    ]);
+  });
+
+  it("refuses an `except` that names no peer, and sends nothing", async () => {
+    await using server = makeServer();
+    await using other = makeServer();
+    const { peer, client, got } = await join(server);
+    const foreign = await join(other);
+    const topic = server.topic("news").add(peer);
+    const wrong: unknown[] = [
+      true,
+      null,
+      5,
+      "",
+      "x".repeat(129),
+      {},
+      { id: peer.id },
+      topic,
+      server.peers,
+      new Map([[peer, 1]]),
+      client,
+      foreign.peer,
+      [undefined],
+      [[peer]],
+      new Set([foreign.peer]),
+      [peer, { id: peer.id }],
+      Array.from({ length: 257 }, (_, i) => String(i)),
+    ];
+    for (const except of wrong) {
+      const options = { except: except as never };
+      for (const group of [topic, server.peers]) {
+        expect(() => group.notify("said", {}, options)).toThrow(
+          "Expected `except` to be a peer of this server or of one with its engine, the id of one, or a list or a Set",
+        );
+        await expect(group.request("vote", {}, options)).rejects.toThrow("Expected `except` to be a peer");
+      }
+    }
+    topic.notify("end", {}, { except: Array.from({ length: 256 }, (_, i) => String(i)) });
+    await turn();
+    expect(got).toEqual([["end", {}]]);
+  });
+
   it("notifies only those that are its members at the call, also if a listener adds and closes others meanwhile", async () => {
     await using server = makeServer();
     const full = joinSilent(server, { send: () => false });
