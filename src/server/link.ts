@@ -7,7 +7,7 @@ import type { Socket } from "../link/socket.js";
 import { ServerEndpoint } from "./endpoint.js";
 import { BroadcastHandle, HeldQueue, type SharedTexts } from "./held-queue.js";
 import type { EndpointHooks, EndpointLimits } from "../session/state.js";
-import type { ResumeFrame } from "../session/frames.js";
+import { serverHello, type ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
 import type { Session } from "../session/session.js";
 
@@ -166,4 +166,12 @@ export class ServerLink extends PackedLink implements EndpointHooks {
       return this.endpoint.end(CloseCode.MessageTooBig, "message is too large");
     this.onAuth(frame.auth);
   }
+}
+
+/** Returns the link of a client on a server without sessions. */
+export function linkWithoutSession(socket: Socket, limits: EndpointLimits): ServerLink {
+  socket.send(serverHello(undefined, limits.bytes));
+  const link = new ServerLink(limits, undefined);
+  link.accept(socket, undefined);
+  return link;
 }

@@ -14,10 +14,10 @@ import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { EventEmitter } from "../core/packages.js";
 import type { Transport } from "../core/transport.js";
 import { fromHttpStatus, GoingAway } from "../close-codes.js";
-import { AUTH_OFFER, RESUME_OFFER, serverHello, type Bye } from "../session/frames.js";
+import { AUTH_OFFER, RESUME_OFFER, type Bye } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import { endpointLimits, longestFrame } from "../session/sizes.js";
-import { ServerLink } from "./link.js";
+import { linkWithoutSession, type ServerLink } from "./link.js";
 import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
 import {
@@ -258,10 +258,7 @@ export class Server<
     return this.#gate.url;
   }
 
-  /**
-   * Returns the topic of that name, a well-formed string of 1 to 512 bytes of UTF-8. Throws a `TypeError` for any other value. A topic
-   * need not be created: it exists while it has peers.
-   */
+  /** Returns the topic of that name. Throws a `TypeError` unless the name is a well-formed string of 1 to 512 bytes of UTF-8. */
   topic(name: string): Topic<L, R, A> {
     return this.#topics.topic(name);
   }
@@ -369,10 +366,7 @@ export class Server<
     return this.#fleet.peer<R>(id);
   }
 
-  /**
-   * Returns all peers of one principal, on all nodes. Throws a `TypeError` without the option `principal`, and for a name that no
-   * principal has.
-   */
+  /** Returns all peers of one principal, on all nodes. Throws a `TypeError` without the option `principal`, and for what is no name. */
   principal(name: string): Principal<R> {
     return this.#fleet.principal<R>(name);
   }
@@ -460,7 +454,7 @@ export class Server<
     };
     const sessions = this.#sessions;
     if (protocol !== PROTOCOL) accept(plain(socket));
-    else if (sessions === undefined) accept(linkWithoutSession(socket, config));
+    else if (sessions === undefined) accept(linkWithoutSession(socket, endpointLimits(config.limits, config.bytes)));
     else if (this.#offersResume(request))
       sessions.admit(socket, admission?.principal, this.#resumeTimeoutMs, accept, {
         claimSlot: () => this.#byeFor(this.#claimSlot(admission), request),
@@ -588,15 +582,6 @@ export class Server<
     // Only now: the fleet reports the sessions whose clients still sent their hello.
     await this.#fleet.close();
   }
-}
-
-/** Returns the link of a client on a server without sessions. */
-function linkWithoutSession(socket: Socket, config: Config): ServerLink {
-  const limits = endpointLimits(config.limits, config.bytes);
-  socket.send(serverHello(undefined, limits.bytes));
-  const link = new ServerLink(limits, undefined);
-  link.accept(socket, undefined);
-  return link;
 }
 
 const TRY_AGAIN_LATER = { code: ErrorCode.TryAgainLater, message: "Try again later" };

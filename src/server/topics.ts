@@ -34,7 +34,8 @@ export type TopicEvents<P> = {
 };
 
 /**
- * A named set of peers. A peer that closes is removed. A topic without peers takes no memory, except for its listeners.
+ * A named set of peers. A peer that closes is removed. A topic need not be created: without peers it takes no
+ * memory, except for its listeners.
  *
  * `server.topic(name)` returns a new object each time, and all objects of one name have the same members and listeners.
  */
