@@ -163,7 +163,7 @@ export interface CallOptions<G = any> {
   signal?: AbortSignal | undefined;
   /**
    * Called with each progress report, in order, and never after the result. Params must be by name or absent, else the call
-   * rejects with `TypeError`: they carry the token that asks for reports, by default the call's id. On a plain link without a
+   * rejects with `TypeError`: they carry the token that asks for reports, by default a number that this side chooses. On a plain link without a
    * dialect, reports come only if your params hold a token. A call made after `lost` asks when it is sent, because only then it
    * is known whether the next server is a reciproc peer.
    */

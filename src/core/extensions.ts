@@ -66,7 +66,7 @@ export interface ProgressReports {
   ask(call: OutgoingCall, params: unknown): unknown;
   /** Returns the function by which a handler reports. It does nothing if the caller did not ask for reports. */
   reporterOf(call: IncomingCall): (value: unknown) => void;
-  /** Takes a report. Returns false if no call waits for it. */
+  /** Takes a report. Returns false if its token is none of this side. */
   receive(params: unknown): boolean;
 }
 

@@ -12,7 +12,7 @@ export interface Counts {
   refusedRate: number;
   /** Malformed messages. */
   malformed: number;
-  /** Responses without a pending call: late, repeated or unsolicited. */
+  /** Responses without a pending call, which are late, repeated or unsolicited, and late progress reports. */
   unmatched: number;
   /**
    * Messages that were dropped: broadcasts if the peer reads too slowly, has no socket and too much queued, or is closing, and

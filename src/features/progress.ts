@@ -16,10 +16,16 @@ export class Progress implements ProgressReports {
   readonly #dialect: ProgressDialect;
   /** The calls that asked for reports, by token. */
   readonly #asked: Map<unknown, OutgoingCall>;
+  /** The token before the first, and the last token, of this side. */
+  readonly #start: number;
+  #lastToken: number;
 
   constructor(connection: Connection) {
     this.#connection = connection;
     this.#asked = new Map();
+    // Random, so that a token between the two is one of this side: an application may pass on params that hold the token of another
+    // program, which often counts from 1. The tokens of LSP have 32 bits.
+    this.#start = this.#lastToken = Math.floor(Math.random() * 2 ** 30);
     this.#dialect = connection.config.dialect.progress;
   }
 
@@ -35,13 +41,18 @@ export class Progress implements ProgressReports {
     // It has asked already, before it was queued.
     if (holder === call) return params;
     if (holder !== undefined) throw new Error(`a call with the progress token ${JSON.stringify(given)} waits already`);
-    let token = given ?? call.id;
-    // The application may have given another call a token that equals this id.
-    while (asked.has(token)) token = `${token}'`;
+    const token = given ?? this.#nextToken();
     const asking = given === undefined ? this.#dialect.withToken(byName(params), token) : params;
     asked.set(token, call);
     call.whenSettled(() => asked.delete(token));
     return asking;
+  }
+
+  #nextToken(): number {
+    // The application may have given another call this token.
+    do this.#lastToken++;
+    while (this.#asked.has(this.#lastToken));
+    return this.#lastToken;
   }
 
   /** As `Extensions.rewriteQueued`: calls that were queued before it was known what the other side understands ask now. */
@@ -80,12 +91,18 @@ export class Progress implements ProgressReports {
 
   receive(params: unknown): boolean {
     const report = this.#dialect.read(params);
-    const call = report && this.#asked.get(report.token);
-    if (call === undefined) return false;
+    if (report === undefined) return false;
+    const { token, value } = report;
+    const call = this.#asked.get(token);
+    if (call === undefined) {
+      // Late: the call is settled.
+      const isOwn = typeof token === "number" && token > this.#start && token <= this.#lastToken;
+      if (isOwn) this.#connection.counts.unmatched++;
+      return isOwn;
+    }
     this.#connection.outgoing.restart(call);
     attempt(
       () => {
-        const { value } = report!;
         this.#connection.config.checks?.received("progress", call.method, value);
         return call.wait.onProgress!(value);
       },

@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, TimeoutError } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
+import { useNoChance } from "../support/chance.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { request, result } from "../support/raw.js";
@@ -9,6 +10,7 @@ import { openingOf, restless, type Restless } from "../support/restless.js";
 import { rejection, turn } from "../support/turns.js";
 
 useFakeClock();
+useNoChance();
 
 const GONE = new Error("gone");
 const RETRY = { retry: "not-sent" } as const;

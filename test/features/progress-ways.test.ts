@@ -2,6 +2,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { TimeoutError, type Context } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
+import { useNoChance } from "../support/chance.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { notification, rawPeer, result, type RawPeer } from "../support/raw.js";
@@ -53,6 +54,7 @@ function calling(options: object): { raw: RawPeer; call: Promise<unknown> } {
 
 describe("resetTimeoutOnProgress", () => {
   useFakeClock();
+  useNoChance();
 
   const report = notification("$/progress", { token: 1, value: null });
 

@@ -1,13 +1,16 @@
 /** Progress reports: how they are requested, their messages, and their delivery. */
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { acp, lsp, mcp, type Dialect } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
-import { useFakeClock } from "../support/clock.js";
+import { useNoChance } from "../support/chance.js";
+import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 
 useFakeClock();
+
+useNoChance();
 
 const report = (token: unknown, value: unknown): object => notification("$/progress", { token, value });
 const mcpReport = (params: object): object => notification("notifications/progress", params);
@@ -199,14 +202,54 @@ describe("a received report", () => {
     expect(handled).toEqual([params]);
   });
 
-  it("with a known token reaches both onProgress and a registered handler, and no event", async () => {
+  it("with a known token reaches onProgress, and neither a registered handler nor the event", async () => {
     const handled: unknown[] = [];
     const reports = await reported({ methods: { "$/progress": (given) => void handled.push(given) } }, (raw) => {
       raw.peer.on("notification", () => handled.push("event"));
       raw.feed(report(1, 5));
     });
     expect(reports).toEqual([5]);
-    expect(handled).toEqual([{ token: 1, value: 5 }]);
+    expect(handled).toEqual([]);
+  });
+
+  it.each<[string, object, (raw: RawPeer, controller: AbortController) => unknown]>([
+    ["was answered", {}, (raw) => raw.feed(result(1, 1))],
+    ["was answered with an error", {}, (raw) => raw.feed(failure(1, 5, "no"))],
+    ["was aborted", {}, (_raw, controller) => controller.abort()],
+    ["has timed out", { timeoutMs: 1_000 }, () => pass(1_000)],
+  ])("of a call that %s is dropped and counted", async (_name, options, settle) => {
+    const got: unknown[] = [];
+    const raw = reciprocPeer({ methods: { "$/progress": (given) => void got.push(given) } });
+    raw.peer.on("notification", (...event) => got.push(event));
+    const controller = new AbortController();
+    const call = raw.peer.request(
+      "m",
+      {},
+      { onProgress: (value) => got.push(value), signal: controller.signal, ...options },
+    );
+    const settled = Promise.allSettled([call]);
+    await settle(raw, controller);
+    await settled;
+    raw.feed(report(1, "late"));
+    raw.feed([report(1, "late in a batch")]);
+    expect([got, raw.errors, raw.peer.stats().unmatched]).toEqual([[], [], 2]);
+    expectEmpty(raw.peer);
+  });
+
+  it("with a token that another program has chosen reaches the application, also if it equals an id of this side", async () => {
+    vi.mocked(Math.random).mockReturnValue(0.5);
+    const got: unknown[] = [];
+    const raw = reciprocPeer();
+    raw.peer.on("notification", (_method, params) => got.push(params));
+    const calls = [1, 2, 3].map(async () => raw.peer.request("m", {}, { onProgress: () => {} }));
+    const tokens = raw.messages().map(({ params }) => params.workDoneToken);
+    expect(tokens).toEqual([1, 2, 3].map((n) => 2 ** 29 + n));
+    for (const id of [1, 2, 3]) raw.feed(result(id, null));
+    await Promise.all(calls);
+    const begun = [1, 2, 3, 4, tokens[0] - 1, tokens[2] + 1, String(tokens[0])];
+    for (const token of [...begun, ...tokens]) raw.feed(report(token, "begin"));
+    expect(got).toEqual(begun.map((token) => ({ token, value: "begin" })));
+    expect(raw.peer.stats().unmatched).toBe(3);
   });
 
   it("is ignored after a result, an error, an abort, and the end", async () => {
