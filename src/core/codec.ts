@@ -114,21 +114,26 @@ function encodeCall(before: string, method: string, params: unknown): MessageTex
 }
 
 /**
- * Returns the JSON text of `value`; `undefined` if it has none, such as a function. Throws a `TypeError` if `value` or a member
- * of it is a Map, a Set, a promise, a Blob, an ArrayBuffer or a view of one: `JSON.stringify` would write `{}` or a list of
- * indices. Checks the first 100 entries of an array, and no members of members.
+ * Returns the JSON text of `value`; `undefined` if it has none, such as a function. Throws as `checkForms` does.
  */
 export function stringify(value: unknown): MessageText | undefined {
-  if (typeof value === "object" && value !== null) {
-    if (Array.isArray(value)) {
-      const length = Math.min(value.length, MOST_ENTRIES);
-      for (let i = 0; i < length; i++) if (typeof value[i] === "object") checkForm(value[i], i, value);
-    } else {
-      checkForm(value);
-      for (const key in value) if (typeof value[key as never] === "object") checkForm(value[key as never], key, value);
-    }
-  }
+  checkForms(value);
   return stringifyWithBytes === undefined ? JSON.stringify(value) : stringifyWithBytes(value);
+}
+
+/**
+ * Throws a `TypeError` if `value` or a member of it is a Map, a Set, a promise, a Blob, an ArrayBuffer or a view of one:
+ * `JSON.stringify` would write `{}` or a list of indices. Checks the first 100 entries of an array, and no members of members.
+ */
+export function checkForms(value: unknown): void {
+  if (typeof value !== "object" || value === null) return;
+  if (Array.isArray(value)) {
+    const length = Math.min(value.length, MOST_ENTRIES);
+    for (let i = 0; i < length; i++) if (typeof value[i] === "object") checkForm(value[i], i, value);
+  } else {
+    checkForm(value);
+    for (const key in value) if (typeof value[key as never] === "object") checkForm(value[key as never], key, value);
+  }
 }
 
 /** Checking all of 100,000 numbers would take a tenth of the time of encoding them. */

@@ -1,5 +1,5 @@
 /** Progress reports of one connection, as its dialect spells them. */
-import { encodeNotification, encodeRequest, joinTexts, type MessageText } from "../core/codec.js";
+import { checkForms, encodeNotification, encodeRequest, joinTexts, type MessageText } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { isLongToken, type ProgressDialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
@@ -84,6 +84,8 @@ export class Progress implements ProgressReports {
     return (value) => {
       if (!call.isAwaited) return;
       connection.config.checks?.sent("progress", call.method, value);
+      // The value is a member of the params, whose own members are not checked.
+      checkForms(value);
       const text = encodeNotification(dialect.method, dialect.params(token, value));
       if (!connection.send(text)) connection.outgoing.failUnsent(text);
     };

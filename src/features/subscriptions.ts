@@ -6,6 +6,7 @@
  * has read the response. If the transport cannot find that out, the push is sent a macrotask after the response.
  */
 import { customAlphabet } from "nanoid";
+import { checkForms } from "../core/codec.js";
 import { encodeNotification } from "../core/text.js";
 import { callOf } from "../core/incoming-call.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
@@ -199,6 +200,8 @@ class OpenSubscription<T> implements Subscription<T> {
 
   readonly notify = (result: T): boolean => {
     if (this.#ended.signal.aborted || this.#peer.state === "closed") return false;
+    // The result is a member of the params, whose own members are not checked.
+    checkForms(result);
     const params = { subscription: this.id, result: result === undefined ? null : result };
     if (this.#held !== undefined && this.#held.length >= this.#maxHeld) {
       if (!this.#hasReplied) return false;

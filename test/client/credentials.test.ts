@@ -110,6 +110,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
   it.each([
     ["url", () => "mailto:ada"],
     ["auth", () => 1n],
+    ["auth", () => ({ roles: new Set(["admin"]) })],
   ])("fail the attempt if the function `%s` returns a value that cannot be used", async (name, source) => {
     await using server = await serve({ port: 0 });
     const error = await rejection(name === "url" ? open(source) : open(server.url, { auth: source }));

@@ -47,7 +47,10 @@ describe("a custom dialect", () => {
     await rejection(call);
     const exempt = raw.peer.request("forever", undefined, { signal: AbortSignal.any([controller.signal]) });
     await rejection(exempt);
-    expect(raw.messages()).toEqual([request(1, "m", { a: 1, tell: expect.stringMatching(/^#\d+$/) }), notification("stop", [1])]);
+    expect(raw.messages()).toEqual([
+      request(1, "m", { a: 1, tell: expect.stringMatching(/^#\d+$/) }),
+      notification("stop", [1]),
+    ]);
   });
 
   it("defines the messages that are understood", async () => {

@@ -139,16 +139,18 @@ describe("a push", () => {
   it("that cannot be encoded throws in its caller, held or not", async () => {
     const thrown: unknown[] = [];
     const attempt = ({ notify }: Subscription): void => {
-      try {
-        notify(1n);
-      } catch (error) {
-        thrown.push(error);
+      for (const value of [1n, new Map(), { at: new Map() }, [new Set()]]) {
+        try {
+          notify(value);
+        } catch (error) {
+          thrown.push(error);
+        }
       }
     };
     const { raw, opened } = subscribing(attempt);
     await pass(0);
     attempt(opened[0]!);
-    expect(thrown).toEqual([expect.any(TypeError), expect.any(TypeError)]);
+    expect(thrown).toEqual(Array.from({ length: 8 }, () => expect.any(TypeError)));
     expect(sent(raw)).toEqual([result(1, 1)]);
   });
 

@@ -154,6 +154,7 @@ describe("members", () => {
     const topic = a.server.topic("room");
     await expect(topic.join(ann.peer, { as: "x".repeat(4_095) })).rejects.toThrow("Expected `as` to be at most 4096");
     await expect(topic.join(ann.peer, { as: () => {} })).rejects.toThrow("Expected `as`");
+    await expect(topic.join(ann.peer, { as: { roles: new Set() } })).rejects.toThrow("cannot carry the Set `roles`");
     await expect(a.server.topic("other").join(ann.peer, { as: 1 })).rejects.toThrow("requires the rule `members`");
     await expect(a.server.topic("other").members()).rejects.toThrow("no list of members");
     expect(() => a.server.topic("other").watch(() => {})).toThrow("no list of members");
