@@ -10,6 +10,7 @@ import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
 import { PEER_OPTIONS } from "./core/config.js";
 import { defaultHooks } from "./core/hooks.js";
 import { any, anyFunction, anySignal, checkOptions, oneOf, optional, positive, type Checked } from "./core/options.js";
+import { onAbort } from "./core/tell.js";
 import { endpointLimits } from "./session/sizes.js";
 import type { Caller } from "./peer/caller.js";
 import { configFrom } from "./peer/config.js";
@@ -168,9 +169,8 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
 /** Ends `peer` when `signal` aborts, or at once. Returns a function that removes the listener. */
 function endOnAbort(peer: AnyPeer, signal: AbortSignal): () => void {
   const abort = (): void => endPeer(peer, Normal, "aborted", undefined, signal.reason as Error);
-  const ignore = (): void => signal.removeEventListener("abort", abort);
+  const ignore = onAbort(signal, abort);
   if (signal.aborted) abort();
-  else signal.addEventListener("abort", abort);
   void peer.closed.then(ignore);
   return ignore;
 }

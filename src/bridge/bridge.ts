@@ -5,6 +5,7 @@
 import { isUtf8 } from "node:buffer";
 import type { WebSocket } from "ws";
 import { expected } from "../core/errors.js";
+import { onAbort } from "../core/tell.js";
 import { type CloseInfo } from "../core/transport.js";
 import { cutReason } from "../close-codes.js";
 import { Child, type ChildEnd } from "./child.js";
@@ -106,9 +107,9 @@ class Bridge {
 
   /** Waits until the command or the WebSocket ends, ends the other, and waits for its end. */
   async run(): Promise<BridgeEnd> {
-    this.#signal?.addEventListener("abort", this.#onAbort);
+    const ignore = this.#signal && onAbort(this.#signal, this.#onAbort);
     if (this.#signal?.aborted) this.#onAbort();
-    this.#drain?.addEventListener("abort", this.#onDrain);
+    const ignoreDrain = this.#drain && onAbort(this.#drain, this.#onDrain);
     if (this.#drain?.aborted) this.#onDrain();
     void this.#aborted.then(() => this.#decide(CLOSING));
     void this.#closed.then(({ code, error }) => {
@@ -125,8 +126,8 @@ class Bridge {
       this.#closeSocket(code, verdict.reason),
       this.#child.gone,
     ]);
-    this.#signal?.removeEventListener("abort", this.#onAbort);
-    this.#drain?.removeEventListener("abort", this.#onDrain);
+    ignore?.();
+    ignoreDrain?.();
     clearTimeout(this.#drainTimer);
     return { ...verdict, close, exitCode, signal };
   }

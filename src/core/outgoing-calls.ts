@@ -24,6 +24,7 @@ import { checkLive, LIVE_OPTIONS, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import { BatchCalls } from "./outgoing-batch.js";
 import { observed } from "./promises.js";
+import { onAbort } from "./tell.js";
 import type { Renewal, SendHandle } from "./transport.js";
 import { LatestHandle, SendQueue } from "./send-queue.js";
 
@@ -259,9 +260,7 @@ export class OutgoingCalls {
       call.whenSettled(() => clearDeadline(total));
     }
     if (signal === undefined) return;
-    const abort = (): void => call.calls.giveUp(call, signal.reason);
-    signal.addEventListener("abort", abort);
-    call.whenSettled(() => signal.removeEventListener("abort", abort));
+    call.whenSettled(onAbort(signal, () => call.calls.giveUp(call, signal.reason)));
   }
 
   /** Notifies. Returns whether the message was taken. Throws a `TypeError` for bad options, and for a message that cannot be encoded. */

@@ -78,6 +78,26 @@ export function attempt(call: () => unknown, failed: (error: unknown) => void): 
   }
 }
 
+const aborting = new WeakMap<AbortSignal, { readonly listeners: Set<() => void>; readonly run: () => void }>();
+
+/**
+ * Calls `listener` when `signal` aborts. Returns a function that removes the listener. However many listeners there are, the signal
+ * itself has one, because Node warns of a leak when a signal has more than ten.
+ */
+export function onAbort(signal: AbortSignal, listener: () => void): () => void {
+  let entry = aborting.get(signal);
+  if (entry === undefined) {
+    const all = new Set<() => void>();
+    entry = { listeners: all, run: () => all.forEach((one) => attempt(one, uncaught)) };
+    aborting.set(signal, entry);
+  }
+  const { listeners, run } = entry;
+  if (listeners.add(listener).size === 1) signal.addEventListener("abort", run);
+  return () => {
+    if (listeners.delete(listener) && listeners.size === 0) signal.removeEventListener("abort", run);
+  };
+}
+
 /** Lets an error surface as uncaught. */
 export function uncaught(error: unknown): void {
   queueMicrotask(() => {

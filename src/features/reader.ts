@@ -7,6 +7,7 @@ import { ConnectionLostError, ProtocolError, RpcError, show, shownAt } from "../
 import { isObject, member } from "../core/message.js";
 import type { OutgoingCall } from "../core/outgoing-calls.js";
 import { observed } from "../core/promises.js";
+import { onAbort } from "../core/tell.js";
 
 /** The request for more values of a stream, and the notification that stops it. */
 export const NEXT = "$/enumerator/next";
@@ -70,6 +71,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
   /** The requested replies, in order. Only a reciproc peer is asked for more than one: other implementations may refuse that. */
   const ahead: Promise<Reply>[] = [];
   let end: { error?: unknown } | undefined;
+  let ignoreSignal: (() => void) | undefined;
   /** Ends the wait for a reply. */
   let wake: (() => void) | undefined;
 
@@ -78,12 +80,12 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
     if (end !== undefined) return;
     end = how;
     source.onEnd?.();
-    signal?.removeEventListener("abort", onAbort);
+    ignoreSignal?.();
     abort();
     wake?.();
   }
 
-  function onAbort(): void {
+  function abortReading(): void {
     const error: unknown = signal!.reason;
     stop({ error });
     opening.abort(error);
@@ -95,7 +97,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
   }
 
   async function begin(): Promise<Reply> {
-    signal?.addEventListener("abort", onAbort);
+    ignoreSignal = signal && onAbort(signal, abortReading);
     openings.add(opening.signal);
     const stream = await source.open(opening.signal);
     if (source.token === undefined) {
@@ -120,7 +122,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
 
   async function* read(): AsyncGenerator<unknown, void> {
     try {
-      if (signal?.aborted) onAbort();
+      if (signal?.aborted) abortReading();
       if (end === undefined) ahead.push(begin());
       while (end === undefined) {
         // `undefined` if the reading has ended meanwhile.

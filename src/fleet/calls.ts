@@ -15,7 +15,7 @@ import {
   type Outcome,
 } from "../core/errors.js";
 import { isObject } from "../core/message.js";
-import { attempt } from "../core/tell.js";
+import { attempt, onAbort } from "../core/tell.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 import type { Broker } from "./broker.js";
 import { EngineError, type Channel, type NodeName } from "./engine.js";
@@ -220,9 +220,7 @@ export class Calls {
       call.whenSettled.push(() => clearDeadline(total));
     }
     if (signal === undefined) return;
-    const abort = (): void => this.#giveUp(call, signal.reason);
-    signal.addEventListener("abort", abort);
-    call.whenSettled.push(() => signal.removeEventListener("abort", abort));
+    call.whenSettled.push(onAbort(signal, () => this.#giveUp(call, signal.reason)));
   }
 
   #timeOut(call: RemoteCall, afterMs: number): void {

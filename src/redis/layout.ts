@@ -1,5 +1,6 @@
 /** Finds which primary has which tags: the given server, that of which a Sentinel knows, or those of a cluster. */
 import { EngineError } from "../fleet/engine.js";
+import { onAbort } from "../core/tell.js";
 import { connectError, createClient, loadLibrary, type Ask, type Login } from "./client.js";
 import type { Link } from "./link.js";
 import { SLOT_OF_TAG, TAG_COUNT } from "./names.js";
@@ -120,14 +121,14 @@ async function withClient<T>(
     attempt.abort();
     client.destroy();
   };
-  signal.addEventListener("abort", destroy);
+  const ignore = onAbort(signal, destroy);
   const timer = setTimeout(destroy, ANSWER_MS);
   try {
     await client.connect();
     return await run((args) => client.sendCommand(args));
   } finally {
     clearTimeout(timer);
-    signal.removeEventListener("abort", destroy);
+    ignore();
     destroy();
   }
 }

@@ -3,6 +3,7 @@
  * slowly. A link connects once. If one of its clients is lost, the link is lost.
  */
 import { utf8Bytes } from "../core/codec.js";
+import { onAbort } from "../core/tell.js";
 import { EngineError } from "../fleet/engine.js";
 import {
   commandError,
@@ -183,7 +184,7 @@ export class Link {
       link?.lose(error);
     };
     for (const client of clients) client.on("error", failed).on("terminated", failed);
-    signal.addEventListener("abort", destroy);
+    const ignore = onAbort(signal, destroy);
     const timer = setTimeout(() => {
       failed(new Error(`no answer within ${CONNECT_MS} ms`));
       destroy();
@@ -221,7 +222,7 @@ export class Link {
       throw failure ?? error;
     } finally {
       clearTimeout(timer);
-      signal.removeEventListener("abort", destroy);
+      ignore();
     }
   }
 

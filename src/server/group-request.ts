@@ -3,6 +3,7 @@ import { encodeNotification, plainText, type MessageText } from "../core/codec.j
 import { shownAt } from "../core/errors.js";
 import { anySignal, optional, positive } from "../core/options.js";
 import { OutgoingCall, type Sink } from "../core/outgoing-calls.js";
+import { onAbort } from "../core/tell.js";
 import type { SendHandle } from "../core/transport.js";
 import { checkExcept, type Except } from "../fleet/remote.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
@@ -85,10 +86,9 @@ export async function requestAll(
     }
   };
   // One listener for all calls.
-  const abort = (): void => request.abort(signal!.reason);
-  signal?.addEventListener("abort", abort);
+  const ignore = signal && onAbort(signal, () => request.abort(signal.reason));
   const outcomes = await Promise.all(peers.map(call));
-  signal?.removeEventListener("abort", abort);
+  ignore?.();
   for (const { reason } of outcomes) shownAt(reason, request.method, requestAll);
   return outcomes;
 }

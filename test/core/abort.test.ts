@@ -1,4 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { memory } from "../../src/node.js";
+import { testServer } from "../../src/testing/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { countedSignal } from "../support/counting.js";
 import { expectEmpty } from "../support/pair.js";
@@ -28,6 +30,70 @@ describe("aborting a call", () => {
     expect(error.message).toBe(`Expected \`signal\` to be an AbortSignal, got ${shown}`);
     expect(sent).toEqual([]);
     expectEmpty(peer);
+  });
+});
+
+describe("many calls with one signal", () => {
+  it("add one listener to it, over all connections, and remove it with the last", async () => {
+    const raws = Array.from({ length: 12 }, () => rawPeer());
+    const { controller, listeners } = countedSignal();
+    const { signal } = controller;
+    const calls = raws.flatMap(({ peer }) => [peer.request("m", [], { signal }), peer.request("n", [], { signal })]);
+    const read = raws.map(({ peer }) => peer.stream("tail", [], { signal })[Symbol.asyncIterator]().next());
+    const settled = Promise.allSettled([...calls, ...read]);
+    await turn();
+    expect(listeners()).toBe(1);
+    for (const { feed } of raws) for (const id of [1, 2, 3]) feed(result(id, { values: [] }));
+    await settled;
+    expect(listeners()).toBe(0);
+    const again = raws.map(({ peer }) => peer.request("m", [], { signal }));
+    controller.abort("all");
+    expect(await Promise.all(again.map(rejection))).toEqual(raws.map(() => "all"));
+    expect(listeners()).toBe(0);
+    for (const { peer } of raws) expectEmpty(peer);
+  });
+
+  it("print no warning of Node, of a fan-out in a handler to peers, topics, streams and remote peers", async () => {
+    const warnings: unknown[] = [];
+    const onWarning = (warning: unknown): void => void warnings.push(warning);
+    process.on("warning", onWarning);
+    const engine = memory();
+    const fans = Array.from({ length: 12 });
+    let signalled: AbortSignal | undefined;
+    const methods = {
+      fan: async (_params: unknown, { signal, peer }: any) => {
+        signalled = signal;
+        const topic = server.server.topic("all").add(peer);
+        const options = { signal };
+        const streams = fans.map(() => peer.stream("wait", [], options)[Symbol.asyncIterator]().next());
+        const remote = server.server.peer(elsewhere);
+        const calls = fans.flatMap(() => [
+          peer.request("wait", [], options),
+          remote.request("wait", [], options),
+          topic.request("wait", [], options),
+        ]);
+        await Promise.allSettled([...streams, ...calls]);
+      },
+    };
+    const server = testServer<any, any, any>({ engine, methods });
+    const other = testServer<any, any, any>({ engine });
+    const wait = { methods: { wait: () => new Promise(() => {}) } };
+    const far = await other.connect(other.server.url, wait);
+    const elsewhere = [...other.server.peers][0]!.id;
+    const client = await server.connect(server.server.url, wait);
+    const stop = new AbortController();
+    const call = rejection(client.request("fan", [], { signal: stop.signal }));
+    await turn();
+    await turn();
+    expect(signalled).toBeDefined();
+    stop.abort("enough");
+    expect(await call).toBe("enough");
+    await turn();
+    await Promise.all([client.close(), far.close()]);
+    await Promise.all([server.server.close(), other.server.close()]);
+    await turn();
+    process.off("warning", onWarning);
+    expect(warnings).toEqual([]);
   });
 });
 
