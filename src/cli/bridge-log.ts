@@ -1,6 +1,6 @@
 /** Writes the logs of several connections to standard error, in whole lines. A prefix has the number of the connection while several are open. */
 import { StringDecoder } from "node:string_decoder";
-import { printable, type Output } from "./output.js";
+import type { Output } from "./output.js";
 
 /** A longer line is cut in two. */
 const MAX_LINE_LENGTH = 64 * 1024;
@@ -56,7 +56,7 @@ class ConnectionLog {
   close(failure: string | undefined): void {
     this.#rest += this.#decoder.end();
     if (this.#rest !== "") this.#flush();
-    if (failure !== undefined) this.#stderr.alarm(printable(this.#prefix() + failure));
+    if (failure !== undefined) this.#stderr.alarm(this.#prefix() + failure);
     this.#onClose();
   }
 
@@ -66,6 +66,6 @@ class ConnectionLog {
   }
 
   #line(text: string): void {
-    this.#stderr.line(this.#prefix() + text);
+    this.#stderr.raw(this.#prefix() + text);
   }
 }

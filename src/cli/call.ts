@@ -1,7 +1,6 @@
 import { readUrl } from "./args.js";
 import { ExitCode, type Command } from "./command.js";
 import { printFailure, type Failure } from "./failure.js";
-import { jsonLine } from "./output.js";
 import { isWritable, readParams } from "./params.js";
 import { withPeer } from "./remote.js";
 
@@ -36,7 +35,8 @@ Exit codes: 0 result, 1 error or timeout, 2 no connection or lost, 64 wrong use.
     return withPeer(url, args, io, async (peer) => {
       const result: unknown = await peer.request(method, params);
       if (!isWritable(result)) return printFailure(TOO_DEEP, io, args.json);
-      io.stdout.line(args.json ? jsonLine({ result }) : io.stdout.json(result));
+      if (args.json) io.stdout.line(JSON.stringify({ result }));
+      else io.stdout.json(result);
       return ExitCode.Ok;
     });
   },

@@ -10,7 +10,6 @@ import {
   type CloseInfo,
 } from "../node.js";
 import { ExitCode, type Io } from "./command.js";
-import { jsonLine, printable } from "./output.js";
 
 /** A failure, ready to be printed. */
 export interface Failure {
@@ -23,10 +22,10 @@ export interface Failure {
 
 /** Prints a failure: with `--json` in one line on standard output, else on standard error. Returns the exit code. */
 export function printFailure({ exitCode, message, error }: Failure, { stdout, stderr }: Io, json: boolean): number {
-  if (json) stdout.line(jsonLine({ error }));
+  if (json) stdout.line(JSON.stringify({ error }));
   else {
-    stderr.alarm(printable(message));
-    if (error.data !== undefined) stderr.line(stderr.json(error.data));
+    stderr.alarm(message);
+    if (error.data !== undefined) stderr.json(error.data);
   }
   return exitCode;
 }

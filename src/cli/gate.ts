@@ -2,7 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../server/upgrade.js";
 import type { Args, OptionName } from "./args.js";
-import { printable, type Output } from "./output.js";
+import type { Output } from "./output.js";
 
 export const DEFAULT_PORT = 3000;
 
@@ -25,7 +25,7 @@ export function printRefusal(
     const flag = FLAGS.get(name);
     return flag !== undefined && options.includes(flag) ? `--${flag}` : quoted;
   });
-  stderr.alarm(printable(`refused ${socket.remoteAddress ?? "a connection"}: ${status}, ${named}`));
+  stderr.alarm(`refused ${socket.remoteAddress ?? "a connection"}: ${status}, ${named}`);
 }
 
 /** Prints why the command cannot listen on the requested address. */
@@ -35,5 +35,5 @@ export function printListenError(
   { host, port = DEFAULT_PORT }: Args,
 ): void {
   const reason = error.code === "EADDRINUSE" ? "the address is in use" : error.message;
-  stderr.alarm(printable(`cannot listen on ${host ?? "127.0.0.1"}:${port}: ${reason}`));
+  stderr.alarm(`cannot listen on ${host ?? "127.0.0.1"}:${port}: ${reason}`);
 }

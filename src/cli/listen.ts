@@ -2,7 +2,7 @@ import { encodeNotification, encodeRequest, type Call, type CloseInfo, type Peer
 import { hostAndPort, readUrl } from "./args.js";
 import { ExitCode, untilSignal, type Command } from "./command.js";
 import { lost, printFailure } from "./failure.js";
-import { describe, escapeControls, type Output } from "./output.js";
+import { describe, type Output } from "./output.js";
 import { withPeer } from "./remote.js";
 
 /** Normal closure, going away, and a close frame without a code. */
@@ -36,7 +36,7 @@ Exit codes: 0 closed by you or by the server, 2 no connection or lost, 64 wrong 
   run(args, io) {
     const url = readUrl(args.arguments[0]!);
     const { stdout, stderr } = io;
-    const show = (text: string): void => stdout.line(args.json ? escapeControls(text) : stdout.jsonLine(text));
+    const show = (text: string): void => (args.json ? stdout.line(text) : stdout.jsonText(text));
     return withPeer(
       url,
       args,

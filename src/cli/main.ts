@@ -7,7 +7,7 @@ import { call } from "./call.js";
 import { ExitCode, type Command } from "./command.js";
 import { listen } from "./listen.js";
 import { notify } from "./notify.js";
-import { describe, Output, printable } from "./output.js";
+import { describe, Output } from "./output.js";
 import { serve } from "./serve.js";
 
 const COMMANDS: readonly Command[] = [serve, call, notify, listen, bridge];
@@ -24,7 +24,7 @@ const stderr = new Output(process.stderr, color);
 process.exitCode = await run(argv);
 const failed = await stdout.flushed();
 if (failed !== undefined) {
-  stderr.alarm(`cannot write to standard output: ${printable(failed.message)}`);
+  stderr.alarm(`cannot write to standard output: ${failed.message}`);
   process.exitCode ||= ExitCode.CallFailed;
 }
 // Unreferenced, so that an idle process exits at once.
@@ -63,7 +63,7 @@ function runBare(name: string | undefined): number {
 
 function printUsageError({ message, excerpt }: UsageError, command: Command | undefined): number {
   const name = command === undefined ? "reciproc" : `reciproc ${command.name}`;
-  stderr.alarm(printable(`${name}: ${message}${excerpt === undefined ? `; see \`${name} --help\`` : ""}`));
+  stderr.alarm(`${name}: ${message}${excerpt === undefined ? `; see \`${name} --help\`` : ""}`);
   if (excerpt !== undefined) stderr.line(excerpt);
   return ExitCode.Usage;
 }

@@ -1,4 +1,7 @@
-/** Prints plain lines for programs, and indented and coloured JSON for people at a terminal. */
+/**
+ * Prints plain lines for programs, and indented and coloured JSON for people at a terminal. Every text is escaped here, because the
+ * other side of a connection may have chosen a part of it.
+ */
 import { inspect, styleText } from "node:util";
 
 /** Standard output or standard error. */
@@ -31,24 +34,31 @@ export class Output {
     });
   }
 
+  /** Writes a text of this program, or one that the user trusts, as it is. */
+  raw(text: string): void {
+    if (this.#error === undefined) this.#stream.write(`${text}\n`);
+  }
+
   /** Writes one line, or several. */
   line(text: string): void {
-    if (this.#error === undefined) this.#stream.write(`${text}\n`);
+    this.raw(escapeInvisible(text));
   }
 
   /** Writes one line in red. */
   alarm(text: string): void {
-    this.line(this.color ? paint("red", text) : text);
+    const line = escapeInvisible(inOneLine(text));
+    this.raw(this.color ? paint("red", line) : line);
   }
 
-  /** Returns the JSON of a value: compact for a program, indented for a terminal. */
-  json(value: unknown): string {
-    return this.isTerminal ? this.#paint(JSON.stringify(value, null, 2)) : jsonLine(value);
+  /** Writes the JSON of a value: compact for a program, indented for a terminal. */
+  json(value: unknown): void {
+    this.jsonText(JSON.stringify(value, null, this.isTerminal ? 2 : 0));
   }
 
-  /** Returns a JSON text in one line, coloured if colours are shown. */
-  jsonLine(text: string): string {
-    return this.#paint(text);
+  /** Writes JSON text, coloured if colours are shown. */
+  jsonText(text: string): void {
+    const json = escapeInvisible(text);
+    this.raw(this.color ? colorJson(json) : json);
   }
 
   /** Waits until everything is written. Returns the error that prevented it. A reader that exited (EPIPE) is no error. */
@@ -58,20 +68,22 @@ export class Output {
     }
     return this.#error?.code === "EPIPE" ? undefined : this.#error;
   }
-
-  #paint(json: string): string {
-    return escapeControls(this.color ? colorJson(json) : json);
-  }
 }
 
-/** Returns compact JSON in one line. */
-export function jsonLine(value: unknown): string {
-  return escapeControls(JSON.stringify(value));
+/**
+ * Escapes what a terminal may execute or not show as it is: controls (also C1 and DEL), marks that change the direction of text, line
+ * separators, and what has no width. Keeps line breaks. JSON stays the same JSON, because only its strings can contain the others.
+ */
+export function escapeInvisible(text: string): string {
+  return text.replace(/(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, (character) =>
+    character.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`),
+  );
 }
 
-/** Escapes DEL and the C1 controls of a JSON text. JSON allows them in strings, but a terminal may execute them. */
-export function escapeControls(json: string): string {
-  return json.replace(/[\u007f-\u009f]/g, (character) => `\\u00${character.charCodeAt(0).toString(16)}`);
+/** Replaces line breaks, with the blanks around them, by a space. */
+function inOneLine(text: string): string {
+  // A pattern such as /\s*\n/ takes quadratic time for a run of blanks without a line break.
+  return text.replace(/\s+/g, (blanks) => (blanks.includes("\n") ? " " : blanks));
 }
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d[\d.eE+-]*|true|false|null/g;
@@ -89,22 +101,11 @@ function paint(format: "cyan" | "green" | "red" | "yellow", text: string): strin
   return styleText(format, text, { validateStream: false });
 }
 
-/** Returns untrusted text in one line, without control characters that a terminal may execute. */
-export function printable(text: string): string {
-  // A pattern such as /\s*\n/ takes quadratic time for a run of blanks without a line break.
-  const line = text.replace(/\s+/g, (blanks) => (blanks.includes("\n") ? " " : blanks));
-  return line.replace(/\p{Cc}/gu, (character) => `\\x${hex(character)}`);
-}
-
-function hex(character: string): string {
-  return character.charCodeAt(0).toString(16).padStart(2, "0");
-}
-
-/** Returns one line about any thrown value, with the place in a file if it is known. Never throws. */
+/** Returns a text about any thrown value, with the place in a file if it is known. Never throws. */
 export function describe(error: unknown): string {
   try {
-    if (!(error instanceof Error)) return printable(inspect(error, { breakLength: Infinity, depth: 2 }));
-    return printable(`${error.name}: ${error.message}${placeInFile(error.stack)}`);
+    if (!(error instanceof Error)) return inspect(error, { breakLength: Infinity, depth: 2 });
+    return `${error.name}: ${error.message}${placeInFile(error.stack)}`;
   } catch {
     // A hostile Proxy or getter throws at every access.
     return "a value that cannot be shown";

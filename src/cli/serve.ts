@@ -5,7 +5,7 @@ import { serve as startServer, type ServerAround, type Server } from "../node.js
 import { UsageError, type Args } from "./args.js";
 import { ExitCode, untilSignal, type Command, type Io } from "./command.js";
 import { DEFAULT_PORT, printListenError, printRefusal } from "./gate.js";
-import { describe, printable } from "./output.js";
+import { describe } from "./output.js";
 
 /** The methods of a file. */
 export type Methods = Record<string, (params: any, context: any) => unknown>;
@@ -64,7 +64,7 @@ async function start(methods: Methods, args: Args, { stderr }: Io): Promise<Serv
   server.on("error", (error) => {
     const thrown = thrownBehind(error, failedIn);
     const method = isObject(thrown) ? failedIn.get(thrown) : undefined;
-    stderr.alarm(`${printable(method ?? "error")}: ${describe(thrown)}`);
+    stderr.alarm(`${method ?? "error"}: ${describe(thrown)}`);
   });
   server.on("refuse", (refusal, request) => printRefusal(stderr, refusal, request, serve.options));
   return server;

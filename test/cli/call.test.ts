@@ -17,7 +17,7 @@ const methods = {
     throw new RpcError(403, "declined", { by: "you" });
   },
   draw() {
-    throw new RpcError(1, "a\u001b[2J\nb");
+    throw new RpcError(1, "a\u001b[2J\u202e\nb");
   },
   hang: () => new Promise(() => {}),
   big: ([length]: [number]) => "x".repeat(length),
@@ -36,7 +36,7 @@ describe("reciproc call", () => {
     ["what it sent: no params if they are omitted", ["echo"], { stdout: '"none"\n' }],
     ["code, message and data of an error", ["fail"], { code: 1, stderr: 'error 403: declined\n{"by":"you"}\n' }],
     ["an error without data", ["missing"], { code: 1, stderr: "error -32601: Method not found\n" }],
-    ["an error without terminal control characters", ["draw"], { code: 1, stderr: "error 1: a\\x1b[2J b\n" }],
+    ["an error without terminal control characters", ["draw"], { code: 1, stderr: "error 1: a\\u001b[2J\\u202e b\n" }],
     [
       "an error on standard output with --json",
       ["fail", "--json"],
