@@ -6,16 +6,13 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { member } from "../core/message.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
 import { AUTH_HELLO, AUTHENTICATED, helloOf } from "../session/frames.js";
-import { closeIgnored, closeWithBye, IGNORE } from "./closing.js";
+import { closeIgnored, closeWithBye, cutLater, IGNORE } from "./closing.js";
 import type { GateSocket } from "./gate.js";
 import { MAX_AUTH_BYTES, type ServerLink } from "./link.js";
 import type { Admission, Refusal, Verdict } from "./upgrade.js";
 
 /** A client that is not authenticated may send so many bytes more: the headers of its frames, and pongs. */
 const EXTRA_BYTES = 1024;
-
-/** How long the socket of a client that sent more stays open. */
-const FLOODED_MS = 1000;
 
 /** The part of the server in the authentication of one client by its `auth`. */
 export interface AuthHooks {
@@ -57,6 +54,7 @@ export class AuthArrivals {
 class AuthArrival implements SocketHandler, Expiring {
   deadline = 0;
   readonly #socket: Socket;
+  readonly #connection: GateSocket;
   /** The TCP socket; `undefined` in memory, where no part of a frame is buffered. */
   readonly #raw: Duplex | undefined;
   readonly #hooks: AuthHooks;
@@ -67,6 +65,7 @@ class AuthArrival implements SocketHandler, Expiring {
 
   constructor(socket: Socket, connection: GateSocket, hooks: AuthHooks, settled: () => void) {
     this.#socket = socket;
+    this.#connection = connection;
     this.#raw = isStream(connection) ? connection : undefined;
     this.#hooks = hooks;
     this.#settled = settled;
@@ -97,6 +96,7 @@ class AuthArrival implements SocketHandler, Expiring {
   close(code: number, reason: string): void {
     this.#settle();
     closeIgnored(this.#socket, code, reason);
+    cutLater(this.#connection);
   }
 
   #decide(verdict: Verdict): void {
@@ -107,17 +107,14 @@ class AuthArrival implements SocketHandler, Expiring {
     this.#hooks.refused(refusal);
     this.#socket.start(IGNORE);
     closeWithBye(this.#socket, refusal);
+    cutLater(this.#connection);
   }
 
   readonly #count = (part: Buffer): void => {
     const wasFlooded = this.#isFlooded;
     this.#bytes += part.length;
     if (!this.#isFlooded) return;
-    if (!wasFlooded) {
-      this.close(CloseCode.MessageTooBig, "message is too large");
-      // The client has time to read the close.
-      setTimeout(() => this.#raw!.destroy(), FLOODED_MS).unref();
-    }
+    if (!wasFlooded) this.close(CloseCode.MessageTooBig, "message is too large");
     // Nothing more is buffered. The WebSocket may resume its socket, so each further part pauses it again.
     this.#raw!.pause();
   };

@@ -2,7 +2,18 @@
 import { cutReason, fromHttpStatus } from "../close-codes.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
 import { byeFrame } from "../session/frames.js";
+import type { GateSocket } from "./gate.js";
 import type { Refusal } from "./upgrade.js";
+
+/** How long a client without a peer may take to answer a close. A peer has longer, because its last messages may be on their way. */
+const CUT_MS = 1000;
+
+/** Cuts the connection of a client that has no peer, unless the client has answered the close in time. */
+export function cutLater(connection: GateSocket): void {
+  const timer = setTimeout(() => connection.destroy(), CUT_MS);
+  timer.unref?.();
+  connection.once("close", () => clearTimeout(timer));
+}
 
 /** The handler of a socket that is being closed. */
 export const IGNORE: SocketHandler = { frame() {}, closed() {} };

@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { PROTOCOL } from "../session/link.js";
+import { cutLater } from "./closing.js";
 import type { GateSettings } from "./options.js";
 import { checkHandshake, checkOrigin, runAuthenticate, type Admission, type Refusal, type Verdict } from "./upgrade.js";
 
@@ -229,6 +230,7 @@ export abstract class Gate<S extends GateSocket, H, W> {
     this.#delegate.refused(refusal, request);
     if (BYE_STATUS.has(refusal.status) && this.#delegate.chooseProtocol(offeredBy(request)) === PROTOCOL) {
       this.#upgrade(request, socket, head, (webSocket) => this.dismiss(webSocket, refusal));
+      cutLater(socket);
     } else this.answer(socket, refusal);
   }
 }

@@ -196,9 +196,6 @@ export class HttpGate extends Gate<Duplex, Buffer, GatheringWebSocket> {
   }
 }
 
-/** How long a refused client may take to answer the close. */
-const BYE_TIMEOUT_MS = 1000;
-
 /** After so many frames of a refused client, no more are read. It may send some before it reads the close. */
 const BYE_MAX_FRAMES = 100;
 
@@ -212,7 +209,6 @@ function refuseWithBye(webSocket: GatheringWebSocket, refusal: Refusal): void {
   };
   webSocket.on("message", count).on("ping", count).on("pong", count);
   closeWithBye(webSocket, refusal);
-  setTimeout(() => webSocket.terminate(), BYE_TIMEOUT_MS).unref();
 }
 
 /** Makes an HTTP server that limits how long the head and the body of a request may take. */

@@ -33,6 +33,7 @@ import {
   type PeerOptions,
 } from "../peer/peer.js";
 import { AuthArrivals, takeAuth } from "./arrival.js";
+import { cutLater } from "./closing.js";
 import { fullRefusal, offeredBy, type GateSocket } from "./gate.js";
 import { postExtensions, serverExtensions } from "./extensions.js";
 import { PeerGroup, type Group } from "./groups.js";
@@ -414,13 +415,13 @@ export class Server<
     request: IncomingMessage,
     connection: GateSocket,
   ): void {
-    if (!this.#offersAuth(request)) return this.#openConnection(socket, protocol, admission, request);
+    if (!this.#offersAuth(request)) return this.#openConnection(socket, protocol, admission, request, connection);
     const authenticate = (auth: unknown): Promise<Verdict> => this.#gate.authenticate(request, auth, connection);
     this.#arrivals.take(socket, connection, {
       authenticate,
       accept: (accepted) => {
         const refusal = this.#claimSlotFor(request, accepted);
-        if (refusal === undefined) this.#openConnection(socket, PROTOCOL, accepted, request, authenticate);
+        if (refusal === undefined) this.#openConnection(socket, PROTOCOL, accepted, request, connection, authenticate);
         return refusal;
       },
       refused: (refusal) => this.#refused(refusal, request),
@@ -433,6 +434,7 @@ export class Server<
     protocol: string,
     admission: Admission | undefined,
     request: IncomingMessage,
+    connection: GateSocket,
     authenticate?: (auth: unknown) => Promise<Verdict>,
   ): void {
     const config = this.#configFor(request);
@@ -457,8 +459,8 @@ export class Server<
     else if (sessions === undefined) accept(linkWithoutSession(socket, endpointLimits(config.limits, config.bytes)));
     else if (this.#offersResume(request))
       sessions.admit(socket, admission?.principal, this.#resumeTimeoutMs, accept, {
-        claimSlot: () => this.#byeFor(this.#claimSlot(admission), request),
-        checkSlot: () => this.#byeFor(this.#checkSlot(), request),
+        claimSlot: () => this.#byeFor(this.#claimSlot(admission), request, connection),
+        checkSlot: () => this.#byeFor(this.#checkSlot(), request, connection),
         resuming: (link) => {
           const peer = (link.receiver as Connection).peer as AnyPeer;
           // A disconnect has ended this session, or will.
@@ -510,9 +512,10 @@ export class Server<
   }
 
   /** Reports the refusal of a client that offered to resume a session, if there is one. Returns the bye for the client. */
-  #byeFor(refusal: Refusal | undefined, request: IncomingMessage): Bye | undefined {
+  #byeFor(refusal: Refusal | undefined, request: IncomingMessage, connection: GateSocket): Bye | undefined {
     if (refusal === undefined) return undefined;
     this.#refused(refusal, request);
+    cutLater(connection);
     return { code: fromHttpStatus(refusal.status), reason: refusal.reason };
   }
 

@@ -2,7 +2,8 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
 import { connect } from "../../src/node.js";
-import { portOf, upgrade } from "../support/network.js";
+import { maskedFrames } from "../../src/sockets/frames.js";
+import { portOf, sendUpgrade, upgrade } from "../support/network.js";
 import { postText, write } from "../support/post.js";
 import { request, result } from "../support/raw.js";
 import { attacker } from "./support/attacker.js";
@@ -51,6 +52,38 @@ describe("a handshake that never ends", () => {
     expect(others).toEqual({});
     expect(answered + reset).toBe(50);
     await vi.waitFor(() => expect(on.sockets.size).toBe(0));
+  });
+});
+
+describe("a client that is refused after its hello, and never closes", () => {
+  const OFFERS = { auth: "reciproc.v1, reciproc.auth", resume: "reciproc.v1, reciproc.resume" };
+
+  it.each<[string, keyof typeof OFFERS, object, string, code: number]>([
+    ["`authenticate` refuses it", "auth", { authenticate: () => null }, '{"hello":{"auth":1}}', 4401],
+    ["it sends no hello", "auth", { authenticate: () => null }, "[]", 1002],
+    ["no slot is free", "resume", { limits: { maxConnections: 1 } }, '{"hello":{"session":true}}', 4503],
+  ])("keeps its socket for a second, and no longer: %s", async (_why, offer, options, hello, code) => {
+    await using on = await target(options);
+    // Its session has a socket, so the next client may offer to resume that session beyond the limit.
+    await using inside = code === 4503 ? await connect(on.url) : undefined;
+    if (inside !== undefined) expect(await inside.request("here")).toBe(true);
+    const socket = await sendUpgrade(on.url, { "Sec-WebSocket-Protocol": OFFERS[offer] });
+    socket.on("error", () => {});
+    const received = async (text: string): Promise<void> => {
+      for (let all = ""; !all.includes(text);) all += ((await once(socket, "data")) as [Buffer])[0].toString("latin1");
+    };
+    await received('{"hello":');
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      socket.write(maskedFrames([hello]));
+      // The close frame of the server, whose content begins with the code.
+      await received(String.fromCharCode(code >> 8, code & 0xff));
+      const closed = once(socket, "close");
+      await vi.advanceTimersByTimeAsync(1_000);
+      await closed;
+    } finally {
+      vi.useRealTimers();
+    }
   });
 });
 
