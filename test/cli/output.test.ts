@@ -114,15 +114,15 @@ const ANY_INVISIBLE = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 describe.each(Object.entries(INVISIBLE))("%s", (_kind, characters) => {
   it.each([true, false])("is escaped in every text (a terminal: %s), and JSON stays the same value", (isTTY) => {
     const text = `a${[...characters].join("b")}c`;
-    const json = written(isTTY, (output) => output.json({ [text]: text }), false);
+    const whole = written(isTTY, (output) => output.json({ [text]: text }), false);
     const line = written(isTTY, (output) => output.jsonText(JSON.stringify(text)), false);
-    expect([JSON.parse(json), JSON.parse(line)]).toEqual([{ [text]: text }, text]);
+    expect([JSON.parse(whole), JSON.parse(line)]).toEqual([{ [text]: text }, text]);
     const plain = [
       written(isTTY, (output) => output.line(text)),
       written(isTTY, (output) => output.alarm(text), false),
       written(isTTY, (output) => output.alarm(describeError(new Error(text))), false),
     ];
-    for (const shown of [json, line, ...plain]) expect(shown).not.toMatch(ANY_INVISIBLE);
+    for (const shown of [whole, line, ...plain]) expect(shown).not.toMatch(ANY_INVISIBLE);
     expect(JSON.parse(`"${plain[0]!.trimEnd()}"`)).toBe(text);
   });
 });
