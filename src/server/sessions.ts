@@ -374,7 +374,9 @@ class Arrival implements SocketHandler, Expiring {
       return this.#close(bye);
     }
     this.#settle();
-    this.#begin().frame(hello);
+    const link = this.#begin();
+    // A listener of `peer` may have ended the socket.
+    if (link.socket === this.#socket) link.frame(hello);
   }
 
   #resume(resume: ResumeFrame | undefined): void {

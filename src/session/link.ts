@@ -228,9 +228,13 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   handOver(next: PackedLink, reason: string, isAgreed: boolean, hello: unknown): void {
     this.#isOver = true;
     this.#drop();
+    const socket = this.#detach()!;
+    // First: code of the application may end the socket, whose end is that of the next connection.
+    next.take(socket);
+    socket.start(next);
     this.receiver!.lost!(new Error(reason), next);
-    // A listener of `lost` may have closed the peer.
-    next.attach(this.#detach()!, isAgreed, hello, true);
+    // If the socket or the peer has ended inside `lost`, only discards the socket.
+    next.attach(socket, isAgreed, hello, true);
   }
 
   /** Makes a socket the present one. */
@@ -372,7 +376,8 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   flows(): void {
     this.#stopTimer();
     this.delegate?.flows?.();
-    if (!this.#isSuspended || this.#isOver) return;
+    // `onOpen` runs inside `flows`, and may have ended the socket.
+    if (!this.#isSuspended || !this.endpoint.isFlowing) return;
     this.#isSuspended = false;
     this.receiver!.resumed?.();
   }
