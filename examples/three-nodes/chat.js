@@ -27,7 +27,9 @@ const peer = await connect(`${url}/?name=${encodeURIComponent(name)}`, {
   // Runs for each new session: at first, and on another node when the first is gone.
   onOpen: async (server) => {
     const isFirst = since === undefined;
-    const { node, outcome } = await server.request("join", { since });
+    const { node, at, outcome } = await server.request("join", { since });
+    // Until the first message, the position of the room when this client joined.
+    since ??= at;
     const missed = outcome === "complete" ? "nothing was missed" : "some messages are missing";
     console.log(isFirst ? `connected to ${node}` : `connected to ${node}: ${missed}`);
   },

@@ -21,8 +21,8 @@ const server = await serve({
   methods: {
     /** `since` is the position of the last message that the client got. What it missed is sent before this returns. */
     async join({ since }, { peer }) {
-      const { outcome } = await room.join(peer, { since, as: { name: peer.auth.name } });
-      return { node: name, outcome };
+      const { at, outcome } = await room.join(peer, { since, as: { name: peer.auth.name } });
+      return { node: name, at, outcome };
     },
     /** Resolves when Redis has logged the message. Then all members get it, in one order. */
     say: ({ text }, { peer }) => room.publish("said", { name: peer.auth.name, text }),

@@ -37,7 +37,10 @@ export interface LogRule {
   readonly ttlMs: number;
 }
 
-/** The place of an entry: the epoch of its log, and its offset. The first entry of an epoch has offset 1, and each next one 1 more. */
+/**
+ * The place of an entry: the epoch of its log, and its offset. The first entry of an epoch has offset 1, and each next one 1 more. The
+ * place before the first entry has offset 0.
+ */
 export interface Position {
   /** 1 to 64 of `[A-Za-z0-9_-]`. Two lives of a log never have the same epoch. */
   readonly epoch: string;
@@ -180,9 +183,10 @@ export interface EngineLog {
   append(topic: string, body: string, rule: LogRule, key: string | undefined): Promise<Position>;
   /**
    * Reads at most `limit` entries whose offset is greater than `after`, the oldest first. The offset belongs to any epoch, so the
-   * caller compares the epoch of the part. If the broker may have lost the end of the log, there is no log.
+   * caller compares the epoch of the part. If the broker may have lost the end of the log, there is no log. With `begin`, begins a log
+   * if there is none: a new epoch without entries, kept as the rule says from the last such read on, and continued by `append`.
    */
-  read(topic: string, after: number, limit: number): Promise<LogPart>;
+  read(topic: string, after: number, limit: number, begin?: LogRule): Promise<LogPart>;
 }
 
 /** The leases of nodes. */

@@ -137,15 +137,19 @@ class MemoryBroker {
     return position;
   }
 
-  read(topic: string, after: number, limit: number): LogPart {
+  read(topic: string, after: number, limit: number, begin?: LogRule): LogPart {
     const now = performance.now();
-    const { epoch, top } = unexpired(this.#tops, topic, now) ?? { epoch: "", top: 0 };
+    const log = unexpired(this.#tops, topic, now);
+    const { epoch, top } = log ?? { epoch: begin === undefined ? "" : nanoid(EPOCH_LENGTH), top: 0 };
+    // A log without entries is kept from the last read on.
+    if (begin !== undefined && top === 0)
+      keep(this.#tops, topic, { epoch, top, expiresAt: now + begin.ttlMs + DAY_MS }, now);
     const bodies = unexpired(this.#entries, topic, now)?.bodies ?? [];
     const first = top - bodies.length + 1;
-    const begin = Math.max(after + 1 - first, 0);
+    const skipped = Math.max(after + 1 - first, 0);
     const entries = bodies
-      .slice(begin, begin + limit)
-      .map((body, i): [offset: number, body: string] => [first + begin + i, body]);
+      .slice(skipped, skipped + limit)
+      .map((body, i): [offset: number, body: string] => [first + skipped + i, body]);
     return { epoch, top, entries };
   }
 

@@ -4,7 +4,7 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { expected } from "../core/errors.js";
 import { classify, isObject } from "../core/message.js";
 import type { Broker } from "./broker.js";
-import { EngineError, type LogPart, type Position } from "./engine.js";
+import { EngineError, type LogPart, type LogRule, type Position } from "./engine.js";
 import { Follower } from "./follower.js";
 
 /** How often a log is compared with the broker, in milliseconds (F3). */
@@ -26,9 +26,9 @@ export interface Publication {
   readonly text: string;
 }
 
-/** Returns the text of a position: `<epoch>.<offset>`. `undefined` without a log. */
-export function textOf({ epoch, offset }: Position): string | undefined {
-  return epoch === "" ? undefined : `${epoch}.${offset}`;
+/** Returns the text of a position: `<epoch>.<offset>`. */
+export function textOf({ epoch, offset }: Position): string {
+  return `${epoch}.${offset}`;
 }
 
 /** Returns the position that a client has sent; `undefined` for any other value. */
@@ -141,6 +141,7 @@ interface Replay {
 export class TopicLog implements Expiring {
   deadline = 0;
   readonly #topic: string;
+  readonly #rule: LogRule;
   readonly #owner: LogsOwner;
   readonly #follower: Follower;
   /** How often publications were lost to this node. */
@@ -157,11 +158,13 @@ export class TopicLog implements Expiring {
   /** `deliver`: takes the next publication. `gap`: takes the reason why publications are lost to this node. */
   constructor(
     topic: string,
+    rule: LogRule,
     owner: LogsOwner,
     deliver: (publication: Publication) => void,
     gap: (reason: string) => void,
   ) {
     this.#topic = topic;
+    this.#rule = rule;
     this.#owner = owner;
     this.#follower = new Follower({
       deliver: (position, body) => {
@@ -260,7 +263,7 @@ export class TopicLog implements Expiring {
 
   #read(after: number, limit: number): Promise<LogPart> {
     const { broker } = this.#owner;
-    return broker.now(() => broker.connection.log!.read(this.#topic, after, limit));
+    return broker.now(() => broker.connection.log!.read(this.#topic, after, limit, this.#rule));
   }
 
   /**

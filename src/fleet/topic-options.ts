@@ -19,7 +19,10 @@ export interface TopicRules<M extends string = string> {
 
 /** The options of `join`. */
 export interface JoinOptions {
-  /** The `at` of the last publication that the client has. Anything else than such a position gives the outcome `"gap"`. */
+  /**
+   * The `at` of the last publication that the client has, or else that of its last `join`. `undefined` if the client knows no position:
+   * then, and for anything else than a position, the outcome is `"gap"`.
+   */
   since?: unknown;
   /** What others may know of the member, at most 4 KiB of JSON. Default: the peer is not in the list of members. */
   as?: MemberAs;
@@ -27,7 +30,7 @@ export interface JoinOptions {
 
 /** What `join` has done. */
 export interface Joined {
-  /** The position of the log from which live publications continue. `undefined` without a log, and while the log has no entry. */
+  /** The position of the log from which live publications continue, also while the log has no entry. `undefined` without a log. */
   readonly at?: string | undefined;
   /** Whether the peer has every publication since `since`. `undefined` if the topic has no log. */
   readonly outcome?: "complete" | "gap" | undefined;
@@ -63,8 +66,8 @@ export interface ReadOptions {
 
 /** A part of a log. */
 export interface LogEntries {
-  /** The position of the last of these entries, for the next `read`. `undefined` if there is no log. */
-  readonly at: string | undefined;
+  /** The position of the last of these entries, or else that of the log, for the next `read`. */
+  readonly at: string;
   /** Whether these entries follow `since` without a gap. */
   readonly outcome: "complete" | "gap";
   /** The entries, the oldest first. `params` are those that members got, with `at`. */

@@ -193,7 +193,7 @@ export class FleetTopics {
     owner.broker.want(topic.channel);
     if (topic.logRule !== undefined) {
       const deliver = (publication: Publication): void => this.#deliver(topic, publication);
-      topic.log = new TopicLog(name, owner, deliver, (reason) => owner.gap(name, reason));
+      topic.log = new TopicLog(name, topic.logRule, owner, deliver, (reason) => owner.gap(name, reason));
     }
     if (topic.memberRule !== undefined)
       topic.replica = new Replica(owner.peerIdOf, (event, member) => this.#changed(topic, event, member));
@@ -435,7 +435,7 @@ export class FleetTopics {
     const follow = isFollowed ? undefined : () => this.#tryFollow(topic);
     try {
       const [appended] = await this.#turns.take(name, { bytes, timeoutMs, follow, append });
-      return textOf(await appended)!;
+      return textOf(await appended);
     } catch (error) {
       if ((error as EngineError).outcome === "not-sent") isUnread = false;
       throw error;
@@ -453,11 +453,11 @@ export class FleetTopics {
   /** See `Topic.read`. */
   async read(name: string, options?: ReadOptions): Promise<LogEntries> {
     const { since, limit } = checkOptions("options", options, READ_OPTIONS);
-    this.#logRuleOf(name);
+    const rule = this.#logRuleOf(name);
     const { broker } = this.#owner;
     const from = positionOf(since);
     const read = (after: number): ReturnType<NonNullable<typeof broker.connection.log>["read"]> =>
-      broker.now(() => broker.connection.log!.read(name, after, limit));
+      broker.now(() => broker.connection.log!.read(name, after, limit, rule));
     let part = await read(from?.offset ?? 0);
     const isSame = from !== undefined && part.epoch === from.epoch && from.offset <= part.top;
     if (from !== undefined && !isSame) part = await read(0);
@@ -469,7 +469,7 @@ export class FleetTopics {
       const publication = publicationOf({ epoch, offset }, body);
       if (publication === undefined) return [];
       const { method, params } = notificationIn(publication.text)!;
-      return [{ at: textOf({ epoch, offset })!, method, params }];
+      return [{ at: textOf({ epoch, offset }), method, params }];
     });
     const at = textOf({ epoch, offset: part.entries.at(-1)?.[0] ?? top });
     return { at, outcome: isComplete ? "complete" : "gap", entries };

@@ -43,7 +43,7 @@ export interface Head {
   readonly kind: "L" | "j" | "l";
   /** The epoch of a log; empty for members. */
   readonly epoch: string;
-  /** The offset of an entry, or the version of a roster. */
+  /** The offset of an entry, 0 at the beginning of a log, or the version of a roster. */
   readonly number: number;
   /** The id of a member; empty in a log. */
   readonly id: string;
@@ -85,10 +85,11 @@ function headersOf(read: () => Headers | undefined): Headers | undefined {
 /** Returns what the headers of a message of a stream say; `undefined` if no node has written them. */
 function headOf(stream: "l" | "w", headers: Headers | undefined): Head | undefined {
   const text = headers?.get(NUMBER) ?? "";
-  if (!/^[1-9]\d{0,15}$/.test(text) || !Number.isSafeInteger(Number(text))) return undefined;
+  if (!/^(0|[1-9]\d{0,15})$/.test(text) || !Number.isSafeInteger(Number(text))) return undefined;
   const kind = headers!.get(KIND);
   const epoch = headers!.get(EPOCH);
-  const isFit = stream === "l" ? kind === "L" && epoch !== "" : kind === "j" || kind === "l";
+  // The number 0 is the beginning of a log without entries.
+  const isFit = stream === "l" ? kind === "L" && epoch !== "" : text !== "0" && (kind === "j" || kind === "l");
   if (!isFit) return undefined;
   const head = { kind: kind as Head["kind"], epoch, number: Number(text), id: headers!.get(ID) };
   return kind === "l" ? { ...head, superseded: sequencesIn(headers!.get(SUPERSEDED)) } : head;

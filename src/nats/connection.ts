@@ -297,7 +297,8 @@ export class NatsConnection implements EngineConnection {
     const kept = channel.startsWith("t:") ? readKept(message, this.names) : undefined;
     if (kept === undefined) return this.#host.received(channel, message.string());
     (kept.placed.kind === "L" ? this.log : this.roster)?.note(channel.slice(2), kept.placed);
-    this.#host.received(channel, kept.frame);
+    // The beginning of a log is no entry.
+    if (kept.placed.number > 0) this.#host.received(channel, kept.frame);
   }
 
   #failed(link: Link, error: Error): void {

@@ -141,8 +141,22 @@ export class NatsLog implements EngineLog {
     await this.#chains.ask(({ streams }) => streams.purge(this.#chains.name, { filter, seq }));
   }
 
-  async read(topic: string, after: number, limit: number): Promise<LogPart> {
-    const last = await this.#chains.last(topic);
+  /** Begins a log, unless there is one: its first message has the offset 0, and is no entry. */
+  #begin(topic: string, rule: LogRule): Promise<void> {
+    return this.#chains.inOrder(topic, async () => {
+      await this.#grow(rule);
+      await this.#chains.append(topic, "", async (last) =>
+        last === undefined ? { ...(await this.#headBehind(last)), number: 0 } : undefined,
+      );
+    });
+  }
+
+  async read(topic: string, after: number, limit: number, begin?: LogRule): Promise<LogPart> {
+    let last = await this.#chains.last(topic);
+    if (last === undefined && begin !== undefined) {
+      await this.#begin(topic, begin);
+      last = await this.#chains.last(topic);
+    }
     if (last === undefined) return { epoch: "", top: 0, entries: [] };
     const { epoch, number: top } = last;
     const entries: [number, string][] = [];

@@ -31,9 +31,10 @@ export class RedisLog implements EngineLog {
     return { epoch, offset: Number(offset) };
   }
 
-  async read(topic: string, after: number, limit: number): Promise<LogPart> {
+  async read(topic: string, after: number, limit: number, begin?: LogRule): Promise<LogPart> {
     const { tag, keys } = this.#commands.names.log(topic);
-    const args = (life: string): string[] => [String(after), life, String(limit)];
+    const begins = begin === undefined ? ["", "0"] : [nanoid(EPOCH_LENGTH), String(Math.ceil(begin.ttlMs))];
+    const args = (life: string): string[] => [String(after), life, String(limit), ...begins];
     const reply = await this.#commands.run(tag, "read", keys.slice(0, 2), ({ life }) => args(life));
     const [epoch, top, entries] = reply as [string, string, Entry[]];
     return { epoch, top: Number(top), entries: entries.map(([id, [, body]]) => [Number.parseInt(id, 10), body]) };

@@ -43,12 +43,21 @@ end
 redis.call('PUBLISH', KEYS[3], '1L\\t' .. e .. '\\t' .. n .. '\\n' .. ARGV[1])
 return { e, n }`;
 
-/** KEYS: meta, stream. ARGV: after, life, limit. A log of another life is none. */
+/** KEYS: meta, stream. ARGV: after, life, limit, new epoch ("" begins no log), ttlMs. A log of another life is none. */
 const read = `${atPrimary}
 local m = redis.call('HMGET', KEYS[1], 'e', 's', 'r')
-if not m[1] or m[3] ~= ARGV[2] then return { '', '0', {} } end
-if ARGV[3] == '0' then return { m[1], m[2] or '0', {} } end
-return { m[1], m[2] or '0', redis.call('XRANGE', KEYS[2], '(' .. ARGV[1], '+', 'COUNT', ARGV[3]) }`;
+if not m[1] or m[3] ~= ARGV[2] then
+  if ARGV[4] == '' then return { '', '0', {} } end
+  redis.call('DEL', KEYS[1], KEYS[2])
+  redis.call('HSET', KEYS[1], 'e', ARGV[4], 'r', ARGV[2])
+  m = { ARGV[4] }
+end
+if not m[2] then -- without entries, it is kept from the last read on
+  if ARGV[4] ~= '' then redis.call('PEXPIRE', KEYS[1], ARGV[5] + 86400000) end
+  return { m[1], '0', {} }
+end
+if ARGV[3] == '0' then return { m[1], m[2], {} } end
+return { m[1], m[2], redis.call('XRANGE', KEYS[2], '(' .. ARGV[1], '+', 'COUNT', ARGV[3]) }`;
 
 /**
  * KEYS: members, channel. ARGV: id, as ("" leaves). The first version of a roster is the broker's time in microseconds, so that a later

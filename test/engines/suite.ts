@@ -278,6 +278,26 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(await b.connection.log!.read(name, 9, 10)).toEqual(part());
       });
 
+      itWith("log", "begins a log without entries if it is asked to, which `append` continues", async (a, b, name) => {
+        await b.connection.subscribe(`t:${name}`);
+        const [begun, again] = await Promise.all(
+          [a, b].map(({ connection }) => connection.log!.read(name, 0, 0, RULE)),
+        );
+        const { epoch } = begun!;
+        expect(epoch).toMatch(/^[A-Za-z0-9_-]{1,64}$/);
+        const empty = { epoch, top: 0, entries: [] };
+        expect([begun, again, await a.connection.log!.read(name, 0, 10)]).toEqual([empty, empty, empty]);
+        expect(await b.connection.log!.append(name, "1", RULE, "key")).toEqual({ epoch, offset: 1 });
+        expect(await a.connection.log!.append(name, "2", RULE, undefined)).toEqual({ epoch, offset: 2 });
+        expect(await a.connection.log!.append(name, "again", RULE, "key")).toEqual({ epoch, offset: 1 });
+        const entries = [
+          [1, "1"],
+          [2, "2"],
+        ];
+        expect(await b.connection.log!.read(name, 0, 10, RULE)).toEqual({ epoch, top: 2, entries });
+        expect(await b.until(`t:${name}`, 2)).toEqual([logFrame(epoch, 1, "1"), logFrame(epoch, 2, "2")]);
+      });
+
       itWith("log", "keeps the last entries of the rule, and not many more", async (a, _b, name) => {
         for (let i = 1; i <= 400; i++) await a.connection.log!.append(name, String(i), RULE, undefined);
         const { top, entries } = await a.connection.log!.read(name, 0, 1000);

@@ -62,6 +62,28 @@ async function joiningPeer(node: Node, peer: Client, at: string, link: FaultyEng
   return { gaps, read, joining };
 }
 
+describe("an empty log", () => {
+  it("has a position: a client that joined it misses nothing, whether there was a publication since or not", async () => {
+    nodes = makeNodes(2, { topics: () => ({ log: { length: 10, ttlMs: 60_000 } }) });
+    const [a, b] = nodes as [Node, Node];
+    const ann = await a.client();
+    const first = await a.server.topic("room").join(ann.peer);
+    expect(first).toEqual({ at: expect.stringMatching(/^[\w-]+\.0$/), outcome: "gap" });
+    await ann.client.close();
+    expect(await a.server.topic("room").read()).toEqual({ at: first.at, outcome: "gap", entries: [] });
+    const again = await b.client();
+    const complete = { at: first.at, outcome: "complete" };
+    expect(await b.server.topic("room").join(again.peer, { since: first.at })).toEqual(complete);
+    await again.client.close();
+    const at = await a.server.topic("room").publish("said", { n: 1 });
+    const late = await b.client();
+    expect(await b.server.topic("room").join(late.peer, { since: first.at })).toEqual({ at, outcome: "complete" });
+    expect(await late.until(1)).toEqual([["said", { n: 1, at }]]);
+    const { outcome, entries } = await b.server.topic("room").read({ since: first.at });
+    expect([outcome, entries.length]).toEqual(["complete", 1]);
+  });
+});
+
 describe("publish", () => {
   it("sends to all members on all nodes in one order, with the position that it returns", async () => {
     const [, a, b, ann, bob] = await room();
@@ -826,7 +848,7 @@ describe("read", () => {
   it("reports a gap for a position that does not connect, and begins at the oldest entry", async () => {
     const [, a] = await room({ topics: () => ({ log: { length: 3, ttlMs: 60_000 } }) });
     const topic = a.server.topic("room");
-    expect(await topic.read()).toEqual({ at: undefined, outcome: "gap", entries: [] });
+    expect(await topic.read()).toEqual({ at: expect.stringMatching(/\.0$/), outcome: "gap", entries: [] });
     const at = await say(a, 1);
     await say(a, 2, 6);
     for (const since of [undefined, "other.5", at, 7, `${at.split(".")[0]}.99`]) {
