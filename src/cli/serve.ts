@@ -39,7 +39,7 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
   reciproc serve api.js --port 0`,
 
   async run(args, io) {
-    const methods = await loadMethods(args.arguments[0]!);
+    const { methods } = await loadMethods(args.arguments[0]!);
     // Before the server listens: a parent process that reads the first line may send a signal at once.
     const signalled = untilSignal();
     const server = await start(methods, args, io);
@@ -87,8 +87,8 @@ function thrownBehind(error: unknown, failedIn: WeakMap<object, string>): unknow
   return isObject(error.cause) && failedIn.has(error.cause) ? error.cause : error;
 }
 
-/** Imports a file. Returns the methods that it exports. Rejects with a `UsageError` that names the fault. */
-export async function loadMethods(file: string): Promise<Methods> {
+/** Imports a file. Returns the methods that it exports, in an object: a promise would call a method named `then`. Rejects with a `UsageError` that names the fault. */
+export async function loadMethods(file: string): Promise<{ methods: Methods }> {
   const path = resolve(file);
   const isFile = await stat(path).then(
     (stats) => stats.isFile(),
@@ -100,7 +100,7 @@ export async function loadMethods(file: string): Promise<Methods> {
   if (!("default" in module)) {
     throw new UsageError(`"${file}" has no default export; it needs \`export default { method: (params) => result }\``);
   }
-  return checkMethods(module["default"], file);
+  return { methods: checkMethods(module["default"], file) };
 }
 
 async function importFile(path: string, file: string): Promise<Record<string, unknown>> {

@@ -162,6 +162,17 @@ describe("reciproc serve", () => {
     });
   });
 
+  it("serves a method that is named `then`", async () => {
+    const path = await file("api.mjs", "export default { then: ([value]) => value };");
+    const { until, ended, child } = start(["serve", path, "--port", "0"]);
+    const printed = await Promise.race([until("stdout", "\n"), ended.then(({ code }) => `it ended with ${code}`)]);
+    expect(printed).toMatch(/^listening on /);
+    await using peer = await connect(printed.slice("listening on ".length).trim(), { reconnect: false });
+    expect(await peer.request("then", ["served"])).toBe("served");
+    child.kill("SIGINT");
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
   it.each([
     ["throws", 'throw new Error("no luck");', /cannot load ".*": Error: no luck \(.*api\.mjs:1:7\)/],
     ["is not JavaScript", "export default {", /cannot load ".*": SyntaxError: .*node --check .* shows the place/],
