@@ -123,7 +123,7 @@ export interface Call {
 }
 
 /**
- * Wraps calls in both directions: logging, permission, tracing. `next` continues and promises the result. What `around`
+ * Wraps calls in both directions: logging, permission, tracing. `next` continues and promises the result. Call it at most once. What `around`
  * returns or throws is the outcome. The `around` of a server also wraps messages to groups: see `ServerAround`.
  */
 export type Around = (call: Call, next: () => Promise<unknown>) => unknown;

@@ -35,6 +35,28 @@ describe("handlers", () => {
     expect(started).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
+  it.each<[string, AnyOptions]>([
+    [
+      "an asynchronous schema",
+      { schemas: { slow: { "~standard": { validate: async (value: unknown) => (await turn(), { value }) } } } },
+    ],
+    [
+      "an `around` that waits",
+      {
+        around: async ({ method }: { method: string }, next: () => unknown) => (
+          method === "slow" && (await turn()),
+          next()
+        ),
+      },
+    ],
+  ])("start after handlers of later messages if they have %s, which delays no other", async (_what, options) => {
+    const started: string[] = [];
+    const methods = { slow: () => void started.push("slow"), quick: () => void started.push("quick") };
+    await using pair = connectedPair({ methods, ...options });
+    await Promise.all(["slow", "quick", "quick"].map((name) => pair.b.request(name, [])));
+    expect(started).toEqual(["quick", "quick", "slow"]);
+  });
+
   it("send no answer after the peer closed", async () => {
     const { gates, methods } = gated();
     const raw = rawPeer({ methods });
