@@ -47,7 +47,7 @@ describe("a user that is banned on one node", () => {
       await Promise.all(arrivals);
       for (let i = 0; i < 12; i++) await turn();
     }
-    expect(peers.filter(({ state }) => state !== "closed").map(({ data }) => data)).toEqual([]);
+    expect(peers.filter(({ state }) => state !== "closed").map(({ auth }) => auth)).toEqual([]);
     // A ban that comes late closes peers that were open.
     expect(peers.length).toBeGreaterThan(0);
   });

@@ -130,7 +130,7 @@ describeNetworks("disconnect, while authenticate runs for a client of the princi
     const later = await connect(url, { headers: EVE });
     accept();
     const ada = await arriving;
-    expect(peers.map(({ data }) => data)).toEqual(["eve", "ada"]);
+    expect(peers.map(({ auth }) => auth)).toEqual(["eve", "ada"]);
     expect(refusals).toEqual([]);
     await Promise.all([later.close(), ada.close()]);
   });
