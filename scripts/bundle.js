@@ -7,6 +7,7 @@ import { createRequire } from "node:module";
 import { dirname, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { rollup } from "@rollup/wasm-node";
+import { build } from "esbuild-wasm";
 
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
 const require = createRequire(import.meta.url);
@@ -101,4 +102,18 @@ const written = new Set(output.map(({ fileName }) => join(fileName)));
 for (const file of readdirSync(dist, { recursive: true })) {
   if (/\.js(\.map)?$/.test(file) && !written.has(file)) rmSync(join(dist, file));
 }
+
+// One file for pages without a bundler: the page's entry with all that it imports.
+await build({
+  entryPoints: [join(dist, ENTRIES.page)],
+  outfile: join(dist, "reciproc.min.js"),
+  bundle: true,
+  format: "esm",
+  target: "es2022",
+  minify: true,
+  banner: {
+    js: "/* reciproc, with eventemitter3 and nanoid. All have the MIT license: see licenses/ and LICENSE in the package. */",
+  },
+  logLevel: "error",
+});
 for (const name in PACKAGES) cpSync(join(folderOf(name), "LICENSE"), join(dist, "licenses", `${name}.txt`));

@@ -11,7 +11,7 @@ const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 
 /** The folders whose packages have types. */
 const TYPED = ["guides", "interop", "react", "readme"];
-const FOLDERS = [...TYPED, "demo", "runtimes", "server", "site"];
+const FOLDERS = [...TYPED, "demo", "package", "runtimes", "server", "site"];
 const OUTSIDE = [
   "../demo/language-servers",
   "../examples/board-react",
