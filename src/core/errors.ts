@@ -64,7 +64,7 @@ export class RpcError extends Error {
   /** The method whose answer this is, for an error that was received; never sent. */
   declare method?: string;
 
-  constructor(code: number, message: string, data?: unknown, options?: ErrorOptions) {
+  constructor(code: number, message: string, data?: unknown, options?: { cause?: unknown }) {
     checkError(code, message);
     super(message, options);
     this.code = code;
@@ -194,7 +194,7 @@ export class ProtocolError extends Error {
   /** The response as it was parsed; the value alone, if that does not fit the contract. */
   declare readonly raw: unknown;
 
-  constructor(message: string, raw: unknown, options?: ErrorOptions) {
+  constructor(message: string, raw: unknown, options?: { cause?: unknown }) {
     super(message, options);
     this.raw = raw;
   }
@@ -209,7 +209,7 @@ export class ConnectError extends Error {
   /** The HTTP status that refused the upgrade. */
   declare readonly status: number | undefined;
 
-  constructor(url: string, reason: string, options: ErrorOptions & { status?: number | undefined } = {}) {
+  constructor(url: string, reason: string, options: { cause?: unknown } & { status?: number | undefined } = {}) {
     const { status, ...rest } = options;
     super(`could not connect to ${url || "the server"}: ${reason}`, rest);
     this.url = url;

@@ -239,7 +239,7 @@ export class EngineError extends Error {
   /** `"not-sent"`: nothing happened, and it is safe to do it again. `"unknown"`: it may have happened. */
   declare readonly outcome: Outcome;
 
-  constructor(message: string, outcome: Outcome, options?: ErrorOptions) {
+  constructor(message: string, outcome: Outcome, options?: { cause?: unknown }) {
     super(message, options);
     this.outcome = outcome;
   }

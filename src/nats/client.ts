@@ -154,7 +154,7 @@ export function lackOf(version: string, replicas: number | undefined): string | 
 
 /** An error that trying again does not cure, such as a wrong password. */
 export class FinalError extends EngineError {
-  constructor(message: string, options?: ErrorOptions) {
+  constructor(message: string, options?: { cause?: unknown }) {
     super(message, "not-sent", options);
   }
 }

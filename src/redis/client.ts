@@ -116,21 +116,21 @@ function servername(address: Address): object {
 
 /** An error that trying again does not cure, such as a wrong password. */
 export class FinalError extends EngineError {
-  constructor(message: string, options?: ErrorOptions) {
+  constructor(message: string, options?: { cause?: unknown }) {
     super(message, "not-sent", options);
   }
 }
 
 /** A command was refused because another server of the cluster has its keys, or will have them soon. It did nothing. */
 export class RedirectError extends EngineError {
-  constructor(message: string, options?: ErrorOptions) {
+  constructor(message: string, options?: { cause?: unknown }) {
     super(message, "not-sent", options);
   }
 }
 
 /** A server can no longer be used for what it was connected for: it became a replica or may be replaced, or its cluster has failed. */
 export class DemotedError extends EngineError {
-  constructor(message: string, options?: ErrorOptions) {
+  constructor(message: string, options?: { cause?: unknown }) {
     super(message, "not-sent", options);
   }
 }

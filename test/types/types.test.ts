@@ -31,6 +31,19 @@ describe.each(COMPILERS)("%s", (compiler) => {
     expect(files).not.toContain("@types/react");
   }, 90_000);
 
+  it.each([
+    ["the DOM", ["--lib", "ES2020,DOM"]],
+    ["Node", ["--lib", "ES2020", "--types", "node"]],
+  ])(
+    "needs no library newer than ES2020, with the types of %s",
+    async (_what, flags) => {
+      const files = await compile(compiler, "tsconfig.es2020.json", "--listFiles", ...flags);
+      expect(files).toContain("dist/index.d.ts");
+      expect(files).not.toMatch(/lib\.es2022\.error\.d\.ts/);
+    },
+    90_000,
+  );
+
   it("needs no DOM types for the entry of Node", async () => {
     const files = await compile(compiler, "tsconfig.node.json", "--listFiles");
     expect(files).toContain("dist/node.d.ts");
