@@ -38,6 +38,7 @@ export class HttpGate extends Gate<Duplex, Buffer, GatheringWebSocket> {
   readonly #delegate: HttpGateDelegate;
   readonly #upgrader: Server<typeof GatheringWebSocket>;
   readonly #http: HttpServer | undefined;
+  #hasWarned = false;
 
   constructor(settings: GateSettings, delegate: HttpGateDelegate) {
     super(settings, delegate);
@@ -129,11 +130,19 @@ export class HttpGate extends Gate<Duplex, Buffer, GatheringWebSocket> {
       else this.handleUpgrade(request, socket, head);
       return;
     }
+    if (this.#settings.path === undefined) this.#warnOfListener();
     if (this.servesPath(request)) return this.handleUpgrade(request, socket, head);
     // Another listener, such as that of a development server, may serve the path, so the gate does not refuse. If no listener
     // takes the socket, an error on it must not end the process.
     socket.on("error", ignore);
   };
+
+  /** Warns once that this gate and another listener take the same upgrades. */
+  #warnOfListener(): void {
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
+    process.emitWarning(SHARED_UPGRADES, "reciproc");
+  }
 
   /** Ignores requests while another listener is attached. That listener answers all requests, or passes them to `handleRequest`. */
   readonly #onRequest = (request: IncomingMessage, response: ServerResponse): void => {
@@ -195,6 +204,9 @@ export class HttpGate extends Gate<Duplex, Buffer, GatheringWebSocket> {
     http.off("request", this.#onRequest);
   }
 }
+
+const SHARED_UPGRADES =
+  "The HTTP server has another listener for `upgrade`, and this server takes the upgrades of every path: give `path`";
 
 /** After so many frames of a refused client, no more are read. It may send some before it reads the close. */
 const BYE_MAX_FRAMES = 100;

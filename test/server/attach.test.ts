@@ -2,7 +2,7 @@ import express from "express";
 import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect, serve } from "../../src/node.js";
 import { checkHandshake } from "../../src/server/upgrade.js";
@@ -71,6 +71,23 @@ describe("serve on an existing HTTP server", () => {
     expect([code, String(reason)]).toEqual([4000, "theirs"]);
     await using peer = await connect(server.url);
     expect(await peer.request("where")).toBe("reciproc");
+  });
+
+  it("warns once, without `path`, that another listener takes the same upgrades", async () => {
+    await using http = await listening(createServer());
+    const taken: (string | undefined)[] = [];
+    http.server.on("upgrade", ({ url }: IncomingMessage) => taken.push(url));
+    const warnings = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    onTestFinished(() => warnings.mockRestore());
+    for (const path of ["/rpc", undefined]) {
+      await using server = await serve({ server: http.server, path });
+      expect(server.peers.size).toBe(0);
+      for (const peer of [await connect(`${http.url}/rpc`), await connect(`${http.url}/rpc`)]) await peer.close();
+      expect(warnings.mock.calls.map(([text]) => String(text))).toEqual(
+        path === undefined ? [expect.stringContaining("another listener for `upgrade`")] : [],
+      );
+    }
+    expect(taken).toHaveLength(4);
   });
 
   it("shares the server with another serve on another path, and a third path is refused once", async () => {
