@@ -62,7 +62,7 @@ export interface GateOptions {
   noServer?: boolean | undefined;
   /** `"plain"` speaks plain JSON-RPC only. Default `"packed"`: `reciproc.v1` for clients that offer it, and plain JSON-RPC for others. */
   link?: "packed" | "plain" | undefined;
-  /** The only path that the server serves, such as `"/rpc"`. Default: every path. */
+  /** The only path that the server serves, such as `"/rpc"`. Default: every path. Needed beside another listener for `upgrade`. */
   path?: string | undefined;
   /** The origins whose pages may connect, such as `"https://example.org"`; `"*"` for any. The server's own host always may. */
   origins?: readonly string[] | "*" | undefined;
@@ -232,13 +232,18 @@ function isText(value: unknown): boolean {
   return typeof value === "string" && value !== "";
 }
 
-const oneHost = must<string>('a name such as "example.org"', isHost);
+const oneHost = must<string>('a whole name such as "example.org", listed once for each name', isHost);
 const oneOrigin = must<string>('an origin as browsers send it, such as "https://example.org"', isOrigin);
 
 /** Checks that each host is a name such as `"example.org"` or `"example.org:8080"`. Anything else would never match. */
 function checkHosts(hosts: unknown, name: string): readonly string[] {
   if (!Array.isArray(hosts)) throw expected(name, 'a list of names such as "example.org"', hosts);
-  return hosts.map((host, i) => oneHost(host, `hosts[${i}]`).toLowerCase());
+  // Browsers leave the default ports out of `Host`.
+  return hosts.map((host, i) =>
+    oneHost(host, `hosts[${i}]`)
+      .toLowerCase()
+      .replace(/:(80|443)$/, ""),
+  );
 }
 
 /** Checks that each origin has no path, no trailing slash, no upper case and no default port. Anything else would never match. */

@@ -63,7 +63,8 @@ function sameHost(origin: string, host: string, isTls: boolean): boolean {
 export function isHost(name: unknown): boolean {
   if (typeof name !== "string") return false;
   const url = parseHost(name);
-  return url !== undefined && (url.host === name.toLowerCase() || `${url.hostname}:80` === name.toLowerCase());
+  const isName = url !== undefined && !name.includes("*");
+  return isName && (url.host === name.toLowerCase() || `${url.hostname}:80` === name.toLowerCase());
 }
 
 /**

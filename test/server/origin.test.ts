@@ -75,6 +75,13 @@ describe("Host, on a connection to a loopback address,", () => {
     ["can be a listed name, with any port", DEV, { Host: "dev.example:9" }, 101],
     ["can be a listed name and port", DEV_PORT, { Host: "dev.example:9" }, 101],
     ["cannot be a listed name on a port other than the listed one", DEV_PORT, { Host: "dev.example:8" }, 403],
+    [
+      "can be a name listed with a default port, as browsers leave it out",
+      { hosts: ["app.example:80"] },
+      { Host: "app.example" },
+      101,
+    ],
+    ["can be a name listed with the port of https", { hosts: ["app.example:443"] }, { Host: "App.example" }, 101],
     ["can still be localhost if others are listed", DEV, { Host: "localhost" }, 101],
     ["cannot be an unlisted name", DEV, { Host: "evil.example" }, 403],
     ["can only be localhost if the list is empty", { hosts: [] }, { Host: "evil.example" }, 403],
