@@ -4,6 +4,7 @@ export type { Attempt } from "./client/credentials.js";
 export { pair } from "./pair.js";
 export { bytes, bytesOf, type Bytes, type BytesCodec, type BytesSource } from "./core/bytes.js";
 export { Peer } from "./peer/peer.js";
+export type { FailedCall } from "./core/hooks.js";
 export type { AnyPeer, Around, Batch, Call, Context, Options, PeerEvents, PeerOptions } from "./peer/peer.js";
 export type { Caller } from "./peer/caller.js";
 export {

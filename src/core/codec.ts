@@ -48,7 +48,7 @@ function enclose(before: string, json: MessageText, after: string): MessageText 
 
 /**
  * Returns the text of a request. Throws a `TypeError` if `method` or `params` break section 4, and if `params` or a member of
- * it is a value that JSON cannot carry (a Map, a Set, a promise, bytes). Also throws what `JSON.stringify` throws.
+ * it is a value that JSON cannot carry (a Map, a Set, an Error, a promise, bytes). Also throws what `JSON.stringify` throws.
  */
 export function encodeRequest(id: Id, method: string, params?: StructuredParams): MessageText {
   return encodeCall(`${OPEN}"id":${encodeId(id)},`, method, params);
@@ -61,7 +61,7 @@ export function encodeNotification(method: string, params?: StructuredParams): M
 
 /**
  * Returns the text of a result. A value without a JSON form (undefined, a function, a symbol, NaN) becomes null. Throws a
- * `TypeError` if the result or a member of it is a value that JSON cannot carry (a Map, a Set, a promise, bytes). Also throws
+ * `TypeError` if the result or a member of it is a value that JSON cannot carry (a Map, a Set, an Error, a promise, bytes). Also throws
  * for a cyclic value, a BigInt and a `toJSON` that throws.
  */
 export function encodeResult(id: Id, result: unknown): MessageText {
@@ -122,7 +122,7 @@ export function stringify(value: unknown): MessageText | undefined {
 }
 
 /**
- * Throws a `TypeError` if `value` or a member of it is a Map, a Set, a promise, a Blob, an ArrayBuffer or a view of one:
+ * Throws a `TypeError` if `value` or a member of it is a Map, a Set, an Error, a promise, a Blob, an ArrayBuffer or a view of one:
  * `JSON.stringify` would write `{}` or a list of indices. Checks the first 100 entries of an array, and no members of members.
  */
 export function checkForms(value: unknown): void {
@@ -153,7 +153,7 @@ function checkForm(value: unknown, key?: string | number, owner?: object): void 
   if (toJSON !== undefined && toJSON !== Buffer?.prototype.toJSON) return;
   // `JSON.stringify` writes neither inherited members nor the members of an object with `toJSON`.
   if (owner !== undefined && ("toJSON" in owner || !Object.hasOwn(owner, key!))) return;
-  throw notJson(String(tag), remedy, key);
+  throw notJson(value instanceof Error ? value.name : String(tag), remedy, key);
 }
 
 /** Returns what to write in place of a value that JSON cannot carry; `undefined` for any other value. */
@@ -162,6 +162,7 @@ function remedyFor(value: object, tag: string): string | undefined {
   if (ArrayBuffer.isView(value) || tag.endsWith("ArrayBuffer")) return "write `bytes(it)`";
   if (tag === "Map" || tag === "Set") return "write `[...it]`";
   if (tag === "Blob" || tag === "File") return "write `peer.offer(it.stream())`";
+  if (value instanceof Error) return "throw it, or write `it.message`";
   return typeof (value as { then?: unknown }).then === "function" ? "await it" : undefined;
 }
 

@@ -9,7 +9,7 @@ import * as ErrorCode from "./codes.js";
 import { clearDeadline } from "./deadlines.js";
 import type { AnyHandler, Config } from "./config.js";
 import type { Extensions } from "./extensions.js";
-import type { Hooks } from "./hooks.js";
+import type { FailedCall, Hooks } from "./hooks.js";
 import { KeptMessages } from "./live.js";
 import { IncomingCalls } from "./incoming-calls.js";
 import { classify, isForeign, isLoneId, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
@@ -370,19 +370,19 @@ export class Connection implements Receiver, Slot {
     };
   }
 
-  /** Emits an error that has no caller. `method`: where it was thrown, one of a bounded number of names. */
-  report(error: unknown, method?: string): void {
-    const isHeard = tell(this.peer, "error", [error]);
-    if (!this.hooks.error?.(error, this.peer) && !isHeard && method !== undefined)
-      warnOnce((this.hooks.warned ??= new Set()), method, error);
+  /** Emits an error that has no caller. `name`: where it was thrown, one of a bounded number of names. */
+  report(error: unknown, call?: FailedCall, name?: string): void {
+    const isHeard = tell(this.peer, "error", [error, call]);
+    if (!this.hooks.error?.(error, this.peer, call) && !isHeard && name !== undefined)
+      warnOnce((this.hooks.warned ??= new Set()), name, error);
   }
 
   /**
    * Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a
    * listener.
    */
-  reportIfHeard(make: () => unknown): void {
-    if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener?.()) this.report(make());
+  reportIfHeard(make: () => unknown, call?: FailedCall): void {
+    if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener?.()) this.report(make(), call);
   }
 
   /** Emits an event. What its listeners throw is reported. */

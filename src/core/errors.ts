@@ -37,7 +37,8 @@ export function expected(name: string, rule: string, value: unknown): TypeError 
 export function show(value: unknown): string {
   if (typeof value === "function") return "a function";
   if (typeof value === "object" && value !== null) return Array.isArray(value) ? "an array" : "an object";
-  return `\`${String(value)}\` (${value === null ? "null" : typeof value})`;
+  const text = `\`${String(value)}\``;
+  return value === null || value === undefined ? text : `${text} (${typeof value})`;
 }
 
 /**
@@ -50,7 +51,8 @@ export function notJson(what: string, remedy: string, key: string | number = "")
 
 /**
  * An error that crosses the wire (JSON-RPC 2.0, section 5.1). If a handler throws one, it is the response. If the response is
- * an error, the call rejects with one. If a handler throws one that was received, the response is -32603, and the peer emits
+ * an error, the call rejects with one. The `cause` that a handler gives one is reported on its side, and never sent. If a handler
+ * throws one that was received, the response is -32603, and the peer emits
  * `error`. To forward such an error, throw a new one with its code, message and data.
  *
  * Throws a `TypeError` when `code` is not an integer or `message` not a string.

@@ -1,7 +1,15 @@
 /** Hooks, by which a server observes its peers and extends them. */
 import { CallContext } from "./incoming-call.js";
 import type { ErrorObject } from "./message.js";
+import type { Id } from "./message.js";
 import type { CloseInfo } from "./transport.js";
+
+/** The call or the notification that an error came from, which listeners of `error` get. */
+export interface FailedCall {
+  readonly method: string;
+  /** The id of the request; `undefined` for a notification. */
+  readonly id: Id | undefined;
+}
 
 /** The hooks of a peer, or of all peers of a server. None of the functions throws. */
 export interface Hooks {
@@ -12,7 +20,7 @@ export interface Hooks {
   /** The server whose peers these are. */
   readonly server?: unknown;
   /** Takes an error that a peer emits. Returns true if a listener of the server got it. */
-  error?(error: unknown, peer: unknown): boolean;
+  error?(error: unknown, peer: unknown, call: FailedCall | undefined): boolean;
   /** Returns the error that answers a call whose handler failed with `error`, unless that is "Internal error". */
   answerFor?(error: unknown): ErrorObject | undefined;
   /** Whether the server has a listener for `error`. */

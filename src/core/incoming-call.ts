@@ -104,7 +104,7 @@ export class IncomingCall implements Linked {
     const { id, method, calls, abortCause } = this;
     if (id !== undefined && abortCause === undefined) return this.#send(calls.encodeFailure(id, method, error), false);
     // An aborted handler that stops does what its caller asked for, so it did not fail.
-    if (abortCause === undefined || !isAbort(error, abortCause.reason)) calls.reportFailure(method, error);
+    if (abortCause === undefined || !isAbort(error, abortCause.reason)) calls.reportFailure(id, method, error);
     if (id !== undefined) this.#send(encodeError(id, CANCELLED), false);
   }
 

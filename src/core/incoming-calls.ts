@@ -97,7 +97,7 @@ export class IncomingCalls {
     if ((isRequest ? this.#requests : this.#notifications) >= maxInFlight) {
       counts.refusedBusy++;
       if (isRequest) this.reply(id, encodeError(id, BUSY), slot);
-      else connection.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message));
+      else connection.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message), { method, id });
     } else if (isRequest && handler === undefined && config.fallback === undefined && config.around === undefined) {
       // Refused without a context and an RpcError, whose stack is expensive: the other side can repeat this.
       this.reply(id, encodeError(id, METHOD_NOT_FOUND), slot);
@@ -110,7 +110,7 @@ export class IncomingCalls {
     try {
       return connection.extensions.control(message, slot);
     } catch (error) {
-      connection.report(error);
+      connection.report(error, { method: message.method, id: idOf(message) ?? undefined });
       return true;
     }
   }
@@ -254,18 +254,23 @@ export class IncomingCalls {
   }
 
   /**
-   * Returns the error that answers a call to `method`. It says what an RpcError of this side says. Anything else may hold
-   * secrets, so it is reported here, and answered with what the hook says or with -32603.
+   * Returns the error that answers a call to `method`. It says what an RpcError of this side says, whose cause is reported. Anything
+   * else may hold secrets, so it is reported here, and answered with what the hook says or with -32603.
    */
   encodeFailure(id: Id, method: string, error: unknown): MessageText {
     let reason = error;
     try {
-      if (error instanceof RpcError && !isReceived(error)) return encodeError(id, error);
+      if (error instanceof RpcError && !isReceived(error)) {
+        const text = encodeError(id, error);
+        // Its cause is not sent, so that it is reported here or nowhere.
+        if (error.cause !== undefined) this.reportFailure(id, method, error);
+        return text;
+      }
     } catch (failure) {
       // The error itself cannot be examined or encoded: a hostile Proxy, cyclic data.
       reason = failure;
     }
-    this.reportFailure(method, reason);
+    this.reportFailure(id, method, reason);
     return encodeError(
       id,
       this.connection.hooks.answerFor?.(reason) ?? { code: ErrorCode.InternalError, message: "Internal error" },
@@ -273,12 +278,12 @@ export class IncomingCalls {
   }
 
   /** Reports what a call to `method` failed with. For an RpcError that was received, reports an error that has it as its cause. */
-  reportFailure(method: string, error: unknown): void {
+  reportFailure(id: Id | undefined, method: string, error: unknown): void {
     const message = `a call by "${method}" failed`;
     const failure = isReceived(error) ? new Error(message, { cause: error }) : error;
     // The other side chooses the names of methods that are not served, so all of them are reported under one.
     const isServed = this.#handlerOf(method) !== undefined || this.connection.config.controlMethods.has(method);
-    this.connection.report(failure, isServed ? method : "fallback or around");
+    this.connection.report(failure, { method, id }, isServed ? method : "fallback or around");
   }
 }
 

@@ -296,7 +296,7 @@ export class OutgoingCalls {
         this.#deliverNotification(encodeNotification(method, record.params as object), sink, handle);
     };
     new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
-      this.#connection.report(error),
+      this.#connection.report(error, { method, id: undefined }),
     );
     return isTaken;
   }
@@ -336,7 +336,10 @@ export class OutgoingCalls {
     const bytes = this.ended === undefined && exceeds(sent, maxMessageBytes) ? utf8Bytes(sent) : undefined;
     const calls = handle === undefined ? [] : callsOf(handle);
     if (calls.length === 0) {
-      if (bytes !== undefined) connection.report(new TooLargeError(methodOf(text), bytes, maxMessageBytes));
+      if (bytes !== undefined) {
+        const method = methodOf(text);
+        connection.report(new TooLargeError(method, bytes, maxMessageBytes), { method, id: undefined });
+      }
       return;
     }
     if (bytes === undefined && this.#refuse(text, handle as OutgoingCall)) return;

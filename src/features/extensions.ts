@@ -103,7 +103,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
       const sink = call.sent ? outgoing.bypass : undefined;
       if (!outgoing.deliver(text, handle, sink)) outgoing.failUnsent(text);
     } catch (error) {
-      this.connection.report(error);
+      this.connection.report(error, { method: call.method, id: call.id });
     }
   }
 

@@ -108,7 +108,7 @@ export class Progress implements ProgressReports {
         this.#connection.config.checks?.received("progress", call.method, value);
         return call.wait.onProgress!(value);
       },
-      (error) => this.#connection.report(error),
+      (error) => this.#connection.report(error, { method: call.method, id: call.id }),
     );
     return true;
   }

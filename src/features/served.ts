@@ -203,7 +203,7 @@ export function serveStream(
   /** Ends the stream with an error of its source. If the stream is over, reports the error. */
   function sourceFailed(error: unknown): void {
     if (!isOver) finish({ error });
-    else if (!isAbort(error, stopReason)) incoming.reportFailure(method, error);
+    else if (!isAbort(error, stopReason)) incoming.reportFailure(call?.id, method, error);
   }
 
   // Sending the values.

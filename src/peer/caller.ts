@@ -6,7 +6,7 @@ export interface Caller<R extends Contract<R>> {
   /** The other side's methods as functions: `remote.add([1, 2])` is `request("add", [1, 2])`. */
   readonly remote: Remote<R>;
   /**
-   * Calls a method and promises its result. `params` is sent as it is, an array or an object. A Map, a Set, a promise,
+   * Calls a method and promises its result. `params` is sent as it is, an array or an object. A Map, a Set, an Error, a promise,
    * a Blob, an ArrayBuffer or a view of one, as params or as a member of them, is refused with a `TypeError`; deeper down it
    * becomes what `JSON.stringify` makes of it. Of an array, 100 entries are looked at.
    *

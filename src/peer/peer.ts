@@ -32,7 +32,7 @@ import { outgoingBatch } from "../core/outgoing-batch.js";
 import type { Config } from "../core/config.js";
 import { anyFunction } from "../core/options.js";
 import { observed } from "../core/promises.js";
-import { defaultHooks, type Hooks } from "../core/hooks.js";
+import { defaultHooks, type FailedCall, type Hooks } from "../core/hooks.js";
 import type { PeerStats } from "../core/stats.js";
 import { refuseUnknownEvents } from "../core/tell.js";
 import type { CloseInfo, Transport } from "../core/transport.js";
@@ -89,11 +89,12 @@ export type PeerEvents = {
   /** A notification came that no handler serves. */
   notification(method: string, params: unknown): void;
   /**
-   * An error on this side that has no caller: a handler threw, a notification was refused, a listener failed.
+   * An error on this side that has no caller: a handler threw, a notification was refused, a listener failed. `call` names the call
+   * or the notification that it came from, if it came from one.
    * While neither the peer nor its server has a listener, the first failure of each method is reported in the runtime's own
    * way: by `process.emitWarning` where there is one (Node, Bun, Deno), else by `reportError`.
    */
-  error(error: unknown): void;
+  error(error: unknown, call?: FailedCall): void;
 };
 
 const EVENTS: Record<keyof PeerEvents, 0> = {
@@ -489,6 +490,11 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /** `close()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** The class and the `id`, so that test matchers find two peers different, and `console.log` shows which one it is. */
+  get [Symbol.toStringTag](): string {
+    return `Peer ${this.id}`;
   }
 
   static {

@@ -2,6 +2,7 @@
 import { encodeNotification, exceeds, sentForm, utf8Bytes, type MessageText } from "../core/codec.js";
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
+import type { FailedCall } from "../core/hooks.js";
 import { failed, notJson } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { checkOptions, must, oneOf, optional } from "../core/options.js";
@@ -131,7 +132,7 @@ function broadcast(connection: Connection, message: EncodedMessage, handle: Broa
     return isTaken;
   } catch (error) {
     // `send` must not throw. If it does, the other peers must still be notified.
-    connection.report(error);
+    connection.report(error, { method: handle.method, id: undefined });
     return false;
   }
 }
@@ -185,7 +186,7 @@ export interface GroupOwner {
   /** Returns true if a peer is one of this server, or may be one of a server with the same engine. Also if it is closed. */
   canHave(this: void, peer: AnyPeer): boolean;
   /** Takes an error that has no caller. */
-  report(error: unknown, peer?: AnyPeer): void;
+  report(error: unknown, peer?: AnyPeer, call?: FailedCall): void;
 }
 
 /** A group of the peers that `members` returns at the moment. */
@@ -230,7 +231,9 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
       // Encoded again: `around` may have changed the params in place.
       this.#send(call.peers, method, encodeNotification(method, call.params as object), checked);
     };
-    runAround(around, call, send).catch((error: unknown) => this.#owner.report(error));
+    runAround(around, call, send).catch((error: unknown) =>
+      this.#owner.report(error, undefined, { method, id: undefined }),
+    );
   }
 
   request<K extends keyof R & string>(

@@ -7,7 +7,7 @@ import type { AnyMethods, Contract } from "../core/contract.js";
 import { makeConfig, type Config } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import { ErrorCode, notJson } from "../core/errors.js";
-import type { Hooks } from "../core/hooks.js";
+import type { FailedCall, Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
 import type { Socket } from "../link/socket.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
@@ -101,9 +101,10 @@ export type ServerEvents<L extends Contract<L>, R extends Contract<R>, A> = {
   refuse(refusal: Refusal, request: IncomingMessage): void;
   /**
    * An error that no caller receives: `authenticate` threw, the HTTP server failed, or a peer emitted `error`, which also passes
-   * the peer. If neither server nor peer has a listener, `process.emitWarning` reports the first failure of each method.
+   * the peer. `call` names the call or the notification that the error came from, if it came from one.
+   * If neither server nor peer has a listener, `process.emitWarning` reports the first failure of each method.
    */
-  error(error: unknown, peer?: Peer<L, R, A>): void;
+  error(error: unknown, peer?: Peer<L, R, A>, call?: FailedCall): void;
   /**
    * A notification of `method` was dropped for a peer: by a topic or `server.peers`, or because of `latest` beyond 1,024 keys. The
    * peer's `stats().dropped` counts the same. Not emitted for volatile messages, nor for messages that a newer one replaced.
@@ -168,7 +169,7 @@ export class Server<
     this.#hooks = {
       server: this,
       Context: ServerCallContext,
-      error: (error, peer) => this.#report(error, peer as Peer<L, R, A>),
+      error: (error, peer, call) => this.#report(error, peer as Peer<L, R, A>, call),
       missed: (peer, method) =>
         void tell(this, "missed", [peer, method], (error) => this.#report(error, peer as AnyPeer)),
       answerFor: (error) => (isEngineError(error) ? TRY_AGAIN_LATER : undefined),
@@ -185,7 +186,7 @@ export class Server<
       this.#configBy.set(dialect.subprotocol, config);
     }
     const { around } = this.#config;
-    const report = (error: unknown, peer?: AnyPeer): void => void this.#report(error, peer);
+    const report = (error: unknown, peer?: AnyPeer, call?: FailedCall): void => void this.#report(error, peer, call);
     const groups: { -readonly [K in keyof TopicsOwner<Peer<L, R, A>>]: TopicsOwner<Peer<L, R, A>>[K] } = {
       around,
       report,
@@ -564,8 +565,8 @@ export class Server<
     refuseUnknownEvents(Server.prototype, EVENTS);
   }
 
-  #report(error: unknown, peer?: AnyPeer): boolean {
-    return tell(this, "error", [error, peer]);
+  #report(error: unknown, peer?: AnyPeer, call?: FailedCall): boolean {
+    return tell(this, "error", [error, peer, call]);
   }
 
   /** Refuses new clients, and closes those that have no peer yet. `retryMs`: that of `drain`. */

@@ -138,7 +138,7 @@ describe("lsp framing", () => {
       "Content-Length: 2\r\nContent-Length: 2\r\n",
       "Expected `Content-Length` to be given once, 2 so far, got `2` (string)",
     ],
-    ["\r\n", "Expected `Content-Length` to be in the header, got `undefined` (undefined)"],
+    ["\r\n", "Expected `Content-Length` to be in the header, got `undefined`"],
     ["X: y\r\n\r\n", /`Content-Length` to be in the header/],
     ["Content-Type: a/b; charset=latin1\r\n", "Expected `charset of Content-Type` to be utf-8, got `latin1` (string)"],
     ["x".repeat(4097), /^Expected `header` to be at most 4096 bytes long, got `x{60}\.\.\.` \(string\)$/],

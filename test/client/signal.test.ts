@@ -165,7 +165,7 @@ describeClients("connect with a signal", (connect: Connect) => {
   );
 
   it.each([
-    [null, "`null` (null)"],
+    [null, "`null`"],
     [true, "`true` (boolean)"],
     [new AbortController(), "an object"],
   ])("refuses %s as a signal, whatever the other options are", async (signal, shown) => {

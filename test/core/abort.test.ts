@@ -20,7 +20,7 @@ describe("aborting a call", () => {
 
   it.each([
     ["a string", "soon", "`soon` (string)"],
-    ["null", null, "`null` (null)"],
+    ["null", null, "`null`"],
     ["an object without addEventListener", { aborted: false }, "an object"],
     ["an object without removeEventListener", { aborted: false, addEventListener: () => {} }, "an object"],
   ])("refuses %s as a signal", async (_kind, signal, shown) => {

@@ -407,12 +407,12 @@ describe("a contract", () => {
     [
       "an entry without a handler",
       { contract: api, methods: { add: () => 1 } },
-      "Expected `methods.ping` to be a function, as `contract` has that name, got `undefined` (undefined)",
+      "Expected `methods.ping` to be a function, as `contract` has that name, got `undefined`",
     ],
     [
       "an entry whose handler is undefined",
       { contract: api, methods: { add: undefined, ping: () => "" } },
-      "Expected `methods.add` to be a function, as `contract` has that name, got `undefined` (undefined)",
+      "Expected `methods.add` to be a function, as `contract` has that name, got `undefined`",
     ],
     [
       "a handler without an entry",
@@ -436,7 +436,7 @@ describe("a contract", () => {
   });
 
   it.each<[string, unknown, string]>([
-    ["no entries", undefined, "Expected `contract` to be a plain object, got `undefined` (undefined)"],
+    ["no entries", undefined, "Expected `contract` to be a plain object, got `undefined`"],
     [
       "a misspelt part",
       { add: { reslt: z.number() } },
@@ -447,7 +447,7 @@ describe("a contract", () => {
       { add: { result: Number } },
       "Expected `contract.add.result` to be a Standard Schema, got a function",
     ],
-    ["an entry that is no object", { add: null }, "Expected `contract.add` to be an object, got `null` (null)"],
+    ["an entry that is no object", { add: null }, "Expected `contract.add` to be an object, got `null`"],
     [
       "a result and a stream",
       { add: { result: z.number(), stream: z.number() } },

@@ -84,6 +84,7 @@ describe("a handler whose own call was answered with an error", () => {
         ),
     );
     expect(await rejection(pair.b.request("outer"))).toMatchObject({ code: 1, message: "mine" });
+    expect(pair.takeErrors()).toMatchObject([{ code: 1, message: "mine", cause: { code: 403 } }]);
   });
 
   it("that serves a notification reports the error with its cause", async () => {

@@ -21,30 +21,30 @@ const POSITIVE = "` to be a positive number";
 
 describe("a peer's options", () => {
   it.each<[options: object, rule: string, shown: string]>([
-    [{ methods: null }, `methods${PLAIN}`, "`null` (null)"],
+    [{ methods: null }, `methods${PLAIN}`, "`null`"],
     [{ methods: [] }, `methods${PLAIN}`, "an array"],
     [{ methods: new Service() }, `methods${PLAIN}`, "an object"],
     [{ methods: new Map() }, `methods${PLAIN}`, "an object"],
     [{ methods: () => 1 }, `methods${PLAIN}`, "a function"],
     [{ methods: { add: 5 } }, `methods.add${FUNCTION}`, "`5` (number)"],
-    [{ methods: { add: null } }, `methods.add${FUNCTION}`, "`null` (null)"],
+    [{ methods: { add: null } }, `methods.add${FUNCTION}`, "`null`"],
     [{ schemas: new Service() }, `schemas${PLAIN}`, "an object"],
-    [{ schemas: null }, `schemas${PLAIN}`, "`null` (null)"],
+    [{ schemas: null }, `schemas${PLAIN}`, "`null`"],
     [{ schemas: { add: {} } }, "schemas.add` to be a Standard Schema", "an object"],
     [{ schemas: { add: { "~standard": {} } } }, "schemas.add` to be a Standard Schema", "an object"],
     [{ timeoutMs: 0 }, `timeoutMs${POSITIVE}`, "`0` (number)"],
     [{ timeoutMs: -1 }, `timeoutMs${POSITIVE}`, "`-1` (number)"],
     [{ timeoutMs: NaN }, `timeoutMs${POSITIVE}`, "`NaN` (number)"],
     [{ timeoutMs: "5" }, `timeoutMs${POSITIVE}`, "`5` (string)"],
-    [{ timeoutMs: null }, `timeoutMs${POSITIVE}`, "`null` (null)"],
+    [{ timeoutMs: null }, `timeoutMs${POSITIVE}`, "`null`"],
     [{ fallback: {} }, `fallback${FUNCTION}`, "an object"],
-    [{ fallback: null }, `fallback${FUNCTION}`, "`null` (null)"],
+    [{ fallback: null }, `fallback${FUNCTION}`, "`null`"],
     [{ fallback: false }, `fallback${FUNCTION}`, "`false` (boolean)"],
     [{ around: "log" }, `around${FUNCTION}`, "`log` (string)"],
     [{ around: 0 }, `around${FUNCTION}`, "`0` (number)"],
     [{ onForeignMessage: 5 }, `onForeignMessage${FUNCTION}`, "`5` (number)"],
     [{ limits: 5 }, "limits` to be an object", "`5` (number)"],
-    [{ limits: null }, "limits` to be an object", "`null` (null)"],
+    [{ limits: null }, "limits` to be an object", "`null`"],
   ])("refuse %j, with the name, the rule and the value", (options, rule, shown) => {
     expect(() => make(options)).toThrow(new TypeError(`Expected \`${rule}, got ${shown}`));
     expect(() => pair(options as never, {})).toThrow(TypeError);
@@ -98,7 +98,7 @@ describe("limits", () => {
       [0, -1, 1.5, NaN, Infinity, 3 * 2 ** 30, MOST_BYTES + 1, "5", null].map((bad) => [name, bad]),
     ),
   )("refuse a %s of %s", (name, value) => {
-    const shown = `\`${String(value)}\` (${value === null ? "null" : typeof value})`;
+    const shown = value === null ? "`null`" : `\`${String(value)}\` (${typeof value})`;
     const message = `Expected \`limits.${name}\` to be a whole number from 1 to ${MOST_BYTES}, got ${shown}`;
     expect(() => make({ limits: { [name as string]: value } })).toThrow(new TypeError(message));
   });

@@ -1,3 +1,4 @@
+import { inspect, isDeepStrictEqual } from "node:util";
 import { describe, expect, it } from "vitest";
 import { pair, Peer, type Receiver } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
@@ -51,6 +52,19 @@ describe("pair", () => {
     expect(await rejection(call)).toMatchObject({ outcome: "unknown" });
     expect((await a.closed).code).toBe(1009);
     expect((await b.closed).code).toBe(1009);
+  });
+});
+
+describe("two peers", () => {
+  it("are different for test matchers, and a peer equals itself", async () => {
+    const [a, b] = pair({}, {});
+    for (const peer of [a, b]) Object.assign(peer.data as object, { room: "den" });
+    expect(a).not.toEqual(b);
+    expect(isDeepStrictEqual(a, b)).toBe(false);
+    expect(new Set([[a], [a]].map(([peer]) => peer))).toEqual(new Set([a]));
+    expect({ peer: a }).toEqual({ peer: a });
+    expect(inspect(a)).toContain(a.id);
+    await a.close();
   });
 });
 

@@ -11,7 +11,7 @@ const RULE = "Expected `params` to be an array or an object, got";
 
 /** Values that are not valid `params` (section 4.2), and the text of the error. */
 const BAD: [name: string, params: unknown, message: string | RegExp][] = [
-  ["null", null, `${RULE} \`null\` (null)`],
+  ["null", null, `${RULE} \`null\``],
   ["a number", 5, `${RULE} \`5\` (number)`],
   ["zero", 0, `${RULE} \`0\` (number)`],
   ["NaN", NaN, `${RULE} \`NaN\` (number)`],

@@ -69,7 +69,7 @@ describe("timeoutMs", () => {
     [-1, "`-1` (number)"],
     [NaN, "`NaN` (number)"],
     ["5", "`5` (string)"],
-    [null, "`null` (null)"],
+    [null, "`null`"],
     [5n, "`5` (bigint)"],
     [{}, "an object"],
   ])("is refused if it is %s, and the call sends nothing", async (timeoutMs, shown) => {

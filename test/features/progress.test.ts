@@ -50,7 +50,7 @@ describe("asking for reports", () => {
 
   it.each<[string, unknown, string]>([
     ["an array", [1], "an array"],
-    ["null", null, "`null` (null)"],
+    ["null", null, "`null`"],
     ["a number", 5, "`5` (number)"],
     ["a date", new Date(0), "an object"],
   ])("is refused in %s, and nothing is sent", async (_name, params, shown) => {

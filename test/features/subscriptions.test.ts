@@ -514,7 +514,7 @@ describe("maxPerPeer", () => {
 
 describe("an invalid subscription", () => {
   it.each<[object, string]>([
-    [{}, "Expected `method` to be a string, got `undefined` (undefined)"],
+    [{}, "Expected `method` to be a string, got `undefined`"],
     [{ method: "m", nextId: 5 }, "Expected `nextId` to be a function, got `5` (number)"],
     [
       { method: "m", limits: { maxHeld: 0 } },
@@ -532,7 +532,7 @@ describe("an invalid subscription", () => {
     const open = (context: unknown): unknown => subscriptions.open(context as never);
     const message = "Expected `context` to be the context that a handler is given, got";
     expect(() => open({ peer: raw.peer })).toThrow(new TypeError(`${message} an object`));
-    expect(() => open(undefined)).toThrow(new TypeError(`${message} \`undefined\` (undefined)`));
+    expect(() => open(undefined)).toThrow(new TypeError(`${message} \`undefined\``));
   });
 
   it.each([

@@ -4,7 +4,7 @@ import { serve } from "../../src/node.js";
 import { rejection } from "../support/turns.js";
 
 const ORIGIN = 'an origin as browsers send it, such as "https://example.org"';
-const HOST = 'a name such as "example.org"';
+const HOST = 'a whole name such as "example.org", listed once for each name';
 const ORIGINS = 'a list of origins such as "https://example.org", or "*"';
 const PATH = 'a string that begins with "/" and has no "?"';
 const HOSTS = 'a list of names such as "example.org"';
@@ -16,16 +16,16 @@ describe("serve with options", () => {
     ["port", 65536, PORT, "`65536` (number)"],
     ["port", 1.5, PORT, "`1.5` (number)"],
     ["port", "3000", PORT, "`3000` (string)"],
-    ["port", null, PORT, "`null` (null)"],
+    ["port", null, PORT, "`null`"],
     ["port", NaN, PORT, "`NaN` (number)"],
     ["host", "", "a non-empty string", "`` (string)"],
     ["host", 127, "a non-empty string", "`127` (number)"],
     ["path", "rpc", PATH, "`rpc` (string)"],
     ["path", "/rpc?a", PATH, "`/rpc?a` (string)"],
     ["path", 5, PATH, "`5` (number)"],
-    ["path", null, PATH, "`null` (null)"],
+    ["path", null, PATH, "`null`"],
     ["authenticate", {}, "a function", "an object"],
-    ["authenticate", null, "a function", "`null` (null)"],
+    ["authenticate", null, "a function", "`null`"],
     ["authenticate", false, "a function", "`false` (boolean)"],
     ["origins", "https://example.org", ORIGINS, "`https://example.org` (string)"],
     ["origins[0]", ["example.org"], ORIGIN, "`example.org` (string)"],
@@ -38,21 +38,23 @@ describe("serve with options", () => {
     ["origins[0]", ["https://*.example.org"], ORIGIN, "`https://*.example.org` (string)"],
     ["origins[0]", ["app://example?a"], ORIGIN, "`app://example?a` (string)"],
     ["origins[0]", [5], ORIGIN, "`5` (number)"],
-    ["origins", null, ORIGINS, "`null` (null)"],
+    ["origins", null, ORIGINS, "`null`"],
     ["hosts", "example.org", HOSTS, "`example.org` (string)"],
     ["hosts[0]", [""], HOST, "`` (string)"],
     ["hosts[0]", [5], HOST, "`5` (number)"],
     ["hosts[0]", ["https://example.org"], HOST, "`https://example.org` (string)"],
     ["hosts[0]", ["example.org/"], HOST, "`example.org/` (string)"],
     ["hosts[0]", ["*/"], HOST, "`*/` (string)"],
-    ["hosts", null, HOSTS, "`null` (null)"],
+    ["hosts[0]", ["*"], HOST, "`*` (string)"],
+    ["hosts[0]", ["*.example.org"], HOST, "`*.example.org` (string)"],
+    ["hosts", null, HOSTS, "`null`"],
     ["post", 200, "an object", "`200` (number)"],
-    ["post", null, "an object", "`null` (null)"],
+    ["post", null, "an object", "`null`"],
     ["post.notificationStatus", { notificationStatus: 202 }, "200 or 204", "`202` (number)"],
     ["post.notificationStatus", { notificationStatus: "200" }, "200 or 204", "`200` (string)"],
-    ["post.notificationStatus", { notificationStatus: null }, "200 or 204", "`null` (null)"],
+    ["post.notificationStatus", { notificationStatus: null }, "200 or 204", "`null`"],
     ["session", true, "`{ ttlMs }` or `false`", "`true` (boolean)"],
-    ["session", null, "`{ ttlMs }` or `false`", "`null` (null)"],
+    ["session", null, "`{ ttlMs }` or `false`", "`null`"],
     ["heartbeat.intervalMs", { intervalMs: 0 }, "a positive number", "`0` (number)"],
     [
       "heartbeat.deadAfterMs",
@@ -65,7 +67,7 @@ describe("serve with options", () => {
     ["around", {}, "a function", "an object"],
     ["methods", [], "a plain object", "an array"],
     ["limits", 5, "an object", "`5` (number)"],
-    ["limits", null, "an object", "`null` (null)"],
+    ["limits", null, "an object", "`null`"],
   ])("refuses a bad %s (case %#), and names it, the rule and the value", async (name, value, rule, shown) => {
     const [option] = name.split(/[[.]/) as [string];
     const error = await rejection(serve({ port: 0, [option]: value }));

@@ -116,7 +116,7 @@ describe("the `peer` event", () => {
     server.on("error", (...args) => errors.push(args));
     await using client = await kit.connect(server.url);
     expect(await client.request("here")).toBe(true);
-    expect(errors).toEqual([[bug, [...server.peers][0]]]);
+    expect(errors).toEqual([[bug, [...server.peers][0], undefined]]);
   });
 });
 
