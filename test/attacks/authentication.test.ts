@@ -1,11 +1,42 @@
 /** Attacks on `authenticate`: it runs as often as the limits allow, and an empty credential passes by no way. */
+import type { IncomingMessage } from "node:http";
 import { describe, expect, it } from "vitest";
-import { ByHand, nextPeer, serving } from "../server/by-hand.js";
+import { ByHand, nextPeer, serving, statusOf } from "../server/by-hand.js";
 import { pass, useFakeClock } from "../support/clock.js";
 
 useFakeClock();
 
 const HELLO = { hello: { session: true, limits: { maxMessageBytes: 2 ** 20, logFrames: 64, logLength: 2 ** 20 } } };
+
+/** As an application writes it: an empty credential is its result. */
+function authenticate({ headers }: IncomingMessage, auth: unknown): unknown {
+  const credential = auth ?? headers.authorization;
+  return credential && { credential };
+}
+
+describe("an empty credential", () => {
+  it("passes `auth && verify(auth)` by no hello, resume, `auth` or header", async () => {
+    const world = await serving<any>({ authenticate });
+    const opened = async (auth: unknown, returns = false): Promise<ByHand> => {
+      const byHand = await ByHand.open(world.url, { offersAuth: true, returns });
+      byHand.say({ hello: { auth } });
+      return byHand;
+    };
+    for (const empty of ["", 0, false, null]) {
+      for (const returns of [false, true]) expect((await (await opened(empty, returns)).closed).code).toBe(4401);
+      const coming = nextPeer(world.server);
+      const inside = await opened("token");
+      const peer = await coming;
+      inside.say(HELLO);
+      inside.say({ auth: empty });
+      expect((await inside.closed).code).toBe(4401);
+      expect(peer.auth).toEqual({ credential: "token" });
+    }
+    expect(await statusOf(world.url, { authorization: "" })).toBe(401);
+    expect(world.server.stats()).toMatchObject({ opened: 4, refused: { 401: 13 } });
+    await world.server.close();
+  });
+});
 
 describe("a client that authenticates again and again", () => {
   it("runs authenticate as often as `maxMessagesPerSecond` allows, waits beyond that, and loses nothing", async () => {
