@@ -261,8 +261,10 @@ export class Connection implements Receiver, Slot {
     this.kept?.flush();
     try {
       const { transport } = this;
-      if (typeof text === "string") return transport.send(text, handle, message);
-      return transport.sendBytes?.(text, handle, message) ?? transport.send(text.text, handle, message);
+      // A transport of an application may return nothing for what it has sent.
+      if (typeof text === "string") return transport.send(text, handle, message) !== false;
+      if (transport.sendBytes === undefined) return transport.send(text.text, handle, message) !== false;
+      return transport.sendBytes(text, handle, message) !== false;
     } catch (error) {
       this.report(error);
       return false;

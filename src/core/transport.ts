@@ -138,12 +138,12 @@ export interface Transport {
   /** Takes the receiver. What came in earlier is kept, and received after this call. */
   start(receiver: Receiver): void;
   /**
-   * Sends one message. Returns false if nothing of it will be sent. Never throws. `message` is the same message, if it goes to
+   * Sends one message. Returns false if nothing of it will be sent; any other value, or none, means that it will. Never throws. `message` is the same message, if it goes to
    * many peers: a transport may write its frames, which are encoded once for all.
    */
-  send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean;
+  send(text: string, handle?: SendHandle, message?: EncodedMessage): unknown;
   /** Sends one message with bytes, as `send` does. Without this function, `send` gets its text, in which the bytes are base64. */
-  sendBytes?(text: TextWithBytes, handle?: SendHandle, message?: EncodedMessage): boolean;
+  sendBytes?(text: TextWithBytes, handle?: SendHandle, message?: EncodedMessage): unknown;
   /** Cancels the queued message of a handle. Returns false if it was sent, or was never there. */
   cancel?(handle: SendHandle): boolean;
   /**
@@ -234,12 +234,12 @@ export class EncodedMessage {
     return (this.#unsentBytes ??= utf8Bytes(source) * (typeof source === "string" ? 1 : 4 / 3) + OVERHEAD_BYTES);
   }
 
-  /** Gives the message to a transport. Returns what the transport returns. */
+  /** Gives the message to a transport. Returns false if nothing of it will be sent. */
   sendBy(transport: Transport, handle: SendHandle | undefined): boolean {
     const { source } = this;
     if (typeof source !== "string" && transport.sendBytes !== undefined)
-      return transport.sendBytes(source, handle, this);
-    return transport.send(this.text, handle, this);
+      return transport.sendBytes(source, handle, this) !== false;
+    return transport.send(this.text, handle, this) !== false;
   }
 
   /** The frame of a plain link. */

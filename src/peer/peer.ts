@@ -307,7 +307,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   constructor(transport: Transport, options: undefined, checked: Checked);
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> | undefined, checked?: Checked) {
     super();
-    if (typeof transport?.start !== "function") throw expected("transport", "a Transport", transport);
+    for (const name of ["start", "send", "close"] as const)
+      if (typeof transport?.[name] !== "function")
+        throw expected("transport", `a Transport with \`${name}\``, transport);
     const { config, hooks } = checked ?? { config: configOf(options), hooks: defaultHooks() };
     this.#connection = new Connection(this, transport, config, hooks, replaceConnection);
     if (checked === undefined) this.#connection.start();

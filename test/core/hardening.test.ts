@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Peer, RpcError } from "../../src/index.js";
+import { Peer, RpcError, type AnyPeer, type Receiver } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { connectedPair } from "../support/pair.js";
 import { rawPeer, request, result } from "../support/raw.js";
@@ -79,7 +79,22 @@ describe("the options of a call", () => {
 });
 
 describe("a transport", () => {
-  it.each([undefined, null, 5, {}, { send() {} }])(
+  it("may return nothing from `send` for what it has sent", async () => {
+    const sent: unknown[] = [];
+    const start = (receiver: Receiver): void => {
+      received = (text) => receiver.receive(text);
+    };
+    let received!: (text: string) => void;
+    const transport = { start, send: (text: string) => void sent.push(JSON.parse(text)), close() {} };
+    const peer = new Peer(transport, {}) as AnyPeer;
+    const call = peer.request("m");
+    expect(peer.notify("n")).toBe(true);
+    expect(sent).toHaveLength(2);
+    received('{"jsonrpc":"2.0","id":1,"result":7}');
+    expect(await call).toBe(7);
+  });
+
+  it.each([undefined, null, 5, {}, { send() {} }, { start() {}, send() {} }, { start() {}, close() {} }])(
     "that is invalid (%j) is refused with an error that names `transport`",
     (transport) => {
       expect(() => new Peer(transport as never, {})).toThrow("Expected `transport` to be a Transport");

@@ -111,6 +111,11 @@ describe("the architecture document", () => {
     expect(await b.request("add", [1, 2])).toBe(3);
     await b.close();
     expect((await a.closed).code).toBe(1000);
+    // A thread that ends closes its port without a message.
+    const { port1: near, port2: far } = new MessageChannel();
+    const left = overPort(near, {});
+    far.close();
+    expect((await left.closed).code).toBe(1006);
   });
 });
 

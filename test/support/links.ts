@@ -109,5 +109,5 @@ export function heldBy({ endpoint }: PackedLink): number {
 
 /** Sends a message that is encoded for many peers. */
 export function sendEncoded(transport: Transport, message: EncodedMessage): boolean {
-  return transport.send(message.text, undefined, message);
+  return transport.send(message.text, undefined, message) === true;
 }
