@@ -85,8 +85,8 @@ describe("a client in a runtime without `TextDecoder`, and whose `URL` has only 
 
 describe("a function `url` that returns no URL", () => {
   it.each([
-    [undefined, "`undefined` (undefined)"],
-    [null, "`null` (null)"],
+    [undefined, "`undefined`"],
+    [null, "`null`"],
     [7, "`7` (number)"],
     [{}, "an object"],
     ["", "`not a URL` (string)"],

@@ -139,7 +139,7 @@ describe("a connect that fails", () => {
     ["ws://user:s3cret@host:port/?token=s3cret", "`not a URL` (string)"],
     ["ftp://x", "`ftp:` (string)"],
     ["file:///x", "`file:` (string)"],
-    [undefined, "`undefined` (undefined)"],
+    [undefined, "`undefined`"],
   ])("rejects with a TypeError for the address %s", async (url, shown) => {
     const error = await rejection(connect(url as string));
     expect(error).toBeInstanceOf(TypeError);
