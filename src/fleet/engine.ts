@@ -5,7 +5,8 @@
  * An engine carries frames and keeps logs, members and leases. It reads no frame. All rules above these operations are in
  * `src/fleet`, and are the same for every engine.
  */
-import { expected, type Outcome } from "../core/errors.js";
+import { ErrorCode, expected, type Outcome } from "../core/errors.js";
+import type { ErrorObject } from "../core/message.js";
 
 /** The name of a node: 1 to 64 of `[A-Za-z0-9_-]`. Random, so that no two nodes have the same. */
 export type NodeName = string;
@@ -245,13 +246,14 @@ export class EngineError extends Error {
   }
 }
 
-/** Returns true for an `EngineError`. Never throws, whatever was thrown. */
-export function isEngineError(error: unknown): boolean {
+/** Returns what the caller gets if a handler fails by `error`, if that is an `EngineError`. Never throws, whatever was thrown. */
+export function engineAnswer(error: unknown): ErrorObject | undefined {
   try {
-    return error instanceof EngineError;
+    if (error instanceof EngineError) return { code: ErrorCode.TryAgainLater, message: "Try again later" };
   } catch {
-    return false;
+    // A Proxy decided. The caller gets "Internal error".
   }
+  return undefined;
 }
 
 /** Checks an engine. */

@@ -6,7 +6,7 @@ import type { ContractOptions } from "../core/checks.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import { makeConfig, type Config } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
-import { ErrorCode, notJson } from "../core/errors.js";
+import { notJson } from "../core/errors.js";
 import type { FailedCall, Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
 import type { Socket } from "../link/socket.js";
@@ -40,7 +40,7 @@ import { PeerGroup, type Group } from "./groups.js";
 import type { ServerAround } from "./around.js";
 import { Topics, type Topic, type TopicsOwner } from "./topics.js";
 import { ServerFleet, type FleetOptions } from "./fleet.js";
-import { isEngineError } from "../fleet/engine.js";
+import { engineAnswer } from "../fleet/engine.js";
 import type { FleetEvents, Health, Nodes } from "../fleet/fleet.js";
 import type { Principal, RemotePeer } from "../fleet/remote.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
@@ -172,7 +172,7 @@ export class Server<
       error: (error, peer, call) => this.#report(error, peer as Peer<L, R, A>, call),
       missed: (peer, method) =>
         void tell(this, "missed", [peer, method], (error) => this.#report(error, peer as AnyPeer)),
-      answerFor: (error) => (isEngineError(error) ? TRY_AGAIN_LATER : undefined),
+      answerFor: engineAnswer,
       hasErrorListener: () => this.listenerCount("error") > 0,
       ended: (peer) => this.#removePeer(peer as Peer<L, R, A>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
@@ -588,7 +588,6 @@ export class Server<
   }
 }
 
-const TRY_AGAIN_LATER = { code: ErrorCode.TryAgainLater, message: "Try again later" };
 const CLOSING = "the server is closing";
 /** 132 random bits. */
 const TOKEN_LENGTH = 22;
