@@ -30,7 +30,7 @@ import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
 import { outgoingBatch } from "../core/outgoing-batch.js";
 import type { Config } from "../core/config.js";
-import { anyFunction } from "../core/options.js";
+import { anyFunction, anySignal, checkOptions, optional } from "../core/options.js";
 import { observed } from "../core/promises.js";
 import { defaultHooks, type FailedCall, type Hooks } from "../core/hooks.js";
 import type { PeerStats } from "../core/stats.js";
@@ -474,6 +474,34 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   reconnect(): boolean {
     const { ended, transport } = this.#connection;
     return ended === undefined && transport.reconnect?.() === true;
+  }
+
+  /**
+   * Resolves with the arguments of the next `event`, as `once` of `node:events` does. If the peer is closed already, the event `close`
+   * is the past one. Rejects with the reason of `signal`, with the reason of the end if the peer closes before another event, and
+   * with a `TypeError` for bad options or an unknown event. Default: no signal.
+   */
+  waitFor<E extends keyof PeerEvents>(event: E, options?: { signal?: AbortSignal }): Promise<Parameters<PeerEvents[E]>>;
+  waitFor(event: keyof PeerEvents, options?: object): Promise<any> {
+    return new Promise((resolve, reject) => {
+      const { signal } = checkOptions("options", options, { signal: optional(anySignal) });
+      const { ended, closeInfo } = this.#connection;
+      const isClose = event === "close";
+      if (signal?.aborted) throw signal.reason;
+      if (isClose && closeInfo !== undefined) return resolve([closeInfo]);
+      if (!isClose && ended !== undefined) throw ended;
+      const settle = (act: () => void): void => {
+        this.off(event, emitted).off("close", closed);
+        signal?.removeEventListener("abort", aborted);
+        act();
+      };
+      const emitted = (...args: unknown[]): void => settle(() => resolve(args));
+      const closed = (): void => settle(() => reject(this.#connection.ended));
+      const aborted = (): void => settle(() => reject(signal!.reason));
+      this.once(event, emitted);
+      if (!isClose) this.once("close", closed);
+      signal?.addEventListener("abort", aborted);
+    });
   }
 
   /** Returns what happened on this connection so far, and how full everything is. Cheap: the numbers are counted anyway. */

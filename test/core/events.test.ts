@@ -42,6 +42,55 @@ describe("the `close` event", () => {
   });
 });
 
+describe("waitFor", () => {
+  it("resolves with the arguments of the next event, and leaves no listener", async () => {
+    const raw = rawPeer();
+    const waits = raw.peer.waitFor("notification");
+    raw.feed(notification("news", [1]));
+    raw.feed(notification("news", [2]));
+    expect(await waits).toEqual(["news", [1]]);
+    expect(raw.peer.listenerCount("notification") + raw.peer.listenerCount("close")).toBe(0);
+  });
+
+  it("resolves with the end of a peer that closes, or is closed", async () => {
+    const raw = rawPeer();
+    const waits = raw.peer.waitFor("close");
+    raw.cut({ code: 4000, reason: "enough" });
+    const end = [{ code: 4000, reason: "enough" }];
+    expect([await waits, await raw.peer.waitFor("close")]).toEqual([end, end]);
+  });
+
+  it("rejects for another event of a peer that closes, or is closed, and leaves no listener", async () => {
+    const raw = rawPeer();
+    const waits = rejection(raw.peer.waitFor("resume"));
+    raw.cut({ code: 4000, reason: "enough" });
+    const ended = new Error("closed with 4000 (enough)");
+    expect([await waits, await rejection(raw.peer.waitFor("resume"))]).toEqual([ended, ended]);
+    expect(raw.peer.listenerCount("resume") + raw.peer.listenerCount("close")).toBe(0);
+  });
+
+  it("rejects with the reason of its signal, and leaves no listener", async () => {
+    const raw = rawPeer();
+    const control = new AbortController();
+    const waits = rejection(raw.peer.waitFor("resume", { signal: control.signal }));
+    control.abort("changed my mind");
+    const late = rejection(raw.peer.waitFor("close", { signal: control.signal }));
+    expect([await waits, await late]).toEqual(["changed my mind", "changed my mind"]);
+    expect(raw.peer.listenerCount("resume") + raw.peer.listenerCount("close")).toBe(0);
+  });
+
+  it.each<[unknown[], string]>([
+    [["resumed"], "Unknown event `resumed`"],
+    [["resume", { timeoutMs: 1 }], "Unknown name `timeoutMs` in `options`"],
+    [["resume", { signal: 1 }], "Expected `signal` to be an AbortSignal"],
+  ])("rejects with a TypeError for %j", async (args, message) => {
+    const raw = rawPeer();
+    const error = await rejection((raw.peer.waitFor as (...args: unknown[]) => Promise<unknown>)(...args));
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toContain(message);
+  });
+});
+
 describe("a listener that throws", () => {
   it.each<[string, (raw: ReturnType<typeof rawPeer>) => void]>([
     ["notification", (raw) => raw.feed(notification("m"))],

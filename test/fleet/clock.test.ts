@@ -2,7 +2,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { gate } from "../support/turns.js";
 import { EngineError } from "../../src/fleet/engine.js";
-import { attach, serve } from "../../src/node.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Node } from "./nodes.js";
 
@@ -386,20 +385,6 @@ it("an answer is sent again until the caller's node is there, within the timeout
 describe("a setting of the broker that weakens a promise", () => {
   const EVICTS = "the broker may evict logs";
 
-  it("is emitted as `error` to a listener that is added after `await serve()` or `await attach()`", async () => {
-    const engine = new FaultyEngine();
-    engine.unmet = [EVICTS];
-    const errors: unknown[] = [];
-    const server = await serve({ port: 0, engine });
-    server.on("error", (error) => errors.push(error));
-    const worker = await attach({ engine });
-    worker.on("error", (error) => errors.push(error));
-    expect(errors).toEqual([]);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(errors).toEqual([new Error(EVICTS), new Error(EVICTS)]);
-    await Promise.all([server.close(), worker.close()]);
-  });
-
   it("is looked at again at each connect, and emitted once until it is cured", async () => {
     const engine = new FaultyEngine();
     nodes = makeNodes(1, {}, engine);
@@ -419,16 +404,5 @@ describe("a setting of the broker that weakens a promise", () => {
     expect(await reconnect("it is slow", EVICTS)).toEqual(["it is slow"]);
     expect(await reconnect()).toEqual([]);
     expect(await reconnect(EVICTS)).toEqual([EVICTS]);
-  });
-
-  it("is emitted by no server that has closed before", async () => {
-    const engine = new FaultyEngine();
-    engine.unmet = [EVICTS];
-    const errors: unknown[] = [];
-    const server = await serve({ port: 0, engine });
-    server.on("error", (error) => errors.push(error));
-    await server.close();
-    await vi.advanceTimersByTimeAsync(10);
-    expect(errors).toEqual([]);
   });
 });

@@ -321,6 +321,12 @@ server.on("refresh", (peer, old) => {
   is<Equal<typeof old, { user: string }>>();
   is<Equal<typeof peer.auth, { user: string }>>();
 });
+// the next event of a peer
+const [lost] = await opening.waitFor("lost");
+lost.message;
+const [method, params] = await opening.waitFor("notification", { signal: AbortSignal.timeout(1) });
+method.length + String(params).length;
+
 // a server in memory: its methods and the mocks of a client may be incomplete
 import { testServer, type Line, type Network, type TestServer } from "reciproc/testing";
 const kit = testServer<ServerApi, ClientApi, { user: string }>({
