@@ -224,8 +224,8 @@ describe("the listeners of a topic", () => {
     await peer.close();
     await turn();
     expect(errors).toMatchObject([
-      [{ message: "bug in a listener" }, peer],
-      [{ message: "rejected" }, peer],
+      [{ message: "bug in a listener" }, peer, undefined],
+      [{ message: "rejected" }, peer, undefined],
     ]);
   });
 
