@@ -3,7 +3,7 @@ import { encodeNotification, exceeds, sentForm, utf8Bytes, type MessageText } fr
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import type { FailedCall } from "../core/hooks.js";
-import { failed, notJson } from "../core/errors.js";
+import { expected, failed, notJson } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { checkOptions, must, oneOf, optional } from "../core/options.js";
 import { LatestHandle } from "../core/send-queue.js";
@@ -12,7 +12,7 @@ import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js
 import { checkExcept, wrongExcept, type Except, type Excluded } from "../fleet/remote.js";
 import type { SendOptions } from "../fleet/topic-options.js";
 import { BroadcastHandle } from "./held-queue.js";
-import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
+import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import {
   REQUEST_OPTIONS,
@@ -26,7 +26,7 @@ import {
 export interface Group<L extends Contract<L>, R extends Contract<R>, A> extends Iterable<Peer<L, R, A>> {
   /** Number of peers in the group. */
   readonly size: number;
-  /** Returns true if a peer is in the group. */
+  /** Returns true if a peer is in the group. Throws a `TypeError` for a value that is no `Peer`, such as an id. */
   has(peer: Peer<L, R, A>): boolean;
   /**
    * Notifies every peer that is in the group at the call, `except` some. With an engine, also the peers that the group has on other
@@ -189,6 +189,12 @@ export interface GroupOwner {
   report(error: unknown, peer?: AnyPeer, call?: FailedCall): void;
 }
 
+/** Throws a `TypeError` for a value that is no peer of this process: the members of a group are no ids. Otherwise returns it. */
+export function checkPeer<P>(peer: P): P {
+  if (!(peer instanceof Peer)) throw expected("peer", "a `Peer`, and no id or handle of one", peer);
+  return peer;
+}
+
 /** A group of the peers that `members` returns at the moment. */
 export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implements Group<L, R, A> {
   readonly #members: () => ReadonlySet<Peer<L, R, A>>;
@@ -209,7 +215,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
   }
 
   has(peer: Peer<L, R, A>): boolean {
-    return this.#members().has(peer);
+    return this.#members().has(checkPeer(peer));
   }
 
   [Symbol.iterator](): Iterator<Peer<L, R, A>> {

@@ -17,7 +17,7 @@ import {
 } from "../fleet/topic-options.js";
 import type { Peer } from "../peer/peer.js";
 import { runAround } from "./around.js";
-import { PeerGroup, type Group, type GroupOptions, type GroupOwner, type Reach } from "./groups.js";
+import { checkPeer, PeerGroup, type Group, type GroupOptions, type GroupOwner, type Reach } from "./groups.js";
 
 /** Why a peer left a topic: `delete` removed it, or it closed. `await peer.closed` has the code of the close. */
 export type LeaveReason = "deleted" | "closed";
@@ -41,11 +41,14 @@ export type TopicEvents<P> = {
  */
 export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends Group<L, R, A> {
   /**
-   * Adds a peer of this server. Does nothing if the peer is a member or closed. Throws a `TypeError` for a peer of another server,
-   * and for one that came by HTTP POST.
+   * Adds a peer of this server. Does nothing if the peer is a member or closed. Throws a `TypeError` for a value that is
+   * no `Peer`, for a peer of another server, and for one that came by HTTP POST.
    */
   add(peer: Peer<L, R, A>): this;
-  /** Removes a peer. Returns true if the peer was a member. Calls that were made to the peer go on. */
+  /**
+   * Removes a peer. Returns true if the peer was a member. Calls that were made to the peer go on. Throws a `TypeError` for a value
+   * that is no `Peer`.
+   */
   delete(peer: Peer<L, R, A>): boolean;
   /**
    * Adds a peer of this server, and resolves when it misses no message that any node sends to the topic from now on. With `since`,
@@ -247,21 +250,21 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
     reach.notifyTopic(this.#name, method, text, options);
   }
 
-  /** Throws if the peer cannot be a member. */
-  #checkPeer(peer: Peer<L, R, A>): void {
+  /** Throws if the value is no peer, or a peer that cannot be a member. Returns false if it is closed. */
+  #checkMember(peer: Peer<L, R, A>): boolean {
+    if (checkPeer(peer).state === "closed") return false;
     const reason = this.#topics.owner.refusalOf(peer);
     if (reason !== undefined) throw new TypeError(reason);
+    return true;
   }
 
   add(peer: Peer<L, R, A>): this {
-    if (peer.state === "closed") return this;
-    this.#checkPeer(peer);
-    this.#topics.add(this.#name, peer);
+    if (this.#checkMember(peer)) this.#topics.add(this.#name, peer);
     return this;
   }
 
   async join(peer: Peer<L, R, A>, options?: JoinOptions): Promise<Joined> {
-    if (peer.state !== "closed") this.#checkPeer(peer);
+    this.#checkMember(peer);
     return this.#topics.owner.getFleet().topics.join(this.#name, peer, options);
   }
 
@@ -290,7 +293,7 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
   }
 
   delete(peer: Peer<L, R, A>): boolean {
-    return this.#topics.delete(this.#name, peer);
+    return this.#topics.delete(this.#name, checkPeer(peer));
   }
 
   on(event: keyof TopicEvents<unknown>, listener: (...args: any[]) => void): this {

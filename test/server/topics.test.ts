@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Topic } from "../../src/node.js";
+import { memory, type Engine, type Topic } from "../../src/node.js";
 import { turn } from "../support/turns.js";
 import { join, joinSilent, makeServer, type Member } from "./members.js";
 import { stringsIn } from "./reachable.js";
@@ -236,6 +236,31 @@ describe("a topic", () => {
     expect(() => server.topic("news").add(client)).toThrow("a topic takes peers of its own server only");
     expect(server.topic("news").size).toBe(0);
     expect(server.topic("news").delete(peer)).toBe(false);
+  });
+
+  it.each<[string, { engine?: Engine }]>([
+    ["alone", {}],
+    ["with an engine", { engine: memory() }],
+  ])("throws a TypeError for a value that is no peer, and nothing changes (%s)", async (_which, options) => {
+    await using server = makeServer(options);
+    const { peer } = await join(server);
+    const topic = server.topic("news").add(peer);
+    const values: [unknown, string][] = [
+      [undefined, "`undefined`"],
+      [null, "`null`"],
+      [peer.id, `\`${peer.id}\` (string)`],
+      [server.peer(peer.id), "an object"],
+      [{ state: "closed" }, "an object"],
+    ];
+    for (const [value, shown] of values) {
+      const message = `Expected \`peer\` to be a \`Peer\`, and no id or handle of one, got ${shown}`;
+      const wrong = value as typeof peer;
+      for (const use of ["add", "delete", "has"] as const) expect(() => topic[use](wrong)).toThrow(message);
+      expect(() => server.peers.has(wrong)).toThrow(message);
+      await expect(topic.join(wrong)).rejects.toThrow(message);
+    }
+    expect([...topic]).toEqual([peer]);
+    expect(server.stats().topics).toBe(1);
   });
 
   it.each<[string, unknown]>([
