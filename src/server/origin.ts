@@ -12,7 +12,11 @@ export interface OriginRules {
   readonly origins: readonly string[] | "*" | undefined;
 }
 
-const LOOPBACK_NAMES = new Set(["localhost", "127.0.0.1", "[::1]"]);
+/**
+ * A host, as a URL has it, that no DNS server of an attacker can point elsewhere: a loopback address, `localhost`, or a name below it
+ * (RFC 6761, section 6.3).
+ */
+const LOOPBACK_NAME = /^(127\.[\d.]+|\[::1\]|\[::ffff:7f[\da-f]{2}:[\da-f]+\]|(.+\.)?localhost\.?)$/;
 
 /** A loopback address, also as an IPv6 socket shows one of IPv4. */
 const LOOPBACK_ADDRESS = /^(::1$|(::ffff:)?127\.)/;
@@ -25,7 +29,7 @@ export function refuseHost(host: string, address: string, { hosts }: OriginRules
   const isLocal = LOOPBACK_ADDRESS.test(address);
   if (!isLocal && hosts === undefined) return undefined;
   const name = parseHost(host)?.hostname;
-  if (name !== undefined && isLocal && LOOPBACK_NAMES.has(name)) return undefined;
+  if (name !== undefined && isLocal && LOOPBACK_NAME.test(name)) return undefined;
   if (name !== undefined && hosts?.some((allowed) => allowed === name || allowed === host.toLowerCase()))
     return undefined;
   return `Host "${host}" is not allowed; if it is yours, list it in \`hosts\``;
@@ -55,7 +59,7 @@ function sameHost(origin: string, host: string, isTls: boolean): boolean {
   // Parsed with the origin's scheme, so that ":443" is the default port of "https:".
   const to = from && parseHost(host, from.protocol);
   if (from === undefined || to === undefined || from.hostname === "") return false;
-  if (LOOPBACK_NAMES.has(from.hostname) && LOOPBACK_NAMES.has(to.hostname)) return true;
+  if (LOOPBACK_NAME.test(from.hostname) && LOOPBACK_NAME.test(to.hostname)) return true;
   return from.host === to.host && !(isTls && from.protocol === "http:");
 }
 

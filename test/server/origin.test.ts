@@ -67,7 +67,15 @@ describe("Host, on a connection to a loopback address,", () => {
     ["can be [::1]", LOCAL, { Host: "[::1]:PORT" }, 101],
     ["cannot be another name: that is DNS rebinding", LOCAL, { Host: "evil.example:PORT" }, 403],
     ["cannot begin with localhost", LOCAL, { Host: "localhost.evil.example" }, 403],
-    ["cannot end with localhost", LOCAL, { Host: "evil.localhost" }, 403],
+    ["can be a name below localhost, which no DNS has", LOCAL, { Host: "tenant.LOCALHOST:PORT" }, 101],
+    ["can be localhost with a trailing dot", LOCAL, { Host: "LOCALHOST.:PORT" }, 101],
+    ["can be another address of the loopback range", LOCAL, { Host: "127.255.0.2:PORT" }, 101],
+    ["can be a loopback address of IPv4 in IPv6", LOCAL, { Host: "[::ffff:127.0.0.1]:PORT" }, 101],
+    ["cannot end with localhost without a dot before it", LOCAL, { Host: "evillocalhost" }, 403],
+    ["cannot be a name that begins like a loopback address", LOCAL, { Host: "127.0.0.1.evil.example" }, 403],
+    ["cannot be an address that is not loopback", LOCAL, { Host: "128.0.0.1" }, 403],
+    ["cannot be an address of IPv4 in IPv6 that is not loopback", LOCAL, { Host: "[::ffff:10.0.0.1]" }, 403],
+    ["cannot be an address of IPv6 that is not loopback", LOCAL, { Host: "[fe80::1]" }, 403],
     ["cannot be empty", LOCAL, { Host: "" }, 403],
     ["cannot hide another name behind user info", LOCAL, { Host: "localhost@evil.example" }, 403],
     ["cannot hide another name in front of a path", LOCAL, { Host: "evil.example/localhost" }, 403],
@@ -126,6 +134,7 @@ describe("the address of a connection", () => {
     const refused: string[] = [];
     server.on("refuse", ({ reason }) => refused.push(reason));
     expect((await upgrade(server.url, { Host: "evil.example" })).status).toBe(403);
+    expect((await upgrade(server.url, { Host: "tenant.localhost:3000" })).status).toBe(101);
     const text = postText(server.url, JSON.stringify(request(1, "run")), { Host: "evil.example", Connection: "close" });
     expect((await readAnswer(await write(server.url, text))).status).toBe(403);
     expect(refused).toEqual(Array(2).fill('Host "evil.example" is not allowed; if it is yours, list it in `hosts`'));
@@ -169,6 +178,7 @@ describe("Origin", () => {
     ["can be the server's own", LOCAL, { Origin: "http://127.0.0.1:PORT" }, 101],
     ["can be loopback on any port, for a loopback host", LOCAL, { Origin: "http://localhost:5173" }, 101],
     ["can be loopback over https", LOCAL, { Origin: "https://127.0.0.1:8443" }, 101],
+    ["can be a name below localhost, for a loopback host", LOCAL, { Origin: "http://tenant.localhost:5173" }, 101],
     ["can be [::1] for 127.0.0.1", LOCAL, from("http://[::1]:5173", "127.0.0.1:PORT"), 101],
     ["cannot be another site", LOCAL, { Origin: "https://evil.example" }, 403],
     ["cannot look like loopback", LOCAL, { Origin: "http://localhost.evil.example" }, 403],
