@@ -9,7 +9,6 @@ import type { HeartbeatTimes } from "../link/heartbeat.js";
 import { errorOfEnd, type CloseInfo, type Renewal, type Transport } from "../core/transport.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
-import { tell } from "../core/tell.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";
 import { dial, type Admitted, type DialAttempt, type DialPlan } from "./open.js";
@@ -134,7 +133,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
           const code = status === undefined ? CloseCode.Abnormal : CloseCode.fromHttpStatus(status);
           return this.link.endpoint.end(code, message, error as Error);
         }
-        if (error === credentials.failure) tell(this.#peer, "error", [error]);
+        if (error === credentials.failure) connectionOf(this.#peer).report(error, undefined, "connect");
         reason = error as Error;
       }
     }
@@ -316,7 +315,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #openFailed(error: Error, link = this.link): void {
     if (link.endpoint.state.kind === "ended") return;
     if (this.#endsByFailure) return endPeer(this.#peer, CloseCode.Normal, ON_OPEN_FAILED, undefined, error);
-    tell(this.#peer, "error", [error]);
+    // There may be no peer yet to listen to: `connect` with `initial` resolves when `onOpen` is done.
+    connectionOf(this.#peer).report(error, undefined, "onOpen");
     link.endpoint.restart(ON_OPEN_FAILED, error);
   }
 }

@@ -69,6 +69,33 @@ describe("an `onOpen` that fails on the first connection", () => {
     },
   );
 
+  it.each<[string, string, object]>([
+    ["onOpen", REASON.message, { onOpen: () => Promise.reject(REASON) }],
+    [
+      "connect",
+      `could not connect to ${URL}: \`url\`, \`headers\` or \`auth\` failed`,
+      { auth: () => Promise.reject(REASON) },
+    ],
+  ])(
+    "warns once if nothing listens for `error`, as with `connect`, which has no peer yet (%s)",
+    async (name, message, options) => {
+      const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+      const stop = new AbortController();
+      const failed = rejection(connectVirtual({ ...options, reconnect: { initial: true }, signal: stop.signal }));
+      await pass(5000);
+      stop.abort();
+      await failed;
+      expect(warn.mock.calls).toEqual([
+        [
+          expect.objectContaining({
+            message: `"${name}" failed, and nothing listens for \`error\``,
+            cause: expect.objectContaining({ message }) as Error,
+          }),
+        ],
+      ]);
+    },
+  );
+
   it("delays its attempts if each connection is lost while the first `onOpen` runs", async () => {
     const peer = openVirtual(URL, { onOpen: never, link: "plain", reconnect: { initial: true } });
     const delays: number[] = [];
