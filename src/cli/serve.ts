@@ -96,21 +96,28 @@ export async function loadMethods(file: string): Promise<{ methods: Methods }> {
   );
   if (isFile === undefined) throw new UsageError(`there is no file "${file}"`);
   if (!isFile) throw new UsageError(`"${file}" is not a file`);
-  const module = await importFile(path, file);
+  const { file: module } = await importFile(path, file);
   if (!("default" in module)) {
     throw new UsageError(`"${file}" has no default export; it needs \`export default { method: (params) => result }\``);
   }
   return { methods: checkMethods(module["default"], file) };
 }
 
-async function importFile(path: string, file: string): Promise<Record<string, unknown>> {
+/** An imported file, as a member: awaiting its namespace would call an export named `then`. */
+interface Imported {
+  readonly file: Record<string, unknown>;
+}
+
+async function importFile(path: string, file: string): Promise<Imported> {
   let onIdle: (() => void) | undefined;
   const idle = new Promise<never>((_resolve, reject) => {
     onIdle = () => reject(new UsageError(`"${file}" never finishes loading: its top-level await cannot settle`));
     process.once("beforeExit", onIdle);
   });
   try {
-    return await Promise.race([import(pathToFileURL(path).href) as Promise<Record<string, unknown>>, idle]);
+    // `import()` calls an export named `then`, which CommonJS has for a method of that name. This module exports only the namespace.
+    const text = `export * as file from ${JSON.stringify(pathToFileURL(path).href)};`;
+    return await Promise.race([import(`data:text/javascript,${encodeURIComponent(text)}`) as Promise<Imported>, idle]);
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw new UsageError(`cannot load "${file}": ${describe(error)}${hintFor(error, file)}`);

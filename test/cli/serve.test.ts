@@ -162,8 +162,16 @@ describe("reciproc serve", () => {
     });
   });
 
-  it("serves a method that is named `then`", async () => {
-    const path = await file("api.mjs", "export default { then: ([value]) => value };");
+  it.each([
+    ["an ES module", "api.mjs", "export default { then: ([value]) => value };"],
+    ["CommonJS", "api.cjs", "module.exports = { then(params) { return params[0]; }, add() {} };"],
+    [
+      "a module that exports a function `then`",
+      "two.mjs",
+      "export function then() {} export default { then: ([value]) => value };",
+    ],
+  ])("serves a method that is named `then` (%s)", async (_which, name, text) => {
+    const path = await file(name, text);
     const { until, ended, child } = start(["serve", path, "--port", "0"]);
     const printed = await Promise.race([until("stdout", "\n"), ended.then(({ code }) => `it ended with ${code}`)]);
     expect(printed).toMatch(/^listening on /);
