@@ -72,7 +72,7 @@ export class Output {
 
 /**
  * Escapes what a terminal may execute or not show as it is: controls (also C1 and DEL), marks that change the direction of text, line
- * separators, and what has no width. Keeps line breaks. JSON stays the same JSON, because only its strings can contain the others.
+ * separators, format characters and lone surrogates. Keeps line breaks. JSON stays the same JSON, because only its strings can contain the others.
  */
 export function escapeInvisible(text: string): string {
   return text.replace(/(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, (character) =>

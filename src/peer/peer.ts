@@ -393,7 +393,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /**
    * Calls, and reads the result as a stream, once. The call is made when reading begins; `timeoutMs` ends with its first
-   * reply. If the result is no stream, rejects with a `ProtocolError`. Breaking the loop, or aborting `signal`, aborts the producer. Reading rejects as `request` does, and with what the
+   * reply. If the result has neither `token` nor `values`, rejects with a `ProtocolError`. Breaking the loop, or aborting `signal`, aborts the producer. Reading rejects as `request` does, and with what the
    * producer failed with; when the connection is lost or closes, with `ConnectionLostError`. Its `method` is the one called
    * here, and its `outcome` is that of this call: `"unknown"` as soon as it was sent, however many values were read.
    */
