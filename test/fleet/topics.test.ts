@@ -77,7 +77,7 @@ describe("notify of a topic", () => {
   it("omits the peers of a list or a Set in `except` on all nodes", async () => {
     nodes = makeNodes(3);
     const [a] = nodes as [Node];
-    const clients = (await Promise.all([0, 1, 2, 0, 1, 2].map((i) => nodes[i]!.client()))) as Client[];
+    const clients = await Promise.all([0, 1, 2, 0, 1, 2].map((i) => nodes[i]!.client()));
     for (const [i, { peer }] of clients.entries()) await nodes[i % 3]!.server.topic("room").join(peer);
     const [p0, p1, p2, p3, p4, p5] = clients.map(({ peer }) => peer) as [AnyPeer, ...AnyPeer[]];
     const excepts: [unknown, number[]][] = [
