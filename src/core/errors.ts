@@ -105,6 +105,13 @@ export async function failed(reason: unknown, method: string): Promise<never> {
   throw shownAt(reason, method, failed);
 }
 
+/** Resolves with `value` as late as `failed` rejects: what ends calls resolves after they have rejected. */
+export async function afterFailed<T>(value: T): Promise<T> {
+  await Promise.resolve();
+  await Promise.resolve();
+  return value;
+}
+
 /**
  * Replaces the stack of an error of a call to `method`: its first line names the method, and its frames are those below the function
  * `below`. `message` stays as the other side sent it. Returns the error. Does nothing for an error of the application, such as the

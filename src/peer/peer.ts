@@ -22,7 +22,7 @@ import type {
   WebStream,
 } from "../core/contract.js";
 import type { Dialect } from "../core/dialect.js";
-import { expected, notJson } from "../core/errors.js";
+import { afterFailed, expected, notJson } from "../core/errors.js";
 import type { PeerLimits } from "../core/limits.js";
 import type { LiveOptions } from "../core/live.js";
 import type { Id } from "../core/message.js";
@@ -362,11 +362,11 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     ));
   }
 
-  /** Resolves when the connection has ended, with what `close` is emitted with. Never rejects. */
+  /** Resolves when the connection has ended and its calls have rejected, with what `close` is emitted with. Never rejects. */
   get closed(): Promise<CloseInfo> {
     return (this.#closed ??= new Promise((resolve) => {
       const { closeInfo } = this.#connection;
-      if (closeInfo === undefined) this.#connection.onClosed = resolve;
+      if (closeInfo === undefined) this.#connection.onClosed = (info) => resolve(afterFailed(info));
       else resolve(closeInfo);
     }));
   }

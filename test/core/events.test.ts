@@ -40,6 +40,15 @@ describe("the `close` event", () => {
     await raw.peer.close();
     expect(emitted).toEqual([{ code: 1006, reason: "", error }, "closed"]);
   });
+
+  it("comes with a promise that resolves when every pending call has rejected", async () => {
+    const raw = rawPeer();
+    const order: string[] = [];
+    const call = raw.peer.request("m").catch(() => order.push("rejected"));
+    const ends = [raw.peer.closed.then(() => order.push("closed")), raw.peer.close().then(() => order.push("close()"))];
+    await Promise.all([call, ...ends]);
+    expect(order).toEqual(["rejected", "closed", "close()"]);
+  });
 });
 
 describe("waitFor", () => {
