@@ -1,5 +1,5 @@
 /** What a client shows to a server: its URL, its headers and its `auth`. Each is a value, or a function that is called anew. */
-import { checkForms } from "../core/codec.js";
+import { checkForms, messageJson } from "../core/codec.js";
 import { ConnectError } from "../core/errors.js";
 import type { CloseInfo } from "../core/transport.js";
 import { publicUrl, webSocketUrl } from "./open.js";
@@ -75,5 +75,5 @@ async function valueOf(source: unknown, attempt: Attempt): Promise<unknown> {
 /** Encodes once, so that the value cannot change between its check and its frame. */
 function encode(auth: unknown): string {
   checkForms(auth);
-  return JSON.stringify(auth) ?? "null";
+  return messageJson(auth) ?? "null";
 }

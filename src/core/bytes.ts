@@ -4,7 +4,7 @@
  *
  * The codec calls this file only after the first call of `bytes`. A page that imports nothing of it contains nothing of it.
  */
-import { collectBytes, type MessageText } from "./codec.js";
+import { collectBytes, type MessageText, messageJson } from "./codec.js";
 import { expected, mistake } from "./errors.js";
 import type { Carried } from "./jsonify.js";
 
@@ -75,7 +75,7 @@ function stringifyWithBytes(value: unknown): MessageText | undefined {
   let json: string | undefined;
   let views: Collected["views"] | undefined;
   try {
-    json = JSON.stringify(value);
+    json = messageJson(value);
     views = (collected as Collected | null)?.views;
   } finally {
     collected = outer;

@@ -6,6 +6,7 @@ import * as ErrorCode from "./codes.js";
 import type { TextWithBytes } from "./bytes.js";
 import { checkError, expected, notJson } from "./errors.js";
 import type { ErrorObject, Id, StructuredParams } from "./message.js";
+import { observed } from "./promises.js";
 
 /** Node's `Buffer`, if the runtime has it. */
 const { Buffer } = globalThis as { Buffer?: { byteLength(text: string): number; prototype: { toJSON: unknown } } };
@@ -118,7 +119,30 @@ function encodeCall(before: string, method: string, params: unknown): MessageTex
  */
 export function stringify(value: unknown): MessageText | undefined {
   checkForms(value);
-  return stringifyWithBytes === undefined ? JSON.stringify(value) : stringifyWithBytes(value);
+  return (stringifyWithBytes ?? messageJson)(value);
+}
+
+/** Whether `JSON.stringify` encodes a part of a message, and not a line of a log or what a test prints. */
+let isForMessage = false;
+
+/** `JSON.stringify` for a part of a message: objects of this library throw. A `toJSON` of the application may call this again. */
+export function messageJson(value: unknown, replacer?: (key: string, value: unknown) => unknown): string | undefined {
+  const outer = isForMessage;
+  isForMessage = true;
+  try {
+    return JSON.stringify(value, replacer);
+  } finally {
+    isForMessage = outer;
+  }
+}
+
+/**
+ * What the `toJSON` of an object of this library returns: `shown`, for a log. Throws a `TypeError` with `remedy` if the object would be
+ * sent. The type is `never`, so that the types of a contract refuse the object too.
+ */
+export function shownAs(shown: string, what: string, remedy: string, key?: string): never {
+  if (isForMessage) throw notJson(what, remedy, key);
+  return shown as never;
 }
 
 /**
@@ -153,6 +177,8 @@ function checkForm(value: unknown, key?: string | number, owner?: object): void 
   if (toJSON !== undefined && toJSON !== Buffer?.prototype.toJSON) return;
   // `JSON.stringify` writes neither inherited members nor the members of an object with `toJSON`.
   if (owner !== undefined && ("toJSON" in owner || !Object.hasOwn(owner, key!))) return;
+  // Nobody else handles the rejections of the promises that are refused with this value. A query that only its `then` starts is none.
+  for (const one of [value, ...Object.values(owner ?? [])]) if (one instanceof Promise) void observed(one);
   throw notJson(value instanceof Error ? value.name : String(tag), remedy, key);
 }
 

@@ -27,14 +27,14 @@ export type AnyIterable = AsyncIterable<unknown> | Iterable<unknown>;
 
 /**
  * Whether a result is served as a stream: an async iterable, a web stream, or an iterator, such as a generator. Any other iterable,
- * such as an array, is a value. May throw: a Proxy decides.
+ * such as an array, is a value, and so is a `remote`, which has no members and gives a function for each name. May throw: a Proxy
+ * decides.
  */
 export function isStreamed(value: unknown): value is AnyIterable {
   if (typeof value !== "object" || value === null) return false;
-  const { next, getReader } = value as { next?: unknown; getReader?: unknown };
   return (
     Symbol.asyncIterator in value ||
-    typeof getReader === "function" ||
-    (typeof next === "function" && Symbol.iterator in value)
+    ("getReader" in value && typeof value.getReader === "function") ||
+    (Symbol.iterator in value && "next" in value && typeof value.next === "function")
   );
 }

@@ -1,5 +1,12 @@
 /** Progress reports of one connection, as its dialect spells them. */
-import { checkForms, encodeNotification, encodeRequest, joinTexts, type MessageText } from "../core/codec.js";
+import {
+  checkForms,
+  encodeNotification,
+  encodeRequest,
+  joinTexts,
+  stringify,
+  type MessageText,
+} from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { isLongToken, type ProgressDialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
@@ -119,5 +126,7 @@ function byName(params: unknown): object | undefined {
   const { toJSON } = Object(params) as { toJSON?: unknown };
   const given: unknown = typeof toJSON === "function" ? toJSON.call(params) : params;
   if (params === undefined || isObject(given)) return given as object | undefined;
+  // The error of an object of this library says what to write.
+  stringify(params);
   throw expected("params", "an object or absent with `onProgress`", params);
 }

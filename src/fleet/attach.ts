@@ -1,8 +1,8 @@
 /** `attach`: a node without clients, for a process that only notifies, publishes and calls, such as a worker. */
-import { encodeNotification } from "../core/codec.js";
+import { encodeNotification, shownAs } from "../core/codec.js";
 import { tableOf } from "../core/config.js";
 import type { AnyMethods, CallArgs, Contract, NotifyName } from "../core/contract.js";
-import { expected, notJson } from "../core/errors.js";
+import { expected } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { anyFunction, checkOptions, must, optional, positive } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
@@ -120,7 +120,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
     const { topics } = fleet;
     const topic: AttachedTopic<R> & { toJSON(key: string): never } = {
       toJSON(key) {
-        throw notJson("topic", "write its name", key);
+        return shownAs(name, "topic", "write its name", key);
       },
       notify(method: string, params?: unknown, options?: object) {
         const { whenSlow = "drop", ...live } = checkLive(options, NOTIFY_OPTIONS);
@@ -161,9 +161,9 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
     return this.#fleet.close();
   }
 
-  /** Throws a `TypeError`: this object has no JSON form. */
+  /** Returns `"server"`, for logs. In a message it throws a `TypeError`. */
   toJSON(key?: string): never {
-    throw notJson("server", "write what is needed of it", key);
+    return shownAs("server", "server", "write what is needed of it", key);
   }
 
   /** Calls `close()`, for `await using`. */

@@ -1,6 +1,6 @@
 /** Calls between nodes: to a peer of another node, and to all peers of a principal. Each call settles once, with a true outcome. */
 import { bytes } from "../core/bytes.js";
-import { encodeNotification, plainText, utf8Bytes } from "../core/codec.js";
+import { encodeNotification, messageJson, plainText, utf8Bytes } from "../core/codec.js";
 import { waitOf, type Wait } from "../core/config.js";
 import type { CallOptions } from "../core/contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
@@ -488,9 +488,9 @@ const NO_NODE = new Error("the node of the peer does not live");
 
 /** Encodes a value that came from a peer. Bytes are base64 in it. */
 function encoded(value: unknown): string {
-  const json = JSON.stringify(value, (_key, one: unknown) =>
+  const json = messageJson(value, (_key, one) =>
     one instanceof Uint8Array ? JSON.stringify(bytes(one)).slice(1, -1) : one,
-  ) as string | undefined;
+  );
   return json ?? "null";
 }
 

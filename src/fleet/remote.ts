@@ -1,6 +1,7 @@
 /** Peers of any node, as an application holds them. */
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
-import { expected, failed, notJson } from "../core/errors.js";
+import { shownAs } from "../core/codec.js";
+import { expected, failed } from "../core/errors.js";
 import { remoteOf } from "../peer/caller.js";
 import { Peer, type AnyPeer } from "../peer/peer.js";
 import { numberIn, type Address, type Calls } from "./calls.js";
@@ -125,9 +126,9 @@ export class AddressedPeer<R extends Contract<R>> implements RemotePeer<R> {
     };
   }
 
-  /** Throws: a peer has no JSON form. */
+  /** Returns `id`, and throws in a message. */
   toJSON(key?: string): never {
-    throw notJson("peer", "write `peer.id`", key);
+    return shownAs(this.id, "peer", "write `peer.id`", key);
   }
 }
 
@@ -146,7 +147,7 @@ export function principalOf<R extends Contract<R>>(owner: PrincipalOwner, name: 
   const { calls } = owner;
   const named: Principal<R> & { toJSON(key: string): never } = {
     toJSON(key) {
-      throw notJson("principal", "write its name", key);
+      return shownAs(name, "principal", "write its name", key);
     },
     notify(method: string, params?: unknown, options?: unknown) {
       refuseOptions(options);

@@ -1,5 +1,5 @@
 /** The rules and the options of a fleet's topics: their types and their checks. */
-import { checkForms, exceeds } from "../core/codec.js";
+import { checkForms, exceeds, messageJson } from "../core/codec.js";
 import type { CallArgs, MemberAs } from "../core/contract.js";
 import { expected } from "../core/errors.js";
 import { any, checkOptions, isWellFormed, must, optional, positive } from "../core/options.js";
@@ -137,7 +137,7 @@ export const topicName = must<string>(`a well-formed string of 1 to ${MAX_TOPIC_
 /** Returns the JSON of a member's `as`. Throws a `TypeError` if it has none, or is too long. */
 export function encodeAs(as: unknown): string {
   checkForms(as);
-  const json = JSON.stringify(as) as string | undefined;
+  const json = messageJson(as);
   if (json === undefined) throw expected("as", "a value with a JSON form", as);
   if (exceeds(json, MAX_AS_BYTES)) throw expected("as", `at most ${MAX_AS_BYTES} bytes of JSON`, json.length);
   return json;

@@ -1,4 +1,5 @@
 /** How one side calls the other. A peer and a batch have it in common. */
+import { shownAs } from "../core/codec.js";
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
 
 /** Calls and notifies the other side, whose contract is `R`. */
@@ -25,14 +26,19 @@ export interface Caller<R extends Contract<R>> {
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): boolean;
 }
 
-/** Members that awaiting, printing or encoding an object reads. None of them may become a call. */
-const NOT_METHODS = new Set<string | symbol>(["then", "toJSON", "toString", "valueOf"]);
+/** Members that awaiting or printing an object reads. None of them, nor `toJSON`, may become a call. */
+const NOT_METHODS = new Set<string | symbol>(["then", "toString", "valueOf"]);
+
+function toJSON(key: string): never {
+  return shownAs("remote", "`remote` of a peer", "write `peer.id`", key);
+}
 
 /** The `remote` of a caller. */
 export function remoteOf(call: (method: string, params?: unknown, options?: CallOptions) => Promise<unknown>): any {
   return new Proxy(Object.freeze({}), {
     get(_target, method) {
       if (typeof method === "symbol" || NOT_METHODS.has(method)) return undefined;
+      if (method === "toJSON") return toJSON;
       return (params: unknown, options?: CallOptions) => call(method, params, options);
     },
   });

@@ -22,7 +22,8 @@ import type {
   WebStream,
 } from "../core/contract.js";
 import type { Dialect } from "../core/dialect.js";
-import { afterFailed, expected, notJson } from "../core/errors.js";
+import { shownAs } from "../core/codec.js";
+import { afterFailed, expected } from "../core/errors.js";
 import type { PeerLimits } from "../core/limits.js";
 import type { LiveOptions } from "../core/live.js";
 import type { Id } from "../core/message.js";
@@ -510,11 +511,11 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   }
 
   /**
-   * Throws a `TypeError`: a peer has no JSON form, so that nothing sends by mistake what the application keeps in it. Send or log
-   * `peer.id`, or those fields of your own data that the other side may know.
+   * Returns `id`, for logs and test matchers. In a message it throws a `TypeError`, so that nothing sends by mistake what the application
+   * keeps in a peer: send `peer.id`, or those fields of your own data that the other side may know.
    */
   toJSON(key?: string): never {
-    throw notJson("peer", "write `peer.id`", key);
+    return shownAs(this.id, "peer", "write `peer.id`", key);
   }
 
   /** `close()`, for `await using`. */

@@ -1,9 +1,9 @@
 /** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
-import { encodeNotification, exceeds, sentForm, utf8Bytes, type MessageText } from "../core/codec.js";
+import { encodeNotification, exceeds, sentForm, shownAs, utf8Bytes, type MessageText } from "../core/codec.js";
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import type { FailedCall } from "../core/hooks.js";
-import { expected, failed, notJson } from "../core/errors.js";
+import { expected, failed } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { checkOptions, must, oneOf, optional } from "../core/options.js";
 import { LatestHandle } from "../core/send-queue.js";
@@ -261,9 +261,9 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     return runAround(around, call, async () => requestAll(call.peers, new SharedRequest(method, call.params), wait));
   }
 
-  /** Throws: a group has no JSON form. */
+  /** Returns the name of the topic or `"peers"`, for logs. In a message it throws a `TypeError`. */
   toJSON(key?: string): never {
-    throw notJson("group of peers", "write `[...it].map(({ id }) => id)`", key);
+    return shownAs(this.topic ?? "peers", "group of peers", "write `[...it].map(({ id }) => id)`", key);
   }
 
   /** Sends a notification to peers of this node, and to those that the group has on others. */

@@ -6,7 +6,7 @@ import type { ContractOptions } from "../core/checks.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import { makeConfig, type Config } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
-import { notJson } from "../core/errors.js";
+import { shownAs } from "../core/codec.js";
 import type { FailedCall, Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
 import type { Socket } from "../link/socket.js";
@@ -339,9 +339,9 @@ export class Server<
     return (this.#closed ??= this.#shutDown());
   }
 
-  /** Throws a `TypeError`: a server has no JSON form. */
+  /** Returns `"server"`, for logs. In a message it throws a `TypeError`. */
   toJSON(key?: string): never {
-    throw notJson("server", "write what is needed of it", key);
+    return shownAs("server", "server", "write what is needed of it", key);
   }
 
   /** Calls `close()`, for `await using`. */

@@ -5,6 +5,7 @@ import { encodeError, encodeNotification, encodeRequest, encodeResult } from "..
 import { connectedPair } from "../support/pair.js";
 import { failure, rawPeer, request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
+import { uncaughtIn } from "../support/uncaught.js";
 
 const ENTRIES = "write `[...it]`";
 const MARKED = "write `bytes(it)`";
@@ -111,6 +112,31 @@ describe("a value without a JSON form", () => {
     for (const error of pair.takeErrors()) expect((error as Error).message).toMatch(/^JSON cannot carry/);
   });
 
+  it("that is a promise is observed, with the others beside it, so that its rejection does not end the process", async () => {
+    const raw = rawPeer({ methods: { get: () => ({ user: fail(), all: fail() }), list: () => [1, fail(), fail()] } });
+    const uncaught = await uncaughtIn(() => {
+      raw.feed(request(1, "get"));
+      raw.feed(request(2, "list"));
+      expect(() => raw.peer.notify("m", { map: new Map(), user: fail() })).toThrow("`map`");
+      return turn();
+    });
+    expect(uncaught).toEqual([]);
+    expect(raw.messages()).toHaveLength(2);
+    expect(raw.errors.splice(0).map((error) => (error as Error).message)).toEqual([
+      'The result of "get": JSON cannot carry the Promise `user`: await it',
+      'The result of "list": JSON cannot carry the Promise `1`: await it',
+    ]);
+  });
+
+  it("that is a query which its `then` starts is not started", async () => {
+    let runs = 0;
+    const query = { then: () => runs++ };
+    Object.setPrototypeOf(query, Query.prototype);
+    expect(() => encodeResult(1, { query })).toThrow("`query`");
+    await turn();
+    expect(runs).toBe(0);
+  });
+
   it("beyond those is encoded as JSON.stringify does", () => {
     expect(encodeResult(1, { a: { b: new Map([[1, 2]]), c: new Uint8Array([7]) } })).toContain('{"b":{},"c":{"0":7}}');
   });
@@ -161,6 +187,12 @@ describe("a value without a JSON form", () => {
     expect(raw.messages()).toEqual([[failure(1, -32603, "Internal error"), result(2, 1)]]);
   });
 });
+
+/** Rejects a turn after it was called. */
+async function fail(): Promise<never> {
+  await turn();
+  throw new Error("no such user");
+}
 
 async function* values(...all: unknown[]): AsyncGenerator<unknown> {
   yield* all;

@@ -1,6 +1,16 @@
 /** Objects of the library that an application sends by mistake. `JSON.stringify` would show what a peer is known by, or write `{}`. */
+import { format } from "node:util";
 import { describe, expect, it } from "vitest";
-import { attach, memory, RpcError, Subscriptions, type AnyPeer, type Server } from "../../src/node.js";
+import {
+  attach,
+  bytes,
+  encodeResult,
+  memory,
+  RpcError,
+  Subscriptions,
+  type AnyPeer,
+  type Server,
+} from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { rejection, turn } from "../support/turns.js";
 
@@ -24,6 +34,13 @@ const SENT: [name: string, make: (context: Context) => unknown, what: string, re
   ],
   ["`server.peers`", ({ server }) => server.peers, "group of peers", "write `[...it].map(({ id }) => id)`"],
   ["peer of any node", ({ server, peer }) => server.peer(peer.id), "peer", "write `peer.id`"],
+  ["`remote` of a peer", ({ peer }) => peer.remote, "`remote` of a peer", "write `peer.id`"],
+  [
+    "`remote` of a peer of any node",
+    ({ server, peer }) => server.peer(peer.id).remote,
+    "`remote` of a peer",
+    "write `peer.id`",
+  ],
   ["principal", ({ server }) => server.principal("ada"), "principal", "write its name"],
   ["server", ({ server }) => server, "server", "write what is needed of it"],
 ];
@@ -152,5 +169,85 @@ it("a peer in a failed assertion is shown, and in a log of an application it is 
   const [peer] = on.server.peers;
   const failed = await rejection((async () => expect({ peer }).toEqual({ peer: 1 }))());
   expect(failed).toMatchObject({ name: "AssertionError" });
-  expect(() => JSON.stringify({ level: "info", peer })).toThrow("write `peer.id`");
+  expect(JSON.stringify({ level: "info", peer })).toBe(`{"level":"info","peer":"${peer!.id}"}`);
 });
+
+describe("a log in JSON, `%j` and what a test prints", () => {
+  it("show an id, a name or a tag for objects that cannot be sent", async () => {
+    await using on = world({});
+    await on.client;
+    await using worker = await attach({ engine: memory() });
+    const { server } = on;
+    const [peer] = server.peers;
+    const { id } = peer!;
+    const logged: [unknown, string][] = [
+      [peer, id],
+      [server.peer(id), id],
+      [server.topic("den"), "den"],
+      [worker.topic("den"), "den"],
+      [server.peers, "peers"],
+      [server.principal("ada"), "ada"],
+      [server, "server"],
+      [worker, "server"],
+      [peer!.remote, "remote"],
+      [server.peer(id).remote, "remote"],
+    ];
+    for (const [value, shown] of logged) {
+      expect(JSON.stringify({ value })).toBe(JSON.stringify({ value: shown }));
+      expect(format("%j", value)).toBe(JSON.stringify(shown));
+    }
+  });
+
+  it("work in a listener of `error`, which gets the peer", async () => {
+    const kit = testServer({
+      methods: {
+        boom: () => {
+          throw new Error("boom");
+        },
+      },
+    });
+    const lines: string[] = [];
+    kit.server.on("error", ({ message }: any, peer, call) => lines.push(JSON.stringify({ message, peer, call })));
+    const client = await kit.connect(kit.server.url);
+    expect(await rejection(client.request("boom"))).toMatchObject({ code: -32603 });
+    const [peer] = kit.server.peers;
+    expect(lines).toHaveLength(1);
+    expect(JSON.parse(lines[0]!)).toMatchObject({ message: "boom", peer: peer!.id, call: { method: "boom" } });
+  });
+
+  it("work after a message that could not be encoded, also with bytes", async () => {
+    await using on = world({ found: (_params, { peer }) => ({ image: bytes(new Uint8Array(1)), peer }) });
+    const client = await on.client;
+    const [peer] = on.server.peers;
+    expect(await rejection(client.request("found"))).toMatchObject({ code: -32603 });
+    expect((on.errors[0] as Error).message).toContain("JSON cannot carry the peer `peer`");
+    expect(JSON.stringify(peer)).toBe(`"${peer!.id}"`);
+  });
+
+  it("made by a `toJSON` of the application are a part of its message", async () => {
+    await using on = world({ found: (_params, { peer }) => ({ found: { peer, toJSON: written } }) });
+    const client = await on.client;
+    expect(await rejection(client.request("found"))).toMatchObject({ code: -32603 });
+    expect((on.errors[0] as Error).message).toContain("write `peer.id`");
+  });
+});
+
+it("what `peer.remote` has for each name makes it no stream", async () => {
+  await using on = world({ found: async (_params, { peer }) => peer.remote as unknown });
+  const client = await on.client;
+  expect(await rejection(client.request("found"))).toMatchObject({ code: -32603 });
+  expect(await rejection(client.request("found", { x: client.remote }))).toEqual(
+    new TypeError("JSON cannot carry the `remote` of a peer `x`: write `peer.id`"),
+  );
+  expect(await rejection(client.request("found", client.remote as object, { onProgress: () => {} }))).toEqual(
+    new TypeError("JSON cannot carry the `remote` of a peer: write `peer.id`"),
+  );
+  await turn();
+  expect(on.got).toEqual([]);
+});
+
+/** A `toJSON` that encodes another message, and writes its own object as a log does. */
+function written(this: { peer: unknown }): string {
+  encodeResult(1, "another message");
+  return JSON.stringify(this.peer);
+}
