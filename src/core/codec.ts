@@ -177,7 +177,7 @@ function checkForm(value: unknown, key?: string | number, owner?: object): void 
   if (toJSON !== undefined && toJSON !== Buffer?.prototype.toJSON) return;
   // `JSON.stringify` writes neither inherited members nor the members of an object with `toJSON`.
   if (owner !== undefined && ("toJSON" in owner || !Object.hasOwn(owner, key!))) return;
-  // Nobody else handles the rejections of the promises that are refused with this value. A query that only its `then` starts is none.
+  // No other code handles the rejections of promises that are refused with this value. A query that only its `then` starts is no promise.
   for (const one of [value, ...Object.values(owner ?? [])]) if (one instanceof Promise) void observed(one);
   throw notJson(value instanceof Error ? value.name : String(tag), remedy, key);
 }
