@@ -182,8 +182,7 @@ async function load(peer: Member): Promise<string | undefined> {
       cutMs: CUT_MS,
     });
     const { at, outcome } = await board.join(peer, { since, as });
-    // Without a position, nothing was ever logged.
-    if (outcome === "complete" || at === since) return at;
+    if (outcome === "complete") return at;
   }
 }
 

@@ -22,7 +22,7 @@ export class SharedBoard {
     return this.#state;
   }
 
-  /** The position in the log. `undefined` while nothing was ever logged. */
+  /** The position in the log. `undefined` before the first update. */
   get at(): string | undefined {
     return this.#at;
   }

@@ -16,14 +16,12 @@ const report = byId("recovered", HTMLElement);
 let kind: "unknown" | "one" | "several" = "unknown";
 /** The node of this page. */
 let current: string | undefined;
-/** The position of the last message from the log. */
+/** The position of the last message from the log. If the log was empty, the one at which the page joined. */
 let newest: string | undefined;
 /** The pieces of lines that have not come back from the log, by number. */
 const unconfirmed = new Map<number, Message>();
 /** How many messages of each method came from the log since the last node was lost. */
 let recovered: Record<string, number> = {};
-/** Whether the page had anything of the log when the last node was lost. */
-let hadPosition = false;
 
 /** Notes each piece that the page sends, and each message from the log. */
 export const around: Around = async (call, next) => {
@@ -39,7 +37,7 @@ export const around: Around = async (call, next) => {
   return next();
 };
 
-/** The position of the last message from the log. A node sends what followed it. */
+/** The position in the log up to which the page has everything. A node sends what followed it. */
 export function since(): string | undefined {
   return newest;
 }
@@ -58,7 +56,6 @@ export function isOwn({ id, n }: Stroke & { n?: number | undefined }, author: st
 /** The session is lost, and so may be the pieces that have not come back. Returns them, for the page to send them again. */
 export function lost(): ReadonlyMap<number, Message> {
   recovered = {};
-  hadPosition = newest !== undefined;
   return new Map(unconfirmed);
 }
 
@@ -74,7 +71,8 @@ export function arrived(now: { node: string; isComplete: boolean }): void {
     now.node === before
       ? `${before} no longer had the session of this window. `
       : `${before} is gone. This window is now on ${now.node}. `;
-  const told = where + (now.isComplete ? gained() : loadedWhy());
+  const told =
+    where + (now.isComplete ? gained() : "The log no longer had all that followed, so the board was loaded again.");
   report.textContent = told;
   show(told);
 }
@@ -85,13 +83,6 @@ function gained(): string {
   const parts = [drew > 0 && `${counted(drew, "piece")} of lines`, said > 0 && `${counted(said, "line")} of the chat`];
   const what = parts.filter(Boolean).join(" and ");
   return `${what === "" ? "The log had nothing new." : `From the log it got ${what}.`} Nothing is missing.`;
-}
-
-/** Why the page got the whole board. */
-function loadedWhy(): string {
-  return hadPosition
-    ? "The log no longer had all that followed, so the board was loaded again."
-    : "The board was loaded from the log.";
 }
 
 function counted(count: number, word: string): string {

@@ -290,14 +290,39 @@ it.each(["SIGINT", "SIGHUP"] as const)("%s ends the demo on nodes, its Redis and
   await peer.close();
 });
 
-it("the demo on nodes loads the board of a window that had nothing of the log", async () => {
+it("the demo on nodes brings a window that joined an empty board what was drawn while it had no node", async () => {
   const demo = await Nodes.start(2);
   const ada = await visit(demo.url, "Ada");
-  await ada.page.getByRole("button", { name: "Kill this node" }).click();
-  await ada.page.locator("#recovered", { hasText: "The board was loaded from the log." }).waitFor();
+  const { page } = ada;
+  const report = page.locator("#recovered");
+  await page.getByRole("button", { name: "Kill this node" }).click();
+  await report.filter({ hasText: "The log had nothing new. Nothing is missing." }).waitFor();
+  await strokes(page, 0);
+
+  const home = await nodeOf(page);
+  const other = home === "n1" ? "n2" : "n1";
+  await expect
+    .poll(() => demo.lines.filter((line) => line.startsWith(`${other} is process`)), { timeout: PATIENCE_MS })
+    .toHaveLength(2);
+  await using killer = await enter(demo.url, "Kay", { arrived: () => {} }, `a-page&node=${home}`);
+  const drawn: string[] = [];
+  const methods = { arrived: () => {}, drew: ({ id }: { id: string }) => void drawn.push(id) };
+  await using drawer = await enter(demo.url, "Lou", methods, `another-page&node=${other}`);
+  // The node holds new connections of this page, so that the first line ever is drawn while it has none.
+  await page.locator("#cut").click();
+  await page.getByText("Reconnecting", { exact: true }).waitFor();
+  drawer.notify("draw", { stroke: 1, size: 0.01, points: Buffer.from([1, 0, 1, 0]).toString("base64"), n: 1 });
+  await expect.poll(() => drawn).toHaveLength(1);
+  killer.notify("kill");
+  await report
+    .filter({
+      hasText: `${home} is gone. This window is now on ${other}. From the log it got 1 piece of lines. Nothing is missing.`,
+    })
+    .waitFor();
+  await strokes(page, 1);
   await leave(ada);
   await demo.end("SIGTERM");
-});
+}, 120_000);
 
 /** Runs the demo, which cannot start. Returns its exit code and what it printed. */
 async function refused(count: string, env: NodeJS.ProcessEnv = {}): Promise<[code: unknown, output: string[]]> {
