@@ -60,7 +60,7 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
 /** The events of a peer. What a listener throws is emitted as `error`. If an event has no listener, nothing is thrown. */
 export type PeerEvents = {
   /**
-   * The connection ended, and every call is settled. If this side closed it for a reason of its own (a limit was passed, the
+   * The connection ended, and every call is settled: a pending one rejects by the end of the tick. If this side closed it for a reason of its own (a limit was passed, the
    * server closes or drains), `info` has that code and reason, whatever the other side answered. After `peer.close()`, `info`
    * has what the transport reports: 1006 if the other side never answered.
    */

@@ -1,5 +1,6 @@
 /** A real client and a real server over a proxy that injects faults, checked by the oracle. */
 import { setTimeout as sleep } from "node:timers/promises";
+import { turn } from "../support/turns.js";
 import { connect, serve } from "../../src/node.js";
 import { inspect, type AnyPeer } from "../../src/peer/peer.js";
 import type { Server } from "../../src/server/server.js";
@@ -109,6 +110,8 @@ export class World {
     await ENDINGS[this.#ending](this);
     await this.server.close();
     await this.until("everything is over", () => this.#isOver);
+    // Calls that the end of a connection rejects do so by the end of its tick.
+    await turn();
     this.#checkEmpty();
     this.oracle.finish();
     this.credentials.finish();
