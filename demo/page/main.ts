@@ -1,5 +1,15 @@
 /** The page: opens its peer, and connects each part to its messages. */
-import { bytes, ConnectionLostError, open, type Around, type Context, type Handlers, type Peer } from "reciproc";
+import {
+  bytes,
+  ConnectionLostError,
+  ErrorCode,
+  open,
+  RpcError,
+  type Around,
+  type Context,
+  type Handlers,
+  type Peer,
+} from "reciproc";
 import type { ClientApi, Person, Reaction, ServerApi, Stroke } from "../api.js";
 import * as board from "./board.js";
 import { curve } from "./chart.js";
@@ -95,7 +105,7 @@ const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(wire("/rpc")
   bytes,
   reconnect: { initial: true },
   // On the first connection and on each later one without the session. Nothing else is sent before it.
-  onOpen: (server) => server.request("join", { ...profile.read(), since: recovery.since() }),
+  onOpen: (server) => server.request("join", { ...profile.read(), since: recovery.since() }).catch(refused),
 });
 peer.on("suspend", () => {
   delivery.suspended();
@@ -115,15 +125,11 @@ peer.on("resume", () => {
 });
 // Broadcasts were dropped, because this page read too slowly or was away for long.
 peer.on("missed", () => void peer.notify("resync"));
-peer.opened.then(
-  () => {
-    delivery.opened();
-    connected("live");
-  },
-  (error: unknown) => ended(`The server did not let you in: ${inWords(error)}`),
-);
+peer.opened.then(() => {
+  delivery.opened();
+  connected("live");
+}, notLetIn);
 void peer.closed.then(({ code: closeCode, reason }) => {
-  if (status.state() === "closed") return;
   const why = [closeCode, reason].filter(Boolean).join(" ");
   ended(`The connection ended (${why}). What you see is what was there until then.`);
 });
@@ -134,7 +140,20 @@ function connected(how: "live" | "back"): void {
   status.show(how);
 }
 
+/** Closes the peer if the server refused the profile, because each new attempt would send the same one. */
+function refused(error: unknown): void {
+  if (!(error instanceof RpcError && error.code === ErrorCode.InvalidParams)) throw error;
+  notLetIn(error);
+  void peer.close();
+}
+
+function notLetIn(error: unknown): void {
+  ended(`The server did not let you in: ${inWords(error)}`);
+}
+
+/** Shows why the peer has ended. The first reason stays. */
 function ended(why: string): void {
+  if (status.state() === "closed") return;
   outage.end();
   byId("why", HTMLElement).textContent = why;
   parts.inert = true;
