@@ -117,9 +117,14 @@ describe("the demo's board", () => {
       const names = await ada.page.locator(".person .name").allTextContents();
       expect(new Set(names)).toEqual(new Set(["Ada (you)", "Bea"]));
       await bo.page.reload();
-      await bo.page.locator(".person", { hasText: "Bea (you)" }).waitFor();
+      const returned = bo.page.locator(".person", { hasText: "Bea (you)" });
+      const id = await returned.getAttribute("data-id");
+      // A reload is a departure too: the page of Ada may show it, and not yet the return, when the page of Bea is ready.
+      const bea = ada.page.locator(`.person[data-id="${id}"]`);
+      await bea.waitFor();
       // A closed page ends its session. A killed page may not, and its session then stays suspended.
       await bo.page.goto("about:blank");
+      await bea.waitFor({ state: "detached" });
       await ada.page.getByText("1 here").waitFor();
       expect(await ada.page.locator(".person .name").allTextContents()).toEqual(["Ada (you)"]);
     }));
