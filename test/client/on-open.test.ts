@@ -69,6 +69,22 @@ describe("an `onOpen` that fails on the first connection", () => {
     },
   );
 
+  it.each(["packed", "plain"])("does not try again with `initial` if `onOpen` closes the peer (%s)", async (link) => {
+    const onOpen = vi.fn<(caller: any) => Promise<void>>((caller) =>
+      caller.request("missing").catch(() => void peer.close(4000, "refused")),
+    );
+    const peer = openVirtual(URL, { link, onOpen, reconnect: { initial: true } });
+    const emitted = record(peer);
+    const failed = rejection(peer.opened);
+    const queued = rejection(peer.request("echo"));
+    await failed;
+    expect(await queued).toMatchObject({ outcome: "not-sent" });
+    expect(await peer.closed).toMatchObject({ code: 4000, reason: "refused" });
+    await pass(60_000);
+    expect(onOpen).toHaveBeenCalledTimes(1);
+    expect(emitted).toEqual(["close 4000"]);
+  });
+
   it.each<[string, string, object]>([
     ["onOpen", REASON.message, { onOpen: () => Promise.reject(REASON) }],
     [
