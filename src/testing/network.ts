@@ -5,6 +5,7 @@ import { positive } from "../core/options.js";
 import { endPeer, type AnyPeer } from "../peer/peer.js";
 import type { StandardWebSocket } from "../sockets/standard.js";
 import type { Flow } from "./pipe.js";
+import { turn } from "./turn.js";
 import type { Wire, WireOwner } from "./wire.js";
 
 /** What a test can do to the connection of one client, or to those of all. */
@@ -45,12 +46,6 @@ export interface Network extends Line {
    */
   settle(): Promise<void>;
 }
-
-/** Taken when this file is loaded, so that `settle` works under fake timers. */
-const { setTimeout, setImmediate = setTimeout } = globalThis as {
-  setTimeout: (task: () => void) => unknown;
-  setImmediate?: (task: () => void) => unknown;
-};
 
 /** The line of one client: its present socket, and those that follow it. */
 export class ClientLine implements Line, WireOwner {
@@ -177,7 +172,7 @@ export class MemoryNetwork implements Network {
     let before: number;
     do {
       before = this.#arrivals;
-      await new Promise<void>((resolve) => setImmediate(resolve));
+      await turn();
     } while (this.#arrivals !== before);
   }
 }

@@ -1,0 +1,118 @@
+import { describe, expect, it, onTestFinished } from "vitest";
+import { TimeoutError } from "../../src/index.js";
+import { testServer, virtualClock, type VirtualClock } from "../../src/testing/index.js";
+
+/** Puts a clock in place for one test. */
+function clockOfTest(): VirtualClock {
+  const clock = virtualClock();
+  onTestFinished(() => clock.restore());
+  return clock;
+}
+
+const globals = (): unknown[] => [setTimeout, setInterval, clearTimeout, clearInterval, performance.now];
+
+describe("a virtual clock", () => {
+  it("fires timers at their times, in order, and those of one time in the order in which they were set", async () => {
+    const clock = clockOfTest();
+    const fired: [string, number][] = [];
+    const note = (name: string): void => void fired.push([name, clock.now]);
+    setTimeout(note, 20, "late");
+    setTimeout(note, 10, "first");
+    setTimeout(note, 10, "second");
+    const every = setInterval(note, 15, "every");
+    clearTimeout(setTimeout(note, 5, "cleared"));
+    await clock.pass(9);
+    expect(fired).toEqual([]);
+    await clock.pass(23);
+    clearInterval(every);
+    expect(fired).toEqual([
+      ["first", 10],
+      ["second", 10],
+      ["every", 15],
+      ["late", 20],
+      ["every", 30],
+    ]);
+    expect(clock).toMatchObject({ now: 32, timers: 0 });
+  });
+
+  it("lets promises settle between two timers, which may set others", async () => {
+    const clock = clockOfTest();
+    const times: number[] = [];
+    const startedAt = performance.now();
+    const wait = (ms: number): Promise<void> => new Promise((resolve) => void setTimeout(resolve, ms));
+    const working = (async () => {
+      for (const ms of [0, 100, 0, 200]) {
+        await wait(ms);
+        times.push(performance.now() - startedAt);
+      }
+    })();
+    await clock.pass(300);
+    await working;
+    expect(times.map(Math.round)).toEqual([0, 100, 100, 300]);
+  });
+
+  it("passes time once for each call, also if they overlap", async () => {
+    const clock = clockOfTest();
+    const fired: number[] = [];
+    for (const ms of [1_000, 2_000, 3_000]) setTimeout(() => fired.push(clock.now), ms);
+    await Promise.all([clock.pass(1_500), clock.pass(1_000)]);
+    expect(fired).toEqual([1_000, 2_000]);
+    expect(clock).toMatchObject({ now: 2_500, timers: 1 });
+  });
+
+  it("has timers with the functions of those of Node, and treats a delay that is too long as 1 ms", async () => {
+    const clock = clockOfTest();
+    const fired: string[] = [];
+    const timer = setTimeout(() => fired.push("refreshed"), 10);
+    expect([timer.unref().hasRef(), timer.ref().hasRef()]).toEqual([false, true]);
+    await clock.pass(9);
+    timer.refresh();
+    await clock.pass(9);
+    setTimeout(() => fired.push("too long"), 2 ** 31);
+    await clock.pass(1);
+    expect(fired.toSorted()).toEqual(["refreshed", "too long"]);
+  });
+
+  it("leaves timers alone that were set before, and gives everything back once", async () => {
+    const before = globals();
+    const real = new Promise((resolve) => void setTimeout(resolve, 1));
+    const cleared = setTimeout(() => expect.unreachable(), 1);
+    const clock = clockOfTest();
+    expect(() => virtualClock()).toThrow("one virtual clock");
+    clearTimeout(cleared);
+    setTimeout(() => expect.unreachable(), 0);
+    await real;
+    clock.restore();
+    expect(globals()).toEqual(before);
+    const next = clockOfTest();
+    clock.restore();
+    expect(globals()).not.toEqual(before);
+    expect(next.timers).toBe(0);
+  });
+
+  it.each([-1, Number.NaN, Infinity])("refuses to pass %s ms", async (ms) => {
+    await expect(clockOfTest().pass(ms)).rejects.toThrow("`ms`");
+  });
+
+  it("governs timeouts, heartbeats, reconnecting and the expiry of sessions, and no timer is left", async () => {
+    const clock = clockOfTest();
+    const { server, connect, network } = testServer({
+      methods: { wait: () => new Promise(() => {}) },
+      session: { ttlMs: 60_000 },
+    });
+    const client = await connect(server.url);
+    const call = client.request("wait", undefined, { timeoutMs: 5_000 }).catch((error: unknown) => error);
+    await clock.pass(4_999);
+    expect(client.stats().pending).toBe(1);
+    await clock.pass(1);
+    expect(await call).toBeInstanceOf(TimeoutError);
+    network.stop();
+    await clock.pass(600_000);
+    expect([client.state, server.peers.size]).toEqual(["suspended", 0]);
+    network.start();
+    await clock.pass(20_000);
+    expect([client.state, server.peers.size]).toEqual(["open", 1]);
+    await server.close();
+    expect(clock.timers).toBe(0);
+  });
+});
