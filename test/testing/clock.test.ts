@@ -11,6 +11,8 @@ function clockOfTest(): VirtualClock {
 
 const globals = (): unknown[] => [setTimeout, setInterval, clearTimeout, clearInterval, performance.now];
 
+const wait = (ms: number): Promise<void> => new Promise((resolve) => void setTimeout(resolve, ms));
+
 describe("a virtual clock", () => {
   it("fires timers at their times, in order, and those of one time in the order in which they were set", async () => {
     const clock = clockOfTest();
@@ -39,7 +41,6 @@ describe("a virtual clock", () => {
     const clock = clockOfTest();
     const times: number[] = [];
     const startedAt = performance.now();
-    const wait = (ms: number): Promise<void> => new Promise((resolve) => void setTimeout(resolve, ms));
     const working = (async () => {
       for (const ms of [0, 100, 0, 200]) {
         await wait(ms);
@@ -70,7 +71,7 @@ describe("a virtual clock", () => {
     await clock.pass(9);
     setTimeout(() => fired.push("too long"), 2 ** 31);
     await clock.pass(1);
-    expect(fired.toSorted()).toEqual(["refreshed", "too long"]);
+    expect(new Set(fired)).toEqual(new Set(["refreshed", "too long"]));
   });
 
   it("leaves timers alone that were set before, and gives everything back once", async () => {
