@@ -15,6 +15,11 @@ export interface VirtualClock extends Disposable {
    * overlap run one after the other. Rejects with a `TypeError` if `ms` is not a finite number from 0.
    */
   pass(ms: number): Promise<void>;
+  /**
+   * Lets the process or the page stand still for so long, as in a debugger or a frozen tab: time passes, and no timer fires. Those that
+   * are due meanwhile fire late, in the next `pass`. Throws a `TypeError` if `ms` is not a finite number from 0.
+   */
+  stall(ms: number): void;
   /** Gives the runtime its own clock back. Timers that are still set never fire. Does nothing the second time. */
   restore(): void;
 }
@@ -82,6 +87,10 @@ class Timer {
   }
 }
 
+function checkDuration(ms: number): void {
+  if (!(ms >= 0 && ms < Infinity)) throw expected("ms", "a finite number from 0", ms);
+}
+
 class Clock implements VirtualClock {
   now = 0;
   readonly #real: Timers;
@@ -95,7 +104,8 @@ class Clock implements VirtualClock {
     const globals = globalThis as unknown as Timers;
     const { setTimeout, setInterval, clearTimeout, clearInterval } = globals;
     this.#real = { setTimeout, setInterval, clearTimeout, clearInterval };
-    const startedAt = performance.now();
+    // Whole numbers of milliseconds, so that sums are exact.
+    const startedAt = Math.ceil(performance.now());
     // oxlint-disable-next-line typescript/unbound-method -- it is assigned back to the same object.
     this.#realNow = performance.now;
     performance.now = () => startedAt + this.now;
@@ -112,10 +122,15 @@ class Clock implements VirtualClock {
   }
 
   async pass(ms: number): Promise<void> {
-    if (!(ms >= 0 && ms < Infinity)) throw expected("ms", "a finite number from 0", ms);
+    checkDuration(ms);
     const passed = this.#passed.then(() => this.#passUntil(this.now + ms));
     this.#passed = passed.catch(() => {});
     await passed;
+  }
+
+  stall(ms: number): void {
+    checkDuration(ms);
+    this.now += ms;
   }
 
   restore(): void {
@@ -135,9 +150,9 @@ class Clock implements VirtualClock {
     timer.dueMs = this.now + timer.delayMs;
   }
 
-  /** A delay that is too long counts as 1 ms, as in every runtime. */
+  /** As in every runtime, a fraction of a millisecond is dropped, and a delay that is too long counts as 1 ms. */
   #set(run: () => void, delay: number | undefined, isRepeated: boolean): Timer {
-    const delayMs = Number(delay) > LONGEST_DELAY_MS ? 1 : Math.max(Number(delay) || 0, isRepeated ? 1 : 0);
+    const delayMs = Number(delay) > LONGEST_DELAY_MS ? 1 : Math.max(Math.trunc(Number(delay)) || 0, isRepeated ? 1 : 0);
     const timer = new Timer(this, run, delayMs, isRepeated);
     this.start(timer);
     return timer;

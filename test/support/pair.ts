@@ -1,15 +1,13 @@
-/** Two peers joined in memory, which must leave no state and no timer. */
+/** Two peers joined in memory, which must leave no state. */
 import { expect } from "vitest";
 import type { AnyMethods, AnyPeer, Context, Options } from "../../src/index.js";
 import { pair } from "../../src/index.js";
-import { countDeadlines } from "../../src/core/deadlines.js";
-import { inspect } from "../../src/peer/peer.js";
 import { turn } from "./turns.js";
 
 /** The options of an untyped peer. */
 export type AnyOptions = Options<AnyMethods, Context>;
 
-/** `a` and `b`, joined. Disposing closes them, and asserts that tables and timers are empty and all errors were read. */
+/** `a` and `b`, joined. Disposing closes them, and asserts that tables are empty and all errors were read. */
 export interface ConnectedPair extends AsyncDisposable {
   readonly a: AnyPeer;
   readonly b: AnyPeer;
@@ -37,10 +35,9 @@ export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): Conne
   };
 }
 
-/** Asserts that the tables of a closed peer are empty, and that no deadline is pending. */
+/** Asserts that the tables of a closed peer are empty. */
 export function expectEmpty(peer: AnyPeer): void {
-  expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
-  expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+  expect(peer.stats()).toMatchObject({ pending: 0, running: 0, streams: 0 });
 }
 
 /** The peers made in the running test, each with the function that ends its connection. */

@@ -91,8 +91,29 @@ describe("a virtual clock", () => {
     expect(next.timers).toBe(0);
   });
 
+  it("fires no timer while the process stalls, and those that were due late, in their order", async () => {
+    const clock = clockOfTest();
+    const fired: [string, number][] = [];
+    for (const [name, ms] of [
+      ["second", 200],
+      ["first", 100],
+      ["third", 6_000],
+    ] as const)
+      setTimeout(() => fired.push([name, clock.now]), ms);
+    clock.stall(5_000);
+    expect(fired).toEqual([]);
+    await clock.pass(1_000);
+    expect(fired).toEqual([
+      ["first", 5_000],
+      ["second", 5_000],
+      ["third", 6_000],
+    ]);
+  });
+
   it.each([-1, Number.NaN, Infinity])("refuses to pass %s ms", async (ms) => {
-    await expect(clockOfTest().pass(ms)).rejects.toThrow("`ms`");
+    const clock = clockOfTest();
+    await expect(clock.pass(ms)).rejects.toThrow("`ms`");
+    expect(() => clock.stall(ms)).toThrow("`ms`");
   });
 
   it("governs timeouts, heartbeats, reconnecting and the expiry of sessions, and no timer is left", async () => {

@@ -1,0 +1,38 @@
+/** The virtual clock of `reciproc/testing`, for every test of a file. */
+import { afterEach, beforeEach, expect } from "vitest";
+import { virtualClock, type VirtualClock } from "../../src/testing/index.js";
+import { closeMade } from "./pair.js";
+
+/** In a program that imports `reciproc/node`, the timer of all deadlines may stay for this time after the last one. */
+const LINGER_MS = 1_000;
+
+let clock: VirtualClock;
+
+/** Puts a virtual clock in place for every test of the file. After each, closes the peers made by `support`, and asserts that no state and no timer is left. */
+export function useVirtualClock(): void {
+  beforeEach(() => {
+    clock = virtualClock();
+  });
+  afterEach(async () => {
+    await closeMade();
+    await clock.pass(LINGER_MS);
+    const left = clock.timers;
+    clock.restore();
+    expect(left, "timers left").toBe(0);
+  });
+}
+
+/** Lets so much time pass, as `VirtualClock.pass`. */
+export function pass(ms: number): Promise<void> {
+  return clock.pass(ms);
+}
+
+/** Lets the process stall for so long, as `VirtualClock.stall`. */
+export function stall(ms: number): void {
+  clock.stall(ms);
+}
+
+/** Returns the number of timers that are set. */
+export function timersSet(): number {
+  return clock.timers;
+}
