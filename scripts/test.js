@@ -1,0 +1,56 @@
+/**
+ * Runs the tests: `node scripts/test.js` those of `npm test`, with the style and the types, and `node scripts/test.js all` those of
+ * `npm run test:all`. Prints what it does, and a last line that says what has passed or failed.
+ */
+import { spawn } from "node:child_process";
+import { startVitest } from "vitest/node";
+
+const isAll = process.argv[2] === "all";
+const startedAt = performance.now();
+const failed = [];
+
+console.log("Building ...");
+if (await runs("build")) {
+  console.log(isAll ? "Running the tests ..." : "Checking the style and the types, and running the tests ...");
+  const checks = isAll ? [] : ["lint", "typecheck"];
+  const [tests] = await Promise.all([runTests(isAll ? "all" : "test"), ...checks.map((name) => runs(name))]);
+  const seconds = Math.round((performance.now() - startedAt) / 1000);
+  const time = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (failed.length === 0) console.log(`\nPassed: ${[...checks, tests].join(", ")}, in ${time}.`);
+  else console.log(`\nFailed: ${failed.join(", ")}, in ${time}.`);
+} else console.log("\nFailed: build.");
+process.exit(failed.length === 0 ? 0 : 1);
+
+/** Returns a number with separators. */
+function count(number) {
+  return number.toLocaleString("en");
+}
+
+/** Runs an npm script, and prints what it prints when it has ended. Returns whether it succeeded. */
+function runs(name) {
+  return new Promise((resolve) => {
+    let output = "";
+    const child = spawn("npm", ["run", "--silent", name], { shell: process.platform === "win32" });
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (text) => (output += text));
+    child.on("close", (code) => {
+      if (code !== 0) {
+        failed.push(name);
+        console.log(`\n${name} failed:\n${output}`);
+      } else if (name !== "build") console.log(`${name} passed`);
+      resolve(code === 0);
+    });
+  });
+}
+
+/** Runs the tests of a project of `vitest.config.ts`. Returns their count as a text. */
+async function runTests(project) {
+  const vitest = await startVitest("test", [], { project, run: true });
+  const files = vitest.state.getTestModules();
+  const tests = files.flatMap((file) => [...file.children.allTests()]);
+  const passed = tests.filter((test) => test.result().state === "passed").length;
+  const isGreen = files.every((file) => file.ok()) && vitest.state.getUnhandledErrors().length === 0;
+  if (!isGreen || passed === 0) failed.push(`${count(tests.length - passed)} of ${count(tests.length)} tests`);
+  await vitest.close();
+  return `${count(passed)} tests in ${count(files.length)} files`;
+}
