@@ -6,7 +6,7 @@ import { useNoChance } from "../support/chance.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { notification, request, result } from "../support/raw.js";
-import { openingOf, restless, type Restless, type RestlessOptions } from "../support/restless.js";
+import { sessionPeer, type SessionPeer, type SessionPeerOptions } from "../support/session-peer.js";
 import { rejection } from "../support/turns.js";
 
 useFakeClock();
@@ -18,9 +18,9 @@ useNoChance();
  */
 function between(
   options: AnyOptions = {},
-  more: RestlessOptions = {},
-): Restless & { resume: (isReciproc: boolean) => void } {
-  const ends = restless(options, { isReciproc: true, ...more });
+  more: SessionPeerOptions = {},
+): SessionPeer & { resume: (isReciproc: boolean) => void } {
+  const ends = sessionPeer(options, { isReciproc: true, ...more });
   ends.transport.suspend();
   ends.transport.isReciproc = false;
   ends.transport.lose(new Error("the session is over"));
@@ -129,22 +129,6 @@ describe("a call with onProgress that is made between two sessions", () => {
     transport.feed([result(3, [3])]);
     expect(await stays).toEqual([3]);
     expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, progress: 0 });
-  });
-
-  it("asks as well when `onOpen` comes first", async () => {
-    const { peer, transport, take, resume } = between({}, { opensFirst: true });
-    const reports: unknown[] = [];
-    const call = peer.request("work", {}, { onProgress: (value) => reports.push(value) });
-    resume(true);
-    const opening = openingOf(peer);
-    opening.caller.notify("initialized");
-    expect(take()).toEqual([notification("initialized")]);
-    opening.release();
-    expect(take()).toEqual([request(1, "work", { workDoneToken: 1 })]);
-    transport.feed(report(1, "half"));
-    transport.feed(result(1, null));
-    await call;
-    expect(reports).toEqual(["half"]);
   });
 
   it("leaves no state when it is aborted, or the connection is lost again, before it is sent", async () => {

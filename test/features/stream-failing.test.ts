@@ -5,7 +5,7 @@ import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, result, type RawPeer } from "../support/raw.js";
-import { restless, type Restless } from "../support/restless.js";
+import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
 import { rejection, turn } from "../support/turns.js";
 import { readAll } from "./joined.js";
 import { beginReading, reading, readingFrom } from "./reading.js";
@@ -133,9 +133,9 @@ describe("a stream that fails", () => {
 
 /** Reads two values over a suspended connection. The request for more is queued for the next socket. */
 async function interrupted(
-  open: (ends: Restless) => AsyncIterable<unknown> | Promise<AsyncIterable<unknown>>,
-): Promise<Restless & { read: Promise<unknown>; values: unknown[] }> {
-  const ends = restless();
+  open: (ends: SessionPeer) => AsyncIterable<unknown> | Promise<AsyncIterable<unknown>>,
+): Promise<SessionPeer & { read: Promise<unknown>; values: unknown[] }> {
+  const ends = sessionPeer();
   const values: unknown[] = [];
   const stream = await open(ends);
   const read = (async () => {
@@ -149,7 +149,7 @@ async function interrupted(
 describe("a stream whose connection is lost after its call was answered", () => {
   const GONE = new Error("the session is over");
 
-  const ways: [string, string, (ends: Restless) => AsyncIterable<unknown> | Promise<AsyncIterable<unknown>>][] = [
+  const ways: [string, string, (ends: SessionPeer) => AsyncIterable<unknown> | Promise<AsyncIterable<unknown>>][] = [
     [
       "stream",
       "tail",
@@ -182,7 +182,7 @@ describe("a stream whose connection is lost after its call was answered", () => 
   });
 
   it("rejects as unknown when the next values are requested after the loss", async () => {
-    const { peer, transport } = restless();
+    const { peer, transport } = sessionPeer();
     const stream = peer.stream("tail")[Symbol.asyncIterator]();
     const first = stream.next();
     await turn();
@@ -195,7 +195,7 @@ describe("a stream whose connection is lost after its call was answered", () => 
   });
 
   it("rejects as not sent when its own call was never sent", async () => {
-    const { peer, transport } = restless();
+    const { peer, transport } = sessionPeer();
     transport.suspend();
     const read = rejection(readAll(peer.stream("tail")));
     await turn();

@@ -5,7 +5,7 @@ import { RpcError, type Context } from "../../src/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, request, result, type RawPeer } from "../support/raw.js";
-import { restless } from "../support/restless.js";
+import { sessionPeer } from "../support/session-peer.js";
 import { gate, turn } from "../support/turns.js";
 import { counted, Fed } from "./sources.js";
 import { abort, answersTo, feed, more, next, NO_SUCH_STREAM, streamsOf, tailing } from "./tailing.js";
@@ -253,7 +253,7 @@ describe("$/enumerator/next", () => {
   });
 
   it("is answered when there is a socket with free capacity, so that streams alone end no session", async () => {
-    const { transport, take } = restless({
+    const { transport, take } = sessionPeer({
       methods: { tail: () => counted() },
       limits: { maxUnsentBytes: 4000 },
     });
@@ -286,7 +286,7 @@ describe("$/enumerator/next", () => {
 
   it("keeps to a limit of the other side that became known after the stream was opened", async () => {
     const source = new Fed().give(1);
-    const { transport, take } = restless({ methods: { tail: () => source } });
+    const { transport, take } = sessionPeer({ methods: { tail: () => source } });
     transport.feed(request(1, "tail"));
     await turn();
     expect(take()).toEqual([result(1, { token: 1, values: [1] })]);

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { useFakeClock } from "../support/clock.js";
 import { request } from "../support/raw.js";
-import { restless, type Restless } from "../support/restless.js";
+import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
 import { gate, turn } from "../support/turns.js";
 import { Fed } from "./sources.js";
 import { abort, cancel, more, next } from "./tailing.js";
@@ -17,9 +17,9 @@ async function give(source: Fed, value: string): Promise<void> {
 }
 
 /** Returns a peer whose stream is being read under a known token. */
-async function reading(): Promise<Restless & { source: Fed; token: number }> {
+async function reading(): Promise<SessionPeer & { source: Fed; token: number }> {
   const source = new Fed();
-  const ends = restless({ methods: { pull: () => source } });
+  const ends = sessionPeer({ methods: { pull: () => source } });
   ends.transport.feed(request(1, "pull"));
   await turn();
   await give(source, "first");
@@ -75,7 +75,7 @@ describe("a stream of a connection without a socket", () => {
   it("is not begun if it is returned without a socket, and is read from its beginning afterwards", async () => {
     const open = gate<Fed>();
     const source = new Fed();
-    const { transport, take } = restless({ methods: { later: () => open.promise } });
+    const { transport, take } = sessionPeer({ methods: { later: () => open.promise } });
     transport.feed(request(1, "later"));
     transport.suspend();
     open.resolve(source);
@@ -132,7 +132,7 @@ describe("the data that a connection buffers for the other side", () => {
         yield "y".repeat(1000);
         if (how === "after a failure") throw new Error("broken");
       }
-      const { transport, take } = restless({ methods: { values } }, { isReciproc: true });
+      const { transport, take } = sessionPeer({ methods: { values } }, { isReciproc: true });
       transport.feed(request(1, "values"));
       await turn();
       open.resolve();
@@ -157,7 +157,7 @@ describe("the data that a connection buffers for the other side", () => {
 
   it("includes each reply of a batch, until the batch is answered", async () => {
     const open = gate();
-    const { transport, take } = restless({ methods: { slow: () => open.promise, big: () => "x".repeat(5000) } });
+    const { transport, take } = sessionPeer({ methods: { slow: () => open.promise, big: () => "x".repeat(5000) } });
     transport.feed([request(1, "big"), request(2, "slow"), request(3, "big")]);
     await turn();
     expect(transport.kept).toBeGreaterThanOrEqual(10_000);

@@ -6,7 +6,7 @@ import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { restless } from "../support/restless.js";
+import { sessionPeer } from "../support/session-peer.js";
 import { rejection, turn } from "../support/turns.js";
 import { counted, Fed } from "./sources.js";
 import { abort, answersTo, cancel, feed, more, next, NO_SUCH_STREAM } from "./tailing.js";
@@ -157,7 +157,7 @@ describe("a stream whose message is not sent is ended", () => {
   ])("when the reply to a batch is too long to be sent, and one of its results %s", async (_name, open) => {
     const source = new Fed().give(1);
     const methods = { late, open: (_params: unknown, context: Context) => open(source, context) };
-    const { peer, transport, take } = restless({ methods });
+    const { peer, transport, take } = sessionPeer({ methods });
     transport.maxMessageBytes = 200;
     transport.feed([request(1, "open"), ...LATE]);
     for (let i = 0; i < 3; i++) await turn();
@@ -300,7 +300,7 @@ describe("a reply to next that is replaced or not sent", () => {
 
   it("ends the stream if the whole reply to a batch is too long", async () => {
     const source = new Fed().give(1);
-    const { peer, transport, take } = restless({ methods: { late, tail: () => source } });
+    const { peer, transport, take } = sessionPeer({ methods: { late, tail: () => source } });
     transport.feed(request(1, "tail"));
     await turn();
     expect(take()).toEqual([result(1, { token: 1, values: [1] })]);

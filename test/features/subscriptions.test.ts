@@ -5,7 +5,7 @@ import { countDeadlines } from "../../src/core/deadlines.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { connectedPair, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { restless } from "../support/restless.js";
+import { sessionPeer } from "../support/session-peer.js";
 import { gate, turn } from "../support/turns.js";
 
 useFakeClock();
@@ -364,7 +364,7 @@ describe("a subscription", () => {
       const opens = gate<void>();
       const subscriptions = new Subscriptions({ method: "push" });
       const opened: Subscription[] = [];
-      const { transport, take } = restless({
+      const { transport, take } = sessionPeer({
         methods: {
           async subscribe(_params, context) {
             await opens.promise;
@@ -430,7 +430,7 @@ describe("a subscription", () => {
 
   it("ends when the reply to the whole batch of its call is too long to be sent", async () => {
     const { subscriptions, methods } = served();
-    const { transport, take } = restless({ methods });
+    const { transport, take } = sessionPeer({ methods });
     transport.maxMessageBytes = 200;
     transport.feed([request(1, "subscribe"), ...[2, 3, 4].map((id) => request(id, "missing"))]);
     expect(take()).toEqual([

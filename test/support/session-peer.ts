@@ -1,0 +1,134 @@
+/** A peer whose transport outlives its connections. The test suspends and resumes it, and loses its connection. */
+import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
+import { Peer } from "../../src/index.js";
+import { closeAtEnd, type AnyOptions } from "./pair.js";
+
+type SendHandle = NonNullable<Parameters<Transport["send"]>[1]>;
+
+/** A transport that queues messages while it is suspended, as a link with a session does. */
+export class SessionTransport implements Transport {
+  /** A test with another server sets it before `resume`. */
+  isReciproc: boolean;
+  readonly isConnecting: boolean;
+  maxMessageBytes: number | undefined;
+  unsentBytes = 0;
+  /** The texts that were sent. */
+  readonly sent: string[] = [];
+  readonly closes: CloseInfo[] = [];
+  /** The bytes that the peer buffers for the other side, as it reported them. */
+  kept = 0;
+  /** Called inside `send`, when a text is sent. */
+  onSend: (text: string) => void = () => {};
+  #receiver!: Receiver;
+  #isDown: boolean;
+  #isClosed = false;
+  readonly #waiting = new Map<SendHandle, string>();
+
+  constructor(isReciproc: boolean, isConnecting: boolean) {
+    this.isReciproc = isReciproc;
+    this.isConnecting = this.#isDown = isConnecting;
+  }
+
+  start(receiver: Receiver): void {
+    this.#receiver = receiver;
+  }
+
+  send(text: string, handle: SendHandle = { sent: true }): boolean {
+    if (this.#isClosed || Buffer.byteLength(text) > (this.maxMessageBytes ?? Infinity)) return false;
+    if (this.#isDown) {
+      handle.sent = false;
+      this.#waiting.set(handle, text);
+    } else {
+      this.sent.push(text);
+      this.onSend(text);
+    }
+    return true;
+  }
+
+  cancel(handle: SendHandle): boolean {
+    return this.#waiting.delete(handle);
+  }
+
+  keeps(by: number): void {
+    this.kept += by;
+  }
+
+  close(code = 1000, reason = "", retryMs?: number): void {
+    this.closes.push({ code, reason, ...(retryMs !== undefined && { retryMs }) });
+    this.end({ code, reason });
+  }
+
+  /** The queued texts. */
+  get waiting(): string[] {
+    return [...this.#waiting.values()];
+  }
+
+  /** Delivers a text, or the JSON of another value, to the peer. */
+  feed(message: unknown): void {
+    this.#receiver.receive(typeof message === "string" ? message : JSON.stringify(message));
+  }
+
+  suspend(): void {
+    this.#isDown = true;
+    this.#receiver.suspended?.();
+  }
+
+  resume(): void {
+    this.#isDown = false;
+    for (const [handle, text] of this.#waiting) {
+      this.#waiting.delete(handle);
+      handle.sent = true;
+      this.send(text);
+    }
+    this.#receiver.resumed?.();
+  }
+
+  lose(error: Error): void {
+    this.#waiting.clear();
+    this.#receiver.lost!(error);
+  }
+
+  /** Ends the transport for good. */
+  end(info: CloseInfo): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#receiver.closed(info);
+  }
+}
+
+/** A peer on a `SessionTransport`. */
+export interface SessionPeer {
+  readonly peer: AnyPeer;
+  readonly transport: SessionTransport;
+  /** Returns the messages sent since the last call. */
+  readonly take: () => any[];
+  /** The connection events, in order, with the peer's state during each. */
+  readonly events: string[];
+  /** The `error` events of the peer. */
+  readonly errors: unknown[];
+}
+
+/** Options of `sessionPeer`. */
+export interface SessionPeerOptions {
+  isReciproc?: boolean;
+  /** Whether the transport still connects. The first `resume` opens it. Default false. */
+  isConnecting?: boolean;
+}
+
+/** Makes a peer whose connection is open. */
+export function sessionPeer(
+  options: AnyOptions = {},
+  { isReciproc = false, isConnecting = false }: SessionPeerOptions = {},
+): SessionPeer {
+  const transport = new SessionTransport(isReciproc, isConnecting);
+  const peer: AnyPeer = new Peer(transport, options);
+  closeAtEnd(peer, () => void peer.close());
+  const events: string[] = [];
+  const errors: unknown[] = [];
+  for (const name of ["suspend", "lost", "resume", "close"] as const) {
+    peer.on(name, () => events.push(`${name} (${peer.state})`));
+  }
+  peer.on("error", (error) => errors.push(error));
+  const take = (): any[] => transport.sent.splice(0).map((text) => JSON.parse(text) as unknown);
+  return { peer, transport, take, events, errors };
+}
