@@ -313,7 +313,7 @@ describe("the engine redis, when its broker loses data or connections", () => {
 
   it("gives a connection up whose commands are not answered for 15 s, although it sends on", async () => {
     const server = await startRedis();
-    const proxy = use(await RedisProxy.listen(server.port));
+    const proxy = use(await RedisProxy.to(server.port));
     const node = await openNode(redisRig({ url: proxy.url }, []));
     expect(proxy.mute("others")).toBe(1);
     const outcomes = new Set<string>();
@@ -330,7 +330,7 @@ describe("the engine redis, when its broker loses data or connections", () => {
 
   it("connects again after its subscriptions were cut while it connected", async () => {
     const server = await startRedis();
-    const proxy = use(await RedisProxy.listen(server.port));
+    const proxy = use(await RedisProxy.to(server.port));
     const node = await openNode(redisRig({ url: proxy.url }, []));
     let cuts = 0;
     proxy.onProbe = () => {
@@ -501,7 +501,7 @@ describe("the engine redis, when a server ends a subscription", () => {
 
 it("the engine redis gives a subscription up that is not answered, although topics come and go", async () => {
   const server = await startCluster();
-  const proxy = use(await RedisProxy.listen(server.port));
+  const proxy = use(await RedisProxy.to(server.port));
   // The server reports this address for itself.
   await server.command("CONFIG", "SET", "cluster-announce-port", new URL(proxy.url).port);
   const node = await openNode(redisRig({ cluster: [proxy.url] }, []));

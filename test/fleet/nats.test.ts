@@ -9,12 +9,12 @@ type Relayed = Awaited<ReturnType<Broker["muting"]>> & Awaited<ReturnType<Broker
 describeServers("NATS with JetStream", async () => {
   const server = await NatsServer.create();
   const relayed = async (params: EngineParams): Promise<Relayed> => {
-    const relay = await Relay.listen(server.port);
+    const relay = await Relay.to(server.port);
     const engine = nats({ url: `nats://127.0.0.1:${relay.port}`, jetstream: {}, ...params });
     return {
       engine,
-      mute: () => relay.mute(),
-      part: () => relay.part(),
+      mute: () => relay.mute("client"),
+      part: () => relay.pause(),
       mend: () => relay.mend(),
       [Symbol.asyncDispose]: () => relay[Symbol.asyncDispose](),
     };

@@ -14,7 +14,7 @@ describeServers("Redis", async () => {
     signal: (name) => server.signal(name),
     leftovers: (prefix) => leftoversAt(server.url, prefix),
     muting: async (params) => {
-      const proxy = await RedisProxy.listen(server.port);
+      const proxy = await RedisProxy.to(server.port);
       return {
         engine: redis({ url: proxy.url, ...params }),
         mute: () => {
@@ -24,10 +24,10 @@ describeServers("Redis", async () => {
       };
     },
     parting: async (params) => {
-      const relay = await Relay.listen(server.port);
+      const relay = await Relay.to(server.port);
       return {
         engine: redis({ url: `redis://127.0.0.1:${relay.port}`, ...params }),
-        part: () => relay.part(),
+        part: () => relay.pause(),
         mend: () => relay.mend(),
         [Symbol.asyncDispose]: () => relay[Symbol.asyncDispose](),
       };

@@ -1,6 +1,5 @@
 /** A relay between a node and NATS that can hold back one message for the node, while later ones pass it, or change or drop messages. */
-import { once } from "node:events";
-import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
+import { Relay, type Line } from "./relay.js";
 
 /** A message that is held back, or will be. */
 export interface Held {
@@ -16,26 +15,24 @@ interface Hold {
 }
 
 export class NatsRelay implements AsyncDisposable {
-  readonly #server = createServer((client) => this.#connect(client));
-  readonly #sockets = new Set<Socket>();
-  readonly #to: number;
+  readonly #relay: Relay;
+  /** What has come of a command of the server that is not complete. */
+  readonly #rest = new WeakMap<Line, Buffer>();
   readonly #holds = new Set<Hold>();
   #change: (text: string) => string | undefined = (text) => text;
 
-  private constructor(to: number) {
-    this.#to = to;
+  private constructor(relay: Relay) {
+    this.#relay = relay;
+    relay.pass = (bytes, to, line) => (to === "server" ? bytes : this.#take(bytes, line));
   }
 
   /** `to`: the port of the server. */
-  static async listen(to: number): Promise<NatsRelay> {
-    const relay = new NatsRelay(to);
-    relay.#server.listen(0, "127.0.0.1");
-    await once(relay.#server, "listening");
-    return relay;
+  static async to(to: number): Promise<NatsRelay> {
+    return new NatsRelay(await Relay.to(to));
   }
 
   get port(): number {
-    return (this.#server.address() as AddressInfo).port;
+    return this.#relay.port;
   }
 
   /** Holds the next message whose text matches. */
@@ -61,47 +58,28 @@ export class NatsRelay implements AsyncDisposable {
   }
 
   /** Ends all connections, and accepts no more. */
-  end(): void {
-    this.#server.close();
-    for (const socket of this.#sockets) socket.destroy();
+  async end(): Promise<void> {
+    await this.#relay.close();
   }
 
-  #connect(client: Socket): void {
-    const server = connectTcp(this.#to, "127.0.0.1");
-    client.pipe(server);
-    let rest = Buffer.alloc(0);
-    server.on("data", (bytes: Buffer) => {
-      rest = Buffer.concat([rest, bytes]);
-      for (let length; (length = lengthOf(rest)) !== undefined; rest = rest.subarray(length))
-        this.#deliver(client, rest.subarray(0, length));
-    });
-    for (const [socket, other] of [
-      [client, server],
-      [server, client],
-    ] as const) {
-      this.#sockets.add(socket);
-      socket
-        .setNoDelay()
-        .on("error", () => {})
-        .on("close", () => {
-          other.destroy();
-          this.#sockets.delete(socket);
-        });
-    }
+  #take(bytes: Buffer, line: Line): undefined {
+    let rest = Buffer.concat([this.#rest.get(line) ?? Buffer.alloc(0), bytes]);
+    for (let length; (length = lengthOf(rest)) !== undefined; rest = rest.subarray(length))
+      this.#deliver(rest.subarray(0, length), line);
+    this.#rest.set(line, rest);
   }
 
-  #deliver(client: Socket, bytes: Buffer): void {
+  #deliver(bytes: Buffer, line: Line): void {
     const text = this.#change(bytes.toString("latin1"));
     if (text === undefined) return;
+    const deliver = (): void => line.write("client", Buffer.from(text, "latin1"));
     const hold = [...this.#holds].find(({ pattern }) => pattern.test(text));
-    if (hold === undefined) client.write(text, "latin1");
-    else hold.take(() => client.write(text, "latin1"));
+    if (hold === undefined) deliver();
+    else hold.take(deliver);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const isListening = this.#server.listening;
-    this.end();
-    if (isListening) await once(this.#server, "close");
+    await this.end();
   }
 }
 

@@ -1,80 +1,52 @@
-/** A TCP proxy between nodes and a Redis, whose connections can be muted: they stay open, and nothing arrives any more. */
-import { once } from "node:events";
-import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
-
-interface Line {
-  readonly client: Socket;
-  readonly server: Socket;
-  /** Whether the client has subscribed. */
-  isSubscriber: boolean;
-  /** Whether the client has run a script. */
-  isScripted: boolean;
-}
+/** A relay between nodes and a Redis, which knows the connections that have subscribed. */
+import { Relay, type Line } from "./relay.js";
 
 export class RedisProxy implements AsyncDisposable {
-  readonly #server = createServer((socket) => this.#take(socket));
-  readonly #lines = new Set<Line>();
-  readonly #port: number;
+  readonly #relay: Relay;
+  readonly #subscribers = new WeakSet<Line>();
+  /** The connections that have run a script. */
+  readonly #scripted = new WeakSet<Line>();
   /** Called before the script is forwarded that shows which commands the server accepts. */
   onProbe: () => void = () => {};
 
-  private constructor(port: number) {
-    this.#port = port;
+  private constructor(relay: Relay) {
+    this.#relay = relay;
+    relay.pass = (bytes, to, line) => {
+      if (to === "server") this.#see(bytes.toString("latin1"), line);
+      return bytes;
+    };
   }
 
   /** `port`: that of the Redis. */
-  static async listen(port: number): Promise<RedisProxy> {
-    const proxy = new RedisProxy(port);
-    proxy.#server.listen(0, "127.0.0.1");
-    await once(proxy.#server, "listening");
-    return proxy;
+  static async to(port: number): Promise<RedisProxy> {
+    return new RedisProxy(await Relay.to(port));
   }
 
   get url(): string {
-    return `redis://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return `redis://127.0.0.1:${this.#relay.port}`;
   }
 
   /** Forwards nothing to the clients that have subscribed, or to those that have not. Returns how many there are. */
   mute(kind: "subscribers" | "others"): number {
-    const lines = [...this.#lines].filter(({ isSubscriber }) => isSubscriber === (kind === "subscribers"));
-    for (const { server, client } of lines) server.unpipe(client);
+    const isMuted = (line: Line): boolean => this.#subscribers.has(line) === (kind === "subscribers");
+    const lines = [...this.#relay.lines].filter(isMuted);
+    for (const line of lines) line.mute("client");
     return lines.length;
   }
 
   /** Ends the connections that have not subscribed to anything and have not run a script. */
   cutUnused(): void {
-    for (const { client, isSubscriber, isScripted } of this.#lines) if (!isSubscriber && !isScripted) client.destroy();
+    for (const line of this.#relay.lines) if (!this.#subscribers.has(line) && !this.#scripted.has(line)) line.cut();
   }
 
-  #take(client: Socket): void {
-    const line: Line = { client, server: connectTcp(this.#port, "127.0.0.1"), isSubscriber: false, isScripted: false };
-    this.#lines.add(line);
-    client.on("data", (bytes) => {
-      const text = bytes.toString("latin1");
-      line.isSubscriber ||= /subscribe/i.test(text);
-      line.isScripted ||= text.includes("EVALSHA");
-      if (text.includes("EVALSHA") && text.includes(":probe")) this.onProbe();
-    });
-    client.pipe(line.server);
-    line.server.pipe(client);
-    for (const [socket, other] of [
-      [client, line.server],
-      [line.server, client],
-    ] as const)
-      socket
-        .on("error", () => {})
-        .on("close", () => {
-          other.destroy();
-          this.#lines.delete(line);
-        });
+  #see(text: string, line: Line): void {
+    if (/subscribe/i.test(text)) this.#subscribers.add(line);
+    if (!text.includes("EVALSHA")) return;
+    this.#scripted.add(line);
+    if (text.includes(":probe")) this.onProbe();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const { client, server } of this.#lines) {
-      client.destroy();
-      server.destroy();
-    }
-    this.#server.close();
-    await once(this.#server, "close");
+    await this.#relay[Symbol.asyncDispose]();
   }
 }

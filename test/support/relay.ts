@@ -1,118 +1,228 @@
-/** A TCP relay between nodes and a broker. Its connections can be cut, or carry nothing any more although they stay open. */
+/**
+ * The TCP relay of all tests. It has a port of its own, forwards each connection to a port of 127.0.0.1, and injects faults:
+ *
+ *     await using relay = await Relay.to(server.url); // or to a port, or to a function that returns the port of the next connection
+ *     relay.cut(); // ends the open connections
+ *     relay.pause(); // pulls the cable: reads nothing, also of new connections, until `mend`
+ *     relay.mute("client"); // discards what is sent to the clients that are connected now, until `mend`
+ *     relay.mend(); // forwards everything again, and what was held back by `pause`
+ *     await relay.close(); // cuts, and refuses connections; `open` accepts them again, on the same port
+ *
+ * `lines` holds the connections. Each has the same verbs, and `reset`, `end`, `drop` (of one side) and `write` (of forged bytes).
+ * `pass` sees all bytes by connection and direction: it returns what is forwarded. `closed` is called when a connection has ended.
+ */
 import { once } from "node:events";
-import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
-import { Transform } from "node:stream";
+import { connect as connectTcp, createServer, type Server, type Socket } from "node:net";
+import { portOf } from "./network.js";
+import { freePort } from "./ports.js";
 
-interface Line {
-  readonly client: Socket;
-  /** What goes to the broker passes here. */
-  readonly outbound: Transform;
-  readonly server: Socket;
+/** One end of a connection: the program that connected to the relay, or the server. */
+export type Side = "client" | "server";
+
+const SIDES = ["client", "server"] as const;
+
+function otherThan(side: Side): Side {
+  return side === "client" ? "server" : "client";
 }
 
-export class Relay implements AsyncDisposable {
-  readonly #server = createServer((client) => this.#take(client));
-  readonly #lines = new Set<Line>();
-  readonly #to: number;
-  #isParted = false;
-  #partsBefore: string | undefined;
-  /** How many bytes the broker has sent to the clients. */
-  carriedBytes = 0;
+/** One connection: a socket to the client, and a socket to the server. */
+export class Line {
+  readonly #relay: Relay;
+  readonly #sockets: Readonly<Record<Side, Socket>>;
+  readonly #paused = new Set<Side>();
+  readonly #muted = new Set<Side>();
+  /** Whether the end of one side is hidden from the other. */
+  #isSplit = false;
+  #isReported = false;
 
-  private constructor(to: number) {
-    this.#to = to;
+  constructor(relay: Relay, client: Socket, server: Socket) {
+    this.#relay = relay;
+    this.#sockets = { client, server };
+    for (const from of SIDES)
+      this.#sockets[from]
+        .setNoDelay()
+        // A reset ends the connection as a close does.
+        .on("error", () => {})
+        .on("data", (bytes: Buffer) => this.#take(bytes, otherThan(from)))
+        .on("close", () => this.#ended(from));
   }
 
-  /** `to`: the port of the broker. */
-  static async listen(to: number): Promise<Relay> {
-    const relay = new Relay(to);
-    relay.#server.listen(0, "127.0.0.1");
-    await once(relay.#server, "listening");
+  /** Returns true if the socket to that side is open. */
+  has(side: Side): boolean {
+    return !this.#sockets[side].destroyed;
+  }
+
+  /** Ends both sockets at once. */
+  cut(): void {
+    for (const side of SIDES) this.#sockets[side].destroy();
+    this.#finish(undefined);
+  }
+
+  /** Resets both sockets (RST). */
+  reset(): void {
+    // If a socket is already ending, Node 20 would keep its handle forever.
+    for (const socket of Object.values(this.#sockets))
+      if (socket.writableEnded) socket.destroy();
+      else socket.resetAndDestroy();
+    this.#finish(undefined);
+  }
+
+  /** Ends both sockets gracefully (FIN), after the bytes that were forwarded. */
+  end(): void {
+    for (const side of SIDES) this.#sockets[side].end();
+  }
+
+  /** Ends the socket to one side, and hides that from the other. */
+  drop(side: Side): void {
+    this.#isSplit = true;
+    this.#sockets[side].destroy();
+    this.#finish(undefined);
+  }
+
+  /** Reads nothing from one side, or from both. Its bytes and its end arrive after `mend`. */
+  pause(...from: Side[]): void {
+    for (const side of from.length === 0 ? SIDES : from) {
+      this.#paused.add(side);
+      this.#sockets[side].pause();
+    }
+  }
+
+  /** Discards what is sent to one side, or to both. */
+  mute(...to: Side[]): void {
+    for (const side of to.length === 0 ? SIDES : to) this.#muted.add(side);
+  }
+
+  /** Forwards everything again. */
+  mend(): void {
+    this.#muted.clear();
+    this.#paused.clear();
+    for (const side of SIDES) {
+      this.#sockets[side].resume();
+      if (!this.has(side)) this.#ended(side);
+    }
+  }
+
+  /** Sends bytes to one side, which `pass` has held back or a test has made. */
+  write(to: Side, bytes: Buffer): void {
+    const { [to]: target, [otherThan(to)]: source } = this.#sockets;
+    if (!target.writable || target.write(bytes)) return;
+    source.pause();
+    target.once("drain", () => {
+      if (!this.#paused.has(otherThan(to))) source.resume();
+    });
+  }
+
+  #take(bytes: Buffer, to: Side): void {
+    if (this.#muted.has(to)) return;
+    const passed = this.#relay.pass(bytes, to, this);
+    if (passed !== undefined) this.write(to, passed);
+  }
+
+  #ended(by: Side): void {
+    // The end waits for `mend` too.
+    if (this.#paused.has(by)) return;
+    if (!this.#isSplit) this.#sockets[otherThan(by)].destroySoon();
+    this.#finish(by);
+  }
+
+  #finish(by: Side | undefined): void {
+    if (SIDES.every((side) => !this.has(side))) this.#relay.lines.delete(this);
+    if (this.#isReported) return;
+    this.#isReported = true;
+    this.#relay.closed(this, by);
+  }
+}
+
+/** Where connections go: a port, a URL, or what returns the port of the next connection. `undefined` resets the connection. */
+export type Target = number | string | (() => number | undefined);
+
+/** Forwards connections to a port of 127.0.0.1. */
+export class Relay implements AsyncDisposable {
+  /** The connections with at least one open side, the oldest first. */
+  readonly lines = new Set<Line>();
+  port = 0;
+  /** How many connections were accepted. */
+  accepted = 0;
+  /** Where the next connections go. */
+  target: Target;
+  /** Called with the bytes for one side. Returns those that are forwarded now. `Line.write` forwards others later. */
+  pass: (bytes: Buffer, to: Side, line: Line) => Buffer | undefined = (bytes) => bytes;
+  /** Called once for each connection that has ended. `by`: the side that ended it, or `undefined` if the relay did. */
+  closed: (line: Line, by: Side | undefined) => void = () => {};
+  readonly #paused = new Set<Side>();
+  #listener: Server | undefined;
+
+  private constructor(target: Target) {
+    this.target = target;
+  }
+
+  static async to(target: Target): Promise<Relay> {
+    const relay = new Relay(target);
+    relay.port = await freePort();
+    await relay.open();
     return relay;
   }
 
-  get port(): number {
-    return (this.#server.address() as AddressInfo).port;
+  /** The address of the relay for a WebSocket, which stays the same for all targets. */
+  get url(): string {
+    return `ws://127.0.0.1:${this.port}/`;
   }
 
-  /** Whether nothing is carried. */
-  get isParted(): boolean {
-    return this.#isParted;
-  }
-
-  /** The number of open connections. */
-  get size(): number {
-    return this.#lines.size;
+  /** Whether nothing is read from a side. */
+  get isPaused(): boolean {
+    return this.#paused.size > 0;
   }
 
   /** Ends all connections. */
   cut(): void {
-    for (const { client } of this.#lines) client.destroy();
+    for (const line of this.lines) line.cut();
   }
 
-  /** Carries nothing in both directions until `mend`, also on connections that are opened meanwhile. */
-  part(): void {
-    this.#isParted = true;
-    for (const line of this.#lines) {
-      line.client.unpipe(line.outbound);
-      line.server.unpipe(line.client);
-    }
+  /** Reads nothing from one side, or from both, of these connections and of new ones until `mend`. */
+  pause(...from: Side[]): void {
+    for (const side of from.length === 0 ? SIDES : from) this.#paused.add(side);
+    for (const line of this.lines) line.pause(...from);
   }
 
-  /** Parts when a client sends this text, which is not carried any more. */
-  partBefore(text: string): void {
-    this.#partsBefore = text;
+  /** Discards what is sent to one side, or to both, of these connections. */
+  mute(...to: Side[]): void {
+    for (const line of this.lines) line.mute(...to);
   }
 
-  /** Carries nothing to the clients, and reads nothing of what the broker sends them. */
-  mute(): void {
-    for (const { client, server } of this.#lines) server.unpipe(client);
-  }
-
-  /** Carries everything again. */
+  /** Forwards everything again. */
   mend(): void {
-    this.#isParted = false;
-    for (const line of this.#lines) this.#carry(line);
+    this.#paused.clear();
+    for (const line of this.lines) line.mend();
   }
 
-  #carry({ client, outbound, server }: Line): void {
-    client.pipe(outbound);
-    server.pipe(client);
+  /** Cuts all connections, and refuses new ones until `open`. */
+  async close(): Promise<void> {
+    const listener = this.#listener;
+    this.#listener = undefined;
+    this.cut();
+    if (listener !== undefined) await once(listener.close(), "close");
   }
 
-  #makeOutbound(): Transform {
-    return new Transform({
-      transform: (bytes: Buffer, _encoding, done) => {
-        if (this.#partsBefore === undefined || !bytes.includes(this.#partsBefore)) return done(null, bytes);
-        this.#partsBefore = undefined;
-        // It takes nothing more, because this chunk is never done.
-        this.part();
-      },
-    });
+  /** Accepts connections, on the same port. */
+  async open(): Promise<void> {
+    this.#listener = createServer((client) => this.#take(client)).listen(this.port, "127.0.0.1");
+    await once(this.#listener, "listening");
   }
 
   #take(client: Socket): void {
-    const line: Line = { client, outbound: this.#makeOutbound(), server: connectTcp(this.#to, "127.0.0.1") };
-    line.outbound.pipe(line.server);
-    line.server.on("data", ({ length }: Buffer) => (this.carriedBytes += length)).pause();
-    this.#lines.add(line);
-    if (!this.#isParted) this.#carry(line);
-    for (const [socket, other] of [
-      [client, line.server],
-      [line.server, client],
-    ] as const)
-      socket
-        .on("error", () => {})
-        .on("close", () => {
-          other.destroy();
-          this.#lines.delete(line);
-        });
+    this.accepted++;
+    const target = typeof this.target === "function" ? this.target() : this.target;
+    if (target === undefined) {
+      client.on("error", () => {}).resetAndDestroy();
+      return;
+    }
+    const port = typeof target === "string" ? portOf(target) : target;
+    const line = new Line(this, client, connectTcp(port, "127.0.0.1"));
+    this.lines.add(line);
+    if (this.isPaused) line.pause(...this.#paused);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.cut();
-    for (const { server } of this.#lines) server.destroy();
-    this.#server.close();
-    await once(this.#server, "close");
+    await this.close();
   }
 }
