@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { SLOT_OF_TAG, TAG_COUNT } from "../../src/redis/names.js";
 import { readOptions } from "../../src/redis/options.js";
-import { CLUSTER_RIGHTS, RIGHTS } from "./redis-rig.js";
+import { CLUSTER_RIGHTS, RIGHTS } from "../engines/redis-rig.js";
 
 const loginOf = (options: RedisOptions): object => readOptions(options).login;
 const placeOf = (options: RedisOptions): object => readOptions(options).place;

@@ -4,8 +4,8 @@ import { lackOf } from "../../src/nats/client.js";
 import { nats } from "../../src/nats/index.js";
 import { Names, nameOf, tokenOf } from "../../src/nats/names.js";
 import { readOptions } from "../../src/nats/options.js";
-import { rightsOf } from "./nats-rig.js";
-import { HOSTILE_NAMES } from "./rig.js";
+import { rightsOf } from "../engines/nats-rig.js";
+import { HOSTILE_NAMES } from "../engines/rig.js";
 
 describe("the options of nats()", () => {
   it.each<[string, object, RegExp]>([

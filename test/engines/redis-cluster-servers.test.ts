@@ -3,11 +3,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { nanoid } from "nanoid";
 import { redis } from "../../src/redis/index.js";
 import { Names } from "../../src/redis/names.js";
-import { isAscending } from "../engines/listening.js";
+import { isAscending } from "./listening.js";
 import { eventually } from "../support/redis.js";
 import { RedisCluster } from "../support/redis-groups.js";
-import { isInGap, type Arrival } from "./chaos/oracle.js";
-import { closeAll, makeNodes, type Client, type Node } from "./nodes.js";
+import { isInGap, type Arrival } from "../fleet/chaos/oracle.js";
+import { closeAll, makeNodes, type Client, type Node } from "../fleet/nodes.js";
 
 const RULES = { topics: () => ({ log: { length: 10_000, ttlMs: 60_000 } }) };
 let cluster: RedisCluster;

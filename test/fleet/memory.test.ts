@@ -1,6 +1,6 @@
 import { afterEach, expect, it, vi } from "vitest";
 import { inspectMemory, memory } from "../../src/fleet/memory.js";
-import { describeEngine } from "./suite.js";
+import { describeEngine } from "../engines/suite.js";
 
 describeEngine("memory", async () => {
   const engine = memory();

@@ -1,5 +1,5 @@
 import { nats } from "../../src/nats/index.js";
-import { natsRig } from "../engines/nats-rig.js";
+import { natsRig } from "./nats-rig.js";
 import { NatsServer } from "../support/nats.js";
 import { Relay } from "../support/relay.js";
 import { describeServers, type Broker, type EngineParams } from "./broker-suite.js";
