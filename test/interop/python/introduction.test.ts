@@ -5,9 +5,9 @@ import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, it } from "vitest";
-import { serve } from "../../src/node.js";
-import { aptInstall, onPath, run } from "../support/debian.js";
-import { failure, result } from "../support/raw.js";
+import { serve } from "../../../src/node.js";
+import { aptInstall, onPath, run } from "../../support/debian.js";
+import { failure, result } from "../../support/raw.js";
 
 const CURE = "no Python with `requests` found and none could be installed; install python3-requests";
 
