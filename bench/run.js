@@ -1,5 +1,6 @@
-/** Measures all contenders in all scenarios, and writes the report. With `--fleet`, measures several nodes instead. */
+/** Measures all contenders in all scenarios, and writes the report. With `--fleet` or `--attacks`, measures several nodes or floods instead. */
 import { absence, BASELINE } from "./contenders.js";
+import { measureAttacks } from "./attacks/run.js";
 import { machine, versions } from "./machine.js";
 import { measureFleet } from "./fleet/run.js";
 import { Pair } from "./pair.js";
@@ -89,6 +90,10 @@ async function main() {
   const args = process.argv.slice(2);
   if (args.includes("--fleet")) {
     await measureFleet(args.filter((arg) => arg !== "--fleet"));
+    return;
+  }
+  if (args.includes("--attacks")) {
+    await measureAttacks(args.filter((arg) => arg !== "--attacks"));
     return;
   }
   const run = readArguments(args);

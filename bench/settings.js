@@ -48,6 +48,7 @@ const USAGE = `Usage: npm run bench -- [--quick] [--only SCENARIOS] [--contender
   --contenders   ${contenders.map(({ name }) => name).join(",")}
   --out          where the report goes: docs for a whole run, test-output for any other
   --fleet        several nodes over Redis, beside socket.io (with --help, its own arguments)
+  --attacks      what floods cost the server, and how long another client waits meanwhile
 `;
 
 /** Reads the arguments. Throws an error with a message for the user if one is wrong. */
