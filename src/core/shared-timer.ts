@@ -22,6 +22,8 @@ const queues = new Map<number, List<Expiring>>();
 let waiting = 0;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let timerDue = Infinity;
+/** The `setTimeout` that has set the timer. A test may have replaced it since: then the timer belongs to another clock. */
+let timerSetBy: typeof setTimeout | undefined;
 /** Whether the timer is set to the earliest deadline. */
 let isExact = false;
 
@@ -43,7 +45,10 @@ function set(entry: Expiring, delayMs: number): void {
   let queue = queues.get(delayMs);
   if (queue === undefined) queues.set(delayMs, (queue = new List()));
   queue.add(entry);
-  if (waiting++ === 0) wake(now);
+  if (timerSetBy !== setTimeout) disarm();
+  // A timer that lingers keeps the process alive again.
+  else if (waiting === 0) timer?.ref?.();
+  waiting++;
   if (entry.deadline < timerDue) arm(Math.min(entry.deadline, now + LINGER_MS), now);
 }
 
@@ -58,27 +63,18 @@ function count(): DeadlineCount {
   return { waiting, armed: timer?.hasRef?.() ?? timer !== undefined };
 }
 
-/**
- * Makes a lingering timer keep the process alive again, for the first deadline. Clears a timer that is overdue, or further
- * ahead than any delay: it belongs to a replaced clock (the fake clock of a test) and will never fire.
- */
-function wake(now: number): void {
-  if (timer === undefined) return;
-  if (now - timerDue > LATE_MS || timerDue - now > LINGER_MS) disarm();
-  else timer.ref?.();
-}
-
 function arm(due: number, now: number): void {
   disarm();
   timerDue = due;
   // Rounded up: a timer that fires a fraction early would find no due deadline, and would be set again.
-  timer = setTimeout(onTimer, Math.min(Math.ceil(due - now), LONGEST_DELAY_MS));
+  timer = (timerSetBy = setTimeout)(onTimer, Math.min(Math.ceil(due - now), LONGEST_DELAY_MS));
 }
 
 function disarm(): void {
   clearTimeout(timer);
   timer = undefined;
   timerDue = Infinity;
+  timerSetBy = undefined;
   isExact = false;
 }
 

@@ -2,25 +2,27 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import { connect } from "../../src/node.js";
-import { inspect } from "../../src/peer/peer.js";
-import { portOf, sendUpgrade, plainPeer } from "../support/network.js";
-import { notification, request } from "../support/raw.js";
-import { attacker } from "./support/attacker.js";
-import { MIB } from "./support/memory.js";
 import {
-  closeFrame,
+  BINARY,
+  CLOSE,
   CONTINUATION,
   frame,
   frameHead,
   PING,
   PONG,
-  rawSocket,
-  target,
   TEXT,
   upgradeText,
-} from "./support/server.js";
+} from "../../bench/attacks/floods.js";
+import { bytes, bytesOf, connect } from "../../src/node.js";
+import { virtualClock } from "../../src/testing/index.js";
+import { binaryFrame } from "../support/binary.js";
+import { plainPeer, sendUpgrade } from "../support/network.js";
+import { write } from "../support/post.js";
+import { notification, request } from "../support/raw.js";
+import { turn } from "../support/turns.js";
+import { closeFrame, rawSocket, target, type RawSocket, type Target } from "./support/server.js";
 
+const MIB = 2 ** 20;
 const CALL = JSON.stringify(request(1, "here"));
 const PACKED = { "Sec-WebSocket-Protocol": "reciproc.v1" };
 
@@ -66,38 +68,39 @@ describe("a message in fragments", () => {
     const filler = Buffer.concat(Array<Buffer>(600).fill(frame(PONG, Buffer.alloc(100))));
     await raw.write(frame(TEXT, " ", false));
     let written = 0;
-    for (; !raw.socket.readableEnded && !raw.socket.destroyed && written < 4000; written++)
+    for (; !raw.socket.destroyed && written < 4000; written++)
       await raw.write(Buffer.concat([frame(CONTINUATION, " ", false), filler]));
     expect(written).toBeLessThan(2000);
     expect((await closed).code).toBe(1008);
   });
 
-  it("is cut by the heartbeat if its bytes stop before its end, and keeps only the received bytes", async () => {
+  it("is cut by the heartbeat if its bytes stop before its end", async () => {
+    using clock = virtualClock();
     await using on = await target({ heartbeat: { intervalMs: 100, deadAfterMs: 200 } });
-    const arrived = on.next();
     using raw = await rawSocket(on);
-    await arrived;
-    await raw.write(frame(TEXT, "x".repeat(1000), false));
-    await raw.write(frameHead(CONTINUATION, 100_000));
-    await raw.write(Buffer.from("x"));
-    const { code, error } = await raw.peer.closed;
-    expect(code).toBe(1006);
-    expect(error!.message).toMatch(/^nothing was heard for \d+ ms$/);
-    expect(inspect(raw.peer)).toMatchObject({ running: 0, pending: 0 });
+    const { bytesReceived } = raw.peer.stats();
+    const unfinished = Buffer.concat([frame(TEXT, "x".repeat(1000), false), frameHead(CONTINUATION, 100_000)]);
+    await raw.write(Buffer.concat([unfinished, Buffer.from("x")]));
+    await vi.waitFor(() => expect(raw.peer.stats().bytesReceived).toBe(bytesReceived + unfinished.length + 1));
+    await clock.pass(400);
+    expect(await raw.peer.closed).toMatchObject({ code: 1006 });
+    expect(raw.peer.stats()).toMatchObject({ running: 0, pending: 0 });
   });
 });
 
 describe("a connection that gets single bytes", () => {
-  it("reads a handshake and a call like any other, and others are served", async () => {
-    await using attack = await attacker();
+  it("reads a handshake and a call like any other", async () => {
     await using on = await target();
-    const arrived = on.next();
-    const text = upgradeText(on.url) + frame(TEXT, CALL).toString("latin1");
-    const knocked = attack.knock({ port: portOf(on.url), count: 20, text, dribbles: true, hangsUp: true });
-    await arrived;
-    await vi.waitFor(() => expect(on.peers).toHaveLength(20), 5000);
-    await vi.waitFor(() => expect(on.peers.every((peer) => peer.stats().requestsReceived === 1)).toBe(true), 5000);
-    expect(await knocked).toEqual({ 101: 20 });
+    const socket = await write(on.url, "");
+    socket.setNoDelay(true);
+    const text = upgradeText(new URL(on.url).host) + frame(TEXT, CALL).toString("latin1");
+    for (const byte of Buffer.from(text, "latin1")) {
+      socket.write(Buffer.of(byte));
+      // Each byte is a read of its own.
+      await turn();
+    }
+    await vi.waitFor(() => expect(on.peers[0]?.stats().requestsReceived).toBe(1));
+    socket.destroy();
   });
 
   it("closes with 1008 if a long message arrives in more pieces than it needs", async () => {
@@ -107,10 +110,10 @@ describe("a connection that gets single bytes", () => {
     const closed = closeFrame(raw.socket);
     await raw.write(frameHead(TEXT, 500_000));
     let written = 0;
-    for (; !raw.socket.readableEnded && written < 30_000; written++) {
+    for (; !raw.socket.destroyed && written < 30_000; written++) {
       raw.socket.write(" ");
       // Each byte is a read of its own.
-      await new Promise((resolve) => setImmediate(resolve));
+      await turn();
     }
     expect(written).toBeLessThan(15_000);
     expect((await closed).code).toBe(1008);
@@ -223,7 +226,7 @@ describe("a close", () => {
     await using on = await target();
     await using other = await connect(on.url);
     using raw = await rawSocket(on);
-    await raw.write(frame(8, payload));
+    await raw.write(frame(CLOSE, payload));
     expect((await closeFrame(raw.socket)).code).toBe(code);
     expect((await raw.peer.closed).code).toBe(code);
     expect(await other.request("here")).toBe(true);
@@ -239,6 +242,78 @@ describe("a close", () => {
     expect(raw.peer.stats().notificationsReceived).toBe(0);
     raw.socket.destroy();
     await closed;
+  });
+});
+
+/** Opens a raw socket that has said that it takes bytes. */
+async function opened(on: Target): Promise<RawSocket> {
+  const raw = await rawSocket(on, PACKED);
+  await raw.write(frame(TEXT, '{"hello":{"bytes":true}}'));
+  return raw;
+}
+
+describe("a hostile binary frame", () => {
+  it.each([
+    ["has 4,097 attachments", binaryFrame(`[[${Array.from({ length: 4097 }, (_, i) => `"${i}",0`).join()}],{}]`)],
+    ["announces more JSON than it has", binaryFrame("[[],{}]").subarray(0, 9)],
+    ["announces an attachment of 2^53 bytes", binaryFrame('[["a",9007199254740991],["a"]]')],
+    ["nests 400,000 deep without its placeholder", binaryFrame(`[["a",0],${"[".repeat(4e5)}${"]".repeat(4e5)}]`)],
+    ["is a pack", Buffer.from('[{"jsonrpc":"2.0","id":1,"method":"here"}]')],
+  ])("closes with 1002 if it %s, runs nothing, and others are served", async (_what, content) => {
+    const runs: unknown[] = [];
+    await using on = await target({ methods: { put: (params: unknown) => void runs.push(params) } });
+    using raw = await opened(on);
+    const closed = closeFrame(raw.socket);
+    await raw.write(frame(BINARY, Buffer.from(content)));
+    await raw.write(frame(TEXT, JSON.stringify([notification("put", [1])])));
+    expect((await closed).code).toBe(1002);
+    await using bystander = await connect(on.url);
+    expect(await bystander.request("here")).toBe(true);
+    expect(runs).toEqual([]);
+  });
+
+  it("closes with 1009 if it is longer than `maxMessageBytes`", async () => {
+    await using on = await target({ limits: { maxMessageBytes: 1000 } });
+    using raw = await opened(on);
+    const closed = closeFrame(raw.socket);
+    const message = JSON.stringify(notification("here", ["a"]));
+    await raw.write(frame(BINARY, Buffer.from(binaryFrame(`[["a",1000],${message}]`, new Uint8Array(1000)))));
+    expect((await closed).code).toBe(1009);
+  });
+
+  it("changes no prototype of the server", async () => {
+    const got: unknown[] = [];
+    await using on = await target({ methods: { put: ([value]: [unknown]) => void got.push(value) } });
+    using raw = await opened(on);
+    const message = '{"jsonrpc":"2.0","method":"put","params":[{"__proto__":"a","constructor":{"prototype":"b"}}]}';
+    await raw.write(frame(BINARY, Buffer.from(binaryFrame(`[["a",1,"b",1],${message}]`, [1, 2]))));
+    await vi.waitFor(() => expect(got).toHaveLength(1));
+    expect(Object.getPrototypeOf(got[0])).toBe(Object.prototype);
+    expect(({} as { prototype?: unknown }).prototype).toBeUndefined();
+    expect((got[0] as { constructor: unknown }).constructor).toEqual({ prototype: Uint8Array.of(2) });
+  });
+
+  it("gives the application short bytes in a buffer of their own, so that keeping them keeps nothing else", async () => {
+    let kept: Uint8Array | undefined;
+    await using on = await target({ methods: { put: ([value]: [unknown]) => void (kept = bytesOf(value)) } });
+    using raw = await opened(on);
+    const json = `[["a",100,"b",500000],${JSON.stringify(notification("put", ["a", "b"]))}]`;
+    await raw.write(frame(BINARY, Buffer.concat([binaryFrame(json), Buffer.alloc(500_100)])));
+    await vi.waitFor(() => expect(kept).toHaveLength(100));
+    expect(kept!.buffer.byteLength).toBe(100);
+  });
+
+  it("counts towards `maxUnsentBytes` as text does, and closes a client that reads nothing with 1013", async () => {
+    await using on = await target({ limits: { maxUnsentBytes: MIB } });
+    using raw = await opened(on);
+    raw.socket.pause();
+    await vi.waitFor(() => expect(raw.peer.stats().bytesReceived).toBeGreaterThan(0));
+    while (raw.peer.state === "open") {
+      raw.peer.notify("news", [bytes(new Uint8Array(MIB / 2))]);
+      await turn();
+    }
+    raw.socket.destroy();
+    expect((await raw.peer.closed).code).toBe(1013);
   });
 });
 

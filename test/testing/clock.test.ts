@@ -137,4 +137,17 @@ describe("a virtual clock", () => {
     await server.close();
     expect(clock.timers).toBe(0);
   });
+
+  it("governs timeouts also in a program that imports `reciproc/node`, soon after a call by the real clock", async () => {
+    await import("../../src/node.js");
+    const { server, connect } = testServer({ methods: { wait: () => new Promise(() => {}), ping: () => "pong" } });
+    const client = await connect(server.url);
+    expect(await client.request("ping")).toBe("pong");
+    const clock = clockOfTest();
+    const call = client.request("wait", undefined, { timeoutMs: 5_000 }).catch((error: unknown) => error);
+    await clock.pass(5_000);
+    expect(client.stats().pending).toBe(0);
+    expect(await call).toBeInstanceOf(TimeoutError);
+    await server.close();
+  });
 });

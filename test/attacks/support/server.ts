@@ -1,17 +1,10 @@
 /** A server under attack, and raw bytes to attack it. */
-import { fork } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { once } from "node:events";
 import type { Socket } from "node:net";
-import { fileURLToPath } from "node:url";
-import { serve, type AnyPeer, type Server } from "../../../src/node.js";
-import type { AnyOptions } from "../../../src/core/config.js";
-import type { Authentication, GateOptions } from "../../../src/server/options.js";
+import { serve, type AnyMethods, type AnyPeer, type ServeOptions, type Server } from "../../../src/node.js";
 import { portOf, sendUpgrade } from "../../support/network.js";
 
-type TargetOptions = Omit<GateOptions, "port"> &
-  Pick<AnyOptions, "methods" | "schemas" | "dialect"> &
-  Partial<Authentication<unknown>>;
+type TargetOptions = Partial<ServeOptions<AnyMethods, AnyMethods, any>>;
 
 /** A server on a free port, and all its peers, past ones included. */
 export interface Target extends AsyncDisposable {
@@ -49,32 +42,6 @@ export async function target(options: TargetOptions = {}): Promise<Target> {
   };
 }
 
-/** A server in a process of its own. */
-export interface Apart extends Disposable {
-  readonly url: string;
-  /** Resolves with the number of its TCP connections. */
-  connections(): Promise<number>;
-}
-
-/**
- * Serves `here` from the built package in a process of its own. There, an error is as expensive as in production: a
- * process of tests maps each stack to its sources.
- */
-export async function targetApart(): Promise<Apart> {
-  const child = fork(fileURLToPath(new URL("apart.mjs", import.meta.url)));
-  const answer = async (): Promise<number> => ((await once(child, "message")) as [number])[0];
-  const url = `ws://127.0.0.1:${await answer()}/`;
-  return {
-    url,
-    async connections() {
-      const count = answer();
-      child.send("");
-      return count;
-    },
-    [Symbol.dispose]: () => void child.kill(),
-  };
-}
-
 /** Tracks the connections to a port of this process from now on. */
 function socketsOf(port: number): { sockets: Set<Socket>; forget: () => void } {
   const sockets = new Set<Socket>();
@@ -86,48 +53,6 @@ function socketsOf(port: number): { sockets: Set<Socket>; forget: () => void } {
   };
   subscribe("net.server.socket", onSocket);
   return { sockets, forget: () => void unsubscribe("net.server.socket", onSocket) };
-}
-
-/** Returns the head of an upgrade request, with these additional lines. */
-export function upgradeText(url: string, ...more: string[]): string {
-  const lines = [
-    "GET / HTTP/1.1",
-    `Host: ${new URL(url).host}`,
-    "Connection: Upgrade",
-    "Upgrade: websocket",
-    "Sec-WebSocket-Version: 13",
-    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-    ...more,
-  ];
-  return `${lines.join("\r\n")}\r\n\r\n`;
-}
-
-/** The opcodes of RFC 6455, section 5.2. */
-export const CONTINUATION = 0;
-export const TEXT = 1;
-export const CLOSE = 8;
-export const PING = 9;
-export const PONG = 10;
-
-/**
- * Returns the head of a client's frame, masked with zeros so that the payload is unchanged. `length` can differ from
- * the real length.
- */
-export function frameHead(opcode: number, length: number | bigint, isLast = true): Buffer {
-  const first = (isLast ? 0x80 : 0) | opcode;
-  if (length < 126) return Buffer.from([first, 0x80 | Number(length), 0, 0, 0, 0]);
-  const head = Buffer.alloc(length < 65_536 ? 8 : 14);
-  head[0] = first;
-  head[1] = 0x80 | (length < 65_536 ? 126 : 127);
-  if (length < 65_536) head.writeUInt16BE(Number(length), 2);
-  else head.writeBigUInt64BE(BigInt(length), 2);
-  return head;
-}
-
-/** Returns a whole frame of a client. */
-export function frame(opcode: number, payload: string | Buffer, isLast = true): Buffer {
-  const bytes = Buffer.from(payload);
-  return Buffer.concat([frameHead(opcode, bytes.length, isLast), bytes]);
 }
 
 /** An open WebSocket whose bytes the test writes, and the server's peer for it. */
@@ -158,17 +83,18 @@ export async function rawSocket(on: Target, headers?: Record<string, string>): P
   };
 }
 
-/** Returns the code and the reason of a server's close frame, if its output contains one. */
-export async function closeFrame(socket: Socket): Promise<{ code: number; reason: string }> {
-  const chunks: Buffer[] = [];
-  socket.on("data", (chunk: Buffer) => chunks.push(chunk));
-  // Not by iterating: that rejects if the server cuts a connection that it no longer reads.
-  await new Promise((resolve) => socket.once("close", resolve).once("end", resolve));
-  const bytes = Buffer.concat(chunks);
-  // It is the last frame, at most 125 bytes long.
-  for (let at = Math.max(0, bytes.length - 127); at < bytes.length; at++) {
-    if (bytes[at] !== 0x88 || bytes[at + 1] !== bytes.length - at - 2) continue;
-    return { code: bytes.readUInt16BE(at + 2), reason: bytes.subarray(at + 4).toString() };
-  }
-  throw new Error(`no close frame at the end of ${bytes.length} bytes`);
+/** Returns the code and the reason of a server's close frame, and disconnects without an answer. Fails if the output ends without one. */
+export function closeFrame(socket: Socket): Promise<{ code: number; reason: string }> {
+  let received = Buffer.alloc(0);
+  return new Promise((resolve, reject) => {
+    socket.on("data", (chunk: Buffer) => {
+      received = Buffer.concat([received, chunk]);
+      // It is the last frame, at most 125 bytes long, and no other frame here has this byte.
+      const at = received.lastIndexOf(0x88);
+      if (at < 0 || received[at + 1] !== received.length - at - 2) return;
+      resolve({ code: received.readUInt16BE(at + 2), reason: received.subarray(at + 4).toString() });
+      socket.destroy();
+    });
+    socket.once("close", () => reject(new Error(`no close frame in ${received.length} bytes`)));
+  });
 }
