@@ -86,6 +86,30 @@ async function round(server, attacker, flood, { roundMs, bytesPerSecond }) {
   };
 }
 
+/** Values of 1 MiB of JSON that take much memory. */
+const VALUES = {
+  "brackets that are nested (`[[[ ... ]]]`)": () => "[".repeat(MIB / 2) + "]".repeat(MIB / 2),
+  "empty objects (`{},{},...`)": () => `[${"{},".repeat(MIB / 3)}{}]`,
+  "objects with one name each, all different": () => {
+    const objects = Array.from({ length: MIB / 14 }, (_, i) => `{"${i.toString(36).padStart(5, "x")}":1}`);
+    return `[${objects}]`;
+  },
+  "empty arrays (`[],[],...`)": () => `[${"[],".repeat(MIB / 3)}[]]`,
+  "whole numbers of one digit": () => `[${"1,".repeat(MIB / 2)}1]`,
+  text: () => `"${"x".repeat(MIB)}"`,
+};
+
+/** Returns the memory that each value takes, in MiB for each MiB of its JSON. */
+async function measureValues(server) {
+  const held = {};
+  for (const [name, make] of Object.entries(VALUES)) {
+    const json = make();
+    const { before, after } = await server.ask("hold", json);
+    held[name] = precise((after - before) / json.length);
+  }
+  return held;
+}
+
 /** Returns the medians of the rounds of one flood and one server. */
 function summary(rounds) {
   const of = (value) => precise(median(rounds.map(value)));
@@ -126,8 +150,11 @@ export async function measureAttacks(args) {
   } finally {
     attacker.child.kill();
   }
+  const server = start("server.js", "reciproc");
+  const held = await measureValues(server);
+  server.child.kill();
   const versions = { reciproc: version("reciproc"), ws: version("ws") };
-  const report = { measured: new Date().toISOString(), machine: machine(), versions, budget, floods };
+  const report = { measured: new Date().toISOString(), machine: machine(), versions, budget, floods, held };
   if (budget === QUICK) {
     process.stdout.write(`\n${page(report)}`);
     return;
@@ -138,7 +165,7 @@ export async function measureAttacks(args) {
   process.stdout.write("\nWritten to docs/attacks.md and docs/attacks.json\n");
 }
 
-function page({ machine: on, measured, versions, budget, floods }) {
+function page({ machine: on, measured, versions, budget, floods, held }) {
   const figure = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
   const rows = floods.map(({ name, results: { reciproc, "bare ws": bare } }) => [
     name,
@@ -158,5 +185,8 @@ function page({ machine: on, measured, versions, budget, floods }) {
       ["flood", "p99, ms", "p99 ratio", "p99 ratio of bare ws", "CPU, ms/MiB", "CPU of bare ws, ms/MiB", "kept, KiB"],
       ...rows,
     ]),
+    "## What a value takes in memory",
+    "The limits count the length of a message. Its parsed value takes more. Each figure is the difference of the memory in use after full collections, while the server holds the value, divided by the length of its JSON.",
+    table([["1 MiB of", "held, MiB"], ...Object.entries(held).map(([name, mib]) => [name, figure(mib)])]),
   ].join("\n\n")}\n`;
 }

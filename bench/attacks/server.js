@@ -35,6 +35,16 @@ function bare() {
   });
 }
 
+/** Returns the bytes in use after full collections. Closing sockets needs ticks between them. */
+async function bytesKept() {
+  for (let i = 0; i < 6; i++) {
+    globalThis.gc();
+    await new Promise(setImmediate);
+  }
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
 answer(process, {
   async port() {
     if (!http.listening) await new Promise((resolve) => http.once("listening", resolve));
@@ -45,14 +55,13 @@ answer(process, {
     const { user, system } = process.cpuUsage();
     return (user + system) / 1000;
   },
-  /** The bytes in use after full collections. Closing sockets needs ticks between them. */
-  async bytesKept() {
-    for (let i = 0; i < 6; i++) {
-      globalThis.gc();
-      await new Promise(setImmediate);
-    }
-    const { heapUsed, external } = process.memoryUsage();
-    return heapUsed + external;
+  bytesKept,
+  /** Returns the bytes in use before and while the value of a JSON text is held. */
+  async hold(json) {
+    const before = await bytesKept();
+    const value = JSON.parse(json);
+    const after = await bytesKept();
+    return { before, after, isHeld: value !== undefined };
   },
   connections: () => new Promise((resolve) => http.getConnections((_error, count) => resolve(count))),
 });
