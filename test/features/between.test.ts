@@ -1,26 +1,20 @@
 /** Calls made between `lost` and the next session. The features of the next server are unknown until they are sent. */
 import { describe, expect, it, vi } from "vitest";
-import { lsp } from "../../src/index.js";
-import { inspect } from "../../src/peer/peer.js";
+import { lsp, type Dialect } from "../../src/index.js";
 import { useNoChance } from "../support/chance.js";
-import { useFakeClock } from "../support/clock.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { notification, request, result } from "../support/raw.js";
-import { sessionPeer, type SessionPeer, type SessionPeerOptions } from "../support/session-peer.js";
+import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
+import { useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
+import { cancel, report } from "./kit.js";
 
-useFakeClock();
+useVirtualClock();
 useNoChance();
 
-/**
- * Returns a peer between `lost` and `resume`, whose last server was a reciproc peer. `resume` continues on a connection to a
- * reciproc peer or to another JSON-RPC peer.
- */
-function between(
-  options: AnyOptions = {},
-  more: SessionPeerOptions = {},
-): SessionPeer & { resume: (isReciproc: boolean) => void } {
-  const ends = sessionPeer(options, { isReciproc: true, ...more });
+/** Returns a peer between `lost` and `resume`, whose last server was a reciproc peer. `resume` says whether the next one is. */
+function between(options: AnyOptions = {}): SessionPeer & { resume: (isReciproc: boolean) => void } {
+  const ends = sessionPeer(options, { isReciproc: true });
   ends.transport.suspend();
   ends.transport.isReciproc = false;
   ends.transport.lose(new Error("the session is over"));
@@ -32,7 +26,6 @@ function between(
 }
 
 const onProgress = (): void => {};
-const report = (token: unknown, value: unknown): object => notification("$/progress", { token, value });
 
 describe("a call with onProgress that is made between two sessions", () => {
   it("asks for reports when it is sent, and receives them in order and before its result", async () => {
@@ -50,44 +43,37 @@ describe("a call with onProgress that is made between two sessions", () => {
       request(1, "work", { a: [1, { b: null }], text: "é\u2028", workDoneToken: 1 }),
       request(2, "other", [1]),
     ]);
-    for (const value of ["one", "two"]) transport.feed(report(1, value));
-    transport.feed(result(1, "done"));
-    transport.feed(result(2, null));
+    for (const message of [report(1, "one"), report(1, "two"), result(1, "done"), result(2, null)])
+      transport.feed(message);
     await Promise.all([call, other]);
     expect(emitted).toEqual(["one", "two", "done"]);
   });
 
   it("asks for nothing when the next server is not a reciproc peer", async () => {
     const { peer, transport, take, resume } = between();
-    const calls = [{ a: 1 }, [1], undefined].map((params) => peer.request("work", params, { onProgress: () => {} }));
+    const calls = [{ a: 1 }, [1], undefined].map((params) => peer.request("work", params, { onProgress }));
     resume(false);
     expect(take()).toEqual([request(1, "work", { a: 1 }), request(2, "work", [1]), request(3, "work")]);
     for (const id of [1, 2, 3]) transport.feed(result(id, id));
     expect(await Promise.all(calls)).toEqual([1, 2, 3]);
   });
 
-  it.each([true, false])("asks by the configured dialect, for any next server (%s)", async (isReciproc) => {
-    const { peer, transport, take, resume } = between({ dialect: lsp });
-    const call = peer.request("work", {}, { onProgress: () => {} });
-    resume(isReciproc);
-    expect(take()).toEqual([request(1, "work", { workDoneToken: 1 })]);
-    transport.feed(result(1, null));
-    await call;
-  });
-
-  it("asks by its own token, if its params hold one", async () => {
-    const { peer, transport, take, resume } = between();
+  it.each<[string, Dialect | undefined, object, boolean, object]>([
+    ["by the configured dialect, of a reciproc peer", lsp, {}, true, { workDoneToken: 1 }],
+    ["by the configured dialect, of another peer", lsp, {}, false, { workDoneToken: 1 }],
+    ["by its own token, if its params hold one", undefined, { workDoneToken: 2 }, true, { workDoneToken: 2 }],
+  ])("asks %s", async (_how, dialect, params, isReciproc, sent) => {
+    const { peer, transport, take, resume } = between({ dialect });
     const reports: unknown[] = [];
-    const note = (value: unknown): void => void reports.push(value);
-    const own = peer.request("work", { workDoneToken: 2 }, { onProgress: note });
-    const second = peer.request("work", {}, { onProgress: note });
-    resume(true);
-    expect(take()).toEqual([request(1, "work", { workDoneToken: 2 }), request(2, "work", { workDoneToken: 1 })]);
-    transport.feed(report(1, "of the second"));
-    transport.feed(report(2, "of the first"));
+    const call = peer.request("work", params, { onProgress: (value) => reports.push(value) });
+    const second = peer.request("work", {}, { onProgress });
+    resume(isReciproc);
+    const [first, { params: of }] = take();
+    expect([first, of.workDoneToken]).toEqual([request(1, "work", sent), dialect === undefined ? 1 : 2]);
+    transport.feed(report((sent as { workDoneToken: number }).workDoneToken, "half"));
     for (const id of [1, 2]) transport.feed(result(id, null));
-    await Promise.all([own, second]);
-    expect(reports).toEqual(["of the second", "of the first"]);
+    await Promise.all([call, second]);
+    expect(reports).toEqual(["half"]);
   });
 
   it("asks in a batch as well, beside members without onProgress", async () => {
@@ -121,14 +107,11 @@ describe("a call with onProgress that is made between two sessions", () => {
     const only = rejection(sole.request("work", [4], { onProgress }));
     sole.send();
     resume(true);
-    for (const error of await Promise.all([alone, member, only])) {
-      expect(error).toBeInstanceOf(TypeError);
-      expect(error.message).toContain("an object or absent with `onProgress`");
-    }
+    for (const error of await Promise.all([alone, member, only])) expect(error).toBeInstanceOf(TypeError);
     expect(take()).toEqual([[request(3, "echo", [3])]]);
     transport.feed([result(3, [3])]);
     expect(await stays).toEqual([3]);
-    expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, progress: 0 });
+    expectEmpty(peer);
   });
 
   it("leaves no state when it is aborted, or the connection is lost again, before it is sent", async () => {
@@ -142,12 +125,13 @@ describe("a call with onProgress that is made between two sessions", () => {
     expect(await lost).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
     resume(true);
     expect(take()).toEqual([]);
+    expectEmpty(peer);
   });
 });
 
 describe("a call of a batch that is aborted between two sessions", () => {
   it.each([
-    ["to a reciproc peer, behind the batch", true, [notification("$/cancelRequest", { id: 1 })]],
+    ["to a reciproc peer, behind the batch", true, [cancel(1)]],
     ["to no other", false, []],
   ])("is cancelled %s", async (_name, isReciproc, cancels) => {
     const { peer, transport, take, resume } = between();
@@ -167,11 +151,10 @@ describe("a call of a batch that is aborted between two sessions", () => {
 
 describe("a stream that is offered between two sessions", () => {
   it("has a token that names no stream of the previous session", async () => {
-    vi.spyOn(Math, "random").mockReturnValue(0.5);
+    vi.mocked(Math.random).mockReturnValue(0.5);
     const { peer, take, resume } = between();
     const call = rejection(peer.request("take", { of: peer.offer([1]) }));
     resume(true);
-    vi.restoreAllMocks();
     expect(take()).toEqual([request(1, "take", { of: { token: 2 ** 31 + 1 } })]);
     await peer.close();
     expect(await call).toMatchObject({ outcome: "unknown" });

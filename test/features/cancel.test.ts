@@ -1,21 +1,30 @@
-/** Cancelling, from the caller's side: the rejection, and the messages sent to the other side. */
-import { describe, expect, it } from "vitest";
-import { acp, lsp, mcp, TimeoutError, type Dialect } from "../../src/index.js";
-import { inspect } from "../../src/peer/peer.js";
-import { pass, useFakeClock } from "../support/clock.js";
+/** Cancelling: what the caller sends, which calls a cancel reaches, and how they are answered. The other side is the test. */
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { acp, lsp, mcp, RpcError, TimeoutError, type Dialect } from "../../src/index.js";
+import { countMade } from "../support/counting.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { Outcomes, rejection, turn } from "../support/turns.js";
+import { pass, useVirtualClock } from "../support/time.js";
+import { gate, Outcomes, rejection, turn, type Gate } from "../support/turns.js";
+import { answersTo, cancel, CANCELLED, cancelMcp, waiting } from "./kit.js";
 
-useFakeClock();
-
-const cancelOf = (id: number): object => notification("$/cancelRequest", { id });
+useVirtualClock();
+afterEach(() => void vi.unstubAllGlobals());
 
 /** Returns a peer whose other side is a reciproc peer, so that cancels are sent. */
 const reciprocPeer = (): RawPeer => rawPeer({}, { isReciproc: true });
 
-function raise(message: string): never {
-  throw new Error(message);
+function refuse(): never {
+  throw new Error("no params");
+}
+
+/** Makes a call, aborts it, and returns the messages that the peer sends after the call. */
+async function abortOne(raw: RawPeer, method = "m", reason: unknown = new Error("the user left")): Promise<any[]> {
+  const controller = new AbortController();
+  const call = raw.peer.request(method, [], { signal: controller.signal });
+  controller.abort(reason);
+  expect(await rejection(call)).toBe(reason);
+  return raw.messages().slice(1);
 }
 
 describe("a call that is aborted", () => {
@@ -26,33 +35,23 @@ describe("a call that is aborted", () => {
     const outcomes = new Outcomes().watch("call", peer.request("m", [1], { signal: controller.signal }));
     controller.abort(reason);
     // Before the other side could answer.
-    expect(messages()).toEqual([request(1, "m", [1]), cancelOf(1)]);
-    expect(inspect(peer).pending).toBe(0);
+    expect(messages()).toEqual([request(1, "m", [1]), cancel(1)]);
+    expectEmpty(peer);
     await turn();
-    expect(outcomes.list).toEqual([{ name: "call", reason }]);
     expect((outcomes.list[0] as { reason: unknown }).reason).toBe(reason);
   });
 
-  it("is cancelled once, however often its signal fires", async () => {
-    const { peer, messages } = reciprocPeer();
+  it("is cancelled once, however often its signal fires, and ignores a late answer", async () => {
+    const { peer, messages, feed } = reciprocPeer();
     const controller = new AbortController();
     const call = peer.request("m", [], { signal: controller.signal });
     controller.abort("first");
     controller.abort("second");
     controller.signal.dispatchEvent(new Event("abort"));
+    feed(result(1, "too late"));
     expect(await rejection(call)).toBe("first");
     expect(messages()).toHaveLength(2);
-  });
-
-  it("ignores a late answer", async () => {
-    const { peer, feed, messages } = reciprocPeer();
-    const controller = new AbortController();
-    const call = peer.request("m", [], { signal: controller.signal });
-    controller.abort("enough");
-    feed(result(1, "too late"));
-    expect(await rejection(call)).toBe("enough");
-    expect(inspect(peer).unmatched).toBe(1);
-    expect(messages()).toHaveLength(2);
+    expect(peer.stats().unmatched).toBe(1);
   });
 
   it("sends nothing at all when its signal is aborted already", async () => {
@@ -70,8 +69,7 @@ describe("a call that is aborted", () => {
     feed(failure(2, 5, "no"));
     cut();
     controller.abort("too late");
-    const [first] = await Promise.allSettled(calls);
-    expect(first).toMatchObject({ value: "done" });
+    expect((await Promise.allSettled(calls))[0]).toMatchObject({ value: "done" });
     expect(sent).toHaveLength(3);
   });
 
@@ -83,7 +81,7 @@ describe("a call that is aborted", () => {
     for (const name of ["a", "b"]) outcomes.watch(name, peer.request(name, [], { signal }));
     peer.request("other").catch(() => {});
     controller.abort("x");
-    expect(messages().slice(3)).toEqual([cancelOf(1), cancelOf(2)]);
+    expect(messages().slice(3)).toEqual([cancel(1), cancel(2)]);
     await turn();
     expect(outcomes.names).toEqual(["a", "b"]);
   });
@@ -98,17 +96,10 @@ describe("a call that is aborted", () => {
   });
 
   it("rejects even if the cancel is refused or cannot be encoded", async () => {
-    const spoiled: Dialect = { ...lsp, cancel: { ...lsp.cancel, params: () => raise("no params") } };
     const silent = rawPeer({ dialect: lsp }, { onSend: (text) => !text.includes("cancel") });
-    const failing = rawPeer({ dialect: spoiled });
-    for (const { peer } of [silent, failing]) {
-      const controller = new AbortController();
-      const call = peer.request("m", [], { signal: controller.signal });
-      controller.abort("x");
-      expect(await rejection(call)).toBe("x");
-    }
-    expect(failing.errors).toEqual([new Error("no params")]);
-    expect(silent.errors).toEqual([]);
+    const failing = rawPeer({ dialect: { ...lsp, cancel: { ...lsp.cancel, params: refuse } } });
+    for (const raw of [silent, failing]) await abortOne(raw);
+    expect([silent.errors, failing.errors]).toEqual([[], [new Error("no params")]]);
   });
 
   it("is cancelled each time when it was made inside `around`", async () => {
@@ -119,86 +110,51 @@ describe("a call that is aborted", () => {
     controller.abort("x");
     expect(await rejection(call)).toBe("x");
     // The signal of the second attempt was already aborted, so nothing was sent.
-    expect(raw.messages()).toEqual([request(1, "m", []), cancelOf(1)]);
+    expect(raw.messages()).toEqual([request(1, "m", []), cancel(1)]);
   });
-});
 
-describe("a call that times out", () => {
-  it("is cancelled", async () => {
+  it("or times out is cancelled once", async () => {
     const { peer, messages } = reciprocPeer();
     const outcomes = new Outcomes().watch("call", peer.request("m", [], { timeoutMs: 100 }));
     await pass(99);
     expect(messages()).toHaveLength(1);
-    await pass(1);
-    expect(outcomes.list).toEqual([{ name: "call", reason: expect.any(TimeoutError) }]);
-    expect(messages()[1]).toEqual(cancelOf(1));
     await pass(1000);
-    expect(messages()).toHaveLength(2);
+    expect(outcomes.list).toEqual([{ name: "call", reason: expect.any(TimeoutError) }]);
+    expect(messages().slice(1)).toEqual([cancel(1)]);
   });
-});
 
-describe("a call in a batch", () => {
-  it("that is not sent yet is omitted when it is aborted, and nothing is cancelled", async () => {
-    const { peer, messages } = reciprocPeer();
-    const controller = new AbortController();
+  it("before its batch is sent is omitted, and after that is cancelled apart from the others", async () => {
+    const { peer, messages, feed } = reciprocPeer();
+    const controllers = [new AbortController(), new AbortController()] as const;
     const batch = peer.batch();
-    const dropped = batch.request("dropped", [], { signal: controller.signal });
-    batch.request("kept").catch(() => {});
+    const dropped = batch.request("dropped", [], { signal: controllers[0].signal });
+    const gone = batch.request("gone", [], { signal: controllers[1].signal });
+    const kept = batch.request("kept");
     batch.notify("emitted");
-    await turn();
-    controller.abort("x");
+    controllers[0].abort("x");
     batch.send();
     expect(await rejection(dropped)).toBe("x");
-    expect(messages()).toEqual([[request(2, "kept"), notification("emitted")]]);
-  });
-
-  it("that was sent is cancelled separately, and the rest of the batch still settles", async () => {
-    const { peer, messages, feed } = reciprocPeer();
-    const controller = new AbortController();
-    const batch = peer.batch();
-    const outcomes = new Outcomes();
-    outcomes.watch("one", batch.request("one", [], { signal: controller.signal }));
-    outcomes.watch("two", batch.request("two"));
-    batch.send();
-    await turn();
-    controller.abort("x");
-    expect(messages()[1]).toEqual(cancelOf(1));
-    await turn();
-    feed([result(2, "there")]);
-    await turn();
-    expect(outcomes.list).toEqual([
-      { name: "one", reason: "x" },
-      { name: "two", value: "there" },
-    ]);
+    controllers[1].abort("y");
+    expect(await rejection(gone)).toBe("y");
+    expect(messages()).toEqual([[request(2, "gone", []), request(3, "kept"), notification("emitted")], cancel(2)]);
+    feed([result(3, "there")]);
+    expect(await kept).toBe("there");
     expectEmpty(peer);
   });
 });
 
-async function abortOne(raw: RawPeer, method = "m"): Promise<any[]> {
-  const controller = new AbortController();
-  const call = raw.peer.request(method, [], { signal: controller.signal });
-  controller.abort(new Error("the user left"));
-  await rejection(call);
-  return raw.messages().slice(1);
-}
-
 describe("a peer", () => {
   it("on a plain link without a dialect sends no cancel, even if it reads streams", async () => {
     const raw = rawPeer();
-    const reading = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    const first = reading.next();
+    const first = raw.peer.stream("tail")[Symbol.asyncIterator]().next();
     await turn();
     raw.feed(result(1, { values: [1] }));
     expect(await first).toEqual({ done: false, value: 1 });
-    const controller = new AbortController();
-    const call = raw.peer.request("m", [], { signal: controller.signal });
-    controller.abort("x");
-    await rejection(call);
-    expect(raw.messages()).toEqual([request(1, "tail"), request(2, "m", [])]);
+    expect(await abortOne(raw)).toEqual([request(2, "m", [])]);
   });
 
   it.each<[string, Dialect, object[]]>([
-    ["lsp", lsp, [cancelOf(1)]],
+    ["lsp", lsp, [cancel(1)]],
     ["acp", acp, [notification("$/cancel_request", { requestId: 1 })]],
     ["mcp", mcp, [notification("notifications/cancelled", { requestId: 1, reason: "the user left" })]],
   ])("that chose %s speaks it, on a plain link too", async (_name, dialect, expected) => {
@@ -210,16 +166,275 @@ describe("a peer", () => {
     ["an empty string", "", { requestId: 1 }],
     ["no text", { deep: 1 }, { requestId: 1 }],
   ])("that speaks mcp sends the reason if it is %s", async (_name, reason, params) => {
-    const { peer, messages } = rawPeer({ dialect: mcp });
-    const controller = new AbortController();
-    const call = peer.request("m", [], { signal: controller.signal });
-    controller.abort(reason);
-    await rejection(call);
-    expect(messages()[1]).toEqual(notification("notifications/cancelled", params));
+    expect(await abortOne(rawPeer({ dialect: mcp }), "m", reason)).toEqual([
+      notification("notifications/cancelled", params),
+    ]);
   });
 
   it("that speaks mcp never cancels `initialize`", async () => {
     expect(await abortOne(rawPeer({ dialect: mcp }), "initialize")).toEqual([]);
-    expect(await abortOne(rawPeer({ dialect: lsp }), "initialize")).toEqual([cancelOf(1)]);
+    expect(await abortOne(rawPeer({ dialect: lsp }), "initialize")).toEqual([cancel(1)]);
+  });
+});
+
+describe("a handler whose caller cancels", () => {
+  it("sees its signal abort with an AbortError, and its call is answered with -32800", async () => {
+    const raw = waiting();
+    raw.feed(request(1, "wait"));
+    raw.feed(cancel(1));
+    expect(raw.contexts[0]!.signal.reason).toBeInstanceOf(Error);
+    expect(raw.contexts[0]!.signal).toMatchObject({ aborted: true, reason: { name: "AbortError" } });
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
+    // The caller requested the stop, so it is not reported as a failure.
+    expect(raw.errors).toEqual([]);
+    expectEmpty(raw.peer);
+  });
+
+  const { proxy: revoked, revoke } = Proxy.revocable({}, {});
+  revoke();
+
+  it.each<[string, (open: Gate<unknown>, reason: unknown) => void, unknown[]]>([
+    ["the signal's reason", (open, reason) => open.reject(reason), []],
+    ["an AbortError of its own", (open) => open.reject(new DOMException("stopped", "AbortError")), []],
+    ["an Error that is called so", (open) => open.reject(Object.assign(new Error(), { name: "AbortError" })), []],
+    ["another error", (open) => open.reject(new Error("secret")), [new Error("secret")]],
+    ["an RpcError", (open) => open.reject(new RpcError(5, "no")), [new RpcError(5, "no")]],
+    ["undefined", (open) => open.reject(undefined), [undefined]],
+    ["a string", (open) => open.reject("AbortError"), ["AbortError"]],
+    ["an exotic object", (open) => open.reject(revoked), [expect.anything()]],
+    ["a result without a JSON form", (open) => open.resolve(5n), [expect.any(TypeError)]],
+  ])("is answered for with -32800 when it ends with %s, which is reported unless it is the abort", async (...given) => {
+    const [, end, reported] = given;
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.feed(cancel(1));
+    end(raw.open, raw.contexts[0]!.signal.reason);
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
+    expect(raw.errors).toHaveLength(reported.length);
+    if (reported[0] !== undefined && given[0] !== "an exotic object") expect(raw.errors).toEqual(reported);
+  });
+
+  it("is aborted once by any number of cancels", async () => {
+    let aborts = 0;
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.contexts[0]!.signal.addEventListener("abort", () => aborts++);
+    raw.feed(cancel(1));
+    const first: unknown = raw.contexts[0]!.signal.reason;
+    raw.feed(cancel(1));
+    expect(aborts).toBe(1);
+    expect(raw.contexts[0]!.signal.reason).toBe(first);
+    raw.open.resolve(1);
+    await turn();
+    raw.feed(cancel(1));
+    expect(raw.messages()).toEqual([result(1, 1)]);
+  });
+
+  it("aborts a call made with its signal, and the reason is not reported as a failure", async () => {
+    const raw = waiting({
+      dialect: lsp,
+      methods: { relay: (_params, { peer, signal }) => peer.request("further", [], { signal }) },
+    });
+    const answers = await answersTo(raw, request("r", "relay"), cancel("r"));
+    expect(answers).toEqual([request(1, "further", []), cancel(1), failure("r", ...CANCELLED)]);
+    expect(raw.errors).toEqual([]);
+  });
+
+  it("may close its peer from its abort listener", async () => {
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.feed(request(2, "stay"));
+    raw.contexts[0]!.signal.addEventListener("abort", () => void raw.peer.close());
+    raw.feed(cancel(1));
+    expect(raw.contexts[1]!.signal.reason).toMatchObject({ message: expect.stringContaining("closed on this side") });
+    raw.open.resolve(1);
+    await turn();
+    expect(raw.sent).toEqual([]);
+  });
+});
+
+describe("a cancel", () => {
+  it("reaches a call of the other side, and never one of this side under the same id", async () => {
+    const raw = waiting();
+    const own = raw.peer.request("ask");
+    expect(await answersTo(raw, request(1, "wait"), cancel(1))).toEqual([failure(1, ...CANCELLED)]);
+    expect(raw.peer.stats().pending).toBe(1);
+    raw.feed(result(1, "answered"));
+    expect(await own).toBe("answered");
+  });
+
+  it("reaches no notification", async () => {
+    const raw = waiting();
+    raw.feed(notification("stay"));
+    for (const id of [null, 0, "", undefined]) raw.feed(cancel(id));
+    expect(raw.contexts[0]!.signal.aborted).toBe(false);
+    raw.open.resolve(0);
+    await turn();
+  });
+
+  it("finds calls by their ids exactly, also those made after an earlier cancel, and under a used id", async () => {
+    const raw = waiting();
+    raw.feed(request(1, "wait"));
+    raw.feed(cancel(99));
+    for (const id of ["1", null, 1.5, "", 2]) raw.feed(request(id, "wait"));
+    const aborted = (): unknown[] => raw.contexts.filter(({ signal }) => signal.aborted).map(({ id }) => id);
+    for (const [i, id] of ["1", null, 1.5, 1, "", 2].entries()) {
+      raw.feed(cancel(id));
+      expect(aborted()).toHaveLength(i + 1);
+      expect(aborted()).toContain(id);
+    }
+    await turn();
+    expectEmpty(raw.peer);
+    expect(await answersTo(raw, request(1, "wait"), cancel(1))).toEqual([failure(1, ...CANCELLED)]);
+  });
+
+  it("reaches neither a call that has ended nor the other calls when that call ends", async () => {
+    const raw = waiting({ methods: { soon: () => turn() } });
+    for (const message of [request(1, "stay"), cancel(9), request(2, "soon"), request(2, "stay")]) raw.feed(message);
+    await turn();
+    await turn();
+    expect(raw.messages()).toEqual([result(2, null)]);
+    raw.feed(cancel(2));
+    expect(raw.contexts.map(({ signal }) => signal.aborted)).toEqual([false, true]);
+    raw.open.resolve("done");
+    await turn();
+    expect(raw.messages()).toEqual([result(2, null), result(1, "done"), result(2, "done")]);
+  });
+
+  it("also reaches the handler that an application registered for it, and no `notification` event", async () => {
+    const seen: unknown[] = [];
+    const raw = waiting({ methods: { "$/cancelRequest": (params) => void seen.push(params) } });
+    const bare = waiting({ fallback: () => void seen.push("fallback") });
+    bare.peer.on("notification", () => seen.push("event"));
+    for (const one of [raw, bare])
+      expect(await answersTo(one, request(1, "wait"), cancel(1))).toEqual([failure(1, ...CANCELLED)]);
+    expect(seen).toEqual([{ id: 1 }]);
+  });
+
+  it("is understood in the chosen dialect only", async () => {
+    const raw = waiting({ dialect: acp });
+    const seen: string[] = [];
+    raw.peer.on("notification", (method) => seen.push(method));
+    expect(await answersTo(raw, request(1, "wait"), cancel(1), cancelMcp(1))).toEqual([]);
+    expect(seen).toEqual(["$/cancelRequest", "notifications/cancelled"]);
+    const answers = await answersTo(raw, notification("$/cancel_request", { requestId: 1 }));
+    expect(answers).toEqual([failure(1, ...CANCELLED)]);
+  });
+
+  it("is applied while a schema checks the params, and the handler starts with an aborted signal", async () => {
+    const checked = gate();
+    const schema = { "~standard": { validate: async (value: unknown) => (await checked.promise, { value }) } };
+    const raw = waiting({ schemas: { wait: schema, stay: schema } });
+    raw.feed(request(1, "stay"));
+    raw.feed(cancel(1));
+    checked.resolve();
+    await turn();
+    expect(raw.contexts[0]!.signal.aborted).toBe(true);
+    raw.open.resolve("ran");
+    await turn();
+    expect(raw.messages()).toEqual([result(1, "ran")]);
+  });
+
+  it("is applied while `around` awaits, which then decides the answer", async () => {
+    const passed = gate();
+    const raw = waiting({
+      around: async (call, next) => {
+        await passed.promise;
+        call.context!.signal.throwIfAborted();
+        return next();
+      },
+    });
+    raw.feed(request(1, "now"));
+    raw.feed(cancel(1));
+    passed.resolve();
+    await turn();
+    expect([raw.messages(), raw.errors]).toEqual([[failure(1, ...CANCELLED)], []]);
+  });
+
+  it("reaches a handler that has not returned yet, when a transport delivers inside `send`", async () => {
+    const seen: boolean[] = [];
+    const raw: RawPeer = rawPeer(
+      {
+        methods: {
+          ask: (_params, { peer, signal }) => {
+            peer.notify("go on");
+            seen.push(signal.aborted);
+            throw signal.reason;
+          },
+        },
+      },
+      { onSend: (text) => void (text.includes("go on") && raw.feed(cancel(9))) },
+    );
+    raw.feed(request(9, "ask"));
+    expect(seen).toEqual([true]);
+    expect(raw.messages()[1]).toEqual(failure(9, ...CANCELLED));
+  });
+
+  it("allocates an error only when a handler first reads `signal`, one for all calls of that id", () => {
+    const errors = countMade("DOMException");
+    const raw = waiting();
+    for (let i = 0; i < 100; i++) raw.feed(request(i, "stay"));
+    for (let i = 0; i < 1000; i++) raw.feed(cancel(-1 - i));
+    expect(raw.contexts.some(({ signal }) => signal.aborted)).toBe(false);
+    const same = waiting();
+    for (let i = 0; i < 3; i++) same.feed(request("same", "stay"));
+    same.feed(cancel("same"));
+    expect(errors.count).toBe(0);
+    const reasons = same.contexts.map(({ signal }) => signal.reason as unknown);
+    expect([errors.count, new Set(reasons).size]).toEqual([1, 1]);
+    for (const { open } of [raw, same]) open.resolve(null);
+  });
+
+  it("does not visit cancelled calls a second time", () => {
+    let visits = 0;
+    const cancelDialect = {
+      ...lsp.cancel,
+      get exempt() {
+        visits++;
+        return [];
+      },
+    };
+    const raw = waiting({ dialect: { ...lsp, cancel: cancelDialect } });
+    for (let i = 0; i < 50; i++) raw.feed(request("same", "stay"));
+    for (let i = 0; i < 100; i++) raw.feed(cancel("same"));
+    // Nor the calls of other ids.
+    for (let i = 0; i < 100; i++) raw.feed(cancel(i));
+    expect(visits).toBe(50);
+    raw.open.resolve(null);
+  });
+});
+
+describe("under mcp", () => {
+  it.each<[string, string, (open: Gate<unknown>) => void, number]>([
+    ["ends by its signal", "wait", () => {}, 0],
+    ["has a result", "stay", (open) => open.resolve("unwanted"), 0],
+    ["has a result that cannot be sent", "stay", (open) => open.resolve(5n), 1],
+    ["fails", "stay", (open) => open.reject(new Error("secret")), 1],
+    ["refuses", "stay", (open) => open.reject(new RpcError(1, "no")), 1],
+  ])("nothing is sent for a cancelled call whose handler %s", async (_name, method, end, errors) => {
+    const raw = waiting({ dialect: mcp });
+    raw.feed(request(1, method));
+    raw.feed(cancelMcp(1));
+    end(raw.open);
+    await turn();
+    expect(raw.contexts[0]!.signal.aborted).toBe(true);
+    expect([raw.sent, raw.errors.length]).toEqual([[], errors]);
+    expectEmpty(raw.peer);
+  });
+
+  it("a cancel with the id null or positional params is ignored, and any reason is accepted", async () => {
+    const raw = waiting({ dialect: mcp });
+    raw.feed(request(null, "stay"));
+    raw.feed(cancelMcp(null));
+    raw.feed(notification("notifications/cancelled", [null]));
+    expect(raw.contexts[0]!.signal.aborted).toBe(false);
+    raw.feed(request("a", "stay"));
+    raw.feed(notification("notifications/cancelled", { requestId: "a", reason: { any: 1 } }));
+    expect(raw.contexts[1]!.signal.aborted).toBe(true);
+    raw.open.resolve("ran");
+    await turn();
+    expect(raw.messages()).toEqual([result(null, "ran")]);
   });
 });

@@ -1,22 +1,20 @@
-/** Progress reports: how they are requested, their messages, and their delivery. */
+/** Progress reports: how they are requested, sent and received, and `resetTimeoutOnProgress`. The other side is the test. */
 import { describe, expect, it, vi } from "vitest";
-import { acp, lsp, mcp, type Dialect } from "../../src/index.js";
-import { inspect } from "../../src/peer/peer.js";
+import { acp, lsp, mcp, RpcError, TimeoutError, type AnyPeer, type Context, type Dialect } from "../../src/index.js";
 import { useNoChance } from "../support/chance.js";
-import { pass, useFakeClock } from "../support/clock.js";
-import { expectEmpty } from "../support/pair.js";
+import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { rejection, turn } from "../support/turns.js";
+import { pass, useVirtualClock } from "../support/time.js";
+import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+import { cancel, report } from "./kit.js";
 
-useFakeClock();
-
+useVirtualClock();
 useNoChance();
 
-const report = (token: unknown, value: unknown): object => notification("$/progress", { token, value });
-const mcpReport = (params: object): object => notification("notifications/progress", params);
+const onProgress = (): void => {};
 
 /** Returns a peer whose other side is a reciproc peer, so that reports are requested. */
-const reciprocPeer = (options: Parameters<typeof rawPeer>[0] = {}): RawPeer => rawPeer(options, { isReciproc: true });
+const reciprocPeer = (options: AnyOptions = {}): RawPeer => rawPeer(options, { isReciproc: true });
 
 describe("asking for reports", () => {
   it.each<[string, Dialect, object | undefined, object]>([
@@ -25,27 +23,19 @@ describe("asking for reports", () => {
     ["absent params, mcp", mcp, undefined, { _meta: { progressToken: 1 } }],
     ["params with a _meta, mcp", mcp, { a: 1, _meta: { b: 2 } }, { a: 1, _meta: { b: 2, progressToken: 1 } }],
     ["params by name, acp", acp, { a: 1 }, { a: 1, _meta: { "reciproc/progress": 1 } }],
+    ["the result of the params' own toJSON", lsp, { toJSON: () => ({ a: 1 }) }, { a: 1, workDoneToken: 1 }],
     ["a token of the user's own, lsp", lsp, { workDoneToken: "mine" }, { workDoneToken: "mine" }],
     ["another of the user's own, lsp", lsp, { partialResultToken: 0 }, { partialResultToken: 0 }],
     ["one of the user's own, mcp", mcp, { _meta: { progressToken: "" } }, { _meta: { progressToken: "" } }],
   ])("puts a token into %s, and leaves the caller's object alone", async (_name, dialect, params, asked) => {
     const raw = rawPeer({ dialect });
     const before = JSON.stringify(params);
-    const call = raw.peer.request("m", params, { onProgress: () => {} });
+    const call = raw.peer.request("m", params, { onProgress });
     expect(raw.messages()).toEqual([request(1, "m", asked)]);
     expect(JSON.stringify(params)).toBe(before);
     raw.feed(result(1, null));
     await call;
     expectEmpty(raw.peer);
-  });
-
-  it("puts the token into the result of the params' own toJSON", async () => {
-    const raw = reciprocPeer();
-    const params = { toJSON: () => ({ a: 1 }) };
-    const call = raw.peer.request("m", params, { onProgress: () => {} });
-    expect(raw.messages()).toEqual([request(1, "m", { a: 1, workDoneToken: 1 })]);
-    raw.feed(result(1, null));
-    await call;
   });
 
   it.each<[string, unknown, string]>([
@@ -55,7 +45,7 @@ describe("asking for reports", () => {
     ["a date", new Date(0), "an object"],
   ])("is refused in %s, and nothing is sent", async (_name, params, shown) => {
     const raw = reciprocPeer();
-    const error = await rejection(raw.peer.request("m", params, { onProgress: () => {} }));
+    const error = await rejection(raw.peer.request("m", params, { onProgress }));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(`Expected \`params\` to be an object or absent with \`onProgress\`, got ${shown}`);
     expect(raw.sent).toEqual([]);
@@ -65,59 +55,47 @@ describe("asking for reports", () => {
   it("by a token in the user's own params works on a plain link too, where nothing is added", async () => {
     const raw = rawPeer();
     const reports: unknown[] = [];
-    const onProgress = (value: unknown): void => void reports.push(value);
-    const call = raw.peer.request("m", { workDoneToken: "mine" }, { onProgress });
+    const call = raw.peer.request("m", { workDoneToken: "mine" }, { onProgress: (value) => reports.push(value) });
     expect(raw.messages()).toEqual([request(1, "m", { workDoneToken: "mine" })]);
     raw.feed(report("mine", 1));
     raw.feed(result(1, null));
     await call;
     expect(reports).toEqual([1]);
-    expectEmpty(raw.peer);
   });
 
   it("is refused for the token of a pending call, until that is settled", async () => {
     const raw = reciprocPeer();
-    const options = { onProgress: () => {} };
-    const first = raw.peer.request("m", { workDoneToken: "t" }, options);
-    const error = await rejection(raw.peer.request("m", { workDoneToken: "t" }, options));
+    const first = raw.peer.request("m", { workDoneToken: "t" }, { onProgress });
+    const error = await rejection(raw.peer.request("m", { workDoneToken: "t" }, { onProgress }));
     expect(error.message).toBe('a call with the progress token "t" waits already');
     expect(raw.sent).toHaveLength(1);
-    expect(inspect(raw.peer)).toMatchObject({ pending: 1, progress: 1 });
+    expect(raw.peer.stats().pending).toBe(1);
     raw.feed(result(1, null));
     await first;
-    const again = raw.peer.request("m", { workDoneToken: "t" }, options);
+    const again = raw.peer.request("m", { workDoneToken: "t" }, { onProgress });
     raw.feed(result(3, null));
     await again;
-    expectEmpty(raw.peer);
   });
 
   it("never confuses a call's id with an equal token of another call", async () => {
     const raw = reciprocPeer();
     const reports: unknown[] = [];
-    const note =
-      (name: string) =>
-      (value: unknown): void =>
-        void reports.push([name, value]);
+    const note = (name: string) => ({ onProgress: (value: unknown) => void reports.push([name, value]) });
     const calls = [
-      raw.peer.request("m", { workDoneToken: 2 }, { onProgress: note("own token") }),
-      raw.peer.request("m", {}, { onProgress: note("second") }),
+      raw.peer.request("m", { workDoneToken: 2 }, note("own token")),
+      raw.peer.request("m", {}, note("second")),
     ];
     const [own, second] = raw.messages().map(({ params }) => params.workDoneToken);
-    expect(own).toBe(2);
-    expect(second).not.toBe(2);
+    expect([own, second]).toEqual([2, 1]);
     raw.feed(report(own, 1));
     raw.feed(report(second, 2));
-    expect(reports).toEqual([
-      ["own token", 1],
-      ["second", 2],
-    ]);
+    expect(reports).toEqual([["own token", 1], ["second", 2]]);
     // An id that is already a token cannot be chosen either.
-    const error = await rejection(raw.peer.request("m", { workDoneToken: second }, { onProgress: note("third") }));
+    const error = await rejection(raw.peer.request("m", { workDoneToken: second }, note("third")));
     expect(error.message).toContain("waits already");
     for (const id of [1, 2]) raw.feed(result(id, null));
     await Promise.all(calls);
-    expectEmpty(raw.peer);
-  });
+  }); // prettier-ignore
 
   it("does not use the call's id as a token beside the user's own", async () => {
     const raw = reciprocPeer();
@@ -130,17 +108,23 @@ describe("asking for reports", () => {
     expect(reports).toEqual(["by its token"]);
   });
 
-  it("refuses an onProgress that is not a function", async () => {
+  it.each([
+    ["onProgress", { onProgress: 5 }],
+    ["onProgress", { onProgress: null }],
+    ["maxTotalTimeoutMs", { maxTotalTimeoutMs: 0 }],
+    ["maxTotalTimeoutMs", { maxTotalTimeoutMs: NaN }],
+    ["maxTotalTimeoutMs", { maxTotalTimeoutMs: "5" }],
+  ])("is refused for an invalid %s (%#)", async (name, options) => {
     const raw = reciprocPeer();
-    for (const onProgress of [5, 0, null]) {
-      const error = await rejection(raw.peer.request("m", {}, { onProgress: onProgress as never }));
-      expect(error.message).toMatch("Expected `onProgress` to be a function, got `" + String(onProgress));
-    }
+    const error = await rejection(raw.peer.request("m", {}, options as object));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toContain(`Expected \`${name}\` to be `);
     expect(raw.sent).toEqual([]);
   });
 });
 
-async function reported(options: Parameters<typeof rawPeer>[0], send: (raw: RawPeer) => void): Promise<unknown[]> {
+/** Makes a call with `onProgress`, and returns the reports that it gets until its result. */
+async function reported(options: AnyOptions, send: (raw: RawPeer) => void): Promise<unknown[]> {
   const raw = reciprocPeer(options);
   const reports: unknown[] = [];
   const call = raw.peer.request("m", {}, { onProgress: (value) => reports.push(value) });
@@ -164,10 +148,10 @@ describe("a received report", () => {
 
   it("reaches it under mcp without the token", async () => {
     const reports = await reported({ dialect: mcp }, ({ feed }) => {
-      feed(mcpReport({ progressToken: 1, progress: 0.5, total: 1, message: "half" }));
-      feed(mcpReport({ progressToken: 1, progress: 1 }));
+      const params = { progressToken: 1, progress: 0.5, total: 1, message: "half" };
+      feed(notification("notifications/progress", params));
     });
-    expect(reports).toEqual([{ progress: 0.5, total: 1, message: "half" }, { progress: 1 }]);
+    expect(reports).toEqual([{ progress: 0.5, total: 1, message: "half" }]);
   });
 
   it("reaches it inside a batch, but never after the result beside it", async () => {
@@ -188,18 +172,15 @@ describe("a received report", () => {
     ["an inherited token", JSON.parse('{"__proto__":{"token":1,"value":1}}')],
   ])("with %s goes to the `notification` event, or to a registered handler", async (_name, params) => {
     const events: unknown[] = [];
-    const none = await reported({}, (raw) => {
-      raw.peer.on("notification", (...event) => events.push(event));
-      raw.feed(notification("$/progress", params));
-    });
     const handled: unknown[] = [];
-    const none2 = await reported({ methods: { "$/progress": (given) => void handled.push(given) } }, (raw) => {
-      raw.peer.on("notification", (...event) => events.push(event));
-      raw.feed(notification("$/progress", params));
-    });
-    expect([none, none2]).toEqual([[], []]);
-    expect(events).toEqual([["$/progress", params]]);
-    expect(handled).toEqual([params]);
+    for (const methods of [{}, { "$/progress": (given: unknown) => void handled.push(given) }]) {
+      const reports = await reported({ methods }, (raw) => {
+        raw.peer.on("notification", (...event) => events.push(event));
+        raw.feed(notification("$/progress", params));
+      });
+      expect(reports).toEqual([]);
+    }
+    expect([events, handled]).toEqual([[["$/progress", params]], [params]]);
   });
 
   it("with a known token reaches onProgress, and neither a registered handler nor the event", async () => {
@@ -208,8 +189,7 @@ describe("a received report", () => {
       raw.peer.on("notification", () => handled.push("event"));
       raw.feed(report(1, 5));
     });
-    expect(reports).toEqual([5]);
-    expect(handled).toEqual([]);
+    expect([reports, handled]).toEqual([[5], []]);
   });
 
   it.each<[string, object, (raw: RawPeer, controller: AbortController) => unknown]>([
@@ -219,20 +199,30 @@ describe("a received report", () => {
     ["has timed out", { timeoutMs: 1_000 }, () => pass(1_000)],
   ])("of a call that %s is dropped and counted", async (_name, options, settle) => {
     const got: unknown[] = [];
-    const raw = reciprocPeer({ methods: { "$/progress": (given) => void got.push(given) } });
-    raw.peer.on("notification", (...event) => got.push(event));
+    const note = (...args: unknown[]): void => void got.push(args);
+    const raw = reciprocPeer({ methods: { "$/progress": note } });
+    raw.peer.on("notification", note);
     const controller = new AbortController();
-    const call = raw.peer.request(
-      "m",
-      {},
-      { onProgress: (value) => got.push(value), signal: controller.signal, ...options },
-    );
-    const settled = Promise.allSettled([call]);
+    const { signal } = controller;
+    const call = Promise.allSettled([raw.peer.request("m", {}, { onProgress: note, signal, ...options })]);
     await settle(raw, controller);
-    await settled;
+    await call;
     raw.feed(report(1, "late"));
     raw.feed([report(1, "late in a batch")]);
     expect([got, raw.errors, raw.peer.stats().unmatched]).toEqual([[], [], 2]);
+    expectEmpty(raw.peer);
+  });
+
+  it("is ignored after the end of the connection, and onProgress may end it", async () => {
+    const raw = reciprocPeer();
+    const reports: unknown[] = [];
+    const close = (value: unknown): void => void (reports.push(value), raw.peer.close());
+    const calls = [raw.peer.request("m", {}, { onProgress: close }), raw.peer.request("m", {}, { onProgress: close })];
+    const outcomes = calls.map(rejection);
+    raw.feed([report(1, 1), report(2, "unread"), result(1, "unread")]);
+    raw.feed(report(2, "late"));
+    for (const error of await Promise.all(outcomes)) expect(error).toMatchObject({ code: "CONNECTION_LOST" });
+    expect(reports).toEqual([1]);
     expectEmpty(raw.peer);
   });
 
@@ -241,7 +231,7 @@ describe("a received report", () => {
     const got: unknown[] = [];
     const raw = reciprocPeer();
     raw.peer.on("notification", (_method, params) => got.push(params));
-    const calls = [1, 2, 3].map(async () => raw.peer.request("m", {}, { onProgress: () => {} }));
+    const calls = [1, 2, 3].map(async () => raw.peer.request("m", {}, { onProgress }));
     const tokens = raw.messages().map(({ params }) => params.workDoneToken);
     expect(tokens).toEqual([1, 2, 3].map((n) => 2 ** 29 + n));
     for (const id of [1, 2, 3]) raw.feed(result(id, null));
@@ -252,52 +242,200 @@ describe("a received report", () => {
     expect(raw.peer.stats().unmatched).toBe(3);
   });
 
-  it("is ignored after a result, an error, an abort, and the end", async () => {
-    const raw = reciprocPeer();
-    const reports: unknown[] = [];
-    const onProgress = (value: unknown): void => void reports.push(value);
-    const controller = new AbortController();
-    const calls = [
-      raw.peer.request("m", {}, { onProgress }),
-      raw.peer.request("m", {}, { onProgress }),
-      raw.peer.request("m", {}, { onProgress, signal: controller.signal }),
-      raw.peer.request("m", {}, { onProgress }),
-    ];
-    const settled = Promise.allSettled(calls);
-    raw.feed(result(1, 1));
-    raw.feed(failure(2, 5, "no"));
-    controller.abort("x");
-    for (const token of [1, 2, 3]) raw.feed(report(token, "late"));
-    expect(inspect(raw.peer).progress).toBe(1);
-    raw.cut();
-    raw.feed(report(4, "late"));
-    await settled;
-    expect(reports).toEqual([]);
-    expectEmpty(raw.peer);
-  });
-
   it("for which onProgress throws emits `error`, and affects neither the call nor later reports", async () => {
     const raw = reciprocPeer();
     const reports: unknown[] = [];
-    const onProgress = (value: unknown): unknown => {
+    const failing = (value: unknown): unknown => {
       reports.push(value);
       if (value === 1) throw new Error("thrown");
       return value === 2 ? Promise.reject(new Error("rejected")) : undefined;
     };
-    const call = raw.peer.request("m", {}, { onProgress: onProgress as never });
+    const call = raw.peer.request("m", {}, { onProgress: failing as never });
     for (const value of [1, 2, 3]) raw.feed(report(1, value));
     raw.feed(result(1, "done"));
     expect(await call).toBe("done");
-    expect(reports).toEqual([1, 2, 3]);
     await turn();
-    expect(raw.errors).toEqual([new Error("thrown"), new Error("rejected")]);
+    expect([reports, raw.errors]).toEqual([
+      [1, 2, 3],
+      [new Error("thrown"), new Error("rejected")],
+    ]);
+  });
+});
+
+type Report = (value: unknown) => void;
+
+/** Returns a peer whose `m` calls `progress` with these values. */
+const reporting = (values: unknown[], options: AnyOptions = {}): RawPeer =>
+  rawPeer({ ...options, methods: { m: (_params, { progress }) => (values.forEach(progress), "done") } });
+
+describe("a handler's progress", () => {
+  it("is sent as acp defines it, before the result", () => {
+    const raw = reporting([5, { deep: [1] }], { dialect: acp });
+    raw.feed(request(1, "m", { _meta: { "reciproc/progress": "t" } }));
+    const method = "_reciproc/progress";
+    const reports = [report("t", 5), report("t", { deep: [1] })].map((one) => ({ ...one, method }));
+    expect(raw.messages()).toEqual([...reports, result(1, "done")]);
   });
 
-  it("may make onProgress close the peer", async () => {
-    const raw = reciprocPeer();
-    const call = raw.peer.request("m", {}, { onProgress: () => void raw.peer.close() });
-    raw.feed([report(1, 1), result(1, "unread")]);
-    expect(await rejection(call)).toMatchObject({ code: "CONNECTION_LOST" });
+  it.each<[string, object, object[]]>([
+    ["nothing for absent params", request(1, "m"), [result(1, "done")]],
+    ["nothing for params by position", request(1, "m", ["t"]), [result(1, "done")]],
+    ["nothing for another dialect's token", request(1, "m", { _meta: { progressToken: 1 } }), [result(1, "done")]],
+    ["nothing for a notification, which cannot request reports", notification("m", { workDoneToken: "t" }), []],
+    ["null for undefined", request(1, "m", { workDoneToken: "t" }), [report("t", null), result(1, "done")]],
+  ])("sends %s", (_name, message, sent) => {
+    // A value without a JSON form is no error if no reports were requested.
+    const raw = reporting(sent.length === 2 ? [undefined] : [1, 5n]);
+    raw.feed(message);
+    expect(raw.messages()).toEqual(sent);
+  });
+
+  it("sends nothing after the answer, nor after an error, nor after a cancel, nor after the end", async () => {
+    const open = gate();
+    const late: Report[] = [];
+    const raw = rawPeer({
+      methods: {
+        answers: (_params, { progress }) => void late.push(progress),
+        fails: (_params, { progress }) => {
+          late.push(progress);
+          throw new RpcError(1, "no");
+        },
+        waits: (_params, { progress }) => (late.push(progress), open.promise),
+      },
+    });
+    for (const [id, method] of ["answers", "fails", "waits", "waits"].entries())
+      raw.feed(request(id, method, { workDoneToken: id }));
+    raw.feed(cancel(2));
+    for (const progress of late.slice(0, 3)) progress("late");
+    expect(raw.messages()).toEqual([result(0, null), failure(1, 1, "no")]);
+    late[3]!("in time");
+    expect(raw.messages()[2]).toEqual(report(3, "in time"));
+    raw.cut();
+    late[3]!("late");
+    open.resolve();
+    await turn();
+    expect(raw.sent).toHaveLength(3);
+  });
+
+  it("sends nothing after the handler returned, even if its batch is not answered yet", async () => {
+    const open = gate();
+    let late!: Report;
+    const quick = (_params: unknown, { progress }: { progress: Report }): string => {
+      late = progress;
+      progress("in time");
+      return "quick";
+    };
+    const raw = rawPeer({ methods: { quick, slow: () => open.promise } });
+    raw.feed([request(1, "quick", { workDoneToken: "t" }), request(2, "slow")]);
+    late("late");
+    open.resolve();
+    await turn();
+    expect(raw.messages()).toEqual([report("t", "in time"), [result(1, "quick"), result(2, null)]]);
+  });
+
+  it.each<[string, (peer: AnyPeer) => unknown]>([
+    ["a BigInt", () => 5n],
+    ["a stream", (peer) => ({ stream: peer.offer([1]) })],
+    ["a Map", () => new Map()],
+    ["a member that is a Map", () => ({ files: new Map() })],
+    ["an entry that is a promise", () => [Promise.resolve(1)]],
+  ])("throws in the handler for %s, and sends nothing", (_name, make) => {
+    const m = (_params: unknown, { progress, peer }: Context): void => {
+      expect(() => progress(make(peer))).toThrow(TypeError);
+    };
+    const raw = rawPeer({ methods: { m } });
+    raw.feed(request(1, "m", { workDoneToken: "t" }));
+    expect([raw.messages(), raw.errors]).toEqual([[result(1, null)], []]);
+  });
+
+  it("uses the token of the received params, even if `around` or a schema changed them", async () => {
+    const raw = reporting([1], {
+      around: (call, next) => ((call.params = []), next()),
+      schemas: { m: { "~standard": { validate: () => ({ value: "checked" }) } } },
+    });
+    raw.feed(request(1, "m", { workDoneToken: "t" }));
+    await turn();
+    expect(raw.messages()).toEqual([report("t", 1), result(1, "done")]);
+  });
+});
+
+/** Makes a call that asks a reciproc peer for reports. */
+function calling(options: object): { raw: RawPeer; call: Promise<unknown>; outcomes: Outcomes } {
+  const raw = reciprocPeer();
+  const call = raw.peer.request("m", {}, { resetTimeoutOnProgress: true, ...options, onProgress });
+  return { raw, call, outcomes: new Outcomes().watch("call", call) };
+}
+
+describe("resetTimeoutOnProgress", () => {
+  it("restarts the timeout with each report, to the millisecond", async () => {
+    const { raw, call, outcomes } = calling({ timeoutMs: 100 });
+    for (let i = 0; i < 5; i++) {
+      await pass(99);
+      raw.feed(report(1, null));
+    }
+    await pass(99);
+    expect(outcomes.list).toEqual([]);
+    await pass(1);
+    const error = await rejection(call);
+    expect(error).toBeInstanceOf(TimeoutError);
+    expect(error.timeoutMs).toBe(100);
     expectEmpty(raw.peer);
+  });
+
+  it.each([undefined, false])("is off when it is %s", async (resetTimeoutOnProgress) => {
+    const { raw, outcomes } = calling({ timeoutMs: 100, resetTimeoutOnProgress });
+    await pass(99);
+    raw.feed(report(1, null));
+    await pass(1);
+    expect(outcomes.names).toEqual(["call"]);
+  });
+
+  it("does nothing without a report, for reports of another call, or if the timeout is Infinity", async () => {
+    const { raw, outcomes } = calling({ timeoutMs: 100 });
+    const options = { timeoutMs: Infinity, resetTimeoutOnProgress: true, onProgress };
+    outcomes.watch("endless", raw.peer.request("m", {}, options));
+    await pass(50);
+    raw.feed(report(2, 1));
+    await pass(50);
+    expect(outcomes.names).toEqual(["call"]);
+    await pass(10 ** 9);
+    raw.feed(result(2, 1));
+    await turn();
+    expect(outcomes.names).toEqual(["call", "endless"]);
+  });
+
+  it("is limited by maxTotalTimeoutMs, to the millisecond", async () => {
+    const { raw, call, outcomes } = calling({ timeoutMs: 100, maxTotalTimeoutMs: 250 });
+    for (const ms of [90, 90, 69]) {
+      await pass(ms);
+      raw.feed(report(1, null));
+    }
+    expect(outcomes.list).toEqual([]);
+    await pass(1);
+    expect(await rejection(call)).toMatchObject({ name: "TimeoutError", timeoutMs: 250 });
+    expect(raw.messages()[1]).toEqual(cancel(1));
+    expectEmpty(raw.peer);
+  });
+
+  it("sets no total timeout by default", async () => {
+    const { raw, call } = calling({ timeoutMs: 10 });
+    for (let i = 0; i < 1000; i++) {
+      await pass(9);
+      raw.feed(report(1, null));
+    }
+    raw.feed(result(1, "at last"));
+    expect(await call).toBe("at last");
+  });
+
+  it("counts maxTotalTimeoutMs from the start, when timeoutMs is shorter and as long", async () => {
+    const { peer } = rawPeer();
+    const outcomes = new Outcomes()
+      .watch("same", peer.request("m", [], { timeoutMs: 50, maxTotalTimeoutMs: 50 }))
+      .watch("total", peer.request("m", [], { timeoutMs: Infinity, maxTotalTimeoutMs: 80 }));
+    await pass(50);
+    expect(outcomes.names).toEqual(["same"]);
+    await pass(30);
+    expect(outcomes.names).toEqual(["same", "total"]);
+    expectEmpty(peer);
   });
 });

@@ -1,14 +1,25 @@
-/** Offering a stream inside params or a result: its place, its lifetime and its end. The other side is the test. */
+/** Offering a stream inside params or a result: its place, its lifetime, and how many there may be. The other side is the test. */
 import { describe, expect, it } from "vitest";
-import { type AnyPeer, type Context, type WebStream } from "../../src/index.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { RpcError, type AnyPeer, type Context, type WebStream } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
-import { counted, Fed } from "./sources.js";
-import { abort, answersTo, feed, more, next, NO_SUCH_STREAM, streamsOf } from "./tailing.js";
+import {
+  abort,
+  answersTo,
+  counted,
+  Fed,
+  feed,
+  GIVEN_UP,
+  more,
+  next,
+  NO_SUCH_STREAM,
+  streamsOf,
+  tailing,
+} from "./kit.js";
 
-useFakeClock();
+useVirtualClock();
 
 function webStream(): ReadableStream<number> {
   return new ReadableStream({ start: (to) => (to.enqueue(1), to.enqueue(2), to.close()) });
@@ -18,11 +29,17 @@ function notIterable<T>(stream: ReadableStream<T>): WebStream<T> {
   return { getReader: () => stream.getReader(), pipeTo: (destination) => stream.pipeTo(destination as WritableStream) };
 }
 
+/** Answers the call 1 of a peer, and asserts that it leaves no state. */
+async function answered(raw: RawPeer, call: Promise<unknown>): Promise<void> {
+  raw.feed(result(1, null));
+  await call;
+  expectEmpty(raw.peer);
+}
+
 describe("a stream that is offered", () => {
   it.each<[string, (peer: AnyPeer, source: Iterable<unknown>) => object, object]>([
     ["a member of params", (peer, source) => ({ lines: peer.offer(source) }), { lines: { token: 1 } }],
-    ["an element of params", (peer, source) => [0, peer.offer(source)], [0, { token: 1 }]],
-    ["deep inside", (peer, source) => [{ a: [{ b: peer.offer(source) }] }], [{ a: [{ b: { token: 1 } }] }]],
+    ["deep inside", (peer, source) => [0, { a: [{ b: peer.offer(source) }] }], [0, { a: [{ b: { token: 1 } }] }]],
     ["all of them", (peer, source) => peer.offer(source), { token: 1 }],
   ])("may be %s, and is not begun before the first next", async (_name, make, params) => {
     const raw = rawPeer();
@@ -32,9 +49,7 @@ describe("a stream that is offered", () => {
     await turn();
     expect(source.asked).toBe(0);
     expect(await answersTo(raw, next(1, 1))).toEqual([more(1, [1, 2, 3], true)]);
-    raw.feed(result(1, null));
-    await call;
-    expectEmpty(raw.peer);
+    await answered(raw, call);
   });
 
   it.each<[string, () => Parameters<AnyPeer["offer"]>[0]]>([
@@ -56,14 +71,12 @@ describe("a stream that is offered", () => {
       isLast = reply.finished;
     }
     expect(values).toEqual([1, 2]);
-    raw.feed(result(1, null));
-    await call;
+    await answered(raw, call);
   }); // prettier-ignore
 
   it.each([5, "text", null, undefined, {}, () => {}])("is not made of %j", (source) => {
     const { peer } = rawPeer();
-    expect(() => peer.offer(source as never)).toThrow(TypeError);
-    expect(() => peer.offer(source as never)).toThrow("Expected `source` to be an iterable or web stream, got ");
+    expect(() => peer.offer(source as never)).toThrow(/^Expected `source` to be .*, got /);
   });
 
   it("can be one of several, each with its own token", async () => {
@@ -72,22 +85,17 @@ describe("a stream that is offered", () => {
     expect(raw.messages()[0].params).toEqual({ a: { token: 1 }, b: [{ token: 2 }, { token: 3 }] });
     expect(await answersTo(raw, next("y", 2), next("x", 1))).toEqual([more("y", [2], true), more("x", [1], true)]);
     expect(streamsOf(raw)).toBe(1);
-    raw.feed(result(1, null));
-    await call;
-    expectEmpty(raw.peer);
+    await answered(raw, call);
   });
 
   it("may be nested in a result, and outlives the answer", async () => {
     const source = new Fed().give(1);
-    let context!: Context;
-    const raw = rawPeer({
-      methods: { open: (_params, given) => ((context = given), { lines: given.peer.offer(source), count: 1 }) },
-    });
-    expect(await answersTo(raw, request(1, "open"))).toEqual([result(1, { lines: { token: 1 }, count: 1 })]);
+    const raw = tailing((_params: unknown, { peer }: Context) => ({ lines: peer.offer(source), count: 1 }));
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { lines: { token: 1 }, count: 1 })]);
     expect(await answersTo(raw, next(2, 1), abort(1))).toEqual([more(2, [1])]);
     expect(source.returned).toBe(1);
     // Aborting one of several must not end the others.
-    expect(context.signal.aborted).toBe(false);
+    expect(raw.contexts[0]!.signal.aborted).toBe(false);
     expectEmpty(raw.peer);
   });
 
@@ -98,10 +106,8 @@ describe("a stream that is offered", () => {
     batch.send();
     await turn();
     expect(raw.messages()).toEqual([[request(1, "m", [{ token: 1 }])]]);
-    expect(await answersTo(raw, [next(1, 1), request(2, "open")])).toEqual([
-      [more(1, [1, 2], true), result(2, [{ token: 2 }])],
-    ]);
-    expect(await answersTo(raw, next(3, 2))).toEqual([more(3, [7], true)]);
+    const answers = await answersTo(raw, [next(1, 1), request(2, "open")], next(3, 2));
+    expect(answers).toEqual([[more(1, [1, 2], true), result(2, [{ token: 2 }])], more(3, [7], true)]);
     raw.feed([result(1, "done")]);
     expect(await call).toBe("done");
     expectEmpty(raw.peer);
@@ -109,16 +115,14 @@ describe("a stream that is offered", () => {
 });
 
 describe("a stream in params ends with its call", () => {
-  const ends: [string, (raw: RawPeer, controller: AbortController) => unknown][] = [
+  it.each<[string, (raw: RawPeer, controller: AbortController) => unknown]>([
     ["is answered", ({ feed: give }) => give(result(1, null))],
     ["fails", ({ feed: give }) => give(failure(1, 5, "no"))],
     ["is aborted", (_raw, controller) => controller.abort("x")],
     ["times out", () => pass(60_000)],
     ["is lost with the connection", ({ cut }) => cut()],
     ["is lost by closing", ({ peer }) => peer.close()],
-  ];
-
-  it.each(ends)("when that %s", async (_name, end) => {
+  ])("when that %s", async (_name, end) => {
     const raw = rawPeer();
     const sources = [counted(), new Fed().give(1)];
     const controller = new AbortController();
@@ -135,11 +139,10 @@ describe("a stream in params ends with its call", () => {
 
   it("and a pending next is answered with an error, not as finished", async () => {
     const raw = rawPeer();
-    const source = new Fed().give(1);
-    const call = raw.peer.request("m", [raw.peer.offer(source)]);
+    const call = raw.peer.request("m", [raw.peer.offer(new Fed().give(1))]);
     await feed(raw, next("a", 1), next("b", 1));
     expect(await answersTo(raw, result(1, null), next("c", 1))).toEqual([
-      failure("b", -32001, "The stream was given up"),
+      failure("b", ...GIVEN_UP),
       failure("c", ...NO_SUCH_STREAM),
     ]);
     await call;
@@ -179,7 +182,120 @@ describe("a stream in params ends with its call", () => {
     raw.feed(result(2, null));
     await calls[1];
     expect([streamsOf(raw), source.returned]).toEqual([1, 0]);
-    raw.feed(result(1, null));
-    await calls[0];
+    await answered(raw, calls[0]!);
+  });
+});
+
+describe("offering a stream where none is allowed", () => {
+  const NOWHERE = new TypeError("a stream can be sent only in a request or a result");
+  const TWICE = new TypeError("a stream can be sent once");
+
+  it("throws, in a notification of this or another peer and a batch's", () => {
+    const [{ peer, sent }, other] = [rawPeer(), rawPeer()];
+    const source = counted();
+    const stream = peer.offer(source);
+    other.peer.offer([]);
+    expect(() => peer.notify("m", [stream])).toThrow(NOWHERE);
+    expect(() => other.peer.notify("m", [stream])).toThrow(NOWHERE);
+    expect(() => peer.batch().notify("m", [stream])).toThrow(NOWHERE);
+    expect(() => JSON.stringify(stream)).toThrow(NOWHERE);
+    expect([sent.length, source.asked, source.returned]).toEqual([0, 0, 0]);
+    expectEmpty(peer);
+  });
+
+  it("rejects, in another peer's request, and opens no stream in either peer", async () => {
+    const [one, other] = [rawPeer(), rawPeer()];
+    other.peer.offer([]);
+    expect(await rejection(other.peer.request("m", [one.peer.offer([1])]))).toEqual(NOWHERE);
+    expect(other.sent).toEqual([]);
+    for (const { peer } of [one, other]) expectEmpty(peer);
+  });
+
+  it.each<[string, (context: Context) => unknown]>([
+    ["an error's data", ({ peer }) => Promise.reject(new RpcError(1, "no", peer.offer([1])))],
+    ["another stream's values", ({ peer }) => counted(2, () => peer.offer([1]))],
+  ])("causes an internal error, in %s", async (_where, m) => {
+    const raw = tailing((_params: unknown, context: Context) => m(context));
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([failure(1, -32603, "Internal error")]);
+    expect(raw.errors).toEqual([NOWHERE]);
+    expectEmpty(raw.peer);
+  });
+
+  it("rejects the second time, during and after the first call", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.offer([1]);
+    const first = raw.peer.request("m", [stream]);
+    expect(await rejection(raw.peer.request("m", [stream]))).toEqual(TWICE);
+    await answered(raw, first);
+    expect(await rejection(raw.peer.request("m", [stream]))).toEqual(TWICE);
+    const twice = raw.peer.offer([1]);
+    expect(await rejection(raw.peer.request("m", [twice, twice]))).toEqual(TWICE);
+    expect(raw.sent).toHaveLength(1);
+    expectEmpty(raw.peer);
+  });
+
+  it("keeps the streams of a request apart from those of a request made during its encoding", async () => {
+    const raw = rawPeer();
+    const { peer } = raw;
+    let inner!: Promise<unknown>;
+    const outer = peer.request("outer", [
+      peer.offer([1]),
+      { toJSON: () => ((inner = peer.request("inner", [peer.offer([2])])), null) },
+      peer.offer([3]),
+    ]);
+    expect(raw.messages()).toEqual([
+      request(2, "inner", [{ token: 2 }]),
+      request(1, "outer", [{ token: 1 }, null, { token: 3 }]),
+    ]);
+    raw.feed(result(2, null));
+    await inner;
+    const answers = await answersTo(raw, next("a", 2), next("b", 3));
+    expect(answers).toEqual([failure("a", ...NO_SUCH_STREAM), more("b", [3], true)]);
+    await answered(raw, outer);
+  });
+});
+
+describe("limits.maxStreams", () => {
+  const limits = { maxStreams: 2 };
+  const tooMany = [-32009, "Too many streams are open"] as const;
+
+  it("is 256 by default", async () => {
+    const raw = tailing(() => new Fed().give(1));
+    for (let id = 1; id <= 257; id++) raw.feed(request(id, "tail"));
+    await turn();
+    const answers = raw.messages();
+    expect(answers.filter(({ result: stream }) => stream?.token !== undefined)).toHaveLength(256);
+    expect(answers.find(({ error }) => error)).toEqual(failure(257, ...tooMany));
+  });
+
+  it("refuses a handler's stream with -32009, ends its source, and accepts another when one has ended", async () => {
+    const sources: Fed[] = [];
+    const raw = tailing(() => (sources.push(new Fed().give(1)), sources.at(-1)), { limits });
+    await feed(raw, request(1, "tail"), request(2, "tail"));
+    expect(await answersTo(raw, request(3, "tail"))).toEqual([failure(3, ...tooMany)]);
+    expect(sources.map(({ returned }) => returned)).toEqual([0, 0, 1]);
+    expect(await answersTo(raw, abort(1), request(4, "tail"))).toEqual([result(4, { token: 3, values: [1] })]);
+    expect(raw.errors).toEqual([]);
+  });
+
+  it("refuses a stream in a result with -32009, and ends all streams in it", async () => {
+    const sources = [counted(), counted(), counted()];
+    const raw = tailing((_params: unknown, { peer }: Context) => sources.map((one) => peer.offer(one)), { limits });
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([failure(1, ...tooMany)]);
+    expect(sources.map(({ returned }) => returned)).toEqual([1, 1, 1]);
+    expect(raw.errors).toEqual([]);
+    expectEmpty(raw.peer);
+  });
+
+  it("rejects a call with a RangeError for a stream in its params, and ends all streams in them", async () => {
+    const raw = rawPeer({ limits });
+    const sources = [counted(), counted(), counted()];
+    const call = raw.peer.request("m", [raw.peer.offer([1])]);
+    const params = sources.map((source) => raw.peer.offer(source));
+    expect(await rejection(raw.peer.request("m", params))).toBeInstanceOf(RangeError);
+    expect(sources.map(({ returned }) => returned)).toEqual([1, 1, 0]);
+    expect(raw.sent).toHaveLength(1);
+    expect(raw.peer.stats()).toMatchObject({ pending: 1, streams: 1 });
+    await answered(raw, call);
   });
 });

@@ -1,16 +1,60 @@
-/** Reading a stream: the messages sent for it, and the handling of the replies. The other side is the test. */
+/** Reading a stream: the messages sent for it, and the handling of replies, ends and failures. The other side is the test. */
 import { describe, expect, it } from "vitest";
-import { TimeoutError } from "../../src/index.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { ConnectionLostError, pair, ProtocolError, RpcError, TimeoutError } from "../../src/index.js";
 import { countedSignal } from "../support/counting.js";
 import { expectEmpty } from "../support/pair.js";
-import { failure, notification, rawPeer, request, result } from "../support/raw.js";
+import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
-import { readAll } from "./joined.js";
-import { beginReading, reading, readingFrom } from "./reading.js";
-import { abort, feed, more, next } from "./tailing.js";
+import { abort, cancel, feed, more, next, readAll } from "./kit.js";
 
-useFakeClock();
+useVirtualClock();
+
+/** The values that were read, and the outcome of reading: "end" or the error. */
+interface Read {
+  readonly raw: RawPeer;
+  readonly values: unknown[];
+  readonly end: unknown[];
+}
+
+/** Reads a stream in the background. */
+async function reading(raw: RawPeer, options?: object): Promise<Read> {
+  const values: unknown[] = [];
+  const end: unknown[] = [];
+  const read = async (): Promise<void> => {
+    for await (const value of raw.peer.stream("tail", undefined, options)) values.push(value);
+  };
+  read().then(
+    () => end.push("end"),
+    (error: unknown) => end.push(error),
+  );
+  await turn();
+  return { raw, values, end };
+}
+
+/** Reads a stream of a new peer in the background, and answers its calls with these messages, one after the other. */
+async function readingFrom(...messages: object[]): Promise<Read> {
+  const read = await reading(rawPeer());
+  await feed(read.raw, ...messages);
+  return read;
+}
+
+/** Begins to read a stream of a new peer, and answers its call with this stream, if there is one. */
+async function beginReading(
+  opening?: object,
+  options?: object,
+  isReciproc = false,
+): Promise<{ raw: RawPeer; stream: AsyncIterator<unknown>; first: Promise<IteratorResult<unknown>> }> {
+  const raw = rawPeer({}, { isReciproc });
+  const stream = raw.peer.stream("tail", undefined, options)[Symbol.asyncIterator]();
+  const first = stream.next();
+  await turn();
+  if (opening !== undefined) await feed(raw, result(1, opening));
+  return { raw, stream, first };
+}
+
+const DONE = { done: true, value: undefined };
 
 describe("reading a stream", () => {
   it("calls when reading begins, requests more values ahead, and ends with the last value", async () => {
@@ -31,7 +75,7 @@ describe("reading a stream", () => {
     expect(raw.messages()[2]).toEqual(next(3, "t"));
     await feed(raw, more(3, [4], true));
     expect(await stream.next()).toEqual({ done: false, value: 4 });
-    for (let i = 0; i < 3; i++) expect(await stream.next()).toEqual({ done: true, value: undefined });
+    for (let i = 0; i < 2; i++) expect(await stream.next()).toEqual(DONE);
     await stream.return!();
     expect(raw.sent).toHaveLength(3);
     expectEmpty(raw.peer);
@@ -39,57 +83,37 @@ describe("reading a stream", () => {
 
   it.each<[string, object, unknown[]]>([
     ["an empty one", {}, []],
-    ["an empty one with values", { values: [] }, []],
     ["a complete one", { values: [1, null, "", false, [2], {}] }, [1, null, "", false, [2], {}]],
     ["one with a token that is null", { token: null, values: [1] }, [1]],
     ["one with members of another kind", { values: [1], more: true }, [1]],
   ])("reads %s from the first reply, and requests no more", async (_name, stream, values) => {
-    const raw = rawPeer();
-    const read = readAll(raw.peer.stream("tail"));
-    await turn();
-    raw.feed(result(1, stream));
-    expect(await read).toEqual(values);
-    expect(raw.sent).toHaveLength(1);
-    expectEmpty(raw.peer);
+    const read = await readingFrom(result(1, stream));
+    expect([read.values, read.end]).toEqual([values, ["end"]]);
+    expect(read.raw.sent).toHaveLength(1);
+    expectEmpty(read.raw.peer);
   });
-
-  it.each([0, "", "t", -1.5, false, true, [], {}, { deep: [1] }, 2 ** 60])(
-    "sends the token %j back unchanged",
-    async (token) => {
-      const raw = rawPeer();
-      const read = readAll(raw.peer.stream("tail"));
-      await turn();
-      await feed(raw, result(1, { token }));
-      expect(raw.messages()[1]).toEqual(next(2, token));
-      raw.feed(more(2, [], true));
-      expect(await read).toEqual([]);
-    },
-  );
 
   const most = "x".repeat(1024);
   const nested = { deep: [most.slice('{"deep":[""]}'.length)] };
 
-  it.each<[string, unknown]>([
-    ["a string", most],
-    ["an object", nested],
-  ])("sends a token of 1,024 characters back: %s", async (_kind, token) => {
-    const { raw, first } = await beginReading({ token });
-    expect(raw.messages()[1]).toEqual(next(2, token));
-    await feed(raw, more(2, [], true));
-    expect(await first).toEqual({ done: true, value: undefined });
-  });
+  it.each([0, "", -1.5, false, true, [], {}, 2 ** 60, most, nested])(
+    "sends a token of at most 1,024 characters back unchanged (%#)",
+    async (token) => {
+      const { raw, end } = await readingFrom(result(1, { token }));
+      expect(raw.messages()[1]).toEqual(next(2, token));
+      await feed(raw, more(2, [], true));
+      expect(end).toEqual(["end"]);
+    },
+  );
 
   it.each<[string, unknown]>([
     ["a string", `${most}x`],
     ["an object", { ...nested, x: "" }],
   ])("refuses a longer token, and sends it not once: %s", async (_kind, token) => {
-    const refusal = expect.objectContaining({
-      message: "a stream must have a token of at most 1024 characters",
-      raw: { token, values: [1] },
-    });
+    const refusal = expect.objectContaining({ name: "ProtocolError", raw: { token, values: [1] } });
     const { raw, values, end } = await readingFrom(result(1, { token, values: [1] }));
     expect([values, end]).toEqual([[], [refusal]]);
-    expect(() => raw.peer.iterate({ token, values: [1] } as never)).toThrow(refusal as Error);
+    expect(() => raw.peer.iterate({ token, values: [1] } as never)).toThrow(ProtocolError);
     await turn();
     expect(raw.sent).toHaveLength(1);
     expectEmpty(raw.peer);
@@ -99,11 +123,7 @@ describe("reading a stream", () => {
     [false, 1],
     [true, 2],
   ])("at a reciproc peer (%s) requests %s replies ahead, and reads them in order", async (isReciproc, depth) => {
-    const raw = rawPeer({}, { isReciproc });
-    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    const first = stream.next();
-    await turn();
-    await feed(raw, result(1, { token: 9, values: ["a"] }));
+    const { raw, stream, first } = await beginReading({ token: 9, values: ["a"] }, undefined, isReciproc);
     expect(await first).toMatchObject({ value: "a" });
     const ids = Array.from({ length: depth }, (_, i) => 2 + i);
     expect(raw.messages().slice(1)).toEqual(ids.map((id) => next(id, 9)));
@@ -111,9 +131,29 @@ describe("reading a stream", () => {
     // Nothing is requested before the first of them is read.
     expect(raw.sent).toHaveLength(1 + depth);
     for (const value of ids) expect(await stream.next()).toEqual({ done: false, value });
-    expect(await stream.next()).toEqual({ done: true, value: undefined });
+    expect(await stream.next()).toEqual(DONE);
     expect(raw.sent).toHaveLength(1 + depth);
     expectEmpty(raw.peer);
+  });
+
+  it("ends with the last value of a reciproc peer, whatever it answers to the request after that", async () => {
+    const read = await reading(rawPeer({}, { isReciproc: true }));
+    await feed(read.raw, result(1, { token: 9 }), more(2, ["a", "b"], true), failure(3, -32001, "No such stream"));
+    expect([read.values, read.end]).toEqual([["a", "b"], ["end"]]);
+  });
+
+  it("has one request pending at most at a foreign peer, and settles calls of next() in their order", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    const outcomes = new Outcomes();
+    for (let i = 0; i < 6; i++) outcomes.watch(`${i}`, stream.next());
+    await turn();
+    await feed(raw, result(1, { token: 9 }), more(2, ["a", "b"]), more(3, ["c"]), more(4, ["d"], true));
+    expect(outcomes.list).toEqual([
+      ...["a", "b", "c", "d"].map((value, i) => ({ name: `${i}`, value: { done: false, value } })),
+      ...[4, 5].map((i) => ({ name: `${i}`, value: DONE })),
+    ]);
+    expect(raw.sent).toHaveLength(4);
   });
 
   it.each(["break", "return", "the end"])("leaves a received array as it was, after %s", async (how) => {
@@ -125,37 +165,8 @@ describe("reading a stream", () => {
     else if (how === "break")
       for await (const value of { [Symbol.asyncIterator]: () => stream }) if (value === 2) break;
     if (how === "the end") expect([await stream.next(), await stream.next()].map(({ value }) => value)).toEqual([2, 3]);
-    expect(await stream.next()).toEqual({ done: true, value: undefined });
+    expect(await stream.next()).toEqual(DONE);
     expect(received.values).toEqual([1, 2, 3]);
-    expectEmpty(raw.peer);
-  });
-
-  it("ends with the last value of a reciproc peer, whatever it answers to the request after that", async () => {
-    const raw = rawPeer({}, { isReciproc: true });
-    const read = readAll(raw.peer.stream("tail"));
-    await turn();
-    await feed(raw, result(1, { token: 9 }));
-    raw.feed(more(2, ["a", "b"], true));
-    raw.feed(failure(3, -32001, "No such stream"));
-    expect(await read).toEqual(["a", "b"]);
-    expectEmpty(raw.peer);
-  });
-
-  it("has one request pending at most at a foreign peer, and settles calls of next() in their order", async () => {
-    const raw = rawPeer();
-    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    const outcomes = new Outcomes();
-    for (let i = 0; i < 6; i++) outcomes.watch(`${i}`, stream.next());
-    await turn();
-    await feed(raw, result(1, { token: 9 }));
-    await feed(raw, more(2, ["a", "b"]));
-    await feed(raw, more(3, ["c"]));
-    await feed(raw, more(4, ["d"], true));
-    expect(outcomes.list).toEqual([
-      ...["a", "b", "c", "d"].map((value, i) => ({ name: `${i}`, value: { done: false, value } })),
-      ...[4, 5].map((i) => ({ name: `${i}`, value: { done: true, value: undefined } })),
-    ]);
-    expect(raw.sent).toHaveLength(4);
   });
 
   it("is possible only once", async () => {
@@ -172,12 +183,12 @@ describe("reading a stream", () => {
   it("that never begins sends nothing", async () => {
     const raw = rawPeer();
     raw.peer.stream("tail");
+    raw.peer.iterate({ token: 0 } as never);
     const returned = raw.peer.stream("tail")[Symbol.asyncIterator]();
     expect(await returned.return!(5)).toEqual({ done: true, value: 5 });
-    expect(await returned.next()).toEqual({ done: true, value: undefined });
+    expect(await returned.next()).toEqual(DONE);
     await raw.peer.close();
     expect(raw.sent).toEqual([]);
-    expectEmpty(raw.peer);
   });
 });
 
@@ -202,61 +213,48 @@ describe("a reader that stops", () => {
   it("settles a pending next() at once when it returns", async () => {
     const { raw, stream, first } = await beginReading({ token: 7 });
     expect(await stream.return!("bye")).toEqual({ done: true, value: "bye" });
-    expect(await first).toEqual({ done: true, value: undefined });
-    expect(raw.messages().slice(1)).toEqual([next(2, 7), abort(7)]);
+    expect(await first).toEqual(DONE);
     await stream.return!();
-    expect(raw.sent).toHaveLength(3);
+    expect(raw.messages().slice(1)).toEqual([next(2, 7), abort(7)]);
   });
 
   it("cancels the call when it returns before the first reply, with or without a dialect", async () => {
     const { raw, stream, first } = await beginReading();
     await stream.return!();
-    expect(await first).toEqual({ done: true, value: undefined });
-    expect(raw.messages()[1]).toEqual(notification("$/cancelRequest", { id: 1 }));
+    expect(await first).toEqual(DONE);
     expectEmpty(raw.peer);
     await feed(raw, failure(1, -32800, "Request cancelled"));
-    expect(raw.sent).toHaveLength(2);
+    expect(raw.messages().slice(1)).toEqual([cancel(1)]);
   });
 
-  it("aborts the stream of the first reply when it stops before reading that reply", async () => {
+  it.each<[string, object, object[]]>([
+    ["aborts the stream of the first reply", { token: "t", values: [1] }, [abort("t")]],
+    ["sends no abort for a complete stream", { values: [1] }, []],
+  ])("%s when it stops before reading that reply", async (_what, opening, sent) => {
     const { raw, stream, first } = await beginReading();
     // The call is settled, and its result has not been read yet.
-    raw.feed(result(1, { token: "t", values: [1] }));
+    raw.feed(result(1, opening));
     void stream.return!();
-    expect(await first).toEqual({ done: true, value: undefined });
+    expect(await first).toEqual(DONE);
     await turn();
-    expect(raw.messages()).toEqual([request(1, "tail"), abort("t")]);
+    expect(raw.messages().slice(1)).toEqual(sent);
     expectEmpty(raw.peer);
-  });
-
-  it("sends no abort when it stops at that moment and the stream is complete", async () => {
-    const { raw, stream } = await beginReading();
-    raw.feed(result(1, { values: [1] }));
-    void stream.return!();
-    await turn();
-    expect(raw.sent).toHaveLength(1);
   });
 });
 
 describe("a reader's signal", () => {
   it("that is aborted already sends nothing", async () => {
-    const raw = rawPeer();
-    const { values, end } = reading(raw, [], { signal: AbortSignal.abort("before") });
-    await turn();
-    expect([values, end]).toEqual([[], ["before"]]);
-    expect(raw.sent).toEqual([]);
-    expectEmpty(raw.peer);
+    const { raw, values, end } = await reading(rawPeer(), { signal: AbortSignal.abort("before") });
+    expect([values, end, raw.sent]).toEqual([[], ["before"], []]);
   });
 
   it("cancels the call before the first reply", async () => {
-    const raw = rawPeer();
     const controller = new AbortController();
-    const { end } = reading(raw, [], { signal: controller.signal });
-    await turn();
+    const { raw, end } = await reading(rawPeer(), { signal: controller.signal });
     controller.abort("x");
     await turn();
     expect(end).toEqual(["x"]);
-    expect(raw.messages().slice(1)).toEqual([notification("$/cancelRequest", { id: 1 })]);
+    expect(raw.messages().slice(1)).toEqual([cancel(1)]);
     expectEmpty(raw.peer);
   });
 
@@ -267,57 +265,253 @@ describe("a reader's signal", () => {
     expect(raw.messages().slice(1)).toEqual([next(2, "t"), abort("t")]);
     expect(await rejection(stream.next())).toBe("x");
     // A failure is reported once.
-    expect(await stream.next()).toEqual({ done: true, value: undefined });
+    expect(await stream.next()).toEqual(DONE);
   });
 
   it("does nothing after the end, and has no listeners left", async () => {
-    const raw = rawPeer();
     const { controller, listeners } = countedSignal();
-    const { end } = reading(raw, [], { signal: controller.signal });
-    await turn();
-    expect(listeners()).toBe(1);
+    const { raw, end } = await reading(rawPeer(), { signal: controller.signal });
     await feed(raw, result(1, { token: "t" }));
     expect(listeners()).toBe(1);
     await feed(raw, more(2, [], true));
-    expect(end).toEqual(["end"]);
-    expect(listeners()).toBe(0);
+    expect([end, listeners()]).toEqual([["end"], 0]);
     controller.abort("late");
     await turn();
     expect(raw.sent).toHaveLength(2);
   });
 
   it.each([
-    ["signal", { signal: "soon" }, "Expected `signal` to be an AbortSignal, got `soon` (string)"],
-    ["timeoutMs", { timeoutMs: 0 }, "Expected `timeoutMs` to be a positive number, got `0` (number)"],
-    ["name", { timeout: 5 }, "Unknown name `timeout` in `options`"],
-  ])("and options reject the first read if %s is invalid", async (_name, options, message) => {
-    const raw = rawPeer();
-    const { end } = reading(raw, [], options);
-    await turn();
+    ["signal", { signal: "soon" }],
+    ["timeoutMs", { timeoutMs: 0 }],
+    ["timeout", { timeout: 5 }],
+  ])("and options reject the first read if %s is invalid", async (name, options) => {
+    const { raw, end } = await reading(rawPeer(), options);
     expect(end).toEqual([expect.any(TypeError)]);
-    expect((end[0] as Error).message).toContain(message);
+    expect((end[0] as Error).message).toContain(`\`${name}\``);
     expect(raw.sent).toEqual([]);
   });
 });
 
 describe("a reader's timeout", () => {
   it("applies to the first reply, and cancels the call", async () => {
-    const raw = rawPeer();
-    const { end } = reading(raw, [], { timeoutMs: 100 });
+    const { raw, end } = await reading(rawPeer(), { timeoutMs: 100 });
     await pass(100);
     expect(end).toEqual([expect.any(TimeoutError)]);
-    expect(raw.messages().slice(1)).toEqual([notification("$/cancelRequest", { id: 1 })]);
+    expect(raw.messages().slice(1)).toEqual([cancel(1)]);
     expectEmpty(raw.peer);
   });
 
   it("does not apply after the first reply", async () => {
-    const raw = rawPeer({ timeoutMs: 50 });
-    const { values, end } = reading(raw, [], { timeoutMs: 100, maxTotalTimeoutMs: 200 });
+    const { raw, values, end } = await reading(rawPeer({ timeoutMs: 50 }), { timeoutMs: 100, maxTotalTimeoutMs: 200 });
     await pass(99);
     await feed(raw, result(1, { token: "t" }));
     await pass(10 ** 9);
     expect(end).toEqual([]);
     await feed(raw, more(2, [1], true));
     expect([values, end]).toEqual([[1], ["end"]]);
+  });
+});
+
+describe("a stream that fails", () => {
+  it("with an error for its call rejects with that", async () => {
+    const { raw, end } = await readingFrom(failure(1, 404, "no such file", { file: "log" }));
+    expect(end[0]).toBeInstanceOf(RpcError);
+    expect(end[0]).toMatchObject({ code: 404, message: "no such file", data: { file: "log" }, method: "tail" });
+    expect(raw.sent).toHaveLength(1);
+  });
+
+  it("with an error midway rejects after the values before it, and sends no abort, because the error freed the token", async () => {
+    const { raw, values, end } = await readingFrom(result(1, { token: "t", values: [1, 2] }), failure(2, 5, "no more"));
+    expect([values, end]).toEqual([[1, 2], [expect.objectContaining({ code: 5, method: "tail" })]]);
+    expect(raw.sent).toHaveLength(2);
+  });
+
+  it("because the other side refused a busy request for more values is aborted", async () => {
+    const { raw, end } = await readingFrom(result(1, { token: "t" }), failure(2, -32009, "Too many messages"));
+    expect(end).toEqual([expect.objectContaining({ code: -32009 })]);
+    expect(raw.messages()[2]).toEqual(abort("t"));
+  });
+
+  it.each<[string, unknown]>([
+    ["null", null],
+    ["a number", 5],
+    ["an array", [1, 2]],
+    ["an object whose values are none", { values: "abc" }],
+    ["an object whose values are null", { values: null }],
+    ["an object that is no stream", { rows: [1, 2] }],
+  ])("because its first reply is %s rejects with a ProtocolError", async (_name, stream) => {
+    const { raw, end } = await readingFrom(result(1, stream));
+    expect(end).toEqual([expect.any(ProtocolError)]);
+    expect(end[0]).toMatchObject({ raw: stream });
+    expect(raw.sent).toHaveLength(1);
+    expectEmpty(raw.peer);
+  });
+
+  it.each<[string, () => unknown, string]>([
+    ["an empty object", () => ({}), "an object"],
+    ["a list", () => [1, 2], "an array"],
+    ["nothing", () => undefined, "`null`"],
+    ["a long text", () => "x".repeat(1000), `\`${"x".repeat(99)}`],
+  ])("because the method of a reciproc peer returns %s names the method and what came", async (_name, rows, came) => {
+    const [peer, other] = pair({}, { methods: { rows } });
+    const error = await rejection(readAll(peer.stream("rows")));
+    expect(error).toBeInstanceOf(ProtocolError);
+    expect(error.message).toBe(`expected a stream of "rows", got ${came}`);
+    await Promise.all([peer.close(), other.closed]);
+  });
+
+  it("because its first reply has invalid values beside a token aborts that token", async () => {
+    const { raw, end } = await readingFrom(result(1, { token: "t", values: {} }));
+    expect(end).toEqual([expect.any(ProtocolError)]);
+    expect(raw.messages().slice(1)).toEqual([abort("t")]);
+  });
+
+  it.each<[string, object]>([
+    ["null", result(2, null)],
+    ["an array", result(2, [1])],
+    ["an object without values", result(2, { finished: true })],
+    ["an object with values that are none", result(2, { values: { length: 1 }, finished: false })],
+    ["an object that does not say whether it is finished", result(2, { values: [1] })],
+    ["an object that says so by something else", result(2, { values: [1], finished: 1 })],
+    ["an object with no values that says there are more", result(2, { values: [], finished: false })],
+    ["no response", { jsonrpc: "2.0", id: 2 }],
+  ])("because more of it is %s rejects with a ProtocolError, and is aborted", async (_name, reply) => {
+    const { raw, values, end } = await readingFrom(result(1, { token: "t", values: [0] }), reply);
+    expect([values, end]).toEqual([[0], [expect.any(ProtocolError)]]);
+    if ("result" in reply) expect(end[0]).toMatchObject({ raw: reply.result });
+    expect(raw.messages().slice(2)).toEqual([abort("t")]);
+    expectEmpty(raw.peer);
+  });
+
+  it.each<[string, (raw: RawPeer) => void]>([
+    ["the other side closes", (raw) => raw.cut()],
+    ["this side closes", (raw) => void raw.peer.close()],
+  ])("because %s rejects after the received values", async (_name, end) => {
+    const { raw, stream } = await beginReading({ token: "t", values: [1, 2] });
+    end(raw);
+    await turn();
+    expect(await stream.next()).toEqual({ done: false, value: 2 });
+    expect(await rejection(stream.next())).toBeInstanceOf(ConnectionLostError);
+    expect(await stream.next()).toEqual(DONE);
+    expect(raw.sent).toHaveLength(2);
+    expectEmpty(raw.peer);
+  });
+
+  it("because its peer is closed rejects as not sent", async () => {
+    const raw = rawPeer();
+    await raw.peer.close();
+    const { end } = await reading(raw);
+    expect(end).toEqual([expect.objectContaining({ code: "CONNECTION_LOST", outcome: "not-sent" })]);
+  });
+
+  it("causes no unhandled rejection when no further value is requested", async () => {
+    const { raw } = await beginReading({ token: "t", values: [1] });
+    // The reply requested ahead fails while no next() is pending.
+    await feed(raw, failure(2, 1, "no"));
+    expectEmpty(raw.peer);
+  });
+});
+
+describe("a stream whose connection is lost after its call was answered", () => {
+  const GONE = new Error("the session is over");
+
+  it.each<[string, string, (ends: SessionPeer) => AsyncIterable<unknown>]>([
+    [
+      "stream",
+      "tail",
+      ({ peer, transport }) => {
+        transport.onSend = (text) => {
+          if (!text.includes('"tail"')) return;
+          transport.suspend();
+          transport.feed(result(1, { token: "t", values: [1, 2] }));
+        };
+        return peer.stream("tail");
+      },
+    ],
+    [
+      "iterate",
+      "$/enumerator/next",
+      ({ peer, transport }) => {
+        transport.suspend();
+        return peer.iterate({ token: "t", values: [1, 2] } as never);
+      },
+    ],
+  ])("rejects as unknown, even if the request for more was never sent: %s", async (_name, method, open) => {
+    const ends = sessionPeer();
+    const values: unknown[] = [];
+    const read = (async () => {
+      for await (const value of open(ends)) values.push(value);
+    })();
+    read.catch(() => {});
+    await turn();
+    ends.transport.lose(GONE);
+    const error = await rejection(read);
+    expect(error).toBeInstanceOf(ConnectionLostError);
+    expect(error).toMatchObject({ outcome: "unknown", method, cause: GONE });
+    expect(values).toEqual([1, 2]);
+  });
+
+  it("rejects as unknown when the next values are requested after the loss, and as not sent if its call was not", async () => {
+    const { peer, transport } = sessionPeer();
+    const sent = rejection(readAll(peer.stream("tail")));
+    await turn();
+    transport.suspend();
+    const unsent = rejection(readAll(peer.stream("tail")));
+    await turn();
+    transport.lose(GONE);
+    expect(await sent).toMatchObject({ outcome: "unknown", method: "tail" });
+    expect(await unsent).toMatchObject({ outcome: "not-sent", method: "tail" });
+    const late = peer.iterate({ token: "t" } as never)[Symbol.asyncIterator]();
+    await peer.close();
+    expect(await rejection(late.next())).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+  });
+});
+
+describe("iterate", () => {
+  it("reads a stream found inside a result, as stream() reads a whole one", async () => {
+    const raw = rawPeer();
+    const asked = raw.peer.request("m");
+    raw.feed(result(1, { lines: { token: "t", values: [1] }, count: 2 }));
+    const { lines }: any = await asked;
+    const read = readAll(raw.peer.iterate(lines));
+    await turn();
+    expect(raw.messages()[1]).toEqual(next(2, "t"));
+    raw.feed(more(2, [2], true));
+    expect(await read).toEqual([1, 2]);
+  });
+
+  it.each([undefined, null, 5, "stream", true])("throws for %j", (stream) => {
+    expect(() => rawPeer().peer.iterate(stream as never)).toThrow(/^Expected `stream` to be .*, got /);
+  });
+
+  it("rejects for an object that is not a stream, and aborts its token", async () => {
+    const raw = rawPeer({}, { isReciproc: true });
+    for (const stream of [[], { rows: [] }, { token: 1, values: 5 }]) {
+      const error = await rejection(readAll(raw.peer.iterate(stream as never)));
+      expect(error).toMatchObject({ code: "PROTOCOL", raw: stream });
+    }
+    expect(raw.messages()).toEqual([abort(1)]);
+  });
+
+  it("throws when it is called twice for one stream", async () => {
+    const raw = rawPeer();
+    const stream = { values: [1] } as never;
+    expect(await readAll(raw.peer.iterate(stream))).toEqual([1]);
+    expect(() => raw.peer.iterate(stream)).toThrow("a stream can be read once");
+  });
+
+  it("aborts an unread stream once when its iterator is returned", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.iterate({ token: 0 } as never)[Symbol.asyncIterator]();
+    await stream.return!();
+    await stream.return!();
+    expect(await stream.next()).toEqual(DONE);
+    const begun = raw.peer.iterate({ token: 1 } as never)[Symbol.asyncIterator]();
+    void begun.next();
+    void begun.return!();
+    const complete = raw.peer.iterate({ values: [1] } as never)[Symbol.asyncIterator]();
+    await complete.return!();
+    await turn();
+    expect(raw.messages()).toEqual([abort(0), abort(1)]);
   });
 });

@@ -2,20 +2,17 @@
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { RpcError, type Context } from "../../src/index.js";
-import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
-import { failure, notification, request, result, type RawPeer } from "../support/raw.js";
-import { sessionPeer } from "../support/session-peer.js";
+import { failure, notification, request, result } from "../support/raw.js";
+import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
+import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { gate, turn } from "../support/turns.js";
-import { counted, Fed } from "./sources.js";
-import { abort, answersTo, feed, more, next, NO_SUCH_STREAM, streamsOf, tailing } from "./tailing.js";
+import { abort, answersTo, cancel, counted, Fed, feed, more, next, NO_SUCH_STREAM, streamsOf, tailing } from "./kit.js";
 
-useFakeClock();
-
-const counting = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+useVirtualClock();
 
 describe("a handler's iterable", () => {
-  const kinds: [string, () => unknown][] = [
+  it.each<[string, () => unknown]>([
     ["an async generator", async function* () { yield* [1, 2]; }],
     ["a promise of one", async () => (async function* () { yield 1; yield 2; })()],
     ["a hand-made one", () => counted(2)],
@@ -28,40 +25,11 @@ describe("a handler's iterable", () => {
     ["a generator", function* () { yield 1; yield Promise.resolve(2); }],
     ["a promise of a generator", async () => (function* () { yield* [1, 2]; })()],
     ["the iterator of a Map", () => new Map([[1, "a"], [2, "b"]]).keys()],
-  ]; // prettier-ignore
-
-  it.each<[string, unknown, unknown]>([
-    ["an array", [1, 2], [1, 2]],
-    ["an object with a member `next` that is data", { next: "page 2" }, { next: "page 2" }],
-    ["an iterable that has a JSON form", { toJSON: () => "it", [Symbol.iterator]: () => [1][Symbol.iterator]() }, "it"],
-  ])("is not %s, which is the result itself", async (_name, value, json) => {
-    const raw = tailing(undefined, { methods: { tail: () => value } });
-    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, json)]);
-  });
-
-  it("that is a generator is closed for a notification", async () => {
-    let isClosed = false;
-    function* tail(): Generator<number> {
-      try {
-        yield 1;
-        yield 2;
-      } finally {
-        isClosed = true;
-      }
-    }
-    const begun = tail();
-    begun.next();
-    const raw = tailing(undefined, { methods: { tail: () => begun } });
-    await feed(raw, notification("tail"));
-    expect([isClosed, raw.sent]).toEqual([true, []]);
-  });
-
-  it.each(kinds)("may be %s", async (_name, make) => {
-    const raw = tailing(undefined, { methods: { tail: make } });
+  ])("may be %s", async (_name, make) => {
+    const raw = tailing(make);
     raw.feed(request(1, "tail"));
     while (raw.sent.length === 0) await turn();
-    const [first, ...rest] = raw.messages();
-    expect(rest).toEqual([]);
+    const [first] = raw.messages();
     const values = [...(first.result.values ?? [])];
     if (first.result.token !== undefined) {
       const [reply] = await answersTo(raw, next(2, first.result.token));
@@ -70,21 +38,23 @@ describe("a handler's iterable", () => {
     }
     expect(values).toEqual([1, 2]);
     expectEmpty(raw.peer);
+  }); // prettier-ignore
+
+  it.each<[string, unknown, unknown]>([
+    ["an object with a member `next` that is data", { next: "page 2" }, { next: "page 2" }],
+    ["an iterable that has a JSON form", { toJSON: () => "it", [Symbol.iterator]: () => [1][Symbol.iterator]() }, "it"],
+  ])("is not %s, which is the result itself", async (_name, value, json) => {
+    expect(await answersTo(tailing(value), request(1, "tail"))).toEqual([result(1, json)]);
   });
 
-  it("continues after the values of the first reply, and ends with the last value", async () => {
-    const source = new Fed().give("a", "b");
-    const raw = tailing(source);
-    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { token: 1, values: ["a", "b"] })]);
-    expect(await answersTo(raw, next(2, 1))).toEqual([]);
-    source.give("c");
-    await turn();
-    expect(raw.messages()[1]).toEqual(more(2, ["c"]));
-    source.give("d").finish();
-    expect(await answersTo(raw, next("x", 1))).toEqual([more("x", ["d"], true)]);
-    expect(await answersTo(raw, next(null, 1))).toEqual([failure(null, ...NO_SUCH_STREAM)]);
-    expect(source.returned).toBe(0);
-    expectEmpty(raw.peer);
+  it.each([
+    ["undefined", undefined, null],
+    ["a function", () => 1, null],
+    ["NaN", NaN, null],
+    ["an object with a toJSON", { toJSON: () => [1] }, [1]],
+  ])("may yield %s, which is sent as a result would be", async (_name, value, sent) => {
+    const raw = tailing(counted(1, () => value));
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { values: [sent] })]);
   });
 
   it("that ends after its last value was read ends with an empty batch", async () => {
@@ -94,6 +64,7 @@ describe("a handler's iterable", () => {
     source.finish();
     await turn();
     expect(raw.messages().slice(1)).toEqual([more(2, [], true)]);
+    expect(source.returned).toBe(0);
     expectEmpty(raw.peer);
   });
 
@@ -113,64 +84,48 @@ describe("a handler's iterable", () => {
     expectEmpty(raw.peer);
   });
 
-  it.each([
-    ["undefined", undefined, null],
-    ["a function", () => 1, null],
-    ["NaN", NaN, null],
-    ["an object with a toJSON", { toJSON: () => [1] }, [1]],
-    ["null", null, null],
-  ])("may yield %s, which is sent as a result would be", async (_name, value, sent) => {
-    const raw = tailing(counted(1, () => value));
-    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { values: [sent] })]);
-  });
-
-  it("is ended without being read for a notification", async () => {
+  it("is ended without being read for a notification, even if it is a promise, a begun generator or a Node stream", async () => {
+    const log: string[] = [];
     const source = counted();
-    const raw = tailing(source);
-    await feed(raw, notification("tail"));
-    expect([source.asked, source.returned, raw.sent.length]).toEqual([0, 1, 0]);
-    expectEmpty(raw.peer);
+    const begun = (function* () {
+      try {
+        yield 1;
+        yield 2;
+      } finally {
+        log.push("closed");
+      }
+    })();
+    begun.next();
+    const readable = new Readable({ read() {} });
+    for (const given of [source, begun, Promise.resolve(readable)]) {
+      const raw = tailing(given);
+      await feed(raw, notification("tail"));
+      expect([raw.sent, raw.errors]).toEqual([[], []]);
+      expectEmpty(raw.peer);
+    }
+    expect([source.asked, source.returned, log, readable.destroyed]).toEqual([0, 1, ["closed"], true]);
   });
 
-  it("that a notification's handler resolves with is ended too, even a Node stream", async () => {
-    const source = new Readable({ read() {} });
-    const raw = tailing(Promise.resolve(source));
-    await feed(raw, notification("tail"));
-    expect(source.destroyed).toBe(true);
-    expect([raw.sent, raw.errors]).toEqual([[], []]);
-  });
-
-  it("has the signal of its call, which outlives the answer", async () => {
-    let context!: Context;
-    const source = new Fed().give(1);
-    const raw = tailing(source, { methods: { tail: (_params, given) => ((context = given), source) } });
-    await feed(raw, request(1, "tail"));
-    const { signal } = context;
+  it("has the signal of its call, which outlives the answer, and does not abort when the stream was read to the end", async () => {
+    const sources = [new Fed().give(1), counted(2)];
+    const raw = tailing(([i]: [number]) => sources[i]);
+    await feed(raw, request(1, "tail", [0]), request(2, "tail", [1]));
+    const [{ signal }, { signal: complete }] = raw.contexts as [Context, Context];
     expect(signal.aborted).toBe(false);
     await feed(raw, abort(1));
     expect(signal).toMatchObject({ aborted: true, reason: { name: "AbortError" } });
-  });
-
-  it("never aborts the signal of a call whose stream was read to the end", async () => {
-    let context!: Context;
-    const raw = tailing(undefined, { methods: { tail: (_params, given) => ((context = given), counted(2)) } });
-    await feed(raw, request(1, "tail"));
     await raw.peer.close();
-    expect(context.signal.aborted).toBe(false);
+    expect(complete.aborted).toBe(false);
   });
 
   it("reports progress until its first reply and not after", async () => {
     const open = gate();
-    const raw = tailing(undefined, {
-      methods: {
-        async *tail(_params, { progress }: Context) {
-          progress("before");
-          yield 1;
-          await open.promise;
-          progress("after");
-          yield 2;
-        },
-      },
+    const raw = tailing(async function* (_params: unknown, { progress }: Context) {
+      progress("before");
+      yield 1;
+      await open.promise;
+      progress("after");
+      yield 2;
     });
     await feed(raw, request(1, "tail", { workDoneToken: "t" }));
     open.resolve();
@@ -195,42 +150,39 @@ describe("$/enumerator/next", () => {
 
   it("can be pending on several tokens at once", async () => {
     const sources = [new Fed().give("a0"), new Fed().give("b0")];
-    const raw = tailing(undefined, { methods: { tail: ([i]) => sources[i] } });
+    const raw = tailing(([i]: [number]) => sources[i]);
     await feed(raw, request(1, "tail", [0]), request(2, "tail", [1]), next(3, 1), next(4, 2));
-    sources[1]!.give("b1");
-    await turn();
-    sources[0]!.give("a1");
-    await turn();
+    for (const [i, value] of [[1, "b1"], [0, "a1"]] as const) {
+      sources[i]!.give(value);
+      await turn();
+    }
     expect(raw.messages().slice(2)).toEqual([more(4, ["b1"]), more(3, ["a1"])]);
-  });
+  }); // prettier-ignore
 
-  it("is answered after those before it, with the values that came since", async () => {
+  it("that is refused beside two pending ones holds no place, and the abort finishes all", async () => {
     const source = new Fed().give("a");
     const raw = tailing(source);
-    await feed(raw, request(1, "tail"), next(2, 1), next(3, 1), next(4, 1));
-    const refusal = failure(4, -32600, "Too many `next`");
-    expect(raw.messages().slice(1)).toEqual([refusal]);
+    await feed(raw, request(1, "tail"), next(2, 1), next(3, 1));
+    expect(await answersTo(raw, next(4, 1))).toEqual([failure(4, -32600, "Too many `next`")]);
     source.give("b");
     await turn();
-    expect(raw.messages().slice(2)).toEqual([more(2, ["b"])]);
-    // The refused one holds no place.
     await feed(raw, next(5, 1));
-    source.give("c");
-    await turn();
-    source.give("d");
-    await turn();
-    expect(raw.messages().slice(3)).toEqual([more(3, ["c"]), more(5, ["d"])]);
+    for (const value of ["c", "d"]) {
+      source.give(value);
+      await turn();
+    }
+    expect(raw.messages().slice(2)).toEqual([more(2, ["b"]), more(3, ["c"]), more(5, ["d"])]);
     expect(await answersTo(raw, next(6, 1), next(7, 1), abort(1))).toEqual([more(6, [], true), more(7, [], true)]);
     expect(streamsOf(raw)).toBe(0);
   });
 
   it("may come inside the reply to an earlier one, while another one is pending", async () => {
     const source = new Fed().give("a");
-    const third = next(4, 1);
-    const onSend = (text: string, { feed: deliver }: RawPeer): void => {
-      if (text.includes('"b"')) deliver(third);
-    };
-    const raw = tailing(source, {}, { onSend });
+    const raw = tailing(
+      source,
+      {},
+      { onSend: (text, { feed: deliver }) => void (text.includes('"b"') && deliver(next(4, 1))) },
+    );
     await feed(raw, request(1, "tail"), next(2, 1), next(3, 1));
     for (const value of ["b", "c", "d"]) {
       source.give(value);
@@ -242,25 +194,18 @@ describe("$/enumerator/next", () => {
   it("is answered with the error of the source once, and then without a value", async () => {
     const source = new Fed().give("a");
     const raw = tailing(source);
-    const errors: unknown[] = [];
-    raw.peer.on("error", (error) => errors.push(error));
     await feed(raw, request(1, "tail"), next(2, 1), next(3, 1));
     source.fail(new RpcError(7, "no"));
     await turn();
     expect(raw.messages().slice(1)).toEqual([failure(2, 7, "no"), more(3, [], true)]);
-    expect(streamsOf(raw)).toBe(0);
-    expect(errors).toEqual([]);
+    expect([streamsOf(raw), raw.errors]).toEqual([0, []]);
   });
 
   it("is answered when there is a socket with free capacity, so that streams alone end no session", async () => {
-    const { transport, take } = sessionPeer({
-      methods: { tail: () => counted() },
-      limits: { maxUnsentBytes: 4000 },
-    });
+    const { transport, take } = sessionPeer({ methods: { tail: () => counted() }, limits: { maxUnsentBytes: 4000 } });
     transport.feed(request(1, "tail"));
     await turn();
-    const [{ result: first }] = take();
-    expect(first.values).toHaveLength(1000);
+    expect(take()[0].result.values).toHaveLength(1000);
     transport.suspend();
     transport.feed(next(2, 1));
     transport.feed(request(3, "tail"));
@@ -273,7 +218,12 @@ describe("$/enumerator/next", () => {
     expect(take()).toEqual([]);
     transport.unsentBytes = 1000;
     await pass(160);
-    expect(take()).toEqual([more(2, counting(1001, 2000))]);
+    expect(take()).toEqual([
+      more(
+        2,
+        Array.from({ length: 1000 }, (_, i) => 1001 + i),
+      ),
+    ]);
     transport.feed(next(4, 1));
     transport.unsentBytes = 1001;
     await turn();
@@ -289,7 +239,7 @@ describe("$/enumerator/next", () => {
     const { transport, take } = sessionPeer({ methods: { tail: () => source } });
     transport.feed(request(1, "tail"));
     await turn();
-    expect(take()).toEqual([result(1, { token: 1, values: [1] })]);
+    take();
     transport.maxMessageBytes = 400;
     const values = ["a", "b"].map((text) => text.repeat(200));
     source.give(...values, "c".repeat(400));
@@ -297,11 +247,8 @@ describe("$/enumerator/next", () => {
       transport.feed(next(id, 1));
       await turn();
     }
-    expect(take()).toEqual([
-      more(2, [values[0]]),
-      more(3, [values[1]]),
-      failure(4, -32008, "Value of a stream is too large"),
-    ]);
+    const refusal = failure(4, -32008, "Value of a stream is too large");
+    expect(take()).toEqual([more(2, [values[0]]), more(3, [values[1]]), refusal]);
   });
 
   it("counts against no limit, even if the peer is at its limit", async () => {
@@ -314,16 +261,144 @@ describe("$/enumerator/next", () => {
     expect(await answersTo(raw, next(4, 1), abort(1))).toEqual([more(4, [], true)]);
   });
 
-  it("is a method of the application if that registers it", async () => {
-    const raw = tailing(undefined, { methods: { "$/enumerator/next": () => "mine" } });
-    expect(await answersTo(raw, next(1, 1))).toEqual([result(1, "mine")]);
-  });
-
-  it("as a notification is only emitted", async () => {
+  it("is a method of the application if that registers it, and as a notification is only emitted", async () => {
+    const own = tailing(undefined, { methods: { "$/enumerator/next": () => "mine" } });
+    expect(await answersTo(own, next(1, 1))).toEqual([result(1, "mine")]);
     const raw = tailing(new Fed().give(1));
     const seen: string[] = [];
     raw.peer.on("notification", (method) => seen.push(method));
     await feed(raw, request(1, "tail"), notification("$/enumerator/next", { token: 1 }));
     expect(seen).toEqual(["$/enumerator/next"]);
+  });
+});
+
+/** Supplies one value, and waits until it was handled. */
+async function give(source: Fed, value: string): Promise<void> {
+  source.give(value);
+  await turn();
+}
+
+/** Returns a peer whose stream is being read. */
+async function pulled(): Promise<SessionPeer & { source: Fed; token: number }> {
+  const source = new Fed().give("first");
+  const ends = sessionPeer({ methods: { pull: () => source } });
+  ends.transport.feed(request(1, "pull"));
+  await turn();
+  const [{ result: opening }] = ends.take();
+  return { ...ends, source, token: opening.token as number };
+}
+
+describe("a stream of a connection without a socket", () => {
+  it("keeps the value already requested and requests no other from its source until there is a socket again", async () => {
+    const { transport, source, token, take } = await pulled();
+    expect(source.asked).toBe(2);
+    transport.suspend();
+    await give(source, "second");
+    expect(source.asked).toBe(2);
+    transport.resume();
+    expect(source.asked).toBe(3);
+    await give(source, "third");
+    transport.feed(next(2, token));
+    await turn();
+    expect(take()).toEqual([more(2, ["second", "third"])]);
+  });
+
+  it("answers an earlier request when there is a socket, and sets no timer until then", async () => {
+    const { transport, source, token, take } = await pulled();
+    transport.feed(next(2, token));
+    await turn();
+    transport.suspend();
+    await give(source, "late");
+    // The timer of all deadlines may stay for a second after the last one.
+    await pass(1_000);
+    expect(timersSet()).toBe(0);
+    expect([transport.waiting, take()]).toEqual([[], []]);
+    transport.resume();
+    await turn();
+    expect(take()).toEqual([more(2, ["late"])]);
+    // The source yields nothing before there is a socket again.
+    transport.feed(next(3, token));
+    await turn();
+    transport.suspend();
+    transport.resume();
+    await give(source, "third");
+    expect(take()).toEqual([more(3, ["third"])]);
+  });
+
+  it("is not begun if it is returned without a socket, and is read from its beginning afterwards", async () => {
+    const open = gate<Fed>();
+    const source = new Fed();
+    const { transport, take } = sessionPeer({ methods: { later: () => open.promise } });
+    transport.feed(request(1, "later"));
+    transport.suspend();
+    open.resolve(source);
+    await turn();
+    expect(source.asked).toBe(0);
+    transport.resume();
+    expect(source.asked).toBe(1);
+    await give(source, "first");
+    expect(take()[0].result.values).toEqual(["first"]);
+  });
+
+  it("is stopped when the connection ends without a socket", async () => {
+    const { transport, source } = await pulled();
+    transport.suspend();
+    await give(source, "second");
+    transport.end({ code: 1006, reason: "" });
+    await turn();
+    expect([source.asked, source.returned, transport.kept]).toEqual([2, 1, 0]);
+  });
+});
+
+describe("the data that a connection buffers for the other side", () => {
+  it("includes each value that was read ahead, until it is sent, and an overhead for each value and stream", async () => {
+    const { transport, source, token, take } = await pulled();
+    const empty = transport.kept;
+    expect(empty).toBeGreaterThanOrEqual(1000);
+    await give(source, "x".repeat(1000));
+    await give(source, "y".repeat(2000));
+    expect(transport.kept - empty).toBeGreaterThanOrEqual(3000);
+    expect(transport.kept - empty).toBeLessThan(3200);
+    transport.feed(next(2, token));
+    await turn();
+    expect(take()).toHaveLength(1);
+    expect(transport.kept).toBe(empty);
+    for (let i = 0; i < 100; i++) await give(source, "");
+    expect(transport.kept - empty).toBeGreaterThanOrEqual(3000);
+    transport.end({ code: 1000, reason: "" });
+    expect(transport.kept).toBe(0);
+  });
+
+  it.each(["aborted by its reader", "cancelled with its call", "at its end", "after a failure"])(
+    "includes nothing of an ended stream: %s",
+    async (how) => {
+      const { transport, source, token } = await pulled();
+      await give(source, "x".repeat(1000));
+      expect(transport.kept).toBeGreaterThan(1000);
+      if (how === "at its end") source.finish();
+      else if (how === "after a failure") source.fail(new RpcError(7, "broken"));
+      if (how.startsWith("aborted")) transport.feed(abort(token));
+      else if (how.startsWith("cancelled")) transport.feed(cancel(1));
+      else
+        for (const id of [2, 3]) {
+          transport.feed(next(id, token));
+          await turn();
+        }
+      await turn();
+      expect(transport.kept).toBe(0);
+    },
+  );
+
+  it("includes each reply of a batch, until the batch is answered", async () => {
+    const open = gate();
+    const { transport, take } = sessionPeer({ methods: { slow: () => open.promise, big: () => "x".repeat(5000) } });
+    transport.feed([request(1, "big"), request(2, "slow"), request(3, "big")]);
+    await turn();
+    expect(transport.kept).toBeGreaterThanOrEqual(10_000);
+    expect(transport.kept).toBeLessThan(10_500);
+    open.resolve();
+    await turn();
+    expect(take()).toHaveLength(1);
+    expect(transport.kept).toBe(0);
   });
 });

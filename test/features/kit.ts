@@ -1,0 +1,271 @@
+/** The kit of this folder: two peers on every kind of link, sources of streams, and the messages of streams and cancels. */
+import { expect } from "vitest";
+import {
+  connect,
+  pair,
+  Peer,
+  serve,
+  type AnyPeer,
+  type Context,
+  type Dialect,
+  type Transport,
+} from "../../src/node.js";
+import type { Receiver } from "../../src/node.js";
+import { testServer } from "../../src/testing/index.js";
+import { expectEmpty, type AnyOptions } from "../support/pair.js";
+import { notification, rawPeer, request, result, type RawBehaviour, type RawPeer } from "../support/raw.js";
+import { gate, turn, type Gate } from "../support/turns.js";
+
+/** Two peers that must leave no pending state. */
+export interface Joined extends AsyncDisposable {
+  readonly a: AnyPeer;
+  readonly b: AnyPeer;
+  /** Resolves when all sent messages have been handled. */
+  settled(): Promise<void>;
+  /** Returns the `error` events of both peers since the last call. Unread ones fail the test at its end. */
+  takeErrors(): unknown[];
+}
+
+/** A way to join two peers. If one is a server, it is `a`. */
+export type Join = (ofA?: Omit<AnyOptions, "around">, ofB?: AnyOptions) => Promise<Joined>;
+
+export const inPair: Join = async (ofA = {}, ofB = {}) => joined(...pair(ofA, ofB));
+
+/** Two plain JSON-RPC peers. Extensions are used only if a dialect was chosen. */
+export const plainPeers =
+  (dialect?: Dialect): Join =>
+  async (ofA, ofB) => {
+    const [left, right] = line({ isReciproc: false });
+    return joined(new Peer(left, { dialect, ...ofA }), new Peer(right, { dialect, ...ofB }));
+  };
+
+/** A server and a client of it, over a real WebSocket. */
+export const overWs: Join = async (ofA = {}, ofB = {}) => {
+  const server = await serve({ port: 0, ...ofA });
+  const welcome = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+  const b: AnyPeer = await connect(server.url, ofB);
+  return joined(await welcome, b, () => server.close());
+};
+
+/** A server in memory, and a client of it that has a session. */
+export const inSession: Join = async (ofA = {}, ofB = {}) => {
+  const { server, connect: connectInMemory } = testServer(ofA);
+  const welcome = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+  const b: AnyPeer = await connectInMemory(server.url, ofB);
+  return joined(await welcome, b, () => server.close());
+};
+
+/** The ways in which both sides are reciproc peers. */
+export const everyWay: [string, Join][] = [
+  ["in a pair", inPair],
+  ["over ws", overWs],
+  ["in a session", inSession],
+];
+
+const SYNC = "a test waits for this";
+
+function joined(a: AnyPeer, b: AnyPeer, end = async (): Promise<void> => {}): Joined {
+  const errors: unknown[] = [];
+  for (const peer of [a, b]) peer.on("error", (error) => errors.push(error));
+  return {
+    a,
+    b,
+    async settled() {
+      for (let i = 0; i < 3; i++) {
+        await Promise.allSettled([a.request(SYNC), b.request(SYNC)]);
+        await turn();
+      }
+    },
+    takeErrors: () => errors.splice(0),
+    async [Symbol.asyncDispose]() {
+      await Promise.all([a.close(), b.close()]);
+      await end();
+      // Lets handlers finish after their signals aborted.
+      await turn();
+      expectIdle({ a, b });
+      expect(errors).toEqual([]);
+    },
+  };
+}
+
+/** Asserts that neither side serves a stream, has a pending call, or runs a handler. */
+export function expectIdle({ a, b }: Pick<Joined, "a" | "b">): void {
+  for (const peer of [a, b]) expectEmpty(peer);
+}
+
+/** Returns two joined transports. A message arrives in a microtask, or after `delayMs`, however many there are. */
+export function line({
+  isReciproc,
+  delayMs,
+  onSend = () => {},
+}: {
+  isReciproc: boolean;
+  delayMs?: number;
+  onSend?: (text: string) => void;
+}): [Transport, Transport] {
+  const receivers: Receiver[] = [];
+  let isOpen = true;
+  const later = delayMs === undefined ? queueMicrotask : (run: () => void) => void setTimeout(run, delayMs);
+  const end = (own: 0 | 1): Transport => ({
+    isReciproc,
+    start: (receiver) => (receivers[own] = receiver),
+    send(text) {
+      if (!isOpen) return false;
+      onSend(text);
+      later(() => isOpen && receivers[1 - own]!.receive(text));
+      return true;
+    },
+    close(code = 1000, reason = "") {
+      if (!isOpen) return;
+      isOpen = false;
+      for (const receiver of receivers) receiver.closed({ code, reason });
+    },
+  });
+  return [end(0), end(1)];
+}
+
+/** Waits until the condition holds. Otherwise the test times out. */
+export async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await turn();
+}
+
+/** Reads a stream to its end. */
+export async function readAll(stream: AsyncIterable<unknown>): Promise<unknown[]> {
+  const values: unknown[] = [];
+  for await (const value of stream) values.push(value);
+  return values;
+}
+
+/** An iterator that counts its calls of `next` and of `return`. */
+export interface Counted extends AsyncIterable<unknown> {
+  readonly asked: number;
+  readonly returned: number;
+}
+
+/** Yields `count` numbers from 1 on, without delay. */
+export function counted(count = Infinity, valueOf: (i: number) => unknown = (i) => i): Counted {
+  let asked = 0;
+  let returned = 0;
+  return {
+    get asked() {
+      return asked;
+    },
+    get returned() {
+      return returned;
+    },
+    [Symbol.asyncIterator]: () => ({
+      next: async () => (++asked <= count ? { done: false, value: valueOf(asked) } : { done: true, value: undefined }),
+      return: async () => (returned++, { done: true, value: undefined }),
+    }),
+  };
+}
+
+/** Yields the values that the test gives it, when the test gives them. */
+export class Fed implements AsyncIterable<unknown> {
+  returned = 0;
+  asked = 0;
+  readonly #waiting: Gate<IteratorResult<unknown>>[] = [];
+  readonly #given: Gate<IteratorResult<unknown>>[] = [];
+
+  [Symbol.asyncIterator](): AsyncIterator<unknown> {
+    return {
+      next: () => {
+        this.asked++;
+        return this.#take(this.#given, this.#waiting).promise;
+      },
+      return: async () => (this.returned++, { done: true, value: undefined }),
+    };
+  }
+
+  give(...values: unknown[]): this {
+    for (const value of values) this.#take(this.#waiting, this.#given).resolve({ done: false, value });
+    return this;
+  }
+
+  finish(): this {
+    this.#take(this.#waiting, this.#given).resolve({ done: true, value: undefined });
+    return this;
+  }
+
+  fail(error: unknown): this {
+    this.#take(this.#waiting, this.#given).reject(error);
+    return this;
+  }
+
+  /** Returns the first of `ready`, or a new one that is put into `others`. */
+  #take(
+    ready: Gate<IteratorResult<unknown>>[],
+    others: Gate<IteratorResult<unknown>>[],
+  ): Gate<IteratorResult<unknown>> {
+    const first = ready.shift();
+    if (first !== undefined) return first;
+    const made = gate<IteratorResult<unknown>>();
+    // A failure that no next() has read yet.
+    made.promise.catch(() => {});
+    others.push(made);
+    return made;
+  }
+}
+
+export const next = (id: unknown, token: unknown): object => request(id, "$/enumerator/next", { token });
+export const abort = (token: unknown): object => notification("$/enumerator/abort", { token });
+export const cancel = (id: unknown): object => notification("$/cancelRequest", { id });
+export const cancelMcp = (requestId: unknown): object => notification("notifications/cancelled", { requestId });
+export const report = (token: unknown, value: unknown): object => notification("$/progress", { token, value });
+export const more = (id: unknown, values: unknown[], finished = false): object => result(id, { values, finished });
+export const NO_SUCH_STREAM = [-32001, "No such stream"] as const;
+export const GIVEN_UP = [-32001, "The stream was given up"] as const;
+export const CANCELLED = [-32800, "Request cancelled"] as const;
+
+/** Returns a peer that serves `source` as `tail`, with the context of each call of it. */
+export function tailing(
+  source: unknown,
+  options: AnyOptions = {},
+  behaviour: RawBehaviour = {},
+): RawPeer & { contexts: Context[] } {
+  const contexts: Context[] = [];
+  const tail = (params: unknown, context: Context): unknown => {
+    contexts.push(context);
+    return typeof source === "function" ? (source as (...args: unknown[]) => unknown)(params, context) : source;
+  };
+  return { ...rawPeer({ ...options, methods: { tail, ...options.methods } }, behaviour), contexts };
+}
+
+/** Feeds messages, and waits after each until it was handled. */
+export async function feed(raw: RawPeer, ...messages: unknown[]): Promise<void> {
+  for (const message of messages) {
+    raw.feed(message);
+    await turn();
+  }
+}
+
+/** Returns the messages that the peer sends in answer. */
+export async function answersTo(raw: RawPeer, ...messages: unknown[]): Promise<any[]> {
+  const before = raw.sent.length;
+  await feed(raw, ...messages);
+  return raw.messages().slice(before);
+}
+
+/** Returns the number of streams that a peer serves. */
+export const streamsOf = ({ peer }: RawPeer): number => peer.stats().streams;
+
+/** Rejects with the reason when the signal aborts. */
+export function untilAborted({ signal }: Context): Promise<never> {
+  return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+}
+
+/** Returns a peer whose `wait` ends when it is aborted, and whose `stay` ignores the abort and ends as `open` decides. */
+export function waiting(options: AnyOptions = {}): RawPeer & { contexts: Context[]; open: Gate<unknown> } {
+  const contexts: Context[] = [];
+  const open = gate<unknown>();
+  const raw = rawPeer({
+    ...options,
+    methods: {
+      wait: (_params, context) => (contexts.push(context), untilAborted(context)),
+      stay: (_params, context) => (contexts.push(context), open.promise),
+      now: () => "at once",
+      ...options.methods,
+    },
+  });
+  return { ...raw, contexts, open };
+}

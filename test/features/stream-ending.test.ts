@@ -1,0 +1,389 @@
+/** The end of a served stream before its last value, and streams whose message is not sent. The other side is the test. */
+import { Readable } from "node:stream";
+import { describe, expect, it } from "vitest";
+import { lsp, mcp, RpcError, type Context } from "../../src/index.js";
+import { expectEmpty, type AnyOptions } from "../support/pair.js";
+import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { sessionPeer } from "../support/session-peer.js";
+import { useVirtualClock } from "../support/time.js";
+import { gate, rejection, turn } from "../support/turns.js";
+import { abort, answersTo, cancel, CANCELLED, cancelMcp, counted, Fed, feed, GIVEN_UP, more, next } from "./kit.js";
+import { NO_SUCH_STREAM, streamsOf, tailing } from "./kit.js";
+
+useVirtualClock();
+
+const idle = (): Readable => new Readable({ read() {}, objectMode: true });
+
+describe("$/enumerator/abort", () => {
+  it("fires the signal, answers a pending next as finished, and then ends the source, which may hang", async () => {
+    const log: string[] = [];
+    const source: AsyncIterable<unknown> = {
+      [Symbol.asyncIterator]: () => ({
+        next: async () => (log.length === 0 ? (log.push("next"), { done: false, value: 1 }) : gate<any>().promise),
+        return: async () => (log.push("return"), gate<any>().promise),
+      }),
+    };
+    const raw = tailing((_params: unknown, { signal }: Context) => {
+      signal.addEventListener("abort", () => log.push("signal"));
+      return source;
+    });
+    await feed(raw, request(1, "tail"), next(2, 1));
+    expect(await answersTo(raw, abort(1))).toEqual([more(2, [], true)]);
+    expect(log).toEqual(["next", "signal", "return"]);
+    expectEmpty(raw.peer);
+    expect(await answersTo(raw, abort(1), next(3, 1))).toEqual([failure(3, ...NO_SUCH_STREAM)]);
+    expect(log).toHaveLength(3);
+  });
+
+  it("destroys a Node stream and cancels a web stream that wait for data, which their iterators could not end", async () => {
+    const reasons: unknown[] = [];
+    const readable = idle();
+    readable.push(1);
+    const web = new ReadableStream({ start: (to) => to.enqueue(1), cancel: (reason) => void reasons.push(reason) });
+    for (const source of [readable, web]) {
+      const raw = tailing(source);
+      raw.feed(request(1, "tail"));
+      while (raw.sent.length === 0) await turn();
+      await feed(raw, next(2, 1));
+      expect(await answersTo(raw, abort(1))).toEqual([more(2, [], true)]);
+      await turn();
+      expect(raw.errors).toEqual([]);
+      expectEmpty(raw.peer);
+    }
+    expect([readable.destroyed, reasons]).toEqual([true, [undefined]]);
+  });
+
+  it.each([undefined, mcp])("is ignored before the first reply has sent the token", async (dialect) => {
+    const source = new Fed();
+    const raw = tailing(source, { dialect });
+    expect(await answersTo(raw, request(1, "tail"), abort(1))).toEqual([]);
+    source.give(1).finish();
+    await turn();
+    expect(raw.messages()).toEqual([result(1, { values: [1] })]);
+  });
+
+  it("of no stream is ignored, and as a request is an unknown method", async () => {
+    const raw = tailing(new Fed().give(1));
+    const seen: string[] = [];
+    raw.peer.on("notification", (method) => seen.push(method));
+    await feed(raw, request(1, "tail"));
+    for (const params of [{ token: 2 }, { token: "1" }, undefined, []])
+      await feed(raw, notification("$/enumerator/abort", params));
+    const answers = await answersTo(raw, request(2, "$/enumerator/abort", { token: 1 }));
+    expect(answers).toEqual([failure(2, -32601, "Method not found")]);
+    expect([streamsOf(raw), seen]).toEqual([1, []]);
+  });
+});
+
+const failing = (error: unknown): AsyncIterable<unknown> => ({
+  [Symbol.asyncIterator]: () => ({
+    next: async () => ({ done: false, value: "x".repeat(70_000) }),
+    return: async () => {
+      throw error;
+    },
+  }),
+});
+
+describe("a source that fails", () => {
+  it.each<[string, unknown, object, number]>([
+    ["with an RpcError", new RpcError(7, "no", { why: 1 }), failure(1, 7, "no", { why: 1 }), 0],
+    ["with anything else", new Error("secret"), failure(1, -32603, "Internal error"), 1],
+    ["with undefined", undefined, failure(1, -32603, "Internal error"), 1],
+  ])("before its first value is the call's error, %s", async (_name, thrown, expected, errors) => {
+    const raw = tailing(new Fed().fail(thrown));
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([expected]);
+    expect(raw.errors).toHaveLength(errors);
+    expectEmpty(raw.peer);
+  });
+
+  it.each<[string, unknown]>([
+    ["cannot be iterated", { [Symbol.asyncIterator]: 5 }],
+    ["has no iterator", { [Symbol.asyncIterator]: () => undefined }],
+    ["has no next", { [Symbol.asyncIterator]: () => ({}) }],
+    ["yields what is no result", { [Symbol.asyncIterator]: () => ({ next: () => null }) }],
+    ["throws when it is asked", { [Symbol.asyncIterator]: () => { throw new Error("secret"); } }],
+  ])("because it %s causes one error", async (_name, source) => {
+    const raw = tailing(source);
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([failure(1, -32603, "Internal error")]);
+    expect(raw.errors).toHaveLength(1);
+    expectEmpty(raw.peer);
+  }); // prettier-ignore
+
+  it.each<[string, (i: number) => unknown, readonly [number, string], number]>([
+    ["a BigInt", () => 1n, [-32603, "Internal error"], 1],
+    ["a toJSON that throws", () => ({ toJSON: () => { throw new Error("secret"); } }), [-32603, "Internal error"], 1],
+    ["more than a reply may hold", () => "x".repeat(1000), [-32008, "Value of a stream is too large"], 0],
+  ])("because it yields %s is ended, after the values before", async (_name, spoil, error, errors) => {
+    const source = counted(Infinity, (i) => (i < 3 ? i : spoil(i)));
+    const raw = tailing(source, { limits: { maxReplyBytes: 1000 } });
+    const got: any[] = await answersTo(raw, request(1, "tail"));
+    for (let id = 2; got.at(-1).error === undefined; id++) got.push(...(await answersTo(raw, next(id, 1))));
+    expect(got.flatMap((message) => message.result?.values ?? [])).toEqual([1, 2]);
+    expect(got.at(-1)).toEqual(failure(got.at(-1).id, ...error));
+    expect(source.returned).toBe(1);
+    expect(raw.errors).toHaveLength(errors);
+    expectEmpty(raw.peer);
+  }); // prettier-ignore
+
+  it("while no next is pending is emitted as `error` if no next follows", async () => {
+    const source = new Fed().give(1);
+    const raw = tailing(source);
+    await feed(raw, request(1, "tail"));
+    source.fail(new Error("disk"));
+    await turn();
+    expect(raw.errors).toEqual([]);
+    await feed(raw, abort(1));
+    expect(raw.errors).toEqual([new Error("disk")]);
+    expectEmpty(raw.peer);
+  });
+
+  it.each(["a result", "params"])(
+    "before it is read, as a Node stream in %s, causes no uncaught exception",
+    async (where) => {
+      const source = idle();
+      const raw = rawPeer({ methods: { get: (_params, { peer }: Context) => [peer.offer(source)] } });
+      if (where === "a result") await feed(raw, request(1, "get"));
+      else raw.peer.request("put", [raw.peer.offer(source)]).catch(() => {});
+      // Without a listener, its error would be thrown at the process.
+      source.destroy(new Error("no such file"));
+      await turn();
+      expect(raw.errors).toEqual([]);
+      expect(await answersTo(raw, next(2, 1))).toEqual([failure(2, -32603, "Internal error")]);
+      expect(raw.errors).toEqual([new Error("no such file")]);
+    },
+  );
+
+  it("while it is ended is emitted as `error` once, unless the error is the abort", async () => {
+    const onDestroy = new Error("on destroy");
+    const onReturn = new Error("on return");
+    const readable = (): Readable => new Readable({ read() {}, destroy: (_error, done) => done(onDestroy) });
+    const sources = [failing(onReturn), failing(new DOMException("stopped", "AbortError")), readable(), readable()];
+    const raw = rawPeer({ methods: { get: (_params, { peer }: Context) => sources.map((one) => peer.offer(one)) } });
+    // One of the Node streams was begun, and the other was not.
+    await feed(raw, request(1, "get"), next(2, 1), next(3, 2), next(4, 3));
+    await feed(raw, abort(1), abort(2), abort(3), abort(4));
+    expect(raw.errors).toEqual([onReturn, onDestroy, onDestroy]);
+    expectEmpty(raw.peer);
+  });
+
+  it.each<[string, unknown, number]>([
+    ["nothing, for the signal's reason", "reason", 0],
+    ["it as `error`, for anything else", new Error("late"), 1],
+  ])("after it was aborted emits %s", async (_name, thrown, errors) => {
+    const source = new Fed().give(1);
+    const raw = tailing(source);
+    await feed(raw, request(1, "tail"), next(2, 1), abort(1));
+    source.fail(thrown === "reason" ? raw.contexts[0]!.signal.reason : thrown);
+    await turn();
+    expect(raw.errors).toHaveLength(errors);
+    expect(raw.sent).toHaveLength(2);
+  });
+});
+
+describe("a call that is cancelled", () => {
+  it("while its first value is awaited is answered with -32800, and its source ended", async () => {
+    const source = new Fed();
+    const raw = tailing(source);
+    const answers = await answersTo(raw, request("s", "tail"), cancel("s"));
+    expect(answers).toEqual([failure("s", -32800, "Request cancelled")]);
+    expect([source.returned, raw.errors]).toEqual([1, []]);
+    expectEmpty(raw.peer);
+  });
+
+  it("while its answer is pending still reaches the stream", async () => {
+    const source = new Fed().give(1);
+    const raw = tailing(source);
+    await feed(raw, request(1, "tail"), cancel(2), cancel("1"));
+    expect([raw.sent.length, streamsOf(raw)]).toEqual([1, 1]);
+    await feed(raw, cancel(1));
+    expect([source.returned, raw.contexts[0]!.signal.aborted]).toEqual([1, true]);
+    expectEmpty(raw.peer);
+  });
+
+  it("while a next is pending answers that next with an error, not as finished", async () => {
+    const raw = tailing(new Fed().give(1));
+    await feed(raw, request(1, "tail"), next(2, 1));
+    expect(await answersTo(raw, cancel(1))).toEqual([failure(2, ...GIVEN_UP)]);
+  });
+
+  it.each([
+    ["while its first value is awaited", async () => new Fed()],
+    ["before it has its iterable", async (open: Promise<void>) => (await open, counted())],
+  ])("under mcp sends nothing, %s", async (_name, make) => {
+    const open = gate();
+    const raw = tailing(make(open.promise), { dialect: mcp });
+    await feed(raw, request(1, "tail"), cancelMcp(1));
+    open.resolve();
+    await turn();
+    expect(raw.sent).toEqual([]);
+    expectEmpty(raw.peer);
+  });
+});
+
+describe("the end of the connection", () => {
+  it("ends every source and aborts its signal, with or without a pending next", async () => {
+    const sources = [new Fed(), new Fed().give(1), new Fed().give(1), counted()];
+    const raw = tailing(([i]: [number]) => sources[i]);
+    await feed(raw, ...sources.map((_source, i) => request(i, "tail", [i])), next("n", 2));
+    expect(streamsOf(raw)).toBe(4);
+    raw.cut();
+    await turn();
+    expect(sources.map(({ returned }) => returned)).toEqual([1, 1, 1, 1]);
+    expect(raw.contexts.map(({ signal }) => signal.reason.message)).toEqual(sources.map(() => "closed with 1006"));
+    expect(raw.errors).toEqual([]);
+    expectEmpty(raw.peer);
+  });
+
+  it("before a handler returned its iterable opens no stream", async () => {
+    const open = gate();
+    const source = counted();
+    const raw = tailing(async () => (await open.promise, source));
+    raw.feed(request(1, "tail"));
+    raw.cut();
+    open.resolve();
+    await turn();
+    expect([source.asked, source.returned]).toEqual([0, 1]);
+    expectEmpty(raw.peer);
+  });
+});
+
+/** Returns a peer whose `open` returns the value that `make` builds around an offered source. */
+function opening(source: unknown, make: (stream: object) => unknown, options: AnyOptions = {}): RawPeer {
+  const open = (_params: unknown, { peer }: Context): unknown => make(peer.offer(source as never));
+  return rawPeer({ ...options, methods: { open, later: async (...args) => open(...(args as [unknown, Context])) } });
+}
+
+/** Fails after the other members of its batch. Their errors make the reply longer than 200 bytes, which no result may. */
+async function late(): Promise<never> {
+  await turn();
+  throw new RpcError(7, "no");
+}
+
+const LATE = [7, 8, 9].map((id) => request(id, "late"));
+const tooLarge = (maxReplyBytes: number) => [-32008, "Response is too large", { maxReplyBytes }] as const;
+
+describe("a stream whose message is not sent is ended", () => {
+  it.each<[string, unknown, unknown]>([
+    ["cannot be encoded", 5n, expect.any(TypeError)],
+    ["has a toJSON that throws", { toJSON: () => { throw new Error("no"); } }, new Error("no")],
+  ])("in params, when the rest of them %s", async (_name, spoiled, error) => {
+    const { peer, sent, errors } = rawPeer();
+    const source = counted();
+    expect(await rejection(peer.request("m", [peer.offer(source), spoiled]))).toEqual(error);
+    await turn();
+    expect([sent.length, source.asked, source.returned, errors]).toEqual([0, 0, 1, []]);
+    expectEmpty(peer);
+  }); // prettier-ignore
+
+  it.each<[string, (stream: object) => unknown, object | undefined]>([
+    ["cannot be encoded", (stream) => [stream, 5n], failure(1, -32603, "Internal error")],
+    ["is too large", (stream) => [stream, "x".repeat(100)], failure(1, ...tooLarge(100))],
+    ["is refused by the transport", (stream) => [stream], undefined],
+  ])("in a result, alone and in a batch, when it %s", async (_name, make, answer) => {
+    for (const isBatch of [false, true]) {
+      const source = counted();
+      const open = (_params: unknown, { peer }: Context): unknown => make(peer.offer(source as never));
+      const onSend = (): boolean => answer !== undefined;
+      const raw = rawPeer({ limits: { maxReplyBytes: 100 }, methods: { open } }, { onSend });
+      const answers = await answersTo(raw, isBatch ? [request(1, "open")] : request(1, "open"));
+      if (answer !== undefined) expect(answers).toEqual([isBatch ? [answer] : answer]);
+      expect(source.returned).toBe(1);
+      expectEmpty(raw.peer);
+    }
+  });
+
+  it.each<[string, (source: AsyncIterable<unknown>, context: Context) => unknown]>([
+    ["is a stream", (source) => source],
+    ["holds a stream", (source, { peer }) => [peer.offer(source)]],
+  ])("when the reply to a batch is too long to be sent, and one of its results %s", async (_name, open) => {
+    const source = new Fed().give(1);
+    const methods = { late, open: (_params: unknown, context: Context) => open(source, context) };
+    const { peer, transport, take } = sessionPeer({ methods });
+    transport.maxMessageBytes = 200;
+    transport.feed([request(1, "open"), ...LATE]);
+    for (let i = 0; i < 3; i++) await turn();
+    expect(take()).toEqual([failure(null, ...tooLarge(200))]);
+    expect(source.returned).toBe(1);
+    expectEmpty(peer);
+  });
+
+  it.each<[string, AnyOptions["dialect"], (raw: RawPeer) => void, object[]]>([
+    ["after the end of the connection", undefined, (raw) => raw.cut(), []],
+    ["of a call that was cancelled before and is answered", lsp, (raw) => raw.feed(cancel(1)), [failure(1, ...CANCELLED)]],
+    ["of a call that was cancelled before and is not answered", mcp, (raw) => raw.feed(cancelMcp(1)), []],
+  ])("in a result returned %s", async (_name, dialect, end, answers) => {
+    const source = counted();
+    const raw = opening(source, (stream) => [stream], { dialect });
+    raw.feed(request(1, "later"));
+    end(raw);
+    await turn();
+    expect(raw.messages()).toEqual(answers);
+    expect([source.asked, source.returned, raw.errors]).toEqual([0, 1, []]);
+    expectEmpty(raw.peer);
+  }); // prettier-ignore
+
+  it("in a result whose call is cancelled while the answer is pending, with all other streams in it", async () => {
+    const sources = [counted(), new Fed().give(1)];
+    const raw = rawPeer({ methods: { open: (_params, { peer }) => sources.map((source) => peer.offer(source)) } });
+    await feed(raw, request(1, "open"), next(2, 2), next(3, 2));
+    expect(await answersTo(raw, cancel(1))).toEqual([failure(3, ...GIVEN_UP)]);
+    expect(sources.map(({ returned }) => returned)).toEqual([1, 1]);
+    expectEmpty(raw.peer);
+  });
+
+  it.each(["open", "later"])("in the return value of a notification's handler (%s)", async (method) => {
+    const source = counted();
+    const raw = opening(source, (stream) => ({ stream }));
+    await feed(raw, notification(method));
+    expect([source.asked, source.returned, raw.sent, raw.errors]).toEqual([0, 1, [], []]);
+    expectEmpty(raw.peer);
+  });
+
+  it("even if it was never begun, also as a Node stream", async () => {
+    const source = idle();
+    const { peer } = rawPeer();
+    await rejection(peer.request("m", [peer.offer(source), 5n]));
+    await turn();
+    expect(source.destroyed).toBe(true);
+  });
+});
+
+describe("a reply to next that is replaced or not sent", () => {
+  const id = "i".repeat(250);
+
+  it.each<[string, unknown]>([
+    ["alone, for its id", next(id, 1)],
+    ["in a batch", [next(id, 1)]],
+  ])("ends the stream, because its values are lost: %s", async (_name, ask) => {
+    const source = new Fed().give(1, "x".repeat(300));
+    const raw = tailing(source, { limits: { maxReplyBytes: 600 } });
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { token: 1, values: [1] })]);
+    const answers = await answersTo(raw, ask, next(2, 1));
+    expect(answers.flat()).toEqual([failure(id, ...tooLarge(600)), failure(2, ...NO_SUCH_STREAM)]);
+    expect(source.returned).toBe(1);
+    expectEmpty(raw.peer);
+  });
+
+  it("ends the stream if the whole reply to a batch is too long", async () => {
+    const source = new Fed().give(1);
+    const { peer, transport, take } = sessionPeer({ methods: { late, tail: () => source } });
+    transport.feed(request(1, "tail"));
+    await turn();
+    take();
+    source.give(2);
+    transport.maxMessageBytes = 200;
+    transport.feed([next(2, 1), ...LATE]);
+    for (let i = 0; i < 3; i++) await turn();
+    expect(take()).toEqual([failure(null, ...tooLarge(200))]);
+    expect(source.returned).toBe(1);
+    expectEmpty(peer);
+  });
+
+  it("ends the stream of a first reply as well", async () => {
+    const source = new Fed().give("x".repeat(300));
+    const raw = tailing(source, { limits: { maxReplyBytes: 500 } });
+    expect(await answersTo(raw, request(id, "tail"))).toEqual([failure(id, ...tooLarge(500))]);
+    expect(source.returned).toBe(1);
+    expectEmpty(raw.peer);
+  });
+});

@@ -1,0 +1,3 @@
+import { teardownSuite } from "../features/teardown.js";
+
+teardownSuite(1);
