@@ -3,11 +3,11 @@ import { appendFile, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Relay } from "../client/relay.js";
+import { Relay } from "../support/relay.js";
 import { connect } from "../../src/node.js";
 import { rejection } from "../support/turns.js";
 import { Running } from "../readme/examples.js";
-import { EXAMPLES, ExampleServer, PATIENCE } from "./page.js";
+import { EXAMPLES, ExampleServer } from "./server.js";
 
 let folder: string;
 let log: string;
@@ -58,7 +58,7 @@ describe("the example log-stream", () => {
     await writeFile(log, "");
     const client = follow();
     // Lines are printed once the client follows, which it does not report.
-    await expect.poll(async () => (await appendFile(log, "begin\n"), client.lines.length), PATIENCE).toBeGreaterThan(0);
+    await expect.poll(async () => (await appendFile(log, "begin\n"), client.lines.length)).toBeGreaterThan(0);
     await appendFile(log, Array.from({ length: 2_000 }, (_, i) => `first ${i}\n`).join(""));
     await client.line(/^first 100$/);
     relay.cut();

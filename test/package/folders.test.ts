@@ -10,8 +10,8 @@ const TESTS = join(import.meta.dirname, "..");
 const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 
 /** The folders whose packages have types. */
-const TYPED = ["guides", "interop", "react", "readme"];
-const FOLDERS = [...TYPED, "demo", "package", "runtimes", "server", "site"];
+const TYPED = ["interop", "react"];
+const FOLDERS = [...TYPED, "browser", "demo", "package", "runtimes", "site"];
 const OUTSIDE = [
   "../demo/language-servers",
   "../examples/board-react",

@@ -1,7 +1,7 @@
 import { access } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { sharesOf, sizeOf } from "../../scripts/size.js";
-import { build } from "./bundlers.js";
+import { build } from "esbuild-wasm";
 
 /** Returns the code of a page that imports `names`. */
 async function pageOf(names: string): Promise<string> {

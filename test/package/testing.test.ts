@@ -1,7 +1,7 @@
 /** Runs `reciproc/testing` in a runtime without anything of Node: a page or a worker has no more than this. */
 import { createContext, Script } from "node:vm";
 import { describe, expect, it } from "vitest";
-import { build } from "./bundlers.js";
+import { build } from "esbuild-wasm";
 
 const root = new URL("../..", import.meta.url).pathname;
 

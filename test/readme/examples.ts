@@ -5,10 +5,11 @@ import { once } from "node:events";
 import { mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join, resolve as resolvePath } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { Worker } from "node:worker_threads";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
+const root = join(import.meta.dirname, "../..");
+const TSC = join(root, "node_modules/typescript/bin/tsc");
 
 /** A folder for each test file, inside the package, so that `import "reciproc"` resolves as in a user's project. */
 export const folder = join(root, "test-output", `examples-${randomUUID()}`);
@@ -36,10 +37,10 @@ export async function examplesOf(document: string): Promise<Example[]> {
 }
 
 /** Writes each example into its file. Returns the names of the files. */
-export async function extract(document: string): Promise<string[]> {
+export async function extract(document: string, into = folder): Promise<string[]> {
   const examples = await examplesOf(document);
-  await mkdir(folder, { recursive: true });
-  for (const { name, code } of examples) await writeFile(join(folder, name), code);
+  await mkdir(into, { recursive: true });
+  for (const { name, code } of examples) await writeFile(join(into, name), code);
   return examples.map(({ name }) => name);
 }
 
@@ -54,12 +55,38 @@ export async function clean(): Promise<void> {
   await rm(folder, { recursive: true, force: true });
 }
 
-/** Compiles one example as a user would, with further flags if given. Throws an error with the compiler's output. */
-export async function compile(name: string, ...further: string[]): Promise<void> {
-  const tsc = join(root, "node_modules/typescript/bin/tsc");
+/** Runs the compiler as a user would. Returns its output, which contains the errors. */
+export async function tsc(args: readonly string[], compiler = TSC): Promise<string> {
+  const compiling = promisify(execFile)(process.execPath, [compiler, ...args], { cwd: root, maxBuffer: 2 ** 26 });
+  const { stdout } = await compiling.catch((error: unknown) => error as { stdout: string });
+  return stdout;
+}
+
+/** Compiles one example, with further flags if given. Returns the errors. */
+export async function compile(name: string, ...further: string[]): Promise<string> {
   const flags = "--strict --target es2022 --module nodenext --types node --exactOptionalPropertyTypes".split(" ");
-  const args = [tsc, "--ignoreConfig", join(folder, name), ...flags, ...further];
-  await promisify(execFile)(process.execPath, args, { cwd: root });
+  return tsc(["--ignoreConfig", join(folder, name), ...flags, ...further]);
+}
+
+/** A thread in which programs run, one after the other. They share the package, which a process of each would load again. */
+export class Thread implements AsyncDisposable {
+  readonly #worker = new Worker(join(import.meta.dirname, "runner.js"));
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** Runs a program after those of before. Resolves with what it has printed, when nothing keeps it running. */
+  run(path: string): Promise<{ printed: string; errors: string }> {
+    const ended = this.#last.then(async () => {
+      this.#worker.postMessage(path);
+      const [result] = (await once(this.#worker, "message")) as [{ printed: string; errors: string }];
+      return result;
+    });
+    this.#last = ended;
+    return ended;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#worker.terminate();
+  }
 }
 
 /** A running program: its lines so far, and a promise for a matching line. */

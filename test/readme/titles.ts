@@ -1,10 +1,9 @@
 /** The titles of tests, as written in their files. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import ts from "typescript-5.9";
+import { parseSync, type ESTree } from "vite";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
+const root = join(import.meta.dirname, "../..");
 
 /**
  * Returns the titles of all tests and suites of a file: each alone, and with the titles of the suites around it in front. A
@@ -15,38 +14,38 @@ export async function titlesOf(path: string): Promise<string[]> {
   const text = await readFile(join(root, path), "utf8");
   if (path.endsWith(".json")) return (JSON.parse(text) as { cases: { name: string }[] }).cases.map(({ name }) => name);
   const titles: string[] = [];
-  const visit = (node: ts.Node, suites: readonly string[]): void => {
-    const call = callOf(node);
-    if (call === undefined) return node.forEachChild((child) => visit(child, suites));
-    const full = [...suites, call.title];
-    titles.push(call.title, full.join(" "), ...call.rows);
-    node.forEachChild((child) => visit(child, call.kind === "describe" ? full : suites));
+  const visit = (node: unknown, suites: readonly string[]): void => {
+    if (typeof node !== "object" || node === null) return;
+    const call = callOf(node as ESTree.Node, text);
+    const full = call === undefined ? suites : [...suites, call.title];
+    if (call !== undefined) titles.push(call.title, full.join(" "), ...call.rows);
+    const inner = call?.kind === "describe" ? full : suites;
+    for (const child of Object.values(node)) visit(child, inner);
   };
-  visit(ts.createSourceFile(path, text, ts.ScriptTarget.ES2022, true), []);
+  visit(parseSync(path, text).program, []);
   return titles;
 }
 
 /** Reads `it("title", ..)`, `describe("title", ..)` and their forms with `each`. */
-function callOf(node: ts.Node): { kind: string; title: string; rows: string[] } | undefined {
-  if (!ts.isCallExpression(node)) return undefined;
-  let callee: ts.Expression = node.expression;
-  while (ts.isCallExpression(callee) || ts.isPropertyAccessExpression(callee)) callee = callee.expression;
+function callOf(node: ESTree.Node, text: string): { kind: string; title: string; rows: string[] } | undefined {
+  if (node.type !== "CallExpression") return undefined;
+  let { callee }: { callee: ESTree.Node } = node;
+  while (callee.type === "CallExpression" || callee.type === "MemberExpression")
+    callee = callee.type === "CallExpression" ? callee.callee : callee.object;
   const [title] = node.arguments;
-  if (!ts.isIdentifier(callee) || !["it", "test", "describe"].includes(callee.text) || title === undefined)
-    return undefined;
-  if (ts.isStringLiteralLike(title)) {
-    return { kind: callee.text, title: title.text, rows: title.text === "%s" ? rowsOf(node.expression) : [] };
-  }
-  if (ts.isTemplateExpression(title)) return { kind: callee.text, title: title.getText().slice(1, -1), rows: [] };
-  return undefined;
+  if (callee.type !== "Identifier" || !["it", "test", "describe"].includes(callee.name)) return undefined;
+  const kind = callee.name;
+  if (title?.type === "TemplateLiteral") return { kind, title: text.slice(title.start + 1, title.end - 1), rows: [] };
+  if (title?.type !== "Literal" || typeof title.value !== "string") return undefined;
+  return { kind, title: title.value, rows: title.value === "%s" ? rowsOf(node.callee) : [] };
 }
 
 /** Returns the first text of each row of `it.each([["text", ..], ..])`. */
-function rowsOf(each: ts.Expression): string[] {
-  const table = ts.isCallExpression(each) ? each.arguments[0] : undefined;
-  if (table === undefined || !ts.isArrayLiteralExpression(table)) return [];
+function rowsOf(each: ESTree.Node): string[] {
+  const table = each.type === "CallExpression" ? each.arguments[0] : undefined;
+  if (table?.type !== "ArrayExpression") return [];
   return table.elements.flatMap((row) => {
-    const first = ts.isArrayLiteralExpression(row) ? row.elements[0] : row;
-    return first !== undefined && ts.isStringLiteralLike(first) ? [first.text] : [];
+    const first = row?.type === "ArrayExpression" ? row.elements[0] : row;
+    return first?.type === "Literal" && typeof first.value === "string" ? [first.value] : [];
   });
 }

@@ -2,6 +2,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { build } from "esbuild-wasm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { farEnd } from "./far-end.js";
 import { check, RUNTIMES, startWorkerd, type Program } from "./runtimes.js";
@@ -26,7 +27,6 @@ describe("workerd", { timeout: 60_000 }, () => {
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "reciproc-workerd-"));
-    const { build } = await import("../package/bundlers.js");
     await build({
       entryPoints: [join(import.meta.dirname, "programs/worker.js")],
       bundle: true,

@@ -1,9 +1,15 @@
 /** Proves that language servers over stdio, behind `reciproc bridge`, serve a reciproc editor as they serve VS Code. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
+import { clean, examplesOf, extract, Running } from "../../readme/examples.js";
 import { gate, rejection } from "../../support/turns.js";
 import type { AnyOptions } from "../../support/pair.js";
 import { openEditor, ourBridge, theirBridge, type Editor } from "./editor.js";
+
+const MAIN = join(import.meta.dirname, "../../../dist/cli/main.js");
+const PACKAGES = join(import.meta.dirname, "../node_modules");
 
 type Methods = NonNullable<AnyOptions["methods"]>;
 
@@ -143,4 +149,19 @@ describe("a JSON server", () => {
     expect(await narrow.peer.closed).toMatchObject({ code: 1009 });
     expect(await narrow.stopBridge()).toBe("the WebSocket was closed with 1009\n");
   });
+});
+
+it("the client of docs/CLI.md validates a text by a language server behind the page's command", async () => {
+  const page = await readFile("docs/CLI.md", "utf8");
+  const [, args, printed] = /^\$ reciproc (bridge .*) -- npx vscode-json-language-server --stdio\n(.*)$/m.exec(page)!;
+  const server = join(PACKAGES, "vscode-langservers-extracted/bin/vscode-json-language-server");
+  const bridge = new Running(MAIN, [...args!.split(" "), "--", process.execPath, server, "--stdio"]);
+  expect(await bridge.line(/./)).toBe(printed);
+  const example = (await examplesOf("docs/CLI.md")).find(({ name }) => name === "json-client.js")!;
+  await extract("docs/CLI.md");
+  const client = new Running(example.name);
+  await client.exited;
+  expect(client.lines).toEqual(example.output);
+  await bridge.stop("SIGINT");
+  await clean();
 });

@@ -1,25 +1,24 @@
 /** Runs examples/board-react: its commands, and two windows of Chromium with a cut and a restart. */
-import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 import { connect } from "../../src/node.js";
-import { browser, PATIENCE } from "../browser/browser.js";
-import { Relay } from "../client/relay.js";
+import { EXAMPLES, ExampleServer } from "../examples/server.js";
+import type { Relay } from "../support/relay.js";
+import { status, Windows } from "./windows.js";
+import { PATIENCE } from "./browser.js";
 
-const EXAMPLE = join(import.meta.dirname, "../../examples/board-react");
+const EXAMPLE = join(EXAMPLES, "board-react");
 
+const windows = new Windows();
 let folder: string;
-let server: ChildProcess;
-let errors: string;
-let url: string;
+let server: ExampleServer;
 let relay: Relay;
 let ada: Page;
 let bo: Page;
@@ -29,39 +28,13 @@ async function script(name: string): Promise<void> {
   await promisify(execFile)("npm", ["run", name], { cwd: EXAMPLE, shell: process.platform === "win32" });
 }
 
-/** Starts the built server. Returns its address. */
-async function start(port: string): Promise<string> {
-  const env = { ...process.env, PORT: port, BOARD_FOLDER: folder };
-  server = spawn(process.execPath, ["build/server/main.js"], { cwd: EXAMPLE, env, stdio: ["ignore", "pipe", "pipe"] });
-  server.stderr!.on("data", (text: Buffer) => (errors += text.toString()));
-  const [line] = (await once(createInterface(server.stdout!), "line")) as [string];
-  return /^board: (http:\S+)$/.exec(line)![1]!;
-}
-
-/** Ends the server as a deployment does. Returns its exit code. */
-async function stop(): Promise<unknown> {
-  server.kill("SIGTERM");
-  const [code] = await once(server, "exit");
-  return code;
-}
-
 /** Opens the page as a user who logs in. */
-async function logIn(name: string, address: string): Promise<Page> {
-  const page = await (await (await browser()).newContext()).newPage();
-  page.setDefaultTimeout(PATIENCE.timeout);
-  page.on("pageerror", (error) => (errors += error.stack));
-  await page.goto(address);
-  await page.getByLabel("Name").fill(name);
-  await page.getByLabel("Name").press("Enter");
-  await status(page, "Live");
-  return page;
-}
-
-function status(page: Page, text: string): Promise<void> {
-  return page
-    .getByRole("status")
-    .and(page.getByText(text, { exact: true }))
-    .waitFor();
+async function logIn(name: string): Promise<{ page: Page; relay: Relay }> {
+  const opened = await windows.open(server.url);
+  await opened.page.getByLabel("Name").fill(name);
+  await opened.page.getByLabel("Name").press("Enter");
+  await status(opened.page, "Live").waitFor();
+  return opened;
 }
 
 async function add(page: Page, text: string): Promise<void> {
@@ -85,29 +58,31 @@ async function importLines(...lines: string[]): Promise<void> {
 }
 
 beforeAll(async () => {
-  errors = "";
   await ensurePackages(EXAMPLE);
   await script("build");
   folder = await mkdtemp(join(tmpdir(), "reciproc-board-"));
-  url = await start("0");
-  relay = await Relay.to(url);
-  ada = await logIn("Ada", relay.url.replace("ws:", "http:"));
-  bo = await logIn("Bo", url);
-}, 600_000);
+  server = new ExampleServer("board-react/build/server/main.js", [], { BOARD_FOLDER: folder });
+  await server.start();
+  ({ page: ada, relay } = await logIn("Ada"));
+  ({ page: bo } = await logIn("Bo"));
+});
 afterAll(async () => {
-  await Promise.all([ada.context().close(), bo.context().close()]);
-  await relay.close();
-  if (server.exitCode === null) await stop();
+  await windows[Symbol.asyncDispose]();
+  await server.stop();
   await rm(folder, { recursive: true });
 });
 
 describe("the example board-react", () => {
-  it("compiles", () => script("typecheck"), 60_000);
+  it("compiles", () => script("typecheck"));
 
   it("refuses a client that has not logged in", async () => {
-    const error: unknown = await connect(`${url.replace("http", "ws")}/rpc`).catch((failure: unknown) => failure);
+    const error: unknown = await connect(`${server.url.replace("http", "ws")}/rpc`).catch(
+      (failure: unknown) => failure,
+    );
     expect(error).toMatchObject({ code: "CONNECT_FAILED", status: 401 });
-    expect(await (await fetch(`${url}/me`, { headers: { cookie: "user=Ada.forged" } })).json()).toEqual({ name: null });
+    expect(await (await fetch(`${server.url}/me`, { headers: { cookie: "user=Ada.forged" } })).json()).toEqual({
+      name: null,
+    });
   });
 
   it("shows who is here, and what the server logs", async () => {
@@ -127,13 +102,13 @@ describe("the example board-react", () => {
 
   it("shows a card at once while the network is cut, and sends it once afterwards", async () => {
     await relay.close();
-    await status(ada, "Reconnecting");
+    await status(ada, "Reconnecting").waitFor();
     await add(ada, "Written without a network");
     await expect.poll(() => cards(ada)).toEqual(["Buy milk", "Written without a network"]);
     await add(bo, "Meanwhile");
     await expect.poll(() => cards(bo)).toEqual(["Buy milk", "Meanwhile"]);
     await relay.open();
-    await status(ada, "Live");
+    await status(ada, "Live").waitFor();
     await expect.poll(() => cards(bo), PATIENCE).toEqual(["Buy milk", "Meanwhile", "Written without a network"]);
     expect(new Set(await cards(ada))).toEqual(new Set(await cards(bo)));
     expect(await cards(ada)).toHaveLength(3);
@@ -178,8 +153,8 @@ describe("the example board-react", () => {
     await expect.poll(() => output.textContent(), { ...PATIENCE, interval: 5 }).toMatch(/%|bytes/);
     expect(await output.textContent()).toMatch(/^big\.bin: [1-9]?\d %$/);
     relay.cut();
-    await expect.poll(() => output.textContent(), { timeout: 60_000 }).toBe("big.bin: 20,000,000 bytes stored");
-    await status(ada, "Live");
+    await expect.poll(() => output.textContent(), { timeout: 240_000 }).toBe("big.bin: 20,000,000 bytes stored");
+    await status(ada, "Live").waitFor();
     const uploads = await readdir(join(folder, "uploads"));
     expect(uploads).toHaveLength(1);
     expect((await readFile(join(folder, "uploads", uploads[0]!))).equals(content)).toBe(true);
@@ -192,23 +167,21 @@ describe("the example board-react", () => {
     const progress = ada.getByLabel("Import", { exact: true }).locator("output");
     // It is shown for less than half a second.
     await expect.poll(() => progress.textContent(), { ...PATIENCE, interval: 20 }).toMatch(/^[1-4] of 5$/);
-    const { port } = new URL(url);
-    expect(await stop()).toBe(0);
+    expect(await server.stop()).toBe(0);
     await ada.getByLabel("Import", { exact: true }).getByText("Imported 5 cards").waitFor();
-    expect(await start(port)).toBe(url);
+    await server.start();
     await bothShow(...before, "One", "Two", "Three", "Four", "Five");
-    for (const page of [ada, bo]) await status(page, "Live");
+    for (const page of [ada, bo]) await status(page, "Live").waitFor();
   });
 
   it("keeps its users and cards over a restart, and sends what was written meanwhile", async () => {
     const before = await cards(ada);
-    const { port } = new URL(url);
-    expect(await stop()).toBe(0);
-    for (const page of [ada, bo]) await status(page, "Reconnecting");
+    expect(await server.stop()).toBe(0);
+    for (const page of [ada, bo]) await status(page, "Reconnecting").waitFor();
     await add(bo, "Written during the restart");
     await expect.poll(() => cards(bo)).toContain("Written during the restart");
-    expect(await start(port)).toBe(url);
-    for (const page of [ada, bo]) await status(page, "Live");
+    await server.start();
+    for (const page of [ada, bo]) await status(page, "Live").waitFor();
     for (const page of [ada, bo]) {
       await expect.poll(() => cards(page), PATIENCE).toEqual([...before, "Written during the restart"]);
       await expect.poll(() => here(page), PATIENCE).toMatch(/^(Ada, Bo|Bo, Ada)$/);
@@ -219,15 +192,16 @@ describe("the example board-react", () => {
 
   it("closes all windows of a user who logs out", async () => {
     const second = await bo.context().newPage();
-    await second.goto(url);
-    await status(second, "Live");
+    await second.goto(bo.url());
+    await status(second, "Live").waitFor();
     await bo.getByRole("button", { name: "Log out Bo" }).click();
     await bo.getByLabel("Name").waitFor();
-    await status(second, "Logged out");
+    await status(second, "Logged out").waitFor();
     await expect.poll(() => here(ada), PATIENCE).toBe("Ada");
   });
 
   it("reports no error, in the server and in the pages", () => {
-    expect(errors).toBe("");
+    expect(windows.errors).toEqual([]);
+    expect(server.errors).toBe("");
   });
 });

@@ -7,12 +7,12 @@ import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ensurePackages } from "../../scripts/packages.js";
-import { clean, examplesOf, extract, Running } from "../readme/examples.js";
+import { connect } from "../../src/node.js";
+import { examplesOf } from "./examples.js";
 
 const MAIN = join(import.meta.dirname, "../../dist/cli/main.js");
 const PAGE = await readFile("docs/CLI.md", "utf8");
-const [api, page] = await examplesOf("docs/CLI.md");
+const [api] = await examplesOf("docs/CLI.md");
 
 /** The commands of a block, and the lines that they print. */
 interface Block {
@@ -53,23 +53,18 @@ async function shell(...commands: string[]): Promise<string> {
 /** Starts a command that runs until it is killed. Returns it with its first line. */
 async function start(...args: string[]): Promise<{ child: ChildProcess; line: string }> {
   const child = spawn(process.execPath, [MAIN, ...args], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
-  const [line] = (await once(createInterface(child.stdout!), "line")) as [string];
+  const [line] = (await once(createInterface(child.stdout), "line")) as [string];
   return { child, line };
 }
 
 beforeAll(async () => {
-  await ensurePackages(import.meta.dirname);
-  await extract("docs/CLI.md");
   folder = await mkdtemp(join(tmpdir(), "reciproc-cli-"));
   await writeFile(join(folder, api!.name), api!.code);
   await writeFile(join(folder, "reciproc"), `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`);
   await chmod(join(folder, "reciproc"), 0o755);
   env = { ...process.env, PATH: `${folder}${delimiter}${process.env["PATH"]}` };
-}, 600_000);
-afterAll(async () => {
-  await clean();
-  await rm(folder, { recursive: true });
 });
+afterAll(() => rm(folder, { recursive: true }));
 
 describe("the page on the command line, docs/CLI.md", () => {
   it("has a command that serves a file", async () => {
@@ -96,9 +91,8 @@ describe("the page on the command line, docs/CLI.md", () => {
     let line: unknown;
     void heard.then(([first]) => (line = first));
     // Again until the client listens, which it does not report.
-    await expect
-      .poll(async () => (await shell(`reciproc call localhost:3000 announce '{"text": "hello"}'`), line))
-      .toBe(printed);
+    await using peer = await connect(withPort("ws://localhost:3000"));
+    await expect.poll(async () => (await peer.request("announce", { text: "hello" }), line)).toBe(printed);
     child.kill("SIGINT");
     expect(await once(child, "exit")).toEqual([0, null]);
   });
@@ -107,24 +101,5 @@ describe("the page on the command line, docs/CLI.md", () => {
     server.kill("SIGINT");
     await once(server, "exit");
     expect(await shell(...UNREACHABLE.commands)).toBe(withPort(UNREACHABLE.printed));
-  });
-
-  it("has a client for a language server behind the bridge", async () => {
-    const { commands, printed } = blockOf(
-      "reciproc bridge --port 4391 --path /json -- npx vscode-json-language-server --stdio",
-    );
-    const [bridge] = commands.at(-1)!.split(" -- ");
-    const languageServer = join(
-      import.meta.dirname,
-      "node_modules/vscode-langservers-extracted/bin/vscode-json-language-server",
-    );
-    const [, ...args] = bridge!.split(" ");
-    const { child, line } = await start(...args, "--", process.execPath, languageServer, "--stdio");
-    expect(line).toBe(printed);
-    const client = new Running(page!.name);
-    await client.exited;
-    expect(client.lines).toEqual(page!.output);
-    child.kill("SIGINT");
-    await once(child, "exit");
   });
 });

@@ -7,7 +7,7 @@ import type { Registry } from "prom-client";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import type * as Source from "../../src/node.js";
 import type { Peer, Server } from "../../src/node.js";
-import { clean, extract, folder, linkPackages } from "../readme/examples.js";
+import { clean, extract, folder } from "./examples.js";
 import { rejection } from "../support/turns.js";
 
 let server: Server;
@@ -20,7 +20,6 @@ async function load<T>(name: string): Promise<T> {
 }
 
 beforeAll(async () => {
-  await linkPackages(import.meta.dirname);
   await extract("docs/guides/metrics.md");
   ({ server, scraped } = await load<{ server: Server; scraped: HttpServer }>("metered-server.js"));
   if (!scraped.listening) await once(scraped, "listening");

@@ -7,7 +7,6 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
-import { ensurePackages } from "../../scripts/packages.js";
 import { connect, type NodeConnectOptions, type Peer } from "../../src/node.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { aptUnpack, onPath } from "../support/debian.js";
@@ -49,7 +48,6 @@ let server: Running;
 let cert: string;
 
 beforeAll(async () => {
-  await ensurePackages(import.meta.dirname);
   await linkPackages(import.meta.dirname);
   await extract("docs/guides/deployment.md");
   // The main file of nginx, as every installation has one. The paths are by default those of an installed nginx.
@@ -61,7 +59,7 @@ beforeAll(async () => {
   const [certificate] = /^ *openssl .*\n.*haproxy\.pem$/m.exec(PAGE)!;
   await run("sh", ["-e", "-c", certificate], { cwd: folder });
   cert = await readFile(join(folder, "fullchain.pem"), "utf8");
-}, 600_000);
+});
 afterAll(clean);
 beforeEach(async () => {
   server = new Running("production.js");
@@ -109,7 +107,7 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     let errors = "";
     proxy.stderr!.on("data", (text: Buffer) => (errors += text.toString()));
     const health = (): Promise<unknown> => statusOf("/health").catch((error: Error) => `${error.message}\n${errors}`);
-    await expect.poll(health, { timeout: 20_000 }).toBe(200);
+    await expect.poll(health, { timeout: 240_000 }).toBe(200);
   }
   async function stop(): Promise<void> {
     if (proxy === undefined || proxy.exitCode !== null) return;
@@ -121,7 +119,7 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     const [found] = onPath(name);
     if (found !== undefined) program = found;
     else ({ program, libraries } = await aptUnpack(name, ...packages));
-  }, 300_000);
+  });
   afterEach(stop);
 
   it("passes on the WebSocket, the host, the origin and the address of the client, and no forged address", async () => {
@@ -130,7 +128,7 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     expect(await peer.request("myAddress")).toBe("127.0.0.1");
     const headers = { host: "app.example", origin: "https://evil.example" };
     expect(await rejection(connectThrough({ headers }))).toMatchObject({ status: 403 });
-  }, 60_000);
+  });
 
   it("passes on the call of the page's command", async () => {
     await start();
@@ -142,7 +140,7 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     };
     const { stdout } = await run(process.execPath, [MAIN, ...command!.split(" ")], { cwd: folder, env });
     expect(stdout).toBe('"127.0.0.1"\n');
-  }, 60_000);
+  });
 
   it("answers a call that was made while the proxy restarted", async () => {
     await start();
@@ -155,7 +153,7 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     peer.reconnect();
     expect(await call).toBe("127.0.0.1");
     expect(emitted).toEqual(events);
-  }, 60_000);
+  });
 });
 
 /** Runs the command `reciproc`. Returns what it prints. */
@@ -204,10 +202,8 @@ it("the manifest of Kubernetes has only members that its API knows, and all that
     return `export const object${i}: ${type} = ${JSON.stringify(objects[i])};`;
   });
   await writeFile(join(folder, "kubernetes.ts"), lines.join("\n"));
-  // The compiler reports errors in its output.
-  const compiled = compile("kubernetes.ts", "--skipLibCheck").catch(({ stdout }: { stdout: string }) => stdout);
-  expect(await compiled).toBe(undefined);
-}, 120_000);
+  expect(await compile("kubernetes.ts", "--skipLibCheck")).toBe("");
+});
 
 it("the manifest of Kubernetes fits the server for production", async () => {
   const [deployment, service, ingress] = await readManifest();

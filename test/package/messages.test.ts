@@ -1,18 +1,14 @@
 /** What the compiler and an editor show: the place and the length of an error, and the doc comments of a contract. */
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import type ts59 from "../readme/node_modules/typescript-5.9/lib/typescript.js";
+import type ts59 from "./node_modules/typescript-5.9/lib/typescript.js";
 import { describe, expect, it } from "vitest";
-import { ensurePackages } from "../../scripts/packages.js";
 
-const here = fileURLToPath(new URL(".", import.meta.url));
-const readme = fileURLToPath(new URL("../readme", import.meta.url));
-const file = join(here, "shown.ts");
+const TYPES = join(import.meta.dirname, "../types");
+const file = join(TYPES, "shown.ts");
 
-await ensurePackages(readme);
 /** The last version that has a language service in JavaScript. */
-const ts = createRequire(join(readme, "package.json"))("typescript-5.9") as typeof ts59;
+const ts = createRequire(import.meta.url)("typescript-5.9") as typeof ts59;
 
 const BEGIN = `import { connect, open, pair, serve } from "reciproc/node";
 import { connect as connectPage } from "reciproc";
@@ -30,9 +26,9 @@ interface ClientApi {
 /** Returns a language service for one file with that text. */
 function serviceOf(text: string): ts59.LanguageService {
   const { options } = ts.parseJsonConfigFileContent(
-    ts.readConfigFile(join(here, "tsconfig.json"), (name) => ts.sys.readFile(name)).config,
+    ts.readConfigFile(join(TYPES, "tsconfig.json"), (name) => ts.sys.readFile(name)).config,
     ts.sys,
-    here,
+    TYPES,
   );
   return ts.createLanguageService({
     getCompilationSettings: () => options,
@@ -42,7 +38,7 @@ function serviceOf(text: string): ts59.LanguageService {
       const content = name === file ? text : ts.sys.readFile(name);
       return content === undefined ? undefined : ts.ScriptSnapshot.fromString(content);
     },
-    getCurrentDirectory: () => here,
+    getCurrentDirectory: () => TYPES,
     getDefaultLibFileName: (of) => ts.getDefaultLibFilePath(of),
     fileExists: (name) => name === file || ts.sys.fileExists(name),
     readFile: (name) => ts.sys.readFile(name),

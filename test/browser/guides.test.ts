@@ -1,4 +1,4 @@
-/** Runs the unchanged examples of the guides that need a page, in Chromium. */
+/** Runs the unchanged examples of the documents that need a page, in Chromium. */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
@@ -8,21 +8,26 @@ import { createInterface } from "node:readline";
 import type { Page } from "playwright-core";
 import { createServer as createVite, type ViteDevServer } from "vite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ensurePackages } from "../../scripts/packages.js";
-import { browser } from "../browser/browser.js";
-import { build } from "../package/bundlers.js";
+import { browser } from "./browser.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
-import { startSite, type Site } from "../react/site.js";
+import { bundle, startPage } from "./bundle.js";
+import { startSite } from "./site.js";
 import { rejection } from "../support/turns.js";
 
 const ROOT = join(import.meta.dirname, "../..");
 const RECIPROC = join(ROOT, "dist/index.js");
 
+const DOCUMENTS = [
+  "README.md",
+  "docs/guides/getting-started.md",
+  "docs/guides/files.md",
+  "docs/guides/language-servers.md",
+];
+
 beforeAll(async () => {
-  await ensurePackages(import.meta.dirname);
   await linkPackages(import.meta.dirname);
-  for (const page of ["getting-started", "files", "language-servers"]) await extract(`docs/guides/${page}.md`);
-}, 600_000);
+  for (const document of DOCUMENTS) await extract(document);
+});
 afterAll(clean);
 
 /** Opens a page in a context of its own. A `prompt` is answered with `name`. */
@@ -43,10 +48,34 @@ async function say(page: Page, text: string): Promise<void> {
   await page.getByRole("textbox").press("Enter");
 }
 
+it("the page of README.md and its server call each other", async () => {
+  const server = new Running("server.js");
+  await server.line(/listening/);
+  const site = await startSite();
+  const page = await (await (await browser()).newContext()).newPage();
+  try {
+    const asked: string[] = [];
+    page.on("dialog", (dialog) => {
+      asked.push(dialog.message());
+      void dialog.accept();
+    });
+    await page.goto(`http://localhost:${site.port}/`);
+    await page.addScriptTag({ type: "module", content: await readFile(join(folder, "browser.js"), "utf8") });
+    await page.waitForFunction('document.title.startsWith("the room")');
+    expect(asked).toEqual(['Call the room "Kitchen"?']);
+    expect(await page.title()).toBe('the room is "Kitchen"');
+  } finally {
+    await page.context().close();
+    site.http.close();
+    await server.stop();
+  }
+});
+
 describe("the chat of Getting started", () => {
   let server: Running;
   let vite: ViteDevServer;
   const pages: Page[] = [];
+  let compiled: string;
 
   async function start(): Promise<void> {
     server = new Running("server.js");
@@ -54,7 +83,7 @@ describe("the chat of Getting started", () => {
   }
 
   beforeAll(async () => {
-    await compile("server.ts");
+    compiled = await compile("server.ts");
     await start();
     vite = await createVite({
       root: folder,
@@ -65,7 +94,7 @@ describe("the chat of Getting started", () => {
       server: { port: 0, host: "localhost" },
     });
     await vite.listen();
-  }, 60_000);
+  });
   afterAll(async () => {
     await Promise.all(pages.map((page) => page.context().close()));
     await vite.close();
@@ -73,6 +102,7 @@ describe("the chat of Getting started", () => {
   });
 
   it("asks each page for its name, and shows a line of one page in both", async () => {
+    expect(compiled).toBe("");
     const url = vite.resolvedUrls!.local[0]!;
     // The names are in the order in which the pages joined, so the second page opens when the first one has joined.
     for (const [name, here] of [
@@ -105,32 +135,14 @@ describe("the chat of Getting started", () => {
   });
 });
 
-/** Bundles an example, and serves it as a page that contains `html`. */
-async function siteOf(name: string, html: string): Promise<Site> {
-  const { outputFiles } = await build({
-    entryPoints: [join(folder, name)],
-    bundle: true,
-    write: false,
-    outdir: folder,
-    format: "esm",
-    platform: "browser",
-    target: "es2022",
-    logLevel: "error",
-    alias: { reciproc: RECIPROC },
-    loader: { ".ttf": "dataurl" },
-  });
-  const textOf = (ending: string): string =>
-    Buffer.from(outputFiles!.find(({ path }) => path.endsWith(ending))?.contents ?? "").toString();
-  const content = `document.body.insertAdjacentHTML("afterbegin", ${JSON.stringify(html)});`;
-  const style = `document.head.append(Object.assign(document.createElement("style"), { textContent: ${JSON.stringify(textOf(".css"))} }));`;
-  return startSite([content, style, textOf(".js")].join("\n"));
-}
-
 describe("the page of Files and bytes", () => {
   it("stores a file of the greatest length, and loads it again", async () => {
     const server = new Running("bytes-server.js");
     await server.line(/listening/);
-    const site = await siteOf("bytes-page.js", '<input type="file" /><p></p>');
+    const site = await startPage(
+      await bundle({ entryPoints: [join(folder, "bytes-page.js")] }),
+      '<input type="file" /><p></p>',
+    );
     const page = await openPage(site.url);
     try {
       const upload = { name: "cat.png", mimeType: "image/png", buffer: Buffer.alloc(1_000_000, 7) };
@@ -172,7 +184,7 @@ describe("the editors of Language servers", () => {
   afterAll(stopBridge);
 
   it("are CodeMirror with diagnostics and completions, also after a restart", async () => {
-    const site = await siteOf("css-codemirror.js", "");
+    const site = await startPage(await bundle({ entryPoints: [join(folder, "css-codemirror.js")] }));
     const page = await openPage(site.url);
     try {
       await page.locator(".cm-lintRange-warning", { hasText: "colr" }).waitFor();
@@ -190,8 +202,8 @@ describe("the editors of Language servers", () => {
     }
   });
 
-  it("are Monaco with diagnostics and completions", { timeout: 180_000 }, async () => {
-    const site = await siteOf("css-monaco.js", "");
+  it("are Monaco with diagnostics and completions", async () => {
+    const site = await startPage(await bundle({ entryPoints: [join(folder, "css-monaco.js")] }));
     const page = await openPage(site.url);
     try {
       await page.locator(".squiggly-warning").first().waitFor();

@@ -1,0 +1,72 @@
+/** Bundles modules with the built package and one version of React, and serves them as pages. */
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { build, type BuildOptions } from "esbuild-wasm";
+
+const ROOT = join(import.meta.dirname, "../..");
+
+export type ReactVersion = 18 | 19;
+
+/** Returns where a bundler finds the packages: one version of React, and the built package. */
+function aliasesOf(version: ReactVersion): Record<string, string> {
+  const react = (name: string): string =>
+    version === 18 ? join(import.meta.dirname, `node_modules/${name}-18`) : join(ROOT, "node_modules", name);
+  return {
+    react: react("react"),
+    "react-dom": react("react-dom"),
+    "@tanstack/react-query": join(ROOT, "node_modules/@tanstack/react-query"),
+    reciproc: join(ROOT, "dist/index.js"),
+    "reciproc/react": join(ROOT, "dist/react/index.js"),
+    "reciproc/testing": join(ROOT, "dist/testing/index.js"),
+  };
+}
+
+/** Returns the code and the style of a module with all that it imports. By default, it is a page with React 19. */
+export async function bundle(
+  options: Partial<BuildOptions>,
+  version: ReactVersion = 19,
+): Promise<{ code: string; css: string }> {
+  const { outputFiles } = await build({
+    bundle: true,
+    write: false,
+    outdir: ROOT,
+    format: "esm",
+    platform: "browser",
+    target: "es2022",
+    jsx: "automatic",
+    logLevel: "error",
+    // The development build of React checks more, and its StrictMode mounts twice.
+    define: { "process.env.NODE_ENV": '"development"' },
+    loader: { ".ttf": "dataurl" },
+    alias: aliasesOf(version),
+    ...options,
+  });
+  const textOf = (ending: string): string =>
+    Buffer.from(outputFiles!.find(({ path }) => path.endsWith(ending))?.contents ?? "").toString();
+  return { code: textOf(".js"), css: textOf(".css") };
+}
+
+export interface Site {
+  readonly url: string;
+  close(): void;
+}
+
+/** Serves a page that contains `html`, and runs the code, on a free port of this machine. */
+export async function startPage({ code, css }: { code: string; css: string }, html = ""): Promise<Site> {
+  const page = `<!doctype html>
+<link rel="icon" href="data:," />
+<style>${css}</style>
+${html}
+<div id="root"></div>
+<script type="module" src="/page.js"></script>`;
+  const http = createServer(({ url }, response) => {
+    if (url === "/page.js") response.setHeader("Content-Type", "text/javascript").end(code);
+    else response.setHeader("Content-Type", "text/html; charset=utf-8").end(page);
+  });
+  http.listen(0, "127.0.0.1");
+  await once(http, "listening");
+  const { port } = http.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}`, close: () => (http.closeAllConnections(), http.close()) };
+}

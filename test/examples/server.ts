@@ -1,0 +1,40 @@
+/** The server of an example, as a program. */
+import { join } from "node:path";
+import { Running } from "../readme/examples.js";
+
+export const EXAMPLES = join(import.meta.dirname, "../../examples");
+
+/** The server of an example. It can be stopped, and started again at the same port. */
+export class ExampleServer {
+  url = "";
+  #running: Running | undefined;
+  readonly #path: string;
+  readonly #args: string[];
+  readonly #env: Record<string, string>;
+  #errors = "";
+
+  constructor(path: string, args: string[] = [], env: Record<string, string> = {}) {
+    this.#path = join(EXAMPLES, path);
+    this.#args = args;
+    this.#env = env;
+  }
+
+  /** Resolves when the server has printed its address. */
+  async start(): Promise<void> {
+    const port = this.url === "" ? "0" : new URL(this.url).port;
+    this.#running = new Running(this.#path, this.#args, { ...this.#env, PORT: port });
+    this.url = /(?:http|ws):\S+/.exec(await this.#running.line(/(http|ws):/))![0];
+  }
+
+  /** Ends the server as a deployment does. Returns its exit code. */
+  async stop(signal?: NodeJS.Signals): Promise<number | null> {
+    const code = await this.#running!.stop(signal);
+    this.#errors += this.#running!.errors;
+    return code;
+  }
+
+  /** What the server has printed on its standard error. */
+  get errors(): string {
+    return this.#errors + (this.#running?.errors ?? "");
+  }
+}
