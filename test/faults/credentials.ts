@@ -4,9 +4,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ConnectionLostError } from "../../src/core/errors.js";
-import type { Attempt } from "../../src/index.js";
-import type { AnyPeer } from "../../src/peer/peer.js";
+import type { AnyPeer, Attempt, ConnectionLostError } from "../../src/index.js";
 import type { End, Oracle } from "./oracle.js";
 import type { Random } from "./random.js";
 import { CLIENT_NAME, type Speaker } from "./traffic.js";

@@ -1,18 +1,28 @@
 /** Runs many worlds, some at a time. */
+import { vi } from "vitest";
+import { Breach } from "./oracle.js";
+import type { Variant } from "./variants.js";
 import { play, type Figures, type Plan } from "./world.js";
 
 /** The number of concurrent worlds: most of them are idle at any moment. */
 const SIDE_BY_SIDE = 12;
-const PATIENCE_MS = 30_000;
+/** How long a world waits for an event. It ends only a world that hangs, on a machine of any speed. */
+const PATIENCE_MS = 180_000;
 /** The number of failures after which no further world is started. */
 const MOST_FAILURES = 5;
+/** A client that is cut fifty times would mostly wait for its next attempt. This is the share of the usual delay. */
+const HURRY = 0.02;
 
 /** The worlds to run. */
 export interface Exploration extends Pick<Plan, "messages" | "cuts"> {
   /** All from 1 on by default. */
   readonly seeds: readonly number[] | undefined;
-  /** No world is started after this time. */
-  readonly minutes: number;
+  /** No world is started after this time. Default: there is no such time. */
+  readonly minutes?: number;
+  /** Makes a world with a broken rule. */
+  readonly variant?: () => Variant;
+  /** As in `Plan`. */
+  readonly patienceMs?: number;
 }
 
 /** The result of the worlds. */
@@ -20,32 +30,47 @@ export interface Found {
   readonly figures: Figures[];
   /** The broken rules, with the seed and the command that replays it. */
   readonly failures: string[];
+  /** Whether each failure is a breach that the oracle has found. */
+  areBreaches: boolean;
 }
 
-export async function explore({ seeds, minutes, ...size }: Exploration): Promise<Found> {
-  const found: Found = { figures: [], failures: [] };
+/** Plays the worlds. With a variant, stops at the first breach. */
+export async function explore({
+  seeds,
+  minutes = Infinity,
+  variant,
+  patienceMs,
+  ...size
+}: Exploration): Promise<Found> {
+  const found: Found = { figures: [], failures: [], areBreaches: true };
   const until = performance.now() + minutes * 60_000;
+  const mostFailures = variant === undefined ? MOST_FAILURES : 1;
+  const { random } = Math;
+  const spy = vi.spyOn(Math, "random").mockImplementation(() => random() * HURRY);
   let index = 0;
   const work = async (): Promise<void> => {
-    while (found.failures.length < MOST_FAILURES && performance.now() < until) {
+    while (found.failures.length < mostFailures && performance.now() < until) {
       const seed = seeds === undefined ? index + 1 : seeds[index];
       if (seed === undefined) return;
       index++;
       try {
-        found.figures.push(await play({ ...size, seed, patienceMs: PATIENCE_MS }));
+        const plan = { ...size, seed, patienceMs: patienceMs ?? PATIENCE_MS };
+        found.figures.push(await play(variant === undefined ? plan : { ...plan, variant: variant() }));
       } catch (error) {
+        found.areBreaches &&= error instanceof Breach;
         found.failures.push(`${(error as Error).message}\n${again(seed, size)}`);
       }
     }
   };
   await Promise.all(Array.from({ length: SIDE_BY_SIDE }, work));
+  spy.mockRestore();
   return found;
 }
 
 /** Returns the command that plays a seed alone. */
 function again(seed: number, { messages, cuts }: Pick<Plan, "messages" | "cuts">): string {
   const size = `RECIPROC_FAULT_MESSAGES=${messages} RECIPROC_FAULT_CUTS=${cuts}`;
-  return `    RECIPROC_FAULT_SEED=${seed} ${size} npx vitest run test/faults/seeds`;
+  return `    RECIPROC_FAULT_SEED=${seed} ${size} npx vitest run test/long/faults`;
 }
 
 /** Returns the sum of all outcomes. */

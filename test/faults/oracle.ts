@@ -3,7 +3,7 @@
  * them. A session has two ends. An `End` of the client lies between two of its `lost` events, and an `End` of the
  * server is one of its peers. Arriving messages show which two ends belong together.
  */
-import type { ConnectionLostError, RpcError, TimeoutError } from "../../src/core/errors.js";
+import type { ConnectionLostError, RpcError, TimeoutError } from "../../src/index.js";
 
 /** A rule that was broken. */
 export class Breach extends Error {

@@ -1,99 +1,98 @@
-/** A TCP proxy between real peers, which injects network faults at a byte that the test chooses. */
-import { once } from "node:events";
-import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
+/** The relay of a world: the units of each connection, and network faults at a byte that the test chooses. */
+import { Relay, type Line as Connection, type Side } from "../support/relay.js";
 import { Units, type Unit } from "./units.js";
 
-export type Side = "client" | "server";
+export type { Side };
 
 /** Observes the proxy. */
 export interface Watcher {
-  /** Called when a connection is accepted. */
+  /** Called with the first bytes of a connection. */
   opened?(line: Line): void;
   /** Called with a complete head or frame before it is forwarded. */
   arrived?(line: Line, to: Side, unit: Unit): void;
   /** Called when the unit has been forwarded completely. */
   forwarded?(line: Line, to: Side, unit: Unit): void;
+  /** Returns what is forwarded instead of a unit. */
+  bend?: ((line: Line, to: Side, unit: Unit) => Buffer) | undefined;
 }
 
 /** Forwards connections to a local port. */
 export class Proxy {
-  /** Connections with at least one open half, in order of arrival. */
-  readonly lines = new Set<Line>();
   /** How many of the next connections are reset at once. `Infinity` means all. */
   refusals = 0;
   readonly watcher: Watcher;
-  readonly #server = createServer((socket) => this.#take(socket));
-  readonly #target: () => number;
+  readonly #lines = new WeakMap<Connection, Line>();
+  readonly #relay: Relay;
 
-  /** `target` returns the current port. */
-  private constructor(target: () => number, watcher: Watcher) {
-    this.#target = target;
+  private constructor(relay: Relay, watcher: Watcher) {
+    this.#relay = relay;
     this.watcher = watcher;
+    relay.pass = (bytes, to, connection) => {
+      this.#lineOf(connection).to(to).take(bytes);
+      return undefined;
+    };
   }
 
+  /** `target` returns the current port. */
   static async listen(target: () => number, watcher: Watcher = {}): Promise<Proxy> {
-    const proxy = new Proxy(target, watcher);
-    proxy.#server.listen(0, "127.0.0.1");
-    await once(proxy.#server, "listening");
+    const proxy: Proxy = new Proxy(
+      await Relay.to(() => (proxy.refusals > 0 ? void proxy.refusals-- : target())),
+      watcher,
+    );
     return proxy;
   }
 
   get port(): number {
-    return (this.#server.address() as AddressInfo).port;
+    return this.#relay.port;
+  }
+
+  /** The connections with at least one open half, in order of arrival. */
+  get lines(): Line[] {
+    return [...this.#relay.lines].map((connection) => this.#lineOf(connection));
   }
 
   /** Returns the newest connection with both halves open. */
   get newest(): Line | undefined {
-    return [...this.lines].filter((line) => line.isWhole).at(-1);
+    return this.lines.filter((line) => line.isWhole).at(-1);
   }
 
   /** Resets all connections, and accepts no more. */
   async close(): Promise<void> {
     for (const line of this.lines) line.reset();
-    await new Promise((resolve) => this.#server.close(resolve));
+    await this.#relay.close();
   }
 
-  #take(socket: Socket): void {
-    if (this.refusals > 0) {
-      this.refusals--;
-      socket.on("error", ignore);
-      socket.resetAndDestroy();
-      return;
+  #lineOf(connection: Connection): Line {
+    let line = this.#lines.get(connection);
+    if (line === undefined) {
+      this.#lines.set(connection, (line = new Line(this, connection)));
+      this.watcher.opened?.(line);
     }
-    const line = new Line(this, socket, connectTcp(this.#target(), "127.0.0.1"));
-    this.lines.add(line);
-    this.watcher.opened?.(line);
+    return line;
   }
 }
 
 /** One connection: a half to the client, and a half to the server. */
 export class Line {
-  readonly proxy: Proxy;
   readonly toServer: Flow;
   readonly toClient: Flow;
-  readonly #halves: Record<Side, Socket>;
-  readonly #gone = new Set<Side>();
-  /** Whether the end of one half is hidden from the other. */
-  #isSplit = false;
+  readonly #connection: Connection;
   #isEnding = false;
 
-  constructor(proxy: Proxy, client: Socket, server: Socket) {
-    this.proxy = proxy;
-    this.#halves = { client, server };
-    this.toServer = new Flow(this, "server", server);
-    this.toClient = new Flow(this, "client", client);
-    this.#join("client", this.toServer);
-    this.#join("server", this.toClient);
+  constructor({ watcher }: Proxy, connection: Connection) {
+    this.#connection = connection;
+    this.toServer = new Flow(this, "server", watcher, (bytes) => connection.write("server", bytes));
+    this.toClient = new Flow(this, "client", watcher, (bytes) => connection.write("client", bytes));
   }
 
   /** Whether both halves are open, and no fault has ended them. */
   get isWhole(): boolean {
-    return this.#gone.size === 0 && !this.#isEnding;
+    return this.has("client") && this.has("server") && !this.#isEnding;
   }
 
   /** Returns whether the half to that side is open. */
   has(side: Side): boolean {
-    return !this.#gone.has(side);
+    return this.#connection.has(side);
   }
 
   /** Returns the flow to a side. */
@@ -103,68 +102,47 @@ export class Line {
 
   /** Ends both halves at once, like a process that exits. */
   cut(): void {
-    for (const side of SIDES) this.drop(side);
+    this.#freeze();
+    this.#connection.cut();
   }
 
-  /** Resets both halves (RST). If one is already ending, Node 20 would keep the handle for ever. */
+  /** Resets both halves (RST). */
   reset(): void {
-    for (const side of SIDES)
-      this.#end(side, (socket) => (socket.writableEnded ? socket.destroy() : socket.resetAndDestroy()));
+    this.#freeze();
+    this.#connection.reset();
   }
 
   /** Ends both halves gracefully (FIN), after the forwarded bytes. */
   end(): void {
     this.#isEnding = true;
-    for (const side of SIDES) {
-      this.to(side).freeze();
-      this.#halves[side].end();
-    }
+    this.#freeze();
+    this.#connection.end();
   }
 
   /** Ends one half, and hides that from the other. */
   drop(side: Side): void {
-    this.#isSplit = true;
-    this.#end(side, (socket) => socket.destroy());
+    this.to(side).freeze();
+    this.#connection.drop(side);
   }
 
   /** Sends a forged frame between two frames, and then ends both halves gracefully. */
   forge(side: Side, frame: Buffer): void {
-    const { [side]: socket } = this.#halves;
-    const other: Side = side === "client" ? "server" : "client";
-    this.#isSplit = true;
     this.to(side).freeze();
-    this.drop(other);
-    socket.end(frame);
+    this.drop(side === "client" ? "server" : "client");
+    this.slipIn(side, frame);
+    this.end();
   }
 
   /** Sends a forged frame between two frames. */
   slipIn(side: Side, frame: Buffer): void {
-    this.#halves[side].write(frame);
+    this.#connection.write(side, frame);
   }
 
-  #join(from: Side, flow: Flow): void {
-    const { [from]: socket } = this.#halves;
-    socket.setNoDelay(true);
-    socket.on("error", ignore);
-    socket.on("data", (chunk: Buffer) => flow.take(chunk));
-    socket.once("close", () => this.#left(from));
-  }
-
-  #end(side: Side, end: (socket: Socket) => void): void {
-    this.to(side).freeze();
-    if (!this.has(side)) return;
-    end(this.#halves[side]);
-    this.#left(side);
-  }
-
-  #left(side: Side): void {
-    this.#gone.add(side);
-    if (this.#gone.size === 2) this.proxy.lines.delete(this);
-    else if (!this.#isSplit) this.#halves[side === "client" ? "server" : "client"].end();
+  #freeze(): void {
+    this.toClient.freeze();
+    this.toServer.freeze();
   }
 }
-
-const SIDES = ["client", "server"] as const;
 
 /** The bytes to one side of a line. */
 export class Flow {
@@ -174,7 +152,8 @@ export class Flow {
   gate: ((unit: Unit) => void) | undefined;
   readonly #line: Line;
   readonly #to: Side;
-  readonly #socket: Socket;
+  readonly #watcher: Watcher;
+  readonly #write: (bytes: Buffer) => void;
   readonly #units = new Units();
   readonly #queue: Unit[] = [];
   /** The rest of a unit that a stop cut in two. */
@@ -182,15 +161,16 @@ export class Flow {
   #isFrozen = false;
   #stop: { at: number; reached: () => void } | undefined;
 
-  constructor(line: Line, to: Side, socket: Socket) {
+  constructor(line: Line, to: Side, watcher: Watcher, write: (bytes: Buffer) => void) {
     this.#line = line;
     this.#to = to;
-    this.#socket = socket;
+    this.#watcher = watcher;
+    this.#write = write;
   }
 
   take(chunk: Buffer): void {
     for (const unit of this.#units.take(chunk)) {
-      this.#line.proxy.watcher.arrived?.(this.#line, this.#to, unit);
+      this.#watcher.arrived?.(this.#line, this.#to, unit);
       this.#queue.push(unit);
     }
     this.#pump();
@@ -220,24 +200,22 @@ export class Flow {
   }
 
   #pump(): void {
-    this.#socket.cork();
     while (!this.#isFrozen && this.#queue.length > 0) this.#pass();
-    this.#socket.uncork();
   }
 
   #pass(): void {
     const [unit] = this.#queue;
     if (this.#torn === undefined) this.gate?.(unit!);
     if (this.#isFrozen) return;
-    const bytes = this.#torn ?? unit!.bytes;
+    const bytes = this.#torn ?? this.#watcher.bend?.(this.#line, this.#to, unit!) ?? unit!.bytes;
     const room = this.#stop === undefined ? Infinity : this.#stop.at - this.forwarded;
     const part = room < bytes.length ? bytes.subarray(0, room) : bytes;
     this.#torn = part.length < bytes.length ? bytes.subarray(part.length) : undefined;
     this.forwarded += part.length;
-    if (this.#socket.writable) this.#socket.write(part);
+    this.#write(part);
     if (this.#torn === undefined) {
       this.#queue.shift();
-      this.#line.proxy.watcher.forwarded?.(this.#line, this.#to, unit!);
+      this.#watcher.forwarded?.(this.#line, this.#to, unit!);
     }
     this.#checkStop();
   }
@@ -250,5 +228,3 @@ export class Flow {
     reached();
   }
 }
-
-function ignore(): void {}

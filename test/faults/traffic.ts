@@ -3,10 +3,7 @@
  * checks.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { CallOptions, Stream } from "../../src/core/contract.js";
-import { bytes, type Bytes } from "../../src/core/bytes.js";
-import { RpcError } from "../../src/core/errors.js";
-import type { AnyPeer } from "../../src/peer/peer.js";
+import { bytes, RpcError, type AnyPeer, type Bytes, type CallOptions, type Stream } from "../../src/index.js";
 import type { Credentials } from "./credentials.js";
 import { ABORTED, FAILURE, SHOWN, TOLD, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
 import type { Random } from "./random.js";

@@ -57,6 +57,8 @@ export class Wiretap implements Watcher {
   readonly #breach: (what: string) => void;
   /** The session that a client entered last. */
   newest: WireSession | undefined;
+  /** As of `Watcher`. */
+  bend: Watcher["bend"];
   /** Called with each new line. */
   onOpened: ((line: Line) => void) | undefined;
 

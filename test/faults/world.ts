@@ -1,9 +1,7 @@
 /** A real client and a real server over a proxy that injects faults, checked by the oracle. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { turn } from "../support/turns.js";
-import { connect, serve } from "../../src/node.js";
-import { inspect, type AnyPeer } from "../../src/peer/peer.js";
-import type { Server } from "../../src/server/server.js";
+import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { Credentials } from "./credentials.js";
 import { ENDINGS, WAITING, type EndingKind } from "./endings.js";
 import { FAULTS, FAULT_WEIGHTS, type FaultKind } from "./faults.js";
@@ -11,6 +9,7 @@ import { excuse, Oracle, prove, SHOWN, TOLD, type End, type Tally } from "./orac
 import { Proxy } from "./proxy.js";
 import { Random } from "./random.js";
 import { CLIENT_NAME, MAX_MESSAGE_BYTES, Traffic, type Speaker } from "./traffic.js";
+import type { Variant } from "./variants.js";
 import { Wiretap } from "./wiretap.js";
 
 /** The parameters of a world. */
@@ -21,6 +20,8 @@ export interface Plan {
   readonly cuts: number;
   /** The timeout of each required event, in milliseconds. */
   readonly patienceMs: number;
+  /** The broken rule, if one is broken. */
+  readonly variant?: Variant;
 }
 
 /** The result of a world. */
@@ -127,15 +128,17 @@ export class World {
 
   /** Serves on the same port as before. */
   async serve(): Promise<void> {
-    this.server = await serve({
+    const { server = same, authenticate = same } = this.plan.variant ?? {};
+    const real: Server = await serve({
       port: this.port,
       methods: this.traffic.methods(({ peer }) => this.#arrivesAt(peer)) as never,
-      authenticate: this.credentials.authenticate,
+      authenticate: authenticate(this.credentials.authenticate),
       principal: ({ name }: { name: string }) => name,
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES, maxUnsentBytes: MAX_UNSENT_BYTES },
       session: { ttlMs: this.ttlMs },
       heartbeat: this.hasHeartbeat ? { intervalMs: 300, deadAfterMs: 2_000 } : false,
     } as never);
+    this.server = server(real);
     this.port = Number(new URL(this.server.url).port);
     this.server.on("peer", (peer) => this.#welcome(peer));
     this.server.on("refresh", (peer, old) => this.credentials.refreshed(this.#serverEnds.get(peer)!, old));
@@ -207,13 +210,16 @@ export class World {
 
   async #begin(): Promise<void> {
     await this.serve();
+    const { client = same, bend } = this.plan.variant ?? {};
+    if (bend !== undefined) this.tap.bend = (line, to, unit) => bend(unit, to, this.tap.of(line));
     this.proxy = await Proxy.listen(() => this.port, this.tap);
-    this.client = await connect(`ws://127.0.0.1:${this.proxy.port}`, {
+    const real: AnyPeer = await connect(`ws://127.0.0.1:${this.proxy.port}`, {
       methods: this.traffic.methods(() => this.current) as never,
       ...(this.hasAuth ? { auth: this.credentials.show } : { headers: { authorization: CLIENT_NAME } }),
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
       heartbeat: this.hasHeartbeat ? HEARTBEAT : false,
     } as never);
+    this.client = client(real);
     this.current = this.oracle.begin("client");
     this.client.on("suspend", () => {
       this.#cuts++;
@@ -356,7 +362,7 @@ export class World {
     const { current, oracle, traffic } = this;
     const peer = this.serverPeer;
     if (current.other === undefined || peer === undefined) return false;
-    const waits = [this.client, peer].some((one) => inspect(one).pending > 0);
+    const waits = [this.client, peer].some((one) => one.stats().pending > 0);
     return (
       !waits &&
       oracle.isComplete(current, 0) &&
@@ -376,8 +382,8 @@ export class World {
     const hanging = this.traffic.hanging();
     if (hanging > 0) this.oracle.fail(`${hanging} handlers were not aborted when their callers gave up`);
     for (const peer of [this.client, ...this.#serverEnds.keys()]) {
-      const { pending, openBatches, progress, streams: served, malformed } = inspect(peer);
-      const left = { pending, openBatches, progress, served, malformed };
+      const { pending, running, streams, malformed } = peer.stats();
+      const left = { pending, running, streams, malformed };
       if (Object.values(left).some((count) => count > 0)) this.oracle.fail(`a closed peer has ${JSON.stringify(left)}`);
     }
   }
@@ -392,4 +398,9 @@ export class World {
   #check(): void {
     if (this.oracle.breach !== undefined) throw this.oracle.breach;
   }
+}
+
+/** Returns what it is given: no rule is broken. */
+function same<T>(one: T): T {
+  return one;
 }

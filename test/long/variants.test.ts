@@ -1,0 +1,13 @@
+/** The oracle of `test/faults` detects each rule that is broken. */
+import { expect, it } from "vitest";
+import { explore } from "../faults/explore.js";
+import { VARIANTS } from "../faults/variants.js";
+
+/** In several runs, none needed more than 20. */
+const seeds = Array.from({ length: 100 }, (_, i) => i + 1);
+
+it.each(Object.entries(VARIANTS))("the oracle detects a broken rule: %s", async (_rule, variant) => {
+  const { failures, areBreaches } = await explore({ seeds, messages: 400, cuts: 20, variant, patienceMs: 10_000 });
+  expect(failures).not.toEqual([]);
+  expect(areBreaches).toBe(true);
+});
