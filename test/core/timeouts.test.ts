@@ -1,69 +1,139 @@
-import { describe, expect, it, vi } from "vitest";
-import { TimeoutError } from "../../src/index.js";
-import { countDeadlines } from "../../src/core/deadlines.js";
-import { LINGER_MS, shareTimer } from "../../src/core/shared-timer.js";
-import { inspect } from "../../src/peer/peer.js";
-import { pass, useFakeClock } from "../support/clock.js";
-import { rawPeer, result } from "../support/raw.js";
+/** Timeouts of calls: with a timer for each call, as in a page, and with one timer for all calls of a process, as with `reciproc/node`. */
+import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import type * as standard from "../../src/index.js";
+import type { AnyPeer, Options, Receiver } from "../../src/index.js";
+import { virtualClock } from "../../src/testing/index.js";
+import { notification, result } from "../support/raw.js";
+import { pass, stall, timersSet, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
-useFakeClock();
-shareTimer();
+let entry: typeof standard;
 
-/** Blocks the process for this time, so that no timer can fire. */
-function stall(ms: number): void {
-  const now = performance.now();
-  vi.spyOn(performance, "now").mockReturnValue(now + ms);
+/** Loads all modules anew, and with `isShared` those that let all calls share one timer. */
+async function load(isShared: boolean): Promise<void> {
+  vi.resetModules();
+  entry = await import("../../src/index.js");
+  if (isShared) await import("../../src/node.js");
 }
 
-describe("a call without an answer", () => {
+/** A peer, and what its other side does. */
+interface Caller {
+  peer: AnyPeer;
+  sent: any[];
+  feed: (message: object) => void;
+}
+
+function caller(options: Options<any, any> = {}): Caller {
+  let receiver!: Receiver;
+  const sent: any[] = [];
+  const peer = new entry.Peer<any, any>(
+    {
+      isReciproc: true,
+      start: (given) => (receiver = given),
+      send: (text) => sent.push(JSON.parse(text)) > 0,
+      close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
+    },
+    options,
+  );
+  return { peer, sent, feed: (message) => receiver.dispatch(message) };
+}
+
+describe.each([
+  ["with a timer of its own", false],
+  ["with the timer of the process", true],
+])("a call %s", (_name, isShared) => {
+  useVirtualClock();
+  beforeAll(() => load(isShared));
+
   it.each([
     ["60 s by default", {}, undefined, 60_000],
     ["the peer's timeoutMs", { timeoutMs: 300 }, undefined, 300],
     ["its own timeoutMs", { timeoutMs: 300 }, { timeoutMs: 700 }, 700],
     ["the peer's when its own is undefined", { timeoutMs: 300 }, { timeoutMs: undefined }, 300],
-    ["a fraction of a millisecond, rounded up", {}, { timeoutMs: 0.5 }, 1],
-  ])("times out after %s", async (_name, options, callOptions, ms) => {
-    const { peer, sent } = rawPeer(options);
+    ["a month, which is longer than the maximum of setTimeout", {}, { timeoutMs: 30 * 86_400_000 }, 30 * 86_400_000],
+    ["its maxTotalTimeoutMs", {}, { timeoutMs: 700, maxTotalTimeoutMs: 200 }, 200],
+  ])("times out after %s", async (_how, options, callOptions, timeoutMs) => {
+    const { peer } = caller(options);
     const call = peer.request("slow", [], callOptions);
     const outcomes = new Outcomes().watch("call", call);
-    await pass(ms - 1);
+    await pass(timeoutMs - 1);
     expect(outcomes.list).toEqual([]);
     await pass(1);
     expect(outcomes.names).toEqual(["call"]);
-    const reason = await rejection(call);
-    expect(reason).toBeInstanceOf(TimeoutError);
-    expect(reason).toMatchObject({ code: "TIMEOUT", method: "slow", name: "TimeoutError" });
-    expect(reason.message).toBe(`"slow" was not answered within ${reason.timeoutMs} ms`);
-    expect(Math.ceil(reason.timeoutMs)).toBe(ms);
-    // A plain link sends only the messages of the user.
-    expect(sent).toHaveLength(1);
+    const why = { name: "TimeoutError", code: "TIMEOUT", method: "slow", timeoutMs };
+    expect(await rejection(call)).toMatchObject({
+      ...why,
+      message: `"slow" was not answered within ${timeoutMs} ms`,
+    });
+    expect(timersSet()).toBe(0);
   });
 
   it.each([
     ["its own", {}, { timeoutMs: Infinity }],
     ["the peer's", { timeoutMs: Infinity }, undefined],
-  ])("stays pending without a timer when %s timeoutMs is Infinity", async (_name, options, callOptions) => {
-    const { peer, feed } = rawPeer(options);
+  ])("stays pending without a timer when %s timeoutMs is Infinity", async (_whose, options, callOptions) => {
+    const { peer, feed } = caller(options);
     const call = peer.request("slow", [], callOptions);
-    expect(vi.getTimerCount()).toBe(0);
+    expect(timersSet()).toBe(0);
     await pass(10 ** 12);
     feed(result(1, "at last"));
     expect(await call).toBe("at last");
   });
 
-  it("stays pending longer than the maximum delay of setTimeout", async () => {
-    const { peer } = rawPeer();
-    const month = 30 * 24 * 3600 * 1000;
-    const outcomes = new Outcomes().watch("call", peer.request("slow", [], { timeoutMs: month }));
-    await pass(month - 1);
-    expect(outcomes.list).toEqual([]);
+  it("times out at its own time, whichever others are made and answered", async () => {
+    const one = caller();
+    const other = caller();
+    const outcomes = new Outcomes();
+    const call = ({ peer }: Caller, timeoutMs: number): unknown =>
+      outcomes.watch(`${timeoutMs}`, peer.request("slow", [], { timeoutMs }));
+    for (const timeoutMs of [500, 20, 91, 500, 60_000]) call(one, timeoutMs);
+    for (const timeoutMs of [20, 90, 100]) call(other, timeoutMs);
+    expect(timersSet()).toBe(isShared ? 1 : 8);
+    await pass(19);
+    expect(outcomes.names).toEqual([]);
     await pass(1);
-    expect(outcomes.names).toEqual(["call"]);
+    expect(outcomes.names).toEqual(["20", "20"]);
+    other.feed(result(2, "in time"));
+    call(one, 10);
+    await pass(70);
+    expect(outcomes.names.slice(2)).toEqual(["90", "10"]);
+    await pass(1);
+    expect(outcomes.names.slice(4)).toEqual(["91"]);
+    await pass(60_000);
+    expect(outcomes.names.slice(5)).toEqual(["100", "500", "500", "60000"]);
+    expect(timersSet()).toBe(0);
   });
-});
 
-describe("timeoutMs", () => {
+  it("whose timeout starts again with each report times out after the last one", async () => {
+    const { peer, sent, feed } = caller();
+    const outcomes = new Outcomes();
+    const options = { timeoutMs: 100, onProgress: () => {}, resetTimeoutOnProgress: true };
+    outcomes.watch("early", peer.request("m", {}, { timeoutMs: 100 }));
+    outcomes.watch("reset", peer.request("m", {}, options));
+    outcomes.watch("late", peer.request("m", {}, { timeoutMs: 160 }));
+    await pass(70);
+    feed(notification("$/progress", { token: sent[1].params.workDoneToken, value: 1 }));
+    await pass(99);
+    expect(outcomes.names).toEqual(["early", "late"]);
+    await pass(1);
+    expect(outcomes.names).toEqual(["early", "late", "reset"]);
+  });
+
+  it("yields to answers that were received when its timer fires late", async () => {
+    const { peer, feed } = caller();
+    const outcomes = new Outcomes();
+    for (const name of ["answered", "unanswered"]) outcomes.watch(name, peer.request(name, [], { timeoutMs: 100 }));
+    stall(5000);
+    // The timer fires first. The received frame is read after it.
+    setTimeout(() => feed(result(1, "in time")), 0);
+    await pass(0);
+    expect(outcomes.list).toEqual([
+      { name: "answered", value: "in time" },
+      { name: "unanswered", reason: expect.objectContaining({ code: "TIMEOUT" }) },
+    ]);
+    expect(timersSet()).toBe(0);
+  });
+
   it.each([
     [0, "`0` (number)"],
     [-1, "`-1` (number)"],
@@ -72,116 +142,105 @@ describe("timeoutMs", () => {
     [null, "`null`"],
     [5n, "`5` (bigint)"],
     [{}, "an object"],
-  ])("is refused if it is %s, and the call sends nothing", async (timeoutMs, shown) => {
-    const { peer, sent } = rawPeer();
+  ])("is refused if its timeoutMs is %s, and sends nothing", async (timeoutMs, shown) => {
+    const { peer, sent } = caller();
     const error = await rejection(peer.request("m", [], { timeoutMs: timeoutMs as number }));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(`Expected \`timeoutMs\` to be a positive number, got ${shown}`);
-    expect(sent).toEqual([]);
-    expect(inspect(peer).pending).toBe(0);
+    expect([sent, peer.stats().pending, timersSet()]).toEqual([[], 0, 0]);
   });
 });
 
-describe("the deadlines of all calls", () => {
-  it("share one timer, which exists only while a call is pending", async () => {
-    const left = rawPeer();
-    const right = rawPeer();
-    expect(vi.getTimerCount()).toBe(0);
-    const delays = [500, 20, 90, 20, 500, 60_000];
-    const outcomes = new Outcomes();
-    for (const [i, timeoutMs] of delays.entries()) {
-      outcomes.watch(`${timeoutMs}`, (i % 2 ? left : right).peer.request("slow", [], { timeoutMs }));
-    }
-    expect(countDeadlines()).toEqual({ waiting: 6, armed: true });
-    expect(vi.getTimerCount()).toBe(1);
-    await pass(100);
-    expect(vi.getTimerCount()).toBe(1);
-    await pass(60_000);
-    expect(outcomes.names).toEqual(["20", "20", "90", "500", "500", "60000"]);
-    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
-    expect(vi.getTimerCount()).toBe(0);
+describe("the timers of a process", () => {
+  useVirtualClock();
+  afterEach(() => void vi.unstubAllGlobals());
+
+  it("are one for a thousand pending calls, and none for idle peers", async () => {
+    await load(true);
+    const [a, b] = entry.pair<any, any>({ methods: { never: () => new Promise(() => {}) } }, {});
+    await turn();
+    expect(timersSet()).toBe(0);
+    const calls = Array.from({ length: 1000 }, (_, i) => b.request("never", undefined, { timeoutMs: 1000 + i }));
+    expect(timersSet()).toBe(1);
+    await a.close();
+    await Promise.allSettled(calls);
   });
 
-  it("leave an unreferenced timer for at most a second", async () => {
-    const { peer, feed } = rawPeer();
+  it("do not fire within a fraction of a millisecond before a timeout", async () => {
+    await load(true);
+    const outcomes = new Outcomes().watch("call", caller().peer.request("m", [], { timeoutMs: 0.5 }));
+    await pass(0);
+    expect(outcomes.names).toEqual([]);
+    await pass(1);
+    expect(outcomes.names).toEqual(["call"]);
+  });
+
+  it("are one for consecutive calls, which keeps no process alive between them, for at most a second", async () => {
+    await load(true);
+    const timers: NodeJS.Timeout[] = [];
+    const { setTimeout } = globalThis;
+    vi.stubGlobal("setTimeout", (...args: Parameters<typeof setTimeout>) => {
+      timers.push(setTimeout(...args));
+      return timers.at(-1);
+    });
+    const { peer, feed } = caller();
     for (let id = 1; id <= 3; id++) {
       const call = peer.request("a");
-      expect(countDeadlines()).toEqual({ waiting: 1, armed: true });
+      expect(timers.map((timer) => timer.hasRef())).toEqual([true]);
       feed(result(id, id));
       await call;
-      expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+      expect(timers.map((timer) => timer.hasRef())).toEqual([false]);
     }
-    expect(vi.getTimerCount()).toBe(1);
-    await pass(LINGER_MS);
-    expect(vi.getTimerCount()).toBe(0);
+    expect(timersSet()).toBe(1);
+    await pass(1000);
+    expect(timersSet()).toBe(0);
   });
 
-  it("still expire after a fake clock was removed together with their timer", async () => {
-    const { peer, feed } = rawPeer();
+  it("are one for each call in workerd, where a timer fires only for the request that set it, and only that can clear it", async () => {
+    vi.stubGlobal("navigator", { userAgent: "Cloudflare-Workers" });
+    await load(true);
+    const { peer, feed, sent } = caller();
+    vi.stubGlobal("clearTimeout", () => {});
+    const options = { timeoutMs: 1000, onProgress: () => {}, resetTimeoutOnProgress: true };
+    const answered = peer.request("a", {}, { timeoutMs: 1000 });
+    const outcomes = new Outcomes().watch("reset", peer.request("b", {}, options));
+    expect(timersSet()).toBe(2);
+    feed(result(1, "done"));
+    expect(await answered).toBe("done");
+    await pass(500);
+    feed(notification("$/progress", { token: sent[1].params.workDoneToken, value: 1 }));
+    await pass(999);
+    expect(outcomes.names).toEqual([]);
+    await pass(1);
+    expect(outcomes.names).toEqual(["reset"]);
+  });
+
+  it("include those of calls that were made before the timer was shared", async () => {
+    await load(false);
+    const { peer, feed } = caller();
+    const outcomes = new Outcomes();
+    for (const name of ["answered", "before"]) outcomes.watch(name, peer.request(name, [], { timeoutMs: 1000 }));
+    await import("../../src/node.js");
+    feed(result(1, 1));
+    outcomes.watch("after", peer.request("after", [], { timeoutMs: 1000 }));
+    expect(timersSet()).toBe(2);
+    await pass(1000);
+    expect(outcomes.names).toEqual(["answered", "before", "after"]);
+    expect(timersSet()).toBe(0);
+  });
+});
+
+it("a call still times out after a virtual clock was removed together with the timer of the process", async () => {
+  await load(true);
+  const { peer, feed } = caller();
+  {
+    using _clock = virtualClock();
     const first = peer.request("a");
     feed(result(1, 1));
     await first;
-    vi.useRealTimers();
-    vi.useFakeTimers();
-    const outcomes = new Outcomes().watch("second", peer.request("b", [], { timeoutMs: 500 }));
-    await pass(500);
-    expect(outcomes.names).toEqual(["second"]);
-  });
-
-  it("do not move when an earlier one is settled", async () => {
-    const { peer, feed } = rawPeer();
-    const outcomes = new Outcomes();
-    outcomes.watch("early", peer.request("a", [], { timeoutMs: 10 }));
-    outcomes.watch("late", peer.request("b", [], { timeoutMs: 100 }));
-    feed(result(1, 1));
-    await pass(99);
-    expect(outcomes.names).toEqual(["early"]);
-    await pass(1);
-    expect(outcomes.names).toEqual(["early", "late"]);
-  });
-
-  it("come earlier when a shorter one is added", async () => {
-    const { peer } = rawPeer();
-    const outcomes = new Outcomes();
-    outcomes.watch("long", peer.request("a", [], { timeoutMs: 100 }));
-    await pass(50);
-    outcomes.watch("short", peer.request("b", [], { timeoutMs: 10 }));
-    await pass(10);
-    expect(outcomes.names).toEqual(["short"]);
-    await pass(40);
-    expect(outcomes.names).toEqual(["short", "long"]);
-  });
-});
-
-describe("a timer that fires late", () => {
-  it("yields one tick to received answers before it rejects", async () => {
-    const { peer, feed } = rawPeer();
-    const outcomes = new Outcomes();
-    outcomes.watch("answered", peer.request("a", [], { timeoutMs: 100 }));
-    outcomes.watch("unanswered", peer.request("b", [], { timeoutMs: 100 }));
-    stall(5000);
-    // The timer fires first. The received frame is read after it, in the same iteration of the event loop.
-    vi.advanceTimersToNextTimer();
-    await turn();
-    expect(outcomes.list).toEqual([]);
-    feed(result(1, "in time"));
-    vi.advanceTimersToNextTimer();
-    await turn();
-    vi.restoreAllMocks();
-    expect(outcomes.list).toEqual([
-      { name: "answered", value: "in time" },
-      { name: "unanswered", reason: expect.any(TimeoutError) },
-    ]);
-  });
-
-  it("leaves no timer if every answer was received", async () => {
-    const { peer, feed } = rawPeer();
-    const call = peer.request("a", [], { timeoutMs: 100 });
-    stall(5000);
-    vi.advanceTimersToNextTimer();
-    feed(result(1, "in time"));
-    vi.restoreAllMocks();
-    expect(await call).toBe("in time");
-    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
-  });
+  }
+  using clock = virtualClock();
+  const outcomes = new Outcomes().watch("second", peer.request("b", [], { timeoutMs: 500 }));
+  await clock.pass(500);
+  expect(outcomes.names).toEqual(["second"]);
 });

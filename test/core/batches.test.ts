@@ -1,16 +1,25 @@
 import { describe, expect, it } from "vitest";
-import { RpcError, TimeoutError } from "../../src/index.js";
-import { inspect } from "../../src/peer/peer.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { RpcError, TimeoutError, type AnyPeer } from "../../src/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
-import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { restless } from "../support/restless.js";
+import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { sessionPeer } from "../support/session-peer.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
-useFakeClock();
+useVirtualClock();
+
+/** Sends a batch of these calls. */
+function batchOf(peer: AnyPeer, ...methods: string[]): Promise<unknown>[] {
+  const batch = peer.batch();
+  const calls = methods.map((method) => batch.request(method));
+  batch.send();
+  return calls;
+}
+
+const NAMELESS = failure(null, -32600, "Invalid Request");
 
 describe("peer.batch()", () => {
-  it("sends nothing before send(), then requests and notifications in one array", () => {
+  it("sends nothing before send(), then requests and notifications in one array, and nothing if it is empty", () => {
     const { peer, sent, messages } = rawPeer();
     const batch = peer.batch();
     void batch.request("a", [1]).catch(() => {});
@@ -18,50 +27,48 @@ describe("peer.batch()", () => {
     void batch.remote.c().catch(() => {});
     expect(sent).toEqual([]);
     batch.send();
-    expect(messages()).toEqual([
-      [request(1, "a", [1]), { jsonrpc: "2.0", method: "b", params: { x: 1 } }, request(2, "c")],
-    ]);
+    peer.batch().send();
+    expect(messages()).toEqual([[request(1, "a", [1]), notification("b", { x: 1 }), request(2, "c")]]);
+  });
+
+  it("sends an array of notifications only, and leaves nothing pending", async () => {
+    const { peer, messages, feed, errors } = rawPeer();
+    const batch = peer.batch();
+    batch.notify("a");
+    batch.notify("b");
+    batch.send();
+    expect(messages()).toEqual([[notification("a"), notification("b")]]);
+    // No batch waits for its reply.
+    feed(NAMELESS);
+    expect(errors).toHaveLength(1);
+    expectEmpty(peer);
   });
 
   it("leaves the calls of another batch alone when one is answered", async () => {
     const { peer, feed } = rawPeer();
-    const one = peer.batch();
-    const first = one.request("a");
-    one.send();
-    const two = peer.batch();
-    const second = two.request("b");
-    two.send();
+    const [first, second] = [batchOf(peer, "a"), batchOf(peer, "b")];
     feed([result(2, "B")]);
-    expect(await second).toBe("B");
-    expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 1 });
+    expect(await second[0]).toBe("B");
+    expect(peer.stats().pending).toBe(1);
     feed([result(1, "A")]);
-    expect(await first).toBe("A");
+    expect(await first[0]).toBe("A");
   });
 
   it("is refused whole by one error with id null, which rejects no single call", async () => {
     const { peer, feed } = rawPeer();
-    const batch = peer.batch();
-    const calls = [batch.request("a"), batch.request("b")];
+    const calls = batchOf(peer, "a", "b");
     const alone = peer.request("alone");
-    batch.send();
     feed(failure(null, -32010, "Batch is too large", { maxBatchEntries: 1 }));
     for (const call of calls) expect(await rejection(call)).toMatchObject({ code: -32010 });
-    expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 0 });
-    // The single call got its id before the batch was answered.
     feed(result(3, "still here"));
     expect(await alone).toBe("still here");
   });
 
   it("stays pending and emits the error when two batches are pending and an error has id null", async () => {
     const { peer, feed, errors } = rawPeer();
-    const calls = [peer.batch(), peer.batch()].map((batch) => {
-      const call = batch.request("m");
-      batch.send();
-      return call;
-    });
-    feed(failure(null, -32600, "Invalid Request"));
+    const calls = [...batchOf(peer, "m"), ...batchOf(peer, "m")];
+    feed(NAMELESS);
     expect(errors).toEqual([expect.objectContaining({ code: -32600, message: "Invalid Request" })]);
-    expect(inspect(peer)).toMatchObject({ pending: 2, openBatches: 2 });
     feed([result(1, 1)]);
     feed([result(2, 2)]);
     expect(await Promise.all(calls)).toEqual([1, 2]);
@@ -77,55 +84,22 @@ describe("peer.batch()", () => {
     expect(sent).toEqual([]);
   });
 
-  it("rejects unsent calls as not sent and sent calls as unknown when the connection ends", async () => {
+  it("rejects its calls as not sent when the connection ends before send()", async () => {
     const { peer, cut, sent } = rawPeer();
-    const early = peer.batch();
-    const sentCall = early.request("a");
-    early.send();
-    const late = peer.batch();
-    const unsent = late.request("b");
-    cut();
-    expect(await rejection(sentCall)).toMatchObject({ outcome: "unknown" });
-    expect(await rejection(unsent)).toMatchObject({ outcome: "not-sent" });
-    late.send();
-    expect(sent).toHaveLength(1);
-    expectEmpty(peer);
-  });
-
-  it("rejects every call as not sent when the transport refuses the array", async () => {
-    const { peer } = rawPeer({}, { onSend: () => false });
     const batch = peer.batch();
-    const calls = [batch.request("a"), batch.request("b")];
+    const call = batch.request("b");
+    cut();
+    expect(await rejection(call)).toMatchObject({ outcome: "not-sent" });
     batch.send();
-    for (const call of calls) expect(await rejection(call)).toMatchObject({ outcome: "not-sent" });
+    expect(sent).toEqual([]);
     expectEmpty(peer);
   });
 
   it("settles by an answer that arrives inside send()", async () => {
-    const raw = rawPeer(
-      {},
-      { onSend: (text, { feed }) => feed(JSON.parse(text).map(({ id }: any) => result(id, id))) },
-    );
-    const batch = raw.peer.batch();
-    const calls = [batch.request("a"), batch.request("b")];
-    batch.send();
-    expect(await Promise.all(calls)).toEqual([1, 2]);
-    expectEmpty(raw.peer);
-  });
-
-  it("sends nothing when it is empty", () => {
-    const { peer, sent } = rawPeer();
-    peer.batch().send();
-    expect(sent).toEqual([]);
-  });
-
-  it("sends an array of notifications only, and leaves nothing pending", () => {
-    const { peer, sent } = rawPeer();
-    const batch = peer.batch();
-    batch.notify("a");
-    batch.notify("b");
-    batch.send();
-    expect(sent).toEqual(['[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]']);
+    const answer = (text: string, { feed }: RawPeer): void =>
+      feed(JSON.parse(text).map(({ id }: { id: number }) => result(id, id)));
+    const { peer } = rawPeer({}, { onSend: answer });
+    expect(await Promise.all(batchOf(peer, "a", "b"))).toEqual([1, 2]);
     expectEmpty(peer);
   });
 
@@ -137,8 +111,7 @@ describe("peer.batch()", () => {
     expect(() => batch.send()).toThrow("this batch was sent already");
     expect(() => batch.notify("b")).toThrow("this batch was sent already");
     expect(await rejection(batch.request("c"))).toMatchObject({ message: "this batch was sent already" });
-    expect(sent).toHaveLength(1);
-    expect(inspect(peer).pending).toBe(0);
+    expect([sent.length, peer.stats().pending]).toEqual([1, 0]);
   });
 
   it("refuses invalid params at once and keeps the other calls", async () => {
@@ -148,7 +121,7 @@ describe("peer.batch()", () => {
     expect(() => batch.notify("m", 5)).toThrow(TypeError);
     batch.notify("good");
     batch.send();
-    expect(messages()).toEqual([[{ jsonrpc: "2.0", method: "good" }]]);
+    expect(messages()).toEqual([[notification("good")]]);
   });
 
   it("starts each timeout when the call is added, and keeps the other calls pending", async () => {
@@ -165,16 +138,28 @@ describe("peer.batch()", () => {
     expect(outcomes.list[1]).toEqual({ name: "long", value: "fine" });
     expectEmpty(peer);
   });
-});
 
-const NAMELESS = failure(null, -32600, "Invalid Request");
+  it("may be answered by more entries than `maxBatchEntries`, because they settle this side's own calls", async () => {
+    const raw = rawPeer({ limits: { maxBatchEntries: 2 } });
+    const calls = batchOf(raw.peer, "a", "b", "c");
+    raw.feed([1, 2, 3].map((id) => result(id, id)));
+    expect(await Promise.all(calls)).toEqual([1, 2, 3]);
+    expect(raw.sent).toHaveLength(1);
+  });
+
+  it("rejects the calls that the reply omits, or answers with a broken response", async () => {
+    const raw = rawPeer();
+    const calls = batchOf(raw.peer, "a", "b").map(rejection);
+    raw.feed([{ jsonrpc: "2.0", id: 1 }]);
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ code: "PROTOCOL" });
+    expect(raw.sent).toHaveLength(1);
+  });
+});
 
 /** Returns a peer with a pending batch of two calls, and functions that make it send errors with id null. */
 function waiting(options: AnyOptions = {}): RawPeer & { calls: Promise<unknown>[] } {
   const raw = rawPeer({ methods: { m: () => 1, fail: () => Promise.reject(new RpcError(7, "no")) }, ...options });
-  const batch = raw.peer.batch();
-  const calls = [batch.request("a"), batch.request("b")];
-  batch.send();
+  const calls = batchOf(raw.peer, "a", "b");
   raw.sent.length = 0;
   return { ...raw, calls };
 }
@@ -228,9 +213,7 @@ describe("an error with id null, while one batch is pending,", () => {
     const raw = rawPeer();
     // A server may refuse notifications so.
     for (let i = 0; i < 3; i++) raw.feed(NAMELESS);
-    const batch = raw.peer.batch();
-    const call = batch.request("a");
-    batch.send();
+    const [call] = batchOf(raw.peer, "a");
     raw.feed("{");
     raw.feed(NAMELESS);
     expect(raw.errors).toHaveLength(4);
@@ -255,9 +238,7 @@ describe("an error with id null, while one batch is pending,", () => {
 
   it("in an array rejects no batch: beside the reply to another batch", async () => {
     const raw = waiting();
-    const other = raw.peer.batch();
-    const call = other.request("c");
-    other.send();
+    const [call] = batchOf(raw.peer, "c");
     raw.feed([result(3, "c"), NAMELESS]);
     expect(await call).toBe("c");
     expect(raw.errors).toEqual([expect.objectContaining({ code: -32600 })]);
@@ -272,15 +253,12 @@ describe("an error with id null, while one batch is pending,", () => {
   });
 
   it("is counted from zero for each connection", async () => {
-    const { peer, transport, take } = restless();
+    const { peer, transport } = sessionPeer();
     transport.feed("{");
     transport.suspend();
     transport.lose(new Error("gone"));
     transport.resume();
-    take();
-    const batch = peer.batch();
-    const call = rejection(batch.request("a"));
-    batch.send();
+    const [call] = batchOf(peer, "a").map(rejection);
     transport.feed(NAMELESS);
     expect(await call).toMatchObject({ code: -32600 });
   });

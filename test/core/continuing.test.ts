@@ -1,0 +1,444 @@
+/** The calls, handlers and streams of a lost connection end, and its peer continues on a new connection. */
+import { describe, expect, it } from "vitest";
+import { ConnectionLostError, type Context } from "../../src/index.js";
+import { testServer } from "../../src/testing/index.js";
+import { expectEmpty, type AnyOptions } from "../support/pair.js";
+import { failure, notification, request, result } from "../support/raw.js";
+import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
+import { pass, timersSet, useVirtualClock } from "../support/time.js";
+import { gate, Outcomes, rejection, turn, type Gate } from "../support/turns.js";
+
+useVirtualClock();
+
+const GONE = new Error("the server has no such session");
+
+/** Makes a peer that has lost its connection, and waits for the next one. */
+function lostPeer(options: AnyOptions = {}, isReciproc = false): SessionPeer {
+  const ends = sessionPeer(options, { isReciproc });
+  lose(ends);
+  ends.events.length = 0;
+  return ends;
+}
+
+function lose({ transport }: SessionPeer): void {
+  transport.suspend();
+  transport.lose(GONE);
+}
+
+describe("a peer that is suspended", () => {
+  it("has the state suspended, and continues unchanged after the resume", async () => {
+    const opened = gate<string>();
+    const methods = { add: ([a, b]: number[]) => a! + b!, wait: () => opened.promise };
+    const { peer, transport, take, events } = sessionPeer({ methods });
+    const call = peer.request("before");
+    transport.feed(request(7, "wait"));
+    transport.suspend();
+    expect(peer.state).toBe("suspended");
+    const waits = peer.request("meanwhile");
+    expect(peer.notify("said")).toBe(true);
+    opened.resolve("done");
+    await turn();
+    expect(take()).toEqual([request(1, "before")]);
+    transport.resume();
+    expect(peer.state).toBe("open");
+    expect(take()).toEqual([request(2, "meanwhile"), notification("said"), result(7, "done")]);
+    transport.feed(result(1, "a"));
+    transport.feed(result(2, "b"));
+    transport.feed(request(1, "add", [1, 2]));
+    expect(await Promise.all([call, waits])).toEqual(["a", "b"]);
+    expect(take()).toEqual([result(1, 3)]);
+    expect(events).toEqual(["suspend (suspended)", "resume (open)"]);
+  });
+
+  it("sends neither a queued call that timed out or was aborted nor its cancel, and the cancel of a sent call after the queue", async () => {
+    const { peer, transport, take } = sessionPeer({}, { isReciproc: true });
+    const controller = new AbortController();
+    const errors = [rejection(peer.request("sent", [], { timeoutMs: 100 }))];
+    take();
+    transport.suspend();
+    errors.push(rejection(peer.request("late", [], { timeoutMs: 100 })));
+    errors.push(rejection(peer.request("aborted", [], { signal: controller.signal })));
+    peer.notify("waits");
+    controller.abort("enough");
+    await pass(100);
+    expect(await Promise.all(errors)).toMatchObject([{ outcome: "unknown" }, { outcome: "not-sent" }, "enough"]);
+    transport.resume();
+    expect(take()).toEqual([notification("waits"), notification("$/cancelRequest", { id: 1 })]);
+  });
+});
+
+describe("a loss", () => {
+  it("is emitted with its error, after every pending call is settled, and leaves no timeout", async () => {
+    const { peer, transport, events } = sessionPeer();
+    const outcomes = new Outcomes();
+    outcomes.watch("call", peer.request("m", [], { timeoutMs: 1000, maxTotalTimeoutMs: 5000 }));
+    transport.suspend();
+    const emitted: unknown[] = [];
+    peer.on("lost", (error) => emitted.push(error, peer.stats().pending));
+    transport.lose(GONE);
+    expect([emitted, timersSet()]).toEqual([[GONE, 0], 0]);
+    await turn();
+    expect(outcomes.list).toMatchObject([{ name: "call", reason: { outcome: "unknown", cause: GONE } }]);
+    transport.resume();
+    expect(events).toEqual(["suspend (suspended)", "lost (suspended)", "resume (open)"]);
+  });
+
+  it("does not reset ids, so that a late answer settles no call of the next connection", async () => {
+    const ends = sessionPeer();
+    const { peer, transport, take } = ends;
+    const before = rejection(peer.request("before"));
+    lose(ends);
+    await before;
+    take();
+    const after = peer.request("after");
+    transport.resume();
+    expect(take()).toEqual([request(2, "after")]);
+    transport.feed(result(1, "late"));
+    expect(peer.stats()).toMatchObject({ pending: 1, unmatched: 1 });
+    transport.feed(result(2, "now"));
+    expect(await after).toBe("now");
+  });
+
+  it("keeps the counts, and the handlers of this peer", async () => {
+    const ends = sessionPeer({ methods: { of: () => "all" } });
+    const { peer, transport, take } = ends;
+    const undo = peer.handle("of", () => "this one");
+    transport.feed(request(1, "of"));
+    peer.notify("said");
+    lose(ends);
+    transport.resume();
+    take();
+    transport.feed(request(1, "of"));
+    expect(() => peer.handle("of", () => "another")).toThrow("has a handler already");
+    undo();
+    transport.feed(request(2, "of"));
+    expect(take()).toEqual([result(1, "this one"), result(2, "all")]);
+    expect(peer.stats()).toMatchObject({ requestsReceived: 3, notificationsSent: 1 });
+  });
+
+  it("may occur repeatedly before messages are sent", async () => {
+    const { peer, transport, events } = sessionPeer();
+    transport.suspend();
+    const errors = [0, 1, 2].map((i) => {
+      const error = rejection(peer.request("m"));
+      transport.lose(new Error(`loss ${i}`));
+      return error;
+    });
+    transport.resume();
+    const causes = [0, 1, 2].map((i) => ({ outcome: "not-sent", cause: { message: `loss ${i}` } }));
+    expect(await Promise.all(errors)).toMatchObject(causes);
+    const lost = "lost (suspended)";
+    expect(events).toEqual(["suspend (suspended)", lost, lost, lost, "resume (open)"]);
+  });
+
+  it("lets a listener prepare the next connection, even if another one throws", async () => {
+    const { peer, transport, take, errors } = sessionPeer();
+    transport.suspend();
+    peer.on("lost", () => {
+      throw new Error("bug in a listener");
+    });
+    let call: Promise<unknown> | undefined;
+    peer.on("lost", () => (call = peer.request("initialize")));
+    transport.lose(GONE);
+    transport.resume();
+    expect(take()).toEqual([request(1, "initialize")]);
+    transport.feed(result(1, {}));
+    expect(await call).toEqual({});
+    expect(errors).toMatchObject([{ message: "bug in a listener" }]);
+  });
+});
+
+/** Returns a peer with a handler that runs until the test releases it. */
+function running(): SessionPeer & { contexts: Context[]; opened: Gate<unknown> } {
+  const contexts: Context[] = [];
+  const opened = gate<unknown>();
+  const wait = (_params: unknown, context: Context): unknown => {
+    contexts.push(context);
+    void context.signal;
+    return opened.promise;
+  };
+  const ends = sessionPeer({ methods: { wait } });
+  ends.transport.feed(request(1, "wait", { _meta: { progressToken: 1 } }));
+  return { ...ends, contexts, opened };
+}
+
+describe("a handler that runs when its connection is lost", () => {
+  it.each<[string, (opened: Gate<unknown>) => void]>([
+    ["answer", (opened) => opened.resolve("too late")],
+    ["error", (opened) => opened.reject(GONE)],
+  ])("is aborted with the loss, and sends no %s", async (_what, end) => {
+    const { peer, transport, take, contexts, opened, errors } = running();
+    transport.suspend();
+    expect(contexts[0]!.signal.aborted).toBe(false);
+    transport.lose(GONE);
+    expect(contexts[0]!.signal.reason).toBe(GONE);
+    transport.resume();
+    end(opened);
+    await turn();
+    expect([take(), errors, peer.stats().running]).toEqual([[], [], 0]);
+  });
+
+  it("is not confused with a request of the same id on the next connection", async () => {
+    const ends = running();
+    const { peer, transport, take, contexts, opened } = ends;
+    lose(ends);
+    transport.resume();
+    transport.feed(request(1, "wait"));
+    expect(peer.stats().running).toBe(1);
+    transport.feed(notification("$/cancelRequest", { id: 1 }));
+    expect(contexts[1]!.signal.reason).toMatchObject({ name: "AbortError" });
+    expect(contexts[0]!.signal.reason).toBe(GONE);
+    opened.resolve("one answer");
+    await turn();
+    expect(take()).toEqual([result(1, "one answer")]);
+  });
+
+  it("can notify on the next connection, and reports no progress there", async () => {
+    const ends = running();
+    const [context] = ends.contexts;
+    context!.signal.addEventListener("abort", () => context!.peer.notify("aborted"));
+    lose(ends);
+    ends.transport.resume();
+    context!.progress(50);
+    expect(ends.take()).toEqual([notification("aborted")]);
+    ends.opened.resolve(undefined);
+    await turn();
+  });
+
+  it("may close its peer when it is aborted, which then emits no loss", async () => {
+    const ends = running();
+    const { peer, transport, contexts, events, opened } = ends;
+    contexts[0]!.signal.addEventListener("abort", () => void peer.close(4001, "no more"));
+    lose(ends);
+    expect(transport.closes).toEqual([{ code: 4001, reason: "no more" }]);
+    expect(await peer.closed).toEqual({ code: 4001, reason: "no more" });
+    expect(events).toEqual(["suspend (suspended)", "close (closed)"]);
+    opened.resolve(undefined);
+    await turn();
+    expectEmpty(peer);
+  });
+});
+
+describe("a batch", () => {
+  it("whose connection is lost ignores late answers, and the next one is independent of it", async () => {
+    const ends = sessionPeer();
+    const { peer, transport, take } = ends;
+    const batch = peer.batch();
+    const calls = [rejection(batch.request("a")), rejection(batch.request("b"))];
+    batch.send();
+    lose(ends);
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "unknown", cause: GONE });
+    transport.resume();
+    transport.feed([result(1, 1), result(2, 2)]);
+    expect(peer.stats().unmatched).toBe(2);
+    take();
+    const next = peer.batch();
+    const call = rejection(next.request("c"));
+    next.send();
+    expect(take()).toEqual([[request(3, "c")]]);
+    // It is the only batch that waits.
+    transport.feed(failure(null, -32600, "no batches here"));
+    expect(await call).toMatchObject({ message: "no batches here" });
+  });
+
+  it("that is not sent yet rejects its calls, later ones included", async () => {
+    const ends = sessionPeer();
+    const batch = ends.peer.batch();
+    const before = rejection(batch.request("a"));
+    batch.notify("b");
+    lose(ends);
+    ends.transport.resume();
+    const lost = { outcome: "not-sent", cause: GONE };
+    expect([await before, await rejection(batch.request("c"))]).toMatchObject([lost, lost]);
+    expect(batch.notify("d")).toBe(false);
+    batch.send();
+    expect(ends.take()).toEqual([]);
+  });
+
+  it("of the other side that is not fully answered gets no answer at all", async () => {
+    const opened = gate<number>();
+    const ends = sessionPeer({ methods: { now: () => 1, wait: () => opened.promise } });
+    ends.transport.feed([request(1, "now"), request(2, "wait")]);
+    lose(ends);
+    ends.transport.resume();
+    opened.resolve(2);
+    await turn();
+    expect(ends.take()).toEqual([]);
+  });
+});
+
+describe("on the next connection", () => {
+  it("a stream that was served has ended", async () => {
+    let returned = 0;
+    async function* endless(): AsyncGenerator<number> {
+      try {
+        for (let i = 0; ; i++) {
+          yield i;
+          await turn();
+        }
+      } finally {
+        returned++;
+      }
+    }
+    const ends = sessionPeer({ methods: { tail: () => endless() } });
+    const { peer, transport, take } = ends;
+    transport.feed(request(1, "tail"));
+    await turn();
+    const { token } = take()[0].result;
+    expect(peer.stats().streams).toBe(1);
+    lose(ends);
+    await turn();
+    await turn();
+    expect([returned, peer.stats().streams]).toEqual([1, 0]);
+    transport.resume();
+    transport.feed(request(2, "$/enumerator/next", { token }));
+    await turn();
+    expect(take()).toMatchObject([{ id: 2, error: { code: -32001 } }]);
+  });
+
+  it("progress of a call before the loss is ignored", async () => {
+    const ends = sessionPeer({}, { isReciproc: true });
+    const reports: unknown[] = [];
+    const lost = rejection(ends.peer.request("m", {}, { onProgress: (value) => reports.push(value) }));
+    const [{ params }] = ends.take();
+    lose(ends);
+    await lost;
+    ends.transport.resume();
+    ends.transport.feed(notification("$/progress", { token: params.workDoneToken, value: 50 }));
+    expect(reports).toEqual([]);
+  });
+});
+
+describe("a peer that is closed inside", () => {
+  it.each<["suspend" | "lost" | "resume", string[]]>([
+    ["suspend", ["suspend (suspended)", "close (closed)"]],
+    ["lost", ["suspend (suspended)", "lost (suspended)", "close (closed)"]],
+    ["resume", ["suspend (suspended)", "lost (suspended)", "resume (open)", "close (closed)"]],
+  ])("a listener of `%s` stays closed, and emits nothing more", async (event, emitted) => {
+    const { peer, transport, events } = sessionPeer();
+    const closing = new Promise<void>((resolve) => peer.on(event, () => resolve(peer.close(4001, "no more"))));
+    const call = rejection(peer.request("m"));
+    transport.suspend();
+    if (event !== "suspend") transport.lose(GONE);
+    if (event === "resume") transport.resume();
+    await closing;
+    expect(events).toEqual(emitted);
+    expect(transport.closes).toEqual([{ code: 4001, reason: "no more" }]);
+    expect(await call).toBeInstanceOf(ConnectionLostError);
+    expect(await rejection(peer.request("m"))).toMatchObject({ outcome: "not-sent" });
+    expectEmpty(peer);
+  });
+});
+
+describe("a message that is queued until the next connection", () => {
+  it("is sent in the order of the calls, before messages that are queued during the flush, and does not count after that", async () => {
+    const { peer, transport, take } = lostPeer({ limits: { maxUnsentBytes: 1200 } });
+    const long = ["x".repeat(200)];
+    const calls = [peer.request("first")];
+    expect(peer.notify("second")).toBe(true);
+    const batch = peer.batch();
+    calls.push(batch.request("third"));
+    batch.notify("third too");
+    batch.send();
+    calls.push(peer.remote.fourth!());
+    expect(peer.notify("fifth", long)).toBe(false);
+    await turn();
+    expect(take()).toEqual([]);
+    transport.onSend = (text) => {
+      if (text.includes("second")) expect(peer.notify("fifth", long)).toBe(true);
+    };
+    transport.resume();
+    expect(take()).toEqual([
+      request(1, "first"),
+      notification("second"),
+      [request(2, "third"), notification("third too")],
+      request(3, "fourth"),
+      notification("fifth", long),
+    ]);
+    for (const id of [1, 2, 3]) transport.feed(result(id, id));
+    expect(await Promise.all(calls)).toEqual([1, 2, 3]);
+  });
+
+  it("rejects as not sent, or is dropped if a notification, beyond half of `maxUnsentBytes`", async () => {
+    const { peer, transport, take } = lostPeer({ limits: { maxUnsentBytes: 1000 } });
+    const calls = [1, 2, 3, 4, 5].map((n) => peer.request("m", [n]));
+    const error = rejection(calls[4]!);
+    // Each message counts 64 bytes besides its length. A fifth call exceeds the bound, a shorter message does not.
+    expect([1, 2, 3].map(() => peer.notify("n"))).toEqual([true, false, false]);
+    expect(await error).toMatchObject({ outcome: "not-sent", cause: { message: "the queue is full" } });
+    expect(peer.stats().pending).toBe(4);
+    transport.resume();
+    expect(take().map(({ id }) => id)).toEqual([1, 2, 3, 4, undefined]);
+    expect(peer.notify("n")).toBe(true);
+    for (const call of calls) call.catch(() => {});
+  });
+
+  it("frees its part of the bound when it is cancelled, also during the flush of earlier messages", async () => {
+    const { peer, transport, take } = lostPeer({ limits: { maxUnsentBytes: 600 } }, true);
+    const [first, second] = [new AbortController(), new AbortController()];
+    const long = rejection(peer.request("long", ["x".repeat(200)], { signal: first.signal }));
+    expect(peer.notify("n", ["y".repeat(40)])).toBe(false);
+    first.abort("enough");
+    expect(peer.notify("n", ["y".repeat(40)])).toBe(true);
+    const short = rejection(peer.request("short", [], { signal: second.signal }));
+    transport.onSend = () => second.abort("too late");
+    transport.resume();
+    expect(await Promise.all([long, short])).toEqual(["enough", "too late"]);
+    expect(take()).toEqual([notification("n", ["y".repeat(40)])]);
+  });
+
+  it("rejects as too large, as a call or a batch, when the transport refuses it then", async () => {
+    const { peer, transport, errors } = lostPeer();
+    const long = ["x".repeat(100)];
+    const call = rejection(peer.request("call", long));
+    const batch = peer.batch();
+    const member = rejection(batch.request("member", long));
+    batch.send();
+    peer.notify("n", long);
+    const others = peer.batch();
+    others.notify("n", long);
+    others.send();
+    const short = peer.request("short");
+    // The limit is known only then.
+    transport.maxMessageBytes = 100;
+    transport.resume();
+    const why = { code: "TOO_LARGE", maxMessageBytes: 100 };
+    expect([await call, await member]).toMatchObject([
+      { ...why, method: "call" },
+      { ...why, method: "member" },
+    ]);
+    // Two messages without a caller: a notification, and a batch of one.
+    const bytes = JSON.stringify(notification("n", long)).length;
+    const report = { ...why, method: "n" };
+    expect(errors).toMatchObject([
+      { ...report, bytes },
+      { ...report, bytes: bytes + 2 },
+    ]);
+    expect(peer.stats().pending).toBe(1);
+    transport.feed(result(3, "ok"));
+    expect(await short).toBe("ok");
+  });
+});
+
+it("with `onOpen`, its calls overtake what is queued, and answers are not queued", async () => {
+  const got: unknown[] = [];
+  const methods = {
+    login: async (_params: unknown, { peer, id }: Context) => got.push("login", id, await peer.request("who")),
+    said: (_params: unknown, { id }: Context) => got.push("said", id),
+    ready: () => got.push("ready"),
+  };
+  await using test = testServer<any, any>({ methods });
+  const caught: unknown[] = [];
+  const client = test.open(test.server.url, {
+    methods: { who: () => "Ada" },
+    onOpen: async (caller: any) => {
+      const signal = AbortSignal.abort("enough");
+      caught.push(await rejection(caller.request("ready", [], { signal })));
+      await caller.request("login");
+      caller.notify("ready");
+    },
+  });
+  await client.request("said");
+  expect(got).toEqual(["login", 3, "Ada", "ready", "said", 1]);
+  expect(caught).toEqual(["enough"]);
+});
