@@ -1,89 +1,177 @@
-import { describe, expect, it } from "vitest";
-import { RpcError, type AnyPeer, type Around } from "../../src/index.js";
-import { inspect } from "../../src/peer/peer.js";
+/** Errors: what a caller gets, what the handler's side emits, and what both show. */
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { z } from "zod";
+import { contract, RpcError, type AnyPeer, type Around, type Context } from "../../src/index.js";
+import { testServer, type TestServer } from "../../src/testing/index.js";
 import { connectedPair, type ConnectedPair } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 
+const boom = new Error("boom");
+const INTERNAL = failure(1, -32603, "Internal error");
+
+/** Collects the arguments with which an emitter emits `error`. */
+function listen(emitter: { on(event: "error", listener: (...args: any[]) => void): unknown }): unknown[][] {
+  const heard: unknown[][] = [];
+  emitter.on("error", (...args: unknown[]) => heard.push(args));
+  return heard;
+}
+
 describe("a handler", () => {
-  it.each([new Error("secret"), undefined, Symbol("secret")])(
-    "that throws emits the thrown value itself once, and the peer serves the next call",
+  it.each([boom, undefined, Symbol("secret")])(
+    "that throws emits the thrown value itself once, with the method and the id, and the peer serves the next call",
     async (thrown) => {
       const raw = rawPeer({ methods: { m: () => Promise.reject(thrown), fine: () => 1 } });
+      const heard = listen(raw.peer);
       raw.feed(request(1, "m"));
       raw.feed(notification("m"));
       await turn();
       raw.feed(request(2, "fine"));
-      expect(raw.errors).toEqual([thrown, thrown]);
-      expect(raw.messages()).toEqual([failure(1, -32603, "Internal error"), result(2, 1)]);
-      expect(inspect(raw.peer).running).toBe(0);
+      expect(heard).toEqual([
+        [thrown, { method: "m", id: 1 }],
+        [thrown, { method: "m", id: undefined }],
+      ]);
+      expect(raw.messages()).toEqual([INTERNAL, result(2, 1)]);
+      expect(raw.peer.stats().running).toBe(0);
     },
   );
 
-  it("that throws an RpcError sends neither its stack nor its cause", async () => {
-    const thrown = new RpcError(1, "no", undefined, { cause: new Error("secret") });
-    const raw = rawPeer({ methods: { m: () => Promise.reject(thrown) } });
+  it("that throws an RpcError sends neither its stack nor its cause, and reports it only for its cause", async () => {
+    const thrown = new RpcError(1, "no", { why: 1 }, { cause: boom });
+    const methods = { caused: () => Promise.reject(thrown), bare: () => Promise.reject(new RpcError(1, "no")) };
+    const raw = rawPeer({ methods });
+    raw.feed(request(1, "caused"));
+    raw.feed(request(2, "bare"));
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, 1, "no", { why: 1 }), failure(2, 1, "no")]);
+    expect(raw.errors).toEqual([thrown]);
+  });
+});
+
+describe("a listener of `error`", () => {
+  it("gets the method of a notification that is refused", () => {
+    const raw = rawPeer({ methods: { m: () => new Promise(() => {}) }, limits: { maxInFlight: 1 } });
+    const heard = listen(raw.peer);
+    for (let i = 0; i < 2; i++) raw.feed(notification("m"));
+    expect(heard).toEqual([[expect.any(RpcError), { method: "m", id: undefined }]]);
+  });
+
+  it("gets the call whose `onProgress` threw, and no call for a listener that threw", async () => {
+    const m = (_params: unknown, { progress }: Context): void => progress(1);
+    await using pair = connectedPair({ methods: { m } });
+    const heard = listen(pair.b);
+    const fail = (): never => {
+      throw boom;
+    };
+    await pair.b.request("m", {}, { onProgress: fail });
+    pair.b.on("notification", fail);
+    pair.a.notify("any");
+    await turn();
+    expect(heard).toEqual([
+      [boom, { method: "m", id: 1 }],
+      [boom, undefined],
+    ]);
+    pair.takeErrors();
+  });
+
+  it("of a server gets the error, the peer and the call, and the method of a message to a group", async () => {
+    const around: any = ({ direction }: { direction: string }, next: () => Promise<unknown>) => {
+      if (direction === "outgoing") throw boom;
+      return next();
+    };
+    await using test = testServer({ around, methods: { m: () => Promise.reject(boom) } });
+    const heard = listen(test.server);
+    const peer = await test.connect(test.server.url);
+    await rejection(peer.request("m"));
+    const [serverPeer] = test.server.peers;
+    test.server.peers.notify("n");
+    await turn();
+    expect(heard).toEqual([
+      [boom, serverPeer, { method: "m", id: expect.any(Number) }],
+      [boom, undefined, { method: "n", id: undefined }],
+    ]);
+  });
+});
+
+describe("an Error as a value", () => {
+  it.each<[string, () => unknown]>([
+    ["as a result", () => boom],
+    ["in a promise", () => Promise.resolve(boom)],
+    ["as a member", () => ({ reason: boom })],
+    ["as an entry", () => [boom]],
+    ["of a class of its own", () => new RpcError(1, "no")],
+  ])("is refused %s, and the caller gets -32603", async (_where, handler) => {
+    const raw = rawPeer({ methods: { m: handler } });
     raw.feed(request(1, "m"));
     await turn();
-    expect(raw.sent).toEqual(['{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}']);
+    expect(raw.messages()).toEqual([INTERNAL]);
+    expect((raw.errors[0] as Error).message).toMatch(/The result of "m": JSON cannot carry the \w*Error/);
+  });
+
+  it("is refused in params, of a call and of a notification", async () => {
+    const raw = rawPeer();
+    const error = await rejection(raw.peer.request("m", { boom }));
+    expect(error.message).toBe("JSON cannot carry the Error `boom`: throw it, or write `it.message`");
+    expect(() => raw.peer.notify("m", [boom])).toThrow("JSON cannot carry the");
+    expect(raw.sent).toEqual([]);
+  });
+
+  it("is sent if its class has a JSON form", () => {
+    class Sent extends Error {
+      toJSON(): object {
+        return { why: this.message };
+      }
+    }
+    const raw = rawPeer({ methods: { m: () => new Sent("x") } });
+    raw.feed(request(1, "m"));
+    expect(raw.messages()).toEqual([result(1, { why: "x" })]);
   });
 });
 
 /** Joins peers so that `a` calls `b` inside the handler of `outer`, which decides about the error. */
 function nested(outer: (peer: AnyPeer) => unknown, around?: Around): ConnectedPair {
+  const methods = { outer: (_params: unknown, { peer }: Context) => outer(peer) };
   return connectedPair(
-    { methods: { outer: (_params, { peer }) => outer(peer) }, ...(around && { around }) },
-    {
-      methods: { denied: () => Promise.reject(new RpcError(403, "no", { why: 1 })) },
-    },
+    { methods, ...(around && { around }) },
+    { methods: { denied: () => Promise.reject(new RpcError(403, "no", { why: 1 })) } },
   );
 }
 
 describe("a handler whose own call was answered with an error", () => {
-  const INTERNAL = { code: -32603, message: "Internal error", data: undefined };
+  const internal = { code: -32603, message: "Internal error", data: undefined };
 
-  it.each<[string, (peer: AnyPeer) => unknown]>([
+  it.each<[string, (peer: AnyPeer) => unknown, Around?]>([
     ["a method that is missing", (peer) => peer.request("missing")],
     ["an RpcError of the other side's", (peer) => peer.request("denied")],
     ["an RpcError to a member of a batch", (peer) => inBatch(peer, "denied")],
-    ["an RpcError, caught and thrown again", (peer) => peer.remote.denied().catch(rethrow)],
-    ["an RpcError where a stream was expected", (peer) => firstOf(peer.stream("denied"))],
+    ["an RpcError, caught and thrown again", (peer) => peer.remote.denied().catch((error: unknown) => Promise.reject(error))],
+    ["an RpcError where a stream was expected", (peer) => readAll(peer, "denied")],
     ["an RpcError inside a stream of its own", (peer) => relay(peer.stream("denied"))],
-  ])("answers -32603 and reports the error with its cause: %s", async (_name, outer) => {
-    await using pair = nested(outer);
-    expect(await rejection(pair.b.request("outer"))).toMatchObject(INTERNAL);
+    ["let through by `around`", (peer) => peer.request("denied"), (_call, next) => next()],
+    ["thrown by `around`", () => "not reached", asking],
+  ])("answers -32603 and reports the error with its cause: %s", async (_name, outer, around) => {
+    await using pair = nested(outer, around);
+    expect(await rejection(pair.b.request("outer"))).toMatchObject(internal);
     expect(pair.takeErrors()).toEqual([
       expect.objectContaining({ message: expect.stringContaining('"outer"'), cause: expect.any(RpcError) }),
     ]);
   });
 
-  it("answers -32603 where `around` lets the error through, or throws it itself", async () => {
-    for (const [around, outer] of [
-      [lettingThrough, (peer: AnyPeer) => peer.request("denied")],
-      [asking, () => "not reached"],
-    ] as const) {
-      await using pair = nested(outer, around);
-      expect(await rejection(pair.b.request("outer"))).toMatchObject(INTERNAL);
-      expect(pair.takeErrors()).toHaveLength(1);
-    }
-  });
-
   it("answers -32603 where another peer of the same process received it", async () => {
     await using upstream = connectedPair({ methods: { m: () => Promise.reject(new RpcError(1, "upstream")) } });
     await using pair = nested(() => upstream.b.request("m"));
-    expect(await rejection(pair.b.request("outer"))).toMatchObject(INTERNAL);
+    expect(await rejection(pair.b.request("outer"))).toMatchObject(internal);
     expect(pair.takeErrors()).toMatchObject([{ cause: { code: 1, message: "upstream", method: "m" } }]);
   });
 
-  it("sends an RpcError of its own, whatever `method` or `cause` it has", async () => {
-    await using pair = nested((peer) =>
-      peer
-        .request("denied")
-        .catch((cause) =>
-          Promise.reject(Object.assign(new RpcError(1, "mine", undefined, { cause }), { method: "denied" })),
-        ),
-    );
-    expect(await rejection(pair.b.request("outer"))).toMatchObject({ code: 1, message: "mine" });
+  it("sends an RpcError of its own, whatever `method` or `cause` it has, and its caller reads its own method", async () => {
+    await using pair = nested(async (peer) => {
+      const cause = await rejection(peer.request("denied"));
+      throw Object.assign(new RpcError(1, "mine", undefined, { cause }), { method: "denied" });
+    });
+    const error = await rejection(pair.b.request("outer"));
+    expect(error).toBeInstanceOf(RpcError);
+    expect(error).toMatchObject({ code: 1, message: "mine", method: "outer" });
     expect(pair.takeErrors()).toMatchObject([{ code: 1, message: "mine", cause: { code: 403 } }]);
   });
 
@@ -104,16 +192,10 @@ describe("a handler whose own call was answered with an error", () => {
   });
 });
 
-const lettingThrough: Around = (_call, next) => next();
-
 /** Calls the other side itself, before the handler. */
-const asking: Around = async ({ direction, peer }, next) => {
+async function asking({ direction, peer }: Parameters<Around>[0], next: () => Promise<unknown>): Promise<unknown> {
   if (direction === "incoming") await peer.request("denied");
   return next();
-};
-
-function rethrow(error: unknown): never {
-  throw error;
 }
 
 function inBatch(peer: AnyPeer, method: string): Promise<unknown> {
@@ -123,9 +205,8 @@ function inBatch(peer: AnyPeer, method: string): Promise<unknown> {
   return call;
 }
 
-async function firstOf(values: AsyncIterable<unknown>): Promise<unknown> {
-  for await (const value of values) return value;
-  return undefined;
+async function readAll(from: AnyPeer, method = "values"): Promise<void> {
+  for await (const _ of from.stream(method));
 }
 
 async function* relay(values: AsyncIterable<unknown>): AsyncGenerator<unknown> {
@@ -133,16 +214,94 @@ async function* relay(values: AsyncIterable<unknown>): AsyncGenerator<unknown> {
 }
 
 describe("RpcError", () => {
-  it.each([1.5, NaN, Infinity, "1", null, undefined])("refuses %s as a code", (code) => {
-    expect(() => new RpcError(code as number, "m")).toThrow(/^Expected `code` to be an integer, got /);
+  it("refuses a code that is no integer, and a message that is no string, and keeps its cause", () => {
+    for (const code of [1.5, NaN, Infinity, "1", null, undefined])
+      expect(() => new RpcError(code as number, "m")).toThrow(/^Expected `code` to be an integer, got /);
+    for (const message of [5, null, undefined, {}])
+      expect(() => new RpcError(1, message as string)).toThrow(/^Expected `message` to be a string, got /);
+    expect(new RpcError(1, "m", undefined, { cause: boom })).toMatchObject({ name: "RpcError", cause: boom });
   });
+});
 
-  it.each([5, null, undefined, {}])("refuses %s as a message", (message) => {
-    expect(() => new RpcError(1, message as string)).toThrow(/^Expected `message` to be a string, got /);
+describe("the stack of an error of a call", () => {
+  let test: TestServer<any, any, unknown>;
+  let peer: AnyPeer;
+  /** A second client, with `around` and checks. */
+  let checked: AnyPeer;
+
+  beforeEach(async () => {
+    const methods = {
+      refuse: () => Promise.reject(new RpcError(1, "no")),
+      sum: () => "three",
+      wait: () => new Promise(() => {}),
+      values: async function* () {
+        yield 1;
+        throw new RpcError(2, "no more");
+      },
+    };
+    test = testServer<any, any>({ methods });
+    test.server.on("error", () => {});
+    peer = await test.connect(test.server.url);
+    checked = await test.connect(test.server.url, {
+      around: async (_call, next) => next(),
+      remote: contract({ sum: { result: z.number() } }).partial,
+      check: "both",
+    });
   });
+  afterEach(() => test.server.close());
 
-  it("keeps its cause", () => {
-    const cause = new Error("why");
-    expect(new RpcError(1, "m", undefined, { cause })).toMatchObject({ name: "RpcError", cause });
+  it.each<[string, string, () => Promise<unknown>]>([
+    ["the other side answers with", 'RpcError: "missing": Method not found', () => peer.request("missing")],
+    ["a handler throws", 'RpcError: "refuse": no', () => peer.remote.refuse()],
+    ["of a timeout", 'TimeoutError: "wait" was not answered', () => peer.request("wait", [], { timeoutMs: 1 })],
+    ["of bad params", 'TypeError: "add": Expected `params`', () => peer.request("add", 5)],
+    ["of a bad option", 'TypeError: "add": Expected `timeoutMs`', () => peer.request("add", [], { timeoutMs: -1 })],
+    ["of a result that does not fit", 'ProtocolError: The result of "sum"', () => checked.request("sum")],
+    ["let through by `around`", 'RpcError: "refuse": no', () => checked.request("refuse")],
+    ["of a call in a batch", 'RpcError: "refuse": no', () => inBatch(peer, "refuse")],
+    [
+      "of a call among others",
+      'RpcError: "refuse": no',
+      () => Promise.all([peer.request("refuse"), peer.request("sum")]),
+    ],
+    ["of a stream", 'RpcError: "values": no more', () => readAll(peer)],
+    ["of a stream that does not begin", 'RpcError: "missing": Method not found', () => readAll(peer, "missing")],
+    [
+      "of bad params for the members",
+      'TypeError: "add": Expected `params`',
+      () => test.server.peers.request("add", 5 as never),
+    ],
+    [
+      "of a call of a member",
+      'RpcError: "missing": Method not found',
+      async () => {
+        const [outcome] = await test.server.peers.request("missing");
+        throw (outcome as PromiseRejectedResult).reason;
+      },
+    ],
+    [
+      "of a lost connection",
+      'ConnectionLostError: "wait" may have run',
+      async () => {
+        const call = peer.request("wait");
+        await turn();
+        void peer.close();
+        await call;
+      },
+    ],
+  ])("%s names the method, and begins with the line of the caller", async (_what, head, call) => {
+    // A function of this file that awaits the call.
+    const caught = async (): Promise<Error> => {
+      try {
+        await call();
+      } catch (error) {
+        return error as Error;
+      }
+      throw new Error("the call has not failed");
+    };
+    const [first = "", ...frames] = (await caught()).stack!.split("\n");
+    const [frame = ""] = frames.filter((line) => !line.includes("node:internal") && line.includes(":"));
+    expect(first).toContain(head);
+    expect(frame).toMatch(/errors\.test\.ts:\d+:\d+\)?$/);
   });
 });

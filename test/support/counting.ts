@@ -13,7 +13,7 @@ export function countedSignal(): { controller: AbortController; listeners: () =>
 }
 
 /** Counts the instances made of a class of this runtime, until `vi.unstubAllGlobals()`. */
-export function countMade(name: "AbortController" | "DOMException"): { count: number } {
+export function countMade(name: "AbortController" | "DOMException" | "Error"): { count: number } {
   const made = { count: 0 };
   const Original = globalThis[name] as new (...args: unknown[]) => object;
   vi.stubGlobal(

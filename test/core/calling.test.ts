@@ -1,0 +1,394 @@
+/** Making a peer and calling its other side: options, names, params, `remote` and the messages that are sent. */
+/* oxlint-disable unicorn/no-thenable -- what has a `then` is what some of these tests are about */
+import { inspect as print, isDeepStrictEqual } from "node:util";
+import { describe, expect, it } from "vitest";
+import {
+  classify,
+  encodeError,
+  encodeNotification,
+  encodeRequest,
+  encodeResult,
+  isInternalMethod,
+  isNotification,
+  isRequest,
+  isResponse,
+  JSONRPC_VERSION,
+  pair,
+  parseMessage,
+  Peer,
+  type AnyPeer,
+  type Id,
+  type Kind,
+  type Receiver,
+  type Transport,
+} from "../../src/index.js";
+import { encodedBytes, exceeds, utf8Bytes } from "../../src/core/codec.js";
+import { connectedPair, expectEmpty } from "../support/pair.js";
+import { notification, rawPeer, request, result } from "../support/raw.js";
+import { rejection, turn } from "../support/turns.js";
+
+/** A transport that delivers no message. */
+const silent: Transport = { start() {}, send: () => true, close() {} };
+
+const make = (options: object): unknown => new Peer(silent, options);
+
+class Service {
+  add(): number {
+    return 1;
+  }
+}
+
+const PLAIN = "a plain object";
+const FUNCTION = "a function";
+const POSITIVE = "a positive number";
+const SCHEMA = "a Standard Schema";
+const MOST_BYTES = 2 ** 28;
+
+/** Returns the error for a wrong value. */
+function wrong(name: string, rule: string, value: unknown): TypeError {
+  const shown =
+    typeof value === "function"
+      ? "a function"
+      : Array.isArray(value)
+        ? "an array"
+        : typeof value === "object" && value !== null
+          ? "an object"
+          : `\`${String(value)}\`${value == null ? "" : ` (${typeof value})`}`;
+  return new TypeError(`Expected \`${name}\` to be ${rule}, got ${shown}`);
+}
+
+describe("a peer's options", () => {
+  it.each<[name: string, rule: string, values: unknown[]]>([
+    ["methods", PLAIN, [null, [], new Service(), new Map(), () => 1]],
+    ["methods.add", FUNCTION, [5, null]],
+    ["schemas", PLAIN, [new Service(), null]],
+    ["schemas.add", SCHEMA, [{}, { "~standard": {} }]],
+    ["timeoutMs", POSITIVE, [0, -1, NaN, "5", null]],
+    ["fallback", FUNCTION, [{}, null, false]],
+    ["around", FUNCTION, ["log", 0]],
+    ["onForeignMessage", FUNCTION, [5]],
+    ["limits", "an object", [5, null]],
+    ...["maxMessageBytes", "maxReplyBytes"].map((name): [string, string, unknown[]] => [
+      `limits.${name}`,
+      `a whole number from 1 to ${MOST_BYTES}`,
+      [0, -1, 1.5, NaN, Infinity, 3 * 2 ** 30, MOST_BYTES + 1, "5", null],
+    ]),
+    ...["maxBatchEntries", "maxInFlight", "maxMalformedPerMinute"].map((name): [string, string, unknown[]] => [
+      `limits.${name}`,
+      "a whole number from 1 to Infinity",
+      [0, -1, 1.5, NaN, 2 ** 53, "5", null],
+    ]),
+  ])("refuse a bad `%s`, with the name, the rule and the value", (name, rule, values) => {
+    const [top, inner] = name.split(".") as [string, string?];
+    for (const value of values) {
+      const options = { [top]: inner === undefined ? value : { [inner]: value } };
+      const error = wrong(name, rule, value);
+      expect(() => make(options)).toThrow(error);
+      expect(() => pair(options, {})).toThrow(error);
+    }
+  });
+
+  it.each<[string, object, RegExp]>([
+    ["option", { metods: {} }, /^Unknown name `metods` in `options`; known are methods, .*onForeignMessage, bytes$/],
+    [
+      "limit",
+      { limits: { maxInflight: 1 } },
+      /^Unknown name `maxInflight` in `limits`; known are .*maxInFlight, .*maxMalformedPerMinute$/,
+    ],
+  ])("refuse an unknown %s, and name those that exist", (_what, options, message) => {
+    expect(() => make(options)).toThrow(TypeError);
+    expect(() => make(options)).toThrow(message);
+  });
+
+  it("must be an object, and may each be omitted or undefined", () => {
+    for (const options of [null, 5, "x"]) {
+      expect(() => make(options as never)).toThrow(/^Expected `options` to be an object, got /);
+    }
+    const names = ["methods", "schemas", "timeoutMs", "fallback", "around", "limits"];
+    make(Object.fromEntries(names.map((name) => [name, undefined])));
+    make({ limits: { maxInFlight: undefined } });
+  });
+
+  it("may have limits at the ends of their ranges, and Infinity if no other limit applies", () => {
+    for (const name of ["maxMessageBytes", "maxReplyBytes"])
+      for (const value of [1, MOST_BYTES]) make({ limits: { [name]: value } });
+    for (const name of ["maxBatchEntries", "maxInFlight", "maxMalformedPerMinute"])
+      for (const value of [1, Infinity]) make({ limits: { [name]: value } });
+  });
+
+  it.each([undefined, null, 5, {}, { send() {} }, { start() {}, send() {} }, { start() {}, close() {} }])(
+    "come after a transport, which %j is not",
+    (transport) => {
+      expect(() => new Peer(transport as never, {})).toThrow("Expected `transport` to be a Transport");
+    },
+  );
+});
+
+it("the options of a call are refused if unknown, because a misspelt one would have no effect", async () => {
+  const { peer, sent } = rawPeer();
+  const error = await rejection(peer.request("m", {}, { timeout: 5 } as never));
+  expect(error).toBeInstanceOf(TypeError);
+  expect(error.message).toMatch(/^Unknown name `timeout` in `options`; known are timeoutMs, .*, retry$/);
+  expect(sent).toEqual([]);
+});
+
+const cyclic: Record<string, unknown> = {};
+cyclic["self"] = cyclic;
+
+const RULE = "Expected `params` to be an array or an object, got";
+
+/** Values that are not valid `params` (section 4.2), and the text of the error. */
+const BAD: [name: string, params: unknown, message: string][] = [
+  ["null", null, `${RULE} \`null\``],
+  ["zero", 0, `${RULE} \`0\` (number)`],
+  ["NaN", NaN, `${RULE} \`NaN\` (number)`],
+  ["a string", "[1]", `${RULE} \`[1]\` (string)`],
+  ["false", false, `${RULE} \`false\` (boolean)`],
+  ["a function", () => 1, `${RULE} a function`],
+  ["a symbol", Symbol("s"), `${RULE} \`Symbol(s)\` (symbol)`],
+  ["a Date, whose JSON is a string", new Date(0), RULE],
+  ["a boxed string", Object("{}"), RULE],
+  ["an object whose toJSON returns null", { toJSON: () => null }, RULE],
+  ["an object whose toJSON returns undefined", { toJSON: () => undefined }, RULE],
+  ["something cyclic", cyclic, "circular"],
+  ["a BigInt", 5n, "BigInt"],
+  ["a BigInt inside", [5n], "BigInt"],
+];
+
+describe("params", () => {
+  it.each(BAD)("that are %s are refused with a TypeError, and nothing is sent", async (_name, params, message) => {
+    const { peer, sent } = rawPeer();
+    const error = await rejection(peer.request("m", params));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toContain(message);
+    expect(() => peer.notify("m", params as object)).toThrow(error);
+    expect([sent, peer.stats().pending]).toEqual([[], 0]);
+  });
+
+  it.each<[string, unknown, string]>([
+    ["absent if they are undefined", undefined, ""],
+    ["an empty array", [], ',"params":[]'],
+    ["an empty object", {}, ',"params":{}'],
+    ["an array with holes and undefined", Object.assign(Array<number>(3), { 2: NaN }), ',"params":[null,null,null]'],
+    ["an object with undefined members", { a: undefined, b: 1 }, ',"params":{"b":1}'],
+    ["whatever toJSON makes an object", { toJSON: () => [1] }, ',"params":[1]'],
+  ])("may be %s", (_name, params, text) => {
+    const { peer, sent } = rawPeer();
+    expect(peer.notify("m", params as object)).toBe(true);
+    void peer.request("m", params).catch(() => {});
+    expect(sent).toEqual([`{"jsonrpc":"2.0","method":"m"${text}}`, `{"jsonrpc":"2.0","id":1,"method":"m"${text}}`]);
+    void peer.close();
+  });
+
+  it("reject with the error of a throwing toJSON", async () => {
+    const { peer, sent } = rawPeer();
+    const thrown = new Error("mine");
+    const params = {
+      toJSON() {
+        throw thrown;
+      },
+    };
+    expect(await rejection(peer.request("m", params))).toBe(thrown);
+    expect(() => peer.notify("m", params)).toThrow(thrown);
+    expect(sent).toEqual([]);
+  });
+
+  it("keep a __proto__ member without changing any prototype", async () => {
+    await using both = connectedPair({ methods: { keys: (params) => Object.keys(params) } });
+    const params: unknown = JSON.parse('{"__proto__":{"polluted":1},"constructor":2}');
+    expect(await both.b.request("keys", params)).toEqual(["__proto__", "constructor"]);
+    expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+  });
+});
+
+describe("the method's name", () => {
+  it.each([undefined, null, 5, {}, Symbol("s")])("must be a string, not %s", async (method) => {
+    const { peer, sent } = rawPeer();
+    const error = await rejection(peer.request(method as never));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toContain("Expected `method` to be a string, got ");
+    expect(() => peer.notify(method as never)).toThrow("Expected `method` to be a string");
+    expect(sent).toEqual([]);
+  });
+
+  it.each(["", "then", "room/join", 'quo"te', "ünï", "\u2028", "__proto__"])("may be %j", async (method) => {
+    await using both = connectedPair({ methods: { [method]: () => method } });
+    expect(await both.b.request(method)).toBe(method);
+  });
+});
+
+describe("peer.remote", () => {
+  it("calls a method as a function, with params and options, also one named like a member of Object", async () => {
+    const methods = { add: ([a, b]: [number, number]) => a + b, "room/join": () => "in", constructor: () => "mine" };
+    await using both = connectedPair({ methods });
+    const { remote } = both.b;
+    expect(await remote.add([1, 2])).toBe(3);
+    expect(await remote["room/join"]()).toBe("in");
+    expect(await remote.constructor()).toBe("mine");
+    expect(await rejection(remote.add([1, 2], { signal: AbortSignal.abort("no") }))).toBe("no");
+  });
+
+  it("is the same object each time, and can be awaited, encoded and printed without calling anything", async () => {
+    const { peer, sent } = rawPeer();
+    expect(await peer.remote).toBe(peer.remote);
+    for (const member of ["then", "toString", "valueOf", Symbol.iterator, Symbol.toPrimitive, Symbol.toStringTag])
+      expect((peer.remote as Record<PropertyKey, unknown>)[member]).toBeUndefined();
+    expect(JSON.stringify({ remote: peer.remote })).toBe('{"remote":"remote"}');
+    expect(print(peer.remote)).toBe("{}");
+    expect({ ...peer.remote }).toEqual({});
+    expect(() => `${peer.remote}`).toThrow(TypeError);
+    expect(sent).toEqual([]);
+  });
+
+  it("cannot be assigned to", () => {
+    const remote = rawPeer().peer.remote as Record<string, unknown>;
+    expect(() => (remote["add"] = 1)).toThrow(TypeError);
+    expect(() => delete remote["add"]).not.toThrow();
+    expect(typeof remote["add"]).toBe("function");
+  });
+});
+
+describe("pair", () => {
+  it("joins two peers that call each other, typed on both sides", async () => {
+    interface A {
+      add(params: [a: number, b: number]): number;
+    }
+    interface B {
+      greet(params: { name: string }): string;
+    }
+    const [a, b] = pair<A, B>(
+      { methods: { add: ([x, y]) => x + y } },
+      { methods: { greet: ({ name }) => `hi ${name}` } },
+    );
+    const sum: number = await b.remote.add([1, 2]);
+    const greeting: string = await a.request("greet", { name: "x" });
+    expect([sum, greeting]).toEqual([3, "hi x"]);
+    await a.close();
+    expect((await b.closed).code).toBe(1000);
+    expectEmpty(a);
+    expectEmpty(b);
+  });
+
+  it("passes text in a microtask, never inside the call, so that the peers share no object", async () => {
+    const sent = { list: [1], at: new Date(0) };
+    let got: unknown;
+    const [a, b] = pair({ methods: { m: (params) => void (got = params) } }, {});
+    b.notify("m", sent);
+    expect(got).toBeUndefined();
+    await Promise.resolve();
+    expect(got).toEqual({ list: [1], at: "1970-01-01T00:00:00.000Z" });
+    await a.close();
+  });
+
+  it("enforces each side's maxMessageBytes, and closes both with 1009", async () => {
+    const [a, b] = pair({ limits: { maxMessageBytes: 100 } }, {});
+    expect(await rejection(b.request("m", ["x".repeat(100)]))).toMatchObject({ outcome: "unknown" });
+    expect([(await a.closed).code, (await b.closed).code]).toEqual([1009, 1009]);
+  });
+
+  it("makes peers that are different for test matchers, and a peer equals itself", async () => {
+    const [a, b] = pair({}, {});
+    for (const peer of [a, b]) Object.assign(peer.data as object, { room: "den" });
+    expect(a).not.toEqual(b);
+    expect(isDeepStrictEqual(a, b)).toBe(false);
+    expect({ peer: a }).toEqual({ peer: a });
+    expect(print(a)).toContain(a.id);
+    await a.close();
+  });
+});
+
+it("a transport may deliver parsed values, and return nothing from `send`", async () => {
+  let receiver!: Receiver;
+  const sent: unknown[] = [];
+  const peer: AnyPeer = new Peer(
+    {
+      start: (given) => (receiver = given),
+      send: (text) => void sent.push(JSON.parse(text)),
+      close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
+    },
+    { methods: { m: ([n]: [unknown]) => n } },
+  );
+  receiver.dispatch(request(1, "m", ["one"]));
+  receiver.dispatch([request(2, "m", ["two"]), 5]);
+  receiver.dispatch(null);
+  const call = peer.request("x");
+  expect(peer.notify("n")).toBe(true);
+  receiver.dispatch(result(1, "answer"));
+  expect(await call).toBe("answer");
+  expect(sent).toMatchObject([
+    result(1, "one"),
+    [result(2, "two"), { id: null, error: { code: -32600 } }],
+    { id: null, error: { code: -32600 } },
+    request(1, "x"),
+    notification("n"),
+  ]);
+  await peer.close();
+  receiver.dispatch(request(3, "m", ["late"]));
+  await turn();
+  expect(sent).toHaveLength(5);
+});
+
+const V = { jsonrpc: JSONRPC_VERSION };
+
+describe("classify", () => {
+  it.each<[Kind, unknown]>([
+    ["request", { ...V, method: "m", id: "", params: {}, extra: 1 }],
+    ["request", { ...V, method: "", id: null, result: 1 }],
+    ["notification", { ...V, method: "rpc.x", params: [] }],
+    ["response", { ...V, id: 0, result: null }],
+    ["response", { ...V, id: null, error: { code: -1, message: "" } }],
+    ["response", { ...V, id: 1, result: 1, error: null }],
+    ["broken", { ...V, id: 1 }],
+    ["broken", { ...V, id: 1, result: 1, error: { code: 1, message: "m" } }],
+    ["broken", { ...V, id: 1, error: { code: 1.5, message: "m" } }],
+    ["broken", { id: 1, result: 1 }],
+    ["invalid", V],
+    ["invalid", []],
+    ["invalid", null],
+    ["invalid", { method: "m", id: 1 }],
+    ["invalid", { ...V, method: "m", params: null }],
+    ["invalid", { ...V, method: "m", id: 2 ** 53 }],
+    ["invalid", { ...V, id: 1, params: [] }],
+  ])("returns %s for %j", (kind, value) => {
+    expect(classify(value)).toBe(kind);
+    expect(isRequest(value)).toBe(kind === "request");
+    expect(isNotification(value)).toBe(kind === "notification");
+    expect(isResponse(value)).toBe(kind === "response");
+  });
+});
+
+describe("the encoders", () => {
+  it("write a message without params, result or data as JSON-RPC requires", () => {
+    expect(JSON.parse(encodeRequest(null, "m"))).toStrictEqual({ ...V, id: null, method: "m" });
+    expect(JSON.parse(encodeResult(1.5, undefined))).toStrictEqual({ ...V, id: 1.5, result: null });
+    const error = { code: 1, message: "m" };
+    for (const data of [undefined, () => 1]) {
+      expect(JSON.parse(encodeError(0, { ...error, data }))).toStrictEqual({ ...V, id: 0, error });
+    }
+  });
+
+  it.each<Id>([0, -0, -1, 1e21, 1.5, "", "é", null])("write the id %s as JSON does", (id) => {
+    expect(encodeResult(id, 1)).toBe(JSON.stringify({ ...V, id, result: 1 }));
+  });
+
+  it("throw for a value without a JSON form", () => {
+    expect(() => encodeResult(1, 1n)).toThrow(TypeError);
+    expect(() => encodeRequest(1, 5 as never)).toThrow("Expected `method` to be a string, got `5` (number)");
+    expect(() => encodeNotification("m", 5 as never)).toThrow("Expected `params` to be an array or an object");
+  });
+
+  it("have a parser that keeps the error of JSON.parse as the cause, and know the reserved methods", () => {
+    expect(() => parseMessage("{")).toThrow(expect.objectContaining({ cause: expect.any(SyntaxError) }));
+    const names = ["rpc.", "rpc.x", "rpc", "RPC.x", "xrpc.", ""];
+    expect(names.filter(isInternalMethod)).toEqual(["rpc.", "rpc.x"]);
+  });
+});
+
+it.each(["", "a", "abc", "é", "€", "😀", "a\ud800b", "\udc00", "😀\ud83d", "日本語 é 😀"])(
+  "the bytes of %j are counted as the encoder writes them",
+  (text) => {
+    const bytes = Buffer.byteLength(text);
+    expect([utf8Bytes(text), encodedBytes(text)]).toEqual([bytes, bytes]);
+    expect([exceeds(text, bytes), exceeds(text, bytes - 1)]).toEqual([false, true]);
+  },
+);
