@@ -1,9 +1,11 @@
+/** The events of a peer, and its end. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { failure, notification, rawPeer, request, result } from "../support/raw.js";
+import { cutReason } from "../../src/close-codes.js";
+import { pair, RpcError, type AnyPeer } from "../../src/index.js";
 import { connectedPair, type AnyOptions } from "../support/pair.js";
-import { rejection, turn } from "../support/turns.js";
+import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { Outcomes, rejection, turn } from "../support/turns.js";
 import { uncaughtIn } from "../support/uncaught.js";
-import { pair, Peer, RpcError, type AnyPeer } from "../../src/index.js";
 
 function thrower(error: Error): () => never {
   return () => {
@@ -52,40 +54,38 @@ describe("the `close` event", () => {
 });
 
 describe("waitFor", () => {
-  it("resolves with the arguments of the next event, and leaves no listener", async () => {
+  const end = { code: 4000, reason: "enough" };
+  const listeners = ({ peer }: RawPeer): number =>
+    (["notification", "resume", "close"] as const).reduce((sum, name) => sum + peer.listenerCount(name), 0);
+
+  it("resolves with the arguments of the next event, or with the past end, and leaves no listener", async () => {
     const raw = rawPeer();
-    const waits = raw.peer.waitFor("notification");
+    const waits = [raw.peer.waitFor("notification"), raw.peer.waitFor("close")];
     raw.feed(notification("news", [1]));
     raw.feed(notification("news", [2]));
-    expect(await waits).toEqual(["news", [1]]);
-    expect(raw.peer.listenerCount("notification") + raw.peer.listenerCount("close")).toBe(0);
-  });
-
-  it("resolves with the end of a peer that closes, or is closed", async () => {
-    const raw = rawPeer();
-    const waits = raw.peer.waitFor("close");
-    raw.cut({ code: 4000, reason: "enough" });
-    const end = [{ code: 4000, reason: "enough" }];
-    expect([await waits, await raw.peer.waitFor("close")]).toEqual([end, end]);
+    raw.cut(end);
+    expect(await Promise.all([...waits, raw.peer.waitFor("close")])).toEqual([["news", [1]], [end], [end]]);
+    expect(listeners(raw)).toBe(0);
   });
 
   it("rejects for another event of a peer that closes, or is closed, and leaves no listener", async () => {
     const raw = rawPeer();
     const waits = rejection(raw.peer.waitFor("resume"));
-    raw.cut({ code: 4000, reason: "enough" });
+    raw.cut(end);
     const ended = new Error("closed with 4000 (enough)");
     expect([await waits, await rejection(raw.peer.waitFor("resume"))]).toEqual([ended, ended]);
-    expect(raw.peer.listenerCount("resume") + raw.peer.listenerCount("close")).toBe(0);
+    expect(listeners(raw)).toBe(0);
   });
 
   it("rejects with the reason of its signal, and leaves no listener", async () => {
     const raw = rawPeer();
     const control = new AbortController();
-    const waits = rejection(raw.peer.waitFor("resume", { signal: control.signal }));
+    const { signal } = control;
+    const waits = rejection(raw.peer.waitFor("resume", { signal }));
     control.abort("changed my mind");
-    const late = rejection(raw.peer.waitFor("close", { signal: control.signal }));
+    const late = rejection(raw.peer.waitFor("close", { signal }));
     expect([await waits, await late]).toEqual(["changed my mind", "changed my mind"]);
-    expect(raw.peer.listenerCount("resume") + raw.peer.listenerCount("close")).toBe(0);
+    expect(listeners(raw)).toBe(0);
   });
 
   it.each<[unknown[], string]>([
@@ -93,15 +93,15 @@ describe("waitFor", () => {
     [["resume", { timeoutMs: 1 }], "Unknown name `timeoutMs` in `options`"],
     [["resume", { signal: 1 }], "Expected `signal` to be an AbortSignal"],
   ])("rejects with a TypeError for %j", async (args, message) => {
-    const raw = rawPeer();
-    const error = await rejection((raw.peer.waitFor as (...args: unknown[]) => Promise<unknown>)(...args));
+    const { peer } = rawPeer();
+    const error = await rejection((peer.waitFor as (...args: unknown[]) => Promise<unknown>)(...args));
     expect(error).toBeInstanceOf(TypeError);
     expect((error as Error).message).toContain(message);
   });
 });
 
 describe("a listener that throws", () => {
-  it.each<[string, (raw: ReturnType<typeof rawPeer>) => void]>([
+  it.each<[string, (raw: RawPeer) => void]>([
     ["notification", (raw) => raw.feed(notification("m"))],
     ["close", (raw) => raw.cut()],
   ])("for `%s` is reported to `error` and affects nothing else", async (event, cause) => {
@@ -128,23 +128,14 @@ describe("a listener that throws", () => {
 });
 
 describe("an event that a peer does not have", () => {
-  const KNOWN = "known are close, suspend, attempt, resume, lost, missed, notification, error";
-  const peer: any = new Peer({ start() {}, send: () => true, close() {} }, {});
+  const peer: any = rawPeer().peer;
 
-  it.each(["on", "once", "addListener"])("is refused by `%s`, which names `methods`", (name) => {
-    expect(() => peer[name]("changed", () => {})).toThrow(TypeError);
+  it.each(["on", "once", "addListener", "emit"])("is refused by `%s`, which names `methods` and `notify`", (name) => {
+    for (const event of ["changed", Symbol("changed"), "toString", "constructor", "__proto__", "", undefined])
+      expect(() => peer[name](event, () => {})).toThrow(TypeError);
     expect(() => peer[name]("changed", () => {})).toThrow(/^Unknown event `changed`; .*`methods`.*`notify`/);
-    expect(() => peer[name]("changed", () => {})).toThrow(KNOWN);
+    expect(() => peer[name]("changed", () => {})).toThrow(/known are close, .*, error/);
     expect(peer.listenerCount("changed")).toBe(0);
-  });
-
-  it("is refused by `emit`, which names `notify`", () => {
-    expect(() => peer.emit("add", [1, 2])).toThrow(/^Unknown event `add`; .*`methods`.*`notify`/);
-  });
-
-  it.each([Symbol("changed"), "toString", "constructor", "__proto__", "", undefined])("may not be %s", (name) => {
-    expect(() => peer.on(name, () => {})).toThrow(TypeError);
-    expect(() => peer.emit(name)).toThrow(TypeError);
   });
 
   it("has no listeners, which may be removed", () => {
@@ -348,5 +339,174 @@ describe("peer.id, peer.auth and peer.data", () => {
     expect([a.auth, b.auth]).toEqual([undefined, undefined]);
     expect(() => Object.assign(a, { data: {} })).toThrow(TypeError);
     expect(() => Object.assign(a, { auth: {} })).toThrow(TypeError);
+  });
+});
+
+describe("close()", () => {
+  it("reports code and reason on both sides", async () => {
+    await using joined = connectedPair();
+    await joined.a.close(4321, "mine");
+    expect(await joined.a.closed).toMatchObject({ code: 4321, reason: "mine" });
+    expect(await joined.b.closed).toMatchObject({ code: 4321, reason: "mine" });
+  });
+
+  it("is idempotent, and every call resolves when the connection has ended", async () => {
+    const raw = rawPeer({}, { endsOnClose: false });
+    const outcomes = new Outcomes()
+      .watch("first", raw.peer.close(3000, "one"))
+      .watch("second", raw.peer.close(3001, "two"));
+    await turn();
+    expect(outcomes.list).toEqual([]);
+    raw.cut({ code: 3000 });
+    await turn();
+    expect(outcomes.names).toEqual(["first", "second"]);
+    await raw.peer.close();
+    expect(raw.closes).toEqual([[3000, "one"]]);
+  });
+
+  it("does nothing after the other side closed the connection", async () => {
+    const raw = rawPeer();
+    raw.cut({ code: 1001 });
+    await raw.peer.close(4000);
+    expect(raw.closes).toEqual([]);
+    expect(await raw.peer.closed).toMatchObject({ code: 1001 });
+  });
+
+  it("may be called and awaited inside a handler", async () => {
+    await using joined = connectedPair({ methods: { bye: (_params, { peer }) => peer.close(4001, "asked to") } });
+    expect(await rejection(joined.b.request("bye"))).toMatchObject({ outcome: "unknown" });
+    expect(await joined.b.closed).toMatchObject({ code: 4001 });
+  });
+
+  it("may be called inside a `close` listener", async () => {
+    const raw = rawPeer();
+    const outcomes = new Outcomes();
+    raw.peer.on("close", () => outcomes.watch("inner", raw.peer.close()));
+    await raw.peer.close();
+    await turn();
+    expect(outcomes.names).toEqual(["inner"]);
+  });
+
+  it("sends all earlier messages first, in order", async () => {
+    const got: string[] = [];
+    await using joined = connectedPair({}, { fallback: (_params, { method }) => void got.push(method) });
+    joined.a.notify("one");
+    joined.a.notify("two");
+    await joined.a.close();
+    expect(got).toEqual(["one", "two"]);
+  });
+
+  it("rejects for any other code, and for a reason that is no string, and keeps the connection open", async () => {
+    const raw = rawPeer();
+    for (const code of [999, 1001, 1005, 1006, 1015, 2999, 5000, 3000.5, -1, NaN, Infinity, "1000", null]) {
+      const error = await rejection(raw.peer.close(code as number));
+      expect(error).toBeInstanceOf(TypeError);
+      expect(error.message).toMatch(/^Expected `code` to be 1000 or from 3000 to 4999, got /);
+    }
+    expect(await rejection(raw.peer.close(1000, null as never))).toBeInstanceOf(TypeError);
+    expect([raw.peer.state, raw.closes]).toEqual(["open", []]);
+  });
+
+  it("accepts the codes 1000 and from 3000 to 4999", async () => {
+    for (const code of [1000, 3000, 4999]) {
+      const raw = rawPeer();
+      await raw.peer.close(code);
+      expect(raw.closes).toEqual([[code, ""]]);
+    }
+  });
+});
+
+describe("the reason", () => {
+  const euro = "€";
+  const smile = "😀";
+  it.each([
+    ["short", "short", "short"],
+    ["exactly 123 bytes", "x".repeat(123), "x".repeat(123)],
+    ["one byte more", "x".repeat(124), "x".repeat(123)],
+    ["exactly 41 characters of 3 bytes", euro.repeat(41), euro.repeat(41)],
+    ["a character across the end", `xx${euro.repeat(41)}`, `xx${euro.repeat(40)}`],
+    ["a surrogate pair across the end", smile.repeat(31), smile.repeat(30)],
+    ["two bytes across the end", "é".repeat(62), "é".repeat(61)],
+  ])("of %s is truncated to 123 bytes of UTF-8, between characters", async (_name, reason, cut) => {
+    const raw = rawPeer();
+    await raw.peer.close(1000, reason);
+    expect(raw.closes).toEqual([[1000, cut]]);
+    expect(Buffer.byteLength(cutReason(reason))).toBeLessThanOrEqual(123);
+    expect(cutReason(reason)).not.toContain("\ufffd");
+  });
+});
+
+describe("closed", () => {
+  it("resolves, and never rejects, whether it is read before or after the close", async () => {
+    const raw = rawPeer();
+    const before = raw.peer.closed;
+    raw.cut({ code: 1006, error: new Error("reset") });
+    expect(await before).toMatchObject({ code: 1006, error: { message: "reset" } });
+    expect(raw.peer.closed).toBe(before);
+    const late = rawPeer();
+    late.cut({ code: 1001 });
+    expect(await late.peer.closed).toMatchObject({ code: 1001 });
+  });
+});
+
+describe("await using", () => {
+  it("closes the peer", async () => {
+    const [a, b] = pair({}, {});
+    {
+      await using peer = a;
+      expect(peer.state).toBe("open");
+    }
+    expect(a.state).toBe("closed");
+    expect(await b.closed).toMatchObject({ code: 1000 });
+  });
+});
+
+describe("a close that this side makes for a reason of its own", () => {
+  const limits = { maxMalformedPerMinute: 1 };
+  const why = "more than 1 malformed messages in a minute";
+
+  /** A peer that has sent a close with 1008. Its transport has not reported the end. */
+  function closing(): RawPeer {
+    const raw = rawPeer({ limits }, { endsOnClose: false });
+    raw.feed("[");
+    raw.feed("[");
+    expect(raw.closes).toEqual([[1008, why]]);
+    return raw;
+  }
+
+  it.each([
+    ["never answers", { code: 1006, reason: "" }],
+    ["answers without a code", { code: 1005, reason: "" }],
+    ["answers with another code", { code: 1000, reason: "bye" }],
+  ])("is reported with its code and reason if the other side %s", async (_what, info) => {
+    const raw = closing();
+    const closes: unknown[] = [];
+    raw.peer.on("close", (one) => closes.push(one));
+    raw.cut(info);
+    expect(closes).toEqual([{ code: 1008, reason: why }]);
+    expect(await raw.peer.closed).toEqual({ code: 1008, reason: why });
+  });
+
+  it("keeps the error that destroyed the socket", async () => {
+    const raw = closing();
+    const error = new Error("reset");
+    raw.cut({ error });
+    expect(await raw.peer.closed).toEqual({ code: 1008, reason: why, error });
+  });
+
+  it("is reported even if the application closes the peer meanwhile", async () => {
+    const raw = closing();
+    void raw.peer.close(4000, "mine");
+    raw.cut();
+    expect(await raw.peer.closed).toMatchObject({ code: 1008 });
+  });
+});
+
+describe("a close by the application that the other side never answers", () => {
+  it("is reported with 1006, as a lost connection", async () => {
+    const raw = rawPeer({}, { endsOnClose: false });
+    void raw.peer.close(4000, "mine");
+    raw.cut();
+    expect(await raw.peer.closed).toEqual({ code: 1006, reason: "" });
   });
 });

@@ -1,0 +1,222 @@
+/** Received messages that are refused or counted: malformed ones, too many, and those of another protocol. */
+import { describe, expect, it } from "vitest";
+import type { AnyPeer } from "../../src/index.js";
+import type { AnyOptions } from "../support/pair.js";
+import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { pass, useVirtualClock } from "../support/time.js";
+import { turn } from "../support/turns.js";
+
+useVirtualClock();
+
+const REFUSED = failure(null, -32600, "Invalid Request");
+
+describe("malformed messages", () => {
+  it("are counted from zero after a minute", async () => {
+    await pass(60_001);
+    const raw = rawPeer({ limits: { maxMalformedPerMinute: 2 } });
+    for (let i = 0; i < 2; i++) raw.feed("{");
+    await pass(60_001);
+    for (let i = 0; i < 2; i++) raw.feed("{");
+    expect(raw.peer.state).toBe("open");
+    await pass(59_000);
+    raw.feed("{");
+    expect(raw.closes).toEqual([[1008, "more than 2 malformed messages in a minute"]]);
+  });
+
+  it("count one by one in a batch", () => {
+    const raw = rawPeer({ limits: { maxMalformedPerMinute: 3 } });
+    raw.feed([1, {}]);
+    raw.feed([]);
+    expect([raw.peer.stats().malformed, raw.sent.length]).toEqual([3, 2]);
+    raw.feed([[]]);
+    expect(raw.closes.map(([code]) => code)).toEqual([1008]);
+    expect(raw.sent).toHaveLength(2);
+  });
+
+  it("include an id alone, which is refused in its place in a batch, and counts as an entry", () => {
+    const raw = rawPeer({ methods: { m: () => 1 }, limits: { maxBatchEntries: 2, maxMalformedPerMinute: 2 } });
+    const alone = { jsonrpc: "2.0", id: 7 };
+    raw.feed([alone, request(1, "m")]);
+    raw.feed([alone, alone, request(1, "m")]);
+    expect(raw.messages()).toMatchObject([[REFUSED, result(1, 1)], { id: null, error: { code: -32010 } }]);
+    raw.feed(alone);
+    raw.feed(alone);
+    expect(raw.closes).toHaveLength(1);
+  });
+});
+
+describe("limits.maxMessagesPerSecond", () => {
+  const limits = { maxMessagesPerSecond: 5 };
+
+  it("refuses the requests beyond it with -32009, and runs none of them", () => {
+    let ran = 0;
+    const raw = rawPeer({ limits, methods: { m: () => ++ran } });
+    for (let id = 1; id <= 8; id++) raw.feed(request(id, "m"));
+    expect(ran).toBe(5);
+    const refused = [6, 7, 8].map((id) => failure(id, -32009, "Too many messages", { maxMessagesPerSecond: 5 }));
+    expect(raw.messages().slice(5)).toEqual(refused);
+    expect(raw.peer.stats()).toMatchObject({ requestsReceived: 8, refusedRate: 3 });
+  });
+
+  it("accepts more as time passes, and never more than the limit of one second at once", async () => {
+    let ran = 0;
+    const raw = rawPeer({ limits, methods: { m: () => void ran++ } });
+    const flood = (): void => {
+      for (let i = 0; i < 20; i++) raw.feed(notification("m"));
+    };
+    flood();
+    expect(ran).toBe(5);
+    await pass(400);
+    flood();
+    expect(ran).toBe(7);
+    await pass(60_000);
+    flood();
+    expect(ran).toBe(12);
+  });
+
+  it("drops the notifications beyond it and counts them, without an answer", () => {
+    const raw = rawPeer({ limits, methods: { m: () => {} } });
+    for (let i = 0; i < 7; i++) raw.feed(notification("m"));
+    expect(raw.messages()).toEqual([]);
+    expect(raw.peer.stats()).toMatchObject({ notificationsReceived: 7, refusedRate: 2 });
+  });
+
+  it("counts each member of a batch, and answers each request in it", () => {
+    const raw = rawPeer({ limits, methods: { m: () => 1 } });
+    raw.feed([1, 2, 3, 4, 5, 6].map((id) => request(id, "m")));
+    const done = [1, 2, 3, 4, 5].map((id) => result(id, 1));
+    expect(raw.messages()).toMatchObject([[...done, { id: 6, error: { code: -32009 } }]]);
+  });
+
+  it("does not count answers, because they settle this side's own calls", async () => {
+    const raw = rawPeer({ limits });
+    const calls = Array.from({ length: 20 }, () => raw.peer.request("m"));
+    for (let id = 1; id <= 20; id++) raw.feed(result(id, id));
+    expect(await Promise.all(calls)).toHaveLength(20);
+  });
+});
+
+/** Makes a peer that takes messages of another protocol. */
+function listening(options: AnyOptions = {}): RawPeer & { foreign: unknown[]; peers: AnyPeer[] } {
+  const foreign: unknown[] = [];
+  const peers: AnyPeer[] = [];
+  const onForeignMessage = (message: unknown, peer: AnyPeer): void => {
+    foreign.push(message);
+    peers.push(peer);
+  };
+  return { ...rawPeer({ methods: { m: () => 1 }, onForeignMessage, ...options }), foreign, peers };
+}
+
+const FOREIGN = [
+  { event: "playing", track: 7 },
+  {},
+  { notification: "tick", params: [1] },
+  { event: "stopped", id: 7 },
+  { id: null },
+  { params: { a: 1 } },
+  { event: "failed", error: "no such track" },
+  { result: 1 },
+  { __proto__: null, JSONRPC: "2.0" },
+];
+
+/** Messages that are JSON-RPC or resemble it, and the answers to them. */
+const OWN: [string, unknown, ...object[]][] = [
+  ["a message that names a version", { jsonrpc: "2.0" }, REFUSED],
+  ["another version", { jsonrpc: "3.0", event: "x" }, REFUSED],
+  ["no version and a method", { method: "m", id: 1 }, failure(1, -32600, "Invalid Request")],
+  ["no version, a method and no id", { method: "m" }, REFUSED],
+  ["a response without a version", { id: 9, result: 1 }],
+  ["an error response without a version", { id: 9, error: { code: 1, message: "no" } }],
+  ["an id alone", { jsonrpc: "2.0", id: 9 }, REFUSED],
+  ["a number", 5, REFUSED],
+  ["a string", '"event"', REFUSED],
+  ["null", "null", REFUSED],
+  ["an empty array", [], REFUSED],
+  ["what is not JSON", "event: playing", failure(null, -32700, "Parse error")],
+];
+
+function raise(): never {
+  throw new Error("bug");
+}
+
+describe("onForeignMessage", () => {
+  it.each(FOREIGN.map((message) => [JSON.stringify(message), message]))("receives %s", (text, message) => {
+    const raw = listening();
+    raw.feed(text);
+    expect(raw.foreign).toEqual([message]);
+    expect(raw.peers).toEqual([raw.peer]);
+    expect([raw.sent, raw.errors]).toEqual([[], []]);
+    expect(raw.peer.stats()).toMatchObject({ malformed: 0, unmatched: 0, notificationsReceived: 0 });
+  });
+
+  it.each(OWN)("does not receive %s", (_what, message, ...answers) => {
+    const raw = listening();
+    raw.feed(message);
+    expect(raw.foreign).toEqual([]);
+    expect(raw.messages()).toEqual(answers);
+  });
+
+  it("does not receive the members of a batch, which are refused one by one", () => {
+    const raw = listening();
+    raw.feed([{ event: "playing" }, request(1, "m")]);
+    expect(raw.foreign).toEqual([]);
+    expect(raw.messages()).toEqual([[REFUSED, result(1, 1)]]);
+  });
+
+  it("receives a message with the id of a pending call, and does not settle the call", async () => {
+    const raw = listening();
+    const call = raw.peer.request("ask");
+    raw.feed({ event: "playing", id: 1 });
+    raw.feed(result(1, "answer"));
+    expect(await call).toBe("answer");
+    expect(raw.foreign).toEqual([{ event: "playing", id: 1 }]);
+  });
+
+  it('receives messages of no version with compat "1.0", and none of its calls and responses', async () => {
+    const raw = listening({ compat: "1.0" });
+    const call = raw.peer.request("ask");
+    raw.feed({ event: "playing" });
+    raw.feed({ id: 2, method: "m", params: [] });
+    raw.feed({ id: null, method: "m", params: [] });
+    raw.feed({ id: 1, result: 3, error: null });
+    expect(await call).toBe(3);
+    expect(raw.foreign).toEqual([{ event: "playing" }]);
+    expect(raw.messages().slice(1)).toEqual([{ id: 2, result: 1, error: null }]);
+  });
+
+  it("is limited by maxMessagesPerSecond", () => {
+    const raw = listening({ limits: { maxMessagesPerSecond: 3 } });
+    raw.feed(notification("m"));
+    for (let i = 0; i < 5; i++) raw.feed({ event: i });
+    expect(raw.foreign).toEqual([{ event: 0 }, { event: 1 }]);
+    expect(raw.peer.stats()).toMatchObject({ refusedRate: 3, malformed: 0 });
+    expect(raw.sent).toEqual([]);
+  });
+
+  it.each<[string, () => unknown]>([
+    ["throws", () => raise()],
+    ["rejects", async () => raise()],
+  ])("that %s is reported to `error`, and the connection stays open", async (_how, fail) => {
+    const raw = listening({ onForeignMessage: fail });
+    raw.feed({ event: 1 });
+    await turn();
+    expect(raw.errors).toEqual([new Error("bug")]);
+    raw.feed(request(1, "m"));
+    expect(raw.messages()).toEqual([result(1, 1)]);
+  });
+
+  it("is not called when the connection has ended, nor after it has closed the peer", () => {
+    const seen: unknown[] = [];
+    const raw = listening({ onForeignMessage: (message, peer) => (seen.push(message), void peer.close()) });
+    raw.feed({ event: 1 });
+    raw.feed({ event: 2 });
+    expect(seen).toEqual([{ event: 1 }]);
+  });
+
+  it("when omitted, leaves such a message refused and counted as malformed", () => {
+    const raw = rawPeer();
+    raw.feed({ event: "playing" });
+    expect(raw.messages()).toEqual([REFUSED]);
+    expect(raw.peer.stats().malformed).toBe(1);
+  });
+});
