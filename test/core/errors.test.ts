@@ -144,7 +144,10 @@ describe("a handler whose own call was answered with an error", () => {
     ["a method that is missing", (peer) => peer.request("missing")],
     ["an RpcError of the other side's", (peer) => peer.request("denied")],
     ["an RpcError to a member of a batch", (peer) => inBatch(peer, "denied")],
-    ["an RpcError, caught and thrown again", (peer) => peer.remote.denied().catch((error: unknown) => Promise.reject(error))],
+    [
+      "an RpcError, caught and thrown again",
+      (peer) => peer.remote.denied().catch((error: unknown) => Promise.reject(error)),
+    ],
     ["an RpcError where a stream was expected", (peer) => readAll(peer, "denied")],
     ["an RpcError inside a stream of its own", (peer) => relay(peer.stream("denied"))],
     ["let through by `around`", (peer) => peer.request("denied"), (_call, next) => next()],
