@@ -96,9 +96,10 @@ describe("peer.batch()", () => {
   });
 
   it("settles by an answer that arrives inside send()", async () => {
-    const answer = (text: string, { feed }: RawPeer): void =>
-      feed(JSON.parse(text).map(({ id }: { id: number }) => result(id, id)));
-    const { peer } = rawPeer({}, { onSend: answer });
+    const { peer } = rawPeer(
+      {},
+      { onSend: (text, { feed }) => feed(JSON.parse(text).map(({ id }: { id: number }) => result(id, id))) },
+    );
     expect(await Promise.all(batchOf(peer, "a", "b"))).toEqual([1, 2]);
     expectEmpty(peer);
   });

@@ -53,7 +53,7 @@ function wrong(name: string, rule: string, value: unknown): TypeError {
         ? "an array"
         : typeof value === "object" && value !== null
           ? "an object"
-          : `\`${String(value)}\`${value == null ? "" : ` (${typeof value})`}`;
+          : `\`${String(value)}\`${value === null || value === undefined ? "" : ` (${typeof value})`}`;
   return new TypeError(`Expected \`${name}\` to be ${rule}, got ${shown}`);
 }
 

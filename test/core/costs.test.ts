@@ -14,14 +14,18 @@ async function load(): Promise<typeof standard> {
 
 afterEach(() => void vi.unstubAllGlobals());
 
-const METHODS = { plain: () => 1, slow: async () => turn() };
+const METHODS = {
+  plain: () => 1,
+  slow: async () => turn(),
+  never: () => new Promise<never>(() => {}),
+  signalled: (_params: unknown, context: { signal: unknown }) => context.signal === context.signal,
+};
 
 describe("a plain call", () => {
   it("makes no AbortController, unless its handler reads `signal`, and then one", async () => {
     const controllers = countMade("AbortController");
     const { pair } = await load();
-    const signalled = (_params: unknown, context: { signal: unknown }): boolean => context.signal === context.signal;
-    const [a, b] = pair<any, any>({ methods: { ...METHODS, signalled } }, {});
+    const [a, b] = pair<any, any>({ methods: METHODS }, {});
     await b.request("plain");
     await b.request("slow");
     b.notify("plain");
@@ -83,7 +87,7 @@ describe("a message that the other side can repeat without end", () => {
       const sent: string[] = [];
       const peer = new Peer(
         { start: (given) => (receiver = given), send: (text) => sent.push(text) > 0, close() {} },
-        { methods: { never: () => new Promise<never>(() => {}) }, limits: { maxInFlight: 1 } },
+        { methods: METHODS, limits: { maxInFlight: 1 } },
       );
       receiver.dispatch(request(0, "never"));
       receiver.dispatch(notification("never"));
@@ -99,8 +103,7 @@ describe("a message that the other side can repeat without end", () => {
 
   it("is reported when the peer has a listener", async () => {
     const { pair } = await load();
-    const never = (): Promise<never> => new Promise(() => {});
-    const [a, b] = pair<any, any>({ methods: { never }, limits: { maxInFlight: 1 } }, {});
+    const [a, b] = pair<any, any>({ methods: METHODS, limits: { maxInFlight: 1 } }, {});
     const errors: unknown[] = [];
     a.on("error", (error) => errors.push(error));
     for (let i = 0; i < 2; i++) b.notify("never");

@@ -57,8 +57,7 @@ describe("a listener of `error`", () => {
   });
 
   it("gets the call whose `onProgress` threw, and no call for a listener that threw", async () => {
-    const m = (_params: unknown, { progress }: Context): void => progress(1);
-    await using pair = connectedPair({ methods: { m } });
+    await using pair = connectedPair({ methods: { m: (_params, { progress }) => progress(1) } });
     const heard = listen(pair.b);
     const fail = (): never => {
       throw boom;
@@ -269,11 +268,7 @@ describe("the stack of an error of a call", () => {
     ],
     ["of a stream", 'RpcError: "values": no more', () => readAll(peer)],
     ["of a stream that does not begin", 'RpcError: "missing": Method not found', () => readAll(peer, "missing")],
-    [
-      "of bad params for the members",
-      'TypeError: "add": Expected `params`',
-      () => test.server.peers.request("add", 5 as never),
-    ],
+    ["of bad params for the members", 'TypeError: "add": Expected `params`', () => test.server.peers.request("add", 5)],
     [
       "of a call of a member",
       'RpcError: "missing": Method not found',

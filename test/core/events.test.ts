@@ -53,10 +53,12 @@ describe("the `close` event", () => {
   });
 });
 
+function listeners({ peer }: RawPeer): number {
+  return (["notification", "resume", "close"] as const).reduce((sum, name) => sum + peer.listenerCount(name), 0);
+}
+
 describe("waitFor", () => {
   const end = { code: 4000, reason: "enough" };
-  const listeners = ({ peer }: RawPeer): number =>
-    (["notification", "resume", "close"] as const).reduce((sum, name) => sum + peer.listenerCount(name), 0);
 
   it("resolves with the arguments of the next event, or with the past end, and leaves no listener", async () => {
     const raw = rawPeer();

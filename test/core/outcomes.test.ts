@@ -57,7 +57,9 @@ class Scene {
     if (this.link === "WebSocket") {
       const connected = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
       this.#webSocket = new WebSocket(server.url, { headers: {} });
-      this.#webSocket.onmessage = ({ data }: { data: unknown }) => void this.#receive(JSON.parse(String(data)));
+      this.#webSocket.addEventListener("message", (event) => {
+        void this.#receive(JSON.parse(String((event as MessageEvent).data)));
+      });
       this.caller = await connected;
     } else {
       this.caller = this.test.open(server.url, {
@@ -422,12 +424,14 @@ describe.each(LINKS)("a call over a %s connection that", (link) => {
   });
 });
 
+/** Returns a cell as the document has it. */
+function shown([settles, hasRun]: Cell): string {
+  const text = settles.replace(/^\w+Error/, "`$&`").replace(/"[\w-]+"$/, "`$&`");
+  return `${text}, ${hasRun ? "has run" : "has not run"}`;
+}
+
 /** The table of the document, from the cases. */
 function table(): string[][] {
-  const shown = ([settles, hasRun]: Cell): string => {
-    const text = settles.replace(/^\w+Error/, "`$&`").replace(/"[\w-]+"$/, "`$&`");
-    return `${text}, ${hasRun ? "has run" : "has not run"}`;
-  };
   const rows = CASES.map((one) => {
     const { when, then, on = LINKS, session, plain = session, batch, stream } = one;
     const others = [batch && `in a batch: ${shown(batch)}`, stream && `a stream: ${shown(stream)}`];

@@ -126,8 +126,9 @@ describe("context.signal", () => {
     raw.feed(notification("unread"));
     void end(raw);
     expect(contexts.map(({ signal }) => [signal.aborted, signal.reason.message])).toEqual(
-      Array(3).fill([true, reason]),
+      contexts.map(() => [true, reason]),
     );
+    expect(contexts).toHaveLength(3);
     open.resolve();
     await turn();
     expect(raw.sent).toEqual([]);
@@ -248,18 +249,20 @@ it("maxInFlight cannot deadlock two peers that call each other during a call", a
 });
 
 it("maxReplyBytes applies to an error's data too", async () => {
-  const m = (): Promise<never> => Promise.reject(new RpcError(1, "no", "x".repeat(300)));
-  const raw = rawPeer({ limits: { maxReplyBytes: 200 }, methods: { m } });
+  const raw = rawPeer({
+    limits: { maxReplyBytes: 200 },
+    methods: { m: () => Promise.reject(new RpcError(1, "no", "x".repeat(300))) },
+  });
   raw.feed(request(2, "m"));
   await turn();
   expect(raw.messages()).toEqual([failure(2, -32008, "Response is too large", { maxReplyBytes: 200 })]);
 });
 
-describe("a hostile promise", () => {
-  async function* values(): AsyncGenerator<number> {
-    yield 1;
-  }
+async function* values(): AsyncGenerator<number> {
+  yield 1;
+}
 
+describe("a hostile promise", () => {
   it.each<[string, (succeed: (value: unknown) => void) => void, unknown]>([
     [
       "twice and then throws",

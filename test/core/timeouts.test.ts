@@ -234,7 +234,8 @@ it("a call still times out after a virtual clock was removed together with the t
   await load(true);
   const { peer, feed } = caller();
   {
-    using _clock = virtualClock();
+    using before = virtualClock();
+    expect(before.now).toBe(0);
     const first = peer.request("a");
     feed(result(1, 1));
     await first;

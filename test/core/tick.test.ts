@@ -1,3 +1,4 @@
+/** Imports `link/tick`: no task of the library throws, so no peer can show that the others still run. */
 import { expect, it } from "vitest";
 import { atEndOfTick } from "../../src/link/tick.js";
 import { uncaughtIn } from "../support/uncaught.js";
