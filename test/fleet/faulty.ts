@@ -1,14 +1,14 @@
 /** An engine in memory whose connections a test disturbs: frames are lost or late, commands wait or fail, leases expire. */
 import {
   EngineError,
+  memory,
   type Channel,
   type Engine,
   type EngineConnection,
   type EngineHost,
   type EngineSettings,
   type Incarnation,
-} from "../../src/fleet/engine.js";
-import { inspectMemory, memory } from "../../src/fleet/memory.js";
+} from "../../src/node.js";
 import { gate, type Gate } from "../support/turns.js";
 
 /** The engine of several nodes. */
@@ -20,15 +20,19 @@ export class FaultyEngine implements Engine {
   readonly links: FaultyLink[] = [];
   readonly lacks: readonly ("log" | "roster")[];
   /** The incarnations whose leases have expired. */
-  readonly given: Set<Incarnation> = new Set();
+  readonly expired = new Set<Incarnation>();
   /** Whether a node may receive a frame that the broker counts as received by none. */
   undercounts = false;
   /** Whether the broker reports how many nodes have received a frame. */
   counts = true;
+  maxFrameBytes: number | undefined;
   /** Settings of the broker that weaken a promise, as they are when a node connects. */
   unmet: string[] = [];
   /** Makes `open` of the next connections wait for `up`. */
   isLate = false;
+  /** All channels that had a subscription, and all topics that had a member. */
+  readonly channels = new Set<Channel>(["a:all"]);
+  readonly topics = new Set<string>();
 
   constructor(settings: EngineSettings = {}, lacks: readonly ("log" | "roster")[] = []) {
     this.settings = settings;
@@ -38,12 +42,32 @@ export class FaultyEngine implements Engine {
   createConnection(node: string, host: EngineHost): EngineConnection {
     const link = new FaultyLink(this, node, host);
     this.links.push(link);
+    this.channels.add(`n:${node}`);
     return link;
   }
 
-  /** What is left in the broker, without logs. */
-  leftovers(): string[] {
-    return inspectMemory(this.inner).filter((text) => !text.startsWith("log "));
+  /** Opens a connection without a server. Puts the frames that it receives into `got`. */
+  async stranger(node = "stranger", got: string[] = []): Promise<EngineConnection> {
+    const received = (_channel: Channel, frame: string): void => void got.push(frame);
+    const connection = this.inner.createConnection(node, { received, up() {}, down() {}, heard() {} });
+    await connection.open();
+    return connection;
+  }
+
+  /** Returns what is left in the broker when all nodes are closed, except logs: subscriptions, members and leases. */
+  async leftovers(): Promise<string[]> {
+    const left: string[] = [];
+    const stranger = await this.stranger();
+    for (const channel of this.channels) {
+      const own = channel === "a:all" ? 1 : 0;
+      if ((await stranger.send(channel, ""))! > own) left.push(`subscription ${channel}`);
+    }
+    for (const topic of this.topics)
+      for (const [id] of (await stranger.roster!.list(topic)).members) left.push(`member ${topic} ${id}`);
+    await stranger.roster!.enter("stranger/1", 1_000);
+    const { live } = await stranger.roster!.beat("stranger/1", 1_000);
+    await stranger.close();
+    return [...left, ...live.filter((one) => one !== "stranger/1")];
   }
 }
 
@@ -61,11 +85,14 @@ export class FaultyLink implements EngineConnection {
   before: (command: string) => unknown = () => {};
   /** Called after each command, before it is answered; may throw, or return a promise that the answer waits for. */
   after: (command: string) => unknown = () => {};
-  /** The commands so far. */
+  /** The commands so far, and the frames that this node has sent, without its echoes. */
   readonly commands: string[] = [];
+  readonly sent: string[] = [];
   reconnects = 0;
   /** What `open` waits for. */
   readonly #opening: Gate<void> | undefined;
+  /** Rejects when the connection is closed, and with it each command that waits. */
+  readonly #closed = gate<never>();
   readonly #engine: FaultyEngine;
   readonly #inner: EngineConnection;
   #held: (() => void)[] | undefined;
@@ -77,6 +104,7 @@ export class FaultyLink implements EngineConnection {
     this.host = host;
     this.#engine = engine;
     if (engine.isLate) this.#opening = gate();
+    this.#closed.promise.catch(() => {});
     const inner = engine.inner.createConnection(node, {
       ...host,
       received: (channel, frame) => {
@@ -93,14 +121,17 @@ export class FaultyLink implements EngineConnection {
       };
     if (!engine.lacks.includes("roster"))
       this.roster = {
-        put: (...args) => this.#run("put", () => inner.roster!.put(...args)),
+        put: (...args) => {
+          engine.topics.add(args[0]);
+          return this.#run("put", () => inner.roster!.put(...args));
+        },
         list: (...args) => this.#run("list", () => inner.roster!.list(...args)),
         enter: (...args) => this.#run("enter", () => inner.roster!.enter(...args)),
         beat: (incarnation, leaseMs) =>
           this.#run("beat", async () => {
             const state = await inner.roster!.beat(incarnation, leaseMs);
-            const live = state.live.filter((one) => !engine.given.has(one));
-            return engine.given.has(incarnation) ? { isMine: false, live: [] } : { ...state, live };
+            const live = state.live.filter((one) => !engine.expired.has(one));
+            return engine.expired.has(incarnation) ? { isMine: false, live: [] } : { ...state, live };
           }),
       };
   }
@@ -109,9 +140,12 @@ export class FaultyLink implements EngineConnection {
     await this.#opening?.promise;
     const engine = this.#engine;
     const { undercounts, counts } = engine;
-    const facts = { ...(await this.#inner.open()), undercounts, counts };
+    const { maxFrameBytes, ...facts } = await this.#inner.open();
     return {
       ...facts,
+      maxFrameBytes: engine.maxFrameBytes ?? maxFrameBytes,
+      undercounts,
+      counts,
       get unmet() {
         return engine.unmet;
       },
@@ -125,6 +159,7 @@ export class FaultyLink implements EngineConnection {
 
   close(): Promise<void> {
     this.#opening?.reject(new EngineError("closed", "not-sent"));
+    this.#closed.reject(new EngineError("closed", "unknown"));
     return this.#inner.close();
   }
 
@@ -135,6 +170,7 @@ export class FaultyLink implements EngineConnection {
   }
 
   subscribe(channel: Channel): Promise<void> {
+    this.#engine.channels.add(channel);
     return this.#run("subscribe", () => this.#inner.subscribe(channel));
   }
 
@@ -144,6 +180,7 @@ export class FaultyLink implements EngineConnection {
   }
 
   async send(channel: Channel, frame: string): Promise<number | undefined> {
+    if (!this.isDown && !frame.startsWith("1e")) this.sent.push(frame);
     const count = await this.#run("send", () => this.#inner.send(channel, frame));
     // Nodes without a connection are not subscribed to the channel of all nodes.
     const missing = channel === "a:all" ? this.#engine.links.filter(({ isDown }) => isDown).length : 0;
@@ -155,11 +192,31 @@ export class FaultyLink implements EngineConnection {
     this.commands.push(command);
     const wait = this.before(command);
     // What waits for nothing is done in the order of the calls.
-    if (wait instanceof Promise) await wait;
+    if (wait instanceof Promise) await Promise.race([wait, this.#closed.promise]);
     const answer = await run();
     const held = this.after(command);
-    if (held instanceof Promise) await held;
+    if (held instanceof Promise) await Promise.race([held, this.#closed.promise]);
     return answer;
+  }
+
+  /** Makes each command of this name wait until the test settles the gate that is returned. */
+  blocks(command: string): Gate<void> {
+    const answer = gate();
+    this.before = (name) => (name === command ? answer.promise : undefined);
+    return answer;
+  }
+
+  /** Makes the next commands of this name reject, before or after they are done. */
+  fails(command: string, { times = 1, when = "before" }: { times?: number; when?: "before" | "after" } = {}): void {
+    let left = times;
+    this[when] = (name) => {
+      if (name === command && left-- > 0) throw new EngineError("faulty: lost", "unknown");
+    };
+  }
+
+  /** Returns how often a command was run. */
+  count(command: string): number {
+    return this.commands.filter((name) => name === command).length;
   }
 
   /** The connection is lost. */
@@ -189,17 +246,14 @@ export class FaultyLink implements EngineConnection {
     for (const receive of held) receive();
   }
 
-  /** The lease of this node's present incarnation has expired, and another node removes its members. */
+  /** The lease of this node's incarnation has expired, and another node removes its members. */
   async expire(number = 1): Promise<void> {
-    this.#engine.given.add(`${this.node}/${number}`);
-    const reaper = this.#engine.inner.createConnection("reaper", { received() {}, up() {}, down() {}, heard() {} });
-    await reaper.open();
-    for (const text of inspectMemory(this.#engine.inner)) {
-      if (!text.startsWith("roster ")) continue;
-      const topic = text.slice("roster ".length);
+    const incarnation: Incarnation = `${this.node}/${number}`;
+    this.#engine.expired.add(incarnation);
+    const reaper = await this.#engine.stranger("reaper");
+    for (const topic of this.#engine.topics)
       for (const [id] of (await reaper.roster!.list(topic)).members)
-        if (id.startsWith(`${this.node}/${number}.`)) await reaper.roster!.put(topic, id, undefined);
-    }
+        if (id.startsWith(`${incarnation}.`)) await reaper.roster!.put(topic, id, undefined);
     await reaper.close();
   }
 }

@@ -1,25 +1,31 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { EngineError, type RosterId } from "../../src/fleet/engine.js";
-import { Replica } from "../../src/fleet/roster.js";
-import { gate, rejection, turn } from "../support/turns.js";
+/** The lists of members. What every engine carries is in test/engines/fleet-suite.ts. */
+import { describe, expect, it } from "vitest";
+import { EngineError, type RosterId } from "../../src/node.js";
+import { pass } from "../support/time.js";
+import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
-import { closeAll, makeNode, makeNodes, type Client, type Node } from "./nodes.js";
+import { expectSoon, failure, makeNode, makeNodes, settled, useFleet, when, type Client, type Node } from "./nodes.js";
 
-let nodes: Node[] = [];
-afterEach(() => closeAll(nodes));
+useFleet();
 
 const RULES = { topics: () => ({ members: { joined: "joined", left: "left" } }) };
+/** After this time, a node has renewed its lease twice. */
+const BEATS_MS = 7_000;
+
+type Event = [event: string, as: unknown];
+
+/** Returns what a node sees of the members of "room". */
+function watch({ server }: Node): Event[] {
+  const events: Event[] = [];
+  server.topic("room").watch((event, { as }) => events.push([event, as]));
+  return events;
+}
 
 /** Two nodes, and what each sees of the members of "room". */
-function room(options: object = {}, settings = {}): [FaultyEngine, a: Node, b: Node, seen: [string, string][][]] {
-  const engine = new FaultyEngine(settings);
-  nodes = makeNodes(2, { ...RULES, ...options }, engine);
-  const seen = nodes.map(({ server }) => {
-    const events: [string, string][] = [];
-    server.topic("room").watch((event, { as }) => events.push([event, as as string]));
-    return events;
-  });
-  return [engine, nodes[0]!, nodes[1]!, seen];
+function room(options: object = {}): [FaultyEngine, a: Node, b: Node, seen: Event[][]] {
+  const engine = new FaultyEngine();
+  const [a, b] = makeNodes(2, { ...RULES, ...options }, engine) as [Node, Node];
+  return [engine, a, b, [a, b].map(watch)];
 }
 
 async function joined(node: Node, name: string): Promise<Client> {
@@ -29,32 +35,24 @@ async function joined(node: Node, name: string): Promise<Client> {
 }
 
 const names = async (node: Node): Promise<unknown[]> => (await node.server.topic("room").members()).map(({ as }) => as);
-
 const of = (client: Client, name: string): object => ({ id: client.peer.id, as: name });
 
+/** Lets everything happen that needs no time. */
+const settle = (): Promise<void> => pass(0).then(() => pass(0));
+
 describe("members", () => {
-  it("are those of all nodes that joined with `as`, with the ids of their peers", async () => {
+  it("are those of all nodes that joined with `as`, with the ids of their peers, as soon as `join` has resolved", async () => {
     const [, a, b] = room();
-    const [ann, bob] = [await joined(a, "ann"), await joined(b, "bob")];
+    const ann = await joined(a, "ann");
+    for (const node of [a, b]) expect(await names(node)).toEqual(["ann"]);
+    const bob = await joined(b, "bob");
     const silent = await a.client();
     await a.server.topic("room").join(silent.peer);
-    for (const node of nodes)
-      expect(await node.server.topic("room").members()).toEqual([
-        { id: ann.peer.id, as: "ann" },
-        { id: bob.peer.id, as: "bob" },
-      ]);
+    for (const { server } of [a, b])
+      expect(await server.topic("room").members()).toEqual([of(ann, "ann"), of(bob, "bob")]);
     expect(await a.server.topic("room").members({ limit: 1 })).toHaveLength(1);
     await expect(a.server.topic("room").members({ limit: 10_001 })).rejects.toThrow("Expected `limit`");
     expect(await a.server.topic("other").members()).toEqual([]);
-  });
-
-  it("contain a member as soon as its `join` has resolved", async () => {
-    const [, a, b] = room();
-    for (let i = 0; i < 20; i++) {
-      await joined(nodes[i % 2]!, `n${i}`);
-      expect(await names(a)).toHaveLength(i + 1);
-      expect(await names(b)).toHaveLength(i + 1);
-    }
   });
 
   it("leave when they are deleted, close, or their node closes, and each node sees the same sequence", async () => {
@@ -63,56 +61,36 @@ describe("members", () => {
     await joined(b, "eve");
     a.server.topic("room").delete(ann.peer);
     await bob.client.close();
-    await expect.poll(() => names(a)).toEqual(["eve"]);
-    await b.server.close();
-    await expect.poll(() => names(a)).toEqual([]);
-    expect(seen[0]!.slice(0, 3)).toEqual([
-      ["joined", "ann"],
-      ["joined", "bob"],
-      ["joined", "eve"],
+    await settle();
+    expect(await names(a)).toEqual(["eve"]);
+    await settled(b.server.close());
+    await settle();
+    expect(await names(a)).toEqual([]);
+    expect(seen[0]).toEqual([
+      ...["ann", "bob", "eve"].map((name) => ["joined", name]),
+      ...["ann", "bob", "eve"].map((name) => ["left", name]),
     ]);
-    expect(seen[0]!.slice(3).map(([event]) => event)).toEqual(["left", "left", "left"]);
     expect(seen[1]).toEqual(seen[0]!.slice(0, seen[1]!.length));
-    expect(engine.leftovers().filter((text) => text.includes(b.server.nodes.id))).toEqual([]);
+    await settled(a.server.close());
+    expect(await engine.leftovers()).toEqual([]);
   });
 
   it("stay while they are suspended", async () => {
     const [, a, b, seen] = room();
     const ann = await joined(a, "ann");
-    const suspended = new Promise<void>((resolve) => ann.peer.once("suspend", resolve));
     a.network.of(ann.client).cut();
-    await suspended;
-    expect(await names(b)).toEqual(["ann"]);
-    expect(seen[1]).toEqual([["joined", "ann"]]);
+    a.network.stop();
+    await when(() => ann.peer.state === "suspended");
+    expect([await names(b), seen[1]]).toEqual([["ann"], [["joined", "ann"]]]);
   });
 
-  it("are notified of others that join and leave, on all nodes, and not of themselves", async () => {
-    const [, a, b] = room();
-    const [ann, bob] = [await joined(a, "ann"), await joined(b, "bob")];
-    const eve = await joined(a, "eve");
-    await eve.client.close();
-    await ann.until(3);
-    await bob.until(2);
-    expect(ann.got).toEqual([
-      ["joined", of(bob, "bob")],
-      ["joined", of(eve, "eve")],
-      ["left", of(eve, "eve")],
-    ]);
-    expect(bob.got).toEqual([
-      ["joined", of(eve, "eve")],
-      ["left", of(eve, "eve")],
-    ]);
-  });
-
-  it("may join again with another `as`: each node sees that once, as `joined`, and `left` has the last one", async () => {
+  it("are notified of others that join, change and leave, on all nodes, once, and not of themselves", async () => {
     const [, a, b, seen] = room();
     const [ann, bob] = [await joined(a, "ann"), await joined(b, "bob")];
     await ann.until(1);
-    const rejoin = (as: string): Promise<unknown> => a.server.topic("room").join(ann.peer, { as });
-    await rejoin("ann, away");
-    await rejoin("ann, away");
-    await rejoin("ann");
+    for (const as of ["ann, away", "ann, away", "ann"]) await a.server.topic("room").join(ann.peer, { as });
     await ann.client.close();
+    await bob.until(3);
     const all = [
       ["joined", "ann"],
       ["joined", "bob"],
@@ -120,8 +98,7 @@ describe("members", () => {
       ["joined", "ann"],
       ["left", "ann"],
     ];
-    for (const events of seen) await expect.poll(() => events).toEqual(all);
-    await bob.until(3);
+    expect(seen).toEqual([all, all]);
     expect(bob.got).toEqual([
       ["joined", of(ann, "ann, away")],
       ["joined", of(ann, "ann")],
@@ -130,54 +107,34 @@ describe("members", () => {
     expect(ann.got).toEqual([["joined", of(bob, "bob")]]);
   });
 
-  it("whose `as` changed while changes were missed are seen when the members are listed again", async () => {
-    const [engine, a, b, seen] = room();
-    const ann = await joined(a, "ann");
-    engine.links[1]!.loses = (_channel, frame) => frame.startsWith("1j");
-    await a.server.topic("room").join(ann.peer, { as: "ann, away" });
-    engine.links[1]!.loses = () => false;
-    await joined(b, "bob");
-    await expect
-      .poll(() => seen[1])
-      .toEqual([
-        ["joined", "ann"],
-        ["joined", "ann, away"],
-        ["joined", "bob"],
-      ]);
-  });
-
   it("join with at most 4 KiB of JSON, to a topic that has the rule", async () => {
-    const [, a, , seen] = room({
-      topics: (name: string) => (name === "room" ? { members: true } : undefined),
-    });
+    const [, a, , seen] = room({ topics: (name: string) => (name === "room" ? { members: true } : undefined) });
     const ann = await a.client();
     const topic = a.server.topic("room");
-    await expect(topic.join(ann.peer, { as: "x".repeat(4_095) })).rejects.toThrow("Expected `as` to be at most 4096");
-    await expect(topic.join(ann.peer, { as: () => {} })).rejects.toThrow("Expected `as`");
+    for (const as of ["x".repeat(4_095), () => {}])
+      await expect(topic.join(ann.peer, { as })).rejects.toThrow("Expected `as`");
     await expect(topic.join(ann.peer, { as: { roles: new Set() } })).rejects.toThrow("cannot carry the Set `roles`");
-    await expect(a.server.topic("other").join(ann.peer, { as: 1 })).rejects.toThrow("requires the rule `members`");
-    await expect(a.server.topic("other").members()).rejects.toThrow("no list of members");
-    expect(() => a.server.topic("other").watch(() => {})).toThrow("no list of members");
+    const other = a.server.topic("other");
+    await expect(other.join(ann.peer, { as: 1 })).rejects.toThrow("requires the rule `members`");
+    await expect(other.members()).rejects.toThrow("no list of members");
+    expect(() => other.watch(() => {})).toThrow("no list of members");
     expect(topic.size).toBe(0);
     await topic.join(ann.peer, { as: "x".repeat(4_094) });
     expect(seen[0]).toHaveLength(1);
     const without = makeNode({ engine: new FaultyEngine({}, ["roster"]), ...RULES });
-    nodes.push(without);
     await expect(without.server.topic("room").members()).rejects.toThrow("the engine faulty has no members");
   });
 
   it("are at most 10,000 in a topic, and more may join without `as`", async () => {
     const [engine, a, b] = room();
     const eve = await joined(a, "eve");
-    const stranger = engine.inner.createConnection("stranger", { received() {}, up() {}, down() {}, heard() {} });
-    await stranger.open();
+    const stranger = await engine.stranger();
     for (let i = 1; i < 10_000; i++) await stranger.roster!.put("room", `stranger/1.m${i}`, "1");
     await turn();
     const ann = await a.client();
     const topic = a.server.topic("room");
     expect(await rejection(topic.join(ann.peer, { as: "ann" }))).toBeInstanceOf(RangeError);
-    expect(topic.size).toBe(1);
-    expect(await topic.members()).toHaveLength(10_000);
+    expect([topic.size, (await topic.members()).length]).toEqual([1, 10_000]);
     await topic.join(ann.peer);
     expect(topic.size).toBe(2);
     // One of them may change what the others see.
@@ -189,26 +146,19 @@ describe("members", () => {
   it("are removed if `join` fails with an unknown outcome", async () => {
     const [engine, a, b, seen] = room();
     const ann = await a.client("ann");
-    const [link] = engine.links;
     const topic = a.server.topic("room");
     // The change is written, and its answer is lost.
-    let failures = 1;
-    link!.after = (command) => {
-      if (command === "put" && failures-- > 0) throw new EngineError("faulty", "unknown");
-    };
-    expect(await rejection(topic.join(ann.peer, { as: "ann" }))).toMatchObject({
-      message: "faulty",
-      outcome: "unknown",
-    });
+    engine.links[0]!.fails("put", { when: "after" });
+    expect(await failure(topic.join(ann.peer, { as: "ann" }))).toMatchObject({ code: "ENGINE", outcome: "unknown" });
     expect(topic.size).toBe(0);
-    await expect.poll(() => names(b), { timeout: 5_000 }).toEqual([]);
-    expect(seen[1]).toEqual([
+    const events: Event[] = [
       ["joined", "ann"],
       ["left", "ann"],
-    ]);
+    ];
+    await expectSoon(() => seen[1], events);
+    expect(await names(b)).toEqual([]);
     await topic.join(ann.peer, { as: "ann" });
-    expect(await names(b)).toEqual(["ann"]);
-    expect(seen[1]!.slice(2)).toEqual([["joined", "ann"]]);
+    await expectSoon(() => seen[1], [...events, ["joined", "ann"]]);
   });
 
   it.each([false, true])(
@@ -216,173 +166,178 @@ describe("members", () => {
     async (isOld) => {
       const [engine, a, b] = room();
       const ann = isOld ? await joined(a, "ann") : await a.client("ann");
-      const answer = gate();
-      let failures = 1;
-      engine.links[0]!.before = (command) => (command === "put" && failures-- > 0 ? answer.promise : undefined);
       const topic = a.server.topic("room");
+      const [link] = engine.links;
+      const answer = link!.blocks("put");
       const joining = rejection(topic.join(ann.peer, { as: "anna" }));
-      await expect.poll(() => failures).toBe(0);
+      await settle();
       topic.delete(ann.peer);
+      link!.before = () => {};
       answer.reject(new EngineError("faulty", "unknown"));
       await joining;
-      await expect.poll(() => names(b), { timeout: 5_000 }).toEqual([]);
-      await ann.client.close();
+      await pass(2_000);
+      expect(await names(b)).toEqual([]);
     },
   );
 
   it("leave when the connection is restored, if they closed meanwhile", async () => {
     const [engine, a, b, seen] = room();
-    const ann = await joined(a, "ann");
-    const eve = await joined(a, "eve");
-    const [link] = engine.links;
-    link!.down();
+    const [ann, eve] = [await joined(a, "ann"), await joined(a, "eve")];
+    engine.links[0]!.down();
     await ann.client.close();
-    await expect.poll(() => a.server.topic("room").size).toBe(1);
+    await expectSoon(() => a.server.topic("room").size, 1);
     expect(await rejection(a.server.topic("room").members())).toMatchObject({ outcome: "not-sent" });
     expect(await names(b)).toEqual(["ann", "eve"]);
-    link!.up();
-    await expect.poll(() => names(b)).toEqual(["eve"]);
+    engine.links[0]!.up();
+    await settle();
+    expect(await names(b)).toEqual(["eve"]);
     expect(seen[1]!.at(-1)).toEqual(["left", "ann"]);
     expect(eve.peer.state).toBe("open");
   });
 
   it("are listed again after changes that were missed, and watchers see each change once", async () => {
     const [engine, a, b, seen] = room();
-    await joined(a, "ann");
-    const bob = await joined(a, "bob");
-    await expect.poll(() => seen[1]!.length).toBe(2);
-    engine.links[1]!.down();
+    const [ann, bob] = [await joined(a, "ann"), await joined(a, "bob")];
+    await settle();
+    const [, link] = engine.links;
+    link!.down();
     await bob.client.close();
     await joined(a, "eve");
-    await expect.poll(() => names(a)).toEqual(["ann", "eve"]);
-    engine.links[1]!.up();
-    await expect.poll(() => seen[1]!.length).toBe(4);
-    expect(seen[1]!.slice(2)).toEqual(
+    link!.up();
+    await settle();
+    expect(seen[1]!.splice(0).slice(2)).toEqual(
       expect.arrayContaining([
         ["joined", "eve"],
         ["left", "bob"],
       ]),
     );
-    let lost = 1;
-    engine.links[1]!.loses = (_channel, frame) => frame.startsWith("1j") && lost-- > 0;
+    let lost = 2;
+    link!.loses = (_channel, frame) => frame.startsWith("1j") && lost-- > 0;
     await joined(a, "kim");
+    await a.server.topic("room").join(ann.peer, { as: "anna" });
     await joined(a, "lee");
-    await expect.poll(() => seen[1]!.length).toBe(6);
-    expect(await names(b)).toEqual(["ann", "eve", "kim", "lee"]);
+    await settle();
+    expect(seen[1]).toHaveLength(3);
+    expect(seen[1]).toEqual(expect.arrayContaining(["anna", "kim", "lee"].map((as) => ["joined", as])));
+    expect(await names(b)).toEqual(["anna", "eve", "kim", "lee"]);
   });
+});
 
-  it("of a node that was given up are put again, and others see at most one leave and one join", async () => {
-    const [engine, a, b, seen] = room({}, { leaseMs: 60 });
+describe("the members of a node that was given up", () => {
+  it("are put again, and others see at most one leave and one join", async () => {
+    const [engine, a, b, seen] = room();
     const ann = await joined(a, "ann");
     const states: string[] = [];
     a.server.on("engine", ({ state }) => states.push(state));
     await engine.links[0]!.expire();
-    await expect.poll(() => names(b), { interval: 5 }).toEqual(["ann"]);
-    await expect.poll(() => states).toEqual(["down", "up"]);
-    expect(seen[1]).toEqual([
-      ["joined", "ann"],
-      ["left", "ann"],
-      ["joined", "ann"],
-    ]);
+    await pass(BEATS_MS);
+    expect(states).toEqual(["down", "up"]);
+    expect(seen[1]).toEqual(["joined", "left", "joined"].map((event) => [event, "ann"]));
     // Its peer has noticed nothing, and has the same id.
-    expect((await b.server.topic("room").members())[0]!.id).toBe(ann.peer.id);
+    expect(await b.server.topic("room").members()).toEqual([of(ann, "ann")]);
     expect(ann.peer.state).toBe("open");
     b.server.peer(ann.peer.id).notify("hello");
     await ann.until(1);
     expect(b.server.nodes.live).toContain(a.server.nodes.id);
   });
-});
 
-it("a node that was given up lists the members again, because the broker may have lost changes", async () => {
-  const [engine, , b, seen] = room({}, { leaseMs: 60 });
-  const bob = await joined(b, "bob");
-  await expect.poll(() => seen[0]).toEqual([["joined", "bob"]]);
-  engine.links[0]!.loses = (_channel, frame) => frame.startsWith("1l");
-  await bob.client.close();
-  await expect.poll(() => names(b)).toEqual([]);
-  expect(seen[0]).toEqual([["joined", "bob"]]);
-  await engine.links[0]!.expire();
-  await expect
-    .poll(() => seen[0])
-    .toEqual([
-      ["joined", "bob"],
-      ["left", "bob"],
-    ]);
-});
+  it("are put again at a later beat, if the lease cannot be taken at once", async () => {
+    const [engine, a, b] = room();
+    await joined(a, "ann");
+    const before = engine.links[0]!.count("enter");
+    engine.links[0]!.fails("enter", { times: 2 });
+    await engine.links[0]!.expire();
+    await pass(BEATS_MS);
+    expect(await names(b)).toEqual([]);
+    await pass(BEATS_MS);
+    expect(await names(b)).toEqual(["ann"]);
+    expect(engine.links[0]!.count("enter") - before).toBe(3);
+  });
 
-it("a change that comes while an older list is read follows this list", () => {
-  const events: [string, string][] = [];
-  const replica = new Replica(
-    (id) => id,
-    (event, { id }) => events.push([event, id]),
-  );
-  const members: [RosterId, string][] = [["n/1.a", "1"]];
-  replica.listed(replica.request(), { version: 50, members });
-  // The broker was restored from a snapshot, and the change arrives before the list.
-  const request = replica.request();
-  replica.changed(22, "n/1.b", "2");
-  replica.listed(request, { version: 21, members });
-  expect(events).toEqual([["joined", "n/1.b"]]);
-  expect(replica.needsList).toBe(false);
-  replica.changed(23, "n/1.a", undefined);
-  expect(events).toHaveLength(2);
-});
-
-it("a lease that cannot be taken again at once is taken at a later beat, with all members", async () => {
-  const [engine, a, b] = room({}, { leaseMs: 60 });
-  await joined(a, "ann");
-  let failures = 2;
-  engine.links[0]!.before = (command) => {
-    if (command === "enter" && failures-- > 0) throw new Error("faulty");
-  };
-  await engine.links[0]!.expire();
-  await expect.poll(() => names(b), { interval: 5 }).toEqual([]);
-  await expect.poll(() => names(b), { interval: 5 }).toEqual(["ann"]);
-  expect(failures).toBeLessThan(0);
+  it("are listed by that node again, because the broker may have lost changes", async () => {
+    const [engine, , b, seen] = room();
+    const bob = await joined(b, "bob");
+    engine.links[0]!.loses = (_channel, frame) => frame.startsWith("1l");
+    await bob.client.close();
+    await settle();
+    expect(seen[0]).toEqual([["joined", "bob"]]);
+    await engine.links[0]!.expire();
+    await pass(BEATS_MS);
+    expect(seen[0]!.slice(1)).toEqual([["left", "bob"]]);
+  });
 });
 
 const idOf = (version: number): RosterId => `node/1.m${version}`;
-const listOf = (last: number): [RosterId, string][] => Array.from({ length: last }, (_, i) => [idOf(i + 1), "1"]);
 
-it("a replica keeps at most 1,000 changes that came too early, and lists the members again for the others", () => {
-  const events: string[] = [];
-  const replica = new Replica(
-    (id) => id,
-    (event) => void events.push(event),
-  );
-  const request = replica.request();
-  for (let version = 2; version <= 1_002; version++) replica.changed(version, idOf(version), "1");
-  replica.listed(request, { version: 1, members: listOf(1) });
-  expect([replica.size, replica.needsList]).toEqual([1_001, true]);
-  replica.listed(replica.request(), { version: 1_002, members: listOf(1_002) });
-  expect([replica.size, replica.needsList, events.length]).toEqual([1_002, false, 1_001]);
+const ids = (last: number): number[] => Array.from({ length: last }, (_, i) => i + 1);
+
+/** A node that watches, of a broker whose lists and changes the test makes. */
+async function listing() {
+  const engine = new FaultyEngine();
+  const [a] = makeNodes(1, RULES, engine) as [Node];
+  await turn();
+  const [link] = engine.links;
+  const lists: ((part: { version: number; numbers: number[] }) => Promise<void>)[] = [];
+  const list = (): Promise<any> =>
+    new Promise((resolve) =>
+      lists.push(({ version, numbers }) => {
+        resolve({ version, members: numbers.map((n) => [idOf(n), String(n)]) });
+        return settle();
+      }),
+    );
+  Object.assign(link!.roster!, { list });
+  const events = watch(a);
+  await settle();
+  const changed = (version: number, n: number, isThere = true): void =>
+    link!.host.received("t:room", `1${isThere ? "j" : "l"}\t${version}\t${idOf(n)}\n${isThere ? n : ""}`);
+  const loss = async (): Promise<void> => {
+    link!.down();
+    link!.up();
+    await settle();
+  };
+  return { lists, events, changed, loss };
+}
+
+describe("a node that lists the members", () => {
+  it("applies a change after an older list that is read meanwhile, such as that of a restored snapshot", async () => {
+    const { lists, events, changed, loss } = await listing();
+    await lists[0]!({ version: 50, numbers: [1] });
+    await loss();
+    changed(22, 2);
+    await lists[1]!({ version: 21, numbers: [1] });
+    expect(events).toEqual([["joined", 2]]);
+    changed(23, 1, false);
+    expect([events.at(-1), lists.length]).toEqual([["left", 1], 2]);
+  });
+
+  it("keeps at most 1,000 changes that came too early, and lists the members again for the others", async () => {
+    const { lists, events, changed } = await listing();
+    for (let version = 2; version <= 1_002; version++) changed(version, version);
+    await lists[0]!({ version: 1, numbers: ids(1) });
+    expect([events.length, lists.length]).toEqual([1_000, 2]);
+    await lists[1]!({ version: 1_002, numbers: ids(1_002) });
+    expect([events.length, lists.length]).toEqual([1_001, 2]);
+  });
 });
 
-describe("watch", () => {
-  it("ends with the function that it returns, and a failing listener stops no other", async () => {
-    const [, a, b, seen] = room();
-    const errors: unknown[] = [];
-    a.server.on("error", (error) => errors.push(error));
-    const got: string[] = [];
-    const listener = (event: string): void => void got.push(event);
-    const stops = [
-      a.server.topic("room").watch(() => {
-        throw new Error("listener");
-      }),
-      a.server.topic("room").watch(listener),
-      a.server.topic("room").watch(listener),
-    ];
-    await joined(b, "bob");
-    await expect.poll(() => got).toEqual(["joined", "joined"]);
-    expect(errors).toHaveLength(1);
-    stops[1]!();
-    stops[1]!();
-    await joined(b, "eve");
-    await expect.poll(() => seen[0]!.length).toBe(2);
-    expect(got).toHaveLength(3);
-    for (const stop of stops) stop();
-    await joined(b, "kim");
-    await expect.poll(() => seen[0]!.length).toBe(3);
-    expect(got).toHaveLength(3);
-  });
+const failing = (): never => {
+  throw new Error("listener");
+};
+
+it("`watch` ends with the function that it returns, and a failing listener stops no other", async () => {
+  const [, a, b, seen] = room();
+  const errors: unknown[] = [];
+  a.server.on("error", (error) => errors.push(error));
+  const got: string[] = [];
+  const listener = (event: string): void => void got.push(event);
+  const stops = [failing, listener, listener].map((one) => a.server.topic("room").watch(one));
+  await joined(b, "bob");
+  expect([got, errors.length]).toEqual([["joined", "joined"], 1]);
+  stops[1]!();
+  stops[1]!();
+  await joined(b, "eve");
+  expect(got).toHaveLength(3);
+  for (const stop of stops) stop();
+  await joined(b, "kim");
+  expect([got.length, seen[0]!.length]).toEqual([3, 3]);
 });

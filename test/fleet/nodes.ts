@@ -1,9 +1,9 @@
 /** Several servers with one engine, and their clients, in memory. */
-import { vi } from "vitest";
-import type { Engine } from "../../src/fleet/engine.js";
-import { memory } from "../../src/fleet/memory.js";
+import { afterEach, beforeEach, expect, vi } from "vitest";
+import { memory, type AnyPeer, type Engine } from "../../src/node.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
-import type { AnyPeer } from "../../src/node.js";
+import { pass, useVirtualClock } from "../support/time.js";
+import { rejection } from "../support/turns.js";
 
 /** A node with its clients. */
 export interface Node extends TestServer<any, any, any> {
@@ -22,6 +22,68 @@ export interface Client {
   until(count: number): Promise<[method: string, params: any][]>;
 }
 
+/** The nodes of the running test, if the file has called `useFleet`. */
+let made: Node[] | undefined;
+
+/** Puts the virtual clock in place for every test of the file. Closes the nodes of each test, and asserts that they leave no timer. */
+export function useFleet(): void {
+  useVirtualClock();
+  beforeEach(() => void (made = []));
+  afterEach(async () => {
+    await settled(closeAll(made!));
+    made = undefined;
+  });
+}
+
+/** How long `when` waits in virtual time, in steps. */
+const STEP_MS = 100;
+const MOST_STEPS = 600;
+/** Steps in which no time passes: enough for all that needs none. */
+const TIMELESS_STEPS = 20;
+
+/** Resolves when `isTrue` returns true. With `useFleet`, lets virtual time pass for that, a minute at most. */
+export async function when(isTrue: () => boolean, what: () => string = String): Promise<void> {
+  const check = (): void => {
+    if (!isTrue()) throw new Error(`not in time: ${what()}`);
+  };
+  if (made === undefined) return vi.waitFor(check, { timeout: 60_000, interval: 1 });
+  for (let step = 0; step < MOST_STEPS && !isTrue(); step++) await pass(step < TIMELESS_STEPS ? 0 : STEP_MS);
+  check();
+}
+
+/** Resolves as `promise` does. With `useFleet`, lets virtual time pass until it settles. */
+export async function settled<T>(promise: Promise<T>): Promise<T> {
+  let isSettled = false;
+  const settle = (): void => void (isSettled = true);
+  promise.then(settle, settle);
+  await when(
+    () => isSettled,
+    () => "a promise",
+  );
+  return promise;
+}
+
+/** Resolves with the reason with which `promise` rejects, as `rejection` does. Lets virtual time pass until it settles. */
+export const failure = (promise: Promise<unknown>): Promise<any> => settled(rejection(promise));
+
+/** Expects that `read` returns `expected` at some time. */
+export async function expectSoon(read: () => unknown, expected: unknown): Promise<void> {
+  await when(
+    () => equals(read(), expected),
+    () => JSON.stringify(read()),
+  ).catch(() => {});
+  expect(read()).toEqual(expected);
+}
+
+function equals(value: unknown, expected: unknown): boolean {
+  try {
+    expect(value).toEqual(expected);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** Makes nodes with one engine. */
 export function makeNodes(count: number, options: object = {}, engine: Engine = memory()): Node[] {
   return Array.from({ length: count }, () => makeNode({ engine, ...options }));
@@ -29,7 +91,7 @@ export function makeNodes(count: number, options: object = {}, engine: Engine = 
 
 let clients = 0;
 
-/** Makes one node. */
+/** Makes one node. `methods`: of its clients. */
 export function makeNode(options: object, methods: object = {}): Node {
   const server = testServer<any, any, any>({
     authenticate: (request) => ({ name: String(request.headers["x-name"] ?? "") }),
@@ -53,20 +115,25 @@ export function makeNode(options: object, methods: object = {}): Node {
       ...clientOptions,
     });
     const until = async (length: number): Promise<[string, any][]> => {
-      await vi.waitFor(
-        () => {
-          if (got.length < length) throw new Error(`${got.length} of ${length} notifications: ${JSON.stringify(got)}`);
-        },
-        { timeout: 5_000, interval: 1 },
+      await when(
+        () => got.length >= length,
+        () => `${got.length} of ${length} notifications: ${JSON.stringify(got)}`,
       );
       return got;
     };
     return { peer: await coming, client: connected as AnyPeer, got, until };
   };
-  return Object.assign(server, { client });
+  const node = Object.assign(server, { client });
+  made?.push(node);
+  return node;
 }
 
 /** Closes nodes. */
 export async function closeAll(nodes: readonly Node[]): Promise<void> {
   await Promise.all(nodes.map(({ server }) => server.close()));
+}
+
+/** Resolves with the next peer of a node. */
+export function nextPeer({ server }: Node): Promise<AnyPeer> {
+  return new Promise((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
 }

@@ -1,86 +1,56 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { countDeadlines } from "../../src/core/deadlines.js";
-import { memory } from "../../src/fleet/memory.js";
-import { ErrorCode, type AnyPeer } from "../../src/node.js";
-import { HOSTILE_NAMES } from "../engines/rig.js";
-import { gate, rejection, turn } from "../support/turns.js";
+/** Topics of several nodes, and of a server without an engine. What every engine carries is in test/engines/fleet-suite.ts. */
+import { describe, expect, it } from "vitest";
+import { bytes, bytesOf, ErrorCode, type AnyPeer } from "../../src/node.js";
+import { pass } from "../support/time.js";
+import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
-import { closeAll, makeNode, makeNodes, type Client, type Node } from "./nodes.js";
+import { expectSoon, makeNode, makeNodes, settled, useFleet, when, type Client, type Node } from "./nodes.js";
 
-let nodes: Node[] = [];
-afterEach(() => closeAll(nodes));
+useFleet();
 
 /** Two nodes with one member each in the topic "room". */
-async function room(options?: object): Promise<[a: Node, b: Node, ann: Client, bob: Client]> {
-  nodes = makeNodes(2, options);
-  const [a, b] = nodes as [Node, Node];
+async function room(options?: object): Promise<[FaultyEngine, a: Node, b: Node, ann: Client, bob: Client]> {
+  const engine = new FaultyEngine();
+  const [a, b] = makeNodes(2, options, engine) as [Node, Node];
   const [ann, bob] = [await a.client("ann"), await b.client("bob")];
   await a.server.topic("room").join(ann.peer);
   await b.server.topic("room").join(bob.peer);
-  return [a, b, ann, bob];
+  return [engine, a, b, ann, bob];
 }
 
 const said = (n: number): [string, object] => ["said", { n }];
 const END: [string, undefined] = ["end", undefined];
+const LOG = { log: { length: 10, ttlMs: 60_000 } };
 
 describe("notify of a topic", () => {
-  it("reaches the members on all nodes, once, and no others", async () => {
-    const [a, b, ann, bob] = await room();
-    const outsider = await b.client();
-    a.server.topic("room").notify("said", { n: 1 });
-    b.server.topic("room").notify("said", { n: 2 });
-    a.server.topic("other").notify("said", { n: 3 });
-    a.server.topic("room").notify("end");
-    expect(await bob.until(3)).toEqual([said(2), said(1), END]);
-    expect(await ann.until(3)).toEqual([said(1), END, said(2)]);
-    await turn();
-    expect([ann.got.length, bob.got.length, outsider.got.length]).toEqual([3, 3, 0]);
-  });
-
-  it("reaches the members on this node before the tick ends, as without an engine", async () => {
-    const [a, , ann] = await room();
+  it("reaches the members on its own node before the tick ends, as without an engine", async () => {
+    const [, a, , ann] = await room();
     const sent = ann.peer.stats().notificationsSent;
     a.server.topic("room").notify("said", { n: 1 });
     expect(ann.peer.stats().notificationsSent).toBe(sent + 1);
   });
 
   it("keeps the order of each node's messages", async () => {
-    const [a, b, ann, bob] = await room();
+    const [, a, b, ann, bob] = await room();
     for (let n = 0; n < 200; n++) [a, b][n % 2]!.server.topic("room").notify("said", { n });
-    for (const { got } of [ann, bob]) {
-      await ann.until(200);
-      await bob.until(200);
+    for (const client of [ann, bob])
       for (const parity of [0, 1])
-        expect(got.map(([, { n }]) => n as number).filter((n) => n % 2 === parity)).toEqual(
+        expect((await client.until(200)).map(([, { n }]) => n as number).filter((n) => n % 2 === parity)).toEqual(
           Array.from({ length: 100 }, (_, i) => 2 * i + parity),
         );
-    }
   });
 
-  it("omits a peer in `except`, on whichever node: the peer itself, its id or its handle", async () => {
-    const [a, b, ann, bob] = await room();
-    const other = await b.client();
-    await b.server.topic("room").join(other.peer);
-    const topic = a.server.topic("room");
-    topic.notify("said", { n: 1 }, { except: ann.peer });
-    topic.notify("said", { n: 2 }, { except: ann.peer.id });
-    topic.notify("said", { n: 3 }, { except: bob.peer });
-    topic.notify("said", { n: 4 }, { except: bob.peer.id });
-    topic.notify("said", { n: 5 }, { except: a.server.peer(bob.peer.id) });
-    topic.notify("said", { n: 6 }, { except: "no such peer" });
-    topic.notify("end");
-    expect(await ann.until(5)).toEqual([said(3), said(4), said(5), said(6), END]);
-    expect(await bob.until(4)).toEqual([said(1), said(2), said(6), END]);
-    expect(await other.until(7)).toEqual([...[1, 2, 3, 4, 5, 6].map(said), END]);
-  });
-
-  it("omits the peers of a list or a Set in `except` on all nodes", async () => {
-    nodes = makeNodes(3);
+  it("omits the peers in `except` on all nodes: a peer, an id, a handle, or a list or Set of these", async () => {
+    const nodes = makeNodes(3);
     const [a] = nodes as [Node];
     const clients = await Promise.all([0, 1, 2, 0, 1, 2].map((i) => nodes[i]!.client()));
     for (const [i, { peer }] of clients.entries()) await nodes[i % 3]!.server.topic("room").join(peer);
     const [p0, p1, p2, p3, p4, p5] = clients.map(({ peer }) => peer) as [AnyPeer, ...AnyPeer[]];
-    const excepts: [unknown, number[]][] = [
+    const excepts: [except: unknown, reached: number[]][] = [
+      [p0, [1, 2, 3, 4, 5]],
+      [p1!.id, [0, 2, 3, 4, 5]],
+      [a.server.peer(p2!.id), [0, 1, 3, 4, 5]],
+      ["no such peer", [0, 1, 2, 3, 4, 5]],
       [
         [p1, p2],
         [0, 3, 4, 5],
@@ -107,7 +77,7 @@ describe("notify of a topic", () => {
   });
 
   it("omits 256 peers, the most that `except` takes, with the longest `latest` and ids", async () => {
-    const [a, b, , bob] = await room();
+    const [, a, b, , bob] = await room();
     const other = await b.client();
     await b.server.topic("room").join(other.peer);
     const gone = Array.from({ length: 255 }, (_, i) => `${"x".repeat(64)}.${String(i).padStart(63, "y")}`);
@@ -120,62 +90,37 @@ describe("notify of a topic", () => {
   });
 
   it("has the ids of other nodes in its frame, separated by commas, and those alone", async () => {
-    const engine = memory();
-    nodes = makeNodes(2, {}, engine);
-    const [a, b] = nodes as [Node, Node];
-    const [ann, bob, eve] = [await a.client(), await b.client(), await b.client()];
-    const frames: string[] = [];
-    const received = (_channel: string, frame: string): void => void frames.push(frame.slice(0, frame.indexOf("\n")));
-    const spy = engine.createConnection("spy", { received, up() {}, down() {}, heard() {} });
-    await spy.open();
-    await spy.subscribe("t:room");
-    const topic = a.server.topic("room");
-    topic.notify("said", {}, { except: bob.peer });
-    topic.notify("said", {}, { except: [ann.peer, bob.peer.id, eve.peer, "gone", "-"] });
-    topic.notify("said", {}, { except: ann.peer });
+    const [{ links }, a, b, ann, bob] = await room();
+    const eve = await b.client();
+    const excepts = [bob.peer, [ann.peer, bob.peer.id, eve.peer, "gone", "-"], ann.peer];
+    for (const except of excepts) a.server.topic("room").notify("said", {}, { except });
     await turn();
-    const { id } = a.server.nodes;
-    expect(frames.filter((frame) => frame.startsWith("1N"))).toEqual([
-      `1N\t${id}\t${bob.peer.id}\t\t\t`,
-      `1N\t${id}\t${bob.peer.id},${eve.peer.id}\t\t\t`,
-      `1N\t${id}\t\t\t\t`,
-    ]);
-    await spy.close();
+    const heads = links[0]!.sent.filter((frame) => frame.startsWith("1N")).map((frame) => frame.split("\n")[0]);
+    const ids = [bob.peer.id, `${bob.peer.id},${eve.peer.id}`, ""];
+    expect(heads).toEqual(ids.map((id) => `1N\t${a.server.nodes.id}\t${id}\t\t\t`));
   });
 
   it("refuses an `except` of a client, or of a server without an engine", async () => {
-    const [a, , ann] = await room();
-    const alone = makeNode({});
-    nodes.push(alone);
-    const cyd = await alone.client();
+    const [, a, , ann] = await room();
+    const cyd = await makeNode({}).client();
     for (const except of [ann.client, cyd.peer, [ann.peer, cyd.peer]])
       expect(() => a.server.topic("room").notify("said", {}, { except: except as never })).toThrow(
         "Expected `except` to be a peer of this server or of one with its engine",
       );
   });
 
-  it("stays on this node with `here`", async () => {
-    const [a, , ann, bob] = await room();
-    a.server.topic("room").notify("said", { n: 1 }, { here: true });
-    a.server.topic("room").notify("end");
-    expect(await ann.until(2)).toEqual([said(1), END]);
-    expect(await bob.until(1)).toEqual([END]);
-  });
-
-  it("reaches all peers of all nodes through `server.peers`", async () => {
-    nodes = makeNodes(3);
-    const clients = await Promise.all(nodes.map((node) => node.client()));
-    nodes[1]!.server.peers.notify("said", { n: 1 }, { except: clients[2]!.peer });
-    nodes[1]!.server.peers.notify("said", { n: 2 }, { here: true });
-    nodes[1]!.server.peers.notify("end");
-    expect(await clients[0]!.until(2)).toEqual([said(1), END]);
-    expect(await clients[1]!.until(3)).toEqual([said(1), said(2), END]);
-    expect(await clients[2]!.until(1)).toEqual([END]);
+  it("stays on its node with `here`, also through `server.peers`", async () => {
+    const [, a, , ann, bob] = await room();
+    for (const group of [a.server.topic("room"), a.server.peers]) {
+      group.notify("said", { n: 1 }, { here: true });
+      group.notify("end");
+    }
+    expect(await ann.until(4)).toEqual([said(1), END, said(1), END]);
+    expect(await bob.until(2)).toEqual([END, END]);
   });
 
   it("reaches a peer that was added and not joined, once its node is subscribed", async () => {
-    nodes = makeNodes(2);
-    const [a, b] = nodes as [Node, Node];
+    const [a, b] = makeNodes(2) as [Node, Node];
     const bob = await b.client();
     b.server.topic("room").add(bob.peer);
     await turn();
@@ -184,30 +129,9 @@ describe("notify of a topic", () => {
   });
 
   it("carries bytes as base64 to other nodes", async () => {
-    const { bytes, bytesOf } = await import("../../src/node.js");
-    const [a, , ann, bob] = await room();
+    const [, a, , ann, bob] = await room();
     a.server.topic("room").notify("said", { data: bytes(new Uint8Array([1, 2, 255])) });
-    for (const client of [ann, bob]) {
-      const [[, { data }]] = (await client.until(1)) as [[string, { data: unknown }]];
-      expect([...bytesOf(data)]).toEqual([1, 2, 255]);
-    }
-  });
-
-  it("keeps `latest` for a slow peer of another node, and drops what is `volatile`", async () => {
-    const [a, b, , bob] = await room();
-    const resumed = new Promise<void>((resolve) => bob.client.once("resume", resolve));
-    const suspended = new Promise<void>((resolve) => bob.peer.once("suspend", resolve));
-    b.network.of(bob.client).cut();
-    await suspended;
-    const topic = a.server.topic("room");
-    for (let n = 1; n <= 50; n++) {
-      topic.notify("moved", { n }, { latest: "ann" });
-      topic.notify("typing", { n }, { volatile: true });
-    }
-    topic.notify("end");
-    await resumed;
-    expect(await bob.until(2)).toEqual([["moved", { n: 50 }], END]);
-    expect(bob.peer.stats().dropped).toBe(0);
+    for (const client of [ann, bob]) expect([...bytesOf((await client.until(1))[0]![1].data)]).toEqual([1, 2, 255]);
   });
 
   it("calls `around` once, on the node that notifies, also if no member is there", async () => {
@@ -218,204 +142,258 @@ describe("notify of a topic", () => {
       call.params = { n: 7 };
       return next();
     };
-    const engine = memory();
-    nodes = [makeNode({ engine, around }), makeNode({ engine })];
-    const [a, b] = nodes as [Node, Node];
+    const [a, b] = makeNodes(2, { around }) as [Node, Node];
     const bob = await b.client();
     await b.server.topic("room").join(bob.peer);
     a.server.topic("room").notify("said", { n: 1 });
     expect(await bob.until(1)).toEqual([said(7)]);
-    expect(calls).toEqual([["room", "said", 0]]);
     a.server.topic("room").notify("said", { n: 1 }, { here: true });
-    expect(calls).toHaveLength(1);
+    expect(calls).toEqual([["room", "said", 0]]);
   });
 
-  it.each([undefined, null, 5, "", "x".repeat(513), "ß".repeat(257), "\ud800"])(
-    "throws a TypeError for the name %j, and no peer of any node is notified",
-    async (name) => {
-      nodes = makeNodes(2);
-      const [a] = nodes as [Node];
-      const clients = await Promise.all(nodes.map((node) => node.client()));
-      const topic = (): any => a.server.topic(name as string);
-      expect(() => topic().add(clients[0]!.peer)).toThrow(TypeError);
-      expect(() => topic().notify("said", { n: 1 })).toThrow(/a well-formed string of 1 to 512 bytes of UTF-8/);
-      expect(a.server.stats().topics).toBe(0);
-      a.server.peers.notify("end");
-      for (const client of clients) expect(await client.until(1)).toEqual([END]);
-    },
-  );
+  it("throws a TypeError for a name that is none, and no peer of any node is notified", async () => {
+    const [, a, , ann, bob] = await room();
+    for (const name of [undefined, null, 5, "", "x".repeat(513), "ß".repeat(257), "\ud800"])
+      expect(() => a.server.topic(name as string).notify("said", { n: 1 })).toThrow(TypeError);
+    expect(a.server.stats().topics).toBe(1);
+    a.server.peers.notify("end");
+    for (const client of [ann, bob]) expect(await client.until(1)).toEqual([END]);
+  });
+});
+
+const isOver = ({ got: all }: Client): boolean => all.at(-1)?.[0] === "end";
+
+/** Returns what a client got except the messages that filled its socket. */
+const messagesOf = ({ got: all }: Client): unknown[] =>
+  all
+    .filter(([method]) => method !== "pad")
+    .map(([method, params]) => (params?.n === undefined ? [method] : [method, params.n]));
+
+describe.each(["topic", "peers"] as const)("to a slow peer of another node, a message of a %s", (kind) => {
+  const PAD = "x".repeat(20_000);
+
+  /** Two members on the second node: the socket of `bob` is full, and `eve` reads all the time. Notifies from the first node. */
+  async function slow() {
+    const limits = { maxUnsentBytes: 200_000, maxReplyBytes: 200_000 };
+    const [, a, b, ann, bob] = await room({ limits });
+    const eve = await b.client("eve");
+    await b.server.topic("room").join(eve.peer);
+    a.server.topic("room").delete(ann.peer);
+    const line = b.network.of(bob.client);
+    line.stop();
+    for (let pads = 1; bob.peer.stats().unsentBytes < 60_000; pads++) {
+      a.server.peers.notify("pad", { PAD });
+      await eve.until(pads);
+    }
+    const group = kind === "topic" ? a.server.topic("room") : a.server.peers;
+    const missed: unknown[] = [];
+    b.server.on("missed", (peer, method) => missed.push([peer, method]));
+    a.server.on("missed", () => missed.push("at the node that notified"));
+    /** Sends the last message, which eve gets, and with `start` bob too. */
+    const end = async (options: object = {}): Promise<void> => {
+      group.notify("end", undefined, options);
+      await when(() => isOver(eve));
+    };
+    const start = async (): Promise<void> => {
+      line.start();
+      await when(() => isOver(bob));
+    };
+    /** Notifies, and waits until the other node has it. */
+    const notify = async (params: object, options?: object): Promise<void> => {
+      const before = eve.got.length;
+      group.notify("said", { PAD, ...params }, options);
+      await eve.until(before + 1);
+    };
+    return { a, b, bob, eve, group, missed, end, start, notify, line };
+  }
+
+  it("with `latest` is kept as the newest of its key", async () => {
+    const { bob, eve, group, end, start } = await slow();
+    const { unsentBytes } = bob.peer.stats();
+    for (let n = 1; n <= 800; n++)
+      group.notify("moved", { n, PAD: "x".repeat(100) }, { latest: n % 2 === 0 ? "ann" : "" });
+    await end();
+    expect(messagesOf(eve)).toHaveLength(801);
+    // One message of each key, and "end".
+    expect(bob.peer.stats().unsentBytes).toBeLessThan(unsentBytes + 1_000);
+    await start();
+    expect(messagesOf(bob)).toEqual([["moved", 799], ["moved", 800], ["end"]]);
+    expect(bob.peer.stats().dropped).toBe(0);
+  });
+
+  it("that is `volatile` is dropped and not counted", async () => {
+    const { bob, eve, group, missed, end, start } = await slow();
+    for (let n = 1; n <= 20; n++) group.notify("typing", { n }, { volatile: true });
+    await end();
+    await start();
+    expect([messagesOf(bob), messagesOf(eve).length]).toEqual([[["end"]], 21]);
+    expect([bob.peer.stats().dropped, missed]).toEqual([0, []]);
+  });
+
+  it("is dropped and counted on the node of the peer, which reports it to the peer", async () => {
+    const { bob, missed, notify, end, start } = await slow();
+    let counted = 0;
+    bob.client.on("missed", (report) => (counted += report.count));
+    for (let n = 1; n <= 20; n++) await notify({ n });
+    await end({ whenSlow: "close" });
+    const { dropped } = bob.peer.stats();
+    expect(dropped).toBeGreaterThan(0);
+    expect(missed).toEqual(Array.from({ length: dropped }, () => [bob.peer, "said"]));
+    await start();
+    expect([counted, messagesOf(bob).length]).toEqual([dropped, 21 - dropped]);
+  });
+
+  it("is dropped once, also if a listener of `missed` adds the peer again", async () => {
+    const { b, bob, missed, notify } = await slow();
+    const topic = b.server.topic("room");
+    b.server.on("missed", (peer) => {
+      // The bound ends the test if the message is sent again and again.
+      if (missed.length < 1_000) topic.add((topic.delete(peer), peer));
+    });
+    while (missed.length === 0) await notify({});
+    expect([missed.length, bob.peer.stats().dropped]).toEqual([1, 1]);
+  });
+
+  it('closes the peer with `whenSlow: "close"`', async () => {
+    const { bob, eve, notify, line } = await slow();
+    for (let n = 1; n <= 100; n++) await notify({ n }, { whenSlow: "close" });
+    line.start();
+    expect(await settled(bob.peer.closed)).toMatchObject({ code: 1013 });
+    expect(eve.peer.state).toBe("open");
+  });
+
+  it("does not reach the peer that `except` names, nor another node with `here`", async () => {
+    const { a, bob, eve, group, end, start } = await slow();
+    for (const except of [bob.peer, bob.peer.id, a.server.peer(bob.peer.id)])
+      for (const options of [{}, { latest: "k" }, { whenSlow: "close" as const }])
+        group.notify("said", {}, { except, ...options });
+    group.notify("here", {}, { here: true, latest: "k" });
+    await end();
+    await start();
+    expect([messagesOf(bob), messagesOf(eve).length]).toEqual([[["end"]], 10]);
+  });
 });
 
 describe("a subscription", () => {
   it("exists while the topic has members, and 5 s longer", async () => {
-    const engine = new FaultyEngine();
-    nodes = makeNodes(1, {}, engine);
-    const [a] = nodes as [Node];
-    const [ann, bob] = [await a.client(), await a.client()];
+    const [{ links }, a, , ann] = await room();
+    const { peer } = await a.client();
     const topic = a.server.topic("room");
-    await topic.join(ann.peer);
-    await topic.join(bob.peer);
-    const subscribed = (): boolean => engine.leftovers().includes("subscription t:room");
+    await topic.join(peer);
+    topic.delete(peer);
     topic.delete(ann.peer);
-    topic.delete(bob.peer);
-    // It lingers: the topic gets a member again without a command.
-    await topic.join(ann.peer);
-    expect(subscribed()).toBe(true);
-    expect(engine.links[0]!.commands.filter((command) => command.endsWith("subscribe"))).toEqual(["subscribe"]);
-    await ann.peer.close();
-    await expect.poll(subscribed, { timeout: 10_000, interval: 50 }).toBe(false);
-    expect(engine.links[0]!.commands).toContain("unsubscribe");
+    await pass(4_900);
+    // The topic gets a member again without a command.
+    await topic.join(peer);
+    expect([links[0]!.count("subscribe"), links[0]!.count("unsubscribe")]).toEqual([1, 0]);
+    await peer.close();
+    await pass(4_900);
+    expect(links[0]!.count("unsubscribe")).toBe(0);
+    await pass(200);
+    expect(links[0]!.count("unsubscribe")).toBe(1);
   });
 
   it("is tried again if it fails, and `join` rejects meanwhile", async () => {
-    const engine = new FaultyEngine();
-    nodes = makeNodes(2, {}, engine);
-    const [a, b] = nodes as [Node, Node];
-    const ann = await a.client();
-    let failures = 1;
-    engine.links[0]!.before = (command) => {
-      if (command === "subscribe" && failures-- > 0) throw new Error("faulty");
-    };
-    const topic = a.server.topic("room");
+    const [{ links }, a, b, ann] = await room();
+    links[0]!.fails("subscribe");
+    const topic = a.server.topic("other");
     await expect(topic.join(ann.peer)).rejects.toThrow("faulty");
     expect(topic.has(ann.peer)).toBe(false);
     topic.add(ann.peer);
-    await expect
-      .poll(
-        () => {
-          b.server.topic("room").notify("end");
-          return ann.got.length;
-        },
-        { timeout: 5_000, interval: 20 },
-      )
-      .toBeGreaterThan(0);
+    await pass(1_100);
+    b.server.topic("other").notify("end");
+    expect(await ann.until(1)).toEqual([END]);
   });
 
   it("is restored after a loss, and `engine` reports how long that took", async () => {
-    const engine = new FaultyEngine();
-    nodes = makeNodes(2, {}, engine);
-    const [a, b] = nodes as [Node, Node];
-    const [ann, bob] = [await a.client(), await b.client()];
-    await a.server.topic("room").join(ann.peer);
-    await b.server.topic("room").join(bob.peer);
+    const [{ links }, a, b, ann, bob] = await room();
     const states: unknown[] = [];
-    b.server.on("engine", ({ state, downMs, error }) => states.push([state, downMs >= 0, error?.message]));
-    engine.links[1]!.down();
+    b.server.on("engine", ({ state, downMs, error }) => states.push([state, downMs, error?.message]));
+    links[1]!.down();
     expect(b.server.health()).toMatchObject({ ok: false, engine: "down" });
     a.server.topic("room").notify("said", { n: 1 });
     b.server.topic("room").notify("said", { n: 2 });
     await expect(b.server.topic("other").join(bob.peer)).rejects.toMatchObject({ outcome: "not-sent", code: "ENGINE" });
     expect(b.server.topic("other").size).toBe(0);
-    engine.links[1]!.up();
+    await pass(70);
+    links[1]!.up();
     a.server.topic("room").notify("end");
     // What the others sent meanwhile is lost to this node. What this node sent reached its own peers.
     expect(await bob.until(2)).toEqual([said(2), END]);
     expect(await ann.until(2)).toEqual([said(1), END]);
     expect(states).toEqual([
-      ["down", true, "faulty: lost"],
-      ["up", true, undefined],
+      ["down", 0, "faulty: lost"],
+      ["up", 70, undefined],
     ]);
     expect(b.server.health()).toMatchObject({ ok: true, engine: "up" });
-    expect(b.server.stats().engine).toMatchObject({ dropped: 1, reconnects: 1 });
-    expect([bob.peer.state, b.server.stats().peers]).toEqual(["open", 1]);
+    expect(b.server.stats()).toMatchObject({ peers: 1, engine: { dropped: 1, reconnects: 1 } });
   });
 
-  it("waits in `join` until a restored subscription is heard", async () => {
-    const engine = new FaultyEngine();
-    nodes = makeNodes(1, {}, engine);
-    const [a] = nodes as [Node];
-    const [ann, bob] = [await a.client(), await a.client()];
-    await a.server.topic("room").join(ann.peer);
-    const [link] = engine.links;
-    link!.down();
-    link!.host.up();
+  it("delays `join` until it is heard after a loss", async () => {
+    const [{ links }, a] = await room();
+    const { peer } = await a.client();
+    links[0]!.down();
+    links[0]!.host.up();
     let hasJoined = false;
     const joining = a.server
       .topic("room")
-      .join(bob.peer)
+      .join(peer)
       .then(() => (hasJoined = true));
     await turn();
     expect(hasJoined).toBe(false);
-    link!.up();
+    links[0]!.up();
     await joining;
   });
 });
 
 describe("a slow broker", () => {
-  it("has at most 10,000 unanswered commands, and 16 MiB: beyond that, notifications to other nodes are dropped", async () => {
-    for (const [count, text] of [
-      [10_000, ""],
-      [16, "x".repeat(1_040_000)],
-    ] as const) {
-      const engine = new FaultyEngine();
-      nodes = makeNodes(1, {}, engine);
-      const [a] = nodes as [Node];
-      const ann = await a.client();
-      await a.server.topic("room").join(ann.peer);
-      const answer = gate();
-      const [link] = engine.links;
-      // The echo of the first beat is answered.
-      await expect.poll(() => a.server.health().lagMs).toBeGreaterThanOrEqual(0);
-      link!.before = () => answer.promise;
-      const { pendingBytes } = a.server.stats().engine!;
-      expect(pendingBytes).toBe(0);
-      for (let n = 0; n < count; n++) a.server.topic("other").notify("said", { text });
-      expect(a.server.stats().engine).toMatchObject({ dropped: 0 });
-      expect(a.server.stats().engine!.pendingBytes).toBeLessThanOrEqual(16 * 2 ** 20);
-      a.server.topic("room").notify("said", { text });
-      expect(a.server.stats().engine).toMatchObject({ dropped: 1 });
-      // The peers of this node get it nevertheless.
-      await ann.until(1);
-      answer.resolve();
-      await expect.poll(() => a.server.stats().engine!.pendingBytes).toBe(0);
-      await closeAll(nodes);
-    }
+  it.each([
+    ["10,000 unanswered commands", 10_000, ""],
+    ["16 MiB", 16, "x".repeat(1_040_000)],
+  ])("has at most %s: beyond that, notifications to other nodes are dropped", async (_what, count, text) => {
+    const [{ links }, a, , ann] = await room();
+    const engine = (): { dropped: number; pendingBytes: number } => a.server.stats().engine!;
+    expect(engine().pendingBytes).toBe(0);
+    const answer = links[0]!.blocks("send");
+    for (let n = 0; n < count; n++) a.server.topic("other").notify("said", { text });
+    expect(engine().dropped).toBe(0);
+    expect(engine().pendingBytes).toBeLessThanOrEqual(16 * 2 ** 20);
+    a.server.topic("room").notify("said", { text });
+    expect(engine().dropped).toBe(1);
+    // The peers of this node get it nevertheless.
+    await ann.until(1);
+    answer.resolve();
+    await expectSoon(() => engine().pendingBytes, 0);
   });
 
   it("is asked for at most 32 logs at once after a loss", async () => {
-    const engine = new FaultyEngine();
-    nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 60_000 } }) }, engine);
-    const [a] = nodes as [Node];
-    const ann = await a.client();
-    await Promise.all(Array.from({ length: 50 }, (_, i) => a.server.topic(`room${i}`).join(ann.peer)));
-    const [link] = engine.links;
+    const [{ links }, a, , ann] = await room({ topics: () => LOG });
+    const [link] = links;
+    await Promise.all(Array.from({ length: 49 }, (_, i) => a.server.topic(`room${i}`).join(ann.peer)));
+    const before = link!.count("read");
     link!.down();
-    const answer = gate();
-    let reads = 0;
-    link!.before = (command) => (command === "read" && ++reads > 0 ? answer.promise : undefined);
+    const answer = link!.blocks("read");
     link!.up();
     await turn();
-    expect(reads).toBe(32);
+    expect(link!.count("read") - before).toBe(32);
     answer.resolve();
-    await expect.poll(() => reads).toBe(50);
+    await expectSoon(() => link!.count("read") - before, 50);
   });
 });
 
+const single = (): Node => makeNode({ topics: () => ({ ...LOG, members: true }) });
+
 describe("without an engine", () => {
-  it("keeps topics with hostile names apart, also when one is joined", async () => {
-    nodes = [makeNode({})];
-    const [a] = nodes as [Node];
-    const ann = await a.client();
-    for (const name of HOSTILE_NAMES) a.server.topic(name).add(ann.peer);
-    await a.server.topic("room").join(ann.peer);
-    for (const [n, name] of HOSTILE_NAMES.entries()) a.server.topic(name).notify("said", { n });
-    expect(await ann.until(HOSTILE_NAMES.length)).toEqual(HOSTILE_NAMES.map((_name, n) => said(n)));
+  it("a server reads a log and lists members at once, before anything else has happened", async () => {
+    expect((await single().server.topic("room").read()).entries).toEqual([]);
+    const { server } = single();
+    expect(await server.topic("room").members({ limit: 1 })).toEqual([]);
+    await server.close();
+    await expect(server.topic("room").members()).rejects.toMatchObject({ outcome: "not-sent" });
   });
 
-  it("reads a log and lists members at once, before anything else has happened", async () => {
-    const options = { topics: () => ({ log: { length: 10, ttlMs: 60_000 }, members: true }) };
-    nodes = [makeNode(options), makeNode(options)];
-    const [a, b] = nodes as [Node, Node];
-    const { entries } = await a.server.topic("room").read();
-    expect(entries).toEqual([]);
-    expect(await b.server.topic("room").members({ limit: 1 })).toEqual([]);
-    await b.server.close();
-    await expect(b.server.topic("room").members()).rejects.toThrow("there is no connection to memory");
-  });
-
-  it("makes no fleet, and a peer's id has no name of a node", async () => {
-    nodes = [makeNode({})];
-    const [a] = nodes as [Node];
+  it("a server has no fleet, and a peer's id has no name of a node", async () => {
+    const a = makeNode({});
     const ann = await a.client();
     a.server.topic("room").add(ann.peer).notify("said", { n: 1 }, { except: "nobody", here: true });
     a.server.topic("room").notify("said", { n: 2 }, { except: ann.peer.id });
@@ -426,62 +404,51 @@ describe("without an engine", () => {
     expect(a.server.health()).toEqual({ ok: true, engine: "none", lagMs: undefined });
   });
 
-  it("resolves `join` in the same tick", async () => {
-    nodes = [makeNode({ topics: () => ({ log: { length: 10, ttlMs: 60_000 }, members: true }) })];
-    const [a] = nodes as [Node];
-    const ann = await a.client();
-    let outcome: unknown;
-    void a.server
-      .topic("room")
-      .join(ann.peer, { as: "ann" })
-      .then((joined) => (outcome = joined.outcome));
-    await turn();
-    expect(outcome).toBe("gap");
-  });
-
-  it("serves `join`, `publish` and `members` from memory, also to peers that were there before", async () => {
-    const log = { length: 10, ttlMs: 60_000 };
-    nodes = [makeNode({ topics: () => ({ log, members: true }) })];
-    const [a] = nodes as [Node];
+  it("`join` resolves in the same tick, as do `publish` and `members`, also for peers that were there before", async () => {
+    const a = single();
     const [ann, bob] = [await a.client(), await a.client()];
     const topic = a.server.topic("room").add(ann.peer);
-    const at = await topic.publish("said", { n: 1 });
-    expect(await topic.join(bob.peer, { since: at, as: { name: "bob" } })).toEqual({ at, outcome: "complete" });
-    expect(await topic.members()).toEqual([{ id: bob.peer.id, as: { name: "bob" } }]);
+    const results: unknown[] = [];
+    void topic.publish("said", { n: 1 }).then(async (at) => {
+      results.push(await topic.join(bob.peer, { since: at, as: { name: "bob" } }), { at, outcome: "complete" });
+      results.push(await topic.members(), [{ id: bob.peer.id, as: { name: "bob" } }]);
+    });
+    await turn();
+    expect(results).toHaveLength(4);
+    expect([results[0], results[2]]).toEqual([results[1], results[3]]);
     await topic.publish("said", { n: 2 });
-    expect(await ann.until(2)).toEqual([
-      ["said", { n: 1, at }],
-      ["said", { n: 2, at: expect.any(String) }],
-    ]);
+    expect((await ann.until(2)).map(([, { n }]) => n as number)).toEqual([1, 2]);
     expect(await bob.until(1)).toHaveLength(1);
-    expect(ann.peer.id).not.toContain(".");
     expect(a.server.nodes.live).toEqual([a.server.nodes.id]);
     expect(a.server.peer(ann.peer.id).id).toBe(ann.peer.id);
     a.server.peer(ann.peer.id).notify("end");
     expect(await ann.until(3)).toContainEqual(END);
+  });
+
+  it("a closed server connects to nothing", async () => {
+    const { server } = single();
+    await server.close();
+    const topic = server.topic("room");
+    for (const result of [topic.publish("said", {}), topic.read(), topic.members()])
+      expect(await rejection(result)).toMatchObject({ code: "ENGINE", outcome: "not-sent" });
+    expect(server.nodes.id).not.toBe("");
   });
 });
 
 describe("a handler that fails because the broker is down", () => {
   it("answers with -32011 and no details, which are emitted as `error`", async () => {
     const engine = new FaultyEngine();
-    nodes = [
-      makeNode({
-        engine,
-        topics: () => ({ log: { length: 10, ttlMs: 60_000 } }),
-        methods: {
-          join: (_params: unknown, { peer, server }: any) => server.topic("room").join(peer),
-          publish: (_params: unknown, { server }: any) => server.topic("room").publish("said", {}, { timeoutMs: 1 }),
-        },
-      }),
-    ];
-    const [node] = nodes as [Node];
+    const methods = {
+      join: (_params: unknown, { peer, server }: any) => server.topic("room").join(peer),
+      publish: (_params: unknown, { server }: any) => server.topic("room").publish("said", {}, { timeoutMs: 1 }),
+    };
+    const node = makeNode({ engine, topics: () => LOG, methods });
     const errors: unknown[] = [];
     node.server.on("error", (error) => errors.push(error));
     const { client } = await node.client();
     engine.links[0]!.down();
     for (const method of ["join", "publish"]) {
-      const { name, code, message, data } = await rejection(client.request(method));
+      const { name, code, message, data } = await settled(rejection(client.request(method)));
       expect([name, code, message, data]).toEqual(["RpcError", -32011, "Try again later", undefined]);
       expect(code).toBe(ErrorCode.TryAgainLater);
     }
@@ -490,15 +457,4 @@ describe("a handler that fails because the broker is down", () => {
     engine.links[0]!.up();
     expect(await client.request("join")).toMatchObject({ outcome: "gap" });
   });
-});
-
-it("a server without an engine that is closed connects to nothing", async () => {
-  const node = makeNode({ topics: () => ({ log: { length: 10, ttlMs: 60_000 }, members: true }) });
-  await node.server.close();
-  const topic = node.server.topic("room");
-  const { waiting } = countDeadlines();
-  for (const result of [topic.publish("said", {}), topic.read(), topic.members()])
-    expect(await rejection(result)).toMatchObject({ code: "ENGINE", outcome: "not-sent" });
-  expect(node.server.nodes.id).not.toBe("");
-  expect(countDeadlines().waiting).toBeLessThanOrEqual(waiting);
 });

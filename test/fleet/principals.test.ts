@@ -1,0 +1,211 @@
+/** `server.principal`: the peers of one user on all nodes, and the nodes that did not answer. */
+import { beforeEach, expect, it } from "vitest";
+import { EngineError, type Receiver } from "../../src/node.js";
+import { pass } from "../support/time.js";
+import { gate, turn } from "../support/turns.js";
+import { FaultyEngine, type FaultyLink } from "./faulty.js";
+import { makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
+
+useFleet();
+
+const OPTIONS = { principal: ({ name }: { name: string }) => name };
+/** How long a principal waits for answers, and a little more. */
+const GATHER_MS = 5_100;
+/** After this time, each node has seen those that were there at its second beat. */
+const BEAT_MS = 4_000;
+const isQuestion = (_channel: string, frame: string): boolean => frame.startsWith("1u");
+
+let engine: FaultyEngine;
+beforeEach(() => void (engine = new FaultyEngine()));
+
+const add = (count: number): Node[] => makeNodes(count, OPTIONS, engine);
+const idsOf = (peers: readonly { id: string }[]): string[] => peers.map(({ id }) => id);
+const link = (i: number): FaultyLink => engine.links[i]!;
+const hangs = (command: string): void => void link(0).blocks(command);
+
+/** Asks a node for the peers of bob. Returns their ids, and the nodes that did not answer. */
+async function ask({ server }: Node, waitMs = GATHER_MS): Promise<[ids: string[], unheard: readonly string[]]> {
+  const asking = server.principal("bob").peers();
+  await pass(waitMs);
+  const { peers, unheard } = await asking;
+  return [idsOf(peers), unheard];
+}
+
+it("is notified on all nodes, its peers are found, and are disconnected", async () => {
+  const [a, b, c] = add(3) as [Node, Node, Node];
+  const bobs = [await b.client("bob"), await a.client("bob"), await a.client("bob")];
+  const eve = await c.client("eve");
+  await pass(BEAT_MS);
+  a.server.principal("bob").notify("toast", { n: 1 });
+  c.server.principal("bob").notify("toast", { n: 2 });
+  for (const one of bobs)
+    expect((await one.until(2)).map(([, { n }]) => n as number)).toEqual(expect.arrayContaining([1, 2]));
+  for (const node of [a, b, c]) {
+    const [ids, unheard] = await ask(node, 0);
+    expect([new Set(ids), unheard]).toEqual([new Set(idsOf(bobs.map(({ peer }) => peer))), []]);
+  }
+  expect(await c.server.principal("nobody").peers()).toEqual({ peers: [], unheard: [] });
+  const found = await c.server.principal("bob").peers();
+  found.peers[0]!.notify("found");
+  await expect(c.server.principal("eve").disconnect(1001)).rejects.toThrow("Expected `code`");
+  expect(await c.server.principal("bob").disconnect(4003, "banned")).toEqual({ closed: 3, unheard: [] });
+  for (const one of bobs) expect(await one.peer.closed).toMatchObject({ code: 4003, reason: "banned" });
+  expect(bobs.filter(({ got }) => got.length === 3)).toHaveLength(1);
+  expect([eve.got, eve.client.state]).toEqual([[], "open"]);
+});
+
+it("has the peers that `accept` made, too", async () => {
+  const [a, b] = add(2) as [Node, Node];
+  let receiver: Receiver;
+  const transport = {
+    start: (given: Receiver) => void (receiver = given),
+    send: () => true,
+    close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
+  };
+  const peer = b.server.accept(transport, { name: "bob" });
+  expect(await ask(a, 0)).toEqual([[peer.id], []]);
+  expect(await a.server.principal("bob").disconnect(4003)).toMatchObject({ closed: 1 });
+  expect(await peer.closed).toMatchObject({ code: 4003 });
+});
+
+it("has a name of at most 8,192 characters of any kind", async () => {
+  const [a, b] = add(2) as [Node, Node];
+  const name = "é".repeat(8_192);
+  for (const wrong of [`${name}é`, "\ud800", undefined, 5])
+    expect(() => a.server.principal(wrong as string)).toThrow("a well-formed string of at most 8192 characters");
+  expect(await a.server.principal(name).disconnect()).toEqual({ closed: 0, unheard: [] });
+  expect(b.server.stats().engine!.foreign).toBe(0);
+});
+
+it("requires the option `principal`, and works without an engine", async () => {
+  const [without, single] = [makeNode({}), makeNode(OPTIONS)];
+  expect(() => without.server.principal("bob")).toThrow("requires the option `principal`");
+  const bob = await single.client("bob");
+  expect(await ask(single, 0)).toEqual([[bob.peer.id], []]);
+  const later = await single.client("bob");
+  single.server.principal("bob").notify("toast");
+  await later.until(1);
+  expect(await single.server.principal("bob").disconnect()).toEqual({ closed: 2, unheard: [] });
+});
+
+it("names the nodes that did not answer in 5 s, or whose answer was too long, and keeps the answers of the others", async () => {
+  const [a, b] = add(2) as [Node, Node];
+  const [own, bob] = [await a.client("bob"), await b.client("bob")];
+  await pass(BEAT_MS);
+  const from = b.server.nodes.id;
+  link(1).loses = isQuestion;
+  expect(await ask(a)).toEqual([[own.peer.id], [from]]);
+  const asking = a.server.principal("bob").peers();
+  await turn();
+  await link(1).send(`n:${a.server.nodes.id}`, `1a\t2\t${from}\tlarge\tunknown\n{"bytes":2000000}`);
+  expect((await asking).unheard).toEqual([from]);
+  link(0).down();
+  expect(await ask(a, 0)).toEqual([[own.peer.id], [from, "?"]]);
+  expect(bob.peer.state).toBe("open");
+});
+
+it("names a node that does not answer, also if it came after the last beat", async () => {
+  const [a] = add(1) as [Node];
+  await pass(BEAT_MS);
+  const [b] = add(1) as [Node];
+  link(1).loses = isQuestion;
+  await pass(10);
+  expect(a.server.nodes.live).toEqual([a.server.nodes.id]);
+  expect(await ask(a)).toEqual([[], [b.server.nodes.id]]);
+});
+
+it("waits for a node that came after the last beat, also if the broker does not count", async () => {
+  engine.counts = false;
+  const [a] = add(1) as [Node];
+  await pass(BEAT_MS);
+  const [b] = add(1) as [Node];
+  const bob = await b.client("bob");
+  expect(a.server.nodes.live).toEqual([a.server.nodes.id]);
+  link(1).hold();
+  const asking = a.server.principal("bob").peers();
+  await pass(1_000);
+  link(1).release();
+  const { peers, unheard } = await asking;
+  expect([idsOf(peers), unheard]).toEqual([[bob.peer.id], []]);
+});
+
+it("waits for a node that came while an older question about the nodes was not answered", async () => {
+  engine.counts = false;
+  const [a] = add(1) as [Node];
+  await pass(BEAT_MS);
+  const answer = gate();
+  link(0).after = (command) => (command === "beat" ? answer.promise : undefined);
+  const before = link(0).count("beat");
+  await pass(3_300);
+  const [b] = add(1) as [Node];
+  const bob = await b.client("bob");
+  // Both are asked during the older question, and share the next one.
+  const asking = [a.server.principal("bob").peers(), a.server.principal("bob").peers()];
+  link(1).hold();
+  link(0).after = () => {};
+  answer.resolve();
+  await pass(100);
+  link(1).release();
+  for (const { peers, unheard } of await Promise.all(asking))
+    expect([idsOf(peers), unheard]).toEqual([[bob.peer.id], []]);
+  expect(link(0).count("beat") - before).toBe(2);
+});
+
+it("ends after 5 s, also if the broker does not say which nodes live", async () => {
+  engine.counts = false;
+  const [a, b] = add(2) as [Node, Node];
+  const own = await a.client("bob");
+  await pass(BEAT_MS);
+  hangs("beat");
+  let result: unknown;
+  void a.server
+    .principal("bob")
+    .peers()
+    .then(({ peers, unheard }) => (result = [idsOf(peers), unheard]));
+  await pass(4_900);
+  expect(result).toBe(undefined);
+  await pass(200);
+  expect(result).toEqual([[own.peer.id], [b.server.nodes.id, "?"]]);
+});
+
+it("says that there may be other nodes if the broker does not say which nodes live", async () => {
+  engine.counts = false;
+  const [a] = add(1) as [Node];
+  const own = await a.client("bob");
+  link(0).fails("beat", { times: Infinity });
+  expect(await ask(a, 0)).toEqual([[own.peer.id], ["?"]]);
+  link(0).down();
+  expect(await a.server.principal("bob").disconnect()).toEqual({ closed: 1, unheard: ["?"] });
+});
+
+it.each([
+  ["comes after all other answers", false],
+  ["does not come", true],
+])("names a node that came after the last beat, if the count of the broker %s", async (_what, isLost) => {
+  const [a, b] = add(2) as [Node, Node];
+  await pass(BEAT_MS);
+  const [c] = add(1) as [Node];
+  const [bob] = [await b.client("bob"), await c.client("bob")];
+  expect(a.server.nodes.live).toHaveLength(2);
+  link(2).loses = isQuestion;
+  const count = gate();
+  link(0).after = (command) => (command === "send" ? count.promise : undefined);
+  const asking = ask(a);
+  await turn();
+  if (isLost) count.reject(new EngineError("faulty: lost", "unknown"));
+  else count.resolve();
+  expect(await settled(asking)).toEqual([[bob.peer.id], [c.server.nodes.id, ...(isLost ? ["?"] : [])]]);
+});
+
+it("reports a node that the broker counts and whose lease has ended, because it may have peers", async () => {
+  const [a, b] = add(2) as [Node, Node];
+  const bob = await b.client("bob");
+  // Its process is stopped.
+  link(1).loses = () => true;
+  link(1).before = () => new Promise(() => {});
+  await link(1).expire();
+  await pass(BEAT_MS);
+  expect(a.server.nodes.live).toEqual([a.server.nodes.id]);
+  expect(await ask(a)).toEqual([[], ["?"]]);
+  expect(bob.peer.state).toBe("open");
+});

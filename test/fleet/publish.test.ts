@@ -1,0 +1,434 @@
+/** `publish` and `read` of a topic with a log. What every engine carries is in test/engines/fleet-suite.ts. */
+import { describe, expect, it } from "vitest";
+import { EngineError, TooLargeError } from "../../src/node.js";
+import { pass } from "../support/time.js";
+import { rejection, turn } from "../support/turns.js";
+import { FaultyEngine } from "./faulty.js";
+import { count, gapsOf, numbers, room, RULES, say } from "./logged.js";
+import { failure, makeNode, makeNodes, settled, useFleet, type Client, type Node } from "./nodes.js";
+
+useFleet();
+
+const offsetOf = (at: string): number => Number(at.split(".")[1]);
+/** The error of what is refused because too much waits, or because it came too late. */
+const NOT_SENT = { code: "ENGINE", outcome: "not-sent" };
+const UNKNOWN = { code: "ENGINE", outcome: "unknown" };
+const MAX_WAITING = 1_000;
+const GAP = ["other", "a publication was logged before this node could read the log"];
+
+/** A topic that the first node of a room does not follow yet, with a member. */
+async function unfollowed(options: object = {}) {
+  const [engine, a] = await room(options);
+  const ann = await a.client("", { limits: { maxMessageBytes: 16 * 2 ** 20 } });
+  const publish = (n: number, more?: object): Promise<string> =>
+    a.server.topic("other").publish("said", { n }, more as never);
+  return { engine, link: engine.links[0]!, a, ann, topic: a.server.topic("other"), publish, gaps: gapsOf(a) };
+}
+
+const publishOnce = ({ server }: Node, n: number): Promise<string> =>
+  server.topic("room").publish("said", { n }, { key: "k" });
+
+const around = (call: any, next: () => Promise<unknown>): unknown => {
+  if (call.peer === undefined) call.params = { n: call.params.n + 1 };
+  return next();
+};
+
+describe("publish", () => {
+  it("sends to all members on all nodes in one order, with the position that it returns", async () => {
+    const [, a, b, ann, bob] = await room();
+    const positions = await Promise.all(
+      count(1, 40).map((n) => [a, b][n % 2]!.server.topic("room").publish("said", { n })),
+    );
+    await Promise.all([ann.until(40), bob.until(40)]);
+    expect(bob.got).toEqual(ann.got);
+    const [epoch] = positions[0]!.split(".");
+    expect(new Set(positions)).toEqual(new Set(count(1, 40).map((offset) => `${epoch}.${offset}`)));
+    for (const [, { n, at }] of ann.got) expect(at).toBe(positions[n - 1]);
+    expect(ann.got.map(([, { at }]) => offsetOf(at))).toEqual(count(1, 40));
+  });
+
+  it("adds `at` to any params by name, and to none", async () => {
+    const [, a, , , bob] = await room();
+    const params = [{}, { a: {} }, { a: "}}" }, { a: [] }, undefined, { "": "é😀\u2028" }];
+    for (const one of params) await a.server.topic("room").publish("said", one);
+    const got = await bob.until(params.length);
+    expect(got.map(([, { at: _at, ...rest }]) => rest)).toEqual(params.map((one) => one ?? {}));
+    expect(got.every(([, { at }]) => typeof at === "string")).toBe(true);
+  });
+
+  it("rejects params and options that it cannot take, and sends nothing", async () => {
+    const [, a, , ann] = await room();
+    const topic = a.server.topic("room");
+    await expect(topic.publish("said", { at: 1 })).rejects.toThrow("Expected `params.at` to be absent");
+    await expect(topic.publish("said", [1])).rejects.toThrow("Expected `params` to be an object");
+    await expect(topic.publish("said", { toJSON: () => [1] })).rejects.toThrow(TypeError);
+    for (const key of ["", "x".repeat(257), "\ud800", "a\udc00b", 5 as never])
+      await expect(topic.publish("said", {}, { key })).rejects.toThrow("Expected `key` to be a well-formed string");
+    await expect(topic.publish("said", {}, { unknown: 1 } as never)).rejects.toThrow("Unknown name `unknown`");
+    const large = { text: "x".repeat(16 * 2 ** 20) };
+    expect(await rejection(topic.publish("said", large))).toBeInstanceOf(TooLargeError);
+    await topic.publish("end");
+    expect(await ann.until(1)).toHaveLength(1);
+  });
+
+  it("publishes once for one key, for 2 minutes", async () => {
+    const [, a, b, ann] = await room();
+    const first = await publishOnce(a, 1);
+    expect(await publishOnce(b, 2)).toBe(first);
+    await pass(119_000);
+    expect(await publishOnce(a, 3)).toBe(first);
+    await pass(2_000);
+    expect(await publishOnce(a, 4)).not.toBe(first);
+    await ann.until(2);
+    expect(numbers(ann)).toEqual([1, 4]);
+  });
+
+  it("requires the rule `log`, and an engine that has logs", async () => {
+    const [a] = makeNodes(1) as [Node];
+    const ann = await a.client();
+    const topic = a.server.topic("room");
+    for (const use of [topic.publish("said", {}), topic.read()]) await expect(use).rejects.toThrow("has no log");
+    await expect(topic.join(ann.peer, { since: "a.1" })).rejects.toThrow("requires the rule `log`");
+    const without = makeNode({ engine: new FaultyEngine({}, ["log"]), ...RULES });
+    const bob = await without.client();
+    expect(() => without.server.topic("room").add(bob.peer)).toThrow("the engine faulty has no logs");
+    await expect(without.server.topic("room").publish("said", {})).rejects.toThrow("the engine faulty has no logs");
+  });
+
+  it.each([
+    {},
+    { length: 0, ttlMs: 1_000 },
+    { length: 10_001, ttlMs: 1_000 },
+    { length: 1, ttlMs: 999 },
+    { length: 1, ttlMs: 604_800_001 },
+  ])("throws for the rule %j", async (log) => {
+    const [node] = makeNodes(1, { topics: () => ({ log }) }) as [Node];
+    const ann = await node.client();
+    expect(() => node.server.topic("room").add(ann.peer)).toThrow("Expected `rules.log.");
+    expect(node.server.topic("room").size).toBe(0);
+  });
+
+  it("calls `around` once, and publishes what it changed", async () => {
+    const [, a, , ann] = await room({ around });
+    await say(a, 1);
+    await ann.until(1);
+    expect(numbers(ann)).toEqual([2]);
+  });
+});
+
+describe("publish, if the broker does not answer,", () => {
+  it("rejects with `unknown` after the timeout, 5 s at most, and a key makes it safe to repeat", async () => {
+    const [engine, a, , ann] = await room();
+    const answer = engine.links[0]!.blocks("append");
+    const publish = (timeoutMs: number): Promise<string> =>
+      a.server.topic("room").publish("said", { n: 1 }, { timeoutMs, key: "k" });
+    expect(await failure(publish(30))).toMatchObject(UNKNOWN);
+    const long = rejection(publish(60_000));
+    await pass(5_100);
+    expect(await long).toMatchObject(UNKNOWN);
+    answer.resolve();
+    await publish(1_000);
+    await say(a, 2);
+    await ann.until(2);
+    expect(numbers(ann)).toEqual([1, 2]);
+  });
+
+  it("waits for the connection within its timeout, and rejects with `not-sent` after it", async () => {
+    const [engine, a, , ann, bob] = await room();
+    engine.links[0]!.down();
+    const topic = a.server.topic("room");
+    const late = rejection(topic.publish("said", { n: 1 }, { timeoutMs: 20 }));
+    const kept = topic.publish("said", { n: 2 }, { timeoutMs: 20_000 });
+    const endless = topic.publish("said", { n: 3 }, { timeoutMs: Infinity });
+    await pass(50);
+    expect(await late).toMatchObject(NOT_SENT);
+    expect(a.server.stats().engine!.pendingBytes).toBeGreaterThan(0);
+    engine.links[0]!.up();
+    await Promise.all([kept, endless, ann.until(2), bob.until(2)]);
+    expect([numbers(ann), numbers(bob)]).toEqual([
+      [2, 3],
+      [2, 3],
+    ]);
+    expect(a.server.stats().engine!.pendingBytes).toBe(0);
+  });
+
+  it("rejects with `not-sent` if a subscription delays it for its timeout", async () => {
+    const { link, topic, ann, publish } = await unfollowed();
+    link.blocks("subscribe");
+    const joining = rejection(topic.join(ann.peer));
+    const publishing = rejection(publish(1, { timeoutMs: 1_000 }));
+    await pass(1_100);
+    expect(await publishing).toMatchObject(NOT_SENT);
+    await pass(4_000);
+    expect(await joining).toMatchObject(NOT_SENT);
+    expect([link.count("append"), topic.size]).toEqual([0, 0]);
+  });
+});
+
+describe("publish on a node that does not follow the log yet", () => {
+  it("keeps the order while the node begins to follow the log", async () => {
+    const { topic, ann, publish } = await unfollowed();
+    const all = [publish(1)];
+    topic.add(ann.peer);
+    for (let n = 2; n <= 12; n++) {
+      all.push(publish(n));
+      await Promise.resolve();
+    }
+    expect((await Promise.all(all)).map(offsetOf)).toEqual(count(1, 12));
+  });
+
+  it("keeps the order if the time of one that waits has passed", async () => {
+    const { link, topic, ann, publish } = await unfollowed();
+    const read = link.blocks("read");
+    topic.add(ann.peer);
+    const waiting = [publish(0), publish(1)];
+    expect(await failure(publish(2, { timeoutMs: 30 }))).toMatchObject(NOT_SENT);
+    waiting.push(publish(3));
+    await turn();
+    read.resolve();
+    expect((await Promise.all(waiting)).map(offsetOf)).toEqual([1, 2, 3]);
+    await ann.until(3);
+    expect(numbers(ann)).toEqual([0, 1, 3]);
+  });
+
+  it("does not wait for the list of members", async () => {
+    const { link, topic, ann, publish } = await unfollowed({ topics: () => ({ ...RULES.topics(), members: true }) });
+    const list = link.blocks("list");
+    topic.add(ann.peer);
+    expect((await Promise.all([publish(1), publish(2)])).map(offsetOf)).toEqual([1, 2]);
+    list.resolve();
+    await ann.until(2);
+    expect(numbers(ann)).toEqual([1, 2]);
+  });
+
+  it("tries once to follow the log for all that wait", async () => {
+    const { link, topic, ann, publish } = await unfollowed();
+    const read = link.blocks("read");
+    topic.add(ann.peer);
+    const all = count(1, 100).map((n) => publish(n));
+    await turn();
+    read.reject(new EngineError("faulty: refused", "not-sent"));
+    expect((await Promise.all(all)).map(offsetOf)).toEqual(count(1, 100));
+    expect(link.count("read")).toBeLessThan(4);
+  });
+
+  it("waits for the log again when the connection is restored", async () => {
+    const { link, topic, ann, a, publish, gaps } = await unfollowed();
+    const read = link.blocks("read");
+    topic.add(ann.peer);
+    const all = [publish(1)];
+    await turn();
+    a.server.on("engine", ({ state }) => {
+      if (state === "down") for (const n of [2, 3, 4]) all.push(publish(n));
+    });
+    link.down();
+    read.reject(new EngineError("faulty: lost", "unknown"));
+    await turn();
+    link.before = () => {};
+    link.up();
+    expect((await Promise.all(all)).map(offsetOf)).toEqual([1, 2, 3, 4]);
+    // The first had waited for the log before. It is sent at once.
+    await ann.until(3);
+    expect([numbers(ann), gaps]).toEqual([[2, 3, 4], [GAP]]);
+  });
+
+  it("has a gap if the node has members and cannot read the log", async () => {
+    const { link, topic, ann, publish, gaps } = await unfollowed({
+      topics: () => ({ ...RULES.topics(), members: true }),
+    });
+    let isLost = false;
+    link.before = (command) => {
+      if (command === "read" || (command === "append" && isLost))
+        throw new EngineError("faulty: refused", command === "read" ? "not-sent" : "unknown");
+    };
+    topic.add(ann.peer);
+    expect(offsetOf(await publish(1))).toBe(1);
+    isLost = true;
+    expect(await failure(publish(2))).toMatchObject(UNKNOWN);
+    const long = "x".repeat(16 * 2 ** 20);
+    expect(await failure(topic.publish("said", { long }))).toBeInstanceOf(TooLargeError);
+    // No member is left that could miss one, although the node still watches the topic.
+    topic.watch(() => {});
+    const late = publish(3);
+    topic.delete(ann.peer);
+    expect(await failure(late)).toMatchObject(UNKNOWN);
+    expect(gaps).toEqual([GAP, GAP]);
+  });
+
+  it("has a gap if it waited for the connection, and a member was added meanwhile", async () => {
+    const { link, topic, ann, publish, gaps } = await unfollowed();
+    link.down();
+    const publishing = publish(1);
+    await turn();
+    topic.add(ann.peer);
+    link.up();
+    expect(offsetOf(await publishing)).toBe(1);
+    expect(gaps).toEqual([GAP]);
+  });
+});
+
+describe("at most 1,000 publications and 4 MiB wait", () => {
+  const LONG = { long: "x".repeat(2 ** 21) };
+
+  it("for the connection, and those beyond are refused at once and counted", async () => {
+    const [engine, a] = await room();
+    engine.links[0]!.down();
+    const topic = a.server.topic("room");
+    const waiting = count(1, MAX_WAITING).map((n) => rejection(topic.publish("said", { n }, { timeoutMs: 500 })));
+    const { dropped } = a.server.stats().engine!;
+    expect(await rejection(topic.publish("said"))).toMatchObject(NOT_SENT);
+    expect(a.server.stats().engine!.dropped).toBe(dropped + 1);
+    for (const error of await settled(Promise.all(waiting))) expect(error).toMatchObject(NOT_SENT);
+    const long = rejection(topic.publish("said", LONG, { timeoutMs: 300 }));
+    expect((await rejection(topic.publish("said", LONG))).message).toContain("too much waits");
+    expect((await settled(long)).message).toContain("no connection");
+  });
+
+  it("for the connection, also if the node does not follow the log yet", async () => {
+    const { link, topic, ann, publish, a } = await unfollowed();
+    link.down();
+    topic.add(ann.peer);
+    const { dropped } = a.server.stats().engine!;
+    const all = count(1, MAX_WAITING + 10).map((n) => rejection(publish(n, { timeoutMs: 300 })));
+    for (const error of await settled(Promise.all(all))) expect(error).toMatchObject(NOT_SENT);
+    expect(a.server.stats().engine!.dropped).toBe(dropped + 10);
+  });
+
+  it("until the node follows the log, and its members get those", async () => {
+    const { topic, ann, publish, a } = await unfollowed();
+    topic.add(ann.peer);
+    const { dropped } = a.server.stats().engine!;
+    const all = await Promise.allSettled(count(1, 5_000).map((n) => publish(n)));
+    expect(all.slice(0, MAX_WAITING).every(({ status }) => status === "fulfilled")).toBe(true);
+    for (const refused of all.slice(MAX_WAITING)) expect(refused).toMatchObject({ reason: NOT_SENT });
+    expect(a.server.stats().engine!.dropped).toBe(dropped + 4_000);
+    await ann.until(MAX_WAITING);
+    expect(numbers(ann)).toEqual(count(1, MAX_WAITING));
+  });
+
+  it("until the node follows the log, or one that is longer", async () => {
+    const { topic, ann } = await unfollowed();
+    topic.add(ann.peer);
+    const long = "x".repeat(5 * 2 ** 20);
+    const results = await Promise.allSettled([topic.publish("said", { long }), topic.publish("said", { long })]);
+    expect(results).toMatchObject([{ status: "fulfilled" }, { reason: NOT_SENT }]);
+  });
+
+  it("for a subscription, and leave their room when their time has passed", async () => {
+    const { link, topic, ann, publish } = await unfollowed();
+    const subscribed = link.blocks("subscribe");
+    topic.add(ann.peer);
+    for (let round = 0; round < 3; round++) {
+      const late = count(1, 999).map((n) => rejection(publish(n, { timeoutMs: 20 })));
+      for (const error of await settled(Promise.all(late)))
+        expect(error).toMatchObject({ ...NOT_SENT, message: "faulty was not ready in time" });
+    }
+    subscribed.resolve();
+    await publish(1);
+    await ann.until(1);
+    expect(numbers(ann)).toEqual([1]);
+  });
+});
+
+describe("a member that was added", () => {
+  it("while there was no connection gets what is published from then on", async () => {
+    const [engine, a, b] = await room();
+    engine.links[0]!.down();
+    const client = await a.client();
+    const topic = a.server.topic("other").add(client.peer);
+    const published = topic.publish("said", { n: 1 });
+    engine.links[0]!.up();
+    await published;
+    await b.server.topic("other").publish("said", { n: 2 });
+    await client.until(2);
+    expect(numbers(client)).toEqual([1, 2]);
+  });
+
+  it("before the broker was there for the first time gets what is published from then on", async () => {
+    const engine = new FaultyEngine({ startTimeoutMs: 5, startWithout: true });
+    engine.isLate = true;
+    const [a] = makeNodes(1, RULES, engine) as [Node];
+    engine.isLate = false;
+    const b = makeNode({ engine, ...RULES });
+    const client = await a.client();
+    const topic = a.server.topic("room").add(client.peer);
+    await pass(10);
+    expect(await failure(topic.join(client.peer))).toMatchObject(NOT_SENT);
+    engine.links[0]!.up();
+    await pass(0);
+    expect(a.server.health().ok).toBe(true);
+    await say(b, 1);
+    await client.until(1);
+    expect(numbers(client)).toEqual([1]);
+  });
+});
+
+describe("read", () => {
+  it("returns the log page by page, with the params that members got", async () => {
+    const [, a, b, ann] = await room();
+    await say(a, 1, 5);
+    await ann.until(5);
+    const topic = b.server.topic("room");
+    const first = await topic.read({ limit: 2 });
+    const second = await topic.read({ limit: 2, since: first.at });
+    const third = await topic.read({ since: second.at });
+    expect([first, second, third].map(({ outcome }) => outcome)).toEqual(["gap", "complete", "complete"]);
+    const entries = [...first.entries, ...second.entries, ...third.entries];
+    expect(entries.map(({ at, method, params }) => [at, method, params])).toEqual(
+      ann.got.map(([method, params]) => [params.at, method, params]),
+    );
+    expect(await topic.read({ since: third.at })).toEqual({ at: third.at, outcome: "complete", entries: [] });
+  });
+
+  it("reports a gap for a position that does not connect, and begins at the oldest entry", async () => {
+    const [, a] = await room({ topics: () => ({ log: { length: 3, ttlMs: 60_000 } }) });
+    const topic = a.server.topic("room");
+    expect(await topic.read()).toEqual({ at: expect.stringMatching(/\.0$/), outcome: "gap", entries: [] });
+    const at = await say(a, 1);
+    await say(a, 2, 6);
+    for (const since of [undefined, "other.5", at, 7, `${at.split(".")[0]}.99`]) {
+      const { outcome, entries } = await topic.read({ since });
+      expect([since, outcome, entries.map(({ params }) => params.n)]).toEqual([since, "gap", [4, 5, 6]]);
+    }
+    await expect(topic.read({ limit: 1_001 })).rejects.toThrow("Expected `limit`");
+  });
+});
+
+describe("a log", () => {
+  it("has a position while it is empty: a client that joined it misses nothing", async () => {
+    const [a, b] = makeNodes(2, RULES) as [Node, Node];
+    const first = await a.server.topic("room").join((await a.client()).peer);
+    expect(first).toEqual({ at: expect.stringMatching(/^[\w-]+\.0$/), outcome: "gap" });
+    expect(await a.server.topic("room").read()).toEqual({ at: first.at, outcome: "gap", entries: [] });
+    const join = ({ peer }: Client): Promise<unknown> => b.server.topic("room").join(peer, { since: first.at });
+    expect(await join(await b.client())).toEqual({ at: first.at, outcome: "complete" });
+    const at = await say(a, 1);
+    const late = await b.client();
+    expect(await join(late)).toEqual({ at, outcome: "complete" });
+    expect(await late.until(1)).toEqual([["said", { n: 1, at }]]);
+  });
+
+  it("forgets its entries `ttlMs` after the last publication, which is a gap unless none was missed", async () => {
+    const [a] = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 2_000 } }) }) as [Node];
+    const topic = a.server.topic("room");
+    const first = await say(a, 1);
+    await pass(1_500);
+    const second = await say(a, 2);
+    const [ann, bob] = [await a.client(), await a.client()];
+    await topic.join(ann.peer);
+    const gaps = gapsOf(a);
+    await pass(1_500);
+    expect((await topic.read({ since: first })).entries).toHaveLength(1);
+    await pass(600);
+    expect(await topic.read({ since: first })).toEqual({ at: second, outcome: "gap", entries: [] });
+    expect(await topic.read({ since: second })).toEqual({ at: second, outcome: "complete", entries: [] });
+    expect(await topic.join(bob.peer, { since: second })).toEqual({ at: second, outcome: "complete" });
+    // The node compares its position with a log that is quiet.
+    await pass(61_000);
+    const third = await say(a, 3);
+    await a.network.settle();
+    expect(third).toBe(second.replace(/2$/, "3"));
+    expect([ann.got, bob.got]).toEqual([[["said", { n: 3, at: third }]], [["said", { n: 3, at: third }]]]);
+    expect([gaps, a.server.stats().engine!.gaps]).toEqual([[], 0]);
+  });
+});

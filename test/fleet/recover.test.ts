@@ -1,0 +1,489 @@
+/** What clients and nodes missed of a log: `join` with `since`, healing, and publications that are too long for a client. */
+import { describe, expect, it } from "vitest";
+import { pass } from "../support/time.js";
+import { gate, rejection, turn } from "../support/turns.js";
+import { FaultyEngine, type FaultyLink } from "./faulty.js";
+import { count, gapsOf, numbers, room, RULES, say } from "./logged.js";
+import { expectSoon, makeNodes, settled, useFleet, when, type Client, type Node } from "./nodes.js";
+
+useFleet();
+
+const TEXT = "x".repeat(20_000);
+const NOT_SENT = { code: "ENGINE", outcome: "not-sent" };
+const isPublication = (_channel: string, frame: string): boolean => frame.startsWith("1L");
+
+/** A client that has left its node and connects to another, with the position that it has. */
+async function back(node: Node, since: unknown): Promise<Client & { joined: any }> {
+  const client = await node.client();
+  const joined = await node.server.topic("room").join(client.peer, { since });
+  client.peer.notify("joined");
+  await when(() => client.got.some(([method]) => method === "joined"));
+  return Object.assign(client, { joined });
+}
+
+/** Connects a client that accepts less. Its node knows that since its first message. */
+async function limited(node: Node): Promise<Client> {
+  const client = await node.client("", { limits: { maxMessageBytes: 10_000 } });
+  await rejection(client.client.request("none"));
+  return client;
+}
+
+interface Joining {
+  readonly a: Node;
+  readonly b: Node;
+  readonly link: FaultyLink;
+  /** Joins node a, which reads the log for it until `read` is settled. */
+  readonly client: Client;
+  readonly read: ReturnType<FaultyLink["blocks"]>;
+  readonly joining: Promise<any>;
+}
+
+/** A client that missed 99 publications, while its node reads them. */
+async function joiningClient(options: object = {}, connect = (node: Node) => node.client()): Promise<Joining> {
+  const [{ links }, a, b] = await room(options);
+  const at = await say(a, 1);
+  await say(b, 2, 100);
+  const client = await connect(a);
+  const read = links[0]!.blocks("read");
+  const joining = a.server.topic("room").join(client.peer, { since: at });
+  await turn();
+  return { a, b, link: links[0]!, client, read, joining };
+}
+
+const publish = ({ server }: Node, n: number, text: string): Promise<string> =>
+  server.topic("room").publish("said", { n, text });
+
+describe("a client that returns", () => {
+  it("gets what it missed, then what is live, and then the response", async () => {
+    const [, a, b, , bob] = await room();
+    const at = await say(a, 1, 3);
+    await bob.client.close();
+    await say(a, 4, 8);
+    const returned = await back(a, at);
+    expect(returned.joined).toEqual({ at: expect.stringMatching(/\.8$/), outcome: "complete" });
+    await say(b, 9);
+    await returned.until(7);
+    expect(returned.got.map(([method]) => method)).toEqual([...Array(5).fill("said"), "joined", "said"]);
+    expect(numbers(returned)).toEqual(count(4, 9));
+  });
+
+  it("gets what is not in the node's tail from the broker, in one read for all clients", async () => {
+    const [engine, a, b] = await room();
+    const at = await say(a, 1);
+    await say(b, 2, 120);
+    const clients = await Promise.all(count(1, 20).map(() => a.client()));
+    const before = engine.links[0]!.count("read");
+    const joined = await Promise.all(clients.map(({ peer }) => a.server.topic("room").join(peer, { since: at })));
+    expect(joined.every(({ outcome }) => outcome === "complete")).toBe(true);
+    await say(b, 121);
+    for (const client of clients) {
+      await client.until(120);
+      expect(numbers(client)).toEqual(count(2, 121));
+    }
+    expect(engine.links[0]!.count("read") - before).toBe(1);
+  });
+
+  it("gets no live message before what it missed, and none twice", async () => {
+    const { a, b, client, read, joining } = await joiningClient();
+    await say(b, 101, 103);
+    b.server.topic("room").notify("typing");
+    await turn();
+    a.server.topic("room").notify("here", undefined, { here: true });
+    await turn();
+    expect(client.got).toEqual([]);
+    read.resolve();
+    expect(await joining).toEqual({ at: expect.stringMatching(/\.100$/), outcome: "complete" });
+    await say(b, 104);
+    await client.until(105);
+    expect(numbers(client)).toEqual(count(2, 104));
+    expect(client.got.slice(99).map(([method]) => method)).toEqual(["said", "said", "said", "typing", "here", "said"]);
+  });
+
+  it("gets what was sent while it joined, but no volatile message and none that omits it", async () => {
+    const { a, b, client, read, joining } = await joiningClient();
+    const options = [{}, { volatile: true }, { latest: "k" }, ...[client.peer.id, ["gone", client.peer.id]].map(omit)];
+    for (const [n, option] of options.entries()) b.server.topic("room").notify("moved", { n }, option);
+    await turn();
+    for (const except of [client.peer, client.peer.id, new Set([client.peer.id])])
+      a.server.topic("room").notify("moved", { n: 5 }, { except });
+    read.resolve();
+    expect((await joining).outcome).toBe("complete");
+    expect((await client.until(101)).slice(99)).toEqual([0, 2].map((n) => ["moved", { n }]));
+  });
+
+  it("has a gap if `since` is absent, malformed, of another log, ahead, or too old", async () => {
+    const [, a, b] = await room();
+    const at = await say(a, 1, 3);
+    const [epoch] = at.split(".");
+    const others = [undefined, null, 5, "", "x", `${epoch}.`, `${epoch}.x`, `${epoch}.-1`, `${epoch}.1e3`, "other.1"];
+    for (const since of [...others, `${epoch}.4`, `${epoch}.999999999999999`]) {
+      const client = await back(b, since);
+      expect([since, client.joined, numbers(client)]).toEqual([since, { at, outcome: "gap" }, []]);
+    }
+    await say(a, 4, 300);
+    const client = await back(b, at);
+    expect([client.joined.outcome, numbers(client)]).toEqual(["gap", []]);
+    // Only the position itself is needed for completeness.
+    expect((await back(b, client.joined.at)).joined.outcome).toBe("complete");
+  });
+
+  it("has a gap if more than a quarter of `maxUnsentBytes` is to be sent", async () => {
+    const [, a] = await room({ limits: { maxUnsentBytes: 40_000 } });
+    const at = await say(a, 1);
+    await publish(a, 2, "x".repeat(9_000));
+    expect((await back(a, at)).joined.outcome).toBe("complete");
+    await publish(a, 3, "x".repeat(2_000));
+    const client = await back(a, at);
+    expect([client.joined.outcome, numbers(client)]).toEqual(["gap", []]);
+  });
+
+  it.each([false, true])(
+    "has a gap if too much arrives meanwhile, and gets all of that; no log: %s",
+    async (isLost) => {
+      const { a, b, client, read, joining } = await joiningClient({ limits: { maxUnsentBytes: 40_000 } });
+      for (let n = 101; n <= 104; n++) await publish(b, n, "x".repeat(4_000));
+      await client.until(4);
+      if (isLost) read.reject(new Error("faulty: lost"));
+      else read.resolve();
+      expect((await joining).outcome).toBe("gap");
+      expect(a.server.topic("room").has(client.peer)).toBe(true);
+      await say(b, 105);
+      await client.until(5);
+      expect(numbers(client)).toEqual(count(101, 105));
+    },
+  );
+
+  it("has a gap if its node loses publications while it reads what the client has missed", async () => {
+    const [engine, a, b] = await room({ topics: () => ({ log: { length: 100, ttlMs: 600_000 } }) });
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const client = await a.client();
+    const [link] = engine.links;
+    const answer = gate();
+    // The read for the client is done, and answered late.
+    link!.after = (command) => (command === "read" ? ((link!.after = () => {}), answer.promise) : undefined);
+    const joining = a.server.topic("room").join(client.peer, { since: at });
+    await turn();
+    link!.loses = isPublication;
+    await say(b, 101, 250);
+    link!.loses = () => false;
+    await say(b, 251);
+    await expectSoon(() => a.server.stats().engine!.gaps, 1);
+    answer.resolve();
+    expect((await joining).outcome).toBe("gap");
+    await client.until(100);
+    expect(numbers(client)).toEqual(count(152, 251));
+  });
+
+  it("gets nothing twice if another node was faster than its new node", async () => {
+    const [engine, a, b, ann] = await room();
+    engine.links[1]!.hold();
+    const at = await say(a, 1, 3);
+    await ann.until(3);
+    const returned = await back(b, at);
+    expect(returned.joined).toEqual({ at, outcome: "complete" });
+    engine.links[1]!.release();
+    await say(a, 4);
+    await returned.until(2);
+    expect(numbers(returned)).toEqual([4]);
+  });
+
+  it.each(["closes", "is deleted"])("is not added if it %s while it joins", async (end) => {
+    const { a, client, read, joining } = await joiningClient();
+    const failing = rejection(joining);
+    if (end === "closes") await client.peer.close();
+    else a.server.topic("room").delete(client.peer);
+    read.resolve();
+    expect(await failing).toMatchObject({ outcome: "not-sent" });
+    expect(a.server.topic("room").has(client.peer)).toBe(false);
+  });
+
+  it("is not added while the broker is down, or does not answer for 5 s", async () => {
+    const [engine, a] = await room({ topics: () => ({ ...RULES.topics(), members: true }) });
+    const since = (await say(a, 1)).replace(/1$/, "2");
+    const [link] = engine.links;
+    const { peer } = await a.client();
+    const topic = a.server.topic("room");
+    link!.down();
+    expect(await rejection(topic.join(peer, { since }))).toMatchObject(NOT_SENT);
+    link!.up();
+    await turn();
+    link!.before = (command) => (["read", "put"].includes(command) ? new Promise(() => {}) : undefined);
+    const errors: unknown[] = [];
+    for (const options of [{ since }, { since, as: 1 }])
+      topic.join(peer, options).catch((error: unknown) => errors.push(error));
+    await pass(5_100);
+    expect(errors).toMatchObject([{ code: "ENGINE" }]);
+    // The second join of the peer began when the first one had rejected.
+    await pass(5_100);
+    expect(errors).toMatchObject([{ code: "ENGINE" }, { code: "ENGINE" }]);
+    expect(topic.has(peer)).toBe(false);
+    link!.before = () => {};
+    expect((await topic.join(peer, { since })).outcome).toBe("gap");
+  });
+
+  it("becomes a member at once if the application adds it meanwhile", async () => {
+    const { a, b, client, read, joining } = await joiningClient();
+    await say(b, 101);
+    await turn();
+    a.server.topic("room").add(client.peer);
+    await say(b, 102);
+    read.resolve();
+    expect((await joining).outcome).toBe("gap");
+    await say(b, 103);
+    await client.until(3);
+    expect(numbers(client)).toEqual([101, 102, 103]);
+  });
+
+  it("is not added by any join that was asked for before it is removed", async () => {
+    const [, a, , ann] = await room();
+    const { peer } = await a.client();
+    const topic = a.server.topic("room");
+    const removed = [topic.join(peer), topic.join(peer), topic.join(peer)].map(rejection);
+    topic.delete(peer);
+    const later = topic.join(peer);
+    for (const error of await Promise.all(removed)) expect(error).toMatchObject(NOT_SENT);
+    expect([(await later).outcome, topic.has(peer)]).toEqual(["gap", true]);
+    const again = [topic.join(peer), topic.join(peer)].map(rejection);
+    topic.delete(peer);
+    await Promise.all(again);
+    expect([topic.has(peer), topic.has(ann.peer)]).toEqual([false, true]);
+  });
+
+  it("joins once, if it joins twice at the same time", async () => {
+    const [, a, b] = await room();
+    const since = await say(a, 1);
+    await say(b, 2, 100);
+    const client = await a.client();
+    const topic = a.server.topic("room");
+    const joins = await Promise.all([topic.join(client.peer, { since }), topic.join(client.peer, { since })]);
+    expect(joins.map(({ outcome }) => outcome)).toEqual(["complete", "gap"]);
+    await say(b, 101);
+    await client.until(100);
+    expect(numbers(client)).toEqual(count(2, 101));
+  });
+});
+
+function omit(except: string | string[]): object {
+  return { except };
+}
+
+describe("a node that misses messages", () => {
+  it("heals before its peers notice, in order and once", async () => {
+    const [engine, a, b, , bob] = await room();
+    await say(a, 1, 2);
+    let lost = 3;
+    engine.links[1]!.loses = (channel, frame) => isPublication(channel, frame) && lost-- > 0;
+    await say(a, 3, 7);
+    await bob.until(7);
+    expect(numbers(bob)).toEqual(count(1, 7));
+    const { healed, gaps } = b.server.stats().engine!;
+    expect([healed >= 3, gaps]).toEqual([true, 0]);
+  });
+
+  it("heals after its subscription was restored, also if nothing is published any more and a read fails", async () => {
+    const [engine, a, b, , bob] = await room();
+    await say(a, 1, 2);
+    await bob.until(2);
+    const [, link] = engine.links;
+    link!.down();
+    await say(a, 3, 6);
+    link!.fails("read");
+    link!.up();
+    await bob.until(6);
+    expect(numbers(bob)).toEqual(count(1, 6));
+    expect(b.server.stats().engine).toMatchObject({ healed: 4, gaps: 0 });
+  });
+
+  it("heals every 60 s, although the connection seems healthy", async () => {
+    const [engine, a, , , bob] = await room();
+    await say(a, 1);
+    engine.links[1]!.loses = isPublication;
+    await say(a, 2, 3);
+    await pass(30_000);
+    expect(numbers(bob)).toEqual([1]);
+    await pass(31_000);
+    expect(numbers(bob)).toEqual([1, 2, 3]);
+  });
+
+  it("reports a gap if the log no longer has what is missing", async () => {
+    const [engine, a, b, , bob] = await room({ topics: () => ({ log: { length: 3, ttlMs: 60_000 } }) });
+    const gaps = gapsOf(b);
+    await say(a, 1);
+    await bob.until(1);
+    engine.links[1]!.down();
+    await say(a, 2, 9);
+    engine.links[1]!.up();
+    await bob.until(4);
+    expect(numbers(bob)).toEqual([1, 7, 8, 9]);
+    expect(gaps).toEqual([["room", "the log no longer has all entries"]]);
+    expect(b.server.stats().engine!.gaps).toBe(1);
+  });
+
+  it("delivers no message of a log that is none, and goes on after an entry that is no notification", async () => {
+    const [engine, a, b, ann, bob] = await room();
+    const at = await say(a, 1);
+    const stranger = await engine.stranger();
+    const [epoch] = at.split(".");
+    const evil = '{"jsonrpc":"2.0","method":"evil","params":{}}';
+    for (const place of [
+      epoch,
+      `${epoch}\t0`,
+      `${epoch}\t-1`,
+      `${epoch}\t1e9`,
+      `${epoch}\t99`,
+      "\t2",
+      "x y\t2",
+      "other\t1",
+    ])
+      await stranger.send("t:room", `1L\t${place}\n${evil}`);
+    const long = `{"jsonrpc":"2.0","method":"evil","params":["${"x".repeat(16 * 2 ** 20)}"]}`;
+    const { foreign } = b.server.stats().engine!;
+    await stranger.send("t:room", `1N\tstranger\n${long}`);
+    await turn();
+    expect(b.server.stats().engine!.foreign).toBe(foreign + 1);
+    for (const body of ["not json", "[]", evil.replace("{}", "[1]"), '{"jsonrpc":"2.0","method":"evil"}'])
+      await stranger.log!.append("room", body, { length: 200, ttlMs: 60_000 }, undefined);
+    const last = await say(a, 2);
+    await stranger.close();
+    await Promise.all([ann.until(2), bob.until(2)]);
+    expect([ann.got.length, numbers(bob)]).toEqual([2, [1, 2]]);
+    // The skipped entries have offsets too, so a position after them is complete.
+    expect((await back(b, at)).joined).toEqual({ at: last, outcome: "complete" });
+  });
+});
+
+/** Returns how many reads a client costs that has missed so many publications, each with so many characters. */
+async function reads(missed: number, length: number): Promise<number> {
+  const [engine, a] = await room();
+  const since = await say(a, 1);
+  for (let n = 2; n <= missed + 1; n++) await publish(a, n, "x".repeat(length));
+  await turn();
+  const before = engine.links[0]!.count("read");
+  const { peer } = await a.client();
+  expect(await a.server.topic("room").join(peer, { since })).toMatchObject({ outcome: "complete" });
+  return engine.links[0]!.count("read") - before;
+}
+
+describe("the tail that a node keeps of a log", () => {
+  it.each([
+    [64, 0, 0],
+    [65, 0, 1],
+    [3, 20_000, 0],
+    [4, 20_000, 1],
+    [1, 100_000, 1],
+  ])(
+    "has 64 entries and 64 KiB: a client that missed %i of %i characters costs %i reads",
+    async (...[missed, length, cost]) => {
+      expect(await reads(missed, length)).toBe(cost);
+    },
+  );
+
+  it("is one of those that have 32 MiB together, and the one that was not added to for longest is dropped", async () => {
+    const engine = new FaultyEngine();
+    const [a] = makeNodes(1, RULES, engine) as [Node];
+    const stranger = await engine.stranger();
+    const { peer } = await a.client();
+    const rest = '{"jsonrpc":"2.0","method":"said","params":{"text":""}}'.length;
+    const body = `{"jsonrpc":"2.0","method":"said","params":{"text":"${"x".repeat(64 * 1024 - rest)}"}}`;
+    const append = async (i: number): Promise<void> =>
+      void (await stranger.log!.append(`t${i}`, body, { length: 10, ttlMs: 60_000 }, undefined));
+    const positions = await Promise.all(count(0, 512).map((i) => a.server.topic(`t${i}`).join(peer)));
+    const costs = async (i: number): Promise<number> => {
+      const before = engine.links[0]!.count("read");
+      const { peer: late } = await a.client();
+      await a.server.topic(`t${i}`).join(late, { since: positions[i]!.at });
+      return engine.links[0]!.count("read") - before;
+    };
+    for (let i = 0; i < 512; i++) await append(i);
+    await turn();
+    expect([await costs(0), await costs(1)]).toEqual([0, 0]);
+    await append(512);
+    await turn();
+    expect([await costs(0), await costs(1), await costs(512)]).toEqual([1, 0, 0]);
+    await stranger.close();
+  });
+});
+
+describe("a member that does not accept a publication, because of its length,", () => {
+  it("is skipped, stays a member, and the topic has a gap", async () => {
+    const [, a, b, , bob] = await room();
+    const gaps = gapsOf(b);
+    const missed: unknown[] = [];
+    b.server.on("missed", (peer, method) => missed.push([peer, method]));
+    const eve = await limited(b);
+    await b.server.topic("room").join(eve.peer);
+    await say(a, 1);
+    await publish(a, 2, TEXT);
+    await say(a, 3);
+    await Promise.all([bob.until(3), eve.until(2)]);
+    expect([numbers(bob), numbers(eve)]).toEqual([
+      [1, 2, 3],
+      [1, 3],
+    ]);
+    expect(gaps).toEqual([["room", expect.stringContaining("`maxMessageB")]]);
+    expect(missed).toEqual([[eve.peer, "said"]]);
+    expect([a, b].map(({ server }) => server.stats().engine!.gaps)).toEqual([0, 1]);
+  });
+
+  it.each([0, 100])("has a gap if it missed that publication, with %i others after it", async (others) => {
+    const [, a, b] = await room();
+    const at = await say(a, 1);
+    const long = await publish(a, 2, TEXT);
+    const last = await say(a, 3, 3 + others);
+    const topic = b.server.topic("room");
+    const [eve, max] = [await limited(b), await limited(b)];
+    expect(await topic.join(eve.peer, { since: at })).toEqual({ at: last, outcome: "gap" });
+    expect(await topic.join(max.peer, { since: long })).toEqual({ at: last, outcome: "complete" });
+    const end = 4 + others;
+    await say(a, end);
+    await Promise.all([eve.until(1), max.until(2 + others)]);
+    expect([numbers(eve), numbers(max)]).toEqual([[end], count(3, end)]);
+  });
+
+  it("has a gap if that publication arrives while it joins, and gets what is sent for the gap", async () => {
+    const { a, b, client, read, joining } = await joiningClient({}, limited);
+    const missed: unknown[] = [];
+    a.server.on("missed", (peer, method) => missed.push([peer, method]));
+    const gaps = gapsOf(a);
+    a.server.on("gap", (topic) => a.server.topic(topic).notify("reload", {}, { here: true }));
+    await publish(b, 101, TEXT);
+    await say(b, 102);
+    await turn();
+    read.resolve();
+    expect((await joining).outcome).toBe("gap");
+    await client.until(2);
+    expect(client.got.map(([method, { n }]) => n ?? method)).toEqual([102, "reload"]);
+    expect([gaps.length, missed]).toEqual([1, [[client.peer, "said"]]]);
+  });
+
+  it("has a gap if its limit is known only when the publication is sent", async () => {
+    const { a, b, client, read, joining } = await joiningClient({}, (node) =>
+      node.client("", { limits: { maxMessageBytes: 10_000 } }),
+    );
+    const gaps = gapsOf(a);
+    await publish(b, 101, TEXT);
+    await turn();
+    await rejection(client.client.request("none"));
+    read.resolve();
+    expect([(await joining).outcome, gaps.length]).toEqual(["gap", 1]);
+  });
+
+  it("has a gap if the application adds it while it joins, and the log cannot be read", async () => {
+    const { a, b, client, read, joining } = await joiningClient({}, limited);
+    const gaps = gapsOf(a);
+    await publish(b, 101, TEXT);
+    await turn();
+    a.server.topic("room").add(client.peer);
+    read.reject(new Error("faulty: lost"));
+    expect([(await joining).outcome, gaps.length]).toEqual(["gap", 1]);
+  });
+});
+
+it("a slow member is closed with 1013 and not skipped, so that it can recover", async () => {
+  const [, a, b, , bob] = await room({ limits: { maxUnsentBytes: 20_000, maxReplyBytes: 20_000 } });
+  b.network.of(bob.client).stop();
+  for (let n = 2; n < 80; n++) await publish(a, n, TEXT);
+  expect((await settled(bob.peer.closed)).code).toBe(1013);
+  expect(bob.peer.stats().dropped).toBe(0);
+});

@@ -1,0 +1,377 @@
+/** Sessions that a client discards because another node refused them: their reports to the node that has them. */
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { connect } from "../../src/index.js";
+import type { AnyPeer } from "../../src/node.js";
+import { pass } from "../support/time.js";
+import { gate, rejection, turn } from "../support/turns.js";
+import { FaultyEngine, type FaultyLink } from "./faulty.js";
+import {
+  closeAll,
+  expectSoon,
+  failure,
+  makeNode,
+  makeNodes,
+  nextPeer,
+  settled,
+  useFleet,
+  when,
+  type Node,
+} from "./nodes.js";
+
+useFleet();
+afterEach(() => void vi.unstubAllGlobals());
+
+const principal = ({ name }: { name: string }): string => name;
+const TOPICS = { topics: () => ({ log: { length: 10, ttlMs: 60_000 }, members: true as const }) };
+/** After this time, the nodes know each other. */
+const BEAT_MS = 4_000;
+
+/** A client of a page, which a balancer sends to one node and then to another when it connects again. */
+async function moving(
+  a: Node,
+  b: Node,
+  options: object = {},
+): Promise<{ client: AnyPeer; peer: AnyPeer; move: () => Promise<AnyPeer> }> {
+  let target = a;
+  const Sockets = function (url: string, protocols: string[]): object {
+    return new (target.WebSocket as any)(url, protocols) as object;
+  };
+  vi.stubGlobal("WebSocket", Object.assign(Sockets, target.WebSocket));
+  const first = nextPeer(a);
+  const client = (await connect(a.server.url, options)) as AnyPeer;
+  const move = (): Promise<AnyPeer> => {
+    const second = nextPeer(b);
+    target = b;
+    a.network.cut();
+    return settled(second);
+  };
+  return { client, peer: await first, move };
+}
+
+describe("a client that begins a session on another node", () => {
+  it("ends its session on the first node at once, and is a member once", async () => {
+    const [a, b] = makeNodes(2, { ...TOPICS, principal }) as [Node, Node];
+    const { client, peer, move } = await moving(a, b);
+    const lost: unknown[] = [];
+    client.on("lost", (error) => lost.push(error));
+    await a.server.topic("room").join(peer, { as: "ann" });
+    const later = await move();
+    expect(await peer.closed).toMatchObject({
+      code: 4000,
+      reason: "the client has discarded this session, because another node refused it",
+    });
+    await b.server.topic("room").join(later, { as: "ann" });
+    expect(await b.server.topic("room").members()).toEqual([{ id: later.id, as: "ann" }]);
+    expect(a.server.stats()).toMatchObject({ peers: 0, suspended: 0 });
+    await expectSoon(() => lost.length, 1);
+    await client.close();
+  });
+
+  it("ends its session also if others do the same at the same time", async () => {
+    const [a, b] = makeNodes(2) as [Node, Node];
+    const { client, move } = await moving(a, b);
+    const clients = [client, ...(await Promise.all(Array.from({ length: 9 }, () => connect(a.server.url))))];
+    const peers = (): number[] => [a, b].map(({ server }) => server.stats().peers);
+    await expectSoon(peers, [10, 0]);
+    await move();
+    await expectSoon(peers, [0, 10]);
+    await Promise.all(clients.map((one) => one.close()));
+  });
+
+  it.each([{}, { auth: "ann" }])(
+    "settles the calls of that session, of its own node and of others: %j",
+    async (auth) => {
+      const options = { principal, authenticate: (_request: unknown, name = "") => ({ name }) };
+      const [a, b, c] = makeNodes(3, options) as [Node, Node, Node];
+      const { client, peer, move } = await moving(a, b, { ...auth, methods: { never: () => new Promise(() => {}) } });
+      const calls = [peer.request("never"), c.server.peer(peer.id).request("never")].map(rejection);
+      await when(() => client.stats().running === 2);
+      await move();
+      for (const error of await settled(Promise.all(calls)))
+        expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+      expect(await failure(c.server.peer(peer.id).request("never"))).toMatchObject({ outcome: "not-sent" });
+      await client.close();
+    },
+  );
+
+  it("ends it as soon as the broker is back, for each of the two nodes", async () => {
+    for (const cut of [0, 1]) {
+      const engine = new FaultyEngine();
+      const [a, b] = makeNodes(2, { principal }, engine) as [Node, Node];
+      await pass(BEAT_MS);
+      const { client, peer, move } = await moving(a, b);
+      engine.links[cut]!.down();
+      await move();
+      await turn();
+      expect(peer.state).toBe("suspended");
+      engine.links[cut]!.up();
+      expect(await settled(peer.closed)).toMatchObject({ code: 4000 });
+      await client.close();
+      await settled(closeAll([a, b]));
+    }
+  });
+
+  it("ends no session of another principal, and no unknown one", async () => {
+    const engine = new FaultyEngine();
+    const [a, b] = makeNodes(2, { principal }, engine) as [Node, Node];
+    const { client, peer, move } = await moving(a, b);
+    const [first, second] = engine.links as [FaultyLink, FaultyLink];
+    const frames: string[] = [];
+    first.loses = (_channel, frame) => frame.startsWith("1z") && frames.push(frame) > 0;
+    await move();
+    await when(() => frames.length === 1);
+    first.loses = () => false;
+    const [kind, from, hash, has, name] = frames[0]!.slice(0, -1).split("\t");
+    const others = [
+      [kind, from, hash, has, "eve"],
+      [kind, from, hash, "", ""],
+      [kind, from, "other", has, name],
+      // A node ignores its own frame.
+      [kind, a.server.nodes.id, hash, has, name],
+      [kind, from],
+      [kind],
+    ];
+    for (const fields of others) await second.send("a:all", `${fields.join("\t")}\n`);
+    await turn();
+    expect(peer.state).toBe("suspended");
+    await second.send("a:all", `${[kind, from, "other", "", "", hash, has, name].join("\t")}\n`);
+    expect(await peer.closed).toMatchObject({ code: 4000 });
+    await client.close();
+  });
+});
+
+const HELLO = '{"hello":{}}';
+const isReport = (frame: string): boolean => frame.startsWith("1z");
+
+/** A node beside another one, and clients whose sessions it refuses. `sent`: the frames that it has sent. */
+async function reporting(options: object = {}) {
+  const engine = new FaultyEngine();
+  engine.maxFrameBytes = (options as { maxFrameBytes?: number }).maxFrameBytes;
+  const { maxFrameBytes: _, ...rest } = options as Record<string, unknown>;
+  makeNode({ engine });
+  const node = makeNode({ engine, principal, authenticate: authenticated, ...rest });
+  await pass(BEAT_MS);
+  const link = engine.links[1]!;
+  const limits = { maxMessageBytes: 1_000, logFrames: 10, logLength: 1_000 };
+
+  /** Returns a socket whose `resume` the node has refused, and what came after that. */
+  const refuse = async (token = "elsewhere", name = "ann") => {
+    const socket = new node.WebSocket(node.server.url, {
+      protocols: ["reciproc.v1", "reciproc.resume"],
+      headers: { "x-name": name },
+    });
+    const messages: unknown[] = [];
+    const closed = gate<number>();
+    socket.addEventListener("message", ({ data }: any) => messages.push(JSON.parse(data as string)));
+    socket.addEventListener("close", ({ code }: any) => closed.resolve(code as number));
+    await when(() => messages.length === 1);
+    socket.send(JSON.stringify({ resume: { token, received: 0, attempt: 1, limits } }));
+    await when(() => messages.length === 2);
+    messages.length = 0;
+    return { socket, messages, closed: closed.promise };
+  };
+  /** Makes the node report that a client has discarded a session. */
+  const report = async (token: string, name?: string): Promise<void> => {
+    const { socket } = await refuse(token, name);
+    socket.send(HELLO);
+    await pass(0);
+  };
+  const reports = (): string[] => link.sent.filter(isReport);
+  return { node, link, refuse, report, reports, dropped: () => node.server.stats().engine!.dropped };
+}
+
+/** The principal of a client without a name is `undefined`. */
+function authenticated({ headers }: { headers: Record<string, unknown> }): { name: unknown } {
+  return { name: headers["x-name"] };
+}
+
+describe("a client that begins a session on a node that refused another one", () => {
+  it("is reported when its hello has come, and not before", async () => {
+    const { node, link, refuse } = await reporting();
+    for (const isGreeted of [false, true]) {
+      const { socket, closed } = await refuse();
+      if (isGreeted) socket.send(HELLO);
+      await pass(0);
+      socket.close();
+      await settled(closed);
+      node.server.nodes.notify("after");
+    }
+    expect(link.sent.map((frame) => frame.slice(0, 2))).toEqual(["1s", "1z", "1s"]);
+  });
+
+  it("is reported also if there is no slot for it any more", async () => {
+    const { node, refuse, reports } = await reporting({ limits: { maxConnections: 2 } });
+    await node.client();
+    const both = [await refuse(), await refuse()];
+    for (const { socket } of both) socket.send(HELLO);
+    expect(await settled(Promise.race(both.map(({ closed }) => closed)))).toBe(4503);
+    expect(node.server.stats().peers).toBe(2);
+    await pass(20);
+    expect(
+      reports()
+        .join("")
+        .match(/elsewhere/g),
+    ).toHaveLength(2);
+  });
+
+  const closing = { code: 1001, reason: "the server is closing" };
+  const bye = '{"bye":{"code":1000,"reason":""}}';
+  it.each([
+    ["drains", "its hello", HELLO, { ...closing, retryMs: 10 }],
+    ["drains", "its bye", bye, undefined],
+    ["drains", "nothing within a second", undefined, undefined],
+    ["closes", "its hello", HELLO, closing],
+    ["closes", "nothing within a second", undefined, undefined],
+  ])("is waited for by a server that %s, which receives %s", async (how, what, frame, answer) => {
+    // The wait itself must end.
+    const { node, refuse, reports } = await reporting({ limits: { handshakeTimeoutMs: 300_000 } });
+    const { socket, messages, closed } = await refuse();
+    const over = how === "drains" ? node.server.drain({ retryMs: 10 }) : node.server.close();
+    await pass(900);
+    expect(socket.readyState).toBe(1);
+    if (frame !== undefined) socket.send(frame);
+    await pass(frame === undefined ? 200 : 0);
+    expect(await settled(closed)).toBe(1001);
+    await settled(over);
+    expect(messages).toEqual(answer === undefined ? [] : [{ bye: answer }]);
+    expect(reports()).toHaveLength(what === "its hello" ? 1 : 0);
+  });
+});
+
+const frameOf = ({ server }: Node, ...tokens: string[]): string =>
+  `1z\t${server.nodes.id}${tokens.map((token) => `\t${token}\tp\tann`).join("")}\n`;
+
+describe("the reports of a node", () => {
+  /** For this time after a frame, reports are gathered. */
+  const GATHER_MS = 20;
+  it("are sent at once, and those of the next 20 ms in one frame", async () => {
+    const { node, report, reports } = await reporting();
+    await report("t1");
+    expect(reports()).toEqual([frameOf(node, "t1")]);
+    await report("t2");
+    await pass(GATHER_MS - 1);
+    await report("t3");
+    expect(reports()).toHaveLength(1);
+    await pass(1);
+    expect(reports().slice(1)).toEqual([frameOf(node, "t2", "t3")]);
+    await pass(2 * GATHER_MS);
+    await report("t4");
+    expect(reports().slice(2)).toEqual([frameOf(node, "t4")]);
+  });
+
+  it("name the principal of the session, if it has one", async () => {
+    const { node, report, reports } = await reporting({ principal: undefined });
+    await report("t1");
+    expect(reports()).toEqual([`1z\t${node.server.nodes.id}\tt1\t\t\n`]);
+  });
+
+  it("share a frame of 4,096 characters, and a longer one has its own", async () => {
+    const { report, reports } = await reporting();
+    const lengths = [8_192, 2_048, 2_048, 1, 8_192, 4_095, 1, 1];
+    // A token of one character each. Each character of the principals takes five in a frame.
+    for (const length of lengths) await report("t", "é".repeat(length - 1));
+    await pass(GATHER_MS);
+    const sizes = reports().map((frame) =>
+      frame
+        .slice(0, -1)
+        .split("\t")
+        .slice(2)
+        .filter((_, i) => i % 3 === 2)
+        .map((name) => name.length / 5 + 1),
+    );
+    expect(sizes).toEqual([[8_192], [2_048, 2_048], [1], [8_192], [4_095, 1], [1]]);
+  });
+
+  it("share a frame only if the broker takes it", async () => {
+    const maxFrameBytes = 60;
+    const { report, reports } = await reporting({ maxFrameBytes });
+    const tokens = ["first", "12345678", "2345678", "345678", "4"];
+    for (const token of tokens) await report(token);
+    await pass(GATHER_MS);
+    expect(reports().every((frame) => frame.length <= maxFrameBytes)).toBe(true);
+    expect(reports().length).toBeLessThan(5);
+    expect(reports().flatMap((frame) => frame.split("\t").filter((_, i) => i % 3 === 2))).toEqual(tokens);
+  });
+
+  it("that are gathered are sent when the node closes", async () => {
+    const { node, report, reports } = await reporting();
+    await report("t1");
+    await report("t2");
+    void node.server.close();
+    await pass(0);
+    expect(reports()).toEqual([frameOf(node, "t1"), frameOf(node, "t2")]);
+  });
+
+  it.each([
+    ["every live node has received it", 2],
+    ["the broker does not count receivers", undefined],
+  ])("are sent once if %s", async (_when, count) => {
+    const { link, report, reports } = await reporting();
+    link.counted = () => count;
+    await report("t1");
+    await pass(120_000);
+    expect(reports()).toHaveLength(1);
+  });
+
+  it.each([
+    ["a live node has not received it", (link: FaultyLink): void => void (link.counted = () => 1)],
+    ["it may be lost", (link: FaultyLink): void => link.fails("send", { times: Infinity, when: "after" })],
+  ])("are repeated for a minute, ever more seldom, while %s", async (_when, fail) => {
+    const { node, link, report, reports } = await reporting();
+    fail(link);
+    await report("t1");
+    await pass(1_600);
+    expect(reports()).toHaveLength(3);
+    await pass(60_000);
+    expect(reports()).toHaveLength(11);
+    await pass(120_000);
+    expect(reports()).toEqual(Array.from({ length: 11 }, () => frameOf(node, "t1")));
+  });
+
+  /** Reports so many sessions, each in a frame of its own. */
+  async function reportEach(report: (token: string) => Promise<void>, count: number): Promise<void> {
+    for (let i = 1; i <= count; i++) {
+      await report(String(i));
+      await pass(GATHER_MS);
+    }
+  }
+
+  it("are repeated in at most 1,000 frames", async () => {
+    const { link, report, dropped } = await reporting({ limits: { maxConnections: 2_000 } });
+    link.counted = () => 1;
+    await reportEach(report, 1_000);
+    expect(dropped()).toBe(0);
+    await reportEach(report, 1);
+    expect(dropped()).toBe(1);
+  });
+
+  it("are repeated up to 1 Mi, the newest", async () => {
+    const { node, link, report, reports, dropped } = await reporting();
+    link.counted = () => 1;
+    // Frames of 4,096 characters.
+    const length = 4_096 - frameOf(node, "t").length + "ann".length;
+    const reportMany = async (from: number, to: number): Promise<void> => {
+      for (let i = from; i <= to; i++) await report("t", String(i).padEnd(length, "x"));
+      await pass(GATHER_MS);
+    };
+    await reportMany(1, 256);
+    expect([reports().length, dropped()]).toEqual([256, 0]);
+    await reportMany(257, 257);
+    expect([reports().length, dropped()]).toEqual([257, 1]);
+    await pass(500);
+    const heads = reports().map((frame) => frame.slice(0, 40));
+    expect(heads.slice(257)).toEqual(heads.slice(1, 257));
+  });
+
+  it("take no place among the commands that wait for the connection, and are sent as soon as it is restored", async () => {
+    const { node, link, report, reports } = await reporting({ ...TOPICS, limits: { maxConnections: 2_000 } });
+    link.down();
+    await reportEach(report, 1_000);
+    const publishing = node.server.topic("room").publish("said", {}, { timeoutMs: 60_000 });
+    expect(reports()).toEqual([]);
+    link.up();
+    await publishing;
+    await pass(0);
+    expect(reports()).toHaveLength(1_000);
+  });
+});
