@@ -61,7 +61,7 @@ beforeAll(async () => {
   await ensurePackages(EXAMPLE);
   await script("build");
   folder = await mkdtemp(join(tmpdir(), "reciproc-board-"));
-  server = new ExampleServer("board-react/build/server/main.js", [], { BOARD_FOLDER: folder });
+  server = new ExampleServer("board-react/build/server/main.js", [], { BOARD_FOLDER: folder }, EXAMPLE);
   await server.start();
   ({ page: ada, relay } = await logIn("Ada"));
   ({ page: bo } = await logIn("Bo"));

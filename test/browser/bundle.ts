@@ -11,15 +11,13 @@ export type ReactVersion = 18 | 19;
 
 /** Returns where a bundler finds the packages: one version of React, and the built package. */
 function aliasesOf(version: ReactVersion): Record<string, string> {
-  const react = (name: string): string =>
-    version === 18 ? join(import.meta.dirname, `node_modules/${name}-18`) : join(ROOT, "node_modules", name);
+  const packages = join(version === 18 ? import.meta.dirname : ROOT, "node_modules");
   return {
-    react: react("react"),
-    "react-dom": react("react-dom"),
-    "@tanstack/react-query": join(ROOT, "node_modules/@tanstack/react-query"),
+    react: join(packages, "react"),
+    "react-dom": join(packages, "react-dom"),
+    "@tanstack/react-query": join(packages, "@tanstack/react-query"),
     reciproc: join(ROOT, "dist/index.js"),
     "reciproc/react": join(ROOT, "dist/react/index.js"),
-    "reciproc/testing": join(ROOT, "dist/testing/index.js"),
   };
 }
 

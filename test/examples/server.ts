@@ -11,18 +11,20 @@ export class ExampleServer {
   readonly #path: string;
   readonly #args: string[];
   readonly #env: Record<string, string>;
+  readonly #cwd: string;
   #errors = "";
 
-  constructor(path: string, args: string[] = [], env: Record<string, string> = {}) {
+  constructor(path: string, args: string[] = [], env: Record<string, string> = {}, cwd = EXAMPLES) {
     this.#path = join(EXAMPLES, path);
     this.#args = args;
     this.#env = env;
+    this.#cwd = cwd;
   }
 
   /** Resolves when the server has printed its address. */
   async start(): Promise<void> {
     const port = this.url === "" ? "0" : new URL(this.url).port;
-    this.#running = new Running(this.#path, this.#args, { ...this.#env, PORT: port });
+    this.#running = new Running(this.#path, this.#args, { ...this.#env, PORT: port }, this.#cwd);
     this.url = /(?:http|ws):\S+/.exec(await this.#running.line(/(http|ws):/))![0];
   }
 

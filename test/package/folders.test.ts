@@ -10,7 +10,7 @@ const TESTS = join(import.meta.dirname, "..");
 const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 
 /** The folders whose packages have types. */
-const TYPED = ["interop", "react"];
+const TYPED = ["interop"];
 const FOLDERS = [...TYPED, "browser", "demo", "package", "runtimes", "site"];
 const OUTSIDE = [
   "../demo/language-servers",

@@ -1,48 +1,136 @@
-/** A page that renders what its test asks for. It is bundled with React 18 and with React 19. */
+/** A page that renders what its test asks for. */
 import { QueryClient, QueryClientProvider, useQuery, useQueryClient } from "@tanstack/react-query";
 import * as React from "react";
 import { createRoot } from "react-dom/client";
-import type { Peer } from "reciproc";
-import { createReciproc } from "reciproc/react";
-import type { ClientApi, ServerApi, Shown } from "./api.js";
+import type { Peer, Stream } from "../../src/index.js";
+import { createReciproc, type ProviderProps, type TopicClient, type TopicServer } from "../../src/react/index.js";
 
-declare global {
-  /** Renders. Resolves when React has committed it, and has run the effects of what was mounted and unmounted. */
-  var show: (shown: Shown) => Promise<void>;
-  /** What the listeners were called with, each with the label and the number of its render. */
-  var heard: { label: string; render: number; params: unknown }[];
-  /** The peer that the components see, and all peers that they have seen. */
-  var peer: Peer<ClientApi, ServerApi>;
-  var peers: Set<unknown>;
-  /** Every status that was rendered, each once in a row. */
-  var statuses: string[];
-  /** The errors that React reports. */
-  var reported: string[];
-  var restart: () => void;
-  var streamRenders: number;
+export interface Visitor {
+  readonly id: string;
+  readonly name: string;
 }
+
+export interface ServerApi extends TopicServer<Visitor> {
+  /** Counts from a number to another. Without a positive end, yields the first, and waits until its reader stops. */
+  count(params: { from: number; to: number }): Stream<number>;
+  fail(): Stream<number>;
+  echo(params: [value: number]): number;
+  /** Removes a visitor from a topic. The notification to the members contains the notice. */
+  sendAway(params: { topic: string; visitor: string; notice: string }): void;
+  numbers(): number[];
+  /** Makes the server send the notification `note`. */
+  noteMe(params: [value: number]): void;
+  /** Returns when it is cancelled. */
+  wait(): boolean;
+  /** Makes the server call `ask` of the caller with these params, and returns the answer. */
+  askMe(params: unknown[]): string;
+}
+
+export interface ClientApi extends TopicClient<Visitor> {
+  note(params: [value: number]): void;
+  other(params: [value: number]): void;
+  ask(params: [question: string]): string;
+  served(params: [value: number]): void;
+}
+
+/** What the page renders. */
+export interface Shown {
+  /** The address of the server. If it is missing, nothing is rendered, so the provider is unmounted. */
+  url?: string;
+  strict?: boolean;
+  options?: ProviderProps<ServerApi, ClientApi>["options"];
+  /** A label for each component that listens. */
+  listeners?: string[];
+  asker?: string;
+  stream?: { from: number; to: number; keep?: number };
+  fails?: boolean;
+  /** Whether a component reads `numbers` by TanStack Query, and adds the notes to them. */
+  numbers?: boolean;
+  /** Whether a component reads `wait` by TanStack Query. */
+  waits?: boolean;
+  /** Whether the listeners throw. */
+  throws?: boolean;
+  /** A topic for each component that shows members. */
+  topics?: string[];
+  /** Whether the provider is inside of a hidden `Activity` of React 19. */
+  hidden?: boolean;
+  /** Whether a component reads the peer, and then suspends together with its provider. */
+  suspends?: boolean;
+  /** Whether a hook is used without a provider. */
+  orphan?: boolean;
+}
+
+type Open = NonNullable<ProviderProps<ServerApi, ClientApi>["open"]>;
 
 const { Provider, usePeer, useStatus, useNotification, useHandler, useStream, useTopicMembers } = createReciproc<
   ServerApi,
   ClientApi
 >();
 
-globalThis.heard = [];
-globalThis.peers = new Set();
-globalThis.statuses = [];
-globalThis.reported = [];
-globalThis.streamRenders = 0;
+/** A page, and what its components have seen. */
+export class Page {
+  /** What the listeners were called with, each with the label and the number of its render. */
+  readonly heard: { label: string; render: number; params: unknown }[] = [];
+  /** The peer that the components see, and all peers that they have seen. */
+  peer!: Peer<ClientApi, ServerApi>;
+  readonly peers = new Set<unknown>();
+  /** Every status that was rendered, each once in a row. */
+  readonly statuses: string[] = [];
+  restart!: () => void;
+  streamRenders = 0;
+  renders = 0;
+  readonly open: Open;
+  readonly #element = document.createElement("div");
+  readonly #root = createRoot(this.#element, { onRecoverableError: () => {} });
+
+  constructor(open: Open) {
+    this.open = open;
+  }
+
+  see(peer: Peer<ClientApi, ServerApi>): void {
+    this.peer = peer;
+    this.peers.add(peer);
+  }
+
+  /** Returns the text of the element with that id. */
+  text(id: string): string | undefined {
+    return this.#element.querySelector(`#${id}`)?.textContent;
+  }
+
+  /** Renders. Resolves when React has committed it, and has run the effects of what was mounted and unmounted. */
+  show({ hidden, strict = true, orphan = false, ...shown }: Shown): Promise<void> {
+    let element = orphan ? <Status /> : <SameApp shown={shown} />;
+    if (hidden !== undefined) element = <React.Activity mode={hidden ? "hidden" : "visible"}>{element}</React.Activity>;
+    return new Promise((resolve) => {
+      element = (
+        <Committed onCommitted={resolve}>
+          <Current.Provider value={this}>
+            <Boundary>
+              <React.Suspense fallback={<output id="waiting" />}>{element}</React.Suspense>
+            </Boundary>
+          </Current.Provider>
+        </Committed>
+      );
+      // React mounts twice only what is mounted together with a StrictMode that has no other component above it.
+      this.#root.render(strict ? <React.StrictMode>{element}</React.StrictMode> : element);
+    });
+  }
+}
+
+const Current = React.createContext<Page | undefined>(undefined);
+const usePage = (): Page => React.useContext(Current)!;
 
 function Status() {
   const status = useStatus();
-  globalThis.peer = usePeer();
-  peers.add(peer);
-  if (statuses.at(-1) !== status) statuses.push(status);
+  const page = usePage();
+  page.see(usePeer());
+  if (page.statuses.at(-1) !== status) page.statuses.push(status);
   return <output id="status">{status}</output>;
 }
 
 function Listener({ label, render }: { label: string; render: number }) {
-  useNotification("note", (params) => void heard.push({ label, render, params }));
+  const page = usePage();
+  useNotification("note", (params) => void page.heard.push({ label, render, params }));
   return null;
 }
 
@@ -88,8 +176,9 @@ function nameOf(error: unknown): string | undefined {
 
 function Counter({ from, to, keep }: { from: number; to: number; keep?: number }) {
   const { items, last, done, error, restart } = useStream("count", { from, to }, { keep });
-  globalThis.restart = restart;
-  streamRenders++;
+  const page = usePage();
+  page.restart = restart;
+  page.streamRenders++;
   return <output id="stream">{JSON.stringify({ items, last, done, error: nameOf(error) })}</output>;
 }
 
@@ -107,8 +196,7 @@ function Members({ topic, at }: { topic: string; at: number }) {
 const never = new Promise<never>(() => {});
 
 function Suspending(): React.ReactElement {
-  globalThis.peer = usePeer();
-  peers.add(peer);
+  usePage().see(usePeer());
   // React 18 has no `use`: a component suspends by throwing a promise.
   // oxlint-disable-next-line typescript/only-throw-error
   throw never;
@@ -126,15 +214,15 @@ class Boundary extends React.Component<{ children: React.ReactNode }, { message?
   }
 }
 
-let renders = 0;
 const queryClient = new QueryClient();
 
 function App({ shown }: { shown: Shown }) {
-  renders++;
+  const page = usePage();
+  const renders = ++page.renders;
   const { url, options, listeners = [], asker, stream, fails, topics = [], suspends, numbers, waits, throws } = shown;
   if (url === undefined) return null;
   return (
-    <Provider url={url} options={{ ...options, methods: { served: () => {} } }}>
+    <Provider url={url} options={{ ...options, methods: { served: () => {} } }} open={page.open}>
       <Status />
       {suspends === true && <Suspending />}
       {listeners.map((label) => (
@@ -155,10 +243,6 @@ function App({ shown }: { shown: Shown }) {
   );
 }
 
-const root = createRoot(document.querySelector<HTMLElement>("#root") ?? document.body, {
-  onRecoverableError: (error) => void reported.push(String(error)),
-});
-
 /** Renders nothing again if what it shows is the same, so that only the hooks can notice that an `Activity` has hidden it. */
 const SameApp = React.memo(App, (a, b) => JSON.stringify(a) === JSON.stringify(b));
 
@@ -167,20 +251,3 @@ function Committed({ onCommitted, children }: { onCommitted: () => void; childre
   React.useEffect(onCommitted, [onCommitted]);
   return children;
 }
-
-globalThis.show = ({ hidden, strict = true, orphan = false, ...shown }) => {
-  let element = orphan ? <Status /> : <SameApp shown={shown} />;
-  if (hidden !== undefined) element = <React.Activity mode={hidden ? "hidden" : "visible"}>{element}</React.Activity>;
-  return new Promise((resolve) => {
-    element = (
-      <Committed onCommitted={resolve}>
-        <Boundary>
-          <React.Suspense fallback={<output id="waiting" />}>{element}</React.Suspense>
-        </Boundary>
-      </Committed>
-    );
-    // React mounts twice only what is mounted together with a StrictMode that has no other component above it.
-    root.render(strict ? <React.StrictMode>{element}</React.StrictMode> : element);
-  });
-};
-document.title = `React ${React.version}`;

@@ -97,11 +97,12 @@ export class Running {
   readonly #waiting = new Set<() => void>();
   #errors = "";
 
-  /** Starts an extracted example by its name, or any program by its path. `env` is added to the environment. */
-  constructor(name: string, args: string[] = [], env: Record<string, string> = {}) {
+  /** Starts an extracted example by its name, or any program by its path, in `cwd`. `env` is added to the environment. */
+  constructor(name: string, args: string[] = [], env: Record<string, string> = {}, cwd = process.cwd()) {
     this.#child = spawn(process.execPath, [resolvePath(folder, name), ...args], {
       stdio: "pipe",
       env: { ...process.env, ...env },
+      cwd,
     });
     // Not "exit", because output may still arrive after it.
     this.exited = once(this.#child, "close");

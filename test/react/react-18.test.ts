@@ -1,3 +1,0 @@
-import { itWorksWith } from "./behaviour.js";
-
-itWorksWith(18);

@@ -1,0 +1,49 @@
+/** Rendering on a server: no socket is opened, and no timer is left. The suite runs with each version of React. */
+import { version as reactVersion } from "react";
+import { renderToString } from "react-dom/server";
+import { afterEach, expect, it, vi } from "vitest";
+import { createReciproc } from "../../src/react/index.js";
+import { virtualClock } from "../../src/testing/index.js";
+import { rejection } from "../support/turns.js";
+
+const { Provider, usePeer, useStatus, useStream, useTopicMembers } = createReciproc();
+
+let call: Promise<unknown> | undefined;
+
+function Page() {
+  const { items, done } = useStream("log");
+  const { members } = useTopicMembers("den");
+  call ??= rejection(usePeer().request("echo", [1]));
+  usePeer();
+  return (
+    <p>
+      {useStatus()} {JSON.stringify({ items, done, members })}
+    </p>
+  );
+}
+
+/** Runs the suite with a version of React, which the test file has put in place. */
+export function itRendersOnAServer(version: 18 | 19): void {
+  afterEach(() => {
+    call = undefined;
+    vi.unstubAllGlobals();
+  });
+
+  it.each(["/rpc", "ws://127.0.0.1:1/rpc"])("renders, and opens no connection to %s", async (url) => {
+    const socket = vi.fn<() => void>();
+    vi.stubGlobal("WebSocket", socket);
+    using clock = virtualClock();
+    const html = renderToString(
+      <Provider url={url}>
+        <Page />
+      </Provider>,
+    );
+    expect(reactVersion).toMatch(new RegExp(`^${version}\\.`));
+    expect(html.replaceAll("&quot;", "'").replaceAll("<!-- -->", "")).toBe(
+      "<p>connecting {'items':[],'done':false}</p>",
+    );
+    expect(await call).toMatchObject({ name: "ConnectionLostError" });
+    expect(clock.timers).toBe(0);
+    expect(socket).not.toHaveBeenCalled();
+  });
+}

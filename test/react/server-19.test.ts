@@ -1,0 +1,3 @@
+import { itRendersOnAServer } from "./rendering.js";
+
+itRendersOnAServer(19);
