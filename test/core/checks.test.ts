@@ -57,6 +57,10 @@ interface Sides extends AsyncDisposable {
   readonly calling: Peer;
   /** The `error` events of both, in order. */
   readonly errors: { serving: Error[]; calling: Error[] };
+  /** Returns the messages of the errors of a side. */
+  messages(side: "serving" | "calling"): string[];
+  /** Calls `copy`. Returns its result or its error, and the progress that came before. */
+  copied(): Promise<unknown[]>;
 }
 
 /** Joins a side that serves `api` to a side that calls it. */
@@ -69,6 +73,13 @@ function sidesOf(ofServing: object, ofCalling: object): Sides {
     serving,
     calling,
     errors,
+    messages: (side) => errors[side].map(({ message }) => message),
+    async copied() {
+      const reports: unknown[] = [];
+      const onProgress = (report: unknown): unknown => reports.push(report);
+      const call = calling.request("copy", { files: 2 }, { onProgress });
+      return [await call.catch((error: unknown) => error), ...reports];
+    },
     async [Symbol.asyncDispose]() {
       await Promise.all([serving.close(), calling.close()]);
       await turn();
@@ -78,100 +89,78 @@ function sidesOf(ofServing: object, ofCalling: object): Sides {
   };
 }
 
-async function read(stream: AsyncIterable<unknown>): Promise<unknown[]> {
-  const values: unknown[] = [];
+/** Reads a stream into `values`, which it returns. */
+async function read(stream: AsyncIterable<unknown>, values: unknown[] = []): Promise<unknown[]> {
   for await (const value of stream) values.push(value);
   return values;
 }
 
+function inBatch(peer: Peer): Promise<unknown> {
+  const batch = peer.batch();
+  const call = batch.request("add", [1, 2]);
+  batch.send();
+  return call;
+}
+
 describe.each(Object.entries(CONTRACTS))("a contract of %s", (_name, api) => {
   const lines = [{ line: "a" }, { line: "b" }];
-  const right = handlersOf({ result: { sum: 3 }, lines });
-  const wrong = handlersOf({ result: { sum: "3" }, lines: [{ line: "a" }, { line: 7 }] });
+  const wrong = { result: { sum: "3" }, lines: [{ line: "a" }, { line: 7 }] };
 
   it("checks params without `check`, and nothing else", async () => {
-    await using sides = sidesOf({ contract: api, methods: wrong }, { remote: api });
-    expect(await rejection(sides.calling.request("add", [1, "2"]))).toMatchObject({
-      code: -32602,
-      message: expect.stringContaining("[1]"),
-    });
+    await using sides = sidesOf({ contract: api, methods: handlersOf(wrong) }, { remote: api });
+    const refused = { code: -32602, message: expect.stringContaining("[1]") };
+    expect(await rejection(sides.calling.request("add", [1, "2"]))).toMatchObject(refused);
     expect(await sides.calling.request("add", [1, 2])).toEqual({ sum: "3" });
-    expect(await read(sides.calling.stream("tail"))).toEqual([{ line: "a" }, { line: 7 }]);
+    expect(await read(sides.calling.stream("tail"))).toEqual(wrong.lines);
     expect(sides.errors).toEqual({ serving: [], calling: [] });
   });
 
   it("accepts values that fit, on both sides", async () => {
-    const reports: unknown[] = [];
     const { copy } = handlersOf({ result: "ok", progress: [{ done: 1 }, { done: 2 }] });
-    await using sides = sidesOf(
-      { contract: api, methods: { ...right, copy }, check: "both" },
-      { remote: api, check: "both" },
-    );
+    const methods = { ...handlersOf({ result: { sum: 3 }, lines }), copy };
+    await using sides = sidesOf({ contract: api, methods, check: "both" }, { remote: api, check: "both" });
     expect(await sides.calling.request("add", [1, 2])).toEqual({ sum: 3 });
-    const onProgress = (report: unknown): unknown => reports.push(report);
-    expect(await sides.calling.request("copy", { files: 2 }, { onProgress })).toBe("ok");
-    expect(reports).toEqual([{ done: 1 }, { done: 2 }]);
+    expect(await sides.copied()).toEqual(["ok", { done: 1 }, { done: 2 }]);
     expect(await read(sides.calling.stream("tail"))).toEqual(lines);
-    const batch = sides.calling.batch();
-    const sum = batch.request("add", [1, 2]);
-    batch.send();
-    expect(await sum).toEqual({ sum: 3 });
+    expect(await inBatch(sides.calling)).toEqual({ sum: 3 });
     expect(sides.errors).toEqual({ serving: [], calling: [] });
   });
 
-  it('with `check: "both"` on the serving side, sends no result that does not fit', async () => {
-    await using sides = sidesOf({ contract: api, methods: wrong, check: "both" }, {});
-    expect(await rejection(sides.calling.request("add", [1, 2]))).toMatchObject({
-      code: -32603,
-      message: "Internal error",
-    });
-    expect(sides.errors.serving).toHaveLength(1);
-    expect(sides.errors.serving[0]).toBeInstanceOf(TypeError);
-    expect(sides.errors.serving[0]!.message).toMatch(/^The result of "add" does not fit its schema: .*sum/);
-  });
-
-  it('with `check: "both"` on the serving side, ends a stream at the first value that does not fit', async () => {
-    await using sides = sidesOf({ contract: api, methods: wrong, check: "both" }, {});
-    const seen: unknown[] = [];
-    const reading = (async () => {
-      for await (const value of sides.calling.stream("tail")) seen.push(value);
-    })();
-    expect(await rejection(reading)).toMatchObject({ code: -32603 });
-    expect(seen).toEqual([{ line: "a" }]);
-    expect(sides.errors.serving.map((error) => error.message)).toEqual([
-      expect.stringMatching(/^A value of the stream of "tail" does not fit its schema: .*line/),
-    ]);
-  });
-
-  it('with `check: "both"` on the serving side, throws from `progress` for a value that does not fit', async () => {
-    const methods = handlersOf({ result: "ok", progress: [{ done: 1 }, { done: "2" }] });
+  it('with `check: "both"` on the serving side, sends no value that does not fit, and reports it there', async () => {
+    const { copy } = handlersOf({ result: "ok", progress: [{ done: 1 }, { done: "2" }] });
+    const methods = { ...handlersOf(wrong), copy };
     await using sides = sidesOf({ contract: api, methods, check: "both" }, {});
-    const reports: unknown[] = [];
-    const onProgress = (report: unknown): unknown => reports.push(report);
-    const error = await rejection(sides.calling.request("copy", { files: 2 }, { onProgress }));
-    expect(error).toMatchObject({ code: -32603 });
-    expect(reports).toEqual([{ done: 1 }]);
-    expect(sides.errors.serving.map(({ message }) => message)).toEqual([
+    const internal = { code: -32603, message: "Internal error" };
+    expect(await rejection(sides.calling.request("add", [1, 2]))).toMatchObject(internal);
+    const seen: unknown[] = [];
+    expect(await rejection(read(sides.calling.stream("tail"), seen))).toMatchObject(internal);
+    expect(seen).toEqual([{ line: "a" }]);
+    expect(await sides.copied()).toEqual([expect.objectContaining(internal), { done: 1 }]);
+    expect(sides.messages("serving")).toEqual([
+      expect.stringMatching(/^The result of "add" does not fit its schema: .*sum/),
+      expect.stringMatching(/^A value of the stream of "tail" does not fit its schema: .*line/),
       expect.stringMatching(/^A progress value of "copy" does not fit its schema: .*done/),
     ]);
+    for (const error of sides.errors.serving) expect(error).toBeInstanceOf(TypeError);
   });
 
   it('with `check: "both"` on the calling side, rejects for a result that does not fit', async () => {
-    await using sides = sidesOf({ methods: wrong }, { remote: api, check: "both" });
-    const error = await rejection(sides.calling.request("add", [1, 2]));
-    expect(error).toMatchObject({ name: "ProtocolError", code: "PROTOCOL", raw: { sum: "3" } });
-    expect(error.message).toMatch(/^The result of "add" does not fit its schema: .*sum/);
-    expect(await rejection(sides.calling.remote.add([1, 2]))).toMatchObject({ code: "PROTOCOL" });
-    const batch = sides.calling.batch();
-    const sum = batch.request("add", [1, 2]);
-    batch.send();
-    expect(await rejection(sum)).toMatchObject({ code: "PROTOCOL" });
+    await using sides = sidesOf({ methods: handlersOf(wrong) }, { remote: api, check: "both" });
+    for (const call of [
+      sides.calling.request("add", [1, 2]),
+      sides.calling.remote.add([1, 2]),
+      inBatch(sides.calling),
+    ]) {
+      const error = await rejection(call);
+      expect(error).toMatchObject({ name: "ProtocolError", code: "PROTOCOL", raw: { sum: "3" } });
+      expect(error.message).toMatch(/^The result of "add" does not fit its schema: .*sum/);
+    }
     expect(sides.errors).toEqual({ serving: [], calling: [] });
   });
 
   it('with `check: "both"` on the calling side, rejects reading at a value that does not fit, and ends the source', async () => {
     const stopped = gate();
-    const left = [{ line: "a" }, { line: 7 }];
+    const left = [...wrong.lines];
     const source = {
       next: async () => (left.length > 0 ? { done: false, value: left.shift() } : new Promise(() => {})),
       return: async () => (stopped.resolve(), { done: true, value: undefined }),
@@ -189,10 +178,7 @@ describe.each(Object.entries(CONTRACTS))("a contract of %s", (_name, api) => {
   it('with `check: "both"` on the calling side, emits `error` for a progress value that does not fit', async () => {
     const methods = handlersOf({ result: "ok", progress: [{ done: "1" }, { done: 2 }] });
     await using sides = sidesOf({ methods }, { remote: api, check: "both" });
-    const reports: unknown[] = [];
-    const onProgress = (report: unknown): unknown => reports.push(report);
-    expect(await sides.calling.request("copy", { files: 1 }, { onProgress })).toBe("ok");
-    expect(reports).toEqual([{ done: 2 }]);
+    expect(await sides.copied()).toEqual(["ok", { done: 2 }]);
     expect(sides.errors.calling).toMatchObject([{ code: "PROTOCOL", raw: { done: "1" } }]);
   });
 });
@@ -300,7 +286,7 @@ describe("the values of a contract", () => {
     await using sides = sidesOf({ contract: api, methods, check: "both" }, {});
     expect(await rejection(read(sides.calling.stream("tail")))).toMatchObject({ code: -32603 });
     expect(await rejection(sides.calling.request("copy", {}, { onProgress() {} }))).toMatchObject({ code: -32603 });
-    expect(sides.errors.serving.map(({ message }) => message)).toEqual([
+    expect(sides.messages("serving")).toEqual([
       'The schema of `stream` of "tail" must be synchronous, and it returned a promise',
       'The schema of `progress` of "copy" must be synchronous, and it returned a promise',
     ]);
@@ -316,7 +302,7 @@ describe("the values of a contract", () => {
     for (let i = 0; i < 2; i++)
       expect(await rejection(read(sides.calling.stream("tail")))).toMatchObject({ code: -32603 });
     expect(await read(sides.calling.stream("tail"))).toEqual([1, 2]);
-    expect(sides.errors.serving.map(({ message }) => message)).toEqual(
+    expect(sides.messages("serving")).toEqual(
       Array.from({ length: 2 }, () => 'The result of "tail" does not fit its schema: expected an async iterable'),
     );
   });
@@ -374,7 +360,7 @@ describe("the values of a contract", () => {
     };
     await using sides = sidesOf({ contract: api, methods, check: "both" }, { remote: api, check: "both" });
     expect(await rejection(sides.calling.request("add"))).toMatchObject({ code: -32603 });
-    expect(sides.errors.serving.map(({ message }) => message)).toEqual(["mine"]);
+    expect(sides.messages("serving")).toEqual(["mine"]);
   });
 
   it.each<[string, () => unknown]>([
@@ -384,7 +370,7 @@ describe("the values of a contract", () => {
     const api = contract({ add: { result: { "~standard": { validate } } as StandardSchema } });
     await using sides = sidesOf({ contract: api, methods: { add: () => 1 }, check: "both" }, {});
     expect(await rejection(sides.calling.request("add"))).toMatchObject({ code: -32603 });
-    expect(sides.errors.serving.map(({ message }) => message)).toEqual(["secret"]);
+    expect(sides.messages("serving")).toEqual(["secret"]);
     await using other = sidesOf({ methods: { add: () => 1 } }, { remote: api, check: "both" });
     expect(await rejection(other.calling.request("add"))).toMatchObject({ message: "secret" });
   });

@@ -142,6 +142,59 @@ describe("the sources", () => {
   });
 });
 
+/** The modules of src whose interface a test may use: the entries, and those that ARCHITECTURE.md names. */
+const FOR_TESTS = new Set([
+  ...["index", "node", "testing/index", "react/index", "redis/index", "nats/index", "cli/program", "close-codes"],
+  ...["core/message", "core/codec", "core/text", "core/bytes", "core/options"],
+  ...["session/endpoint", "session/state", "session/frames"],
+  ...["fleet/follower", "fleet/engine", "bridge/framing", "sockets/frames"],
+]);
+/** How many files of test/ may import others, each with its reason. */
+const MOST_EXCEPTIONS = 15;
+
+/** How many files still import others without a reason. It falls to 0. */
+const MOST_UNEXPLAINED = 100;
+
+/** A file of test/ that imports modules besides `FOR_TESTS`. */
+interface Exception {
+  readonly file: string;
+  readonly modules: string[];
+  /** Whether its first line names each of them, and says why. */
+  readonly isExplained: boolean;
+}
+
+const TEST = fileURLToPath(new URL("../", import.meta.url));
+
+function exceptionOf(file: string): Exception | undefined {
+  const text = readFileSync(join(TEST, file), "utf8");
+  const paths = [...text.matchAll(/["']((?:\.\.\/)+src\/[\w./-]+)\.(?:js|ts|tsx)["']/g)];
+  const modules = [...new Set(paths.map(([, path]) => relative(SRC, join(TEST, dirname(file), path!))))].filter(
+    (name) => !name.startsWith("..") && !FOR_TESTS.has(name),
+  );
+  if (modules.length === 0) return undefined;
+  const [first = ""] = text.split("\n", 1);
+  const named = modules.every((name) => first.includes(`\`${name}\``));
+  return { file, modules, isExplained: /^\/[/*].*\bImports `/.test(first) && named };
+}
+
+describe("the tests", () => {
+  const exceptions = readdirSync(TEST, { recursive: true, encoding: "utf8" })
+    .filter((file) => /\.tsx?$/.test(file) && !/(^|\/)(node_modules|\.build)\//.test(file))
+    .flatMap((file) => exceptionOf(file) ?? []);
+  const list = exceptions.map(({ file, modules }) => `test/${file}: ${modules.join(", ")}`).join("\n");
+
+  it("import only interfaces of src, and say in their first line why they import anything else", () => {
+    expect(exceptionOf("core/layers.test.ts")).toBeUndefined();
+    expect(exceptionOf("core/heartbeat.test.ts")).toMatchObject({ modules: ["link/heartbeat"], isExplained: true });
+    const unexplained = exceptions.filter(({ isExplained }) => !isExplained);
+    expect(unexplained.length, list).toBeLessThanOrEqual(MOST_UNEXPLAINED);
+  });
+
+  it("make few exceptions", () => {
+    expect(exceptions.filter(({ isExplained }) => isExplained).length, list).toBeLessThanOrEqual(MOST_EXCEPTIONS);
+  });
+});
+
 describe("importing an entry", () => {
   /** Prints, as JSON, the changes by the import. Runs in a process of its own, because vitest changes globals too. */
   const PROBE = `
