@@ -116,6 +116,23 @@ describe("a call", () => {
     expect(raw.peer.stats()).toMatchObject({ pending: 0, unmatched: 11 });
   });
 
+  it("is found by its id beside one that is much older, whichever is answered first", async () => {
+    for (const isOldFirst of [true, false]) {
+      const raw = rawPeer();
+      const outcomes = new Outcomes();
+      for (let id = 1; id <= 33; id++) {
+        outcomes.watch(String(id), raw.peer.request("m"));
+        // Ids of which 16 is a factor of the difference share a place in the table.
+        if (id % 16 !== 1) raw.feed(result(id, id));
+      }
+      const rest = isOldFirst ? [1, 17, 33] : [17, 1, 33];
+      for (const id of [49, ...rest]) raw.feed(result(id, id));
+      await turn();
+      expect(outcomes.names.slice(-3)).toEqual(rest.map(String));
+      expect(raw.peer.stats()).toMatchObject({ pending: 0, unmatched: 1 });
+    }
+  });
+
   it("rejects in the order of the calls when the connection ends", async () => {
     const raw = rawPeer();
     const outcomes = new Outcomes();
