@@ -1,4 +1,4 @@
-/** Sessions of a server, mostly over a network in memory. `test/link/session` tests their frames. */
+/** Sessions of a server, mostly over a network in memory. `test/session` tests their frames. */
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { serve, type AnyPeer, type Server } from "../../src/node.js";

@@ -2,6 +2,7 @@
  * The oracle, exhaustively: every state that a bounded number of messages and losses can lead to. States are emitted apart by what
  * both ends show of theirs, by what is under way on the lines, and by what the oracle knows.
  */
+import { expect, it } from "vitest";
 import { World, type End, type Parts, type Side } from "./oracle.js";
 
 /** How much may happen on the way to a state. */
@@ -14,6 +15,8 @@ export interface Bounds {
   readonly expires: boolean;
   /** Whether the client's application may close, once, while messages flow or while it waits for `resumed`. */
   readonly closes: boolean;
+  /** How many states are visited, in the order of their depth. Default: all. */
+  readonly mostStates?: number | undefined;
 }
 
 /** What was found. */
@@ -36,6 +39,7 @@ interface Path {
   readonly hasClosed: boolean;
 }
 
+const LONG_MS = 36_000_000;
 const SIDES: readonly Side[] = ["client", "server"];
 
 function perform(world: World, [kind, side, which]: Step): void {
@@ -63,6 +67,7 @@ export function survey(bounds: Bounds, parts?: Parts): Survey {
         for (const step of path.steps) perform(world, step);
         const key = keyOf(world, path);
         if (seen.has(key)) continue;
+        if (seen.size === bounds.mostStates) return { states: seen.size, steps, depth };
         seen.add(key);
         for (const next of nextOf(path, world, bounds)) further.push(next);
         world.finish(seen.size % 2 === 0 ? "client" : "server");
@@ -160,4 +165,23 @@ function keyOf(world: World, { sent, losses, hasExpired, hasClosed }: Path): str
       number(line.closed?.server),
     ]),
   ]);
+}
+
+/** Tests that so many states, or all, keep the rules. */
+export function describeSurvey(mostStates?: number): void {
+  const [messages, losses, expires, closes] = JSON.parse(
+    process.env["RECIPROC_SESSION_BOUNDS"] ?? "[1,2,true,true]",
+  ) as [number, number, boolean, boolean];
+  // For bounds that are given: they may be wide.
+  it(
+    "keeps the rules of a session in every state that a message of each end, lost sockets, an expiry and a close can lead to",
+    { timeout: LONG_MS },
+    () => {
+      const found = survey({ messages, losses, expires, closes, mostStates });
+      // Not fewer: a survey that stops early proves nothing.
+      if (mostStates !== undefined) expect(found.states).toBe(mostStates);
+      else expect(found.states).toBeGreaterThan(messages + losses < 3 ? 1_000 : 50_000);
+      expect(found.depth).toBeGreaterThanOrEqual(mostStates !== undefined || messages + losses < 3 ? 9 : 20);
+    },
+  );
 }

@@ -1,0 +1,351 @@
+/** What suspended sessions keep: the bounds of all together, broadcasts, and messages that a newer one makes obsolete. */
+import { describe, expect, it } from "vitest";
+import type { AnyPeer } from "../../src/index.js";
+import { useVirtualClock } from "../support/time.js";
+import { range, Serving, type RawClient } from "./kit.js";
+
+useVirtualClock();
+
+const byUser = { principal: ({ user }: { user?: string }): string => user ?? "nobody" };
+/** What a queued message counts for besides its text. */
+const COST = 64;
+
+/** Opens a session for each user. Returns the connections. */
+async function open(serving: Serving, users: readonly (string | undefined)[]): Promise<RawClient[]> {
+  const raws: RawClient[] = [];
+  for (const user of users) raws.push(await serving.begin(user));
+  return raws;
+}
+
+/** Returns how many characters a notification has, besides its own text of so many. */
+const textOf = (n: unknown, padding: number, method = "n"): number =>
+  JSON.stringify({ jsonrpc: "2.0", method, params: [n, "x".repeat(padding)] }).length;
+
+function send({ peer }: { peer: AnyPeer }, n: unknown, padding: number, latest?: string): boolean {
+  return peer.notify("n", [n, "x".repeat(padding)], latest === undefined ? {} : { latest });
+}
+
+const hasEnded = ({ events }: { events: unknown[] }): boolean => events.at(-1) === 1013;
+
+describe("the bounds of suspended sessions", () => {
+  it("evict the oldest session first for a new client, and one with a socket never", async () => {
+    await using serving = new Serving({ limits: { maxConnections: 4 } });
+    const raws = await open(serving, Array(4).fill(undefined));
+    // The order of losing the sockets counts, not the order of opening the sessions.
+    for (const i of [2, 0, 3]) {
+      raws[i]!.cut();
+      await serving.settle();
+    }
+    const order: number[][] = [];
+    for (let i = 0; i < 3; i++) {
+      await serving.begin();
+      order.push([...serving.peers.keys()].filter((one) => hasEnded(serving.peers[one]!)));
+    }
+    expect(order).toEqual([[2], [0, 2], [0, 2, 3]]);
+    await serving.open();
+    expect(serving.peers[1]!.events).toEqual([]);
+  });
+
+  it("end the oldest session of a principal beyond its limit, and no other principal's", async () => {
+    await using serving = new Serving({ ...byUser, limits: { maxSuspendedPerPrincipal: 2 } });
+    const raws = await open(serving, ["alice", "bob", "alice", "alice", "alice"]);
+    for (const raw of raws) {
+      raw.cut();
+      await serving.settle();
+    }
+    expect(serving.peers.map(hasEnded)).toEqual([true, false, true, false, false]);
+    expect(serving.stats.suspended).toBe(3);
+  });
+
+  it("count no resumed session", async () => {
+    await using serving = new Serving({ ...byUser, limits: { maxSuspendedPerPrincipal: 1 } });
+    let raw = await serving.begin("alice");
+    for (const attempt of range(1, 5)) {
+      raw.cut();
+      raw = await serving.resume(raw.token, 0, attempt, "alice");
+    }
+    expect(serving.served.events.at(-1)).toBe("resume");
+    expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
+  });
+
+  it("are not those of a principal without `principal`", async () => {
+    await using serving = new Serving({ limits: { maxSuspendedPerPrincipal: 2 } });
+    for (const raw of await open(serving, Array(10).fill(undefined))) raw.cut();
+    await serving.settle();
+    expect(serving.stats.suspended).toBe(10);
+  });
+
+  it("end the session that holds most beyond the common byte limit", async () => {
+    await using serving = new Serving({ limits: { maxSuspendedBytes: 9000 } });
+    const raws = await open(serving, Array(3).fill(undefined));
+    const [small, large, other] = serving.peers;
+    send(small!, 1, 1000);
+    send(large!, 2, 4000);
+    await serving.settle();
+    for (const raw of raws) raw.cut();
+    expect(serving.stats.suspendedBytes).toBeGreaterThan(5000);
+    send(other!, 3, 2000);
+    await serving.settle();
+    expect(serving.stats.suspended).toBe(3);
+    // Now it has grown to the largest.
+    send(other!, 4, 2000);
+    await serving.settle();
+    expect(serving.peers.map(hasEnded)).toEqual([false, false, true]);
+    expect(serving.stats.suspendedBytes).toBeLessThan(6000);
+  });
+
+  it("count what a session holds when it loses its socket, and what its peer holds for it", async () => {
+    await using serving = new Serving({ limits: { maxSuspendedBytes: 3000 } });
+    const raw = await serving.begin();
+    send(serving.served, 1, 4000);
+    await serving.settle();
+    raw.cut();
+    await serving.settle();
+    expect(serving.served.events).toEqual(["suspend", 1013]);
+    expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
+  });
+
+  it("do not count a session that a listener of `suspend` ends by what it sends", async () => {
+    await using serving = new Serving({ limits: { maxSuspendedBytes: 1, maxUnsentBytes: 20_000 } });
+    const raw = await serving.begin();
+    const { peer } = serving.served;
+    peer.on("suspend", () => {
+      while (peer.notify("n", ["x".repeat(4000)]));
+    });
+    raw.cut();
+    await serving.settle();
+    expect(serving.served.events).toEqual(["suspend", 1013]);
+    expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
+  });
+
+  it("count exactly after messages are sent, resumed and acknowledged", async () => {
+    await using serving = new Serving();
+    let raw = await serving.begin();
+    const topic = serving.test.server.topic("all");
+    topic.add(serving.served.peer);
+    for (const i of range(1, 5)) {
+      raw.cut();
+      for (const n of [1, 2]) send(serving.served, n, 100 * i);
+      topic.notify("n", [3, "x".repeat(50)]);
+      const expected = 2 * textOf(1, 100 * i) + textOf(3, 50) + 3 * COST;
+      expect(serving.stats.suspendedBytes).toBe(expected);
+      raw = await serving.resume(raw.token, i - 1, i);
+      // The three messages of the queue are one pack.
+      raw.send(`{"ack":${i}}`);
+      await serving.settle();
+      expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
+    }
+  });
+});
+
+describe("a broadcast", () => {
+  it("is queued and logged like any other message, in order with them, and refused if it is too long for its client", async () => {
+    await using serving = new Serving();
+    const raw = await serving.begin();
+    const topic = serving.test.server.topic("all");
+    topic.add(serving.served.peer);
+    topic.notify("n", [1]);
+    raw.cut();
+    topic.notify("n", [2]);
+    send(serving.served, 3, 1);
+    topic.notify("n", [4, "x".repeat(5000)]);
+    topic.notify("n", [5]);
+    const back = await serving.resume(raw.token);
+    expect(back.numbers()).toEqual([1, { missed: 1 }, 2, 3, 5]);
+  });
+
+  it("drops broadcasts beyond a lower limit, and ends no session: others get as much as without them, all in order", async () => {
+    // Half of it is the queue without a socket, and a quarter is for broadcasts.
+    await using serving = new Serving({ limits: { maxUnsentBytes: 80_000 } });
+    const raw = await serving.begin();
+    const topic = serving.test.server.topic("all");
+    topic.add(serving.served.peer);
+    raw.cut();
+    for (const n of range(0, 99)) topic.notify("n", [`b${n}`, "x".repeat(1000)]);
+    const kept = 100 - serving.served.peer.stats().dropped;
+    expect(kept).toBeGreaterThan(10);
+    expect(kept * 1000).toBeLessThan(20_000);
+    for (const n of range(0, 8)) {
+      expect(send(serving.served, n, 4000)).toBe(true);
+      topic.notify("n", ["none", "x".repeat(1000)]);
+    }
+    const back = await serving.resume(raw.token);
+    const queued = [...range(0, kept - 1).map((n) => `b${n}`), ...range(0, 8)];
+    expect(back.numbers()).toEqual([{ missed: 100 - kept + 9 }, ...queued]);
+  });
+
+  it("is dropped at the loss of the socket if all suspended sessions would hold too many", async () => {
+    for (const [maxSuspendedBytes, kept] of [
+      [2 ** 20, 6],
+      [4 * 6 * (textOf(0, 1000) + COST), 6],
+      [4 * 6 * (textOf(0, 1000) + COST) - 1, 0],
+    ] as const) {
+      await using serving = new Serving({ limits: { maxSuspendedBytes, maxUnsentBytes: 80_000 } });
+      const raw = await serving.begin();
+      const topic = serving.test.server.topic("all");
+      topic.add(serving.served.peer);
+      // The socket is full.
+      raw.line.stop();
+      for (const n of range(1, 5)) {
+        send(serving.served, n, 4900);
+        await serving.settle();
+      }
+      const { suspendedBytes } = serving.stats;
+      for (const n of range(0, 5)) topic.notify("n", [n, "x".repeat(1000)]);
+      await serving.settle();
+      expect([suspendedBytes, serving.served.peer.stats().dropped]).toEqual([0, 0]);
+      raw.cut();
+      expect(serving.served.peer.stats().dropped).toBe(6 - kept);
+    }
+  });
+
+  it("leaves all sessions their place: broadcasts use a quarter of the common limit, and leave all of it to other messages", async () => {
+    await using serving = new Serving({ limits: { maxSuspendedBytes: 40_000 } });
+    const raws = await open(serving, Array(4).fill(undefined));
+    const topic = serving.test.server.topic("all");
+    for (const { peer } of serving.peers) topic.add(peer);
+    for (const raw of raws) raw.cut();
+    for (const n of range(1, 40)) topic.notify("n", [n, "x".repeat(1000)]);
+    expect(160 - serving.stats.dropped).toBe(8 + 1);
+    expect(serving.stats.suspendedBytes).toBeLessThanOrEqual(40_000 / 4);
+    for (const n of range(0, 8)) expect(send(serving.peers[n % 4]!, n, 4000)).toBe(true);
+    await serving.settle();
+    expect(serving.stats.suspended).toBe(4);
+    send(serving.peers[0]!, 9, 4000);
+    await serving.settle();
+    expect(serving.stats.suspended).toBe(3);
+  });
+});
+
+describe("a message with a key", () => {
+  it("is sent at once while messages flow, each one", async () => {
+    await using serving = new Serving();
+    const raw = await serving.begin();
+    for (const n of range(1, 3)) send(serving.served, n, 1, "a");
+    await serving.settle();
+    expect(raw.numbers()).toEqual([1, 2, 3]);
+  });
+
+  it("replaces the older one of its method and key in the queue, and has its own place there", async () => {
+    await using serving = new Serving();
+    const raw = await serving.begin();
+    const { peer } = serving.served;
+    raw.cut();
+    const sent: [n: unknown, latest?: string, method?: string][] = [
+      ["a1", "a"],
+      [1],
+      ["b1", "b"],
+      ["a2", "a"],
+      [2],
+      ["other", "a", "m"],
+      ["a3", "a"],
+      // Equal to others when joined.
+      ["c1", "an", ""],
+      ["c2", "1:a"],
+    ];
+    for (const [n, latest, method = "n"] of sent) peer.notify(method, [n], latest === undefined ? {} : { latest });
+    expect((await serving.resume(raw.token)).numbers()).toEqual([1, "b1", 2, "other", "a3", "c1", "c2"]);
+  });
+
+  it("replaces none that is in the replay log", async () => {
+    await using serving = new Serving();
+    const raw = await serving.begin();
+    send(serving.served, 1, 1, "a");
+    await serving.settle();
+    raw.cut();
+    for (const n of [2, 3]) send(serving.served, n, 1, "a");
+    expect((await serving.resume(raw.token)).numbers()).toEqual([1, 3]);
+  });
+
+  it("takes the room of the one that it replaces: a full queue takes it, and the session goes on", async () => {
+    await using serving = new Serving({ limits: { maxUnsentBytes: 5000 } });
+    const raw = await serving.begin();
+    raw.cut();
+    for (const n of range(1, 20)) expect(send(serving.served, n, 2000, "a")).toBe(true);
+    expect((await serving.resume(raw.token)).numbers()).toEqual([20]);
+  });
+
+  it("is dropped if it is the oldest of more than 1,024 keys, and this side reports it", async () => {
+    await using serving = new Serving();
+    const raw = await serving.begin();
+    raw.cut();
+    for (const n of range(1, 1024)) send(serving.served, n, 1, `key ${n}`);
+    // The first is the newest now.
+    send(serving.served, "again", 1, "key 1");
+    expect(serving.served.peer.stats().dropped).toBe(0);
+    for (const n of range(1025, 1027)) send(serving.served, n, 1, `key ${n}`);
+    expect(serving.served.peer.stats().dropped).toBe(3);
+    const queued = [...range(5, 1024), "again", ...range(1025, 1027)];
+    expect((await serving.resume(raw.token)).numbers()).toEqual([{ missed: 3 }, ...queued]);
+  });
+
+  it("is one queued message among broadcasts and others: the newest stays, whichever it is", async () => {
+    await using serving = new Serving();
+    const raw = await serving.begin();
+    const topic = serving.test.server.topic("all");
+    topic.add(serving.served.peer);
+    raw.cut();
+    send(serving.served, 1, 1, "a");
+    topic.notify("n", [2], { latest: "a" });
+    send(serving.served, 3, 1, "a");
+    topic.notify("n", [4], { latest: "b" });
+    send(serving.served, 5, 1, "c");
+    topic.notify("n", [6], { latest: "c" });
+    expect((await serving.resume(raw.token)).numbers()).toEqual([3, 4, 6]);
+  });
+
+  it("as a broadcast is dropped where the queue is full of others, and with it the older one", async () => {
+    await using serving = new Serving({ limits: { maxUnsentBytes: 8000 } });
+    const raw = await serving.begin();
+    const topic = serving.test.server.topic("all");
+    topic.add(serving.served.peer);
+    raw.cut();
+    topic.notify("n", [1], { latest: "a" });
+    send(serving.served, 2, 2500);
+    topic.notify("n", [3, "x".repeat(500)], { latest: "a" });
+    expect((await serving.resume(raw.token)).numbers()).toEqual([{ missed: 1 }, 2]);
+  });
+
+  it("as a broadcast counts once towards the bound of all sessions, and each reference counts", async () => {
+    await using serving = new Serving();
+    const raws = await open(serving, [undefined, undefined]);
+    const [all, one] = ["all", "one"].map((name) => serving.test.server.topic(name));
+    for (const { peer } of serving.peers) all!.add(peer);
+    one!.add(serving.peers[0]!.peer);
+    for (const raw of raws) raw.cut();
+    const broadcast = (topic: typeof all, n: number, padding: number): unknown =>
+      topic!.notify("n", [n, "x".repeat(padding)], { latest: "a" });
+    const held = (...texts: number[]): number => texts.reduce((sum, length) => sum + length) + 2 * COST;
+    broadcast(all, 1, 1000);
+    expect(serving.stats.suspendedBytes).toBe(held(textOf(1, 1000)));
+    broadcast(all, 2, 2000);
+    expect(serving.stats.suspendedBytes).toBe(held(textOf(2, 2000)));
+    // One session replaces it: the other one still has the text.
+    broadcast(one, 3, 100);
+    expect(serving.stats.suspendedBytes).toBe(held(textOf(2, 2000), textOf(3, 100)));
+    broadcast(all, 4, 10);
+    expect(serving.stats.suspendedBytes).toBe(held(textOf(4, 10)));
+    const back = await serving.resume(raws[0]!.token);
+    expect([back.numbers(), serving.stats.suspendedBytes]).toEqual([[4], textOf(4, 10) + COST]);
+    for (const { peer } of serving.peers) void peer.close();
+    await serving.settle();
+    expect(serving.stats.suspendedBytes).toBe(0);
+  });
+
+  it("as a broadcast is dropped beyond a quarter of that bound, unless another session has it already", async () => {
+    await using serving = new Serving({ limits: { maxSuspendedBytes: 40_000 } });
+    const raws = await open(serving, [undefined, undefined]);
+    const topic = serving.test.server.topic("all");
+    for (const { peer } of serving.peers) topic.add(peer);
+    for (const raw of raws) raw.cut();
+    for (const [n, key, padding] of [
+      [1, "a", 4600],
+      [2, "b", 4600],
+      [3, "c", 4600],
+      [4, "d", 10],
+    ] as const)
+      topic.notify("n", [n, "x".repeat(padding)], { latest: key });
+    expect(serving.stats.dropped).toBe(2);
+    for (const raw of raws) expect((await serving.resume(raw.token)).numbers()).toEqual([{ missed: 1 }, 1, 2, 4]);
+  });
+});

@@ -1,0 +1,355 @@
+/** One end of `reciproc.v1` at a time: a client's endpoint whose server is the test, or a server whose clients are the test. */
+import type { IncomingMessage } from "node:http";
+import type { AnyPeer, CloseInfo } from "../../src/index.js";
+import { Endpoint } from "../../src/session/endpoint.js";
+import { REFUSED } from "../../src/session/frames.js";
+import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
+import { testServer, type TestServer } from "../../src/testing/index.js";
+
+export { REFUSED };
+
+/** A hello without a session. */
+export const HELLO = '{"hello":{}}';
+
+export const LIMITS: EndpointLimits = {
+  maxMessageBytes: 5000,
+  logFrames: 16,
+  logLength: 20_000,
+  queueLength: 40_000,
+  burstLength: 80_000,
+  highWaterBytes: 2 ** 20,
+};
+
+/** The limits of an end that are sent on the wire. */
+export const WIRE_LIMITS = { maxMessageBytes: 5000, logFrames: 16, logLength: 20_000 };
+
+/** What a server offers in its hello. */
+export const OFFER = { token: "t", ttlMs: 1000, limits: WIRE_LIMITS };
+
+/** The client's hello that accepts an offer. */
+export const TAKEN = JSON.stringify({ hello: { session: true, limits: WIRE_LIMITS } });
+
+/** Returns a server's hello. */
+export function hello(session: unknown, more = {}): string {
+  return JSON.stringify({ hello: { session, ...more } });
+}
+
+/** Returns a client's `resume`. */
+export function resume(token: unknown, received: unknown = 0, attempt: unknown = 1, limits: unknown = WIRE_LIMITS) {
+  return JSON.stringify({ resume: { token, received, attempt, limits } });
+}
+
+/** Returns a server's `resumed`. */
+export function resumed(token: unknown, received: unknown): string {
+  return JSON.stringify({ resumed: { token, received } });
+}
+
+/** Returns a message with a number. */
+export function message(n: number | string, padding = 0): string {
+  return JSON.stringify({ n, ...(padding > 0 && { padding: "x".repeat(padding) }) });
+}
+
+/** Returns a notification with a number, as a peer sends and takes it. */
+export function note(n: number | string, padding = 0): string {
+  const params = padding > 0 ? [n, "x".repeat(padding)] : [n];
+  return JSON.stringify({ jsonrpc: "2.0", method: "n", params });
+}
+
+/** Returns the pack of these messages. */
+export function pack(...messages: string[]): string {
+  return `[${messages.join(",")}]`;
+}
+
+/** Returns the whole numbers from one to another. */
+export function range(from: number, to: number): number[] {
+  return Array.from({ length: to - from + 1 }, (_, i) => from + i);
+}
+
+/** The values that no member of a frame may have, by the name of the member. */
+const NO_NUMBERS = [0, -1, 1.5, "16", null, true, [16], 2 ** 53, undefined];
+const NO_TOKENS = ["", "x".repeat(257), "a\ud800", "\udc00a", 5, null, ["t"], undefined];
+const WRONG: Record<string, readonly unknown[]> = {
+  limits: [
+    undefined,
+    null,
+    5,
+    [],
+    {},
+    "x",
+    ...Object.keys(WIRE_LIMITS).flatMap((name) => NO_NUMBERS.map((value) => ({ ...WIRE_LIMITS, [name]: value }))),
+  ],
+  token: NO_TOKENS,
+  ttlMs: NO_NUMBERS,
+  attempt: NO_NUMBERS,
+  received: [-1, 0.5, "0", null, undefined, 2 ** 53],
+  route: NO_TOKENS.filter((value) => value !== undefined),
+};
+
+/** Returns each of these members with each of its wrong values. */
+export function wrong(...names: string[]): [name: string, value: unknown][] {
+  return names.flatMap((name) => WRONG[name]!.map((value): [string, unknown] => [name, value]));
+}
+
+/** The largest and the smallest limits. */
+export const GREATEST = { maxMessageBytes: 2 ** 53 - 1, logFrames: 2 ** 53 - 1, logLength: 2 ** 53 - 1 };
+export const LEAST = { maxMessageBytes: 1, logFrames: 1, logLength: 1 };
+
+/** The wire of an endpoint. The test sets how full it is. */
+export class TestWire implements Wire {
+  open = true;
+  unsentBytes = 0;
+  #sent: (string | Uint8Array)[] = [];
+  /** Called with each frame that is written. */
+  onSend: (frame: string | Uint8Array) => void = () => {};
+
+  send(frame: Parameters<Wire["send"]>[0]): boolean {
+    if (!this.open) return false;
+    const content = typeof frame === "string" || !("content" in frame) ? frame : frame.content;
+    this.#sent.push(content);
+    this.onSend(content);
+    return true;
+  }
+
+  /** Returns the frames that were written since the last call. */
+  take(): (string | Uint8Array)[] {
+    return this.#sent.splice(0);
+  }
+}
+
+/** A client's endpoint. The test is its server, its socket and the end of each tick. */
+export class ClientEnd implements EndpointHooks {
+  readonly endpoint: Endpoint;
+  wire = new TestWire();
+  /** The values of the received messages, and the reports of missed ones, in order. Of a message with a number, that. */
+  readonly got: unknown[] = [];
+  /** What the endpoint reported, in order. */
+  readonly events: unknown[] = [];
+  readonly drops: string[] = [];
+
+  constructor(limits: Partial<EndpointLimits> = {}, wantsSession = true) {
+    this.endpoint = new Endpoint({ ...LIMITS, ...limits }, wantsSession, this);
+  }
+
+  /** Returns an end whose session is open, and whose hello is sent. `theirs`: the limits of the server. */
+  static live(limits: Partial<EndpointLimits> = {}, theirs: object = {}, more = {}): ClientEnd {
+    const end = new ClientEnd(limits);
+    end.attach();
+    end.receive(hello({ ...OFFER, limits: { ...WIRE_LIMITS, ...limits, ...theirs } }, more));
+    end.frames();
+    return end;
+  }
+
+  get session() {
+    return this.endpoint.state.session!;
+  }
+
+  get kind(): string {
+    return this.endpoint.state.kind;
+  }
+
+  /** Gives the end a new socket, as `Endpoint.attach`. */
+  attach(content?: unknown, isAgreed = true, isAwaited = true): TestWire {
+    this.wire = new TestWire();
+    this.endpoint.attach(this.wire, isAgreed, content, isAwaited);
+    return this.wire;
+  }
+
+  /** Loses the socket. */
+  lose(code = 1006, reason = ""): void {
+    this.endpoint.detach({ code, reason });
+  }
+
+  /** Attaches a new socket, whose server offers a session. Returns the frames of the client. */
+  returns(): unknown[] {
+    this.attach({ session: { ...OFFER, token: "other" } });
+    return this.frames();
+  }
+
+  /** Takes a new socket on which the server has received so many frames. Returns the frames behind `resume`, without the ack. */
+  resume(received: number, token = "next"): unknown[] {
+    this.returns();
+    this.receive(resumed(token, received));
+    return this.frames().slice(1);
+  }
+
+  /** Takes frames, as of one tick. */
+  receive(...frames: (string | Uint8Array)[]): void {
+    for (const frame of frames) {
+      if (typeof frame === "string") this.endpoint.receive(frame);
+      else if (!this.endpoint.receiveBytes(frame)) this.endpoint.receive(new TextDecoder().decode(frame));
+    }
+  }
+
+  /** Sends numbered messages, each in a tick of its own. */
+  send(from: number, to = from, padding = 0): void {
+    for (const n of range(from, to)) {
+      this.endpoint.send(message(n, padding));
+      this.endpoint.flush();
+    }
+  }
+
+  /** Ends the tick. Returns the frames since the last call. */
+  frames(): unknown[] {
+    this.endpoint.flush();
+    return this.wire.take();
+  }
+
+  receiveText(text: string): void {
+    let value: unknown = text;
+    try {
+      value = JSON.parse(text);
+    } catch {}
+    this.receivePack([value]);
+  }
+
+  receivePack(messages: unknown[]): void {
+    for (const value of messages) {
+      const isNumbered = typeof value === "object" && value !== null && "n" in value;
+      this.got.push(isNumbered ? value.n : value);
+    }
+  }
+
+  missed(count: number): void {
+    this.got.push({ missed: count });
+  }
+
+  dropped(method: string): void {
+    this.drops.push(method);
+  }
+
+  flows(): void {
+    this.events.push("flows");
+  }
+
+  ended({ code, reason, ...more }: CloseInfo, isRemote: boolean): void {
+    this.events.push({ ended: code, reason, isRemote, ...(more.retryMs !== undefined && { retryMs: more.retryMs }) });
+  }
+
+  discarded(): void {
+    this.events.push("discarded");
+  }
+}
+
+/** One peer of the server, and what it was told. */
+export interface Served {
+  readonly peer: AnyPeer;
+  /** The numbers of its notifications, and the counts of missed messages, in order. */
+  readonly got: unknown[];
+  /** Its connection events, in order: a close as its code. */
+  readonly events: unknown[];
+}
+
+/** A server in memory whose clients are the test. */
+export class Serving implements AsyncDisposable {
+  readonly test: TestServer<any, any, any>;
+  readonly peers: Served[] = [];
+
+  constructor(options: object = {}) {
+    this.test = testServer<any, any, any>({
+      heartbeat: false,
+      // A client of the tests is who its header says.
+      authenticate: ({ headers }: IncomingMessage) => ({ user: headers["user"] }),
+      ...options,
+    } as never);
+    this.test.server.on("peer", (peer: AnyPeer) => {
+      const served: Served = { peer, got: [], events: [] };
+      this.peers.push(served);
+      peer.on("notification", (_method, params) => served.got.push((params as unknown[])[0]));
+      peer.on("missed", (count) => served.got.push({ missed: count }));
+      for (const name of ["suspend", "resume"] as const) peer.on(name, () => served.events.push(name));
+      peer.on("close", ({ code }) => served.events.push(code));
+    });
+  }
+
+  /** The server's newest peer. */
+  get served(): Served {
+    return this.peers.at(-1)!;
+  }
+
+  get stats() {
+    return this.test.server.stats();
+  }
+
+  settle(): Promise<void> {
+    return this.test.network.settle();
+  }
+
+  /** Opens a connection of a client. `returns`: it offers to resume. Its server's hello has come. */
+  async open(returns = false, user?: string): Promise<RawClient> {
+    const raw = new RawClient(this, ["reciproc.v1", ...(returns ? ["reciproc.resume"] : [])], user);
+    await this.settle();
+    return raw;
+  }
+
+  /** Opens a connection and a session on it. */
+  async begin(user?: string, limits: object = WIRE_LIMITS): Promise<RawClient> {
+    const raw = await this.open(false, user);
+    raw.send(JSON.stringify({ hello: { session: true, limits } }));
+    await this.settle();
+    raw.take();
+    return raw;
+  }
+
+  /** Opens a connection of a client that resumes. Returns it with the server's answer, unread. */
+  async resume(token: string, received = 0, attempt = 1, user?: string): Promise<RawClient> {
+    const raw = await this.open(true, user);
+    raw.take();
+    raw.send(resume(token, received, attempt));
+    await this.settle();
+    return raw;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.test.server.close();
+  }
+}
+
+/** One connection of a client whose frames the test writes. */
+export class RawClient {
+  /** The token that the server's hello offers, or the newest one since. */
+  token = "";
+  readonly cut: () => void;
+  readonly line: ReturnType<Serving["test"]["network"]["of"]>;
+  readonly #webSocket: InstanceType<Serving["test"]["WebSocket"]>;
+  #frames: string[] = [];
+  /** How the server closed it. */
+  closedWith: { code: number; reason: string } | undefined;
+
+  constructor(serving: Serving, protocols: readonly string[], user?: string) {
+    const { WebSocket, network } = serving.test;
+    const headers: Record<string, string> = user === undefined ? {} : { user };
+    this.#webSocket = new WebSocket(serving.test.server.url, { protocols, headers });
+    this.line = network.of(this.#webSocket);
+    this.cut = () => this.line.cut();
+    this.#webSocket.addEventListener("message", ({ data }: { data: string }) => {
+      this.#frames.push(data);
+      this.token = /^\{"(?:hello":\{"session|resumed)":\{"token":"([^"]+)"/.exec(data)?.[1] ?? this.token;
+    });
+    this.#webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) => {
+      this.closedWith = { code, reason };
+    });
+  }
+
+  /** Sends frames, if the connection is still open. */
+  send(...frames: string[]): void {
+    for (const frame of frames) if (this.closedWith === undefined) this.#webSocket.send(frame);
+  }
+
+  close(code: number, reason = ""): void {
+    this.#webSocket.close(code, reason);
+  }
+
+  /** Returns the frames that came since the last call. */
+  take(): string[] {
+    return this.#frames.splice(0);
+  }
+
+  /** Returns the numbers of the messages in the packs that came since the last call, and the reports of dropped ones, in order. */
+  numbers(): unknown[] {
+    return this.take().flatMap((frame) => {
+      const value = JSON.parse(frame) as { params: unknown[] }[] | { missed?: number };
+      if (Array.isArray(value)) return value.map(({ params }) => params[0]);
+      return value.missed === undefined ? [] : [{ missed: value.missed }];
+    });
+  }
+}

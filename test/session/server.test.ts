@@ -1,0 +1,555 @@
+/** The frames of a server: raw clients of a test server, which open, resume and end sessions by hand. */
+import { describe, expect, it } from "vitest";
+import { bytes } from "../../src/index.js";
+import { pass, stall, useVirtualClock } from "../support/time.js";
+import {
+  GREATEST,
+  hello,
+  HELLO,
+  LEAST,
+  note,
+  pack,
+  range,
+  REFUSED,
+  resume,
+  resumed,
+  Serving,
+  TAKEN,
+  WIRE_LIMITS,
+  wrong,
+  type RawClient,
+} from "./kit.js";
+
+useVirtualClock();
+
+/** Returns a server with one session, whose client has lost its socket. Two messages of the server are on their way. */
+async function suspended(options: object = {}): Promise<{ serving: Serving; raw: RawClient }> {
+  const serving = new Serving(options);
+  const raw = await serving.begin();
+  for (const n of [1, 2]) {
+    serving.served.peer.notify("n", [n]);
+    await serving.settle();
+  }
+  raw.cut();
+  return { serving, raw };
+}
+
+describe("a session", () => {
+  it("is opened by two hellos, and delivers messages both ways", async () => {
+    await using serving = new Serving();
+    const raw = await serving.open();
+    const [frame] = raw.take();
+    const limits = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
+    expect(frame).toBe(hello({ token: raw.token, ttlMs: 60_000, limits }, { bytes: true }));
+    raw.send(TAKEN, pack(note(1)));
+    serving.served.peer.notify("n", [2]);
+    await serving.settle();
+    expect([serving.served.got, raw.take()]).toEqual([[1], [pack(note(2))]]);
+    raw.cut();
+    expect(serving.served.events).toEqual(["suspend"]);
+  });
+
+  it("sends packs right after a server's hello, while its client still sends plainly", async () => {
+    await using serving = new Serving({ methods: { echo: (params: unknown) => params } });
+    const raw = await serving.open();
+    serving.served.peer.notify("n", [0]);
+    raw.send(note(1), pack(note(2), note(3)), HELLO, pack(note(4), note(5)));
+    await serving.settle();
+    expect(serving.served.got).toEqual(range(1, 5));
+    expect(raw.numbers()).toEqual([0]);
+  });
+
+  it("takes no frame for hello that only begins like one: a server reads it as a malformed message", async () => {
+    await using serving = new Serving();
+    const raw = await serving.open();
+    raw.send('{"hello":garbage', '{"hello":', '{"hello":{}', '{"hello":{}}}', note(1), HELLO, pack(note(2)));
+    await serving.settle();
+    expect([serving.served.got, serving.stats.malformed]).toEqual([[1, 2], 4]);
+  });
+
+  it("does not count plain messages of the client, but all messages that the server sent after its hello", async () => {
+    await using serving = new Serving();
+    const first = await serving.open();
+    first.send(note("plain"));
+    serving.served.peer.notify("n", ["packed"]);
+    await serving.settle();
+    first.send(TAKEN);
+    await serving.settle();
+    first.cut();
+    const raw = await serving.resume(first.token, 1);
+    expect(raw.take()).toEqual([resumed(raw.token, 0)]);
+    expect(serving.served.got).toEqual(["plain"]);
+  });
+
+  it("is confirmed by the hello of a client that offered to resume and begins a new session, with the token of that socket's hello", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    const fresh = await serving.open(true);
+    fresh.send(TAKEN, pack(note("fresh")));
+    await serving.settle();
+    expect([serving.peers.length, serving.served.got]).toEqual([2, ["fresh"]]);
+    expect(fresh.token).not.toBe(raw.token);
+    fresh.cut();
+    expect((await serving.resume(fresh.token)).take()[0]).toContain('"received":1');
+  });
+
+  it("gets bytes as base64 text while the server does not have the client's hello, which says that it takes them", async () => {
+    await using serving = new Serving();
+    const raw = await serving.open();
+    raw.take();
+    for (const frame of ['{"hello":{"bytes":true}}', undefined]) {
+      serving.served.peer.notify("n", [bytes(Uint8Array.of(1, 2, 3))]);
+      if (frame !== undefined) raw.send(frame);
+      await serving.settle();
+    }
+    expect(raw.take()).toEqual([pack(note("AQID")), expect.any(Blob)]);
+  });
+
+  it.each([
+    HELLO,
+    ...["1", '"true"', '{"token":"t"}', "null"].map((session) => `{"hello":{"session":${session}}}`),
+    '{"hello":{"session":false,"limits":{}}}',
+    '{"hello":true}',
+    '{"hello":null}',
+  ])("is declined by a client that sends %s", async (frame) => {
+    await using serving = new Serving();
+    const raw = await serving.open();
+    raw.take();
+    // No message is lost, although the socket is full.
+    raw.line.stop();
+    for (const n of [1, 2]) serving.served.peer.notify("n", [n]);
+    raw.line.start();
+    raw.send(frame, pack(note(1)));
+    await serving.settle();
+    expect([raw.numbers(), serving.served.got]).toEqual([[1, 2], [1]]);
+    raw.cut();
+    expect(serving.served.events).toEqual([1006]);
+    expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
+  });
+
+  it("that the client has not confirmed (rule 9) continues although the client's hello is lost: `resume` confirms it, and has the limits", async () => {
+    await using serving = new Serving();
+    const first = await serving.open();
+    serving.served.peer.notify("n", ["s"]);
+    await serving.settle();
+    first.cut();
+    expect(serving.served.events).toEqual(["suspend"]);
+    const raw = await serving.resume(first.token);
+    expect(raw.take()).toEqual([resumed(raw.token, 0), pack(note("s"))]);
+    expect(serving.served.events).toEqual(["suspend", "resume"]);
+    expect(serving.served.peer.notify("n", ["x".repeat(WIRE_LIMITS.maxMessageBytes)])).toBe(false);
+  });
+});
+
+describe("a client's hello", () => {
+  it.each(wrong("limits"))(
+    "closes with 1002, and nothing after it is read, if it has a wrong %s: %j",
+    async (_, value) => {
+      await using serving = new Serving();
+      const raw = await serving.open();
+      raw.send(JSON.stringify({ hello: { session: true, limits: value } }), pack(note(1)));
+      await serving.settle();
+      expect(raw.closedWith).toMatchObject({ code: 1002 });
+      expect([serving.served.got, serving.served.events]).toEqual([[], [1002]]);
+      expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
+    },
+  );
+
+  it.each([LEAST, GREATEST])("can have the limits %j", async (limits) => {
+    await using serving = new Serving();
+    const raw = await serving.begin(undefined, { ...limits, more: "x".repeat(1000) });
+    expect(serving.served.peer.notify("n", [1])).toBe(limits !== LEAST);
+    expect(raw.closedWith).toBeUndefined();
+  });
+});
+
+describe("a client that resumes its session", () => {
+  it("must not begin with a wrong `resume`: it closes with 1002, and leaves the session, for each wrong member", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    for (const [name, value] of [...wrong("token", "received", "attempt", "limits"), ["bytes", ["long"]] as const]) {
+      const late = await serving.open(true);
+      const right = { token: raw.token, received: 0, attempt: 1, limits: WIRE_LIMITS };
+      late.send(JSON.stringify({ resume: { ...right, [name]: value } }));
+      await serving.settle();
+      expect(late.closedWith, `${name}: ${JSON.stringify(value)}`).toMatchObject({ code: 1002 });
+    }
+    expect(serving.served.events).toEqual(["suspend"]);
+  });
+
+  it.each([
+    pack(note(1)),
+    "[]",
+    "{}",
+    '{"ack":0}',
+    note(1),
+    "nonsense",
+    "",
+    "null",
+    '{"hello":garbage',
+    '{"bye":{"code":1000,"reason":""}}',
+  ])("must not begin with %j: no peer is made, and nothing after it is read", async (frame) => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    const late = await serving.open(true);
+    late.send(frame, resume(raw.token));
+    await serving.settle();
+    expect(late.closedWith).toMatchObject({ code: 1002 });
+    expect([serving.peers.length, serving.served.events]).toEqual([1, ["suspend"]]);
+  });
+
+  it.each([pack(note(1)), "[]", '{"ack":0}', '{"ping":1}', "resume"])(
+    "must send hello next if it is refused, and not %s",
+    async (frame) => {
+      const { serving, raw } = await suspended();
+      await using _ = serving;
+      const late = await serving.resume("wrong");
+      expect(late.take()).toEqual([REFUSED]);
+      late.send(frame === "resume" ? resume(raw.token) : frame);
+      await serving.settle();
+      expect(late.closedWith).toMatchObject({ code: 1002 });
+      expect([serving.peers.length, serving.served.events]).toEqual([1, ["suspend"]]);
+    },
+  );
+
+  it("may send bye if it is refused, because it closed before it read that: its close follows", async () => {
+    const { serving } = await suspended();
+    await using _ = serving;
+    const late = await serving.resume("wrong");
+    late.send('{"bye":{"code":4002,"reason":"done"}}');
+    await serving.settle();
+    expect(late.closedWith).toBeUndefined();
+    late.close(4002, "done");
+    await serving.settle();
+    expect(late.closedWith).toEqual({ code: 4002, reason: "done" });
+    expect(serving.peers).toHaveLength(1);
+  });
+
+  it("cannot resume on a socket that did not offer to resume", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    const other = await serving.open();
+    other.send(HELLO, resume(raw.token));
+    await serving.settle();
+    expect(other.closedWith).toMatchObject({ code: 1002 });
+    expect(serving.peers[0]!.events).toEqual(["suspend"]);
+  });
+
+  it("sends a message like any other if it sends `resume` on a socket that is due a hello", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    const other = await serving.open();
+    other.send(resume(raw.token));
+    await serving.settle();
+    expect([serving.served.peer.stats().malformed, other.closedWith]).toEqual([1, undefined]);
+    expect(serving.peers[0]!.events).toEqual(["suspend"]);
+  });
+
+  it("is closed after a timeout if it sends nothing, and its session is not changed", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    const late = await serving.open(true);
+    await pass(9_999);
+    expect(late.closedWith).toBeUndefined();
+    await pass(1);
+    expect(late.closedWith).toMatchObject({ code: 4000 });
+    const back = await serving.resume(raw.token);
+    expect(back.take()[0]).toBe(resumed(back.token, 0));
+  });
+});
+
+describe("the old socket (rule 2)", () => {
+  it("is closed, and its later frames are not read by the server", async () => {
+    await using serving = new Serving();
+    const old = await serving.begin();
+    old.send(pack(note(1)));
+    await serving.settle();
+    const raw = await serving.open(true);
+    // Both frames are on their way when the newer socket takes over.
+    old.line.stop();
+    old.send(pack(note(2)));
+    raw.take();
+    raw.send(resume(old.token));
+    await serving.settle();
+    expect(raw.take()).toEqual([resumed(raw.token, 1)]);
+    old.line.start();
+    await serving.settle();
+    expect(old.closedWith).toMatchObject({ code: 4000 });
+    raw.send('{"ack":0}', pack(note(2)), pack(note(3)));
+    await serving.settle();
+    expect([serving.served.got, serving.served.events]).toEqual([[1, 2, 3], []]);
+  });
+
+  it("moves the messages of the current tick to the replay log, in order", async () => {
+    await using serving = new Serving();
+    const old = await serving.begin();
+    const raw = await serving.open(true);
+    raw.take();
+    raw.send(resume(old.token));
+    // The newer socket takes over before the end of this tick.
+    serving.served.peer.notify("n", [1]);
+    await serving.settle();
+    serving.served.peer.notify("n", [2]);
+    await serving.settle();
+    expect(raw.numbers()).toEqual([1, 2]);
+  });
+});
+
+describe("an attempt (rule 3)", () => {
+  it.each([1, 2])("closes its socket and not the session if it is stale: %i after 2", async (attempt) => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    const second = await serving.resume(raw.token, 1, 2);
+    expect(second.take()).toEqual([resumed(second.token, 0), pack(note(2))]);
+    const late = await serving.resume(raw.token, 0, attempt);
+    expect([late.take(), late.closedWith?.code]).toEqual([[], 4000]);
+    expect(second.closedWith).toBeUndefined();
+    expect(serving.served.events).toEqual(["suspend", "resume"]);
+  });
+
+  it("is sent once on a socket: a second `resume` ends socket and session", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    const second = await serving.resume(raw.token);
+    second.send(resume(second.token, 0, 2));
+    await serving.settle();
+    expect(second.closedWith).toMatchObject({ code: 1002 });
+    expect(serving.served.events).toEqual(["suspend", "resume", 1002]);
+    expect((await serving.resume(second.token, 0, 3)).take()).toEqual([REFUSED]);
+  });
+});
+
+describe("a token (rule 4)", () => {
+  it("changes with each resume, and the previous token is refused after the ack of the new one", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    const second = await serving.resume(raw.token);
+    const { token } = second;
+    expect(token).not.toBe(raw.token);
+    second.send('{"ack":0}');
+    await serving.settle();
+    second.cut();
+    expect((await serving.resume(raw.token, 0, 99)).take()).toEqual([REFUSED]);
+    expect((await serving.resume(token, 0, 2)).take()[0]).toContain('{"resumed":{"token"');
+  });
+
+  it("is refused without an ack once a newer token was issued", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    const second = await serving.resume(raw.token);
+    const third = await serving.resume(raw.token, 0, 2);
+    expect((await serving.resume(second.token, 0, 99)).take()).toEqual([REFUSED]);
+    expect((await serving.resume(third.token, 0, 3)).take()[0]).toContain('{"resumed":{"token"');
+  });
+
+  it("is confirmed by an ack alone: until then, the previous token is accepted too", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    const second = await serving.resume(raw.token);
+    second.send(pack(note("c")), '{"ping":1}');
+    await serving.settle();
+    const third = await serving.resume(raw.token, 0, 2);
+    expect(third.take()[0]).toBe(resumed(third.token, 1));
+    third.send('{"ack":2}');
+    await serving.settle();
+    expect((await serving.resume(raw.token, 0, 99)).take()).toEqual([REFUSED]);
+  });
+});
+
+describe("a `received` (rule 5)", () => {
+  it.each([
+    [1, false],
+    [3, false],
+    [4, true],
+    [5, true],
+    [6, true],
+    [7, false],
+    [1000, false],
+  ])("is read as %i if 4 to 6 are valid: accepted %j", async (received, isAccepted) => {
+    await using serving = new Serving();
+    const first = await serving.begin();
+    for (const n of range(1, 6)) {
+      serving.served.peer.notify("n", [n]);
+      await serving.settle();
+      if (n === 4) first.send('{"ack":4}');
+    }
+    first.cut();
+    const raw = await serving.resume(first.token, received);
+    if (isAccepted) return expect(raw.numbers()).toEqual(range(received + 1, 6));
+    expect(raw.take()).toEqual([REFUSED]);
+    expect(serving.served.events).toEqual(["suspend", 1002]);
+    raw.send(HELLO);
+    await serving.settle();
+    expect(serving.peers).toHaveLength(2);
+  });
+
+  it("is refused for frames that are logged, but were never written to a socket", async () => {
+    await using serving = new Serving();
+    const first = await serving.begin();
+    serving.served.peer.notify("n", [1]);
+    first.cut();
+    expect((await serving.resume(first.token, 1)).take()).toEqual([REFUSED]);
+  });
+});
+
+describe("the end of a session", () => {
+  it.each([
+    ["cannot be read", "[1,", 1002],
+    ["is longer than this side's limit", pack(note(1, 5000)), 1009],
+  ])(
+    "follows a frame that %s, and nothing after it is read, also if the close is never answered",
+    async (_what, frame, code) => {
+      await using serving = new Serving({ limits: { maxMessageBytes: 5000 } });
+      const raw = await serving.begin();
+      raw.send(frame, pack(note(1)), '{"ping":1}');
+      await Promise.resolve();
+      // The server has read the frames, and its close does not arrive.
+      raw.line.stop();
+      await pass(5000);
+      expect([serving.served.got, raw.take(), serving.served.events]).toEqual([[], [], [code]]);
+      expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
+    },
+  );
+
+  it.each([true, false])(
+    "is a bye, the last frame that is read, which gives the reported close: session %j",
+    async (isTaken) => {
+      await using serving = new Serving();
+      const raw = await serving.open();
+      raw.send(isTaken ? TAKEN : HELLO, '{"bye":{"code":4001,"reason":"enough"}}', pack(note(1)), "[1,");
+      await serving.settle();
+      expect([raw.closedWith, serving.served.got]).toEqual([undefined, []]);
+      raw.cut();
+      expect(await serving.served.peer.closed).toMatchObject({ code: 4001, reason: "enough" });
+    },
+  );
+
+  it("comes 5 s after a bye without a close, with its own code", async () => {
+    await using serving = new Serving();
+    const raw = await serving.begin();
+    raw.send('{"bye":{"code":4001,"reason":"enough"}}');
+    await pass(4_999);
+    expect(serving.served.events).toEqual([]);
+    await pass(1);
+    expect(serving.served.events).toEqual([4001]);
+    expect(raw.closedWith).toBeDefined();
+  });
+
+  it.each([
+    ["has resumed it", true],
+    ["has not read `resume` yet", false],
+  ])(
+    "is the close() of a client that waits for `resumed` (rule 1): at the server, which %s",
+    async (_what, isResumed) => {
+      const { serving, raw } = await suspended();
+      await using _ = serving;
+      const second = await serving.open(true);
+      second.send(resume(raw.token));
+      if (isResumed) await serving.settle();
+      second.send('{"bye":{"code":4002,"reason":"done"}}');
+      second.close(4002, "done");
+      await serving.settle();
+      expect([serving.served.events, serving.served.got]).toEqual([["suspend", "resume", 4002], []]);
+      expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
+    },
+  );
+
+  it("is a close() of the server while suspended (rule 8), at once: a later `resume` gets unknown-session", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    await serving.served.peer.close(4001, "enough");
+    expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
+    expect(serving.served.events).toEqual(["suspend", 4001]);
+    expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
+  });
+
+  it("can be a close() in a listener of `suspend`", async () => {
+    await using serving = new Serving();
+    const raw = await serving.begin();
+    serving.served.peer.on("suspend", () => void serving.served.peer.close(4003));
+    raw.cut();
+    await serving.settle();
+    expect([serving.served.events, serving.stats.suspended]).toEqual([["suspend", 4003], 0]);
+    expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
+  });
+
+  it("comes with a bye before the close, behind all messages that were queued for a full socket", async () => {
+    await using serving = new Serving({ limits: { maxUnsentBytes: 20_000 } });
+    const raw = await serving.begin();
+    raw.line.stop();
+    for (const n of range(1, 30)) serving.served.peer.notify("n", [n, "x".repeat(1000)]);
+    void serving.served.peer.close(4001, "enough");
+    raw.line.start();
+    await serving.settle();
+    const frames = raw.take();
+    expect(frames.at(-1)).toBe('{"bye":{"code":4001,"reason":"enough"}}');
+    const sizes = frames.slice(0, -1).map((frame) => (JSON.parse(frame) as unknown[]).length);
+    expect(sizes.reduce((sum, size) => sum + size)).toBe(30);
+    expect(raw.closedWith).toEqual({ code: 4001, reason: "enough" });
+  });
+});
+
+describe("a session without a socket (rule 8)", () => {
+  it("lasts for its timeout from each loss, and not a moment longer", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    await pass(59_000);
+    const second = await serving.resume(raw.token);
+    await pass(120_000);
+    second.cut();
+    serving.served.peer.notify("n", [3]);
+    await pass(59_999);
+    expect(serving.served.events).toEqual(["suspend", "resume", "suspend"]);
+    await pass(1);
+    expect(serving.served.events.at(-1)).toBe(1006);
+    expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
+    expect(serving.served.peer.notify("n", [4])).toBe(false);
+  });
+
+  it("expires at the server when the timeout has passed, however late its timer fires", async () => {
+    const { serving, raw } = await suspended();
+    await using _ = serving;
+    stall(60_000);
+    expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
+    expect(serving.served.events).toEqual(["suspend", 1006]);
+  });
+});
+
+describe("a server that closes", () => {
+  it("closes sockets that have sent neither hello nor `resume`, or were refused, and reads nothing more from them", async () => {
+    const { serving, raw } = await suspended();
+    const [silent, refused, fresh] = [
+      await serving.open(true),
+      await serving.resume("wrong"),
+      await serving.open(true),
+    ];
+    fresh.send(HELLO);
+    await serving.settle();
+    const closing = serving.test.server.close();
+    silent.send(resume(raw.token));
+    refused.send(HELLO);
+    await Promise.all([closing, pass(10_000)]);
+    for (const one of [silent, refused]) expect(one.closedWith).toMatchObject({ code: 1001 });
+    expect(fresh.closedWith).toMatchObject({ code: 1001 });
+    expect(serving.peers.map(({ events }) => events)).toEqual([["suspend", 1001], [1001]]);
+  });
+});
+
+describe("a principal (rule 10)", () => {
+  it.each([
+    ["alice", "mallory"],
+    ["alice", "nobody"],
+    ["nobody", "alice"],
+  ])("keeps a session of %j hidden from %j, and unchanged", async (owner, other) => {
+    await using serving = new Serving({ principal: ({ user }: { user: string }) => user });
+    const first = await serving.begin(owner);
+    first.send(pack(note(1)));
+    await serving.settle();
+    first.cut();
+    expect((await serving.resume(first.token, 0, 99, other)).take()).toEqual([REFUSED]);
+    // Its attempt does not count either.
+    const back = await serving.resume(first.token, 0, 1, owner);
+    expect(back.take()).toEqual([resumed(back.token, 1)]);
+    expect(serving.served.events).toEqual(["suspend", "resume"]);
+  });
+});
