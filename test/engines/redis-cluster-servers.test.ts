@@ -6,7 +6,7 @@ import { Names } from "../../src/redis/names.js";
 import { isAscending } from "./listening.js";
 import { eventually } from "../support/redis.js";
 import { RedisCluster } from "../support/redis-groups.js";
-import { isInGap, type Arrival } from "../fleet/chaos/oracle.js";
+import { isInGap, type Arrival } from "../long/fleet/oracle.js";
 import { closeAll, makeNodes, type Client, type Node } from "../fleet/nodes.js";
 
 const RULES = { topics: () => ({ log: { length: 10_000, ttlMs: 60_000 } }) };

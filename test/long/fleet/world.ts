@@ -306,7 +306,7 @@ class World {
     let at: string | undefined;
     await away.during(async () => {
       relay.isRefusing = true;
-      for (const line of relay.lines) line.cut();
+      for (const line of relay.all) line.cut();
       at = await this.#publish(LAST, undefined, 0, other);
       relay.isRefusing = false;
     });

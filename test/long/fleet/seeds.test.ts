@@ -11,18 +11,10 @@ import type { BrokerKind } from "./orders.js";
 import { publish, sumOf } from "./publish.js";
 import { play, type Plan, type Played } from "./world.js";
 
-/** Short delays, because a client that is cut often would mostly wait. */
-const LONGEST_WAIT_MS = 100;
-vi.mock(import("../../../src/client/backoff.js"), async (original) => {
-  const { Backoff } = await original();
-  return {
-    Backoff: class extends Backoff {
-      override nextDelayMs(): number {
-        return Math.min(super.nextDelayMs(), LONGEST_WAIT_MS);
-      }
-    },
-  };
-});
+/** A client that is cut often would mostly wait for its next attempt. This is the share of the usual delay. */
+const HURRY = 0.1;
+const { random } = Math;
+vi.spyOn(Math, "random").mockImplementation(() => random() * HURRY);
 
 const { env } = process;
 const minutes = Number(env["RECIPROC_FLEET_MINUTES"] ?? 0);

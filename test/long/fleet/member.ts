@@ -2,7 +2,7 @@
 import { connect, type AnyPeer } from "../../../src/node.js";
 import type { Oracle, Stay } from "./oracle.js";
 import type { Welcome } from "./orders.js";
-import { Relay } from "./relay.js";
+import { Lines } from "./lines.js";
 
 /** How long a client waits before it joins again, because the broker was away. */
 const AGAIN_MS = 100;
@@ -13,7 +13,7 @@ interface Joinable {
 
 export class Member {
   readonly number: number;
-  readonly relay: Relay;
+  readonly relay: Lines;
   readonly #oracle: Oracle;
   /** Whether it moves `since` before its join is answered, which is wrong. */
   readonly #isHasty: boolean;
@@ -29,7 +29,7 @@ export class Member {
   /** The present session. */
   stay: Stay | undefined = undefined;
 
-  private constructor(number: number, relay: Relay, oracle: Oracle, isHasty: boolean) {
+  private constructor(number: number, relay: Lines, oracle: Oracle, isHasty: boolean) {
     this.number = number;
     this.relay = relay;
     this.#oracle = oracle;
@@ -43,7 +43,7 @@ export class Member {
     getPort: () => number | undefined,
     isHasty: boolean,
   ): Promise<Member> {
-    const member = new Member(number, await Relay.listen([getPort]), oracle, isHasty);
+    const member = new Member(number, await Lines.listen([getPort]), oracle, isHasty);
     await member.#connect();
     return member;
   }

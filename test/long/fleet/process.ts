@@ -4,7 +4,7 @@ import { once } from "node:events";
 import type { ChaosBroker } from "./brokers.js";
 import type { BrokerPlace, Done, NodeStart, Order, Report } from "./orders.js";
 import type { Oracle, Run, Trouble } from "./oracle.js";
-import { Relay, type Line } from "./relay.js";
+import { Lines, type Line } from "./lines.js";
 
 /** What the nodes of a world have in common. */
 export interface NodeSettings {
@@ -31,7 +31,7 @@ process.once("exit", () => {
 
 export class NodeProcess {
   readonly #settings: NodeSettings;
-  readonly relay: Relay;
+  readonly relay: Lines;
   #child: ChildProcess | undefined = undefined;
   #orders = 0;
   readonly #pending = new Map<number, (done: Done | undefined) => void>();
@@ -48,7 +48,7 @@ export class NodeProcess {
   /** The port for clients; `undefined` while there is no process. */
   port: number | undefined = undefined;
 
-  private constructor(settings: NodeSettings, relay: Relay) {
+  private constructor(settings: NodeSettings, relay: Lines) {
     this.#settings = settings;
     this.relay = relay;
     this.run = settings.oracle.started(settings.nextRun());
@@ -56,7 +56,7 @@ export class NodeProcess {
 
   static async create(settings: NodeSettings): Promise<NodeProcess> {
     const targets = settings.broker.ports.map((port) => () => port);
-    const relay = await Relay.listen(targets, (line) => node.#lost(line));
+    const relay = await Lines.listen(targets, (line) => node.#lost(line));
     const node = new NodeProcess(settings, relay);
     await node.#start();
     return node;

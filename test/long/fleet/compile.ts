@@ -8,5 +8,5 @@ export async function compileNode(folder: string): Promise<string> {
   const tsc = join(import.meta.dirname, "../../../node_modules/typescript/bin/tsc");
   const outDir = join(import.meta.dirname, ".build", folder);
   await promisify(execFile)(process.execPath, [tsc, "-p", import.meta.dirname, "--outDir", outDir]);
-  return join(outDir, "test/fleet/chaos/node.js");
+  return join(outDir, "test/long/fleet/node.js");
 }
