@@ -192,6 +192,8 @@ class Memory implements Platform {
     const { heartbeat } = options;
     const gate = new MemoryGate(options.gate, {
       ...delegate,
+      // As of a server on a port: a frame of a plain client is one message. A link of packs raises it.
+      maxFrameBytes: options.peer.limits.maxMessageBytes,
       admit(socket, admission, request, wire) {
         if (heartbeat !== undefined) socket.watch(heartbeat);
         delegate.admit(socket, wire.protocol, admission, request, wire);
