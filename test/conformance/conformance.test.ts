@@ -1,31 +1,28 @@
-import { describe, expect, it } from "vitest";
-import { countDeadlines } from "../../src/core/deadlines.js";
-import { isOneShot, loadCases, runCase } from "./runner.js";
-import { postWire, wires } from "./wires.js";
+/** Runs the tables of this folder over each wire that can carry their frames. */
+import { describe, it } from "vitest";
+import { useNoChance } from "../support/chance.js";
+import { canPack, isOneShot, isText, loadCases, runCase, type Case } from "./runner.js";
+import { packedWire, plainWire, postWire, transportWire, type Wire, type WireOptions } from "./wires.js";
+
+// The tokens of streams that a reciproc peer serves count from 1.
+useNoChance();
 
 const files = loadCases();
 
-for (const [carrier, open] of Object.entries(wires)) {
-  describe(`a peer reached ${carrier}`, () => {
-    for (const { file, cases } of files) {
-      describe(file, () => {
-        for (const one of cases) it(`${one.name} (${one.source})`, () => runCase(one, open));
-      });
-    }
-  });
-}
+const wires: [string, (options: WireOptions) => Promise<Wire>, (one: Case) => boolean][] = [
+  ["by a transport", transportWire, isText],
+  ["over a WebSocket", plainWire, () => true],
+  ["over reciproc.v1", packedWire, canPack],
+  // A client that is never called ignores responses.
+  ["by HTTP POST", postWire, isOneShot],
+];
 
-describe("a peer reached by HTTP POST", () => {
+describe.each(wires)("a peer reached %s", (_name, open, fits) => {
   for (const { file, cases } of files) {
-    const fitting = cases.filter(isOneShot);
-    // A client that is never called ignores responses.
+    const fitting = cases.filter(fits);
     if (fitting.length === 0) continue;
     describe(file, () => {
-      for (const one of fitting) it(`${one.name} (${one.source})`, () => runCase(one, postWire));
+      for (const one of fitting) it(`${one.name} (${one.source})`, () => runCase(one, open));
     });
   }
-});
-
-it("leaves no deadline after all cases", () => {
-  expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
 });

@@ -1,8 +1,7 @@
 /* oxlint-disable unicorn/no-thenable -- what a handler may return by mistake is what these test */
 /** The sets of methods that the peer under test serves, named by the cases. */
 import { setImmediate as turn } from "node:timers/promises";
-import { RpcError } from "../../src/core/errors.js";
-import type { Context } from "../../src/index.js";
+import { RpcError, type Context } from "../../src/index.js";
 import type { WireOptions } from "./wires.js";
 
 type Methods = WireOptions["methods"];

@@ -1,10 +1,9 @@
 /** Runs one conformance case over one wire. README.md in this folder describes the members of a case. */
 import { readdirSync, readFileSync } from "node:fs";
 import { expect } from "vitest";
-import { ConnectionLostError, ProtocolError, RpcError } from "../../src/core/errors.js";
-import { inspect } from "../../src/peer/peer.js";
-import type { PeerLimits } from "../../src/core/limits.js";
-import { acp, lsp, mcp } from "../../src/index.js";
+import { acp, ConnectionLostError, lsp, mcp, ProtocolError, RpcError, type PeerLimits } from "../../src/index.js";
+import { expectEmpty } from "../support/pair.js";
+import { turn } from "../support/turns.js";
 import { methodSets } from "./methods.js";
 import type { Wire, WireOptions } from "./wires.js";
 
@@ -108,6 +107,25 @@ export function isOneShot({ send, expect: owed = [], calls, closed }: Case): boo
   return send.length === 1 && owed.length <= 1 && calls === undefined && closed === undefined;
 }
 
+/** Returns true if a transport can carry a case: its frames are texts, and no limit of a socket ends it. */
+export function isText({ send, closed }: Case): boolean {
+  return closed !== 1009 && send.every((frame) => isWait(frame) || typeof rawOf(frame) === "string");
+}
+
+/** Returns true if packs can carry a case: its frames are JSON. */
+export function canPack(one: Case): boolean {
+  return isText(one) && one.send.every((frame) => isWait(frame) || isJson(textOf(frame)));
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** Runs a case and asserts all its expectations. */
 export async function runCase(one: Case, open: (options: WireOptions) => Promise<Wire>): Promise<void> {
   const methods = methodSets[one.methods ?? "fixtures"];
@@ -130,7 +148,7 @@ export async function runCase(one: Case, open: (options: WireOptions) => Promise
       expectFrames(wire.drain(), one);
     }
     if (one.outcomes) expect(outcomes).toStrictEqual(one.outcomes);
-    if (one.counts && wire.peer) expect(inspect(wire.peer)).toMatchObject(one.counts);
+    if (one.counts && wire.peer) expect(wire.peer.stats()).toMatchObject(one.counts);
     if (one.errors !== undefined) expect(wire.errors).toHaveLength(one.errors);
     await endsEmpty(wire, outcomes);
   } finally {
@@ -221,6 +239,7 @@ async function endsEmpty({ peer }: Wire, outcomes: Outcome[]): Promise<void> {
   if (peer === undefined) return;
   const pending = outcomes.flatMap((outcome, i) => (outcome === "pending" ? i : []));
   await peer.close();
+  await turn();
   for (const i of pending) expect(outcomes[i]).toEqual({ other: "lost, unknown" });
-  expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
+  expectEmpty(peer);
 }

@@ -1,12 +1,8 @@
-/** Three ways for a raw client to reach a serving peer: text passed in memory, frames of a real `ws` client, and HTTP POST. */
-import { WebSocket } from "ws";
-import type { AnyMethods } from "../../src/core/contract.js";
-import { Peer, type AnyPeer, type PeerOptions } from "../../src/peer/peer.js";
-import { peerLimits } from "../../src/core/limits.js";
-import { plain } from "../../src/link/plain.js";
-import { serve } from "../../src/node.js";
-import { decodeFrame } from "../../src/sockets/inbox.js";
-import { memorySockets } from "../../src/sockets/memory.js";
+/** The ways for a raw client to reach a serving peer: a transport by hand, a WebSocket, plain or with `reciproc.v1`, and HTTP POST. */
+import { Peer, serve, type AnyPeer, type PeerOptions, type Receiver, type Transport } from "../../src/node.js";
+import { testServer } from "../../src/testing/index.js";
+import { post } from "../support/post.js";
+import { gate } from "../support/turns.js";
 
 export type WireOptions = Omit<PeerOptions, "around"> & {
   methods: Record<string, (params: any, context: any) => unknown>;
@@ -17,9 +13,9 @@ export interface Wire {
   readonly peer: AnyPeer | undefined;
   /** The `error` events of the peer. */
   readonly errors: unknown[];
-  /** Sends one frame unchanged: text, or the bytes of a binary frame. */
+  /** Sends one frame: text, or the bytes of a binary frame. */
   send(frame: string | Uint8Array): void;
-  /** Resolves with the next received frame. Rejects after a timeout, or when the connection has ended. */
+  /** Resolves with the next received frame. Rejects when the connection has ended, or after a time that only a hang takes. */
   receive(): Promise<string>;
   /** Returns the frames that arrived and were not received yet. */
   drain(): string[];
@@ -34,139 +30,128 @@ export interface Connection extends Wire {
   readonly peer: AnyPeer;
 }
 
-export const wires: Record<string, (options: WireOptions) => Promise<Connection>> = {
-  "in memory": memoryWire,
-  "over ws": wsWire,
-};
+const PATIENCE_MS = 120_000;
 
-const PATIENCE_MS = 20_000;
-const UNLIMITED = 2 ** 28;
-
-/** Frames that arrived and were not received yet. */
+/** What comes in at the raw client. */
 class Arrivals {
   readonly #frames: string[] = [];
-  #waiting: (() => void) | undefined;
-  #over = false;
+  readonly #end = gate<number>();
+  #code: number | undefined;
+  #wake = (): void => {};
+
+  get closed(): Promise<number> {
+    return this.#end.promise;
+  }
 
   add(frame: string): void {
     this.#frames.push(frame);
-    this.#waiting?.();
+    this.#wake();
   }
 
-  end(): void {
-    this.#over = true;
-    this.#waiting?.();
+  end(code: number): void {
+    this.#code ??= code;
+    this.#end.resolve(code);
+    this.#wake();
   }
 
   drain(): string[] {
     return this.#frames.splice(0);
   }
 
-  async take(): Promise<string> {
-    if (this.#frames.length === 0 && !this.#over) await this.#arrival();
+  async receive(): Promise<string> {
+    if (this.#frames.length === 0 && this.#code === undefined) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, PATIENCE_MS);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
     const frame = this.#frames.shift();
-    if (frame === undefined) throw new Error(this.#over ? "the connection ended" : `no frame in ${PATIENCE_MS} ms`);
-    return frame;
-  }
-
-  #arrival(): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, PATIENCE_MS);
-      this.#waiting = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
+    if (frame !== undefined) return frame;
+    throw new Error(this.#code === undefined ? "no frame came" : `the connection ended with ${this.#code}`);
   }
 }
 
-async function memoryWire(options: WireOptions): Promise<Connection> {
-  const [left, right] = memorySockets(peerLimits(options.limits).maxMessageBytes, UNLIMITED);
-  const peer: AnyPeer = new Peer<AnyMethods, AnyMethods>(plain(left), options);
+/** Returns a wire of what comes in, and of what it does itself. */
+function wireOf<P extends AnyPeer | undefined>(
+  peer: P,
+  emitter: { on(event: "error", listener: (error: unknown) => void): unknown },
+  arrivals: Arrivals,
+  own: Pick<Wire, "send" | "end">,
+): Wire & { readonly peer: P } {
   const errors: unknown[] = [];
-  peer.on("error", (error) => errors.push(error));
+  emitter.on("error", (error) => errors.push(error));
+  const { closed } = arrivals;
+  return { peer, errors, closed, receive: () => arrivals.receive(), drain: () => arrivals.drain(), ...own };
+}
+
+/** By a transport, which carries texts of any length. Each arrives in a microtask. */
+export async function transportWire(options: WireOptions): Promise<Connection> {
   const arrivals = new Arrivals();
-  const closed = new Promise<number>((resolve) => {
-    right.start({
-      frame: (text) => arrivals.add(text),
-      closed: ({ code }) => {
-        arrivals.end();
-        resolve(code);
-      },
-    });
-  });
-  return {
-    peer,
-    errors,
-    // A carrier without binary frames gets the text that a socket decodes from one.
-    send: (frame) => void right.send(typeof frame === "string" ? frame : decodeFrame(frame)),
-    receive: () => arrivals.take(),
-    drain: () => arrivals.drain(),
-    closed,
-    end: async () => {
-      right.close();
-      await Promise.all([closed, peer.closed]);
+  let receiver!: Receiver;
+  let isOpen = true;
+  const transport: Transport = {
+    start: (given) => (receiver = given),
+    send: (text) => arrivals.add(text),
+    close(code = 1000, reason = "") {
+      if (!isOpen) return;
+      isOpen = false;
+      arrivals.end(code);
+      receiver.closed({ code, reason });
     },
   };
+  const peer: AnyPeer = new Peer(transport, options);
+  return wireOf(peer, peer, arrivals, {
+    send: (frame) => queueMicrotask(() => isOpen && receiver.receive(frame as string)),
+    end: () => peer.close(),
+  });
 }
 
-async function wsWire(options: WireOptions): Promise<Connection> {
-  const server = await serve({ port: 0, ...options });
+/** Over a WebSocket in memory. `packs`: whether it speaks `reciproc.v1`, which carries JSON, each message in a pack of its own. */
+async function webSocketWire(options: WireOptions, packs: boolean): Promise<Connection> {
+  const { server, WebSocket } = testServer(options);
   const welcome = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
-  const errors: unknown[] = [];
-  server.on("error", (error) => errors.push(error));
-  const client = new WebSocket(server.url, { perMessageDeflate: false });
   const arrivals = new Arrivals();
-  client.on("message", (data: Buffer) => arrivals.add(data.toString()));
-  const closed = new Promise<number>((resolve, reject) => {
-    client.on("error", reject);
-    client.on("close", (code) => {
-      arrivals.end();
-      resolve(code);
-    });
+  const webSocket = new WebSocket(server.url, { protocols: packs ? ["reciproc.v1"] : [] });
+  const ready = gate();
+  webSocket.addEventListener("open", () => packs || ready.resolve());
+  webSocket.addEventListener("message", ({ data }) => {
+    const text = String(data);
+    if (!packs) return arrivals.add(text);
+    // Control frames, the hello among them, are objects.
+    if (text.startsWith("{")) return ready.resolve();
+    for (const message of JSON.parse(text) as unknown[]) arrivals.add(JSON.stringify(message));
   });
-  await new Promise((resolve) => client.once("open", resolve));
-  const peer = await welcome;
-  return {
-    peer,
-    errors,
-    send: (frame) => client.send(frame),
-    receive: () => arrivals.take(),
-    drain: () => arrivals.drain(),
-    closed,
-    end: async () => {
-      client.close();
-      await closed;
-      await server.close();
-    },
-  };
+  webSocket.addEventListener("close", ({ code }) => arrivals.end(code));
+  await ready.promise;
+  if (packs) webSocket.send('{"hello":{}}');
+  return wireOf(await welcome, server, arrivals, {
+    send: (frame) => webSocket.send(packs ? `[${frame as string}]` : frame),
+    end: () => server.close(),
+  });
 }
 
-/** Over HTTP POST: one request for each frame, each after the last response. */
+export const plainWire = (options: WireOptions): Promise<Connection> => webSocketWire(options, false);
+export const packedWire = (options: WireOptions): Promise<Connection> => webSocketWire(options, true);
+
+/** Over HTTP POST to a real server: one request for each frame, each after the last response. */
 export async function postWire(options: WireOptions): Promise<Wire> {
   const server = await serve({ port: 0, ...options });
-  const errors: unknown[] = [];
-  server.on("error", (error) => errors.push(error));
   const arrivals = new Arrivals();
-  const post = async (frame: string | Uint8Array): Promise<void> => {
-    const url = server.url.replace("ws:", "http:");
-    const headers = { "Content-Type": "application/json" };
-    const response = await fetch(url, { method: "POST", body: frame as BodyInit, headers });
+  const send = async (frame: string | Uint8Array): Promise<void> => {
+    const response = await post(server.url, frame);
     const body = await response.text();
     if (response.status === 200) arrivals.add(body);
     else if (response.status !== 204 || body !== "") arrivals.add(`HTTP ${response.status}: ${body}`);
   };
   let last = Promise.resolve();
-  return {
-    peer: undefined,
-    errors,
-    send: (frame) => void (last = last.then(() => post(frame))),
-    receive: () => arrivals.take(),
-    drain: () => arrivals.drain(),
-    closed: new Promise(() => {}),
+  return wireOf(undefined, server, arrivals, {
+    send: (frame) => void (last = last.then(() => send(frame))),
     end: async () => {
       await last;
       await server.close();
     },
-  };
+  });
 }

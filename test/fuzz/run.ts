@@ -1,7 +1,7 @@
 /** The seed of a fuzzing run, its end, and the process-wide faults that it must not cause. */
 import { setImmediate as turn } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach } from "vitest";
-import { inspect, type AnyPeer } from "../../src/peer/peer.js";
+import type { AnyPeer } from "../../src/index.js";
 
 /** The seed of all random values in a run, or `RECIPROC_FUZZ_SEED` if that is set. */
 export const seed = Number(process.env["RECIPROC_FUZZ_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
@@ -31,6 +31,6 @@ export function useDisasters(): unknown[] {
 /** Resolves when no handler runs and no more messages are sent. */
 export async function untilQuiet(peer: AnyPeer): Promise<void> {
   do await turn();
-  while (inspect(peer).running > 0);
+  while (peer.stats().running > 0);
   for (let i = 0; i < 8; i++) await turn();
 }

@@ -1,6 +1,6 @@
 /** The methods of the peer under test, and their outcomes for the oracle. */
 import { setImmediate as turn } from "node:timers/promises";
-import { RpcError } from "../../src/core/errors.js";
+import { RpcError } from "../../src/index.js";
 import { INTERNAL_ERROR, METHOD_NOT_FOUND, type Served } from "./reference.js";
 
 /** A method is a function of its params. It is asynchronous if `later` is true. */

@@ -2,11 +2,11 @@
 import { connect as connectTcp } from "node:net";
 import { once } from "node:events";
 import { setImmediate as turn } from "node:timers/promises";
-import { expect, it } from "vitest";
-import { countDeadlines } from "../../src/core/deadlines.js";
-import { inspect, type AnyPeer } from "../../src/peer/peer.js";
-import { connect, serve, type Server } from "../../src/node.js";
-import { wires } from "../conformance/wires.js";
+import { describe, expect, it } from "vitest";
+import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { transportWire } from "../conformance/wires.js";
+import { expectEmpty } from "../support/pair.js";
+import { useVirtualClock } from "../support/time.js";
 import { Mutator, randomOf } from "./mutate.js";
 import { canonical, owedTo, waysToWait } from "./reference.js";
 import { untilQuiet, seed, useDisasters, useSeed } from "./run.js";
@@ -14,15 +14,6 @@ import { methods, served } from "./served.js";
 
 const MAX_BATCH_ENTRIES = 16;
 const limits = { maxBatchEntries: MAX_BATCH_ENTRIES, maxMalformedPerMinute: Infinity, maxInFlight: Infinity };
-
-const disasters = useDisasters();
-useSeed();
-
-async function expectNothingLeft(): Promise<void> {
-  await turn();
-  expect(disasters.splice(0)).toEqual([]);
-  expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
-}
 
 /** Compares received answers with expected ones, and names a frame that shows the difference. */
 function expectOwed(frames: string[], got: string[]): void {
@@ -73,31 +64,6 @@ function isCall(text: string): boolean {
 }
 
 const CHUNK = 500;
-const CHUNKS = 420;
-
-it(
-  `answers each of ${CHUNK * CHUNKS} mutated frames with exactly the expected answer`,
-  { timeout: 120_000 },
-  async () => {
-    const mutator = new Mutator(randomOf(seed));
-    for (let chunk = 0; chunk < CHUNKS; chunk++) {
-      // A new peer each time numbers its calls from 1, so that mutated answers match them.
-      const wire = await wires["in memory"]!({ methods, limits });
-      const calls = startCalls(wire.peer);
-      const frames = Array.from({ length: CHUNK }, () => mutator.frame());
-      for (const frame of frames) wire.send(frame);
-      await untilQuiet(wire.peer);
-      expectOwed(
-        frames,
-        wire.drain().filter((text) => !isCall(text)),
-      );
-      await wire.end();
-      expect(await calls).toHaveLength(5);
-      expect(inspect(wire.peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
-    }
-    await expectNothingLeft();
-  },
-);
 
 /** Makes three single calls and two in a batch, ids 1 to 5. Resolves when all are settled. */
 function startCalls(peer: AnyPeer): Promise<unknown[]> {
@@ -115,34 +81,6 @@ const UPGRADE = [
   "Sec-WebSocket-Version: 13",
   "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
 ];
-
-it("survives malformed WebSocket frames, broken handshakes and sudden resets", { timeout: 120_000 }, async () => {
-  const mutator = new Mutator(randomOf(seed + 2));
-  const server = await serve({
-    port: 0,
-    methods,
-    limits,
-    authenticate: (request) => (request.url === "/nobody" ? null : request.url),
-  });
-  const peers: AnyPeer[] = [];
-  server.on("peer", (peer) => {
-    peers.push(peer);
-    peer.request("ask").catch(() => {});
-  });
-  for (let round = 0; round < 60; round++) {
-    await Promise.all(Array.from({ length: 25 }, () => attack(server, mutator)));
-    // A well-behaved client is served at the same time.
-    const client = await connect(server.url);
-    expect(await client.request("echo", [round])).toEqual([round]);
-    await client.close();
-  }
-  await Promise.all(peers.map((peer) => peer.closed));
-  expect(peers.length).toBeGreaterThan(300);
-  expect(server.peers.size).toBe(0);
-  for (const peer of peers) expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
-  await server.close();
-  await expectNothingLeft();
-});
 
 /** Opens a raw connection that misbehaves in one way, and then ends in one of three ways. */
 async function attack(server: Server, mutator: Mutator): Promise<void> {
@@ -183,4 +121,65 @@ function badFrame(mutator: Mutator): Buffer {
   const header =
     length < 126 ? [firstByte, masked | length] : [firstByte, masked | 126, (length >> 8) & 255, length & 255];
   return Buffer.concat([Buffer.from(header), Buffer.alloc(masked === 0 ? 0 : 4), payload]);
+}
+
+/** Runs this share of all cases. */
+export function framesSuite(share: number): void {
+  const disasters = useDisasters();
+  useSeed();
+
+  describe("a peer", () => {
+    useVirtualClock();
+    it("answers each mutated frame with exactly the expected answer", async () => {
+      const mutator = new Mutator(randomOf(seed));
+      for (let chunk = 0; chunk < 420 * share; chunk++) {
+        // A new peer each time numbers its calls from 1, so that mutated answers match them.
+        const wire = await transportWire({ methods, limits });
+        const calls = startCalls(wire.peer);
+        const frames = Array.from({ length: CHUNK }, () => mutator.frame());
+        for (const frame of frames) wire.send(frame);
+        await untilQuiet(wire.peer);
+        expectOwed(
+          frames,
+          wire.drain().filter((text) => !isCall(text)),
+        );
+        await wire.end();
+        expect(await calls).toHaveLength(5);
+        expectEmpty(wire.peer);
+      }
+      await turn();
+      expect(disasters.splice(0)).toEqual([]);
+    });
+  });
+
+  it("survives malformed WebSocket frames, broken handshakes and sudden resets", async () => {
+    const rounds = 60 * share;
+    const mutator = new Mutator(randomOf(seed + 2));
+    const server = await serve({
+      port: 0,
+      methods,
+      limits,
+      authenticate: (request) => (request.url === "/nobody" ? null : request.url),
+    });
+    server.on("error", () => {});
+    const peers: AnyPeer[] = [];
+    server.on("peer", (peer) => {
+      peers.push(peer);
+      peer.request("ask").catch(() => {});
+    });
+    for (let round = 0; round < rounds; round++) {
+      await Promise.all(Array.from({ length: 25 }, () => attack(server, mutator)));
+      // A well-behaved client is served at the same time.
+      const client = await connect(server.url);
+      expect(await client.request("echo", [round])).toEqual([round]);
+      await client.close();
+    }
+    await Promise.all(peers.map((peer) => peer.closed));
+    expect(peers.length).toBeGreaterThan(5 * rounds);
+    expect(server.peers.size).toBe(0);
+    for (const peer of peers) expectEmpty(peer);
+    await server.close();
+    await turn();
+    expect(disasters.splice(0)).toEqual([]);
+  });
 }

@@ -4,10 +4,10 @@
  */
 import { setImmediate as turn } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { countDeadlines } from "../../src/core/deadlines.js";
 import { acp, lsp, mcp, type AnyPeer, type Context, type Dialect } from "../../src/index.js";
-import { inspect } from "../../src/peer/peer.js";
-import { wires, type WireOptions } from "../conformance/wires.js";
+import { plainWire, transportWire, type WireOptions } from "../conformance/wires.js";
+import { expectEmpty } from "../support/pair.js";
+import { useVirtualClock } from "../support/time.js";
 import { gate, type Gate } from "../support/turns.js";
 import { Mutator, randomOf } from "./mutate.js";
 import { untilQuiet, seed, useDisasters, useSeed } from "./run.js";
@@ -20,9 +20,6 @@ const limits = {
   maxInFlight: Infinity,
   maxStreams: 30,
 };
-
-const disasters = useDisasters();
-useSeed();
 
 /** Sources that began and have not ended. */
 let openSources = 0;
@@ -213,47 +210,54 @@ const dialects: [string, Dialect | undefined][] = [
   ["acp", acp],
 ];
 
-describe.each(dialects)("a busy peer of %s", (_name, dialect) => {
-  it.each([
-    ["in memory", 60, 250],
-    ["over ws", 6, 400],
-  ])("sends every expected answer and keeps no state, %s", { timeout: 120_000 }, async (way, chunks, chunk) => {
-    const mutator = new Mutator(randomOf(seed), control);
-    openSources = 0;
-    const reached = new Set<string>();
-    for (let i = 0; i < chunks; i++) {
-      const open = gate();
-      const wire = await wires[way]!({ methods: methodsOf(open), limits, dialect });
-      const settled = busy(wire.peer, open);
-      await turn();
-      const frames: string[] = [];
-      for (let n = 0; n < chunk; n++) {
-        const frame = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Buffer.from(mutator.frame()));
-        frames.push(frame);
-        wire.send(frame);
-        if (mutator.below(10) === 0) await turn();
+/** Runs this share of all cases. */
+export function controlsSuite(share: number): void {
+  const disasters = useDisasters();
+  useSeed();
+
+  describe.each(dialects)("a busy peer of %s", (_name, dialect) => {
+    useVirtualClock();
+    it("sends every expected answer and keeps no state, by a transport and over a WebSocket", async () => {
+      const mutator = new Mutator(randomOf(seed), control);
+      openSources = 0;
+      const reached = new Set<string>();
+      const wires = [
+        ...Array.from({ length: 60 * share }, () => ({ open: transportWire, chunk: 250 })),
+        ...Array.from({ length: 6 * share }, () => ({ open: plainWire, chunk: 400 })),
+      ];
+      for (const { open, chunk } of wires) {
+        const end = gate();
+        const wire = await open({ methods: methodsOf(end), limits, dialect });
+        const settled = busy(wire.peer, end);
+        await turn();
+        const frames: string[] = [];
+        for (let n = 0; n < chunk; n++) {
+          const frame = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Buffer.from(mutator.frame()));
+          frames.push(frame);
+          wire.send(frame);
+          if (mutator.below(10) === 0) await turn();
+        }
+        const last = '{"jsonrpc":"2.0","method":"echo","id":"the last","params":[]}';
+        wire.send(last);
+        const got: string[] = [];
+        while (!got.some((text) => text.includes('"the last"'))) got.push(await wire.receive());
+        end.resolve();
+        await untilQuiet(wire.peer);
+        got.push(...wire.drain());
+        expectOwed([...frames, last], got, dialect);
+        for (const sign of SIGNS) if (got.some((text) => text.includes(sign))) reached.add(sign);
+        await wire.end();
+        await settled;
+        await untilQuiet(wire.peer);
+        expectEmpty(wire.peer);
+        expect(openSources).toBe(0);
+        // Errors of the other side reject calls. Only errors without a call are emitted.
+        for (const error of wire.errors) expect(error).toMatchObject({ code: expect.any(Number) });
       }
-      const last = '{"jsonrpc":"2.0","method":"echo","id":"the last","params":[]}';
-      wire.send(last);
-      const got: string[] = [];
-      while (!got.some((text) => text.includes('"the last"'))) got.push(await wire.receive());
-      open.resolve();
-      await untilQuiet(wire.peer);
-      got.push(...wire.drain());
-      expectOwed([...frames, last], got, dialect);
-      for (const sign of SIGNS) if (got.some((text) => text.includes(sign))) reached.add(sign);
-      await wire.end();
-      await settled;
-      await untilQuiet(wire.peer);
-      expect(inspect(wire.peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
-      expect(openSources).toBe(0);
-      // Errors of the other side reject calls. Only errors without a call are emitted.
-      for (const error of wire.errors) expect(error).toMatchObject({ code: expect.any(Number) });
-    }
-    // A run without cancels and reads would prove nothing.
-    const answered = dialect?.cancel.isAnswered ?? true;
-    expect(SIGNS.filter((sign) => !reached.has(sign))).toEqual(answered ? [] : [CANCELLED]);
-    expect(disasters.splice(0)).toEqual([]);
-    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+      // A run without cancels and reads would prove nothing.
+      const answered = dialect?.cancel.isAnswered ?? true;
+      expect(SIGNS.filter((sign) => !reached.has(sign))).toEqual(answered ? [] : [CANCELLED]);
+      expect(disasters.splice(0)).toEqual([]);
+    });
   });
-});
+}

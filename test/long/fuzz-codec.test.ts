@@ -1,0 +1,3 @@
+import { codecSuite } from "../fuzz/codec.js";
+
+codecSuite(1);

@@ -1,0 +1,3 @@
+import { controlsSuite } from "../fuzz/controls.js";
+
+controlsSuite(1);

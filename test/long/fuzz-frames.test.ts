@@ -1,0 +1,3 @@
+import { framesSuite } from "../fuzz/frames.js";
+
+framesSuite(1);
