@@ -1,5 +1,7 @@
-import { afterEach, expect, it, vi } from "vitest";
+/** `memory()`. Imports `inspectMemory`, because only it tells what an engine in memory keeps. */
+import { expect, it } from "vitest";
 import { inspectMemory, memory } from "../../src/fleet/memory.js";
+import { virtualClock } from "../../src/testing/index.js";
 import { describeEngine } from "../engines/suite.js";
 
 describeEngine("memory", async () => {
@@ -8,10 +10,8 @@ describeEngine("memory", async () => {
   return { engine: () => engine, leftovers, close: async () => {} };
 });
 
-afterEach(() => void vi.useRealTimers());
-
 it("memory() keeps the entries of a log for `ttlMs`, and its position for a day more", async () => {
-  vi.useFakeTimers({ toFake: ["performance"] });
+  using clock = virtualClock();
   const engine = memory();
   const connection = engine.createConnection("node", { received() {}, up() {}, down() {}, heard() {} });
   await connection.open();
@@ -20,14 +20,14 @@ it("memory() keeps the entries of a log for `ttlMs`, and its position for a day 
     log.append(topic, body, { length: 10, ttlMs: 1_000 }, undefined);
   const { epoch } = await append("a", "1");
   await append("a", "2");
-  vi.advanceTimersByTime(1_001);
+  await clock.pass(1_001);
   expect(await log.read("a", 0, 10)).toEqual({ epoch, top: 2, entries: [] });
   // Another publication forgets the entries.
   await append("b", "1");
   expect(await log.read("a", 0, 10)).toEqual({ epoch, top: 2, entries: [] });
   expect(await append("a", "3")).toEqual({ epoch, offset: 3 });
   expect(await log.read("a", 0, 10)).toEqual({ epoch, top: 3, entries: [[3, "3"]] });
-  vi.advanceTimersByTime(86_400_000 + 1_001);
+  await clock.pass(86_400_000 + 1_001);
   expect(await log.read("a", 0, 10)).toEqual({ epoch: "", top: 0, entries: [] });
   expect((await append("a", "4")).epoch).not.toBe(epoch);
   await append("b", "2");
