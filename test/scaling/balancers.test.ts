@@ -6,7 +6,7 @@ import { createServer, type Server as HttpServer } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { connect, memory, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { aptInstall, onPath } from "../support/debian.js";
 import { freePort } from "../support/ports.js";
@@ -148,12 +148,10 @@ describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$file"
     child = spawn(path, ARGUMENTS[program]!(file, folder), { stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [child.stdout!, child.stderr!])
       stream.on("data", (data: Buffer) => (output += data.toString()));
-    const status = (): Promise<number> =>
-      fetch(`http://127.0.0.1:${port}/`).then(
-        (response) => response.status,
-        () => 503,
-      );
-    await expect.poll(status).toBeLessThan(500);
+    await vi.waitFor(async () => {
+      const { status } = await fetch(`http://127.0.0.1:${port}/`);
+      if (status >= 500) throw new Error(`the balancer answers ${status}`);
+    });
   });
   afterEach(async ({ task }) => {
     await Promise.all(peers.map((peer) => peer.close()));
