@@ -202,6 +202,14 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       await until(() => kit.server.stats().peers).toBe(0);
     });
 
+    it("keeps the peer of a mounted provider open for longer than that", async () => {
+      using clock = virtualClock();
+      await page.show({ url: ADA });
+      await until(async () => (await clock.pass(1), page.text("status"))).toBe("open");
+      await clock.pass(40_000);
+      expect(kit.server.stats()).toMatchObject({ peers: 1, opened: 1 });
+    });
+
     it("is needed by every hook", async () => {
       await page.show({ orphan: true });
       await untilText("thrown", "This hook needs the `Provider` of its `createReciproc`");

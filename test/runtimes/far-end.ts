@@ -1,14 +1,14 @@
-/** A server for clients in other runtimes, whose connections can be cut, paused and frozen. */
+/** A server for clients in other runtimes, whose connections can be cut and paused. */
 import { createServer, type Socket as TcpSocket } from "node:net";
 import { serve, type AnyPeer, type Server } from "../../src/node.js";
 import { bareServer } from "../client/clients.js";
-import { Relay } from "../client/relay.js";
+import { Relay } from "../support/relay.js";
 import { listening } from "../support/network.js";
 
 export interface FarEnd extends AsyncDisposable {
   /** The address of a server of this package. */
   readonly url: string;
-  /** The address of the same server through a relay, which its method `freeze` freezes. */
+  /** The address of the same server through a relay, which its method `freeze` pauses. */
   readonly relayUrl: string;
   /** The address of a server that chooses no subprotocol. */
   readonly bareUrl: string;
@@ -37,7 +37,7 @@ export async function farEnd(): Promise<FarEnd> {
         return never();
       },
       freeze() {
-        relay.freeze();
+        relay.pause();
         return never();
       },
       /** Stops reading in the next tick, for `ms`; 0 means for ever. */

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { connect, type AnyPeer } from "../../src/node.js";
-import { Relay } from "../client/relay.js";
+import { Relay } from "../support/relay.js";
 import { RUNTIMES, serveIn, type Program } from "./runtimes.js";
 
 /** Eight times `maxUnsentBytes` of the server, one more message, and the overhead of the runtime for each frame. */
@@ -72,7 +72,7 @@ describe.each(RUNTIMES)("%s", { timeout: 60_000 }, (runtime) => {
     async (link) => {
       await using relay = await Relay.to(url);
       await using peer = await named(`dead ${link}`, link, relay.url);
-      relay.freeze();
+      relay.pause();
       expect(await control.request("close", [`dead ${link}`], { timeoutMs: 15_000 })).toEqual({ code: 1006 });
       relay.cut();
       await peer.closed;

@@ -9,7 +9,6 @@ import {
   Trace,
   type CancellationToken,
 } from "vscode-jsonrpc";
-import { inspect } from "../../../src/peer/peer.js";
 import { gate, rejection, turn } from "../../support/turns.js";
 import { behavesWithSdk, type Methods, type Traits } from "../support/sdk.js";
 import { joinClient, joinServer, type Join } from "./joined.js";
@@ -255,7 +254,7 @@ describe.each<[string, Join]>([
       batch.send();
       expect(await both.peer.request("sync")).toBe(true);
       expect(both.takeComplaints()).toEqual([expect.stringContaining("neither a response nor a notification")]);
-      expect(inspect(both.peer).pending).toBe(1);
+      expect(both.peer.stats().pending).toBe(1);
       await both.peer.close();
       expect(await never).toMatchObject({ outcome: "unknown" });
     });

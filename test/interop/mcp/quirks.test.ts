@@ -7,7 +7,7 @@ import {
   ListRootsRequestSchema,
   type JSONRPCMessage,
 } from "@modelcontextprotocol/sdk/types.js";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { TimeoutError } from "../../../src/node.js";
 import { gate, rejection } from "../../support/turns.js";
 import { answersTo } from "../support/sdk.js";
@@ -20,13 +20,13 @@ const DONE = { content: [{ type: "text", text: "done" }] };
 describe("the MCP SDK 1.32.2", () => {
   it("drops a whole batch, so that the calls in it time out", async () => {
     await using sdk = await sdkServer(() => {});
-    stopClocks();
+    const clock = stopClocks();
     const batch = sdk.peer.batch();
     const ping = rejection(batch.request("ping", undefined, { timeoutMs: 100 }));
     batch.send();
     // The answer proves that the SDK has read the batch before it.
     await sdk.peer.request("ping");
-    vi.advanceTimersByTime(100);
+    await clock.pass(100);
     expect(await ping).toBeInstanceOf(TimeoutError);
     expect(sdk.takeComplaints()).toHaveLength(1);
   });
@@ -43,13 +43,13 @@ describe("the MCP SDK 1.32.2", () => {
 
   it("drops an answer with the result null, as of a handler without a result, so that the call stays pending", async () => {
     await using sdk = await sdkClient({ "tools/call": () => {} });
-    stopClocks();
+    const clock = stopClocks();
     const outcome = rejection(sdk.client.callTool({ name: "any" }, undefined, { timeout: 100 }));
     const { id } = sdk.wire.sent.at(-1);
     await sdk.client.ping();
     expect(answersTo(id, sdk.wire.received)).toMatchObject([{ result: null }]);
     expect(sdk.takeComplaints()).toHaveLength(1);
-    vi.advanceTimersByTime(100);
+    await clock.pass(100);
     expect(await outcome).toMatchObject({ code: -32001 });
   });
 
@@ -167,7 +167,7 @@ describe("the MCP SDK 1.32.2", () => {
         stopped.resolve();
       },
     });
-    stopClocks();
+    const clock = stopClocks();
     const outcome = rejection(
       sdk.client.callTool({ name: "any" }, undefined, {
         timeout: 1000,
@@ -177,7 +177,7 @@ describe("the MCP SDK 1.32.2", () => {
       }),
     );
     const progress = await begun.promise;
-    vi.advanceTimersByTime(500);
+    await clock.pass(500);
     await sdk.client.ping();
     progress(1);
     expect(await outcome).toMatchObject({ code: -32001, data: { totalElapsed: 500 } });

@@ -8,21 +8,29 @@ import { JSONRPCMessageSchema, LATEST_PROTOCOL_VERSION, type JSONRPCMessage } fr
 import { vi } from "vitest";
 import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
 import { connect, mcp, serve, type AnyMethods, type AnyPeer } from "../../../src/node.js";
-import { LINGER_MS } from "../../../src/core/shared-timer.js";
+import { virtualClock, type VirtualClock } from "../../../src/testing/index.js";
 import { joined, type Joined, type Methods } from "../support/sdk.js";
 import { TappedWebSocket } from "../support/tapped.js";
 
-/** Stops all timers of both sides, but not the socket. Call it after the connection is made. */
-export function stopClocks(): void {
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date", "performance"] });
+/** In a program that imports `reciproc/node`, the timer of all deadlines may stay for this time after the last one. */
+const LINGER_MS = 1_000;
+
+let clock: VirtualClock | undefined;
+
+/** Stops all timers of both sides, and the date, but not the socket. Call it after the connection is made. */
+export function stopClocks(): VirtualClock {
+  const stopped = (clock = virtualClock());
+  const startedAt = Date.now();
+  vi.spyOn(Date, "now").mockImplementation(() => startedAt + stopped.now);
+  return stopped;
 }
 
 /** Restores the stopped timers. */
 export async function startClocks(): Promise<void> {
-  if (!vi.isFakeTimers()) return;
-  // The shared timer of all deadlines may stay for this time, and would be counted for the next test.
-  await vi.advanceTimersByTimeAsync(LINGER_MS);
-  vi.useRealTimers();
+  await clock?.pass(LINGER_MS);
+  clock?.restore();
+  clock = undefined;
+  vi.restoreAllMocks();
 }
 
 /** Answers `initialize` as every MCP server does. */

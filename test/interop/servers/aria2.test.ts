@@ -9,7 +9,6 @@ import { createInterface } from "node:readline";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import WebSocket from "ws";
 import { connect, type AnyPeer } from "../../../src/node.js";
-import { inspect } from "../../../src/peer/peer.js";
 import { aptInstall, onPath } from "../../support/debian.js";
 import { listening } from "../../support/network.js";
 import { freePort } from "../../support/ports.js";
@@ -97,7 +96,7 @@ describe("aria2", () => {
     peer.notify("aria2.getVersion");
     expect(await errors.next()).toMatchObject({ name: "RpcError", code: -32600 });
     expect(await peer.request("aria2.getVersion")).toBeTypeOf("object");
-    expect(inspect(peer)).toMatchObject({ pending: 0, malformed: 0 });
+    expect(peer.stats()).toMatchObject({ pending: 0 });
     await peer.close();
   });
 

@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { expect, it } from "vitest";
 import type { AddressInfo } from "node:net";
 import WebSocket, { type WebSocketServer } from "ws";
-import { PROTOCOL } from "../../../src/session/link.js";
 import { connect, type AnyPeer } from "../../../src/node.js";
 import { gate, rejection, type Gate } from "../../support/turns.js";
 import { ATTIC } from "../support/service.js";
@@ -52,6 +51,8 @@ export interface Traits {
   /** Whether it agrees to an unknown subprotocol, as a `ws` server does by default. Default true. */
   readonly agrees?: boolean;
 }
+
+const PROTOCOL = "reciproc.v1";
 
 /** Opens a connection that offers no subprotocol. */
 export function connectPlainly(url: string): Promise<AnyPeer> {

@@ -1,0 +1,140 @@
+/** A reciproc client calls the servers of other libraries. */
+import { createRequire } from "node:module";
+import { JSONRPCClient, JSONRPCErrorException, JSONRPCServer, JSONRPCServerAndClient } from "json-rpc-2.0";
+import { Server } from "rpc-websockets";
+import { describe, expect, it } from "vitest";
+import { WebSocketServer } from "ws";
+import { connect } from "../../../src/node.js";
+import { plainPeer } from "../../support/network.js";
+import { rejection } from "../../support/turns.js";
+import { Inbox } from "../support/inbox.js";
+import { ATTIC } from "../support/service.js";
+import { behavesAsServer, connectPlainly, type ForeignServer, Gates, listeningServer } from "./behaviour.js";
+
+// Its declarations name packages that it does not install, so they are not used.
+const jayson = createRequire(import.meta.url)("jayson");
+
+type Callback = (error: unknown, result?: unknown) => void;
+
+async function startJayson(): Promise<ForeignServer> {
+  const gates = new Gates();
+  const noted = new Inbox();
+  const server = jayson.server({
+    add: (params: any, done: Callback) =>
+      done(null, Array.isArray(params) ? params[0] + params[1] : params.a + params.b),
+    echo: (params: unknown, done: Callback) => done(null, params),
+    attic: (_params: unknown, done: Callback) => done(ATTIC),
+    wait: ([name]: [string], done: Callback) => void gates.of(name).promise.then((value) => done(null, value)),
+    note: (params: unknown, done: Callback) => (noted.push(params), done(null)),
+  });
+  return { ...(await listeningServer(server.websocket({ port: 0, host: "127.0.0.1" }))), gates, noted };
+}
+
+// A reciproc client calls a jayson 5 WebSocket server, also in batches.
+describe("a jayson server", () => {
+  behavesAsServer({ start: startJayson });
+});
+
+async function startJsonRpc2(): Promise<ForeignServer & { clients: Inbox<JSONRPCServerAndClient> }> {
+  const gates = new Gates();
+  const noted = new Inbox();
+  const clients = new Inbox<JSONRPCServerAndClient>();
+  const webSockets = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+  webSockets.on("connection", (webSocket) => {
+    const both: JSONRPCServerAndClient = new JSONRPCServerAndClient(
+      // The errors of its methods would be printed.
+      new JSONRPCServer({ errorListener: () => {} }),
+      new JSONRPCClient((message) => webSocket.send(JSON.stringify(message))),
+    );
+    both.addMethod("add", (params) => (Array.isArray(params) ? params[0] + params[1] : params.a + params.b));
+    both.addMethod("echo", (params) => params);
+    both.addMethod("attic", () => {
+      throw new JSONRPCErrorException(ATTIC.message, ATTIC.code, ATTIC.data);
+    });
+    both.addMethod("wait", ([name]) => gates.of(name).promise);
+    both.addMethod("note", noted.push);
+    both.addMethod("ask", async (params) => `you said ${await both.request("confirm", params)}`);
+    webSocket.on("message", (data: Buffer) => void both.receiveAndSend(JSON.parse(data.toString())));
+    webSocket.on("close", () => both.rejectAllPendingRequests("the connection is closed"));
+    clients.push(both);
+  });
+  return { ...(await listeningServer(webSockets)), clients, gates, noted };
+}
+
+// A reciproc client calls a json-rpc-2.0 1.8 server, connected as in its README, and is called by it during a call.
+describe("a json-rpc-2.0 server", () => {
+  behavesAsServer({ start: startJsonRpc2 });
+
+  it("calls and notifies the client before it answers", async () => {
+    await using foreign = await startJsonRpc2();
+    const ticks = new Inbox();
+    await using peer = await connect(foreign.url, {
+      methods: { confirm: ({ question }) => `yes to ${question}`, tick: ticks.push },
+    });
+    expect(await peer.request("ask", { question: "sure?" })).toBe("you said yes to sure?");
+    const theirs = await foreign.clients.next();
+    theirs.notify("tick", [1]);
+    expect(await ticks.next()).toEqual([1]);
+    expect(await rejection(Promise.resolve(theirs.request("nope", [])))).toMatchObject({ code: -32601 });
+  });
+});
+
+async function startRpcWebSockets(): Promise<ForeignServer & { server: Server }> {
+  const server = new Server({ port: 0, host: "127.0.0.1" });
+  const gates = new Gates();
+  const noted = new Inbox();
+  server.register("add", (params: any) => (Array.isArray(params) ? params[0] + params[1] : params.a + params.b));
+  server.register("echo", (params) => params);
+  server.register("attic", () => {
+    // It sends a thrown value unchanged if it is not an Error.
+    throw server.createError(ATTIC.code, ATTIC.message, ATTIC.data as never);
+  });
+  server.register("wait", (params) => gates.of(params[0]).promise as never);
+  server.register("note", (params) => noted.push(params));
+  return { ...(await listeningServer(server.wss)), server, gates, noted };
+}
+
+// A reciproc client calls an rpc-websockets 10 server, whose events are not JSON-RPC and are refused.
+describe("an rpc-websockets server", () => {
+  behavesAsServer({ start: startRpcWebSockets });
+
+  it("pushes messages that are not JSON-RPC, which are refused with -32600 without effect on a call", async () => {
+    await using foreign = await startRpcWebSockets();
+    foreign.server.event("tick");
+    await using peer = await connectPlainly(foreign.url);
+    const errors = new Inbox<any>();
+    peer.on("error", errors.push);
+    expect(await peer.request("rpc.on", ["tick"])).toEqual({ tick: "ok" });
+    foreign.server.emit("tick", 1, 2);
+    // Its push has `notification` instead of a method and no `jsonrpc`. It refuses the refusal, and no further message is sent.
+    expect(await errors.next()).toMatchObject({ name: "RpcError", code: -32602, data: "Method not specified" });
+    expect(await peer.request("add", [1, 2])).toBe(3);
+    expect(errors.all).toHaveLength(1);
+  });
+
+  it("that pushes more than a hundred of them is closed with 1008, unless the limit is raised", async () => {
+    await using foreign = await startRpcWebSockets();
+    foreign.server.event("tick");
+    await using strict = await connectPlainly(foreign.url);
+    const limits = { maxMalformedPerMinute: Infinity };
+    await using patient = await connect(foreign.url, { link: "plain", limits });
+    for (const peer of [strict, patient]) await peer.request("rpc.on", ["tick"]);
+    for (let i = 0; i <= 100; i++) foreign.server.emit("tick", i);
+    expect(await strict.closed).toMatchObject({ code: 1008 });
+    expect(await patient.request("add", [1, 2])).toBe(3);
+  });
+
+  it("answers no call of id 0, which is why reciproc counts from 1", async () => {
+    await using foreign = await startRpcWebSockets();
+    using bare = await plainPeer(foreign.url);
+    for (const id of [0, 1]) bare.webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "echo", params: [id] }));
+    expect(await bare.next()).toEqual({ jsonrpc: "2.0", id: 1, result: [1] });
+  });
+
+  it("answers an inherited name with an error of its own, which the call rejects with", async () => {
+    await using foreign = await startRpcWebSockets();
+    await using peer = await connectPlainly(foreign.url);
+    const error = await rejection(peer.request("toString"));
+    expect(error).toMatchObject({ name: "RpcError", code: -32000, message: "TypeError" });
+  });
+});
