@@ -44,26 +44,6 @@ describe("peer.batch()", () => {
     expectEmpty(peer);
   });
 
-  it("leaves the calls of another batch alone when one is answered", async () => {
-    const { peer, feed } = rawPeer();
-    const [first, second] = [batchOf(peer, "a"), batchOf(peer, "b")];
-    feed([result(2, "B")]);
-    expect(await second[0]).toBe("B");
-    expect(peer.stats().pending).toBe(1);
-    feed([result(1, "A")]);
-    expect(await first[0]).toBe("A");
-  });
-
-  it("is refused whole by one error with id null, which rejects no single call", async () => {
-    const { peer, feed } = rawPeer();
-    const calls = batchOf(peer, "a", "b");
-    const alone = peer.request("alone");
-    feed(failure(null, -32010, "Batch is too large", { maxBatchEntries: 1 }));
-    for (const call of calls) expect(await rejection(call)).toMatchObject({ code: -32010 });
-    feed(result(3, "still here"));
-    expect(await alone).toBe("still here");
-  });
-
   it("stays pending and emits the error when two batches are pending and an error has id null", async () => {
     const { peer, feed, errors } = rawPeer();
     const calls = [...batchOf(peer, "m"), ...batchOf(peer, "m")];
@@ -138,14 +118,6 @@ describe("peer.batch()", () => {
     await turn();
     expect(outcomes.list[1]).toEqual({ name: "long", value: "fine" });
     expectEmpty(peer);
-  });
-
-  it("may be answered by more entries than `maxBatchEntries`, because they settle this side's own calls", async () => {
-    const raw = rawPeer({ limits: { maxBatchEntries: 2 } });
-    const calls = batchOf(raw.peer, "a", "b", "c");
-    raw.feed([1, 2, 3].map((id) => result(id, id)));
-    expect(await Promise.all(calls)).toEqual([1, 2, 3]);
-    expect(raw.sent).toHaveLength(1);
   });
 
   it("rejects the calls that the reply omits, or answers with a broken response", async () => {

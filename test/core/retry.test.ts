@@ -252,15 +252,6 @@ describe("a call with `retry` that a full queue refuses", () => {
     expectEmpty(peer);
   });
 
-  it("rejects as not sent when the peer is closed", async () => {
-    const { peer, take } = full();
-    const call = rejection(peer.request("m", LONG, RETRY));
-    await peer.close();
-    expect(await call).toMatchObject({ outcome: "not-sent" });
-    expect(take().filter(({ method }) => method === "m")).toEqual([]);
-    expectEmpty(peer);
-  });
-
   it("is made again on the next connection if this one is lost before", async () => {
     const ends = full();
     const { peer, transport, take } = ends;
