@@ -1,9 +1,9 @@
-/** The memory and resources of a process after full collections. */
+/** Imports `core/deadlines` and `session/session`: it counts on the heap what no interface shows, timeouts and sessions that were kept. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { queryObjects } from "node:v8";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { Session } from "../../src/session/session.js";
-import { Peer } from "../../src/peer/peer.js";
+import { Peer } from "../../src/index.js";
 
 // The subclasses of a peer must exist before they are counted.
 await import("../../src/node.js");

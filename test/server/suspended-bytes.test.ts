@@ -1,7 +1,7 @@
 /** `limits.maxSuspendedBytes`: which bytes of a suspended session count, over a network in memory. */
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
-import { bytesKept, MIB } from "../attacks/support/memory.js";
+import { bytesKept, MIB } from "../soak/memory.js";
 import { request } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
 import { begun, ByHand, drop, nextPeer, serving, type Serving } from "./by-hand.js";

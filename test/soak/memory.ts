@@ -2,7 +2,6 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { expect } from "vitest";
 
 export const MIB = 2 ** 20;
 
@@ -22,13 +21,4 @@ export async function memoryInUse(): Promise<NodeJS.MemoryUsage> {
 export async function bytesKept(): Promise<number> {
   const { heapUsed, external } = await memoryInUse();
   return heapUsed + external;
-}
-
-/** Runs `act`, and asserts that it leaves at most `most` bytes. */
-export async function expectKept<T>(most: number, act: () => Promise<T>): Promise<T> {
-  const before = await bytesKept();
-  const result = await act();
-  const kept = (await bytesKept()) - before;
-  expect(kept, `${(kept / MIB).toFixed(1)} MiB kept`).toBeLessThan(most);
-  return result;
 }
