@@ -18,7 +18,7 @@ export class UsageError extends Error {
   }
 }
 
-/** All options. Each command names those it takes, and all take `help` and `no-color`. `main.ts` reads `no-color`. */
+/** All options. Each command names those it takes, and all take `help` and `no-color`. `program.ts` reads `no-color`. */
 const OPTIONS = {
   "allow-host": { type: "string", multiple: true },
   "allow-origin": { type: "string", multiple: true },

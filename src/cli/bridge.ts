@@ -5,7 +5,7 @@ import { HttpGate, type HttpGateDelegate } from "../server/http-gate.js";
 import { checkServerOptions } from "../server/options.js";
 import { UsageError, type Args } from "./args.js";
 import { BridgeLog } from "./bridge-log.js";
-import { ExitCode, untilSignal, type Command, type Io } from "./command.js";
+import { ExitCode, type Command, type Io } from "./command.js";
 import { DEFAULT_PORT, printListenError, printRefusal } from "./gate.js";
 import { describe } from "./output.js";
 
@@ -60,7 +60,7 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
   async run(args, io) {
     if (args.arguments[0] === "") throw new UsageError("COMMAND is empty");
     // Before the gate listens: a parent process that reads the first line may send a signal at once.
-    const signalled = untilSignal();
+    const signalled = io.untilSignal();
     const bridges = new Bridges(args, io);
     const { gate } = bridges;
     try {

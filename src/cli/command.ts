@@ -1,13 +1,14 @@
 /** The interface of a command, and its exit codes. */
-import { constants } from "node:os";
 import type { Args, Grammar } from "./args.js";
 import type { Output } from "./output.js";
 
-/** The standard streams of a command. */
+/** The standard streams of a command, and the signals that end it. */
 export interface Io {
   readonly stdin: AsyncIterable<Uint8Array>;
   readonly stdout: Output;
   readonly stderr: Output;
+  /** Waits for the first signal that asks the process to end. Returns its name. */
+  untilSignal(): Promise<NodeJS.Signals>;
 }
 
 /** The exit codes of the process. */
@@ -32,22 +33,4 @@ export interface Command extends Grammar {
   readonly help: string;
   /** Runs the command. Returns the exit code. Rejects with a `UsageError` if the command line is wrong. */
   run(args: Args, io: Io): Promise<number>;
-}
-
-/** The signals that ask a process to end. A closing terminal sends SIGHUP. */
-const ENDING = ["SIGHUP", "SIGINT", "SIGTERM"] as const;
-
-/** Waits for the first SIGHUP, SIGINT or SIGTERM. Returns its name. After that, the next one ends the process at once. */
-export function untilSignal(): Promise<NodeJS.Signals> {
-  return new Promise((resolve) => {
-    const first = (signal: NodeJS.Signals): void => {
-      resolve(signal);
-      for (const name of ENDING) {
-        process.off(name, first);
-        // The exit code by which a shell reports a process that a signal ended.
-        process.on(name, () => process.exit(128 + constants.signals[name]));
-      }
-    };
-    for (const name of ENDING) process.on(name, first);
-  });
 }

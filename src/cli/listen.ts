@@ -1,6 +1,6 @@
 import { encodeNotification, encodeRequest, type Call, type CloseInfo, type Peer } from "../node.js";
 import { hostAndPort, readUrl } from "./args.js";
-import { ExitCode, untilSignal, type Command } from "./command.js";
+import { ExitCode, type Command } from "./command.js";
 import { lost, printFailure } from "./failure.js";
 import { describe, type Output } from "./output.js";
 import { withPeer } from "./remote.js";
@@ -45,7 +45,11 @@ Exit codes: 0 closed by you or by the server, 2 no connection or lost, 64 wrong 
         peer.on("error", (error) => stderr.alarm(`error: ${describe(error)}`));
         if (stderr.isTerminal) stderr.line(`connected to ${hostAndPort(url)}; Ctrl-C ends`);
         reportLosses(peer, hostAndPort(url), stderr);
-        const info = await Promise.race<CloseInfo | void>([peer.closed, untilSignal().then(() => {}), stdout.broken]);
+        const info = await Promise.race<CloseInfo | void>([
+          peer.closed,
+          io.untilSignal().then(() => {}),
+          stdout.broken,
+        ]);
         if (info === undefined || NORMAL.has(info.code)) return ExitCode.Ok;
         return printFailure(lost(info, hostAndPort(url)), io, args.json);
       },

@@ -21,7 +21,7 @@ export class Output {
   readonly #stream: Stream;
   #error: NodeJS.ErrnoException | undefined;
 
-  constructor(stream: Stream, allowColor: boolean, env: NodeJS.ProcessEnv = process.env) {
+  constructor(stream: Stream, allowColor: boolean, env: NodeJS.ProcessEnv) {
     this.#stream = stream;
     this.isTerminal = stream.isTTY === true;
     // no-color.org: `NO_COLOR` counts if it is set and not empty.

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { serve as startServer, type ServerAround, type Server } from "../node.js";
 import { UsageError, type Args } from "./args.js";
-import { ExitCode, untilSignal, type Command, type Io } from "./command.js";
+import { ExitCode, type Command, type Io } from "./command.js";
 import { DEFAULT_PORT, printListenError, printRefusal } from "./gate.js";
 import { describe } from "./output.js";
 
@@ -41,7 +41,7 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
   async run(args, io) {
     const { methods } = await loadMethods(args.arguments[0]!);
     // Before the server listens: a parent process that reads the first line may send a signal at once.
-    const signalled = untilSignal();
+    const signalled = io.untilSignal();
     const server = await start(methods, args, io);
     if (server === undefined) return ExitCode.NoConnection;
     io.stdout.line(`listening on ${server.url}`);

@@ -3,26 +3,24 @@ import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
 import { COMMAND, eventually, runs } from "../bridge/bridged.js";
 import { plainPeer, upgrade, type PlainPeer } from "../support/network.js";
-import { run, start, type Running } from "./program.js";
+import { beginListening, run, type RunningHere } from "./program.js";
 
-interface Bridging extends Running {
+interface Bridging extends RunningHere {
   readonly url: string;
   /** Connects, and waits until the command has sent its number. */
   open(): Promise<PlainPeer & { pid: number }>;
 }
 
-/** Starts `reciproc bridge` for a command of `command.mjs`. */
+/** Begins `reciproc bridge` for a command of `command.mjs`. */
 async function bridging(command: readonly string[], ...options: string[]): Promise<Bridging> {
   const framing = command.includes("lsp") ? [] : ["--framing", "lines"];
-  const running = start(["bridge", "--port", "0", ...framing, ...options, "--", process.execPath, COMMAND, ...command]);
-  const printed = await running.until("stdout", "\n");
-  const url = printed.replace(/^listening on (\S+)\n$/, "$1");
+  const running = await beginListening(["bridge", ...framing, ...options, "--", process.execPath, COMMAND, ...command]);
   const open = async (): Promise<PlainPeer & { pid: number }> => {
-    const client = await plainPeer(url);
+    const client = await plainPeer(running.url);
     if (client.received.length === 0) await once(client.webSocket, "message");
     return Object.assign(client, JSON.parse(client.received[0]!) as { pid: number });
   };
-  return { ...running, url, open };
+  return { ...running, open };
 }
 
 /** Connects as soon as the limit allows it, which is a moment after another connection was cut. */
@@ -37,7 +35,7 @@ async function admitted(url: string): Promise<PlainPeer> {
 
 describe("reciproc bridge", () => {
   it("prints its address in its first line, and starts one command for each connection", async () => {
-    const { url, child, ended, open } = await bridging(["pid", "lsp"], "--path", "/lsp");
+    const { url, signal, ended, open } = await bridging(["pid", "lsp"], "--path", "/lsp");
     expect(url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/lsp$/);
     using one = await open();
     using other = await open();
@@ -45,7 +43,7 @@ describe("reciproc bridge", () => {
     one.webSocket.send('{"to":"one"}');
     other.webSocket.send('{"to":"other"}');
     await eventually(() => [one.received[1], other.received[1]]).toEqual(['{"to":"one"}', '{"to":"other"}']);
-    child.kill("SIGTERM");
+    signal("SIGTERM");
     expect(await one.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
     expect(await other.closed).toMatchObject({ code: 1001 });
     expect(await ended).toEqual({ code: 0, stdout: `listening on ${url}\n`, stderr: "" });
@@ -59,45 +57,32 @@ describe("reciproc bridge", () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it.each(["SIGINT", "SIGHUP"] as const)("ends on %s, with a command that ignores the signal", async (signal) => {
-    const { child, ended, open } = await bridging(["stubborn"]);
+  it.each(["SIGINT", "SIGHUP"] as const)("ends on %s, with a command that ignores the signal", async (name) => {
+    const { signal, ended, open } = await bridging(["stubborn"]);
     using client = await open();
-    child.kill(signal);
+    signal(name);
     expect(await client.closed).toMatchObject({ code: 1001 });
     expect(await ended).toMatchObject({ code: 0, stderr: "SIGTERM\n" });
     expect(runs(client.pid)).toBe(false);
   });
 
-  it("leaves no command running when a second signal ends it at once", async () => {
-    const { child, ended, open, url } = await bridging(["stubborn"]);
-    using client = await open();
-    child.kill("SIGTERM");
-    // After the first signal no connection is accepted.
-    await eventually(async () => (await upgrade(url)).status).toBe(503);
-    expect(client.webSocket.readyState).toBe(client.webSocket.OPEN);
-    child.kill("SIGTERM");
-    expect(await ended).toMatchObject({ code: 143 });
-    // Its killer has ended, so it may remain as a zombie.
-    await eventually(() => runs(client.pid)).toBe(false);
-  });
-
   it("delivers on SIGTERM the answers that commands write after the end of their input", async () => {
-    const { child, ended, open } = await bridging(["thorough"]);
+    const { signal, ended, open } = await bridging(["thorough"]);
     using client = await open();
     client.webSocket.send("1");
     client.webSocket.send("1");
     client.webSocket.ping();
     await once(client.webSocket, "pong");
-    child.kill("SIGTERM");
+    signal("SIGTERM");
     expect(await client.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
     expect(client.received.at(-1)).toBe('{"got":2}');
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
   it("ends commands that still run after --drain-timeout", async () => {
-    const { child, ended, open } = await bridging(["stubborn"], "--drain-timeout", "50");
+    const { signal, ended, open } = await bridging(["stubborn"], "--drain-timeout", "50");
     using client = await open();
-    child.kill("SIGTERM");
+    signal("SIGTERM");
     expect(await client.closed).toMatchObject({ code: 1001 });
     expect(await ended).toMatchObject({ code: 0, stderr: "SIGTERM\n" });
     expect(runs(client.pid)).toBe(false);
@@ -107,10 +92,10 @@ describe("reciproc bridge", () => {
     ["the reason when the command fails", "3", 1011, "the command exited with code 3\n"],
     ["nothing when the command exits with code 0", "0", 1000, ""],
   ])("prints %s", async (_what, exitCode, code, printed) => {
-    const { url, child, ended } = await bridging(["exit", exitCode, "0"]);
+    const { url, signal, ended } = await bridging(["exit", exitCode, "0"]);
     using client = await plainPeer(url);
     expect(await client.closed).toEqual({ code, reason: `the command exited with code ${exitCode}` });
-    child.kill("SIGTERM");
+    signal("SIGTERM");
     expect(await ended).toMatchObject({ code: 0, stderr: printed });
   });
 
@@ -124,6 +109,11 @@ describe("reciproc bridge", () => {
     await until("stderr", "two\n");
     one.webSocket.send('"a line\\n"');
     expect(await until("stderr", "a line\n")).toBe("alone\n[2] two\n[1] half a line\n");
+    two.webSocket.send(`"${"x".repeat(70_000)}"`);
+    await until("stderr", `[2] ${"x".repeat(70_000)}\n`);
+    one.webSocket.send('"its last words"');
+    one.webSocket.close();
+    await until("stderr", "[1] its last words\n");
   });
 
   it("closes with 1009 on a message beyond the limit, and prints it on standard error", async () => {
@@ -147,7 +137,7 @@ describe("reciproc bridge", () => {
   });
 
   it("limits the commands that outlive their connections", async () => {
-    const { url, child, ended } = await bridging(["stubborn"], "--max-connections", "1");
+    const { url, signal, ended } = await bridging(["stubborn"], "--max-connections", "1");
     const pids: number[] = [];
     for (let i = 0; i < 2; i++) {
       const client = await admitted(url);
@@ -157,7 +147,7 @@ describe("reciproc bridge", () => {
     using third = await admitted(url);
     expect(await third.closed).toEqual({ code: 1013, reason: "too many commands are ending" });
     expect(pids.filter(runs)).toEqual(pids);
-    child.kill("SIGTERM");
+    signal("SIGTERM");
     expect(await ended).toMatchObject({ code: 0 });
     expect(pids.filter(runs)).toEqual([]);
   });

@@ -1,77 +1,21 @@
+/** What is printed: colours, escapes, and an output that cannot be written to. */
 import { stripVTControlCharacters } from "node:util";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { colorJson, describe as describeError, Output, type Stream } from "../../src/cli/output.js";
+import { RpcError } from "../../src/node.js";
+import { file, beginListening, reciprocServer, run, type Given } from "./program.js";
 
-class Screen implements Stream {
-  text = "";
-  readonly isTTY: boolean;
-  #fail: ((error: Error) => void) | undefined;
-
-  constructor(isTTY: boolean) {
-    this.isTTY = isTTY;
-  }
-
-  write(text: string, done?: () => void): void {
-    this.text += text;
-    done?.();
-  }
-
-  on(_event: "error", listener: (error: Error) => void): void {
-    this.#fail = listener;
-  }
-
-  fail(code: string): void {
-    this.#fail!(Object.assign(new Error(`${code}: it failed`), { code }));
-  }
-}
-
-/** Returns what an output writes. */
-function written(isTTY: boolean, write: (output: Output) => void, allowColor = true): string {
-  const screen = new Screen(isTTY);
-  write(new Output(screen, allowColor, {}));
-  return screen.text;
-}
-
-const terminal = (allowColor = true, env: NodeJS.ProcessEnv = {}): Output =>
-  new Output(new Screen(true), allowColor, env);
-
-describe("Output", () => {
-  it("prints compact JSON to a pipe and indented, coloured JSON to a terminal", () => {
-    const value = { a: ["x", 1] };
-    expect(written(false, (output) => output.json(value))).toBe('{"a":["x",1]}\n');
-    const shown = written(true, (output) => output.json(value));
-    expect(stripVTControlCharacters(shown)).toBe(`${JSON.stringify(value, null, 2)}\n`);
-    expect(shown).toContain("\u001b[32m");
-  });
-
-  it("shows no colour with --no-color, NO_COLOR, a dumb terminal or a pipe", () => {
-    expect(terminal().color).toBe(true);
-    expect(terminal(false).color).toBe(false);
-    expect(terminal(true, { NO_COLOR: "1" }).color).toBe(false);
-    expect(terminal(true, { TERM: "dumb" }).color).toBe(false);
-    expect(new Output(new Screen(false), true, { FORCE_COLOR: "1" }).color).toBe(false);
-    expect(terminal(true, { NO_COLOR: "" }).color).toBe(true);
-  });
-
-  it("drops output after its reader closed the pipe, without an error", async () => {
-    const screen = new Screen(false);
-    const output = new Output(screen, true, {});
-    output.line("one");
-    screen.fail("EPIPE");
-    output.line("two");
-    await output.broken;
-    expect(screen.text).toBe("one\n");
-    await expect(output.flushed()).resolves.toBeUndefined();
-  });
-
-  it("reports at the end that the disk was full", async () => {
-    const screen = new Screen(false);
-    const output = new Output(screen, true, {});
-    screen.fail("ENOSPC");
-    await expect(output.flushed()).resolves.toMatchObject({ code: "ENOSPC" });
-  });
-});
+/** Each kind of character that a terminal may execute, or not show as it is. */
+const INVISIBLE: readonly [kind: string, characters: string][] = [
+  ["a control", "\u001b\u0007\r\t"],
+  ["DEL", "\u007f"],
+  ["a C1 control", "\u0085\u009b\u009f"],
+  ["a mark that changes the direction", "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"],
+  ["a line separator", "\u2028\u2029"],
+  ["a character of no width", "\u00ad\u200b\u200c\u200d\u2060\ufeff"],
+  ["a tag", "\u{e0001}\u{e0041}"],
+];
+const ANY_INVISIBLE = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
 /** Values without raw escape characters. JSON escapes them, and C1 controls would be stripped. */
 const json = fc
@@ -79,94 +23,144 @@ const json = fc
   .filter((text) => !/\p{Cc}/u.test(text))
   .map((text): unknown => JSON.parse(text));
 
-describe("JSON output", () => {
-  it("is the same JSON without its colours", () => {
-    fc.assert(
-      fc.property(json, fc.constantFrom(0, 2), (value, indent) => {
-        const text = JSON.stringify(value, null, indent);
-        const colored = colorJson(text);
-        expect(stripVTControlCharacters(colored)).toBe(text);
-        expect(colored.includes("\u001b[")).toBe(/["\dtfn]/.test(text));
-      }),
+const RED = "\u001b[31m";
+
+/** Prints a value as the result of a call. Returns the output without its line end. */
+async function printed(value: unknown, given?: Given, ...options: string[]): Promise<string> {
+  const { url } = await reciprocServer({ methods: { get: () => value } });
+  const { code, stdout } = await run(["call", url, "get", ...options], given);
+  expect(code).toBe(0);
+  return stdout.slice(0, -1);
+}
+
+/** Prints a text of a user in an error message. Returns the standard error. */
+async function alarm(text: string, given?: Given): Promise<string> {
+  return (await run([text], given)).stderr;
+}
+
+describe("a result", () => {
+  it("is compact JSON in a pipe, and indented, coloured JSON on a terminal", async () => {
+    const value = { a: ["x", 1] };
+    expect(await printed(value)).toBe('{"a":["x",1]}');
+    const shown = await printed(value, { isTTY: true });
+    expect(stripVTControlCharacters(shown)).toBe(JSON.stringify(value, null, 2));
+    expect(shown).toContain("\u001b[32m");
+  });
+
+  it("is the same JSON without its colours", async () => {
+    const values = fc.sample(json, 500);
+    const shown = await printed(values, { isTTY: true });
+    expect(stripVTControlCharacters(shown)).toBe(JSON.stringify(values, null, 2));
+    for (const line of shown.split("\n"))
+      expect(line.includes("\u001b[")).toBe(/["\dtfn]/.test(stripVTControlCharacters(line)));
+  });
+});
+
+describe("colours", () => {
+  it.each<[when: string, given: Given, options: string[], isColored: boolean]>([
+    ["are on a terminal", { isTTY: true }, [], true],
+    ["are on a terminal with an empty NO_COLOR", { isTTY: true, env: { NO_COLOR: "" } }, [], true],
+    ["are not with --no-color", { isTTY: true }, ["--no-color"], false],
+    ["are not with NO_COLOR", { isTTY: true, env: { NO_COLOR: "1" } }, [], false],
+    ["are not on a dumb terminal", { isTTY: true, env: { TERM: "dumb" } }, [], false],
+    ["are not in a pipe", { env: { FORCE_COLOR: "1" } }, [], false],
+    [
+      "are not in the standard output if only the standard error is a terminal",
+      { isTTY: { stdout: false, stderr: true } },
+      [],
+      false,
+    ],
+  ])("%s", async (_when, given, options, isColored) => {
+    expect((await printed({ a: 1 }, given, ...options)).includes("\u001b[")).toBe(isColored);
+  });
+
+  it("are red for an error on a terminal, and for nothing that quotes it", async () => {
+    expect(await alarm("fly", { isTTY: true })).toBe(
+      `${RED}reciproc: unknown command "fly"; see \`reciproc --help\`\u001b[39m\n`,
     );
-  });
-
-  it("has no raw control character and the same value", () => {
-    const value = "\u0000\u001b[31m\u007f\u009b31mé";
-    const text = written(false, (output) => output.json(value));
-    expect(text).not.toMatch(/(?!\n)\p{Cc}/u);
-    expect(JSON.parse(text)).toBe(value);
+    expect(await alarm("fly", { isTTY: { stdout: true, stderr: false } })).not.toContain(RED);
   });
 });
 
-/** Each kind of character that a terminal may execute, or not show as it is. */
-const INVISIBLE: Record<string, string> = {
-  "a control": "\u001b\u0007\r\t",
-  DEL: "\u007f",
-  "a C1 control": "\u0085\u009b\u009f",
-  "a mark that changes the direction": "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
-  "a line separator": "\u2028\u2029",
-  "a character of no width": "\u00ad\u200b\u200c\u200d\u2060\ufeff",
-  "a tag": "\u{e0001}\u{e0041}",
-};
-const ANY_INVISIBLE = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
-
-describe.each(Object.entries(INVISIBLE))("%s", (_kind, characters) => {
-  it.each([true, false])("is escaped in every text (a terminal: %s), and JSON stays the same value", (isTTY) => {
+describe("an invisible character", () => {
+  it.each(INVISIBLE)("is escaped in every text (%s), and JSON stays the same value", async (_kind, characters) => {
     const text = `a${[...characters].join("b")}c`;
-    const whole = written(isTTY, (output) => output.json({ [text]: text }), false);
-    const line = written(isTTY, (output) => output.jsonText(JSON.stringify(text)), false);
-    expect([JSON.parse(whole), JSON.parse(line)]).toEqual([{ [text]: text }, text]);
-    const plain = [
-      written(isTTY, (output) => output.line(text)),
-      written(isTTY, (output) => output.alarm(text), false),
-      written(isTTY, (output) => output.alarm(describeError(new Error(text))), false),
-    ];
-    for (const shown of [whole, line, ...plain]) expect(shown).not.toMatch(ANY_INVISIBLE);
-    expect(JSON.parse(`"${plain[0]!.trimEnd()}"`)).toBe(text);
-  });
-});
-
-it("escapes any text: what is left of it is one line that a terminal only shows", () => {
-  fc.assert(
-    fc.property(fc.string({ unit: "binary" }), fc.boolean(), (text, isTTY) => {
-      expect(written(isTTY, (output) => output.alarm(text), false)).toMatch(/^[^\n]*\n$/);
-      expect(written(isTTY, (output) => output.alarm(text), false)).not.toMatch(ANY_INVISIBLE);
-      const coloured = written(isTTY, (output) => output.json(text));
-      expect(stripVTControlCharacters(coloured)).not.toMatch(ANY_INVISIBLE);
-    }),
-  );
-});
-
-describe("one line about an error", () => {
-  it("ends with the place in a file", () => {
-    const error = new TypeError("two\n  lines");
-    expect(describeError(error)).toMatch(/^TypeError: two\n  lines \(\/.*output\.test\.ts:\d+:\d+\)$/);
-  });
-
-  it("can be made for any thrown value", () => {
-    const hostile = new Proxy(new Error("x"), {
-      get() {
-        throw new Error("no");
-      },
-      getPrototypeOf() {
-        throw new Error("no");
+    const { url } = await reciprocServer({
+      methods: {
+        get: () => ({ [text]: text }),
+        fail() {
+          throw new RpcError(1, text, text);
+        },
       },
     });
-    expect(describeError(null)).toBe("null");
-    expect(describeError({ a: 1 })).toBe("{ a: 1 }");
-    expect(describeError(hostile)).toBe("a value that cannot be shown");
+    for (const isTTY of [true, false]) {
+      const given = { isTTY, env: { NO_COLOR: "1" } };
+      const { stdout } = await run(["call", url, "get"], given);
+      expect(JSON.parse(stdout)).toEqual({ [text]: text });
+      const { stderr } = await run(["call", url, "fail"], given);
+      const [message, data] = stderr.split("\n") as [string, string];
+      expect(JSON.parse(data)).toBe(text);
+      expect(JSON.parse(`"${message}"`)).toBe(`error 1: ${text}`);
+      for (const shown of [stdout, stderr]) expect(shown).not.toMatch(ANY_INVISIBLE);
+    }
   });
 
-  it("is made in linear time, whatever blanks the error has", () => {
-    const begin = performance.now();
-    const text = `a${" ".repeat(60_000)}b \n\t\n c`;
-    expect(written(false, (output) => output.alarm(text))).toBe(`a${" ".repeat(60_000)}b c\n`);
-    expect(performance.now() - begin).toBeLessThan(500);
+  it("is escaped in any text: what is left of it is one line that a terminal only shows", async () => {
+    const unit = fc.string({ unit: "binary", minLength: 1 });
+    await fc.assert(
+      fc.asyncProperty(unit, fc.boolean(), async (text, isTTY) => {
+        const shown = await alarm(text, { isTTY, env: { NO_COLOR: "1" } });
+        expect(shown).toMatch(/^[^\n]*\n$/);
+        expect(shown).not.toMatch(ANY_INVISIBLE);
+      }),
+    );
+    const shown = await printed(fc.sample(unit, 500), { isTTY: true });
+    expect(stripVTControlCharacters(shown)).not.toMatch(ANY_INVISIBLE);
+  });
+});
+
+describe("an error of a handler", () => {
+  it("is one line, however many the error has, and ends with the place in a file", async () => {
+    const api = `export default {
+      fail() { throw new TypeError("two\\n  lines\\t \\r\\n and \\u001b[2J a third"); },
+      text() { throw "a text"; },
+      thing() { throw { a: 1 }; },
+      nothing() { throw null; },
+      hostile() { throw Object.defineProperty(new Error("x"), "message", { get() { throw 1; } }); },
+    };`;
+    const { url, until } = await beginListening(["serve", await file("api.mjs", api)]);
+    for (const method of ["fail", "text", "thing", "nothing", "hostile"])
+      expect(await run(["call", url, method])).toMatchObject({ code: 1, stderr: "error -32603: Internal error\n" });
+    const lines = (await until("stderr", "shown\n")).split("\n");
+    expect(lines[0]).toMatch(/^fail: TypeError: two lines and \\u001b\[2J a third \(\/.*api\.mjs:2:22\)$/);
+    expect(lines.slice(1)).toEqual([
+      "error: 'a text'",
+      "thing: { a: 1 }",
+      "error: null",
+      "hostile: a value that cannot be shown",
+      "",
+    ]);
   });
 
-  it("has no terminal control characters", () => {
-    const text = written(false, (output) => output.alarm("a\u001b[2Jb\u009bc\r\n d"));
-    expect(text).toBe("a\\u001b[2Jb\\u009bc d\n");
+  it("keeps blanks within a line, of which a pattern with two loops would take quadratic time", async () => {
+    const blanks = " ".repeat(1_000_000);
+    expect(await alarm(`a${blanks}b \n\t\n c`)).toContain(`"a${blanks}b c"`);
+  });
+});
+
+describe("the standard output", () => {
+  it("may be closed by its reader, which is no error", async () => {
+    const { url } = await reciprocServer({ methods: { get: () => 1 } });
+    expect(await run(["call", url, "get"], { broken: "EPIPE" })).toEqual({ code: 0, stdout: "", stderr: "" });
+  });
+
+  it.each([
+    ["1 if the command succeeded", "get", 1],
+    ["that of the command if it failed", "listen", 2],
+  ])("that cannot be written makes the exit code %s", async (_what, method, code) => {
+    const { url } = await reciprocServer({ methods: { get: () => 1 } });
+    const argv = method === "listen" ? ["listen", "127.0.0.1:1", "--json"] : ["call", url, method];
+    const stderr = "cannot write to standard output: ENOSPC: it failed\n";
+    expect(await run(argv, { broken: "ENOSPC" })).toEqual({ code, stdout: "", stderr });
   });
 });

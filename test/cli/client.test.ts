@@ -1,0 +1,354 @@
+/** The commands that connect: `call`, `notify` and `listen`. */
+import type { IncomingMessage } from "node:http";
+import { describe, expect, it } from "vitest";
+import type { WebSocket } from "ws";
+import { RpcError, type Peer, type Server } from "../../src/node.js";
+import { freePort } from "../support/ports.js";
+import { gate, rejection } from "../support/turns.js";
+import { begin, plainServer, reciprocServer, run, type Ended, type Given } from "./program.js";
+
+const methods = {
+  echo: (params: unknown) => params ?? "none",
+  ada: () => ({ name: "Ada", tags: ["x", null] }),
+  fail() {
+    throw new RpcError(403, "declined", { by: "you" });
+  },
+  draw() {
+    throw new RpcError(1, "a\u001b[2J\u202e\nb");
+  },
+};
+
+function nextPeer(server: Server): Promise<Peer> {
+  return new Promise((resolve) => server.once("peer", resolve));
+}
+
+/** Asserts that a run with `--json` printed only an error. Returns the error. */
+function errorIn({ stdout, stderr }: Ended): unknown {
+  expect(stderr).toBe("");
+  return (JSON.parse(stdout) as { error: unknown }).error;
+}
+
+describe("reciproc call", () => {
+  it.each<[what: string, argv: string[], expected: Partial<Ended>, input?: Given]>([
+    ["the result as one line of compact JSON when piped", ["ada"], { stdout: '{"name":"Ada","tags":["x",null]}\n' }],
+    [
+      "the result in an object with --json",
+      ["ada", "--json"],
+      { stdout: '{"result":{"name":"Ada","tags":["x",null]}}\n' },
+    ],
+    ["what it sent: params as typed", ["echo", ' {"a":[1,"é"]}'], { stdout: '{"a":[1,"é"]}\n' }],
+    ["what it sent: no params if they are omitted", ["echo"], { stdout: '"none"\n' }],
+    [
+      "what it sent: params of standard input, without its byte order mark, even if a character is split between chunks",
+      ["echo", "-"],
+      { stdout: '["é"]\n' },
+      { stdin: [Buffer.from('\ufeff["é"]').subarray(0, 6), Buffer.from('\ufeff["é"]').subarray(6)] },
+    ],
+    ["code, message and data of an error", ["fail"], { code: 1, stderr: 'error 403: declined\n{"by":"you"}\n' }],
+    ["an error without data", ["missing"], { code: 1, stderr: "error -32601: Method not found\n" }],
+    ["an error without terminal control characters", ["draw"], { code: 1, stderr: "error 1: a\\u001b[2J\\u202e b\n" }],
+    [
+      "an error on standard output with --json",
+      ["fail", "--json"],
+      { code: 1, stdout: '{"error":{"code":403,"message":"declined","data":{"by":"you"}}}\n' },
+    ],
+  ])("prints %s", async (_what, argv, expected, input) => {
+    const { url } = await reciprocServer({ methods });
+    expect(await run(["call", url, ...argv], input)).toEqual({ code: 0, stdout: "", stderr: "", ...expected });
+  });
+
+  it("exits 1 when the call times out", async () => {
+    // The timeout is also that of the connection, which a busy machine must be able to open before.
+    const { url } = await reciprocServer({ methods: { hang: () => new Promise(() => {}) } });
+    const runs = [[], ["--json"]].map((more) => run(["call", url, "hang", "--timeout", "3000", ...more]));
+    const [plain, json] = await Promise.all(runs);
+    expect(plain).toEqual({ code: 1, stdout: "", stderr: '"hang" was not answered within 3000 ms\n' });
+    expect(json!.code).toBe(1);
+    expect(errorIn(json!)).toMatchObject({ code: "TIMEOUT" });
+  });
+
+  it("does not crash when the result is nested too deeply to be printed", async () => {
+    const deep = "[".repeat(50_000) + "]".repeat(50_000);
+    const url = await plainServer((socket) =>
+      socket.on("message", () => socket.send(`{"jsonrpc":"2.0","id":1,"result":${deep}}`)),
+    );
+    const stderr = "the result is nested too deeply to be written\n";
+    expect(await run(["call", "--plain", url, "m"])).toEqual({ code: 1, stdout: "", stderr });
+    expect(errorIn(await run(["call", "--plain", "--json", url, "m"]))).toMatchObject({ code: "TOO_DEEP" });
+  });
+
+  it("exits 1 when the answer breaks the protocol, and prints it", async () => {
+    const answer = '{"jsonrpc":"2.0","id":1}';
+    const url = await plainServer((socket) => socket.on("message", () => socket.send(answer)));
+    const { code, stderr } = await run(["call", url, "any"]);
+    expect(code).toBe(1);
+    expect(stderr.startsWith(`${new URL(url).host} broke the protocol: `)).toBe(true);
+    expect(stderr.split("\n")[1]).toBe(answer);
+  });
+
+  it("prints the HTTP status of a refusal, and exits 2", async () => {
+    const closed = await reciprocServer({ authenticate: () => null });
+    const { code, stderr } = await run(["call", closed.url, "any"]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/: the server answered HTTP 401 Unauthorized \(credentials go into --header\)\n$/);
+    const json = await run(["call", closed.url, "any", "--json"]);
+    expect(json.code).toBe(2);
+    expect(errorIn(json)).toMatchObject({ code: "CONNECT_FAILED", status: 401 });
+    const foreign = await run(["call", closed.url, "ada", "--header", "Origin: http://evil.example"]);
+    expect(foreign).toMatchObject({ code: 2, stderr: expect.stringContaining("HTTP 403 Forbidden\n") as string });
+  });
+
+  it("sends headers, several of one name in any case, an empty one, and one that is named __proto__", async () => {
+    const requests: IncomingMessage[] = [];
+    const url = await plainServer((socket, request) => {
+      requests.push(request);
+      socket.close();
+    });
+    const lines = ["Authorization: Bearer t", "X-Tag: a", "x-tag:b", "X-Empty:", "__proto__: p"];
+    await run(["call", url, "any", ...lines.flatMap((line) => ["--header", line])]);
+    const { rawHeaders, headers } = requests[0]!;
+    expect(headers).toMatchObject({ authorization: "Bearer t", "x-tag": "a, b", "x-empty": "" });
+    expect(rawHeaders.slice(rawHeaders.indexOf("__proto__"))[1]).toBe("p");
+  });
+
+  it.each<[string, (socket: WebSocket) => void, string]>([
+    ["is lost", (socket) => socket.terminate(), "it ended without a close"],
+    ["is closed", (socket) => socket.close(4001, "go away"), "closed with 4001 (go away)"],
+  ])("prints reason and outcome when the connection %s during the call, and exits 2", async (_how, end, reason) => {
+    const url = await plainServer((socket) => socket.on("message", () => end(socket)));
+    const where = new URL(url).host;
+    const stderr = `lost the connection to ${where}: ${reason}; the call may have run\n`;
+    expect(await run(["call", url, "any"])).toEqual({ code: 2, stdout: "", stderr });
+    const json = await run(["call", url, "any", "--json"]);
+    expect(json.code).toBe(2);
+    expect(errorIn(json)).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+  });
+
+  it("does not wait for a lost session, because a call is made on one connection", async () => {
+    const begun = gate();
+    const { url, cut } = await reciprocServer({ methods: { stuck: () => (begun.resolve(), new Promise(() => {})) } });
+    const ended = run(["call", url, "stuck"]);
+    await begun.promise;
+    cut();
+    expect(await ended).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("the call may have run\n") as string,
+    });
+  });
+
+  it("does not wait for a server that never answers the close", async () => {
+    let server!: WebSocket;
+    const url = await plainServer((socket) => {
+      server = socket;
+      socket.on("message", () => socket.send('{"jsonrpc":"2.0","id":1,"result":"done"}', () => socket.pause()));
+    });
+    expect(await run(["call", url, "any"])).toEqual({ code: 0, stdout: '"done"\n', stderr: "" });
+    expect(server.readyState).toBe(server.OPEN);
+    server.terminate();
+  });
+});
+
+describe("reciproc notify", () => {
+  it("exits after the server has read the notification", async () => {
+    const seen: unknown[] = [];
+    const { url } = await reciprocServer({
+      fallback: (params: unknown, { method, id }: any) => void seen.push({ method, id: id as unknown, params }),
+    });
+    const silent = { code: 0, stdout: "", stderr: "" };
+    expect(await run(["notify", url, "moved", '{"x":4}'])).toEqual(silent);
+    expect(await run(["notify", url, "piped", "-", "--json"], "[1]")).toEqual(silent);
+    expect(await run(["notify", url, "bare"])).toEqual(silent);
+    expect(seen).toEqual([
+      { method: "moved", id: undefined, params: { x: 4 } },
+      { method: "piped", id: undefined, params: [1] },
+      { method: "bare", id: undefined, params: undefined },
+    ]);
+  });
+
+  it("delivers a large notification completely", async () => {
+    const lengths: number[] = [];
+    const { url } = await reciprocServer({
+      fallback: ([text]: [string]) => void lengths.push(text.length),
+      limits: { maxMessageBytes: 2 ** 23 },
+    });
+    expect(await run(["notify", url, "log", "-"], JSON.stringify(["x".repeat(5_000_000)]))).toMatchObject({ code: 0 });
+    expect(lengths).toEqual([5_000_000]);
+  });
+
+  it("exits 2 when the connection is lost before the close is answered", async () => {
+    const url = await plainServer((socket) => socket.on("message", () => socket.terminate()));
+    const stderr = `lost the connection to ${new URL(url).host}: it ended without a close; "moved" may not have arrived\n`;
+    expect(await run(["notify", url, "moved"])).toEqual({ code: 2, stdout: "", stderr });
+  });
+
+  it("exits 2 when the server closes for a reason of its own", async () => {
+    const { url } = await reciprocServer({ limits: { maxMessageBytes: 100 } });
+    const ended = await run(["notify", url, "moved", JSON.stringify(["x".repeat(200)]), "--json"]);
+    expect(ended.code).toBe(2);
+    const message = expect.stringContaining("closed with 1009") as string;
+    expect(errorIn(ended)).toMatchObject({ code: "CONNECTION_LOST", message });
+  });
+});
+
+describe("reciproc listen", () => {
+  it("prints notifications and requests, one JSON-RPC object per line, and closes on a signal", async () => {
+    const { server, url } = await reciprocServer();
+    const coming = nextPeer(server);
+    const { signal, until, ended } = begin(["listen", url]);
+    const peer = await coming;
+    peer.notify("toast", { text: "a\nb" });
+    peer.notify("bare");
+    await expect(peer.request("confirm", [1])).rejects.toMatchObject({ code: -32601 });
+    await expect(peer.request("rpc.discover")).rejects.toMatchObject({ code: -32601 });
+    await until("stdout", "rpc.discover");
+    signal("SIGINT");
+    expect(await ended).toEqual({
+      code: 0,
+      stdout:
+        '{"jsonrpc":"2.0","method":"toast","params":{"text":"a\\nb"}}\n' +
+        '{"jsonrpc":"2.0","method":"bare"}\n' +
+        '{"jsonrpc":"2.0","id":1,"method":"confirm","params":[1]}\n' +
+        '{"jsonrpc":"2.0","id":2,"method":"rpc.discover"}\n',
+      stderr: "",
+    });
+    expect((await peer.closed).code).toBe(1000);
+  });
+
+  it.each([[[]], [["--json"]]])(
+    "misses nothing that is sent at once, and prints no control character raw, with %j",
+    async (options) => {
+      const { server, url } = await reciprocServer();
+      server.on("peer", (peer) => {
+        peer.notify("a\u009b31mb", ["\u007f\u0085"]);
+        void peer.close();
+      });
+      const stdout = '{"jsonrpc":"2.0","method":"a\\u009b31mb","params":["\\u007f\\u0085"]}\n';
+      expect(await run(["listen", url, ...options])).toEqual({ code: 0, stderr: "", stdout });
+    },
+  );
+
+  it("says on a terminal that it is connected", async () => {
+    const url = await plainServer((socket) => socket.close(1000));
+    const { stderr } = await run(["listen", url], { isTTY: { stdout: false, stderr: true } });
+    expect(stderr).toBe(`connected to ${new URL(url).host}; Ctrl-C ends\n`);
+  });
+
+  it.each([
+    ["without --once when the server closes with 1000", [], 1000],
+    ["with --once when the server closes with 1000", ["--once"], 1000],
+    ["with --once when the server closes with 1001", ["--once"], 1001],
+    ["with --once when the server closes without a code", ["--once"], undefined],
+  ])("exits 0 %s", async (_when, options, code) => {
+    const url = await plainServer((socket) => socket.close(code));
+    expect(await run(["listen", url, ...options])).toEqual({ code: 0, stdout: "", stderr: "" });
+  });
+
+  it("exits 0 with --once when a reciproc server restarts", async () => {
+    const { server, url } = await reciprocServer();
+    const peer = nextPeer(server);
+    const ended = run(["listen", "--once", url]);
+    await peer;
+    await server.drain();
+    expect(await ended).toEqual({ code: 0, stdout: "", stderr: "" });
+  });
+
+  it("reconnects when the server restarts, and prints that messages may be missing", async () => {
+    const port = await freePort();
+    const url = `127.0.0.1:${port}`;
+    const first = await reciprocServer({ server: undefined, port });
+    const peer = nextPeer(first.server);
+    const { signal, until, ended } = begin(["listen", url]);
+    (await peer).notify("one");
+    await until("stdout", "one");
+    await first.server.drain({ retryMs: 1 });
+    const second = await reciprocServer({ server: undefined, port });
+    (await nextPeer(second.server)).notify("two");
+    await until("stdout", "two");
+    signal("SIGTERM");
+    expect(await ended).toEqual({
+      code: 0,
+      stdout: '{"jsonrpc":"2.0","method":"one"}\n{"jsonrpc":"2.0","method":"two"}\n',
+      stderr: `lost the connection to ${url}; trying again\nconnected to ${url} again; what was sent meanwhile is missing\n`,
+    });
+  });
+
+  it("resumes its session when only its socket was lost, and prints that nothing is missing", async () => {
+    const { server, url, cut } = await reciprocServer();
+    const coming = nextPeer(server);
+    const { signal, until, ended } = begin(["listen", url]);
+    const peer = await coming;
+    // Answered when the client has its session.
+    for (const method of ["x", "y"]) expect(await rejection(peer.request(method))).toMatchObject({ code: -32601 });
+    const suspended = new Promise<void>((resolve) => peer.on("suspend", () => resolve()));
+    cut();
+    await suspended;
+    peer.notify("two");
+    await until("stderr", "nothing is missing");
+    await until("stdout", "two");
+    signal("SIGINT");
+    const { stdout, stderr } = await ended;
+    expect(stdout.split("\n").filter((line) => line.includes('"two"'))).toHaveLength(1);
+    const { host } = new URL(url);
+    expect(stderr).toBe(
+      `lost the connection to ${host}; trying again\nconnected to ${host} again; nothing is missing\n`,
+    );
+  });
+
+  it("reconnects to a plain JSON-RPC server, too", async () => {
+    let connections = 0;
+    const url = await plainServer((socket) =>
+      socket.send(`{"jsonrpc":"2.0","method":"hello ${++connections}"}`, () => connections === 1 && socket.terminate()),
+    );
+    const { signal, until, ended } = begin(["listen", url]);
+    await until("stdout", "hello 2");
+    await until("stderr", "is missing\n");
+    signal("SIGINT");
+    expect(await ended).toMatchObject({ code: 0 });
+  });
+
+  it("exits 2 with --once when the connection is lost", async () => {
+    const url = await plainServer((socket) => socket.terminate());
+    const stderr = `lost the connection to ${new URL(url).host}: it ended without a close\n`;
+    expect(await run(["listen", url, "--once"])).toEqual({ code: 2, stdout: "", stderr });
+  });
+
+  it("exits 2 and prints the reason when the server closes the connection", async () => {
+    const url = await plainServer((socket) => socket.close(4401, "token expired"));
+    const stderr = expect.stringContaining("closed with 4401 (token expired)\n") as string;
+    expect(await run(["listen", url])).toMatchObject({ code: 2, stderr });
+    expect(errorIn(await run(["listen", url, "--json"]))).toMatchObject({ code: "CONNECTION_LOST" });
+  });
+
+  it("ends at the first message after its reader closed the pipe", async () => {
+    const { server, url } = await reciprocServer();
+    const coming = nextPeer(server);
+    const { stdout, until, ended } = begin(["listen", url]);
+    const peer = await coming;
+    peer.notify("one");
+    await until("stdout", "one");
+    stdout.break("EPIPE");
+    peer.notify("two");
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+    expect((await peer.closed).code).toBe(1000);
+  });
+});
+
+describe.each([
+  ["call", ["add"]],
+  ["notify", ["add"]],
+  ["listen", []],
+])("reciproc %s", (command, args) => {
+  it.each([
+    ["no subprotocol with --plain", ["--plain"], undefined],
+    ["the subprotocol of reciproc without it", [], "reciproc.v1"],
+  ])("offers %s", async (_what, options, offer) => {
+    const offers: (string | undefined)[] = [];
+    const url = await plainServer((socket, { headers }) => {
+      offers.push(headers["sec-websocket-protocol"]);
+      socket.on("message", () => socket.send('{"jsonrpc":"2.0","id":1,"result":3}'));
+      if (command === "listen") socket.close(1000);
+    });
+    expect(await run([command, url, ...args, ...options])).toMatchObject({ code: 0 });
+    expect(offers).toEqual([offer]);
+  });
+});
