@@ -226,7 +226,7 @@ it("a deployment settles every call with its true outcome, loses no publication,
   expect(calls.length).toBeGreaterThan(1_000);
   expect(calls.filter((call) => call.settled === "result").length).toBeGreaterThan(calls.length * 0.9);
 
-  const worker = await attach({ engine, topics: () => RULES });
+  await using worker = await attach({ engine, topics: () => RULES });
   for (let i = 0; i < ROOMS; i++) {
     const inRoom = clients.filter(({ room }) => room === `room:${i}`);
     const { at, entries } = await worker.topic(`room:${i}`).read({ limit: 1_000 });
@@ -246,6 +246,6 @@ it("a deployment settles every call with its true outcome, loses no publication,
     expect(members).toHaveLength(inRoom.length);
     expect(new Set(members.map(({ as }) => as))).toEqual(new Set(inRoom.map(({ name }) => name)));
   }
-  await Promise.all([worker.close(), ...clients.map(({ peer }) => peer.close())]);
+  await Promise.all(clients.map(({ peer }) => peer.close()));
   vi.unstubAllGlobals();
 });

@@ -310,6 +310,20 @@ describe("a node that lists the members", () => {
     expect([events.at(-1), lists.length]).toEqual([["left", 1], 2]);
   });
 
+  it.each([
+    ["ignores a list that is older than a change that came meanwhile", { version: 5, numbers: [1] }, 2],
+    ["lists again if the list has no version, because it may be older than the change", { version: 0, numbers: [] }, 3],
+  ])("%s", async (_what, second, requests) => {
+    const { lists, events, changed, loss } = await listing();
+    await lists[0]!({ version: 5, numbers: [1] });
+    await loss();
+    changed(6, 2);
+    await lists[1]!(second);
+    expect([events, lists.length]).toEqual([[["joined", 2]], requests]);
+    await lists[2]?.({ version: 7, numbers: [2] });
+    expect(events.slice(1)).toEqual(requests === 3 ? [["left", 1]] : []);
+  });
+
   it("keeps at most 1,000 changes that came too early, and lists the members again for the others", async () => {
     const { lists, events, changed } = await listing();
     for (let version = 2; version <= 1_002; version++) changed(version, version);

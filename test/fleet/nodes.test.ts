@@ -258,18 +258,6 @@ describe("the end", () => {
     answer.resolve();
     await settled(closing);
   });
-
-  it("by `drain` lets members leave, and the other node continues", async () => {
-    const [a, b] = makeNodes(2, TOPICS) as [Node, Node];
-    const [ann, bob] = [await a.client(), await b.client()];
-    await a.server.topic("room").join(ann.peer, { as: "ann" });
-    await b.server.topic("room").join(bob.peer, { as: "bob" });
-    await settled(a.server.drain({ retryMs: 1 }));
-    await pass(0);
-    expect((await b.server.topic("room").members()).map(({ as }) => as)).toEqual(["bob"]);
-    b.server.topic("room").notify("end");
-    await bob.until(1);
-  });
 });
 
 describe("the echoes of a node", () => {

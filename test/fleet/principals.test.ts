@@ -25,10 +25,14 @@ const hangs = (command: string): void => void link(0).blocks(command);
 
 /** Asks a node for the peers of bob. Returns their ids, and the nodes that did not answer. */
 async function ask({ server }: Node, waitMs = GATHER_MS): Promise<[ids: string[], unheard: readonly string[]]> {
-  const asking = server.principal("bob").peers();
+  let answer: [string[], readonly string[]] | undefined;
+  void server
+    .principal("bob")
+    .peers()
+    .then(({ peers, unheard }) => (answer = [idsOf(peers), unheard]));
   await pass(waitMs);
-  const { peers, unheard } = await asking;
-  return [idsOf(peers), unheard];
+  if (answer === undefined) throw new Error(`no answer in ${waitMs} ms`);
+  return answer;
 }
 
 it("is notified on all nodes, its peers are found, and are disconnected", async () => {
