@@ -189,13 +189,15 @@ class Memory implements Platform {
   }
 
   connect(...[options, delegate]: Parameters<Platform["connect"]>): ReturnType<Platform["connect"]> {
-    const { heartbeat } = options;
+    const { heartbeat, peer } = options;
     const gate = new MemoryGate(options.gate, {
       ...delegate,
       // As of a server on a port: a frame of a plain client is one message. A link of packs raises it.
       maxFrameBytes: options.peer.limits.maxMessageBytes,
       admit(socket, admission, request, wire) {
         if (heartbeat !== undefined) socket.watch(heartbeat);
+        // As `serve` does. A packed link raises it, because a pack of several messages may be longer.
+        socket.maxFrameBytes = peer.limits.maxMessageBytes;
         delegate.admit(socket, wire.protocol, admission, request, wire);
       },
     });
