@@ -1,4 +1,6 @@
 /**
+ * Imports the inside: a fault is a variant of a class, which the oracle takes in its place.
+ *
  * Ends that break one rule of the session each. A fault changes what an end reads, what it writes, or what it is limited by, and
  * nothing of the source: the oracle must notice each of them.
  */

@@ -1,4 +1,6 @@
 /**
+ * Imports the inside: a server's endpoint, its tokens and queue are parts that a fault replaces, below the link and its timers.
+ *
  * The oracle: a client and a server, each an endpoint with the least driver that it needs, joined by lines that a test works by
  * hand. It knows what each end has sent, and checks at every step that the other end gets it in order and once, or reports a loss
  * for which there is a reason. What it finds is thrown as a `Breach`.

@@ -1,6 +1,10 @@
-/** The read budget of one connection in one tick: which work runs at once, which later, and in which order. */
+/** Imports the inside: only work moves the clock of a budget here, and a real socket reads as much in a tick as the machine lets it. */
+import { EventEmitter } from "node:events";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ReadBudget } from "../../src/sockets/read-budget.js";
+import { ReadMarks } from "../../src/sockets/read-marks.js";
+import { WsSocket } from "../../src/sockets/ws.js";
+import { virtualClock } from "../../src/testing/index.js";
 import { uncaughtIn } from "../support/uncaught.js";
 
 /** A clock that only work moves. */
@@ -188,5 +192,82 @@ describe("a budget", () => {
     });
     expect(errors).toEqual([new Error("out of work")]);
     expect(desk.done).toEqual(["first", "second", "third"]);
+  });
+});
+
+it("is forgotten by its budget when it has closed, because a session without a socket keeps the budget", async () => {
+  const pause = vi.fn<() => void>();
+  const webSocket = Object.assign(new EventEmitter(), {
+    readyState: 1,
+    OPEN: 1,
+    bufferedAmount: 0,
+    pause,
+    resume() {},
+  });
+  const { budget } = new WsSocket(webSocket as never, 1000);
+  webSocket.emit("close", 1000, Buffer.alloc(0));
+  await new Promise<void>((resolve) => budget.add(resolve));
+  expect(pause).not.toHaveBeenCalled();
+});
+
+/** Makes marks whose pings the test sees. `set(n)` sets a mark that records `n` when it is reached. */
+function recording() {
+  const pings: string[] = [];
+  const reached: number[] = [];
+  const marks = new ReadMarks((payload) => pings.push(payload));
+  return { pings, reached, marks, set: (n = 0): boolean => marks.set(() => reached.push(n)) };
+}
+
+describe("the marks of what the other side has read", () => {
+  beforeEach(() => void vi.restoreAllMocks());
+
+  it("share a ping of 5 ms, and the next one is sent without waiting for a pong", async () => {
+    using clock = virtualClock();
+    const { pings, reached, marks, set } = recording();
+    for (const n of [1, 2, 3]) expect(set(n)).toBe(true);
+    expect(pings).toEqual(["1"]);
+    for (const stray of ["", "0", "x", "-1", "2", "3"]) expect(marks.reached(stray)).toBe(false);
+    await clock.pass(5);
+    expect([pings, reached]).toEqual([["1", "3"], []]);
+    expect([marks.reached("1"), marks.reached("3"), marks.reached("3")]).toEqual([true, true, false]);
+    expect(reached).toEqual([1, 2, 3]);
+  });
+
+  it("ping at most every 5 ms, also if each ping is answered at once", async () => {
+    using clock = virtualClock();
+    const { pings, marks, set } = recording();
+    for (let i = 0; i < 100; i++) {
+      set();
+      marks.reached(pings.at(-1)!);
+      if (i % 10 === 9) await clock.pass(5);
+    }
+    expect(pings.length).toBeLessThanOrEqual(1 + 50 / 5);
+  });
+
+  it("have at most 16 pings in flight, and ping again if one is set a second after an unanswered ping", async () => {
+    using clock = virtualClock();
+    const { pings, reached, marks, set } = recording();
+    for (let i = 1; i <= 50; i++) {
+      set(i);
+      await clock.pass(5);
+    }
+    expect(pings).toHaveLength(16);
+    // A pong also answers all earlier pings.
+    expect(marks.reached("4")).toBe(true);
+    expect(pings.at(-1)).toBe("50");
+    await clock.pass(1001);
+    set(51);
+    expect(pings.at(-1)).toBe("51");
+    marks.reached("51");
+    expect(reached).toHaveLength(51);
+  });
+
+  it("are at most 1,024 that wait, because a client might never answer", async () => {
+    using clock = virtualClock();
+    const { marks, set } = recording();
+    expect(Array.from({ length: 1025 }, () => set()).indexOf(false)).toBe(1024);
+    marks.reached("1");
+    expect(set()).toBe(true);
+    await clock.pass(5);
   });
 });

@@ -1,84 +1,61 @@
-import { describe, expect, it } from "vitest";
-import { Peer } from "../../src/index.js";
-import { countDeadlines } from "../../src/core/deadlines.js";
-import { plain } from "../../src/link/plain.js";
-import { StandardSocket } from "../../src/sockets/standard.js";
-import { pass, useFakeClock } from "../support/clock.js";
+/** The standard WebSocket: the suite over that of `ws`, and ends that only a scripted WebSocket reports. */
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { open, type AnyPeer } from "../../src/index.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { ScriptedWebSocket } from "../support/scripted.js";
-import { Recorder } from "./behaviour.js";
-import { describeWebSocket, overNetwork } from "./websocket.js";
-
-// The WebSocket of `ws` has the standard interface. Other tests run the same code in a browser.
-const make = overNetwork(
-  (webSocket, maxFrameBytes) => new StandardSocket(webSocket, maxFrameBytes),
-  () => ({ perMessageDeflate: false }),
-);
+import { turn } from "../support/turns.js";
+import { overStandard } from "./joins.js";
+import { describeSocket } from "./suite.js";
 
 // A standard WebSocket can send only 1000 and 3000 to 4999.
-describeWebSocket("over a standard WebSocket", make, { tooLarge: 4413 });
+describeSocket("over a standard WebSocket", overStandard, { tooLarge: 4413 });
 
-/** Opens a WebSocket. Returns it, and the reports of its socket. */
-function opened(): { webSocket: ScriptedWebSocket; socket: StandardSocket; recorder: Recorder } {
-  const webSocket = new ScriptedWebSocket();
-  const socket = new StandardSocket(webSocket, 1000);
-  const recorder = new Recorder();
-  socket.start(recorder);
+/** Opens a WebSocket. Returns it, and its peer, whose closes are recorded. */
+async function opened(): Promise<{ webSocket: ScriptedWebSocket; peer: AnyPeer; ends: unknown[] }> {
+  let webSocket!: ScriptedWebSocket;
+  vi.stubGlobal("WebSocket", function () {
+    return (webSocket = new ScriptedWebSocket());
+  });
+  const options = { link: "plain", heartbeat: false, limits: { maxMessageBytes: 100 } };
+  const peer = open("ws://127.0.0.1:1/", options as never) as AnyPeer;
+  const ends: unknown[] = [];
+  peer.on("close", ({ code, reason }) => ends.push({ code, reason }));
+  await pass(0);
   webSocket.fire("open");
-  return { webSocket, socket, recorder };
+  await peer.opened;
+  await turn();
+  return { webSocket, peer, ends };
 }
 
-describe("a standard WebSocket whose close the other side does not complete", () => {
-  useFakeClock();
+describe("a scripted WebSocket", () => {
+  useVirtualClock();
+  afterEach(() => void vi.unstubAllGlobals());
 
   it("is reported as closed with 1006 after five seconds, once, whatever the runtime reports later", async () => {
-    const { webSocket, socket, recorder } = opened();
-    socket.close(4000, "enough");
+    const { webSocket, peer, ends } = await opened();
+    const notified: unknown[] = [];
+    peer.on("notification", (method) => notified.push(method));
+    const closing = peer.close(4000, "enough");
     await pass(4999);
-    socket.close(4001, "again");
-    expect(recorder.ends).toEqual([]);
+    void peer.close(4001, "again");
+    expect(ends).toEqual([]);
     await pass(1);
-    expect(recorder.ends).toMatchObject([{ code: 1006, reason: "" }]);
-    webSocket.fire("message", { data: "late" });
+    await closing;
+    expect(ends).toEqual([{ code: 1006, reason: "" }]);
+    webSocket.fire("message", { data: '{"jsonrpc":"2.0","method":"late"}' });
     webSocket.fire("close", { code: 4000, reason: "enough" });
     await pass(10_000);
-    expect(recorder.frames).toEqual([]);
-    expect(recorder.ends).toHaveLength(1);
+    expect([notified, ends.length]).toEqual([[], 1]);
   });
 
-  it("settles the `close` of its peer", async () => {
-    const webSocket = new ScriptedWebSocket();
-    const peer = new Peer(plain(new StandardSocket(webSocket, 1000)), {});
-    webSocket.fire("open");
-    const closing = peer.close();
-    await pass(5000);
-    await closing;
-    expect(await peer.closed).toMatchObject({ code: 1006 });
-    expect(countDeadlines().waiting).toBe(0);
-  });
-
-  it("is not reported, and has no deadline, if it was discarded", async () => {
-    const { webSocket, socket, recorder } = opened();
-    socket.close();
-    socket.discard(4000, "a newer socket took over");
-    expect(webSocket.closes.at(-1)).toEqual([4000, "a newer socket took over"]);
-    expect(countDeadlines().waiting).toBe(0);
-    webSocket.fire("message", { data: "late" });
-    webSocket.fire("close", { code: 1006, reason: "" });
-    await pass(10_000);
-    expect([recorder.frames, recorder.ends]).toEqual([[], []]);
-  });
-
-  it("has no deadline once the runtime has reported the end", async () => {
-    const { webSocket, socket, recorder } = opened();
-    socket.close();
+  it("has no timer once the runtime has reported the end", async () => {
+    const { webSocket, peer, ends } = await opened();
+    void peer.close();
     webSocket.fire("close", { code: 1000, reason: "" });
-    socket.close();
-    expect(countDeadlines().waiting).toBe(0);
-    expect(recorder.ends).toEqual([{ code: 1000, reason: "" }]);
+    await turn();
+    expect(ends).toEqual([{ code: 1000, reason: "" }]);
   });
-});
 
-describe("the close code of a standard WebSocket", () => {
   it.each([
     [0, 1006],
     [undefined, 1006],
@@ -86,9 +63,28 @@ describe("the close code of a standard WebSocket", () => {
     [1005, 1005],
     [1015, 1015],
     [4999, 4999],
-  ])("is converted: %s from the runtime is reported as %i", (given, reported) => {
-    const { webSocket, recorder } = opened();
-    webSocket.fire("close", { code: given, reason: "" });
-    expect(recorder.ends).toMatchObject([{ code: reported }]);
+  ])("is converted: %s from the runtime is reported as %i", async (code, reported) => {
+    const { webSocket, ends } = await opened();
+    webSocket.fire("close", { code, reason: "" });
+    await turn();
+    expect(ends).toEqual([{ code: reported, reason: "" }]);
+  });
+
+  it.each([
+    ["1009 if the close ends with 1005", { code: 1005, reason: "" }, 1009],
+    ["1009 if the close ends with 1006", { code: 1006, reason: "" }, 1009],
+    [
+      "1009 if the close ends with the code that a standard WebSocket had to send in its place",
+      { code: 4413, reason: "echoed" },
+      1009,
+    ],
+    ["the code with which the other side closed meanwhile", { code: 4001, reason: "done" }, 4001],
+  ])("reports for a frame that is too long %s", async (_what, end, code) => {
+    const { webSocket, ends } = await opened();
+    webSocket.fire("message", { data: "x".repeat(101) });
+    expect(webSocket.closes).toEqual([[4413, "message is too large"]]);
+    webSocket.fire("close", end);
+    await turn();
+    expect(ends).toMatchObject([{ code }]);
   });
 });

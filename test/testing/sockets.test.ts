@@ -1,8 +1,9 @@
 import { describe, expect, it, vi } from "vitest";
-import { ConnectError } from "../../src/index.js";
+import { ConnectError, type CloseInfo } from "../../src/index.js";
 import type { Flow } from "../../src/testing/pipe.js";
 import { Wire } from "../../src/testing/wire.js";
-import { BinaryRecorder, describeSocket, Recorder } from "../sockets/behaviour.js";
+import { overTestNetwork, overTestNetworkServer } from "../sockets/joins.js";
+import { describeBytes, describeSocket } from "../sockets/suite.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { rejection, turn } from "../support/turns.js";
 
@@ -15,33 +16,27 @@ async function joined(maxBytes = 2 ** 20, flow: Flow = { isStopped: false, bytes
   return { wire, opening, client: wire.client, server, over, flow };
 }
 
-describe.each(["client", "server"] as const)("in a test network, the socket of a %s", (side) => {
-  describeSocket(
-    "in a test network",
-    async (maxMessageBytes) => {
-      const ends = await joined(maxMessageBytes);
-      const [socket, other] = side === "client" ? [ends.client, ends.server] : [ends.server, ends.client];
-      other.maxFrameBytes = 2 ** 20;
-      const recorder = new BinaryRecorder();
-      other.start(recorder);
-      return {
-        socket,
-        far: {
-          send: (text) => void other.send(text),
-          sendBytes: (bytes) => void other.send(bytes),
-          close: (code, reason) => other.close(code, reason),
-          received: (count) => recorder.received(count),
-          closed: recorder.ended.then(({ code, reason }) => ({ code, reason })),
-        },
-        async [Symbol.asyncDispose]() {
-          other.close();
-          await turn();
-        },
-      };
-    },
-    { tooLarge: 1009 },
-  );
-});
+describeSocket("in a test network", overTestNetwork, { tooLarge: 1009 });
+describeSocket("in a test network, on a server", overTestNetworkServer, { tooLarge: 1009 });
+describeBytes("in a test network", overTestNetwork);
+describeBytes("in a test network, on a server", overTestNetworkServer);
+
+/** Records the frames and the end of a socket. */
+class Recorder {
+  readonly frames: string[] = [];
+  readonly ends: CloseInfo[] = [];
+  #onEnd!: (info: CloseInfo) => void;
+  readonly ended = new Promise<CloseInfo>((resolve) => (this.#onEnd = resolve));
+
+  frame(text: string): void {
+    this.frames.push(text);
+  }
+
+  closed(info: CloseInfo): void {
+    this.ends.push(info);
+    this.#onEnd(info);
+  }
+}
 
 describe("a connection of a test network", () => {
   it("reports its end once to its line, and to the gate, when both ends are closed", async () => {
