@@ -1,4 +1,4 @@
-/** A bridge over a real connection, and queries about processes. */
+/** Imports `bridge/bridge`, because the command line sets neither `graceMs` nor `pingMs`: a bridge over a real connection, and queries about processes. */
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import type { AddressInfo, Socket } from "node:net";
@@ -7,6 +7,8 @@ import { expect, onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { bridge, type BridgeEnd, type BridgeOptions } from "../../src/bridge/bridge.js";
 import { plainPeer, type PlainPeer } from "../support/network.js";
+
+export { bridge, type BridgeEnd };
 
 export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 

@@ -57,10 +57,10 @@ describe("reciproc bridge", () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it.each(["SIGINT", "SIGHUP"] as const)("ends on %s, with a command that ignores the signal", async (name) => {
+  it("ends on SIGINT, with a command that ignores the signal", async () => {
     const { signal, ended, open } = await bridging(["stubborn"]);
     using client = await open();
-    signal(name);
+    signal("SIGINT");
     expect(await client.closed).toMatchObject({ code: 1001 });
     expect(await ended).toMatchObject({ code: 0, stderr: "SIGTERM\n" });
     expect(runs(client.pid)).toBe(false);

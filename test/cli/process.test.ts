@@ -23,8 +23,8 @@ describe("the program", () => {
     // After the first signal no connection is accepted.
     await eventually(async () => (await upgrade(url)).status).toBe(503);
     expect(peer.state).toBe("open");
-    child.kill("SIGINT");
-    expect(await ended).toMatchObject({ code: 130, stdout: `listening on ${url}\n` });
+    child.kill("SIGHUP");
+    expect(await ended).toMatchObject({ code: 129, stdout: `listening on ${url}\n` });
     await call;
   });
 
