@@ -71,7 +71,7 @@ describe("a mistake in the options", () => {
     const begin = BEGIN.split("\n").length - 1;
     const expected = MISTAKES.map((line, i) => ({ line: begin + i, character: line.indexOf("^"), lines: 1 }));
     expect(found).toEqual(expected);
-  }, 90_000);
+  });
 });
 
 describe("the doc comment of a method in a contract", () => {

@@ -34,7 +34,7 @@ beforeAll(async () => {
   const nodeTypes = `@types/node@${devDependencies["@types/node"]}`;
   const install = ["install", "--prefer-offline", "--no-audit", "--no-fund", `./${tarball.filename}`, nodeTypes];
   await run("npm", install, { cwd: project });
-}, 120_000);
+});
 
 afterAll(() => rm(project, { recursive: true, force: true }));
 

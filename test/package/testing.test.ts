@@ -66,5 +66,5 @@ describe("`reciproc/testing`", () => {
     new Script(new TextDecoder().decode(outputFiles![0]!.contents)).runInContext(context);
     const { run } = context as { run: () => Promise<string> };
     expect(JSON.parse(await run())).toEqual(["ada", 42, "suspended", 1, "page", "closed"]);
-  }, 60_000);
+  });
 });

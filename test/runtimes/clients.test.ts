@@ -14,13 +14,13 @@ type Check = (name: string, options: object) => Promise<any>;
 
 for (const runtime of RUNTIMES) {
   for (const entry of ["index", "node"]) {
-    describe(`${runtime}, by dist/${entry}.js`, { timeout: 60_000 }, () => {
+    describe(`${runtime}, by dist/${entry}.js`, () => {
       describeClient((name, options) => check(runtime, entry, name, options));
     });
   }
 }
 
-describe("workerd", { timeout: 60_000 }, () => {
+describe("workerd", () => {
   let folder: string;
   let workerd: Program;
   let port: number;
@@ -39,7 +39,7 @@ describe("workerd", { timeout: 60_000 }, () => {
     await writeFile(join(folder, "worker.capnp"), CONFIGURATION);
     workerd = await startWorkerd(join(folder, "worker.capnp"));
     ({ port } = JSON.parse(workerd.firstLine) as { port: number });
-  }, 120_000);
+  });
 
   afterAll(async () => {
     await workerd[Symbol.asyncDispose]();

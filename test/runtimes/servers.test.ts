@@ -11,7 +11,7 @@ const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
 /** The limit of the memory that a flood of 320 MB adds to a process before its garbage collection. */
 const MOST_RESIDENT = 64 * 2 ** 20;
 
-describe.each(RUNTIMES)("%s", { timeout: 60_000 }, (runtime) => {
+describe.each(RUNTIMES)("%s", (runtime) => {
   let program: Program;
   let url: string;
   /** Another client, which controls the server. */
@@ -94,7 +94,7 @@ describe.each(RUNTIMES)("%s", { timeout: 60_000 }, (runtime) => {
     late.webSocket.pause();
     const sent = (await control.request("fill", ["late"])) as number;
     late.webSocket.resume();
-    await expect.poll(() => late.received.length, { timeout: 15_000 }).toBe(sent);
+    await expect.poll(() => late.received.length).toBe(sent);
     expect(late.received).toEqual(Array.from({ length: sent }, (_, i) => i));
   });
 

@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { clean, examplesOf, extract, Running } from "../../readme/examples.js";
 import { gate, rejection } from "../../support/turns.js";
 import type { AnyOptions } from "../../support/pair.js";
@@ -12,9 +12,6 @@ const MAIN = join(import.meta.dirname, "../../../dist/cli/main.js");
 const PACKAGES = join(import.meta.dirname, "../node_modules");
 
 type Methods = NonNullable<AnyOptions["methods"]>;
-
-// Each test starts two processes, which is slow on some machines.
-vi.setConfig({ testTimeout: 60_000 });
 
 const SCHEMA = "made-up://schema";
 const PORT_SCHEMA = JSON.stringify({
