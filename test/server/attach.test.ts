@@ -1,16 +1,16 @@
+/** Servers on a port, on an existing HTTP server, and without one. */
 import express from "express";
 import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
-import type { Duplex } from "node:stream";
+import { type Duplex } from "node:stream";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect, serve } from "../../src/node.js";
-import { checkHandshake } from "../../src/server/upgrade.js";
-import { bareHttp, listening, readAnswer, sendUpgrade, upgrade } from "../support/network.js";
+import { bareHttp, listening, readAnswer, sendUpgrade, upgrade, portOf } from "../support/network.js";
 import { call } from "../support/post.js";
 import { result } from "../support/raw.js";
 import { gate, rejection } from "../support/turns.js";
-import { recorded } from "./by-hand.js";
+import { recorded, serving, statusOf } from "./by-hand.js";
 
 const methods = { where: () => "reciproc" };
 
@@ -178,18 +178,6 @@ describe("serve without a server of its own", () => {
     expect(String((await once(webSocket, "message"))[0])).toBe("theirs");
     webSocket.terminate();
   });
-
-  it("refuses upgrades after close() with 503", async () => {
-    await using http = await bareHttp();
-    const server = await serve({ noServer: true });
-    http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) =>
-      server.handleUpgrade(request, socket, head),
-    );
-    await server.close();
-    const answer = await upgrade(http.url);
-    expect(answer).toMatchObject({ status: 503, body: "the server is closing\n" });
-    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
-  });
 });
 
 describe("a bad handshake", () => {
@@ -204,15 +192,15 @@ describe("a bad handshake", () => {
     expect(await peer.request("where")).toBe("reciproc");
   });
 
-  it("is checked in linear time, whatever blanks its subprotocols have", () => {
-    const headers = { upgrade: "websocket", "sec-websocket-key": `${"A".repeat(22)}==`, "sec-websocket-version": "13" };
-    const refusalOf = (offer: string): object | undefined =>
-      checkHandshake({ method: "GET", headers: { ...headers, "sec-websocket-protocol": offer } } as IncomingMessage);
-    const begin = performance.now();
-    for (const blank of [" ", "\t"]) expect(refusalOf(`a${blank.repeat(50_000)}b`)).toMatchObject({ status: 400 });
-    expect(performance.now() - begin).toBeLessThan(500);
-    expect(refusalOf("a \t,\tb,c ")).toBeUndefined();
-    for (const offer of ["a b", "a,,b", "", "a, a\t"]) expect(refusalOf(offer)).toMatchObject({ status: 400 });
+  it("is checked in linear time, whatever blanks its subprotocols have", async () => {
+    const { server, url } = await serving();
+    // Quadratic time would be many minutes.
+    for (const blank of [" ", "\t"])
+      expect(await statusOf(url, { "Sec-WebSocket-Protocol": `a${blank.repeat(2 ** 20)}b` })).toBe(400);
+    expect(await statusOf(url, { "Sec-WebSocket-Protocol": "a \t,\tb,c " })).toBe(101);
+    for (const offer of ["a b", "a,,b", "", "a, a\t"])
+      expect(await statusOf(url, { "Sec-WebSocket-Protocol": offer })).toBe(400);
+    expect(server.stats().refused).toEqual({ 400: 6 });
   });
 
   it("does not end the process if it is refused while its sender hangs up", async () => {
@@ -227,5 +215,53 @@ describe("a bad handshake", () => {
     expect((await readAnswer(await sendUpgrade(server.url.replace("/rpc", "/other")))).status).toBe(404);
     expect(refused).toBeGreaterThan(0);
     expect(await rejection(connect(server.url.replace("/rpc", "/")))).toMatchObject({ status: 404 });
+  });
+});
+
+describe("serve on a port", () => {
+  it("picks a free port for 0, on loopback, and reports it", async () => {
+    await using server = await serve({ port: 0, methods });
+    expect(server.url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/$/);
+    await using peer = await connect(server.url);
+    expect(await peer.request("where")).toBe("reciproc");
+  });
+
+  it("rejects with Node's error if the port is in use", async () => {
+    await using server = await serve({ port: 0 });
+    const error = await rejection(serve({ port: portOf(server.url) }));
+    expect(error).toMatchObject({ code: "EADDRINUSE" });
+  });
+
+  it("can listen on other addresses, and then names a host that can be reached", async () => {
+    await using server = await serve({ port: 0, host: "0.0.0.0", methods });
+    expect(server.url).toMatch(/^ws:\/\/localhost:\d+\/$/);
+    await using peer = await connect(`ws://127.0.0.1:${portOf(server.url)}`);
+    expect(await peer.request("where")).toBe("reciproc");
+  });
+
+  it("chooses none of the subprotocols that are offered, and no compression", async () => {
+    await using server = await serve({ port: 0 });
+    const answer = await upgrade(server.url, {
+      "Sec-WebSocket-Protocol": "mcp, anything",
+      "Sec-WebSocket-Extensions": "permessage-deflate",
+    });
+    expect(answer.status).toBe(101);
+    expect(answer.headers).not.toHaveProperty("sec-websocket-protocol");
+    expect(answer.headers).not.toHaveProperty("sec-websocket-extensions");
+  });
+});
+
+describe("two servers on one HTTP server", () => {
+  it.each([
+    ["/rpc", "/rpc"],
+    [undefined, "/rpc"],
+    ["/rpc", undefined],
+  ])("throws if both serve the same path: %s and %s", async (one, other) => {
+    await using http = await bareHttp();
+    await using first = await serve({ server: http.server, path: one });
+    const error = await rejection(serve({ server: http.server, path: other }));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toContain(`at \`path\` "${one ?? "(any)"}" already`);
+    expect(first.url).toContain("ws://");
   });
 });

@@ -1,13 +1,11 @@
 /** Clients that send `auth`: in their hello, when they resume, and on an open connection. */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
-import { Duplex } from "node:stream";
-import { expect, it, vi } from "vitest";
-import { WebSocket } from "ws";
-import type { Socket } from "../../src/link/socket.js";
-import { type AnyPeer } from "../../src/node.js";
-import { AuthArrivals, type AuthHooks } from "../../src/server/arrival.js";
-import { MAX_AUTH_BYTES } from "../../src/server/link.js";
+import type { Socket } from "node:net";
+import { describe, expect, it } from "vitest";
+import type { AnyPeer } from "../../src/node.js";
+import { bareHttp, sendUpgrade } from "../support/network.js";
+import { pass } from "../support/time.js";
 import { gate } from "../support/turns.js";
 import {
   begun,
@@ -22,6 +20,7 @@ import {
   serving,
   servingOnPort,
   statusOf,
+  useTime,
   type Serving,
 } from "./by-hand.js";
 
@@ -29,16 +28,11 @@ const ASKS = { hello: { auth: true } };
 const OFFERS_SESSION = {
   hello: { session: expect.objectContaining({ token: expect.any(String) as string }) as object, bytes: true },
 };
-const ACCEPTS = { hello: { session: true, limits: LIMITS } };
+const FAILED = { code: 4401, reason: "authentication failed" };
 
 interface User {
   user: string;
   n?: number;
-}
-
-/** Returns a hello of that length. */
-function helloOf(bytes: number): object {
-  return { hello: { auth: "x".repeat(bytes - '{"hello":{"auth":""}}'.length) } };
 }
 
 /** Takes `{ user, n }` as `auth`, and refuses the user "eve". */
@@ -58,15 +52,18 @@ async function says(url: string, auth: unknown, options: object = {}): Promise<B
   return byHand;
 }
 
-/** Opens a session of a client that sends `auth`. */
+/** Opens a connection of a client that sends `auth`, with a session if the server keeps one. */
 async function authenticated(
   { server, url }: Serving<User>,
   auth: unknown,
 ): Promise<{ byHand: ByHand; peer: AnyPeer; token: string }> {
   const coming = nextPeer(server);
   const byHand = await says(url, auth);
-  const token = await byHand.hello();
-  return { byHand, peer: await coming, token };
+  const { session } = (await byHand.next()).hello;
+  byHand.say({ hello: session === undefined ? {} : { session: true, limits: LIMITS } });
+  byHand.say({ ping: 0 });
+  expect(await byHand.next()).toEqual({ pong: 0 });
+  return { byHand, peer: await coming, token: session?.token };
 }
 
 /** Opens a WebSocket that sends `auth` and then resumes a session. Returns the server's reply. */
@@ -89,6 +86,17 @@ function refreshes({ server }: Serving<User>): unknown[] {
   return list;
 }
 
+/** Accepts the first `auth`, and never decides on a later one. */
+function undecided(options: object = {}): Promise<Serving<User>> {
+  let calls = 0;
+  const authenticate = (_request: IncomingMessage, auth: unknown): unknown =>
+    calls++ === 0 ? auth : new Promise(() => {});
+  return users({ authenticate, ...options });
+}
+
+/** Admits the empty credential that a client sends, as `auth && verify(auth)` does. */
+const careless = { authenticate: (_request: IncomingMessage, auth: unknown) => auth && { auth }, principal: undefined };
+
 describeNetworks("a client that offers `auth`", () => {
   it("is asked for it before it gets a token, and authenticate gets it with the upgrade request", async () => {
     const calls: unknown[] = [];
@@ -100,9 +108,6 @@ describeNetworks("a client that offers `auth`", () => {
     expect(await byHand.next()).toEqual(OFFERS_SESSION);
     expect(calls).toEqual([["7", { token: [1, "ä"] }]]);
     expect((await coming).auth).toEqual({ auth: { token: [1, "ä"] } });
-    byHand.say(ACCEPTS);
-    byHand.say({ ping: 1 });
-    expect(await byHand.next()).toEqual({ pong: 1 });
   });
 
   it("may have none: authenticate gets undefined", async () => {
@@ -124,10 +129,8 @@ describeNetworks("a client that offers `auth`", () => {
 
   it("begins a connection without a session on a server that keeps none", async () => {
     const world = await users({ session: false });
-    const coming = nextPeer(world.server);
-    const byHand = await says(world.url, { user: "ada" });
-    expect(await byHand.next()).toEqual({ hello: { bytes: true } });
-    expect((await coming).auth).toEqual({ user: "ada" });
+    const { peer, token } = await authenticated(world, { user: "ada" });
+    expect([peer.auth, token]).toEqual([{ user: "ada" }, undefined]);
   });
 
   it("is authenticated before the 101, with `auth` undefined, if it does not get reciproc.v1", async () => {
@@ -140,44 +143,24 @@ describeNetworks("a client that offers `auth`", () => {
       [packed, "reciproc.auth"],
       [packed, "reciproc.v1"],
       [packed, "reciproc.v1, reciproc.authority"],
-    ] as const) {
-      const status = await statusOf(url, { "Sec-WebSocket-Protocol": offer });
-      expect([offer, status]).toEqual([offer, 101]);
-    }
+    ] as const)
+      expect([offer, await statusOf(url, { "Sec-WebSocket-Protocol": offer })]).toEqual([offer, 101]);
     expect(calls).toEqual([[undefined], [undefined], [undefined], [undefined]]);
   });
 
-  it.each<[string, () => unknown, { code: number; reason: string }, number]>([
-    ["returns null", () => null, { code: 4401, reason: "authentication failed" }, 0],
-    ["returns undefined", () => undefined, { code: 4401, reason: "authentication failed" }, 0],
-    ["returns a promise of false", async () => false, { code: 4401, reason: "authentication failed" }, 0],
-    ["returns an empty string", () => "", { code: 4401, reason: "authentication failed" }, 0],
-    ["returns a promise of 0", async () => 0, { code: 4401, reason: "authentication failed" }, 0],
-    ["returns NaN", () => NaN, { code: 4401, reason: "authentication failed" }, 0],
-    [
-      "throws",
-      () => {
-        throw new Error("secret");
-      },
-      { code: 4401, reason: "authentication failed" },
-      1,
-    ],
-    ["rejects", () => Promise.reject(new Error("secret")), { code: 4401, reason: "authentication failed" }, 1],
-    [
-      "takes too long",
-      () => new Promise(() => {}),
-      { code: 4503, reason: "authentication took longer than 1000 ms" },
-      0,
-    ],
-  ])("is refused by a bye and a close if authenticate %s", async (_what, authenticate, bye, thrown) => {
-    const { server, url } = await serving<any>({ authenticate, limits: { handshakeTimeoutMs: 1_000 } });
+  it.each<[string, () => unknown, number]>([
+    ["returns null", () => null, 0],
+    ["returns a promise of an empty string", async () => "", 0],
+    ["rejects", () => Promise.reject(new Error("secret")), 1],
+  ])("is refused by a bye and a close if authenticate %s", async (_what, authenticate, thrown) => {
+    const { server, url } = await serving<any>({ authenticate });
     const { refusals, errors } = recorded(server);
     const byHand = await says(url, "token");
-    expect(await byHand.next()).toEqual({ bye });
-    expect(await byHand.closed).toEqual(bye);
-    expect(refusals).toEqual([`${bye.code - 4000} ${bye.reason}`]);
+    expect(await byHand.next()).toEqual({ bye: FAILED });
+    expect(await byHand.closed).toEqual(FAILED);
+    expect(refusals).toEqual(["401 authentication failed"]);
     expect(errors).toHaveLength(thrown);
-    expect(server.stats()).toMatchObject({ opened: 0, peers: 0, refused: { [bye.code - 4000]: 1 } });
+    expect(server.stats()).toMatchObject({ opened: 0, peers: 0, refused: { 401: 1 } });
   });
 
   it.each<[string, object[]]>([
@@ -195,108 +178,40 @@ describeNetworks("a client that offers `auth`", () => {
     const byHand = await ByHand.open(url, { offersAuth: true });
     for (const frame of frames) byHand.say(frame);
     expect(await byHand.closed).toEqual({ code: 1002, reason: "not one hello with `auth`" });
-    expect(ran).toBe(0);
-    expect(server.stats().opened).toBe(0);
+    expect([ran, server.stats().opened]).toEqual([0, 0]);
   });
 
   it("can send a hello of 16 KiB, and is closed with 1009 for one byte more", async () => {
+    const most = 16_384 - '{"hello":{"auth":""}}'.length;
     const lengths: number[] = [];
     const { url } = await serving<any>({
       authenticate: (_request, auth) => lengths.push((auth as string).length),
       limits: { maxMessageBytes: 2 ** 20 },
     });
-    const most = await ByHand.open(url, { offersAuth: true });
-    most.say(helloOf(16_384));
-    expect([await most.next(), await most.next()]).toEqual([ASKS, OFFERS_SESSION]);
-    const more = await ByHand.open(url, { offersAuth: true });
-    more.say(helloOf(16_385));
+    expect(await (await says(url, "x".repeat(most))).next()).toEqual(OFFERS_SESSION);
+    const more = await says(url, "x".repeat(most + 1));
     expect(await more.closed).toEqual({ code: 1009, reason: "message is too large" });
-    expect(lengths).toEqual([16_384 - '{"hello":{"auth":""}}'.length]);
+    expect(lengths).toEqual([most]);
   });
 
-  it("is not read further than that, in fragments neither", async () => {
-    const { server, url } = await servingOnPort<any>({
-      authenticate: () => ({}),
-      limits: { maxMessageBytes: 2 ** 24 },
-    });
-    const webSocket = new WebSocket(url, ["reciproc.v1", "reciproc.auth"]);
-    await once(webSocket, "open");
-    const closed = once(webSocket, "close") as Promise<[number]>;
-    let sent = 0;
-    webSocket.send('{"hello":{"auth":"', { fin: false });
-    const more = (): void => {
-      if (webSocket.readyState !== WebSocket.OPEN || sent >= 2 ** 24 - 2 ** 16) return;
-      sent += 1024;
-      webSocket.send("x".repeat(1024), { fin: false }, more);
-    };
-    more();
-    expect((await closed)[0]).toBe(1009);
-    expect(sent).toBeLessThan(2 ** 23);
-    expect(server.stats().opened).toBe(0);
-  });
-
-  it("is closed once if more of its bytes come in parts, and each part pauses its socket", () => {
-    const raw = new Duplex({ read() {}, write() {} });
-    const closes: unknown[] = [];
-    const socket = {
-      start() {},
-      send: () => true,
-      close: (...given: unknown[]) => closes.push(given),
-      maxFrameBytes: 0,
-    };
-    const arrivals = new AuthArrivals(60_000);
-    arrivals.take(socket as unknown as Socket, raw, {} as AuthHooks);
-    raw.emit("data", Buffer.alloc(MAX_AUTH_BYTES));
-    expect(closes).toEqual([]);
-    for (let i = 0; i < 3; i++) {
-      raw.emit("data", Buffer.alloc(2048));
-      expect(raw.isPaused()).toBe(true);
-      raw.resume();
-    }
-    expect(closes).toEqual([[1009, "message is too large"]]);
-    raw.destroy();
-  });
-
-  it("is closed with 4000 if it does not send it within handshakeTimeoutMs", async () => {
-    const { server, url } = await serving<any>({ authenticate: () => ({}), limits: { handshakeTimeoutMs: 50 } });
-    const byHand = await ByHand.open(url, { offersAuth: true });
-    expect(await byHand.closed).toEqual({ code: 4000, reason: "no `auth` came in time" });
-    expect(server.stats().opened).toBe(0);
-  });
-
-  it("passed the checks of Origin and Host before it is asked", async () => {
-    let asked = 0;
-    const { url } = await servingOnPort<any>({ authenticate: () => ++asked });
-    for (const headers of [{ Origin: "https://evil.example" }, { Host: "evil.example" }]) {
-      const byHand = await ByHand.open(url, { offersAuth: true, headers });
-      expect((await byHand.next()).bye.code).toBe(4403);
-    }
-    expect(asked).toBe(0);
-  });
-
-  it("counts as a connection before it is accepted", async () => {
-    const { url } = await serving<any>({ authenticate: () => ({}), limits: { maxConnections: 2 } });
-    const mute = await ByHand.open(url, { offersAuth: true });
-    await ByHand.open(url, { offersAuth: true });
-    expect(await statusOf(url)).toBe(503);
-    mute.cut();
-    await vi.waitFor(async () => expect(await statusOf(url)).toBe(101));
-  });
-
-  it("counts as a connection while its authenticate runs on after it has disconnected", async () => {
-    const open = gate<object>();
-    const asked = gate();
-    const { url } = await serving<any>({
+  it("counts as a connection before it is accepted, and while its authenticate runs on after it has disconnected", async () => {
+    const [open, asked] = [gate<object>(), gate()];
+    const { server, url } = await serving<any>({
       authenticate: (_request, auth) => (auth === "slow" ? (asked.resolve(), open.promise) : {}),
       limits: { maxConnections: 1 },
     });
+    const mute = await ByHand.open(url, { offersAuth: true });
+    expect(await statusOf(url)).toBe(503);
+    mute.cut();
+    await expect.poll(() => statusOf(url)).toBe(101);
+    await expect.poll(() => server.stats().peers).toBe(0);
     const byHand = await says(url, "slow");
     await asked.promise;
     byHand.cut();
     await byHand.closed;
     for (let i = 0; i < 5; i++) expect(await statusOf(url)).toBe(503);
     open.resolve({});
-    await vi.waitFor(async () => expect(await statusOf(url)).toBe(101));
+    await expect.poll(() => statusOf(url)).toBe(101);
   });
 
   it("evicts no session before it is accepted, and then gets its slot", async () => {
@@ -316,20 +231,19 @@ describeNetworks("a client that offers `auth`", () => {
     const { refusals } = recorded(world.server);
     const sessions = [await authenticated(world, { user: "ada" }), await authenticated(world, { user: "bob" })];
     for (const session of sessions) await drop(session);
-    const undecided = await ByHand.open(world.url, { offersAuth: true });
-    expect(await undecided.next()).toEqual(ASKS);
+    const late = await ByHand.open(world.url, { offersAuth: true });
+    expect(await late.next()).toEqual(ASKS);
     for (const [i, user] of ["ada", "bob"].entries())
       expect((await resumes(world.url, { user }, sessions[i]!.token)).answer).toEqual(RESUMED);
-    undecided.say({ hello: { auth: { user: "carl" } } });
-    const reason = "`limits.maxConnections`, 2, is reached";
-    expect(await undecided.next()).toEqual({ bye: { code: 4503, reason } });
-    expect(await undecided.closed).toEqual({ code: 4503, reason });
-    expect(refusals).toEqual([`503 ${reason}`]);
+    late.say({ hello: { auth: { user: "carl" } } });
+    const bye = { code: 4503, reason: "`limits.maxConnections`, 2, is reached" };
+    expect(await late.next()).toEqual({ bye });
+    expect(await late.closed).toEqual(bye);
+    expect(refusals).toEqual([`503 ${bye.reason}`]);
   });
 
   it("is closed with 1001 by a server that closes, while it is silent and while authenticate runs", async () => {
-    const asked = gate();
-    const open = gate<object>();
+    const [open, asked] = [gate<object>(), gate()];
     const { server, url } = await serving<any>({ authenticate: () => (asked.resolve(), open.promise) });
     const mute = await ByHand.open(url, { offersAuth: true });
     const waiting = await says(url, "token");
@@ -343,18 +257,92 @@ describeNetworks("a client that offers `auth`", () => {
   });
 });
 
-describeNetworks("a client that resumes", () => {
+describe("a client that offers `auth` over a socket", () => {
+  it("is not read further than that, in fragments neither: it is closed once, and its socket is paused", async () => {
+    await using http = await bareHttp();
+    const { server } = await servingOnPort<any>({
+      server: http.server,
+      authenticate: () => ({}),
+      limits: { maxMessageBytes: 2 ** 24 },
+    });
+    const connected = once(http.server, "connection") as Promise<[Socket]>;
+    const socket = await sendUpgrade(http.url, { "Sec-WebSocket-Protocol": "reciproc.v1, reciproc.auth" });
+    const [theirs] = await connected;
+    const text = socket.toArray() as Promise<Buffer[]>;
+    const [first, read] = [gate(), gate()];
+    let bytes = 0;
+    theirs.on("data", (part: Buffer) => {
+      bytes += part.length;
+      if (bytes > 18_000) first.resolve();
+      if (bytes > 30_000) read.resolve();
+    });
+    // A masked fragment of 8 MiB that is not the last, of which a part comes.
+    const head = Buffer.from([0x01, 0xff, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0]);
+    socket.write(Buffer.concat([head, Buffer.alloc(18_100)]));
+    await first.promise;
+    expect(theirs.isPaused()).toBe(true);
+    // As the WebSocket may. Then more parts come.
+    theirs.resume();
+    socket.write(Buffer.alloc(14_000));
+    await read.promise;
+    expect(server.stats().opened).toBe(0);
+    theirs.destroy();
+    const frames = Buffer.concat(await text)
+      .toString("latin1")
+      .split("message is too large");
+    expect(frames).toHaveLength(2);
+  });
+
+  it("passed the checks of Origin and Host before it is asked", async () => {
+    let asked = 0;
+    const { url } = await servingOnPort<any>({ authenticate: () => ++asked });
+    for (const headers of [{ Origin: "https://evil.example" }, { Host: "evil.example" }]) {
+      const byHand = await ByHand.open(url, { offersAuth: true, headers });
+      expect((await byHand.next()).bye.code).toBe(4403);
+    }
+    expect(asked).toBe(0);
+  });
+});
+
+describe("the time of a client that offers `auth`", () => {
+  useTime();
+  const limits = { handshakeTimeoutMs: 1_000 };
+
+  it("is closed with 4000 if it does not send it within handshakeTimeoutMs", async () => {
+    const { server, url } = await serving<any>({ authenticate: () => ({}), limits });
+    const byHand = await ByHand.open(url, { offersAuth: true });
+    await pass(1_000);
+    expect(await byHand.closed).toEqual({ code: 4000, reason: "no `auth` came in time" });
+    expect(server.stats().opened).toBe(0);
+  });
+
+  it("is refused with 4503 if authenticate takes too long", async () => {
+    const { server, url } = await serving<any>({ authenticate: () => new Promise(() => {}), limits });
+    const byHand = await says(url, "token");
+    await pass(1_000);
+    const bye = { code: 4503, reason: "authentication took longer than 1000 ms" };
+    expect(await byHand.next()).toEqual({ bye });
+    expect(await byHand.closed).toEqual(bye);
+    expect(server.stats()).toMatchObject({ opened: 0, refused: { 503: 1 } });
+  });
+
+  it("closes with 4503 if authenticate takes too long", async () => {
+    const { byHand } = await authenticated(await undecided({ limits }), { user: "ada" });
+    byHand.say({ auth: { user: "ada" } });
+    await pass(1_000);
+    expect(await byHand.closed).toMatchObject({ code: 4503 });
+  });
+});
+
+describe("a client that resumes", () => {
   it.each(["headers", "auth"])("refreshes peer.auth by its %s, and the server emits `refresh`", async (way) => {
-    const seen: unknown[] = [];
+    const noted = gate<unknown>();
     const world = await serving<User>({
       authenticate: ({ headers }, auth) => (auth as User | undefined) ?? (JSON.parse(headers.cookie!) as User),
       principal: ({ user }) => user,
-      methods: { note: (_params, { peer }: { peer: AnyPeer }) => seen.push(peer.auth) },
+      methods: { note: (_params, { peer }: { peer: AnyPeer }) => noted.resolve(peer.auth) },
     });
-    const [before, after] = [
-      { user: "ada", n: 1 },
-      { user: "ada", n: 2 },
-    ];
+    const [before, after] = [1, 2].map((n) => ({ user: "ada", n })) as [User, User];
     const list = refreshes(world);
     const session =
       way === "auth" ? await authenticated(world, before) : await begun(world, { cookie: JSON.stringify(before) });
@@ -367,69 +355,41 @@ describeNetworks("a client that resumes", () => {
         : await ByHand.resume(world.url, session.token, 1, { cookie: JSON.stringify(after) });
     expect(answer).toEqual(RESUMED);
     byHand.say([{ jsonrpc: "2.0", method: "note" }]);
-    await vi.waitFor(() => expect(seen).toEqual([after]));
+    expect(await noted.promise).toEqual(after);
     expect(list).toEqual([{ peer: session.peer, auth: after, old: before }]);
     expect(session.peer.data).toBe(data);
     expect(data).toEqual({ room: "den" });
     expect(world.server.stats()).toMatchObject({ opened: 1, resumed: 1 });
   });
 
-  it("cannot resume the session of another principal, which stays as it is, and begins its own", async () => {
-    const world = await users();
-    const list = refreshes(world);
+  it.each([{ user: "eve" }, "", 0, false])("leaves its session suspended if its `auth` %j is refused", async (auth) => {
+    const world = await users({
+      ...careless,
+      authenticate: (_request: IncomingMessage, given: User) => given.user !== "eve" && given,
+    });
     const session = await authenticated(world, { user: "ada" });
     await drop(session);
-    const { byHand, answer } = await resumes(world.url, { user: "bob" }, session.token);
-    expect(answer).toEqual(REFUSED);
-    expect(session.peer.auth).toEqual({ user: "ada" });
-    expect(session.peer.state).toBe("suspended");
-    expect(list).toEqual([]);
-    await byHand.hello();
-    expect(world.server.peers.size).toBe(2);
-  });
-
-  it("and is refused leaves its session suspended", async () => {
-    const world = await users();
-    const session = await authenticated(world, { user: "ada" });
-    await drop(session);
-    const byHand = await says(world.url, { user: "eve" }, { returns: true });
+    const byHand = await says(world.url, auth, { returns: true });
     expect((await byHand.next()).bye.code).toBe(4401);
-    expect(session.peer.state).toBe("suspended");
-    expect(session.peer.auth).toEqual({ user: "ada" });
+    expect([session.peer.state, session.peer.auth]).toEqual(["suspended", { user: "ada" }]);
   });
-
-  it.each(["", 0, false])(
-    "is refused if authenticate returns %j, which the client sent as its `auth`",
-    async (empty) => {
-      const world = await serving<any>({ authenticate: (_request, auth) => auth && { auth } });
-      const session = await authenticated(world, "token");
-      await drop(session);
-      const byHand = await says(world.url, empty, { returns: true });
-      expect((await byHand.next()).bye.code).toBe(4401);
-      expect(session.peer.state).toBe("suspended");
-      expect(session.peer.auth).toEqual({ auth: "token" });
-    },
-  );
 
   it("keeps peer.data, and emits no `refresh` on a server without authenticate", async () => {
     const world = await serving<any>();
-    const list: unknown[] = [];
-    world.server.on("refresh", (...given) => list.push(given));
+    const list = refreshes(world);
     const session = await begun(world);
     session.peer.data["name"] = "mine";
     await drop(session);
     expect((await ByHand.resume(world.url, session.token, 1)).answer).toEqual(RESUMED);
-    expect(session.peer.data).toEqual({ name: "mine" });
-    expect(session.peer.auth).toBeUndefined();
-    expect(list).toEqual([]);
+    expect([session.peer.data, session.peer.auth, list]).toEqual([{ name: "mine" }, undefined, []]);
   });
 });
 
-describeNetworks("`auth` on an open connection", () => {
+describe("`auth` on an open connection", () => {
   it.each([{}, { session: false as const }])("refreshes peer.auth, with the options %j", async (options) => {
     const world = await users(options);
     const list = refreshes(world);
-    const { byHand, peer } = await authenticatedWith(world, { user: "ada", n: 1 });
+    const { byHand, peer } = await authenticated(world, { user: "ada", n: 1 });
     const { data } = peer;
     byHand.say({ auth: { user: "ada", n: 2 } });
     expect(await byHand.next()).toEqual({ authenticated: true });
@@ -440,41 +400,25 @@ describeNetworks("`auth` on an open connection", () => {
     expect(peer.auth).toEqual({ user: "ada", n: 3 });
   });
 
-  it.each([
-    ["authenticate refuses it", { user: "eve" }, "authentication failed"],
+  it.each<[string, unknown, string, object?]>([
+    ["authenticate refuses it", { user: "eve" }, FAILED.reason],
     ["the principal would change", { user: "bob" }, "the `principal` of a connection cannot change"],
-  ])("closes with 4401, and leaves peer.auth, if %s", async (_what, auth, reason) => {
-    const world = await users();
+    ["authenticate returns an empty `auth`", "", FAILED.reason, careless],
+    ["authenticate returns a false `auth`", false, FAILED.reason, careless],
+  ])("closes with 4401, and leaves peer.auth, if %s", async (_what, auth, reason, options) => {
+    const world = await users(options);
     const { refusals } = recorded(world.server);
     const list = refreshes(world);
     const { byHand, peer, token } = await authenticated(world, { user: "ada" });
+    const before = peer.auth;
     byHand.say({ auth });
     expect(await byHand.next()).toEqual({ bye: { code: 4401, reason } });
     expect(await byHand.closed).toEqual({ code: 4401, reason });
     expect(await peer.closed).toMatchObject({ code: 4401, reason });
-    expect(peer.auth).toEqual({ user: "ada" });
+    expect(peer.auth).toBe(before);
     expect(list).toEqual([]);
     expect(refusals).toEqual([`401 ${reason}`]);
     expect((await resumes(world.url, { user: "ada" }, token)).answer).toEqual(REFUSED);
-  });
-
-  it.each(["", 0, false])("closes with 4401 if authenticate returns %j, which the client sent", async (empty) => {
-    const world = await serving<any>({ authenticate: (_request, auth) => auth && { auth } });
-    const { byHand, peer } = await authenticated(world, "token");
-    byHand.say({ auth: empty });
-    expect(await byHand.closed).toEqual({ code: 4401, reason: "authentication failed" });
-    expect(peer.auth).toEqual({ auth: "token" });
-  });
-
-  it("closes with 4503 if authenticate takes too long", async () => {
-    let calls = 0;
-    const world = await users({
-      authenticate: (_request: IncomingMessage, auth: unknown) => (calls++ === 0 ? auth : new Promise(() => {})),
-      limits: { handshakeTimeoutMs: 1_000 },
-    });
-    const { byHand } = await authenticated(world, { user: "ada" });
-    byHand.say({ auth: { user: "ada" } });
-    expect(await byHand.closed).toMatchObject({ code: 4503 });
   });
 
   it.each([
@@ -499,43 +443,25 @@ describeNetworks("`auth` on an open connection", () => {
   });
 
   it("closes with 1002 if another one comes before the reply", async () => {
-    let calls = 0;
-    const world = await users({
-      authenticate: (_request: IncomingMessage, auth: unknown) => (calls++ === 0 ? auth : new Promise(() => {})),
-    });
-    const { byHand } = await authenticated(world, { user: "ada" });
+    const { byHand } = await authenticated(await undecided(), { user: "ada" });
     byHand.say({ auth: 1 });
     byHand.say({ auth: 2 });
     expect(await byHand.closed).toEqual({ code: 1002, reason: "a second `auth` before the reply to the first" });
-    expect(calls).toBe(2);
   });
 
   it("is ignored from a client that was authenticated by its request", async () => {
     let calls = 0;
     const world = await serving<any>({ authenticate: () => ++calls });
-    const { byHand, token, peer } = await begun(world);
-    byHand.say({ auth: "token" });
-    byHand.say({ ping: 1 });
-    expect(await byHand.next()).toEqual({ pong: 1 });
-    await drop({ byHand, peer });
-    const { byHand: back } = await ByHand.resume(world.url, token, 1);
-    back.say({ auth: "token" });
-    back.say({ ping: 2 });
-    expect(await back.next()).toEqual({ pong: 2 });
-    expect(calls).toBe(2);
-  });
-
-  it("is ignored after a resume whose client did not offer it", async () => {
-    let calls = 0;
-    const world = await serving<any>({ authenticate: () => ++calls });
-    const session = await authenticated(world, "token");
-    await drop(session);
-    const { byHand, answer } = await ByHand.resume(world.url, session.token, 1);
-    expect(answer).toEqual(RESUMED);
-    byHand.say({ auth: "token" });
-    byHand.say({ ping: 1 });
-    expect(await byHand.next()).toEqual({ pong: 1 });
-    expect(calls).toBe(2);
+    // The first client never offers `auth`. The second one does at first, and not when it resumes.
+    for (const session of [await begun(world), await authenticated(world, "token")]) {
+      await drop(session);
+      const { byHand, answer } = await ByHand.resume(world.url, session.token, 1);
+      expect(answer).toEqual(RESUMED);
+      byHand.say({ auth: "token" });
+      byHand.say({ ping: 1 });
+      expect(await byHand.next()).toEqual({ pong: 1 });
+    }
+    expect(calls).toBe(4);
   });
 
   it("has no effect if its socket was lost before authenticate ended", async () => {
@@ -570,11 +496,3 @@ describeNetworks("`auth` on an open connection", () => {
     expect(list.map((one) => (one as { auth: User }).auth.n)).toEqual([2, 3, 4]);
   });
 });
-
-/** As `authenticated`, also on a server without sessions. */
-async function authenticatedWith(world: Serving<User>, auth: User): Promise<{ byHand: ByHand; peer: AnyPeer }> {
-  const coming = nextPeer(world.server);
-  const byHand = await says(world.url, auth);
-  byHand.say((await byHand.next()).hello.session === undefined ? { hello: {} } : ACCEPTS);
-  return { byHand, peer: await coming };
-}

@@ -1,22 +1,38 @@
-import type { IncomingMessage } from "node:http";
-import { describe, expect, it, vi } from "vitest";
-import { connect, serve, type AnyPeer } from "../../src/node.js";
-import { sendUpgrade, upgrade } from "../support/network.js";
+/** `authenticate` before the handshake is answered, `principal`, and the disconnection of a principal. */
+import { describe, expect, it } from "vitest";
+import { memory, serve, type AnyPeer } from "../../src/node.js";
 import { maskedFrames } from "../../src/sockets/frames.js";
+import { sendUpgrade, upgrade } from "../support/network.js";
+import { post } from "../support/post.js";
+import { request } from "../support/raw.js";
+import { pass } from "../support/time.js";
 import { gate, turn } from "../support/turns.js";
-import { recorded } from "./by-hand.js";
+import {
+  begun,
+  ByHand,
+  connect,
+  LIMITS,
+  nextPeer,
+  recorded,
+  REFUSED,
+  serving,
+  servingOnPort,
+  statusOf,
+  suspended,
+  useTime,
+  type Serving,
+} from "./by-hand.js";
 
 describe("authenticate", () => {
   it.each<[string, object, unknown]>([
-    ["its result", { authenticate: ({ headers }: IncomingMessage) => headers.cookie }, "alice"],
+    ["its result", { authenticate: ({ headers }: { headers: any }) => headers.cookie }, "alice"],
     ["the value of its promise", { authenticate: async () => "bob" }, "bob"],
     ["undefined if it is not set", {}, undefined],
   ])("gets the request, and peer.auth is %s", async (_what, options, auth) => {
-    await using server = await serve({ port: 0, ...options });
-    const coming = new Promise<AnyPeer>((resolve) => server.on("peer", resolve));
-    await using client = await connect(server.url, { headers: { cookie: "alice" } });
+    const { server, url } = await serving(options);
+    const coming = nextPeer(server);
+    await connect(url, { headers: { cookie: "alice" } });
     expect((await coming).auth).toBe(auth);
-    expect(client.state).toBe("open");
   });
 
   it.each<[string, () => unknown, number]>([
@@ -39,48 +55,13 @@ describe("authenticate", () => {
     ["a rejection", () => Promise.reject(new Error("secret")), 1],
     ["a rejection with null", () => Promise.reject(null), 1],
   ])("refuses with 401 for %s, without a reason", async (_name, authenticate, thrown) => {
-    await using server = await serve({ port: 0, authenticate });
+    const { server, url } = await servingOnPort({ authenticate });
     const { refusals, errors } = recorded(server);
-    const answer = await upgrade(server.url);
-    expect(answer).toMatchObject({ status: 401, body: "authentication failed\n" });
-    expect(answer.headers["connection"]).toBe("close");
+    const answer = await upgrade(url);
+    expect(answer).toMatchObject({ status: 401, body: "authentication failed\n", headers: { connection: "close" } });
     expect(refusals).toEqual(["401 authentication failed"]);
     expect(errors).toHaveLength(thrown);
     expect(server.peers.size).toBe(0);
-  });
-
-  it("is refused with 503 if it takes too long, and its late result makes no peer", async () => {
-    const late = gate<object>();
-    await using server = await serve({
-      port: 0,
-      authenticate: () => late.promise,
-      limits: { handshakeTimeoutMs: 500 },
-    });
-    const { refusals } = recorded(server);
-    const answer = await upgrade(server.url);
-    expect(answer.status).toBe(503);
-    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
-    expect(refusals).toEqual(["503 authentication took longer than 500 ms"]);
-    late.resolve({});
-    await turn();
-    expect(server.peers.size).toBe(0);
-  });
-
-  it.each([2 ** 31, Infinity])("can take as long as handshakeTimeoutMs allows: %d", async (handshakeTimeoutMs) => {
-    const open = gate<object>();
-    const asked = gate();
-    const authenticate = (): Promise<object> => (asked.resolve(), open.promise);
-    await using server = await serve({ port: 0, authenticate, limits: { handshakeTimeoutMs } });
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-    try {
-      const answer = upgrade(server.url);
-      await asked.promise;
-      await vi.advanceTimersByTimeAsync(60_000);
-      open.resolve({});
-      expect((await answer).status).toBe(101);
-    } finally {
-      vi.useRealTimers();
-    }
   });
 
   it.each([
@@ -96,12 +77,11 @@ describe("authenticate", () => {
       return gates[i]?.promise ?? Promise.resolve({});
     };
     await using server = await serve({ port: 0, authenticate, methods: { fine: () => true } });
-    const politely = await sendUpgrade(server.url);
-    await asked[0]!.promise;
-    politely.destroy();
-    const rudely = await sendUpgrade(server.url);
-    await asked[1]!.promise;
-    rudely.resetAndDestroy();
+    for (const [i, how] of (["destroy", "resetAndDestroy"] as const).entries()) {
+      const socket = await sendUpgrade(server.url);
+      await asked[i]!.promise;
+      socket[how]();
+    }
     for (const { resolve } of gates) resolve(verdict);
     await using peer = await connect(server.url);
     expect(await peer.request("fine")).toBe(true);
@@ -110,19 +90,19 @@ describe("authenticate", () => {
 
   it("runs only for clients that passed the other rules", async () => {
     let asked = 0;
-    await using server = await serve({ port: 0, path: "/rpc", authenticate: () => ++asked });
-    await upgrade(server.url, { Origin: "https://evil.example" });
-    await upgrade(server.url, { Host: "evil.example" });
-    await upgrade(server.url.replace("/rpc", "/other"));
+    const { url } = await servingOnPort({ path: "/rpc", authenticate: () => ++asked });
+    await upgrade(`${url}/rpc`, { Origin: "https://evil.example" });
+    await upgrade(`${url}/rpc`, { Host: "evil.example" });
+    await upgrade(`${url}/other`);
     expect(asked).toBe(0);
-    expect((await upgrade(server.url)).status).toBe(101);
+    expect((await upgrade(`${url}/rpc`)).status).toBe(101);
     expect(asked).toBe(1);
   });
 
   it("can be slow while the client already sends: no message is lost", async () => {
     const open = gate<object>();
-    await using server = await serve({ port: 0, authenticate: () => open.promise, methods: { m: () => "heard" } });
-    const socket = await sendUpgrade(server.url);
+    const { url } = await servingOnPort({ authenticate: () => open.promise, methods: { m: () => "heard" } });
+    const socket = await sendUpgrade(url);
     socket.write(maskedFrames(['{"jsonrpc":"2.0","id":1,"method":"m"}']));
     open.resolve({});
     let text = "";
@@ -131,5 +111,268 @@ describe("authenticate", () => {
       if (text.includes("result")) break;
     }
     expect(text).toContain('{"jsonrpc":"2.0","id":1,"result":"heard"}');
+  });
+});
+
+describe("the time of authenticate", () => {
+  useTime();
+
+  it("is refused with 503 if it takes too long, and its late result makes no peer", async () => {
+    const [late, asked] = [gate<object>(), gate()];
+    const { server, url } = await servingOnPort({
+      authenticate: () => (asked.resolve(), late.promise),
+      limits: { handshakeTimeoutMs: 500 },
+    });
+    const { refusals } = recorded(server);
+    const answering = upgrade(url);
+    await asked.promise;
+    await pass(500);
+    const answer = await answering;
+    expect(answer.status).toBe(503);
+    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
+    expect(refusals).toEqual(["503 authentication took longer than 500 ms"]);
+    late.resolve({});
+    await turn();
+    expect(server.peers.size).toBe(0);
+  });
+
+  it.each([2 ** 31, Infinity])("can take as long as handshakeTimeoutMs allows: %d", async (handshakeTimeoutMs) => {
+    const [open, asked] = [gate<object>(), gate()];
+    const authenticate = (): Promise<object> => (asked.resolve(), open.promise);
+    const { url } = await servingOnPort({ authenticate, limits: { handshakeTimeoutMs } });
+    const answer = upgrade(url);
+    await asked.promise;
+    await pass(60_000);
+    open.resolve({});
+    expect((await answer).status).toBe(101);
+  });
+
+  it("counts as a connection after its timeout while it still runs, and its late error is reported", async () => {
+    const [late, asked] = [gate(), gate()];
+    const { server, url } = await serving({
+      authenticate: async () => {
+        asked.resolve();
+        await late.promise;
+        throw new Error("the database is down");
+      },
+      limits: { maxConnections: 1, handshakeTimeoutMs: 500 },
+    });
+    const { refusals, errors } = recorded(server);
+    const first = statusOf(url);
+    await asked.promise;
+    await pass(500);
+    expect([await first, await statusOf(url)]).toEqual([503, 503]);
+    expect(refusals).toEqual([
+      "503 authentication took longer than 500 ms",
+      "503 `limits.maxConnections`, 1, is reached",
+    ]);
+    late.resolve();
+    await turn();
+    expect(errors).toMatchObject([{ message: "the database is down" }]);
+  });
+});
+
+describe("the principal", () => {
+  it.each<[string, () => string, unknown]>([
+    [
+      "throws",
+      () => {
+        throw new Error("no name");
+      },
+      new Error("no name"),
+    ],
+    ["is a number", () => 7 as never, expect.objectContaining({ message: expect.stringContaining("`principal()`") })],
+    ["is a string with a lone surrogate", () => "\ud800", expect.any(TypeError)],
+    ["is too long", () => "x".repeat(8_193), expect.any(TypeError)],
+    ["is missing", () => undefined as never, expect.any(TypeError)],
+    ["is a promise", () => Promise.resolve("ada") as never, expect.any(TypeError)],
+  ])(
+    "refuses WebSockets and POSTs with 401, and reports the reason as an error, if it %s",
+    async (_what, principal, error) => {
+      const { server, url } = await servingOnPort<string>({ authenticate: () => "ada", principal });
+      const { errors } = recorded(server);
+      expect([(await upgrade(url)).status, (await post(url, {})).status]).toEqual([401, 401]);
+      expect(errors).toEqual([error, error]);
+      expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 2 } });
+    },
+  );
+});
+
+const REASON = "the principal was disconnected while this client was admitted";
+const BYE = { code: 4503, reason: REASON };
+const HELLO = { hello: { session: true, limits: LIMITS } };
+const EVE = { "x-name": "eve" };
+const SLOW_EVE = { ...EVE, "x-slow": "1" };
+
+/** A server whose `authenticate` waits for the test, for each client that comes with the header `x-slow` or asks it by its `auth`. */
+interface World extends Serving<string> {
+  /** Resolves when `authenticate` waits. */
+  readonly asked: Promise<void>;
+  /** Lets `authenticate` accept its client. */
+  accept(): void;
+  readonly peers: AnyPeer[];
+  readonly refusals: string[];
+  readonly errors: unknown[];
+}
+
+interface Auth {
+  name?: string;
+  isSlow?: boolean;
+}
+
+async function slow(options: object = {}, serveOn: typeof serving = serving): Promise<World> {
+  const [asked, answer] = [gate(), gate()];
+  const world = await serveOn<string>({
+    authenticate: async ({ headers }, auth) => {
+      const { name = String(headers["x-name"]), isSlow = headers["x-slow"] !== undefined } = (auth ?? {}) as Auth;
+      if (!isSlow) return name;
+      asked.resolve();
+      await answer.promise;
+      return name;
+    },
+    principal: (name) => name,
+    ...options,
+  });
+  const peers: AnyPeer[] = [];
+  world.server.on("peer", (peer) => peers.push(peer as AnyPeer));
+  return { ...world, asked: asked.promise, accept: () => answer.resolve(), peers, ...recorded(world.server) };
+}
+
+describe("disconnect, while authenticate runs for a client of the principal", () => {
+  it.each<[string, (url: string) => Promise<unknown>, unknown]>([
+    ["plain JSON-RPC", (url) => statusOf(url, SLOW_EVE), 503],
+    [
+      "reciproc.v1",
+      async (url) => (await ByHand.open(url, { headers: SLOW_EVE })).closed,
+      expect.objectContaining(BYE),
+    ],
+    [
+      "`auth` in its hello",
+      async (url) => {
+        const byHand = await ByHand.open(url, { offersAuth: true });
+        byHand.say({ hello: { auth: { name: "eve", isSlow: true } } });
+        return byHand.closed;
+      },
+      expect.objectContaining(BYE),
+    ],
+  ])("refuses a client with %s when authenticate ends, and makes no peer", async (_name, arrive, answer) => {
+    const { server, url, asked, accept, peers, refusals } = await slow();
+    const arriving = arrive(url);
+    await asked;
+    expect(await server.principal("eve").disconnect(4403, "banned")).toEqual({ closed: 0, unheard: [] });
+    accept();
+    expect(await arriving).toEqual(answer);
+    expect([peers, refusals, server.peers.size]).toEqual([[], [`503 ${REASON}`], 0]);
+  });
+
+  it("refuses a POST with 503, and runs no handler", async () => {
+    let calls = 0;
+    const { server, url, asked, accept } = await slow({ methods: { call: () => ++calls } }, servingOnPort);
+    const answer = post(url, request(1, "call"), SLOW_EVE);
+    await asked;
+    await server.principal("eve").disconnect();
+    accept();
+    expect([(await answer).status, calls]).toEqual([503, 0]);
+  });
+
+  it("refuses a client that wants to resume the session that was ended", async () => {
+    const world = await slow();
+    const { server, url, asked, accept, peers, refusals } = world;
+    const { token, peer } = await suspended(world, EVE);
+    const arriving = ByHand.resume(url, token, 1, SLOW_EVE);
+    await asked;
+    expect(await server.principal("eve").disconnect(4403, "banned")).toEqual({ closed: 1, unheard: [] });
+    expect(peer.state).toBe("closed");
+    accept();
+    const { byHand, answer } = await arriving;
+    expect(answer).toEqual(REFUSED);
+    byHand.say(HELLO);
+    expect(await byHand.closed).toMatchObject(BYE);
+    expect([peers, refusals]).toEqual([[peer], [`503 ${REASON}`]]);
+  });
+
+  it("ends a connection whose client authenticates again, and its new result changes nothing", async () => {
+    const { server, url, asked, accept, peers, errors } = await slow();
+    let auth: Auth = { name: "eve" };
+    const client = await connect(url, { auth: () => auth, reconnect: false });
+    auth = { name: "eve", isSlow: true };
+    const renewing = client.reauthenticate().catch(() => "failed");
+    await asked;
+    const [peer] = peers;
+    let refreshed = 0;
+    server.on("refresh", () => refreshed++);
+    expect(await server.principal("eve").disconnect(4403, "banned")).toEqual({ closed: 1, unheard: [] });
+    accept();
+    expect(await renewing).toBe("failed");
+    expect(await client.closed).toMatchObject({ code: 4403, reason: "banned" });
+    await peer!.closed;
+    expect([refreshed, peers.length, server.peers.size, errors]).toEqual([0, 1, 0, []]);
+  });
+
+  it("refuses no client of another principal, and none that comes afterwards", async () => {
+    const { server, url, asked, accept, peers, refusals } = await slow();
+    const arriving = connect(url, { headers: { "x-name": "ada", "x-slow": "1" } });
+    await asked;
+    await server.principal("eve").disconnect(4403, "banned");
+    await connect(url, { headers: EVE });
+    accept();
+    await arriving;
+    expect(peers.map(({ auth }) => auth)).toEqual(["eve", "ada"]);
+    expect(refusals).toEqual([]);
+  });
+});
+
+describe("disconnect, after authenticate has accepted a client that offers to resume", () => {
+  it("refuses the client when it sends its hello", async () => {
+    const { server, url, peers, refusals } = await slow();
+    const byHand = await ByHand.open(url, { returns: true, headers: EVE });
+    await byHand.next();
+    await server.principal("eve").disconnect();
+    byHand.say(HELLO);
+    expect(await byHand.closed).toMatchObject(BYE);
+    expect([peers, refusals]).toEqual([[], [`503 ${REASON}`]]);
+  });
+
+  it("lets no client resume a session whose close it has not answered", async () => {
+    const world = await slow();
+    const { token, peer } = await begun(world, EVE);
+    const byHand = await ByHand.open(world.url, { returns: true, headers: EVE });
+    await byHand.next();
+    await world.server.principal("eve").disconnect();
+    byHand.say({ resume: { token, received: 0, attempt: 1, limits: LIMITS } });
+    expect(await byHand.next()).toEqual(REFUSED);
+    byHand.say(HELLO);
+    expect(await byHand.closed).toMatchObject(BYE);
+    await peer.closed;
+  });
+});
+
+describe("disconnect on another node", () => {
+  it("refuses the clients that this node admits meanwhile, until it has admitted them", async () => {
+    const engine = memory();
+    const { server } = await slow({ engine });
+    const other = await slow({ engine });
+    const arriving = ByHand.open(other.url, { headers: SLOW_EVE });
+    await other.asked;
+    expect(await server.principal("eve").disconnect(4403)).toEqual({ closed: 0, unheard: [] });
+    other.accept();
+    expect(await (await arriving).closed).toMatchObject(BYE);
+    expect(other.peers).toEqual([]);
+    await (await connect(other.url, { headers: EVE })).close();
+    expect(other.peers).toHaveLength(1);
+  });
+
+  it("is seen in the tick in which authenticate accepts", async () => {
+    const engine = memory();
+    await slow({ engine });
+    const [verdict, asked] = [gate<string>(), gate()];
+    const other = await slow({ engine, authenticate: () => (asked.resolve(), verdict.promise) });
+    const arriving = ByHand.open(other.url, { headers: EVE });
+    await asked.promise;
+    verdict.resolve("eve");
+    await Promise.resolve();
+    const disconnecting = other.server.principal("eve").disconnect();
+    expect(await (await arriving).closed).toMatchObject(BYE);
+    expect((await disconnecting).closed).toBe(0);
   });
 });

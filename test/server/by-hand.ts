@@ -14,6 +14,7 @@ import {
 import { testServer, type TestServer, type TestServerOptions } from "../../src/testing/index.js";
 import { binaryFrame } from "../support/binary.js";
 import { bareHttp, plainPeer, upgrade } from "../support/network.js";
+import { useVirtualClock } from "../support/time.js";
 
 /** The servers in memory of the present test, by the host of their address. Other addresses are of real servers. */
 const inMemory = new Map<string, TestServer<any, any, any>>();
@@ -216,16 +217,29 @@ export function describeNetworks(title: string, suite: () => void): void {
   });
 }
 
+/** The `close` of each server that `serving` made in the present test. */
+const closes: (() => Promise<void>)[] = [];
+
+/** Puts a virtual clock in place for the tests of a suite. Closes the servers of `serving` before the clock goes. */
+export function useTime(): void {
+  useVirtualClock();
+  afterEach(async () => {
+    for (const close of closes.splice(0)) await close();
+  });
+}
+
 /** Serves until the test ends: in memory, unless `describeNetworks` says otherwise. */
 export async function serving<D = unknown>(options: Some<D> = {}): Promise<Serving<D>> {
   if (isOnPort) return servingOnPort(options);
   const kit = testServer<any, any, D>(options as TestServerOptions<any, any, D>);
   const host = `server-${++made}.test`;
   inMemory.set(host, kit);
-  onTestFinished(async () => {
+  const close = async (): Promise<void> => {
     await kit.server.close();
     inMemory.delete(host);
-  });
+  };
+  closes.push(close);
+  onTestFinished(close);
   return { server: kit.server, url: `ws://${host}`, cut: () => kit.network.cut() };
 }
 
@@ -236,11 +250,16 @@ export async function servingOnPort<D = unknown>(options: Some<D> = {}): Promise
     server: http.server,
     ...options,
   } as unknown as ServeOptions<AnyMethods, AnyMethods, D>);
-  onTestFinished(async () => {
+  let isClosed = false;
+  const close = async (): Promise<void> => {
+    if (isClosed) return;
+    isClosed = true;
     http.cut();
     await server.close();
     await http[Symbol.asyncDispose]();
-  });
+  };
+  closes.push(close);
+  onTestFinished(close);
   return { server, url: http.url, cut: http.cut };
 }
 

@@ -17,7 +17,7 @@ import {
   type Bytes,
   type Server,
 } from "../../src/node.js";
-import { connect as connectPage } from "../../src/connect.js";
+import { connect as connectPage } from "../../src/index.js";
 import { Relay } from "../client/relay.js";
 import { rejection } from "../support/turns.js";
 

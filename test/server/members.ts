@@ -31,8 +31,17 @@ export async function join(server: Server, methods: Methods = {}): Promise<Membe
   return { peer: [...server.peers].find((peer) => kit.network.of(peer) === line)!, client, got };
 }
 
-/** Connects a client that never answers. Returns the server's peer for it, and the texts that were sent to it. */
-export function joinSilent(server: Server, behaviour: Partial<Transport> = {}): { peer: AnyPeer; sent: string[] } {
+/** A client whose messages the test sends and reads. */
+export interface Silent {
+  readonly peer: AnyPeer;
+  /** The texts that were sent to the client. */
+  readonly sent: string[];
+  /** Receives a message of the client. */
+  readonly feed: (message: object) => void;
+}
+
+/** Connects a client that never answers, over a transport of the application. */
+export function joinSilent(server: Server, behaviour: Partial<Transport> = {}, auth?: unknown): Silent {
   const sent: string[] = [];
   let receiver: Receiver;
   const transport: Transport = {
@@ -41,5 +50,6 @@ export function joinSilent(server: Server, behaviour: Partial<Transport> = {}): 
     close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
     ...behaviour,
   };
-  return { peer: server.accept(transport, undefined), sent };
+  const peer = server.accept(transport, auth);
+  return { peer, sent, feed: (message) => receiver.receive(JSON.stringify(message)) };
 }

@@ -55,6 +55,8 @@ describe("serve with options", () => {
     ["post.notificationStatus", { notificationStatus: null }, "200 or 204", "`null`"],
     ["session", true, "`{ ttlMs }` or `false`", "`true` (boolean)"],
     ["session", null, "`{ ttlMs }` or `false`", "`null`"],
+    ["session", 5, "`{ ttlMs }` or `false`", "`5` (number)"],
+    ["session", "60000", "`{ ttlMs }` or `false`", "`60000` (string)"],
     ["heartbeat.intervalMs", { intervalMs: 0 }, "a positive number", "`0` (number)"],
     [
       "heartbeat.deadAfterMs",
@@ -137,6 +139,17 @@ describe("serve with options", () => {
       );
     }
   });
+
+  it.each([[], { ttl: 5 }, ...[0, -1, 1.5, "5", Infinity, null].map((ttlMs) => ({ ttlMs }))])(
+    "refuses the session %j, with any link",
+    async (session) => {
+      for (const link of ["packed", "plain"] as const) {
+        const error = await rejection(serve({ port: 0, link, session: session as never }));
+        expect(error).toBeInstanceOf(TypeError);
+        expect(error.message).toContain("session");
+      }
+    },
+  );
 
   it("leaves nothing listening if an option is invalid", async () => {
     const http = createServer();

@@ -1,3 +1,4 @@
+/** The headers `Host` and `Origin` of upgrades and POSTs. A request has exactly one `Host` (RFC 9112, section 3.2). */
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -6,9 +7,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { serve, type Refusal } from "../../src/node.js";
-import { listening, portOf, readAnswer, upgrade } from "../support/network.js";
+import { listening, portOf, readAnswer, upgrade, type Answer } from "../support/network.js";
 import { postText, write } from "../support/post.js";
 import { request } from "../support/raw.js";
+import { testServer } from "../../src/testing/index.js";
 
 interface Rules {
   /** The server's own address of each connection. The default is that of the test: `127.0.0.1`. */
@@ -236,5 +238,113 @@ describe("a refusal", () => {
     expect(answer.status).toBe(403);
     expect(answer.headers["content-type"]).toBe("text/plain; charset=utf-8");
     expect(Number(answer.headers["content-length"])).toBe(Buffer.byteLength(answer.body));
+  });
+});
+
+const CALL = '{"jsonrpc":"2.0","id":1,"method":"run"}';
+
+/** Headers that make a request complete, except `Host`. */
+const REQUESTS: Record<string, { line: string; headers: string[]; body: string; taken?: number }> = {
+  "an upgrade": {
+    line: "GET /",
+    headers: [
+      "Connection: Upgrade",
+      "Upgrade: websocket",
+      "Sec-WebSocket-Version: 13",
+      "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    ],
+    body: "",
+    taken: 101,
+  },
+  "a POST": {
+    line: "POST /",
+    headers: ["Connection: close", "Content-Type: application/json", `Content-Length: ${CALL.length}`],
+    body: CALL,
+    taken: 200,
+  },
+  "a GET": { line: "GET /", headers: ["Connection: close"], body: "" },
+};
+
+async function send(url: string, kind: string, hosts: string[], version = "1.1"): Promise<Answer> {
+  const { line, headers, body } = REQUESTS[kind]!;
+  const socket = connectTcp(portOf(url), "127.0.0.1");
+  await once(socket, "connect");
+  socket.write(`${[`${line} HTTP/${version}`, ...hosts, ...headers].join("\r\n")}\r\n\r\n${body}`);
+  return readAnswer(socket);
+}
+
+it.each(["an upgrade", "a POST"])("accepts one Host header: %s", async (kind) => {
+  await using server = await serve({ port: 0, methods: { run: () => 1 } });
+  expect((await send(server.url, kind, ["Host: localhost"])).status).toBe(REQUESTS[kind]!.taken);
+});
+
+describe.each(Object.keys(REQUESTS))("%s", (kind) => {
+  it.each([
+    ["two different", ["Host: localhost", "Host: evil.example"]],
+    ["two equal", ["Host: localhost", "hOST: localhost"]],
+    ["an empty one besides", ["Host: localhost", "Host:"]],
+  ])("is refused with 400 with more than one Host header: %s", async (_which, hosts) => {
+    let runs = 0;
+    // `hosts` and `origins` do not matter: a request with two names for its target is ambiguous under any of them.
+    await using server = await serve({
+      port: 0,
+      hosts: ["localhost", "evil.example"],
+      origins: "*",
+      methods: { run: () => ++runs },
+    });
+    const refusals: number[] = [];
+    server.on("refuse", ({ status }) => refusals.push(status));
+    expect(await send(server.url, kind, hosts)).toMatchObject({
+      status: 400,
+      body: "the request has 2 `Host` headers, not one\n",
+    });
+    expect(refusals).toEqual([400]);
+    expect(runs).toBe(0);
+    expect(server.peers.size).toBe(0);
+  });
+
+  it("is refused with 400 without a Host header, also on an HTTP server that does not require one", async () => {
+    await using http = await listening(createServer({ requireHostHeader: false }));
+    await using server = await serve({ server: http.server, hosts: ["localhost"], methods: { run: () => 1 } });
+    expect(await send(server.url, kind, [])).toMatchObject({
+      status: 400,
+      body: "the request has 0 `Host` headers, not one\n",
+    });
+  });
+});
+
+it("accepts a request of HTTP/1.0 without a Host header from another machine, if every name is allowed", async () => {
+  await using http = await listening(createServer());
+  http.server.on("connection", (socket: Socket) => {
+    Object.defineProperty(socket, "localAddress", { value: "203.0.113.5" });
+  });
+  await using server = await serve({ server: http.server, methods: { run: () => 1 } });
+  // The status line of Node's answer names 1.1 all the same.
+  expect((await send(server.url, "a POST", [], "1.0")).status).toBe(200);
+});
+
+/** Returns the status of a page's WebSocket to an address of `bank.example`. */
+async function statusFrom(Origin: string, url: string, options: object = {}): Promise<number> {
+  await using kit = testServer(options);
+  const connecting = kit.connect(url, { link: "plain", headers: { Origin } });
+  return await connecting.then(
+    () => 101,
+    (error: { status: number }) => error.status,
+  );
+}
+
+describe("a page loaded without TLS", () => {
+  it.each([
+    ["http://bank.example", "wss://bank.example", 403],
+    ["https://bank.example", "wss://bank.example", 101],
+    ["http://bank.example", "ws://bank.example", 101],
+  ])("cannot connect to the TLS server of the same name: %s to %s", async (origin, url, status) => {
+    expect(await statusFrom(origin, url)).toBe(status);
+  });
+
+  it("can connect if it is listed, and on loopback", async () => {
+    const origins = ["http://bank.example"];
+    expect(await statusFrom("http://bank.example", "wss://bank.example", { origins })).toBe(101);
+    expect(await statusFrom("http://localhost:5173", "wss://localhost:3000")).toBe(101);
   });
 });

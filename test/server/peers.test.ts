@@ -1,20 +1,11 @@
+/** The peers of a server, its events, and peers of transports of the application. */
 import { describe, expect, it, vi } from "vitest";
-import {
-  connect,
-  lsp,
-  mcp,
-  Peer,
-  RpcError,
-  serve,
-  type AnyPeer,
-  type Receiver,
-  type Transport,
-} from "../../src/node.js";
-import { plain } from "../../src/link/plain.js";
-import { memorySockets } from "../../src/sockets/memory.js";
+import { lsp, mcp, Peer, RpcError, serve, type Receiver, type Transport } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
-import { plainPeer, upgrade } from "../support/network.js";
-import { gate, rejection } from "../support/turns.js";
+import { plainPeer } from "../support/network.js";
+import { notification, request, result } from "../support/raw.js";
+import { gate, rejection, turn } from "../support/turns.js";
+import { joinSilent } from "./members.js";
 
 /** Makes a transport that is not open yet, and records what is sent. */
 function connectingTransport(): { transport: Transport; sent: string[]; open(): void } {
@@ -94,9 +85,9 @@ describe("the `peer` event", () => {
       methods: { hello: (_params, { peer }) => (log.push(`hello from ${peer.auth} ${peer.data["name"]}`), "hi") },
       authenticate: () => "unknown",
     });
-    server.on("peer", (peer, request) => {
+    server.on("peer", (peer, { url }) => {
       peer.data["name"] = "Ada";
-      log.push(`peer ${request.url}`);
+      log.push(`peer ${url}`);
     });
     using client = await plainPeer(`${server.url}?x`, {}, '{"jsonrpc":"2.0","id":1,"method":"hello"}');
     expect(client.received.length === 1 ? JSON.parse(client.received[0]!) : await client.next()).toMatchObject({
@@ -186,22 +177,22 @@ describe("an unknown event of a server", () => {
 });
 
 describe("server.accept", () => {
-  it("makes a peer of any transport, with the server's handlers and the caller's auth", async () => {
-    await using server = await serve({
+  it("makes a peer of any transport, with the server's handlers and the caller's auth, and closes it with 1001", async () => {
+    const server = await serve({
       noServer: true,
       methods: { who: (_params, { peer, server: mine }) => [peer.auth, mine.peers.size] },
     });
-    const [near, far] = memorySockets(1000, 1000);
     let events = 0;
     server.on("peer", () => events++);
-    const peer = server.accept(plain(near), { user: "u" });
-    const client: AnyPeer = new Peer(plain(far), {});
+    const { peer, sent, feed } = joinSilent(server, {}, { user: "u" });
     expect(peer.auth).toEqual({ user: "u" });
-    expect(await client.request("who")).toEqual([{ user: "u" }, 1]);
+    feed(request(1, "who"));
+    await turn();
+    expect(sent.map((text) => JSON.parse(text) as unknown)).toEqual([result(1, [{ user: "u" }, 1])]);
     expect([...server.peers]).toEqual([peer]);
     expect(events).toBe(0);
-    await client.close();
-    await peer.closed;
+    await server.close();
+    expect(await peer.closed).toMatchObject({ code: 1001, reason: "the server is closing" });
     expect(server.peers.size).toBe(0);
   });
 
@@ -237,50 +228,29 @@ describe("server.accept", () => {
       for (const method of ["a", "b"]) server.peers.notify(method, ["x".repeat(30_000)], { whenSlow });
     expect([missed, peer.stats().dropped]).toEqual([["b", "a", "b"], 3]);
   });
+});
 
-  it("makes a peer that is closed with the server, with 1001", async () => {
-    const server = await serve({ noServer: true });
-    const [near, far] = memorySockets(1000, 1000);
-    server.accept(plain(near), undefined);
-    const client: AnyPeer = new Peer(plain(far), {});
-    await server.close();
-    expect(await client.closed).toMatchObject({ code: 1001, reason: "the server is closing" });
+describe("onForeignMessage of a server", () => {
+  it("gets messages of a client, with the client's peer", async () => {
+    const seen: unknown[] = [];
+    await using kit = testServer({ onForeignMessage: (message, peer) => seen.push(message, peer) });
+    const { peer, sent, feed } = joinSilent(kit.server);
+    feed({ event: "hello" });
+    peer.notify("seen");
+    expect(seen).toEqual([{ event: "hello" }, peer]);
+    expect(sent.map((text) => JSON.parse(text) as unknown)).toEqual([notification("seen")]);
   });
 });
 
-describe("limits.maxConnections", () => {
-  it("answers a client over the limit with 503 and Retry-After, until a slot is free", async () => {
-    await using server = await serve({ port: 0, limits: { maxConnections: 2 }, methods: { here: () => true } });
-    const refusals: unknown[] = [];
-    server.on("refuse", (refusal) => refusals.push(refusal));
-    await using one = await connect(server.url);
-    await using two = await connect(server.url);
-    await Promise.all([one.request("here"), two.request("here")]);
-    const answer = await upgrade(server.url);
-    expect(answer.status).toBe(503);
-    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
-    expect(refusals).toEqual([{ status: 503, reason: "`limits.maxConnections`, 2, is reached" }]);
-    const gone = Promise.race([...server.peers].map((peer) => peer.closed));
-    await one.close();
-    await gone;
-    expect((await upgrade(server.url)).status).toBe(101);
-  });
-
-  it("counts clients whose authenticate still runs", async () => {
-    const open = gate<object>();
-    const asked = gate();
-    await using server = await serve({
-      port: 0,
-      limits: { maxConnections: 1 },
-      authenticate: () => (asked.resolve(), open.promise),
-      methods: { here: () => true },
+describe("a listener of a server", () => {
+  it("is reported to `error` if it rejects, and does not end the process", async () => {
+    await using server = await serve({ port: 0 });
+    server.on("peer", async (peer) => {
+      await peer.request("whoAreYou");
     });
-    const first = connect(server.url);
-    await asked.promise;
-    expect((await upgrade(server.url)).status).toBe(503);
-    open.resolve({});
-    await using client = await first;
-    expect(await client.request("here")).toBe(true);
-    expect((await upgrade(server.url)).status).toBe(503);
+    const failed = new Promise((resolve) => server.on("error", resolve));
+    using client = await plainPeer(server.url);
+    client.webSocket.terminate();
+    expect(await failed).toMatchObject({ code: "CONNECTION_LOST", method: "whoAreYou" });
   });
 });

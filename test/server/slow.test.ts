@@ -1,12 +1,23 @@
+/** Clients that read slowly or not at all, clients that subscribe often, and processes that stall. */
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { PEER_LIMITS } from "../../src/core/limits.js";
-import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
-import { sendUpgrade } from "../support/network.js";
-import { gate, turn } from "../support/turns.js";
+import {
+  connect,
+  serve,
+  type AnyPeer,
+  type Server,
+  TimeoutError,
+  Subscriptions,
+  type ServerContext,
+} from "../../src/node.js";
+import { sendUpgrade, plainPeer } from "../support/network.js";
+import { gate, turn, rejection } from "../support/turns.js";
 import { nextPeer } from "./by-hand.js";
+import { busyFor } from "../support/busy.js";
+import { request } from "../support/raw.js";
 
+const MIB = 2 ** 20;
 const CAP = 512 * 1024;
 const LIMITS = { maxUnsentBytes: CAP, maxReplyBytes: CAP };
 const LONG = "x".repeat(64 * 1024);
@@ -166,7 +177,7 @@ describe("a peer that reads", () => {
       // All of them are answered in one tick.
       answers.resolve();
       await turn();
-      expect(peer.stats().unsentBytes).toBeGreaterThan(PEER_LIMITS.maxUnsentBytes);
+      expect(peer.stats().unsentBytes).toBeGreaterThan(4 * MIB);
       // This one is answered while the burst is still in flight.
       expect(await client.request("short")).toBe(1);
       expect((await Promise.all(calls)).every((text) => text === LONG)).toBe(true);
@@ -197,4 +208,73 @@ describe("a peer that reads", () => {
       await peer.close();
     },
   );
+});
+
+const TIMEOUT_MS = 150;
+
+describe("a process that stalls beyond the timeout of a call", () => {
+  it("still reads the response from the socket's buffer", async () => {
+    await using server = await serve({
+      port: 0,
+      // The response is in flight, and not read yet.
+      methods: { m: () => (process.nextTick(busyFor, 2 * TIMEOUT_MS), "in time") },
+    });
+    await using peer = await connect(server.url);
+    expect(await peer.request("m", [], { timeoutMs: TIMEOUT_MS })).toBe("in time");
+  });
+
+  it("rejects a call whose response has not arrived", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: { m: () => (process.nextTick(busyFor, 2 * TIMEOUT_MS), new Promise(() => {})) },
+    });
+    await using peer = await connect(server.url);
+    expect(await rejection(peer.request("m", [], { timeoutMs: TIMEOUT_MS }))).toBeInstanceOf(TimeoutError);
+  });
+});
+
+/** Serves `subscribe`, which notifies once, and `unsubscribe`. */
+function subscribable(): Promise<Server> {
+  const kind = new Subscriptions<number>({ method: "said", limits: { maxPerPeer: 10_000 } });
+  const methods = {
+    subscribe(_params: unknown, context: ServerContext) {
+      const { id, notify } = kind.open(context);
+      notify(1);
+      return id;
+    },
+    unsubscribe: ([id]: [string], { peer }: ServerContext) => kind.close(peer, id),
+  };
+  return serve({ port: 0, methods });
+}
+
+it.each(["packed", "plain"] as const)(
+  "lets a client subscribe and unsubscribe 2,000 times in a row (%s)",
+  async (link) => {
+    await using server = await subscribable();
+    const said = new Map<unknown, () => void>();
+    let closes = 0;
+    const methods = { said: ({ subscription }: { subscription: string }) => said.get(subscription)!() };
+    await using client = await connect(server.url, { link, methods });
+    client.on("lost", () => closes++).on("close", () => closes++);
+    const again = async (times: number): Promise<void> => {
+      for (let i = 0; i < times; i++) {
+        const id = await client.request("subscribe");
+        await new Promise<void>((resolve) => said.set(id, resolve));
+        expect(await client.request("unsubscribe", [id])).toBe(true);
+      }
+    };
+    await Promise.all(Array.from({ length: 20 }, () => again(100)));
+    expect(said.size).toBe(2000);
+    expect(closes).toBe(0);
+  },
+);
+
+it("lets a client of `ws` with default options subscribe 300 times at once", async () => {
+  await using server = await subscribable();
+  using client = await plainPeer(server.url);
+  for (let i = 0; i < 300; i++) client.webSocket.send(JSON.stringify(request(i, "subscribe")));
+  await vi.waitFor(() => expect(client.received).toHaveLength(600));
+  const messages = client.received.map((text) => JSON.parse(text) as { id?: number; method?: string });
+  expect(messages.filter(({ id }) => id !== undefined)).toHaveLength(300);
+  expect(messages.filter(({ method }) => method === "said")).toHaveLength(300);
 });

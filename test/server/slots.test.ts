@@ -1,20 +1,21 @@
-/** Which clients get a connection slot of a full server, mostly over a network in memory. */
+/** `limits.maxConnections`: which clients get a slot of a full server. */
+import { once } from "node:events";
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
-import { plain } from "../../src/link/plain.js";
-import { connect, lsp, mcp, serve, type AnyPeer } from "../../src/node.js";
-import { memorySockets } from "../../src/sockets/memory.js";
-import { bareHttp, upgrade } from "../support/network.js";
-import { post as postTo } from "../support/post.js";
-import { request } from "../support/raw.js";
+import { lsp, mcp, serve, type AnyPeer } from "../../src/node.js";
+import { bareHttp, plainPeer, upgrade } from "../support/network.js";
+import { post as postTo, postText, write } from "../support/post.js";
+import { notification, request } from "../support/raw.js";
 import { gate } from "../support/turns.js";
 import {
   begun,
   ByHand,
+  connect,
   drop,
   emitted,
   LIMITS,
   nextPeer,
+  recorded,
   REFUSED,
   RESUMED,
   serving,
@@ -22,6 +23,7 @@ import {
   statusOf,
   suspended,
 } from "./by-hand.js";
+import { joinSilent } from "./members.js";
 
 /** Returns the close of a session that a new client evicted, on a server with this many slots. */
 function evicted(maxConnections: number): object {
@@ -29,31 +31,51 @@ function evicted(maxConnections: number): object {
   return { code: 1013, reason };
 }
 
-/** Returns the status of a POST. */
+/** Returns the status of a POST that calls `one`. */
 async function post(url: string, headers?: Record<string, string>): Promise<number> {
   return (await postTo(url, request(1, "one"), headers)).status;
 }
 
+/** Returns the status of an upgrade. */
+async function upgraded(url: string, offer: Record<string, string>): Promise<number> {
+  return (await upgrade(url, offer)).status;
+}
+
+const one = (): number => 1;
+
 describe("a new client of a full server", () => {
+  it("answers a client over the limit with 503 and Retry-After, until a slot is free", async () => {
+    const { server, url } = await servingOnPort({ limits: { maxConnections: 2 } });
+    const { refusals } = recorded(server);
+    await using first = await connect(url);
+    await using second = await connect(url);
+    const answer = await upgrade(url);
+    expect(answer.status).toBe(503);
+    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
+    expect(refusals).toEqual(["503 `limits.maxConnections`, 2, is reached"]);
+    const gone = Promise.race([...server.peers].map((peer) => peer.closed));
+    await first.close();
+    await gone;
+    await expect.poll(async () => (await upgrade(url)).status).toBe(101);
+    expect(second.state).toBe("open");
+  });
+
   it("gets the slot of the session that was suspended first, which closes with the reason", async () => {
     const world = await serving({ limits: { maxConnections: 2 } });
     const { server, url } = world;
-    const one = await suspended(world);
-    const two = await suspended(world);
-    const { byHand, peer } = await begun(world);
-    expect(peer.state).toBe("open");
-    expect(await one.peer.closed).toEqual(evicted(2));
-    expect(two.peer.state).toBe("suspended");
+    const first = await suspended(world);
+    const second = await suspended(world);
+    expect((await begun(world)).peer.state).toBe("open");
+    expect(await first.peer.closed).toEqual(evicted(2));
+    expect(second.peer.state).toBe("suspended");
     expect(server.stats()).toMatchObject({ peers: 2, suspended: 1, closed: { 1013: 1 }, refused: {} });
     // Its client learns that when it tries to resume, and then counts as a new client: now the other session is the
     // oldest.
-    const { byHand: late, answer } = await ByHand.resume(url, one.token, 1);
+    const { byHand: late, answer } = await ByHand.resume(url, first.token, 1);
     expect(answer).toEqual(REFUSED);
-    expect(two.peer.state).toBe("suspended");
+    expect(second.peer.state).toBe("suspended");
     await late.hello();
-    expect(await two.peer.closed).toEqual(evicted(2));
-    byHand.cut();
-    late.cut();
+    expect(await second.peer.closed).toEqual(evicted(2));
   });
 
   it("is refused with 503 when every slot has a socket, and ends nothing", async () => {
@@ -70,7 +92,7 @@ describe("a new client of a full server", () => {
   });
 
   it("can be a POST, which gets a slot for as long as it runs", async () => {
-    const world = await servingOnPort({ limits: { maxConnections: 2 }, methods: { one: () => 1 } });
+    const world = await servingOnPort({ limits: { maxConnections: 2 }, methods: { one } });
     const first = await suspended(world);
     const second = await suspended(world);
     for (let i = 0; i < 5; i++) expect(await post(world.url)).toBe(200);
@@ -79,8 +101,7 @@ describe("a new client of a full server", () => {
   });
 
   it("evicts nothing before it is admitted: not for a bad origin, without authentication, nor while a body is due", async () => {
-    const asked = gate();
-    const open = gate<null>();
+    const [asked, open] = [gate(), gate<null>()];
     const world = await servingOnPort<string>({
       authenticate: ({ headers }) => (headers.cookie === "later" ? (asked.resolve(), open.promise) : headers.cookie),
       limits: { maxConnections: 1 },
@@ -104,6 +125,33 @@ describe("a new client of a full server", () => {
 });
 
 describe("limits.maxConnections", () => {
+  it("counts clients whose authenticate still runs", async () => {
+    const [open, asked] = [gate<object>(), gate()];
+    const { url } = await serving({
+      limits: { maxConnections: 1 },
+      authenticate: () => (asked.resolve(), open.promise),
+      methods: { one },
+    });
+    const first = connect(url);
+    await asked.promise;
+    expect(await statusOf(url)).toBe(503);
+    open.resolve({});
+    expect(await (await first).request("one")).toBe(1);
+    expect(await statusOf(url)).toBe(503);
+  });
+
+  it("counts a connection that does not answer its close until its socket is gone", async () => {
+    const { server, url } = await servingOnPort({ limits: { maxConnections: 1, maxMalformedPerMinute: 1 } });
+    using first = await plainPeer(url);
+    first.webSocket.pause();
+    first.webSocket.send("garbage");
+    first.webSocket.send("garbage");
+    await expect.poll(() => server.peers.size).toBe(0);
+    expect(await upgrade(url)).toMatchObject({ status: 503 });
+    first.webSocket.terminate();
+    await expect.poll(async () => (await upgrade(url)).status).toBe(101);
+  });
+
   it("counts a client that offers to resume and begins a new session, however often it does", async () => {
     const { server, url } = await serving({ limits: { maxConnections: 3 } });
     const peers: AnyPeer[] = [];
@@ -119,58 +167,59 @@ describe("limits.maxConnections", () => {
   });
 
   it.each<[string, (url: string, offer: Record<string, string>) => Promise<number>, number, string]>([
-    ["a WebSocket", async (url, offer) => (await upgrade(url, offer)).status, 101, "reciproc.resume"],
-    [
-      "another dialect",
-      async (url, offer) => (await upgrade(url, offer)).status,
-      101,
-      "mcp, reciproc.v1, reciproc.resume",
-    ],
+    ["a WebSocket", upgraded, 101, "reciproc.resume"],
+    ["another dialect", upgraded, 101, "mcp, reciproc.v1, reciproc.resume"],
     ["a POST", post, 200, "reciproc.v1, reciproc.resume"],
   ])("counts a client that offers to resume over a link without sessions: %s", async (_what, open, status, offered) => {
-    const methods = { one: () => 1 };
-    const world = await servingOnPort({ limits: { maxConnections: 1 }, dialect: [lsp, mcp], methods });
+    const world = await servingOnPort({ limits: { maxConnections: 1 }, dialect: [lsp, mcp], methods: { one } });
     const { peer } = await suspended(world);
     expect(await open(world.url, { "Sec-WebSocket-Protocol": offered })).toBe(status);
     expect(await peer.closed).toEqual(evicted(1));
   });
 
   it.each([
-    ["says hello", { hello: {} }, "with a bye"],
+    ["says hello", { hello: {} }, true],
     // The client keeps its session, which another server behind the same address may know.
     [
       "resumes an unknown session",
       { resume: { token: "never-given", received: 0, attempt: 1, limits: LIMITS } },
-      "without one",
+      false,
     ],
   ])(
     "closes with 4503 a client that offered to resume and %s where every slot has a socket",
-    async (_what, first, how) => {
+    async (_what, first, hasBye) => {
       const { server, url } = await serving({ limits: { maxConnections: 1 } });
-      const refusals: unknown[] = [];
-      server.on("refuse", (refusal) => refusals.push(refusal));
+      const { refusals } = recorded(server);
       await ByHand.begin(url);
       const byHand = await ByHand.open(url, { returns: true });
       expect(await byHand.next()).toMatchObject({ hello: { session: { ttlMs: 60_000 } } });
       byHand.say(first);
-      const reason = "`limits.maxConnections`, 1, is reached";
-      expect(await byHand.closed).toEqual({ code: 4503, reason });
-      expect(byHand.unread).toEqual(how === "with a bye" ? [{ bye: { code: 4503, reason } }] : []);
-      expect(refusals).toEqual([{ status: 503, reason }]);
+      const bye = { code: 4503, reason: "`limits.maxConnections`, 1, is reached" };
+      expect(await byHand.closed).toEqual(bye);
+      expect(byHand.unread).toEqual(hasBye ? [{ bye }] : []);
+      expect(refusals).toEqual([`503 ${bye.reason}`]);
       expect(server.stats()).toMatchObject({ opened: 1, peers: 1, refused: { 503: 1 } });
     },
   );
 
   it("lets a client resume over a new socket, though every slot has a socket and its old one is not known to be dead", async () => {
     const { server, url } = await serving({ limits: { maxConnections: 2 } });
-    const first = await ByHand.begin(url);
-    const second = await ByHand.begin(url);
+    const sessions = [await ByHand.begin(url), await ByHand.begin(url)];
     expect(await statusOf(url)).toBe(503);
-    for (const { byHand, token } of [first, second]) {
+    for (const { byHand, token } of sessions) {
       expect((await ByHand.resume(url, token, 1)).answer).toEqual(RESUMED);
       expect(await byHand.closed).toMatchObject({ code: 4000 });
     }
     expect(server.stats()).toMatchObject({ opened: 2, peers: 2, resumed: 2, closed: {} });
+  });
+
+  it("keeps their slots while others are free, and a client that resumes needs no slot", async () => {
+    const world = await serving({ limits: { maxConnections: 2 } });
+    const sessions = [await suspended(world), await suspended(world)];
+    for (const { token } of sessions) expect((await ByHand.resume(world.url, token, 1)).answer).toEqual(RESUMED);
+    expect(world.server.stats()).toMatchObject({ peers: 2, suspended: 0, resumed: 2, closed: {}, refused: {} });
+    // Sockets have both slots now.
+    expect(await statusOf(world.url)).toBe(503);
   });
 
   it("limits the sockets that have sent neither hello nor `resume`, by the sessions with a socket", async () => {
@@ -190,8 +239,7 @@ describe("limits.maxConnections", () => {
   it("does not count peers of the application's own transports", async () => {
     const world = await serving({ limits: { maxConnections: 1 } });
     const { server, url } = world;
-    const [near] = memorySockets(2 ** 20, 2 ** 20);
-    const own = server.accept(plain(near), undefined);
+    const own = joinSilent(server).peer;
     const session = await begun(world);
     expect(server.stats().peers).toBe(2);
     await drop(session);
@@ -203,20 +251,20 @@ describe("limits.maxConnections", () => {
 
   it("refuses a client whose session was evicted until a slot is free, and then admits it", async () => {
     await using http = await bareHttp();
-    await using server = await serve({ noServer: true, limits: { maxConnections: 1 }, methods: { one: () => 1 } });
+    await using server = await serve({ noServer: true, limits: { maxConnections: 1 }, methods: { one } });
     let isReachable = true;
     http.server.on("upgrade", (asking, socket, head: Buffer) => {
       const returns = asking.headers["sec-websocket-protocol"]?.includes("reciproc.resume") === true;
       if (returns && !isReachable) socket.destroy();
       else server.handleUpgrade(asking, socket, head);
     });
-    const connected = new Promise<Socket>((resolve) => void http.server.once("connection", resolve));
+    const connected = once(http.server, "connection") as Promise<[Socket]>;
     const coming = nextPeer(server);
     await using client = await connect(http.url);
     for (let i = 0; i < 2; i++) expect(await client.request("one")).toBe(1);
     const gone = emitted(await coming, "suspend");
     isReachable = false;
-    (await connected).destroy();
+    (await connected)[0].destroy();
     await gone;
     const { byHand } = await ByHand.begin(http.url);
     const refused = new Promise((resolve) => void server.once("refuse", resolve));
@@ -232,4 +280,66 @@ describe("limits.maxConnections", () => {
     expect(seen).toEqual(["lost", "resume"]);
     expect(server.stats()).toMatchObject({ peers: 1, closed: { 1013: 2 } });
   });
+});
+
+describe("limits.maxConnections, for POSTs", () => {
+  it("is refused beyond maxConnections, until another request ends", async () => {
+    const [open, started] = [gate(), gate()];
+    const { server, url } = await servingOnPort({
+      limits: { maxConnections: 1 },
+      methods: { one, wait: () => (started.resolve(), open.promise) },
+    });
+    const { refusals } = recorded(server);
+    const first = postTo(url, request(1, "wait"));
+    await started.promise;
+    expect(await post(url)).toBe(503);
+    expect(refusals).toEqual(["503 `limits.maxConnections`, 1, is reached"]);
+    open.resolve();
+    expect((await first).status).toBe(200);
+    await expect.poll(() => post(url)).toBe(200);
+  });
+
+  it("counts the handlers of notifications as a connection while they run", async () => {
+    const open = gate();
+    const { url } = await servingOnPort({
+      limits: { maxConnections: 1 },
+      methods: { one, work: () => open.promise },
+    });
+    expect((await postTo(url, notification("work"))).status).toBe(204);
+    expect(await post(url)).toBe(503);
+    open.resolve();
+    await expect.poll(() => post(url)).toBe(200);
+  });
+
+  it.each(["while it sends", "while authenticate runs", "while its handler runs"])(
+    "runs nothing more and frees its slot if its client disconnects %s",
+    async (when) => {
+      const [asked, gone, open, started] = [gate(), gate(), gate<object>(), gate<AbortSignal>()];
+      let [ran, count] = [0, 0];
+      const { url } = await servingOnPort({
+        limits: { maxConnections: 1 },
+        authenticate: ({ socket: theirs }) => {
+          if (count++ > 0) return {};
+          asked.resolve();
+          theirs.once("close", () => gone.resolve());
+          return when === "while authenticate runs" ? open.promise : {};
+        },
+        methods: {
+          one,
+          run: (_params, { signal }) => (ran++, started.resolve(signal), new Promise(() => {})),
+        },
+      });
+      const text = postText(url, JSON.stringify(request(1, "run")));
+      const socket = await write(url, when === "while it sends" ? text.slice(0, -1) : text);
+      await asked.promise;
+      const isRunning = when === "while its handler runs";
+      if (isRunning) await started.promise;
+      socket.destroy();
+      await gone.promise;
+      open.resolve({});
+      await expect.poll(() => post(url)).toBe(200);
+      expect(ran).toBe(isRunning ? 1 : 0);
+      if (isRunning) expect((await started.promise).aborted).toBe(true);
+    },
+  );
 });

@@ -1,0 +1,495 @@
+/** `server.close()` and `server.drain()`. */
+import { once } from "node:events";
+import { connect as connectTcp } from "node:net";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { serve, type AnyPeer, type Server } from "../../src/node.js";
+import { testServer } from "../../src/testing/index.js";
+import { busyFor } from "../support/busy.js";
+import { bareHttp, plainPeer, portOf, sendUpgrade, upgrade } from "../support/network.js";
+import { post, read } from "../support/post.js";
+import { notification, request } from "../support/raw.js";
+import { pass, useVirtualClock } from "../support/time.js";
+import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+import {
+  begun,
+  ByHand,
+  connect,
+  drop,
+  emitted,
+  nextPeer,
+  serving,
+  servingOnPort,
+  statusOf,
+  suspended,
+} from "./by-hand.js";
+import { joinSilent } from "./members.js";
+
+const REASON = "the server is closing";
+const END = { code: 1001, reason: REASON };
+
+/** Makes a method that does not end until the test opens it. */
+function slowMethod() {
+  const [started, open] = [gate(), gate<unknown>()];
+  return { started: started.promise, open: open.resolve, slow: () => (started.resolve(), open.promise) };
+}
+
+describe("server.close()", () => {
+  it("closes every peer with 1001, settles pending calls, and frees the port", async () => {
+    const aborted = gate<unknown>();
+    const server = await serve({
+      port: 0,
+      methods: {
+        slow: (_params, { signal }) =>
+          new Promise((resolve) => signal.addEventListener("abort", () => resolve(aborted.resolve(signal.reason)))),
+        ask: (_params, { peer }) => peer.request("never"),
+      },
+    });
+    const client = await connect(server.url, { reconnect: false, methods: { never: () => new Promise(() => {}) } });
+    const calls = ["ask", "slow"].map((method) => rejection(client.request(method)));
+    using other = await plainPeer(server.url);
+    await rejection(client.request("no-such-method"));
+    const { url } = server;
+    const closing = server.close();
+    expect(server.close()).toBe(closing);
+    await closing;
+    await server[Symbol.asyncDispose]();
+    expect(await client.closed).toMatchObject(END);
+    expect(await other.closed).toEqual(END);
+    for (const call of calls) expect(await call).toMatchObject({ outcome: "unknown" });
+    expect(await aborted.promise).toMatchObject({ message: "closed on this side with 1001 (the server is closing)" });
+    expect([server.peers.size, server.url]).toEqual([0, ""]);
+    await using again = await serve({ port: portOf(url) });
+    expect(again.url).toBe(url);
+  });
+
+  it("ends suspended peers and sockets that have not sent `resume`, at once", async () => {
+    const { slow, started } = slowMethod();
+    const signals: AbortSignal[] = [];
+    const world = await serving({ methods: { slow: (_params, { signal }) => (signals.push(signal), slow()) } });
+    const { server, url } = world;
+    const session = await begun(world);
+    session.byHand.say([request(1, "slow")]);
+    await started;
+    await drop(session);
+    const call = rejection(session.peer.request("never"));
+    const undecided = await ByHand.open(url, { returns: true });
+    await server.close();
+    expect(await session.peer.closed).toEqual(END);
+    expect(await call).toMatchObject({ outcome: "not-sent" });
+    expect(await undecided.closed).toEqual(END);
+    expect(signals[0]!.aborted).toBe(true);
+    expect(server.stats()).toMatchObject({ peers: 0, suspended: 0, suspendedBytes: 0, pending: 0 });
+  });
+
+  it("does not wait for a running authenticate, whose result then makes no peer", async () => {
+    const { slow, started, open } = slowMethod();
+    const server = await serve({ port: 0, authenticate: slow });
+    const socket = await sendUpgrade(server.url);
+    const ended = once(socket, "close");
+    socket.on("error", () => {});
+    await started;
+    await server.close();
+    await ended;
+    open({});
+    await turn();
+    expect(server.stats().opened).toBe(0);
+  });
+
+  it.each([
+    ["sends nothing", ""],
+    ["stops within its request", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow:"],
+    ["keeps its connection alive", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"],
+  ])("does not wait for an HTTP client that %s", async (_what, text) => {
+    const server = await serve({ port: 0 });
+    const socket = connectTcp(portOf(server.url), "127.0.0.1");
+    socket.on("error", () => {});
+    await once(socket, "connect");
+    socket.write(text);
+    // The server has accepted the connection: it answers a later one.
+    expect((await upgrade(server.url)).status).toBe(101);
+    socket.resume();
+    await Promise.all([once(socket, "close"), server.close()]);
+  });
+
+  it("refuses new clients with 503 and Retry-After while peers are closing", async () => {
+    await using http = await bareHttp();
+    for (const server of [await serve({ port: 0 }), await serve({ server: http.server })]) {
+      const { url } = server;
+      const mute = await sendUpgrade(url);
+      await once(mute, "data");
+      const goodbye = once(mute, "data");
+      const closing = server.close();
+      await goodbye;
+      const answer = await upgrade(url);
+      expect(answer).toMatchObject({ status: 503, body: `${REASON}\n` });
+      expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
+      mute.destroy();
+      await closing;
+    }
+  });
+
+  it("refuses with 503 the upgrades and POSTs that the application passes on afterwards", async () => {
+    await using http = await bareHttp();
+    const server = await serve({ noServer: true });
+    http.server.on("request", (asking, response) => server.handleRequest(asking, response));
+    http.server.on("upgrade", (asking, socket, head) => server.handleUpgrade(asking, socket, head));
+    await server.close();
+    const response = await post(http.url, request(1, "add"));
+    expect(Number(response.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(await read(response)).toEqual([503, `${REASON}\n`]);
+    expect((await upgrade(http.url)).status).toBe(503);
+    const { peer } = joinSilent(server);
+    expect([peer.state, await peer.closed]).toEqual(["closed", END]);
+  });
+
+  it("resolves although a client resets its connection meanwhile", async () => {
+    const server = await serve({ port: 0 });
+    const coming = nextPeer(server);
+    const socket = await sendUpgrade(server.url);
+    await coming;
+    const closed = server.close();
+    socket.resetAndDestroy();
+    await closed;
+    expect(server.peers.size).toBe(0);
+  });
+});
+
+describe("server.close(), with a clock", () => {
+  useVirtualClock();
+
+  it("cuts a client that never answers the close after 5 s", async () => {
+    const server = await serve({ port: 0 });
+    const mute = await sendUpgrade(server.url);
+    await once(mute, "data");
+    const goodbye = once(mute, "data");
+    const outcomes = new Outcomes().watch("closed", server.close());
+    // A close frame: 1001, then the reason.
+    const [frame] = (await goodbye) as [Buffer];
+    expect([frame[0], frame.readUInt16BE(2)]).toEqual([0x88, 1001]);
+    await pass(4_900);
+    expect(outcomes.list).toEqual([]);
+    const cut = once(mute, "close");
+    await pass(100);
+    await Promise.all([cut, server.close()]);
+  });
+});
+
+describe("server.drain() with running handlers", () => {
+  it("refuses new clients with 503 and Retry-After", async () => {
+    const { slow, started, open } = slowMethod();
+    const { server, url } = await servingOnPort({ methods: { slow } });
+    await using client = await connect(url, { reconnect: false });
+    const call = client.request("slow");
+    await started;
+    const drained = server.drain();
+    const upgraded = await upgrade(url);
+    const posted = await post(url, request(1, "slow"));
+    expect([upgraded.status, posted.status]).toEqual([503, 503]);
+    for (const after of [upgraded.headers["retry-after"], posted.headers.get("retry-after")])
+      expect(Number(after)).toBeGreaterThan(0);
+    // A page cannot read the status.
+    for (const returns of [false, true]) {
+      const byHand = await ByHand.open(url, { returns });
+      expect(await byHand.next()).toEqual({ bye: { code: 4503, reason: REASON } });
+      expect((await byHand.closed).code).toBe(4503);
+    }
+    expect(server.stats().refused).toEqual({ 503: 4 });
+    open("done");
+    expect(await call).toBe("done");
+    await drained;
+  });
+
+  it("lets a handler finish, and sends its response before the close", async () => {
+    const { slow, started, open } = slowMethod();
+    const { server, url } = await serving({ methods: { slow } });
+    const client = await connect(url, { reconnect: false });
+    const outcomes = new Outcomes().watch("answer", client.request("slow")).watch("closed", client.closed);
+    await started;
+    const drained = server.drain();
+    // Still served: the handler might wait for it.
+    expect(await rejection(client.request("no-such-method"))).toMatchObject({ code: -32601 });
+    expect(outcomes.names).toEqual([]);
+    open("done");
+    await Promise.all([drained, client.closed]);
+    await turn();
+    expect(outcomes.list).toMatchObject([
+      { name: "answer", value: "done" },
+      { name: "closed", value: END },
+    ]);
+  });
+
+  it("responds to a call whose stream has not begun yet, and then ends the stream", async () => {
+    const { slow, started, open } = slowMethod();
+    const { server, url } = await serving({
+      methods: {
+        async *tail() {
+          yield await slow();
+        },
+      },
+    });
+    const client = await connect(url, { reconnect: false });
+    const call = client.request("tail");
+    await started;
+    const drained = server.drain();
+    await turn();
+    open(1);
+    expect(await call).toEqual({ values: [1] });
+    await drained;
+  });
+
+  it("lets a POST finish, and the handlers of a POSTed notification", async () => {
+    const open = gate();
+    const started = [gate(), gate()];
+    const signals: boolean[] = [];
+    const { server, url } = await servingOnPort({
+      methods: {
+        slow: async ([i]: [number], { signal }) => {
+          started[i]!.resolve();
+          await open.promise;
+          signals.push(signal.aborted);
+          return i;
+        },
+      },
+    });
+    const asked = post(url, request(1, "slow", [0]));
+    const notified = post(url, notification("slow", [1]));
+    await Promise.all(started.map(({ promise }) => promise));
+    // The response was sent before the handler ended.
+    expect((await notified).status).toBe(204);
+    const outcomes = new Outcomes();
+    const drained = server.drain();
+    outcomes.watch("drained", drained);
+    expect((await upgrade(url)).status).toBe(503);
+    expect([outcomes.list, server.stats().running]).toEqual([[], 2]);
+    open.resolve();
+    expect(await (await asked).json()).toEqual({ jsonrpc: "2.0", id: 1, result: 0 });
+    await drained;
+    expect(signals).toEqual([false, false]);
+  });
+
+  it("aborts a POST at the deadline, with an error that the call may have run", async () => {
+    const { slow, started } = slowMethod();
+    const { server, url } = await servingOnPort({ methods: { slow } });
+    const asked = post(url, request(1, "slow"));
+    await started;
+    await server.drain({ timeoutMs: 1 });
+    expect(await read(await asked)).toEqual([500, `${REASON}; what was called may have run\n`]);
+  });
+
+  it.each(["plain", "packed"] as const)("lets messages finish that are deferred to a later tick (%s)", async (link) => {
+    const started = gate();
+    const work = ([i]: [number]): number => (started.resolve(), busyFor(1), i);
+    const { server, url } = await servingOnPort({ methods: { work } });
+    await using client = await connect(url, { link, reconnect: false });
+    const batch = client.batch();
+    const numbers = Array.from({ length: 40 }, (_, i) => i);
+    const answers = numbers.map((i) => batch.request("work", [i]));
+    batch.send();
+    await started.promise;
+    const drained = server.drain();
+    expect(await Promise.all(answers)).toEqual(numbers);
+    await drained;
+  });
+
+  it("does not wait for messages that arrive after it began", async () => {
+    const started = gate();
+    const { server, url } = await servingOnPort({ methods: { work: () => (started.resolve(), busyFor(0.2)) } });
+    await using client = await connect(url, { link: "plain", reconnect: false });
+    // More than the server can process, without an end.
+    const flood = setInterval(() => {
+      for (let i = 0; i < 200; i++) client.notify("work");
+    }, 2);
+    onTestFinished(() => clearInterval(flood));
+    await started.promise;
+    await server.drain({ timeoutMs: Infinity });
+    clearInterval(flood);
+  });
+});
+
+describe("server.drain()", () => {
+  it("sends bye with a reconnect delay to peers of reciproc.v1", async () => {
+    for (const [session, options, retryMs] of [
+      [undefined, { retryMs: 1_234.5 }, 1_235],
+      [false, { retryMs: 1_234.5 }, 1_235],
+      [undefined, undefined, 5_000],
+    ] as const) {
+      const { server, url } = await serving({ session });
+      const coming = nextPeer(server);
+      const byHand = await ByHand.open(url);
+      await byHand.next();
+      byHand.say({ hello: {} });
+      byHand.say({ ping: 1 });
+      await byHand.next();
+      await coming;
+      const drained = server.drain(options);
+      expect(await byHand.next()).toEqual({ bye: { ...END, retryMs } });
+      expect(await byHand.closed).toEqual(END);
+      await drained;
+    }
+  });
+
+  it("lets its clients reconnect to the next server on the same port, where they report a lost session", async () => {
+    const methods = { add: ([a, b]: [number, number]) => a + b };
+    const first = await serve({ port: 0, methods: { ...methods, slow: () => new Promise(() => {}) } });
+    await using client = await connect(first.url);
+    expect(await client.request("add", [1, 2])).toBe(3);
+    const events: string[] = [];
+    for (const event of ["suspend", "lost", "resume", "close"] as const) client.on(event, () => events.push(event));
+    const back = emitted(client, "resume");
+    const stuck = rejection(client.request("slow"));
+    const port = portOf(first.url);
+    await first.drain({ retryMs: 200, timeoutMs: 100 });
+    await using second = await serve({ port, methods });
+    expect(await stuck).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+    await back;
+    expect(await client.request("add", [3, 4])).toBe(7);
+    expect(events).toEqual(["suspend", "lost", "resume"]);
+    expect(second.peers.size).toBe(1);
+  });
+
+  it("does not get attempts from the clients that it closed while others still finish", async () => {
+    const random = vi.spyOn(Math, "random").mockReturnValue(0.99);
+    onTestFinished(() => random.mockRestore());
+    const { slow, started, open } = slowMethod();
+    const { server, url } = await serving({ methods: { slow } });
+    const idle = await connect(url);
+    // The result shows that its session is open.
+    await rejection(idle.request("no-such-method"));
+    const { byHand: busy } = await ByHand.begin(url);
+    busy.say([request(1, "slow")]);
+    await started;
+    const lost = emitted(idle, "lost");
+    const drained = server.drain({ retryMs: 60_000 });
+    await lost;
+    // A client that reconnected at once would arrive before these.
+    for (let i = 0; i < 3; i++) expect(await statusOf(url)).toBe(503);
+    open(1);
+    await drained;
+    expect(server.stats().refused).toEqual({ 503: 3 });
+  });
+
+  it("ends suspended peers without running handlers, and waits for the handlers of the others", async () => {
+    const { slow, started, open } = slowMethod();
+    const world = await serving({ methods: { slow } });
+    const idle = await suspended(world);
+    const session = await begun(world);
+    session.byHand.say([request(1, "slow")]);
+    await started;
+    await drop(session);
+    const drained = world.server.drain();
+    expect((await idle.peer.closed).code).toBe(1001);
+    expect(session.peer.state).toBe("suspended");
+    open(1);
+    expect((await session.peer.closed).code).toBe(1001);
+    await drained;
+  });
+
+  it("closes the socket of a client that offered to resume and has sent nothing", async () => {
+    const { server, url } = await serving();
+    const undecided = await ByHand.open(url, { returns: true });
+    await server.drain();
+    expect((await undecided.closed).code).toBe(1001);
+  });
+
+  it.each<[string, unknown]>([
+    ["timeoutMs", { timeoutMs: 0 }],
+    ["timeoutMs", { timeoutMs: NaN }],
+    ["timeoutMs", { timeoutMs: "5" }],
+    ["retryMs", { retryMs: -1 }],
+    ["retryMs", { retryMs: Infinity }],
+    ["retryMs", { retryMs: 600_001 }],
+    ["timeout", { timeout: 5 }],
+    ["options", null],
+    ["options", 5],
+  ])("rejects for a bad %s, and continues to serve: %j", async (name, options) => {
+    const { server, url } = await serving({ methods: { one: () => 1 } });
+    const error = await rejection(server.drain(options as never));
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toContain(`\`${name}\``.replace("`options`", "options"));
+    expect(await (await connect(url)).request("one")).toBe(1);
+  });
+});
+
+/** Makes a server in memory, with `count` clients that do not reconnect, of which the first ones make a slow call. */
+async function joined(
+  count: number,
+  busy: number,
+): Promise<{ server: Server; open: () => void; calls: Promise<unknown>[] }> {
+  const { promise, resolve } = gate();
+  const kit = testServer({ methods: { slow: () => promise } });
+  const { server } = kit;
+  const connecting = Array.from({ length: count }, () => kit.connect(server.url, { reconnect: false }));
+  const clients: AnyPeer[] = await Promise.all(connecting);
+  await kit.network.settle();
+  const calls = clients.slice(0, busy).map((client) => {
+    const call = client.request("slow", [], { timeoutMs: Infinity });
+    return call.catch((error: unknown) => error);
+  });
+  await turn();
+  return { server, open: resolve, calls };
+}
+
+describe("the timing of server.drain()", () => {
+  useVirtualClock();
+
+  it.each([400, 2_000])("closes idle peers first, some at a time, all within a second: of %i", async (count) => {
+    const { server, open } = await joined(count, 5);
+    const drained = server.drain();
+    const outcomes = new Outcomes().watch("drained", drained);
+    for (const [share, ms] of [
+      [1, 0],
+      [2, 25],
+      [22, 500],
+    ] as const) {
+      await pass(ms);
+      expect(server.peers.size).toBe(count - (share * count) / 40);
+    }
+    await pass(475);
+    expect(server.peers.size).toBe(5);
+    await pass(10_000);
+    expect([outcomes.list, server.peers.size]).toEqual([[], 5]);
+    open();
+    await pass(25);
+    await drained;
+  });
+
+  it.each([
+    [{ timeoutMs: 1_000 }, 1_000],
+    [undefined, 30_000],
+    [{ timeoutMs: Infinity }, undefined],
+  ])("closes the remaining peers at the deadline, and aborts their handlers: with %j", async (options, deadlineMs) => {
+    const { server, calls } = await joined(2, 1);
+    const [peer] = server.peers;
+    const drained = server.drain(options);
+    await pass((deadlineMs ?? 100_000) - 25);
+    expect(server.peers.size).toBe(1);
+    if (deadlineMs === undefined) await server.close();
+    await pass(25);
+    await drained;
+    expect(await calls[0]).toMatchObject({ outcome: "unknown" });
+    expect(await peer!.closed).toMatchObject(END);
+  });
+
+  it("drains once, however often it is called: a second call waits for the first", async () => {
+    const { server } = await joined(1, 1);
+    const outcomes = new Outcomes()
+      .watch("first", server.drain({ timeoutMs: 1_000 }))
+      .watch("second", server.drain({ timeoutMs: 1 }));
+    expect(await rejection(server.drain({ timeoutMs: 0 }))).toBeInstanceOf(TypeError);
+    await pass(500);
+    expect(outcomes.names).toEqual([]);
+    await pass(500);
+    expect(outcomes.names).toEqual(["first", "second"]);
+  });
+
+  it("is cut short by close(), and has no effect after it", async () => {
+    const { server, calls } = await joined(3, 1);
+    const drained = server.drain();
+    await server.close();
+    expect(await calls[0]).toMatchObject({ outcome: "unknown" });
+    await pass(25);
+    await drained;
+    await server.drain();
+    expect(server.peers.size).toBe(0);
+  });
+});
