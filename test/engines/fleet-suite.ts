@@ -1,13 +1,10 @@
 /** Servers over an engine: what an application sees must be the same for every engine. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { EngineFacts } from "../../src/fleet/engine.js";
-import type { EngineStats } from "../../src/fleet/fleet.js";
+import type { EngineStats } from "../../src/node.js";
 import { closeAll, makeNode, type Client, type Node } from "../fleet/nodes.js";
 import { rejection } from "../support/turns.js";
-import { Listening } from "./listening.js";
-import { HOSTILE_NAMES, type EngineRig } from "./rig.js";
+import { HOSTILE_NAMES, TestNode, untilNothingLeft, type EngineRig } from "./kit.js";
 
-const POLL = { timeout: 5_000, interval: 5 };
 const principal = ({ name }: { name: string }): string => name;
 
 const topic = ({ server }: Node): ReturnType<Node["server"]["topic"]> => server.topic("room");
@@ -49,12 +46,6 @@ const FOREIGN_FRAMES = [
   "1N\t".repeat(100_000),
 ];
 
-/** Returns what an engine of a rig reports about its broker. */
-async function factsOf(rig: EngineRig): Promise<EngineFacts> {
-  await using node = await Listening.open(rig.engine(), "facts");
-  return node.facts!;
-}
-
 /** Runs the tests with three nodes over the rigs that `make` returns. */
 export function describeFleet(make: () => Promise<EngineRig>): void {
   describe("three servers", () => {
@@ -94,9 +85,9 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
         return makeNode(options, methods);
       });
       [a, b, c] = nodes as [Node, Node, Node];
-      await expect.poll(() => nodes.every(({ server }) => server.health().ok), POLL).toBe(true);
+      await expect.poll(() => nodes.every(({ server }) => server.health().ok)).toBe(true);
       // A node learns of those that started after it when it beats again.
-      await expect.poll(() => nodes.map(({ server }) => server.nodes.live.length), POLL).toEqual([3, 3, 3]);
+      await expect.poll(() => nodes.map(({ server }) => server.nodes.live.length)).toEqual([3, 3, 3]);
     });
     afterEach(async () => {
       await closeAll(nodes);
@@ -236,7 +227,7 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       await topic(a).join(ann.peer, { as: { name: "ann", isAway: true } });
       await ann.client.close();
       await expect
-        .poll(() => events, POLL)
+        .poll(() => events)
         .toEqual([
           ["joined", { name: "ann" }],
           ["joined", { name: "ann", isAway: true }],
@@ -256,11 +247,11 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       for (const id of ["", "none", "*.x", ">.x"])
         expect(await rejection(a.server.peer(id).request("add", [1, 2]))).toMatchObject({ outcome: "not-sent" });
       // Over a broker that may miss a receiver, only the list of living nodes says that there is no such node.
-      const outcome = (await factsOf(rig)).undercounts === true ? "unknown" : "not-sent";
+      const outcome = (await TestNode.open(rig.engine())).facts!.undercounts === true ? "unknown" : "not-sent";
       const unknown = await rejection(a.server.peer("none.x").request("add", [1, 2]));
       expect(unknown).toMatchObject({ code: "CONNECTION_LOST", outcome });
       const pending = rejection(handle.request("never"));
-      await expect.poll(() => bob.client.stats().running, POLL).toBe(1);
+      await expect.poll(() => bob.client.stats().running).toBe(1);
       await handle.close(4001, "moved");
       expect(await pending).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
       expect(await bob.peer.closed).toMatchObject({ code: 4001 });
@@ -279,17 +270,17 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       const [, bob] = await members("room");
       const controller = new AbortController();
       const called = rejection(a.server.peer(bob.peer.id).request("wait", {}, { signal: controller.signal }));
-      await expect.poll(() => bob.client.stats().running, POLL).toBe(1);
+      await expect.poll(() => bob.client.stats().running).toBe(1);
       controller.abort("enough");
       expect(await called).toBe("enough");
-      await expect.poll(() => aborted, POLL).toBe(1);
+      await expect.poll(() => aborted).toBe(1);
     });
 
     it("notify the other nodes, which handle it by `nodes.methods`", async () => {
       a.server.nodes.notify("reload", { n: 1 });
       a.server.nodes.notify("unknown", { n: 2 });
       a.server.nodes.notify("reload", { n: 3 });
-      await expect.poll(() => notified.length, POLL).toBe(4);
+      await expect.poll(() => notified.length).toBe(4);
       const { id } = a.server.nodes;
       for (const place of [1, 2])
         expect(notified.filter(([node]) => node === place)).toEqual([
@@ -312,12 +303,11 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
     it("ignore foreign and broken frames, and count them", async () => {
       const clients = await members("room");
       const at = has("log") ? await topic(a).publish("said", { n: 1 }) : "epoch.1";
-      await using sender = await Listening.open(rig.engine(), "sender");
-      const { connection } = sender;
+      const { connection } = await TestNode.open(rig.engine(), "sender");
       for (const channel of ["t:room", "a:all", `n:${b.server.nodes.id}`] as const)
         for (const frame of FOREIGN_FRAMES) await connection.send(channel, frame);
       const expected = [2, 3, 2].map((channels) => channels * FOREIGN_FRAMES.length);
-      await expect.poll(() => nodes.map((node) => countsOf(node).foreign), POLL).toEqual(expected);
+      await expect.poll(() => nodes.map((node) => countsOf(node).foreign)).toEqual(expected);
       // Frames of entries that the log does not have.
       await connection.send("t:room", `1L\t${at.split(".")[0]}\t99\n${EVIL}`);
       await connection.send("t:room", `1L\tother\t1\n${EVIL}`);
@@ -349,7 +339,7 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       const [ann] = await members("room");
       if (has("roster")) await a.server.topic("other").join(ann.peer, { as: 1 });
       await closeAll(nodes);
-      expect(await rig.leftovers()).toEqual([]);
+      await untilNothingLeft(rig);
     });
   });
 }

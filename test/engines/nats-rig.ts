@@ -1,10 +1,11 @@
-/** Rigs of the suite over NATS. */
+/** Rigs over NATS, and a relay that understands what its server sends. */
 import { nanoid } from "nanoid";
 import { nats, type NatsOptions } from "../../src/nats/index.js";
-import { Names } from "../../src/nats/names.js";
-import { isSubscribed, managed, type NatsServer } from "../support/nats.js";
-import { eventually } from "../support/redis.js";
-import type { EngineRig } from "./rig.js";
+import { selfSigned } from "../support/certificates.js";
+import { isSubscribed, managed, NatsServer, removeStreams, type NatsServerOptions } from "../support/nats.js";
+import { Relay, type Line } from "../support/relay.js";
+import type { BrokerKind, Variant } from "./failures.js";
+import { use, type EngineRig } from "./kit.js";
 
 export interface NatsRig extends EngineRig {
   readonly prefix: string;
@@ -24,8 +25,20 @@ export function rightsOf(prefix: string): { own: string[]; streams: string[] } {
   return { own: [`${prefix}.>`], streams: ["$JS.API.INFO", ...streams, ...consumers] };
 }
 
+/** Returns the lines of a configuration with a user `few`, who has these rights. A user without a name may do everything. */
+export function linesOf(
+  prefix: string,
+  publish: readonly string[],
+  subscribe: readonly string[] = [`${prefix}.>`],
+): string[] {
+  const user = { user: "few", password: "se:cret", permissions: { publish, subscribe } };
+  const users = [{ user: "all", password: "all" }, user];
+  return [`authorization: ${JSON.stringify({ users })}`, "no_auth_user: all"];
+}
+
 /** Returns a rig with a prefix of its own. `server`: the server, if the test has started it, where a user without a name may do everything. */
-export function natsRig(options: NatsOptions, server: NatsServer | undefined, prefix = `test-${nanoid(8)}`): NatsRig {
+export function natsRig(options: NatsOptions, server?: NatsServer): NatsRig {
+  const prefix = options.prefix ?? `test-${nanoid(8)}`;
   const url = server?.url ?? (typeof options.url === "string" ? options.url : options.url[0]!);
   const hasJetStream = options.jetstream !== undefined;
   const members = (): Promise<string[]> =>
@@ -38,22 +51,131 @@ export function natsRig(options: NatsOptions, server: NatsServer | undefined, pr
   // Only a server that the test has started lists them. On any other one, a node that is connected is subscribed to this channel.
   const subscriptions = async (): Promise<string[]> => {
     if (server !== undefined) return server.subscriptions(prefix);
-    const subject = new Names(prefix).channel("a:all");
-    return (await isSubscribed(url, subject)) ? [subject] : [];
+    return (await isSubscribed(url, `${prefix}.1.a.all`)) ? [`${prefix}.1.a.all`] : [];
   };
-  const leftovers = async (): Promise<string[]> => [
-    ...(hasJetStream ? await members() : []),
-    ...(await subscriptions()).map((subject) => `subscription ${subject}`),
-  ];
   return {
     prefix,
     // Nodes learn of each other at each beat, every second.
     engine: () => nats({ leaseMs: 3_000, ...options, prefix }),
     ...(hasJetStream ? {} : { lacks: ["log", "roster"] as const }),
-    // A server ends the subscriptions of a closed connection a little later.
-    leftovers: () => eventually(leftovers, (left) => left.length === 0, 2_000).catch(leftovers),
+    leftovers: async () => [
+      ...(hasJetStream ? await members() : []),
+      ...(await subscriptions()).map((subject) => `subscription ${subject}`),
+    ],
     close: async () => {
-      if (hasJetStream) await managed(url, (manager) => manager.remove(prefix));
+      if (hasJetStream) await removeStreams(url, prefix);
     },
   };
+}
+
+const VARIANTS: Record<Variant, () => NatsServerOptions> = {
+  plain: () => ({}),
+  password: () => ({ lines: ["authorization { user: few, password: 'se:cret' }"] }),
+  untrusted: () => ({ certificate: selfSigned() }),
+  "small memory": () => ({ jetstream: ["max_mem: 256KB"] }),
+  "small output": () => ({ lines: ["max_payload: 64KB", "max_pending: 128KB", 'write_deadline: "1s"'] }),
+};
+
+/** One server of NATS, with or without JetStream. */
+function kindOf(name: string, jetstream: Pick<NatsOptions, "jetstream">): BrokerKind {
+  return {
+    name,
+    manyMembers: 100,
+    ...(jetstream.jetstream === undefined ? { lacks: ["log", "roster"] } : {}),
+    create: async (variant = "plain") => {
+      const server = await NatsServer.create(VARIANTS[variant]());
+      return {
+        server,
+        address: new URL(server.url).host,
+        rig: ({ port, login = "", prefix, settings } = {}) => {
+          const url = server.url.replace("//", `//${login === "" ? "" : `few:${login}@`}`);
+          const at = port === undefined ? url : url.replace(`:${server.port}`, `:${port}`);
+          return natsRig({ url: at, ...jetstream, ...settings, ...(prefix !== undefined && { prefix }) }, server);
+        },
+        relay: async () => {
+          const relay = await Relay.to(server.port);
+          return { relay, mute: () => relay.mute("client") };
+        },
+        purge: ({ prefix }) => removeStreams(server.url, prefix),
+        names: () => server.names(),
+        [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+      };
+    },
+  };
+}
+
+export const NATS = kindOf("nats", {});
+export const JETSTREAM = kindOf("nats with JetStream", { jetstream: {} });
+
+/** A message that is held back, or will be. */
+export interface Held {
+  /** Resolves when the message is here. */
+  readonly taken: Promise<void>;
+  /** Delivers it. */
+  release(): void;
+}
+
+/** A relay between a node and NATS that can hold back one message for the node, while later ones pass it, or change or drop messages. */
+export class NatsRelay implements AsyncDisposable {
+  readonly relay: Relay;
+  /** Returns what is delivered for each message: a text of the same length, or `undefined` for none. */
+  change: (text: string) => string | undefined = (text) => text;
+  /** What has come of a command of the server that is not complete. */
+  readonly #rest = new WeakMap<Line, Buffer>();
+  readonly #holds = new Map<RegExp, (deliver: () => void) => void>();
+
+  private constructor(relay: Relay) {
+    this.relay = relay;
+    relay.pass = (bytes, to, line) => (to === "server" ? bytes : this.#take(bytes, line));
+  }
+
+  static async to(server: NatsServer): Promise<NatsRelay> {
+    return use(new NatsRelay(await Relay.to(server.port)));
+  }
+
+  get url(): string {
+    return `nats://127.0.0.1:${this.relay.port}`;
+  }
+
+  /** Holds the next message whose text matches. */
+  hold(pattern: RegExp): Held {
+    let release: () => void;
+    const taken = new Promise<void>((resolve) =>
+      this.#holds.set(pattern, (deliver) => {
+        this.#holds.delete(pattern);
+        release = deliver;
+        resolve();
+      }),
+    );
+    return { taken, release: () => release() };
+  }
+
+  #take(bytes: Buffer, line: Line): undefined {
+    let rest = Buffer.concat([this.#rest.get(line) ?? Buffer.alloc(0), bytes]);
+    for (let length; (length = lengthOf(rest)) !== undefined; rest = rest.subarray(length))
+      this.#deliver(rest.subarray(0, length), line);
+    this.#rest.set(line, rest);
+  }
+
+  #deliver(bytes: Buffer, line: Line): void {
+    const text = this.change(bytes.toString("latin1"));
+    if (text === undefined) return;
+    const deliver = (): void => line.write("client", Buffer.from(text, "latin1"));
+    const [, hold] = [...this.#holds].find(([pattern]) => pattern.test(text)) ?? [];
+    if (hold === undefined) deliver();
+    else hold(deliver);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.relay[Symbol.asyncDispose]();
+  }
+}
+
+/** Returns how long the first command of the server is; `undefined` if it is not complete. */
+function lengthOf(bytes: Buffer): number | undefined {
+  const at = bytes.indexOf("\r\n");
+  if (at === -1) return undefined;
+  const head = bytes.toString("latin1", 0, at);
+  const length = /^H?MSG /.test(head) ? at + 2 + Number(head.split(" ").at(-1)) + 2 : at + 2;
+  return bytes.length < length ? undefined : length;
 }

@@ -8,8 +8,8 @@ let server: NatsServer | undefined;
 
 beforeAll(async () => {
   if (given === undefined) server = await NatsServer.create();
-}, 300_000);
+});
 afterAll(() => server?.[Symbol.asyncDispose]());
 
 describeEngine("nats", async () => natsRig({ url: given ?? server!.url }, server));
-describeEngine("nats with jetstream", async () => natsRig({ url: given ?? server!.url, jetstream: {} }, server));
+describeEngine("nats with JetStream", async () => natsRig({ url: given ?? server!.url, jetstream: {} }, server));

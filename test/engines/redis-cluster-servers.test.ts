@@ -2,8 +2,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { nanoid } from "nanoid";
 import { redis } from "../../src/redis/index.js";
-import { Names } from "../../src/redis/names.js";
-import { isAscending } from "./listening.js";
+import { isAscending } from "./kit.js";
+import { keyOf, redisRig } from "./redis-rig.js";
 import { eventually } from "../support/redis.js";
 import { RedisCluster } from "../support/redis-groups.js";
 import { isInGap, type Arrival } from "../long/fleet/oracle.js";
@@ -46,7 +46,7 @@ async function publishDuring(disturb: (key: string) => Promise<unknown>): Promis
   }
   const state = { isDisturbed: true };
   const acked = new Set<string>();
-  const disturbance = disturb(new Names(prefix).channel("t:room").name).finally(() => (state.isDisturbed = false));
+  const disturbance = disturb(keyOf(redisRig({ prefix }), "t:room")).finally(() => (state.isDisturbed = false));
   for (let n = 0; state.isDisturbed || acked.size < 50; n++)
     await nodes[n % 2]!.server.topic("room")
       .publish("said", { n }, { timeoutMs: 2_000 })

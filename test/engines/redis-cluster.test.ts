@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Channel, Position } from "../../src/fleet/engine.js";
 import { redis } from "../../src/redis/index.js";
 import { commandAt, eventually, removeAt } from "../support/redis.js";
 import { RedisCluster } from "../support/redis-groups.js";
-import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
+import { isAscending, outcomeOf, TestNode } from "./kit.js";
 import { CLUSTER_RIGHTS, keyOf, redisRig, RIGHTS } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
 
@@ -24,12 +24,9 @@ describeEngine("redis with a cluster and a user of few rights", async () => {
 });
 
 /** Opens two nodes, with a topic to which both are subscribed. They are closed after the test. */
-async function pair(topic: string): Promise<{ a: Listening; b: Listening; channel: Channel; key: string }> {
+async function pair(topic: string): Promise<{ a: TestNode; b: TestNode; channel: Channel; key: string }> {
   const rig = redisRig({ cluster: cluster.urls }, []);
-  const nodes = [await Listening.open(rig.engine(), "a"), await Listening.open(rig.engine(), "b")] as const;
-  onTestFinished(async () => {
-    for (const node of nodes) await node[Symbol.asyncDispose]();
-  });
+  const nodes = [await TestNode.open(rig.engine(), "a"), await TestNode.open(rig.engine(), "b")] as const;
   const channel: Channel = `t:${topic}`;
   await Promise.all(nodes.map(({ connection }) => connection.subscribe(channel)));
   return { a: nodes[0], b: nodes[1], channel, key: keyOf(rig, channel) };
@@ -41,8 +38,7 @@ describe("redis with a cluster", () => {
   it("continues on another server when a slot is moved, and gives each message once", async () => {
     const { a, b, channel, key } = await pair("moved");
     // Not subscribed, so no server reports to it that the slot has moved.
-    const writer = await Listening.open(redisRig({ cluster: cluster.urls }, []).engine(), "writer");
-    onTestFinished(() => writer[Symbol.asyncDispose]());
+    const writer = await TestNode.open(redisRig({ cluster: cluster.urls }, []).engine(), "writer");
     const first = await a.connection.log!.append("moved", "0", LOG, undefined);
     const during: Promise<Position>[] = [];
     // None of these is refused, at whatever moment of the move it comes.
@@ -83,7 +79,7 @@ describe("redis with a cluster", () => {
       { value: { epoch, top: 1, entries: [] } },
       { value: { members: [[id, "x"]] } },
     ]);
-    await untilHeard(a);
+    await a.untilHeard();
     expect((await roster!.list("still here")).members).toEqual([[id, "x"]]);
     await roster!.put("still here", id, undefined);
   }, 60_000);
@@ -110,13 +106,7 @@ describe("redis with a cluster", () => {
 
   it("sends by a server that was demoted without a message that comes late or twice", async () => {
     const rig = redisRig({ cluster: cluster.urls }, []);
-    const [reader, writer] = [
-      await Listening.open(rig.engine(), "reader"),
-      await Listening.open(rig.engine(), "writer"),
-    ];
-    onTestFinished(async () => {
-      for (const node of [reader, writer]) await node[Symbol.asyncDispose]();
-    });
+    const [reader, writer] = [await TestNode.open(rig.engine(), "reader"), await TestNode.open(rig.engine(), "writer")];
     const ownerOf = async (channel: Channel): Promise<string> =>
       (await cluster.primaryOf(keyOf(rig, channel))).owner.url;
     // No subscription of the writer is at that server, so nothing tells the writer that it was demoted.
@@ -128,7 +118,7 @@ describe("redis with a cluster", () => {
     // After its start, a node looks once without a reason. So only the second failover shows that it notices one by itself.
     for (const round of [1, 2]) {
       await cluster.failOver(keyOf(rig, channel));
-      await untilHeard(reader, round);
+      await reader.untilHeard(round);
       for (let count: unknown; count !== 1; last++) {
         count = await writer.connection.send(channel, String(last + 1)).catch(() => 0);
         await new Promise((resolve) => setImmediate(resolve));
@@ -150,8 +140,8 @@ describe("redis with a cluster", () => {
       outcomeOf(log!.append("stopped", "lost", LOG, undefined)),
       outcomeOf(log!.read("stopped", 0, 10)),
     ]);
-    await untilHeard(a);
-    await untilHeard(b);
+    await a.untilHeard();
+    await b.untilHeard();
     const after = await b.connection.log!.append("stopped", "after", LOG, undefined);
     await b.connection.send(channel, "new");
     owner.signal("SIGCONT");
@@ -200,7 +190,7 @@ describe("redis with a cluster", () => {
     );
     const unmet = await Promise.all(
       engines.map(async (engine) => {
-        await using node = await Listening.open(engine, "node");
+        const node = await TestNode.open(engine, "node");
         return node.facts!.unmet;
       }),
     );

@@ -1,10 +1,13 @@
-/** Rigs of the suite over Redis. */
+/** Beyond the interfaces: the name of a channel in Redis, because a cluster moves slots by names. */
 import { nanoid } from "nanoid";
 import type { Channel } from "../../src/fleet/engine.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { Names } from "../../src/redis/names.js";
-import { eventually, leftoversAt, removeAt } from "../support/redis.js";
-import type { EngineRig } from "./rig.js";
+import { selfSigned } from "../support/certificates.js";
+import { commandAt, leftoversAt, RedisServer, removeAt, type RedisServerOptions } from "../support/redis.js";
+import { Relay, type Line } from "../support/relay.js";
+import type { Broker, BrokerKind, Variant } from "./failures.js";
+import type { EngineRig } from "./kit.js";
 
 /** The rights that the documents name, for the prefixes of the rigs. A cluster needs `CLUSTER_RIGHTS` too. */
 export const RIGHTS =
@@ -17,16 +20,13 @@ export interface RedisRig extends EngineRig {
 }
 
 /** Returns a rig with a prefix of its own. `servers`: the URLs of all primaries, with a user who may run every command. */
-export function redisRig(options: RedisOptions, servers: readonly string[]): RedisRig {
-  const prefix = `test-${nanoid(8)}`;
-  const leftovers = async (): Promise<string[]> =>
-    (await Promise.all(servers.map((url) => leftoversAt(url, prefix)))).flat();
+export function redisRig(options: RedisOptions, servers: readonly string[] = []): RedisRig {
+  const prefix = options.prefix ?? `test-${nanoid(8)}`;
   return {
     prefix,
     // Nodes learn of each other at each beat, every second.
     engine: () => redis({ leaseMs: 3_000, ...options, prefix }),
-    // A server ends the subscriptions of a closed connection a little later.
-    leftovers: () => eventually(leftovers, (left) => left.length === 0, 2_000).catch(leftovers),
+    leftovers: async () => (await Promise.all(servers.map((url) => leftoversAt(url, prefix)))).flat(),
     close: async () => {
       await Promise.all(servers.map((url) => removeAt(url, prefix)));
     },
@@ -36,4 +36,74 @@ export function redisRig(options: RedisOptions, servers: readonly string[]): Red
 /** Returns the name of a channel in Redis. */
 export function keyOf({ prefix }: RedisRig, channel: Channel): string {
   return new Names(prefix).channel(channel).name;
+}
+
+/** Resolves when what a server says about its replication contains a text. */
+export async function untilReplication(server: RedisServer, text: string): Promise<void> {
+  for (;;) if ((await server.command<string>("INFO", "replication").catch(() => "")).includes(text)) return;
+}
+
+/** A relay of a Redis, which knows the connections that have subscribed, and those that have run a script. */
+export interface RedisRelay {
+  readonly relay: Relay;
+  readonly url: string;
+  readonly subscribers: Set<Line>;
+  readonly scripted: Set<Line>;
+  /** Called with what a client has sent, before it is forwarded. */
+  sent: (text: string) => void;
+}
+
+export async function relayRedis(server: RedisServer): Promise<RedisRelay> {
+  const relay = await Relay.to(server.port);
+  const url = `redis://127.0.0.1:${relay.port}`;
+  const all: RedisRelay = { relay, url, subscribers: new Set(), scripted: new Set(), sent: () => {} };
+  relay.pass = (bytes, to, line) => {
+    const text = to === "server" ? bytes.toString("latin1") : "";
+    if (/subscribe/i.test(text)) all.subscribers.add(line);
+    if (text.includes("EVALSHA")) all.scripted.add(line);
+    if (text !== "") all.sent(text);
+    return bytes;
+  };
+  return all;
+}
+
+const VARIANTS: Record<Variant, () => RedisServerOptions> = {
+  plain: () => ({}),
+  password: () => ({ users: ["user default on >se:cret ~* &* +@all"] }),
+  untrusted: () => ({ certificate: selfSigned() }),
+  "small memory": () => ({ settings: { maxmemory: "4mb" } }),
+  "small output": () => ({ settings: { "client-output-buffer-limit": "pubsub 64kb 64kb 1" } }),
+};
+
+/** One server of Redis. */
+export const REDIS: BrokerKind = {
+  name: "redis",
+  create: async (variant = "plain") => {
+    const server = await RedisServer.create(VARIANTS[variant]());
+    const { host } = new URL(server.url);
+    const broker: Broker = {
+      server,
+      address: host,
+      rig: ({ port, login = "", prefix, settings } = {}) => {
+        const url = server.url.replace("//", `//${login === "" ? "" : `:${login}@`}`);
+        const at = port === undefined ? url : url.replace(`:${server.port}`, `:${port}`);
+        return redisRig({ url: at, ...settings, ...(prefix !== undefined && { prefix }) }, [server.url]);
+      },
+      relay: async () => {
+        const { relay, subscribers } = await relayRedis(server);
+        const mute = (): void => subscribers.forEach((line) => line.mute("client"));
+        return { relay, mute };
+      },
+      purge: async () => void (await server.command("FLUSHALL")),
+      names: async () =>
+        Array.from((await server.command<string>("CLIENT", "LIST")).matchAll(/ name=(\S*) /g), ([, name]) => name!),
+      [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+    };
+    return broker;
+  },
+};
+
+/** Runs a command at each of these servers. */
+export async function commandAll(urls: readonly string[], ...args: string[]): Promise<void> {
+  for (const url of urls) await commandAt(url, args);
 }

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { eventually, RedisServer } from "../support/redis.js";
 import { RedisSentinelGroup } from "../support/redis-groups.js";
 import { redis } from "../../src/redis/index.js";
-import { Listening, outcomeOf, untilHeard } from "./listening.js";
+import { outcomeOf, TestNode } from "./kit.js";
 import { redisRig } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
 
@@ -41,10 +41,10 @@ describe("redis with a Sentinel", () => {
 
   it("runs no late command on a primary that was stopped and replaced", async () => {
     const rig = redisRig({ sentinel: sentinel() }, []);
-    await using node = await Listening.open(rig.engine(), "node");
+    const node = await TestNode.open(rig.engine(), "node");
     const { primary, replica } = await untilReplicated();
     const direct = redis({ url: primary.url, prefix: rig.prefix });
-    await using witness = await Listening.open(direct, "witness");
+    const witness = await TestNode.open(direct, "witness");
     await witness.connection.subscribe("t:topic");
     const before = await node.connection.log!.append("topic", "before", LOG, undefined);
     await untilReplicated();
@@ -63,7 +63,7 @@ describe("redis with a Sentinel", () => {
       30_000,
     );
     primary.signal("SIGCONT");
-    await untilHeard(node);
+    await node.untilHeard();
     expect(await lost).toBe("unknown");
     const after = await node.connection.log!.append("topic", "after", LOG, undefined);
     expect(after.epoch).not.toBe(before.epoch);
@@ -78,7 +78,7 @@ describe("redis with a Sentinel", () => {
 
   it("follows a failover, and begins another epoch because the end of a log may be lost", async () => {
     const rig = redisRig({ sentinel: sentinel() }, []);
-    await using node = await Listening.open(rig.engine(), "node");
+    const node = await TestNode.open(rig.engine(), "node");
     await node.connection.subscribe("t:topic");
     const before = await node.connection.log!.append("topic", "1", LOG, undefined);
     const { primary } = await untilReplicated();
@@ -106,7 +106,7 @@ describe("redis with a Sentinel", () => {
     for (let i = 0; i < 8; i++) {
       // The first one knows the group only.
       const place = i === 0 ? sentinel() : { name, urls };
-      await using node = await Listening.open(redis({ sentinel: place, prefix }), "node");
+      const node = await TestNode.open(redis({ sentinel: place, prefix }), "node");
       offsets.push((await node.connection.log!.append("old", "x", LOG, undefined)).offset);
     }
     expect(offsets).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);

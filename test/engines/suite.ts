@@ -2,100 +2,42 @@
  * The behaviour of every engine. A rig makes engines of one broker. `describeEngine` runs the same tests over each, from a file of two
  * lines.
  */
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import {
-  EngineError,
-  type Channel,
-  type Engine,
-  type EngineConnection,
-  type EngineFacts,
-  type EngineHost,
-  type RosterId,
-} from "../../src/fleet/engine.js";
-import { logFrame, rosterFrame } from "../../src/fleet/frames.js";
+import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import type { Channel } from "../../src/fleet/engine.js";
 import { describeFleet } from "./fleet-suite.js";
-import { watchHandles } from "./listening.js";
-import { HOSTILE_NAMES, type EngineRig } from "./rig.js";
-
-export { HOSTILE_NAMES, type EngineRig } from "./rig.js";
-
-/** What one node has received and what was reported to it. */
-export class RecordingNode {
-  readonly name: string;
-  readonly connection: EngineConnection;
-  readonly received: [channel: Channel, frame: string][] = [];
-  readonly downs: EngineError[] = [];
-  ups = 0;
-  readonly #waiting = new Set<() => void>();
-
-  constructor(engine: Engine, name: string) {
-    this.name = name;
-    const host: EngineHost = {
-      received: (channel, frame) => {
-        this.received.push([channel, frame]);
-        for (const check of this.#waiting) check();
-      },
-      up: () => this.ups++,
-      down: (error) => this.downs.push(error),
-      heard: () => {},
-    };
-    this.connection = engine.createConnection(name, host);
-  }
-
-  /** Returns the frames of one channel. */
-  of(channel: Channel): string[] {
-    return this.received.flatMap(([where, frame]) => (where === channel ? [frame] : []));
-  }
-
-  /** Resolves when `count` frames of a channel have been received. */
-  async until(channel: Channel, count: number): Promise<string[]> {
-    if (this.of(channel).length < count)
-      await new Promise<void>((resolve) => {
-        const check = (): void => {
-          if (this.of(channel).length < count) return;
-          this.#waiting.delete(check);
-          resolve();
-        };
-        this.#waiting.add(check);
-      });
-    return this.of(channel);
-  }
-}
+import {
+  HOSTILE_NAMES,
+  logFrame,
+  outcomeOf,
+  rosterFrame,
+  TestNode,
+  TOPIC,
+  untilNothingLeft,
+  watchHandles,
+  type EngineRig,
+} from "./kit.js";
 
 const RULE = { length: 10, ttlMs: 60_000 };
-
-/** Returns ids of members of a node. */
-function ids(one: RecordingNode, count: number): RosterId[] {
-  return Array.from({ length: count }, (_, i): RosterId => `${one.name}/1.m${i}`);
-}
+const CHANNEL = `t:${TOPIC}` as const;
+const EPOCH = /^[A-Za-z0-9_-]{1,64}$/;
 
 /** Runs the suite of the engine `engineName` over the rigs that `make` returns. */
 export function describeEngine(engineName: string, make: () => Promise<EngineRig>): void {
   describe(`the engine ${engineName}`, () => {
     let rig: EngineRig;
-    let nodes: RecordingNode[];
-    let topics = 0;
 
-    const node = async (): Promise<RecordingNode & { facts: EngineFacts }> => {
-      const one = new RecordingNode(rig.engine(), `node${nodes.length}-${process.pid}`);
-      nodes.push(one);
-      return Object.assign(one, { facts: await one.connection.open() });
-    };
-    /** A topic of this test. */
-    const topic = (suffix = ""): string => `topic${++topics}${suffix}`;
+    const open = (): Promise<TestNode> => TestNode.open(rig.engine());
+    const openPair = async (): Promise<[a: TestNode, b: TestNode]> => [await open(), await open()];
 
     beforeEach(async () => {
       rig = await make();
-      nodes = [];
-    });
-    afterEach(async () => {
-      await Promise.all(nodes.map(({ connection }) => connection.close()));
-      await rig.close();
+      // After the nodes of the test, which are closed before.
+      onTestFinished(() => rig.close());
     });
 
     describe("sends", () => {
       it("receives its inbox and the channel of all nodes when it is open", async () => {
-        const [a, b] = [await node(), await node()];
+        const [a, b] = await openPair();
         await a.connection.send(`n:${b.name}`, "to b");
         await a.connection.send("a:all", "to all");
         expect(await b.until("a:all", 1)).toEqual(["to all"]);
@@ -105,72 +47,65 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
       });
 
       it("receives every message that is sent after `subscribe` resolved, its own too", async () => {
-        const [a, b] = [await node(), await node()];
-        const channel: Channel = `t:${topic()}`;
-        await Promise.all([a.connection.subscribe(channel), b.connection.subscribe(channel)]);
-        await a.connection.send(channel, "1");
-        await b.connection.send(channel, "2");
-        expect(await a.until(channel, 2)).toEqual(["1", "2"]);
-        expect(await b.until(channel, 2)).toEqual(["1", "2"]);
+        const [a, b] = await openPair();
+        await Promise.all([a.connection.subscribe(CHANNEL), b.connection.subscribe(CHANNEL)]);
+        await a.connection.send(CHANNEL, "1");
+        await b.connection.send(CHANNEL, "2");
+        expect(await a.until(CHANNEL, 2)).toEqual(["1", "2"]);
+        expect(await b.until(CHANNEL, 2)).toEqual(["1", "2"]);
       });
 
       it("receives nothing of a channel that is not subscribed, or no longer", async () => {
-        const [a, b] = [await node(), await node()];
-        const [left, never]: Channel[] = [`t:${topic()}`, `t:${topic()}`];
-        await b.connection.subscribe(left!);
-        b.connection.unsubscribe(left!);
+        const [a, b] = await openPair();
+        await b.connection.subscribe("t:left");
+        b.connection.unsubscribe("t:left");
         // A later subscription takes effect after the end of the first.
-        const last: Channel = `t:${topic()}`;
-        await b.connection.subscribe(last);
-        for (const channel of [left!, never!, last]) await a.connection.send(channel, "message");
-        await b.until(last, 1);
-        expect(b.received).toEqual([[last, "message"]]);
+        await b.connection.subscribe("t:last");
+        for (const channel of ["t:left", "t:never", "t:last"] as const) await a.connection.send(channel, "message");
+        await b.until("t:last", 1);
+        expect(b.received).toEqual([["t:last", "message"]]);
       });
 
       it("restores a subscription that was ended and begun again in one tick", async () => {
-        const [a, b] = [await node(), await node()];
-        const channel: Channel = `t:${topic()}`;
-        await b.connection.subscribe(channel);
-        b.connection.unsubscribe(channel);
-        await b.connection.subscribe(channel);
-        await a.connection.send(channel, "once");
-        await a.connection.send(channel, "last");
-        expect(await b.until(channel, 2)).toEqual(["once", "last"]);
+        const [a, b] = await openPair();
+        await b.connection.subscribe(CHANNEL);
+        b.connection.unsubscribe(CHANNEL);
+        await b.connection.subscribe(CHANNEL);
+        await a.connection.send(CHANNEL, "once");
+        await a.connection.send(CHANNEL, "last");
+        expect(await b.until(CHANNEL, 2)).toEqual(["once", "last"]);
       });
 
       it("keeps the order of one node's messages to a channel", async () => {
-        const [a, b] = [await node(), await node()];
-        const channel: Channel = `t:${topic()}`;
-        await b.connection.subscribe(channel);
+        const [a, b] = await openPair();
+        await b.connection.subscribe(CHANNEL);
         const frames = Array.from({ length: 500 }, (_, i) => String(i));
-        await Promise.all(frames.map((frame) => a.connection.send(channel, frame)));
-        expect(await b.until(channel, 500)).toEqual(frames);
+        await Promise.all(frames.map((frame) => a.connection.send(CHANNEL, frame)));
+        expect(await b.until(CHANNEL, 500)).toEqual(frames);
       });
 
       it("returns how many nodes were subscribed, if it says that it counts", async () => {
-        const [a, b] = [await node(), await node()];
-        const channel: Channel = `t:${topic()}`;
-        const expected = (count: number): number | undefined => (a.facts.counts ? count : undefined);
-        expect(await a.connection.send(channel, "x")).toBe(expected(0));
-        await b.connection.subscribe(channel);
-        expect(await a.connection.send(channel, "x")).toBe(expected(1));
-        await a.connection.subscribe(channel);
-        expect(await a.connection.send(channel, "x")).toBe(expected(2));
+        const [a, b] = await openPair();
+        const expected = (count: number): number | undefined => (a.facts!.counts ? count : undefined);
+        expect(await a.connection.send(CHANNEL, "x")).toBe(expected(0));
+        await b.connection.subscribe(CHANNEL);
+        expect(await a.connection.send(CHANNEL, "x")).toBe(expected(1));
+        await a.connection.subscribe(CHANNEL);
+        expect(await a.connection.send(CHANNEL, "x")).toBe(expected(2));
         // An engine that does not count may know nevertheless that an inbox has no node.
-        expect([expected(0), 0]).toContain(await a.connection.send(`n:nobody-${process.pid}`, "x"));
+        expect([expected(0), 0]).toContain(await a.connection.send("n:nobody", "x"));
       });
 
       it("carries any text of a frame, also a long one", async () => {
-        const [a, b] = [await node(), await node()];
-        const channel: Channel = `t:${topic()}`;
-        await b.connection.subscribe(channel);
-        const frames = ["", "\0", "\r\n", "é😀", "a".repeat(Math.min(a.facts.maxFrameBytes, 900_000))];
-        for (const frame of frames) await a.connection.send(channel, frame);
-        expect(await b.until(channel, frames.length)).toEqual(frames);
+        const [a, b] = await openPair();
+        await b.connection.subscribe(CHANNEL);
+        const frames = ["", "\0", "\r\n", "é😀", "a".repeat(Math.min(a.facts!.maxFrameBytes, 900_000))];
+        for (const frame of frames) await a.connection.send(CHANNEL, frame);
+        expect(await b.until(CHANNEL, frames.length)).toEqual(frames);
       });
 
       it("keeps topics with hostile names apart", async () => {
-        const [a, b] = [await node(), await node()];
+        const [a, b] = await openPair();
         const channels = HOSTILE_NAMES.map((hostile): Channel => `t:${hostile}`);
         await Promise.all(channels.map((channel) => b.connection.subscribe(channel)));
         for (const channel of channels) await a.connection.send(channel, channel);
@@ -179,8 +114,7 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
       });
 
       it("rejects with `not-sent` before it is open and after it is closed", async () => {
-        const a = await node();
-        const early = new RecordingNode(rig.engine(), "early");
+        const [a, early] = [await open(), new TestNode(rig.engine())];
         await a.connection.close();
         for (const { connection } of [a, early]) {
           const operations = [
@@ -189,24 +123,17 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
             connection.log?.append("x", "{}", RULE, undefined),
             connection.roster?.list("x"),
           ];
-          for (const operation of operations.filter((one) => one !== undefined)) {
-            const error: unknown = await operation.then(
-              () => undefined,
-              (reason: unknown) => reason,
-            );
-            expect(error).toBeInstanceOf(EngineError);
-            expect((error as EngineError).outcome).toBe("not-sent");
-          }
+          for (const operation of operations)
+            if (operation !== undefined) expect(await outcomeOf(operation)).toBe("not-sent");
         }
         await early.connection.close();
       });
 
       it("leaves nothing after `close`, and calls no function of its host any more", async () => {
-        const [a, b] = [await node(), await node()];
-        const name = topic();
-        await b.connection.subscribe(`t:${name}`);
-        await b.connection.roster?.enter(`${b.name}/1`, 10_000);
-        await b.connection.roster?.put(name, `${b.name}/1.x`, "{}");
+        const [a, b] = await openPair();
+        await b.connection.subscribe(CHANNEL);
+        await b.connection.roster?.enter(b.incarnation(), 10_000);
+        await b.connection.roster?.put(TOPIC, b.id("x"), "{}");
         const closed = b.connection.close();
         const { length } = b.received;
         await a.connection.send("a:all", "late");
@@ -216,22 +143,21 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(b.received).toHaveLength(length);
         expect(b.downs).toEqual([]);
         await a.connection.close();
-        expect(await rig.leftovers()).toEqual([]);
+        await untilNothingLeft(rig);
       });
     });
 
     it("leaves no socket and no timer after `close`", async () => {
       const untilReleased = watchHandles();
-      const [a, b] = [await node(), await node()];
-      const name = topic();
-      await b.connection.subscribe(`t:${name}`);
-      await a.connection.send(`t:${name}`, "x");
-      await b.until(`t:${name}`, 1);
-      await b.connection.log?.append(name, "1", RULE, "key");
-      await b.connection.log?.read(name, 0, 10);
-      await b.connection.roster?.enter(`${b.name}/1`, 10_000);
-      await b.connection.roster?.put(name, `${b.name}/1.x`, "{}");
-      await b.connection.roster?.beat(`${b.name}/1`, 10_000);
+      const [a, b] = await openPair();
+      await b.connection.subscribe(CHANNEL);
+      await a.connection.send(CHANNEL, "x");
+      await b.until(CHANNEL, 1);
+      await b.connection.log?.append(TOPIC, "1", RULE, "key");
+      await b.connection.log?.read(TOPIC, 0, 10);
+      await b.connection.roster?.enter(b.incarnation(), 10_000);
+      await b.connection.roster?.put(TOPIC, b.id("x"), "{}");
+      await b.connection.roster?.beat(b.incarnation(), 10_000);
       await Promise.all([a, b].map(({ connection }) => connection.close()));
       await untilReleased();
     });
@@ -240,67 +166,62 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
     const itWith = (
       capability: "log" | "roster",
       title: string,
-      run: (a: RecordingNode, b: RecordingNode, name: string) => Promise<void>,
+      run: (a: TestNode, b: TestNode) => Promise<void>,
     ): void => {
       it(title, async () => {
-        const [a, b] = [await node(), await node()];
+        const [a, b] = await openPair();
         if (rig.lacks?.includes(capability) === true) expect(a.connection[capability]).toBeUndefined();
-        else await run(a, b, topic());
+        else await run(a, b);
       });
     };
 
     describe("logs", () => {
-      itWith("log", "gives each entry the next offset, and sends it in that order", async (a, b, name) => {
-        await b.connection.subscribe(`t:${name}`);
+      itWith("log", "gives each entry the next offset, and sends it in that order", async (a, b) => {
+        await b.connection.subscribe(CHANNEL);
         const bodies = Array.from({ length: 20 }, (_, i) => `{"i":${i}}`);
-        const places = await Promise.all(
-          bodies.map((body, i) => [a, b][i % 2]!.connection.log!.append(name, body, RULE, undefined)),
-        );
+        const places = await Promise.all(bodies.map((body, i) => [a, b][i % 2]!.append(body, undefined, RULE)));
         const { epoch } = places[0]!;
-        expect(epoch).toMatch(/^[A-Za-z0-9_-]{1,64}$/);
+        expect(epoch).toMatch(EPOCH);
         expect(new Set(places.map((place) => place.epoch))).toEqual(new Set([epoch]));
         const bodyAt = new Map(places.map(({ offset }, i) => [offset, bodies[i]!]));
         const offsets = bodies.map((_, i) => i + 1);
         const frames = offsets.map((offset) => logFrame(epoch, offset, bodyAt.get(offset)!));
-        expect(await b.until(`t:${name}`, bodies.length)).toEqual(frames);
-        expect(a.of(`t:${name}`)).toEqual([]);
+        expect(await b.until(CHANNEL, bodies.length)).toEqual(frames);
+        expect(a.of(CHANNEL)).toEqual([]);
       });
 
-      itWith("log", "reads what is after an offset, the oldest first", async (a, b, name) => {
-        expect(await b.connection.log!.read(name, 0, 10)).toEqual({ epoch: "", top: 0, entries: [] });
-        for (const body of ["1", "2", "3", "4"]) await a.connection.log!.append(name, body, RULE, undefined);
-        const { epoch } = await b.connection.log!.read(name, 0, 0);
+      itWith("log", "reads what is after an offset, the oldest first", async (a, b) => {
+        expect(await b.read()).toEqual({ epoch: "", top: 0, entries: [] });
+        for (const body of ["1", "2", "3", "4"]) await a.append(body, undefined, RULE);
+        const { epoch } = await b.read(0);
         const part = (...offsets: number[]): object => ({ epoch, top: 4, entries: offsets.map((o) => [o, String(o)]) });
-        expect(await b.connection.log!.read(name, 0, 0)).toEqual(part());
-        expect(await b.connection.log!.read(name, 0, 10)).toEqual(part(1, 2, 3, 4));
-        expect(await b.connection.log!.read(name, 1, 2)).toEqual(part(2, 3));
-        expect(await b.connection.log!.read(name, 4, 10)).toEqual(part());
-        expect(await b.connection.log!.read(name, 9, 10)).toEqual(part());
+        expect(await b.read(0)).toEqual(part());
+        expect(await b.read()).toEqual(part(1, 2, 3, 4));
+        expect(await b.connection.log!.read(TOPIC, 1, 2)).toEqual(part(2, 3));
+        expect(await b.connection.log!.read(TOPIC, 4, 10)).toEqual(part());
+        expect(await b.connection.log!.read(TOPIC, 9, 10)).toEqual(part());
       });
 
-      itWith("log", "begins a log without entries if it is asked to, which `append` continues", async (a, b, name) => {
-        await b.connection.subscribe(`t:${name}`);
+      itWith("log", "begins a log without entries if it is asked to, which `append` continues", async (a, b) => {
+        await b.connection.subscribe(CHANNEL);
         const [begun, again] = await Promise.all(
-          [a, b].map(({ connection }) => connection.log!.read(name, 0, 0, RULE)),
+          [a, b].map(({ connection }) => connection.log!.read(TOPIC, 0, 0, RULE)),
         );
         const { epoch } = begun!;
-        expect(epoch).toMatch(/^[A-Za-z0-9_-]{1,64}$/);
+        expect(epoch).toMatch(EPOCH);
         const empty = { epoch, top: 0, entries: [] };
-        expect([begun, again, await a.connection.log!.read(name, 0, 10)]).toEqual([empty, empty, empty]);
-        expect(await b.connection.log!.append(name, "1", RULE, "key")).toEqual({ epoch, offset: 1 });
-        expect(await a.connection.log!.append(name, "2", RULE, undefined)).toEqual({ epoch, offset: 2 });
-        expect(await a.connection.log!.append(name, "again", RULE, "key")).toEqual({ epoch, offset: 1 });
-        const entries = [
-          [1, "1"],
-          [2, "2"],
-        ];
-        expect(await b.connection.log!.read(name, 0, 10, RULE)).toEqual({ epoch, top: 2, entries });
-        expect(await b.until(`t:${name}`, 2)).toEqual([logFrame(epoch, 1, "1"), logFrame(epoch, 2, "2")]);
+        expect([begun, again, await a.read()]).toEqual([empty, empty, empty]);
+        expect(await b.append("1", "key", RULE)).toEqual({ epoch, offset: 1 });
+        expect(await a.append("2", undefined, RULE)).toEqual({ epoch, offset: 2 });
+        expect(await a.append("again", "key", RULE)).toEqual({ epoch, offset: 1 });
+        const entries = ["1", "2"].map((body, i) => [i + 1, body]);
+        expect(await b.connection.log!.read(TOPIC, 0, 10, RULE)).toEqual({ epoch, top: 2, entries });
+        expect(await b.until(CHANNEL, 2)).toEqual([logFrame(epoch, 1, "1"), logFrame(epoch, 2, "2")]);
       });
 
-      itWith("log", "keeps the last entries of the rule, and not many more", async (a, _b, name) => {
-        for (let i = 1; i <= 400; i++) await a.connection.log!.append(name, String(i), RULE, undefined);
-        const { top, entries } = await a.connection.log!.read(name, 0, 1000);
+      itWith("log", "keeps the last entries of the rule, and not many more", async (a) => {
+        for (let i = 1; i <= 400; i++) await a.append(String(i), undefined, RULE);
+        const { top, entries } = await a.read(1000);
         expect(top).toBe(400);
         expect(entries.length).toBeGreaterThanOrEqual(RULE.length);
         expect(entries.length).toBeLessThanOrEqual(RULE.length + 200);
@@ -308,24 +229,24 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(entries[0]![0]).toBe(401 - entries.length);
       });
 
-      itWith("log", "appends once for one key", async (a, b, name) => {
-        await b.connection.subscribe(`t:${name}`);
-        const first = await a.connection.log!.append(name, "1", RULE, "key");
-        expect(await b.connection.log!.append(name, "again", RULE, "key")).toEqual(first);
-        const other = await a.connection.log!.append(name, "2", RULE, "other");
+      itWith("log", "appends once for one key", async (a, b) => {
+        await b.connection.subscribe(CHANNEL);
+        const first = await a.append("1", "key", RULE);
+        expect(await b.append("again", "key", RULE)).toEqual(first);
+        const other = await a.append("2", "other", RULE);
         expect(other).toEqual({ epoch: first.epoch, offset: first.offset + 1 });
-        const elsewhere = await a.connection.log!.append(`${name}-b`, "1", RULE, "key");
+        const elsewhere = await a.connection.log!.append("elsewhere", "1", RULE, "key");
         expect(elsewhere.offset).toBe(1);
-        expect(await b.until(`t:${name}`, 2)).toEqual([logFrame(first.epoch, 1, "1"), logFrame(first.epoch, 2, "2")]);
+        expect(await b.until(CHANNEL, 2)).toEqual([logFrame(first.epoch, 1, "1"), logFrame(first.epoch, 2, "2")]);
       });
 
-      itWith("log", "does not mistake the end of a topic for the beginning of a key", async (a, _b, name) => {
+      itWith("log", "does not mistake the end of a topic for the beginning of a key", async (a) => {
         const parts = [":", "\0", "\n", "1", "é"];
         const pairs = parts.flatMap((part) => [
-          [`${name}${part}x`, "y"] as const,
-          [name, `x${part}y`] as const,
-          [`${name}${part}`, "xy"] as const,
-          [name, `${part}xy`] as const,
+          [`${TOPIC}${part}x`, "y"] as const,
+          [TOPIC, `x${part}y`] as const,
+          [`${TOPIC}${part}`, "xy"] as const,
+          [TOPIC, `${part}xy`] as const,
         ]);
         const bodies = pairs.map((pair) => JSON.stringify(pair));
         for (const [i, [of, key]] of pairs.entries()) await a.connection.log!.append(of, bodies[i]!, RULE, key);
@@ -343,28 +264,28 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(new Set(parts.map(({ epoch }) => epoch)).size).toBe(HOSTILE_NAMES.length);
       });
 
-      itWith("log", "carries any text as a body", async (a, b, name) => {
-        await b.connection.subscribe(`t:${name}`);
+      itWith("log", "carries any text as a body", async (a, b) => {
+        await b.connection.subscribe(CHANNEL);
         const bodies = ["", "\0", "\r\n", "é😀", "a".repeat(100_000)];
-        for (const body of bodies) await a.connection.log!.append(name, body, RULE, undefined);
-        const { epoch, entries } = await b.connection.log!.read(name, 0, 10);
+        for (const body of bodies) await a.append(body, undefined, RULE);
+        const { epoch, entries } = await b.read();
         expect(entries.map(([, body]) => body)).toEqual(bodies);
-        expect(await b.until(`t:${name}`, 5)).toEqual(bodies.map((body, i) => logFrame(epoch, i + 1, body)));
+        expect(await b.until(CHANNEL, 5)).toEqual(bodies.map((body, i) => logFrame(epoch, i + 1, body)));
       });
     });
 
     describe("members", () => {
-      itWith("roster", "sends each change with its version, and lists the result", async (a, b, name) => {
-        await b.connection.subscribe(`t:${name}`);
-        const [first, second] = ids(a, 2) as [RosterId, RosterId];
-        expect(await b.connection.roster!.list(name)).toEqual({ version: 0, members: [] });
-        await a.connection.roster!.put(name, first, '{"n":1}');
-        await a.connection.roster!.put(name, second, '{"n":2}');
-        await a.connection.roster!.put(name, first, '{"n":3}');
-        await a.connection.roster!.put(name, second, undefined);
-        const { version, members } = await b.connection.roster!.list(name);
+      itWith("roster", "sends each change with its version, and lists the result", async (a, b) => {
+        await b.connection.subscribe(CHANNEL);
+        const [first, second] = [a.id("first"), a.id("second")];
+        expect(await b.connection.roster!.list(TOPIC)).toEqual({ version: 0, members: [] });
+        await a.connection.roster!.put(TOPIC, first, '{"n":1}');
+        await a.connection.roster!.put(TOPIC, second, '{"n":2}');
+        await a.connection.roster!.put(TOPIC, first, '{"n":3}');
+        await a.connection.roster!.put(TOPIC, second, undefined);
+        const { version, members } = await b.connection.roster!.list(TOPIC);
         expect(members).toEqual([[first, '{"n":3}']]);
-        expect(await b.until(`t:${name}`, 4)).toEqual([
+        expect(await b.until(CHANNEL, 4)).toEqual([
           rosterFrame(version - 3, first, '{"n":1}'),
           rosterFrame(version - 2, second, '{"n":2}'),
           rosterFrame(version - 1, first, '{"n":3}'),
@@ -372,25 +293,25 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         ]);
       });
 
-      itWith("roster", "changes nothing for an id that is not there", async (a, b, name) => {
-        await b.connection.subscribe(`t:${name}`);
-        const [first, second] = ids(a, 2) as [RosterId, RosterId];
-        await a.connection.roster!.put(name, second, undefined);
-        await a.connection.roster!.put(name, first, "1");
-        const { version } = await b.connection.roster!.list(name);
-        await a.connection.roster!.put(name, second, undefined);
-        expect(await b.connection.roster!.list(name)).toEqual({ version, members: [[first, "1"]] });
-        expect(await b.until(`t:${name}`, 1)).toEqual([rosterFrame(version, first, "1")]);
+      itWith("roster", "changes nothing for an id that is not there", async (a, b) => {
+        await b.connection.subscribe(CHANNEL);
+        const [first, second] = [a.id("first"), a.id("second")];
+        await a.connection.roster!.put(TOPIC, second, undefined);
+        await a.connection.roster!.put(TOPIC, first, "1");
+        const { version } = await b.connection.roster!.list(TOPIC);
+        await a.connection.roster!.put(TOPIC, second, undefined);
+        expect(await b.connection.roster!.list(TOPIC)).toEqual({ version, members: [[first, "1"]] });
+        expect(await b.until(CHANNEL, 1)).toEqual([rosterFrame(version, first, "1")]);
       });
 
-      itWith("roster", "gives a roster that became empty a greater version", async (a, b, name) => {
-        const [id] = ids(a, 1) as [RosterId];
+      itWith("roster", "gives a roster that became empty a greater version", async (a, b) => {
+        const id = a.id("x");
         const versions: number[] = [];
         for (let i = 0; i < 3; i++) {
-          await a.connection.roster!.put(name, id, "1");
-          versions.push((await b.connection.roster!.list(name)).version);
-          await a.connection.roster!.put(name, id, undefined);
-          expect((await b.connection.roster!.list(name)).members).toEqual([]);
+          await a.connection.roster!.put(TOPIC, id, "1");
+          versions.push((await b.connection.roster!.list(TOPIC)).version);
+          await a.connection.roster!.put(TOPIC, id, undefined);
+          expect(await b.members()).toEqual([]);
         }
         expect(versions[1]).toBeGreaterThan(versions[0]! + 1);
         expect(versions[2]).toBeGreaterThan(versions[1]! + 1);
@@ -398,33 +319,26 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
       });
 
       itWith("roster", "keeps the members of hostile names apart", async (a, b) => {
-        const [id] = ids(a, 1) as [RosterId];
+        const id = a.id("x");
         for (const hostile of HOSTILE_NAMES) await a.connection.roster!.put(hostile, id, JSON.stringify(hostile));
         for (const hostile of HOSTILE_NAMES)
           expect((await b.connection.roster!.list(hostile)).members).toEqual([[id, JSON.stringify(hostile)]]);
       });
 
-      itWith(
-        "roster",
-        "lists the incarnations that live, and removes the members of a node that closes",
-        async (a, b, name) => {
-          await a.connection.roster!.enter(`${a.name}/1`, 10_000);
-          await b.connection.roster!.enter(`${b.name}/1`, 10_000);
-          await b.connection.roster!.enter(`${b.name}/2`, 10_000);
-          const both = await a.connection.roster!.beat(`${a.name}/1`, 10_000);
-          expect(both.isMine).toBe(true);
-          expect(new Set(both.live)).toEqual(new Set([`${a.name}/1`, `${b.name}/1`, `${b.name}/2`]));
-          expect(await a.connection.roster!.beat(`${a.name}/2`, 10_000)).toEqual({ isMine: false, live: [] });
-          await a.connection.subscribe(`t:${name}`);
-          const [id] = ids(b, 1) as [RosterId];
-          await b.connection.roster!.put(name, id, "1");
-          await b.connection.close();
-          const frames = await a.until(`t:${name}`, 2);
-          expect(frames[1]).toMatch(/^1l\t/);
-          expect((await a.connection.roster!.list(name)).members).toEqual([]);
-          expect((await a.connection.roster!.beat(`${a.name}/1`, 10_000)).live).toEqual([`${a.name}/1`]);
-        },
-      );
+      itWith("roster", "lists what lives, and removes the members of a node that closes", async (a, b) => {
+        await a.enter();
+        for (const number of [1, 2]) await b.enter(number);
+        const { isMine, live } = await a.beat();
+        expect(isMine).toBe(true);
+        expect(new Set(live)).toEqual(new Set([a.incarnation(), b.incarnation(1), b.incarnation(2)]));
+        expect(await a.beat(2)).toEqual({ isMine: false, live: [] });
+        await a.connection.subscribe(CHANNEL);
+        await b.put("x");
+        await b.connection.close();
+        expect((await a.until(CHANNEL, 2))[1]).toMatch(/^1l\t/);
+        expect(await a.members()).toEqual([]);
+        expect((await a.beat()).live).toEqual([a.incarnation()]);
+      });
     });
 
     describeFleet(make);

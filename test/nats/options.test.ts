@@ -5,7 +5,7 @@ import { nats } from "../../src/nats/index.js";
 import { Names, nameOf, tokenOf } from "../../src/nats/names.js";
 import { readOptions } from "../../src/nats/options.js";
 import { rightsOf } from "../engines/nats-rig.js";
-import { HOSTILE_NAMES } from "../engines/rig.js";
+import { HOSTILE_NAMES } from "../engines/kit.js";
 
 describe("the options of nats()", () => {
   it.each<[string, object, RegExp]>([

@@ -1,20 +1,14 @@
-/** A NATS for the tests, found or installed, and servers of it on free ports, each in a temporary folder. */
-import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+/** A NATS for the tests, found or installed, and servers of it. */
 import { connect as connectTcp } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { chainOf, loadJetStream, loadTransport, type Client, type Manager } from "../../src/nats/client.js";
 import { aptInstall, canRun, onPath } from "./debian.js";
 import { freePort } from "./ports.js";
+import { Program, type Command } from "./program.js";
 import { eventually } from "./redis.js";
-import { untilStopped } from "./stopped.js";
 
 const CURE =
   "no nats-server found and none could be installed; install NATS 2.9 or later, or set NATS_SERVER_PATH to one";
-/** How often a server starts on another port if its port was taken meanwhile. */
+/** How often a cluster is started anew. */
 const STARTS = 5;
 
 function findNats(): string | undefined {
@@ -44,34 +38,20 @@ export interface NatsServerOptions {
   readonly jetstream?: readonly string[] | false;
 }
 
-/** One process of NATS. It keeps its ports and its folder when it is killed and started again. */
-export class NatsServer implements AsyncDisposable {
+/** One process of NATS. */
+export class NatsServer extends Program {
   readonly #path: string;
-  readonly #folder: string;
   #options: NatsServerOptions;
-  #child: ChildProcess | undefined;
-  #gone: Promise<unknown> = Promise.resolve();
-  port = 0;
   #monitorPort = 0;
 
-  private constructor(path: string, folder: string, options: NatsServerOptions) {
+  private constructor(path: string, options: NatsServerOptions) {
+    super();
     this.#path = path;
-    this.#folder = folder;
     this.#options = options;
   }
 
   static async create(options: NatsServerOptions = {}): Promise<NatsServer> {
-    const server = new NatsServer(await ensureNats(), await mkdtemp(join(tmpdir(), "reciproc-nats-")), options);
-    for (let i = 1; ; i++) {
-      server.port = await freePort();
-      server.#monitorPort = await freePort();
-      try {
-        await server.start();
-        return server;
-      } catch (error) {
-        if (i === STARTS) throw error;
-      }
-    }
+    return Program.launch(new NatsServer(await ensureNats(), options));
   }
 
   /** The URL without credentials. */
@@ -79,48 +59,36 @@ export class NatsServer implements AsyncDisposable {
     return `${this.#options.certificate === undefined ? "nats" : "tls"}://127.0.0.1:${this.port}`;
   }
 
-  async #writeFiles(): Promise<void> {
+  protected async takePorts(): Promise<void> {
+    this.port = await freePort();
+    this.#monitorPort = await freePort();
+  }
+
+  protected async prepare(): Promise<Command> {
     const { lines = [], certificate, cluster, jetstream = [] } = this.#options;
-    const files = ["key", "cert"].map((name) => join(this.#folder, `${name}.pem`));
-    const routes = cluster?.ports.map((port) => `nats://127.0.0.1:${port}`);
     const all = [
       `listen: 127.0.0.1:${this.port}`,
       `http: 127.0.0.1:${this.#monitorPort}`,
-      ...(jetstream === false ? [] : ["jetstream {", `store_dir: "${this.#folder}"`, ...jetstream, "}"]),
-      ...(certificate === undefined ? [] : [`tls { key_file: "${files[0]}", cert_file: "${files[1]}" }`]),
-      ...(cluster === undefined
-        ? []
-        : [
-            `server_name: ${cluster.name}`,
-            `cluster { name: tests, listen: 127.0.0.1:${cluster.port}, routes: [${routes!.join(", ")}] }`,
-          ]),
+      ...(jetstream === false ? [] : ["jetstream {", `store_dir: "${this.folder}"`, ...jetstream, "}"]),
       ...lines,
     ];
-    await writeFile(join(this.#folder, "nats.conf"), all.map((line) => `${line}\n`).join(""));
-    if (certificate === undefined) return;
-    await writeFile(files[0]!, certificate.key);
-    await writeFile(files[1]!, certificate.cert);
+    if (certificate !== undefined) {
+      const key = await this.write("key.pem", certificate.key);
+      const cert = await this.write("cert.pem", certificate.cert);
+      all.push(`tls { key_file: "${key}", cert_file: "${cert}" }`);
+    }
+    if (cluster !== undefined) {
+      const routes = cluster.ports.map((port) => `nats://127.0.0.1:${port}`).join(", ");
+      all.push(`server_name: ${cluster.name}`);
+      all.push(`cluster { name: tests, listen: 127.0.0.1:${cluster.port}, routes: [${routes}] }`);
+    }
+    const path = await this.write("nats.conf", all.map((line) => `${line}\n`).join(""));
+    return { path: this.#path, args: ["-c", path], output: "stderr", ready: /Server is ready/ };
   }
 
-  /** Starts the process. Resolves when it accepts connections. `lines`: replaces those of the configuration. */
-  async start(lines = this.#options.lines): Promise<void> {
-    this.#options = { ...this.#options, ...(lines && { lines }) };
-    await this.#writeFiles();
-    const child = spawn(this.#path, ["-c", join(this.#folder, "nats.conf")], { stdio: ["ignore", "ignore", "pipe"] });
-    this.#child = child;
-    const kill = (): boolean => child.kill("SIGKILL");
-    process.once("exit", kill);
-    this.#gone = once(child, "exit").finally(() => process.off("exit", kill));
-    const output: string[] = [];
-    for await (const line of createInterface(child.stderr)) {
-      output.push(line);
-      if (line.includes("Server is ready")) {
-        child.stderr.resume();
-        return;
-      }
-    }
-    await this.#gone;
-    throw new Error(`nats-server ended with ${child.exitCode}:\n${output.join("\n")}`);
+  /** Replaces the lines of the configuration. They are in force after the next start. */
+  configure(lines: readonly string[]): void {
+    this.#options = { ...this.#options, lines };
   }
 
   /** Replaces the lines of the configuration while the server runs. Resolves when they are in force. */
@@ -128,9 +96,9 @@ export class NatsServer implements AsyncDisposable {
     const loadedAt = async (): Promise<string> =>
       (await this.#monitor<{ config_load_time: string }>("varz")).config_load_time;
     const before = await loadedAt();
-    this.#options = { ...this.#options, lines };
-    await this.#writeFiles();
-    this.#child!.kill("SIGHUP");
+    this.configure(lines);
+    await this.prepare();
+    this.signal("SIGHUP");
     await eventually(loadedAt, (at) => at !== before);
   }
 
@@ -169,34 +137,6 @@ export class NatsServer implements AsyncDisposable {
   async slowConsumers(): Promise<number> {
     return (await this.#monitor<{ slow_consumers: number }>("varz")).slow_consumers;
   }
-
-  /** Ends the process at once, and resolves when it has ended. */
-  async kill(): Promise<void> {
-    this.#child?.kill("SIGKILL");
-    await this.#gone;
-  }
-
-  /** Ends the process as an administrator does, and resolves when it has ended. */
-  async stop(): Promise<void> {
-    this.#child?.kill("SIGTERM");
-    await this.#gone;
-  }
-
-  /** Stops the process, which keeps its connections. Resolves when it is stopped. */
-  async suspend(): Promise<void> {
-    this.signal("SIGSTOP");
-    await untilStopped(this.#child!.pid!);
-  }
-
-  /** Stops the process, which keeps its connections, or continues it. */
-  signal(name: "SIGSTOP" | "SIGCONT"): void {
-    this.#child?.kill(name);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.kill();
-    await rm(this.#folder, { recursive: true, force: true });
-  }
 }
 
 /** Resolves when a server keeps a stream together with the two others of its cluster. */
@@ -234,17 +174,47 @@ export async function startCluster(use: <T extends AsyncDisposable>(one: T) => T
   }
 }
 
-/** What tests do with JetStream beside the engine. */
-export interface Management extends Manager {
-  readonly streams: Manager["streams"] & {
-    delete(name: string): Promise<boolean>;
-    names(): AsyncIterable<string>;
-  };
-  /** Deletes the streams of a prefix. */
-  remove(prefix: string): Promise<void>;
+// The types of the libraries do not pass the check of declarations of this project.
+
+/** A connection of `@nats-io/transport-node`. */
+export interface NatsClient {
+  publish(subject: string, payload: string): void;
+  request(subject: string, payload: string, options: { timeout: number }): Promise<unknown>;
+  flush(): Promise<void>;
+  close(): Promise<void>;
 }
 
-async function connectTo(url: string): Promise<Client> {
+interface StreamInfo {
+  readonly config: { description?: string; max_age: number; max_msgs_per_subject: number };
+  readonly state: { first_seq: number; last_seq: number; subjects?: Record<string, number> };
+  readonly cluster?: { leader?: string };
+}
+
+/** The manager of `@nats-io/jetstream`. */
+export interface StreamManager {
+  readonly streams: {
+    names(): AsyncIterable<string> & { next(): Promise<string[]> };
+    info(name: string, options?: { subjects_filter: string }): Promise<StreamInfo>;
+    add(settings: object): Promise<StreamInfo>;
+    update(name: string, settings: object): Promise<StreamInfo>;
+    purge(name: string, options?: { filter?: string; seq?: number }): Promise<unknown>;
+    delete(name: string): Promise<boolean>;
+  };
+}
+
+interface Transport {
+  connect(options: object): Promise<NatsClient>;
+  readonly NoRespondersError: abstract new (...args: never) => Error;
+}
+
+interface JetStream {
+  jetstreamManager(client: NatsClient, options: { timeout: number }): Promise<StreamManager>;
+}
+
+const load = <T>(name: string): Promise<T> => import(name) as Promise<T>;
+const loadTransport = (): Promise<Transport> => load("@nats-io/transport-node");
+
+async function connectTo(url: string): Promise<NatsClient> {
   const { username, password, protocol, host } = new URL(url);
   const { connect } = await loadTransport();
   return connect({
@@ -252,14 +222,6 @@ async function connectTo(url: string): Promise<Client> {
     ...(username === "" ? {} : { user: username, pass: password }),
     ...(protocol === "tls:" ? { tls: { rejectUnauthorized: false } } : {}),
   });
-}
-
-/** Connects to a server, publishes messages and disconnects. */
-export async function publishAt(url: string, subject: string, ...texts: string[]): Promise<void> {
-  const client = await connectTo(url);
-  for (const text of texts) client.publish(subject, text);
-  await client.flush();
-  await client.close();
 }
 
 /** Returns true if a node is subscribed to a subject. A node confirms each message that asks for it. */
@@ -270,10 +232,18 @@ export async function isSubscribed(url: string, subject: string): Promise<boolea
     await client.request(subject, "", { timeout: 1_000 });
     return true;
   } catch (error) {
-    return !chainOf(error).some((reason) => reason instanceof NoRespondersError);
+    return !(error instanceof NoRespondersError || (error as Error).cause instanceof NoRespondersError);
   } finally {
     await client.close();
   }
+}
+
+/** Connects to a server, publishes messages and disconnects. */
+export async function publishAt(url: string, subject: string, ...texts: string[]): Promise<void> {
+  const client = await connectTo(url);
+  for (const text of texts) client.publish(subject, text);
+  await client.flush();
+  await client.close();
 }
 
 /** Publishes one message with any headers, without a library. Resolves when the server has taken it. */
@@ -292,18 +262,19 @@ export async function publishRaw({ port }: NatsServer, subject: string, headers:
 }
 
 /** Connects to a server, runs what manages its streams and disconnects. */
-export async function managed<T>(url: string, run: (manager: Management) => Promise<T>): Promise<T> {
+export async function managed<T>(url: string, run: (manager: StreamManager) => Promise<T>): Promise<T> {
   const client = await connectTo(url);
   try {
-    const { jetstreamManager } = await loadJetStream();
-    const options = { timeout: 5_000, checkAPI: true };
-    const { streams, consumers } = (await jetstreamManager(client, options)) as Management;
-    const remove = async (prefix: string): Promise<void> => {
-      // A rig that no node has used has no streams.
-      for await (const name of streams.names()) if (name.startsWith(`${prefix}_`)) await streams.delete(name);
-    };
-    return await run({ streams, consumers, remove });
+    const { jetstreamManager } = await load<JetStream>("@nats-io/jetstream");
+    return await run(await jetstreamManager(client, { timeout: 5_000 }));
   } finally {
     await client.close();
   }
+}
+
+/** Deletes the streams of a prefix. A prefix that no node has used has none. */
+export async function removeStreams(url: string, prefix: string): Promise<void> {
+  await managed(url, async ({ streams }) => {
+    for await (const name of streams.names()) if (name.startsWith(`${prefix}_`)) await streams.delete(name);
+  });
 }

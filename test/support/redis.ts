@@ -1,19 +1,12 @@
-/** A Redis for the tests, found or installed, and servers of it on free ports, each in a temporary folder. */
-import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
+/** A Redis for the tests, found or installed, and servers of it. */
 import { createClient } from "@redis/client";
 import { aptInstall, canRun, onPath } from "./debian.js";
 import { freePort } from "./ports.js";
+import { Program, type Command } from "./program.js";
 
 const NAMES = ["redis-server", "valkey-server"];
 const CURE =
   "no redis-server found and none could be installed; install Redis 6.2 or later, or set REDIS_SERVER_PATH to one";
-/** How often a server starts on another port if its port was taken meanwhile. */
-const STARTS = 5;
 
 /** Resolves with the path of a Redis server. Installs one if necessary. If that fails, rejects with the remedy. */
 export async function ensureRedis(): Promise<string> {
@@ -37,36 +30,21 @@ export interface RedisServerOptions {
   readonly kind?: "server" | "cluster" | "sentinel";
 }
 
-/** One process of Redis. It keeps its port and its folder when it is killed and started again. */
-export class RedisServer implements AsyncDisposable {
+/** One process of Redis. */
+export class RedisServer extends Program {
   readonly #path: string;
-  readonly #folder: string;
   readonly #options: RedisServerOptions;
-  #child: ChildProcess | undefined;
-  #gone: Promise<unknown> = Promise.resolve();
-  port = 0;
   /** The port by which the servers of a cluster talk to each other. */
   busPort = 0;
 
-  private constructor(path: string, folder: string, options: RedisServerOptions) {
+  private constructor(path: string, options: RedisServerOptions) {
+    super();
     this.#path = path;
-    this.#folder = folder;
     this.#options = options;
   }
 
   static async create(options: RedisServerOptions = {}): Promise<RedisServer> {
-    const folder = await mkdtemp(join(tmpdir(), "reciproc-redis-"));
-    const server = new RedisServer(await ensureRedis(), folder, options);
-    for (let i = 1; ; i++) {
-      server.port = await freePort();
-      await server.#writeFiles();
-      try {
-        await server.start();
-        return server;
-      } catch (error) {
-        if (i === STARTS) throw error;
-      }
-    }
+    return Program.launch(new RedisServer(await ensureRedis(), options));
   }
 
   /** The URL without credentials. */
@@ -74,19 +52,18 @@ export class RedisServer implements AsyncDisposable {
     return `${this.#options.certificate === undefined ? "redis" : "rediss"}://127.0.0.1:${this.port}`;
   }
 
-  async #writeFiles(): Promise<void> {
+  protected async takePorts(): Promise<void> {
+    this.port = await freePort();
     this.busPort = await freePort();
     const { settings = {}, users, certificate, kind = "server" } = this.#options;
     const port = String(this.port);
-    const files = ["key", "cert"].map((name) => join(this.#folder, `${name}.pem`));
-    const tls = {
+    const tls = certificate && {
       port: "0",
       "tls-port": port,
       "tls-auth-clients": "no",
-      "tls-key-file": files[0]!,
-      "tls-cert-file": files[1]!,
+      "tls-key-file": await this.write("key.pem", certificate.key),
+      "tls-cert-file": await this.write("cert.pem", certificate.cert),
     };
-    const plain = { port, "protected-mode": "no" };
     const cluster = {
       "cluster-enabled": "yes",
       "cluster-config-file": "nodes.conf",
@@ -95,65 +72,26 @@ export class RedisServer implements AsyncDisposable {
     };
     const all: Record<string, string> = {
       bind: "127.0.0.1",
-      dir: this.#folder,
-      ...(certificate === undefined ? plain : tls),
+      dir: this.folder,
+      ...(tls ?? { port, "protected-mode": "no" }),
       ...(kind === "sentinel" ? {} : { save: '""', appendonly: "no", "repl-diskless-sync-delay": "0" }),
       ...(kind === "cluster" ? cluster : {}),
-      ...(users === undefined ? {} : { aclfile: join(this.#folder, "users.acl") }),
+      ...(users && { aclfile: await this.write("users.acl", users.map((user) => `${user}\n`).join("")) }),
       ...settings,
     };
     const lines = Object.entries(all).map(([name, value]) => `${name} ${value}\n`);
-    await writeFile(join(this.#folder, "redis.conf"), lines.join(""));
-    if (users !== undefined)
-      await writeFile(join(this.#folder, "users.acl"), users.map((user) => `${user}\n`).join(""));
-    if (certificate === undefined) return;
-    await writeFile(files[0]!, certificate.key);
-    await writeFile(files[1]!, certificate.cert);
+    await this.write("redis.conf", lines.join(""));
   }
 
-  /** Starts the process. Resolves when it accepts connections. */
-  async start(): Promise<void> {
-    const args = [join(this.#folder, "redis.conf"), ...(this.#options.kind === "sentinel" ? ["--sentinel"] : [])];
-    const child = spawn(this.#path, args, { stdio: ["ignore", "pipe", "inherit"] });
-    this.#child = child;
-    const kill = (): boolean => child.kill("SIGKILL");
-    process.once("exit", kill);
-    this.#gone = once(child, "exit").finally(() => process.off("exit", kill));
-    const output: string[] = [];
-    for await (const line of createInterface(child.stdout)) {
-      output.push(line);
-      if (/Ready to accept connections|\+monitor master/.test(line)) {
-        child.stdout.resume();
-        return;
-      }
-    }
-    await this.#gone;
-    throw new Error(`redis-server ended with ${child.exitCode}:\n${output.join("\n")}`);
-  }
-
-  get isRunning(): boolean {
-    return this.#child?.exitCode === null && this.#child.signalCode === null;
-  }
-
-  /** Ends the process at once, and resolves when it has ended. */
-  async kill(): Promise<void> {
-    this.#child?.kill("SIGKILL");
-    await this.#gone;
-  }
-
-  /** Stops the process, which keeps its connections, or continues it. */
-  signal(name: "SIGSTOP" | "SIGCONT"): void {
-    this.#child?.kill(name);
+  /** The server writes its configuration itself when it runs, so that is written only once. */
+  protected async prepare(): Promise<Command> {
+    const args = [`${this.folder}/redis.conf`, ...(this.#options.kind === "sentinel" ? ["--sentinel"] : [])];
+    return { path: this.#path, args, output: "stdout", ready: /Ready to accept connections|\+monitor master/ };
   }
 
   /** Runs one command, as the user of `url` or the default user. */
   async command<T = unknown>(...args: string[]): Promise<T> {
     return commandAt<T>(this.url, args);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.kill();
-    await rm(this.#folder, { recursive: true, force: true });
   }
 }
 
@@ -170,11 +108,11 @@ export async function commandAt<T = unknown>(url: string, args: string[]): Promi
   }
 }
 
-/** Runs a check again until it returns true. Rejects after a time, with the last value that it has returned. */
+/** Runs a check again until it returns true. The limit only ends a test that hangs: then rejects with the last value. */
 export async function eventually<T>(
   check: () => Promise<T> | T,
   isDone: (value: T) => boolean,
-  ms = 10_000,
+  ms = 120_000,
 ): Promise<T> {
   const until = performance.now() + ms;
   for (;;) {

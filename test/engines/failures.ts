@@ -1,0 +1,413 @@
+/**
+ * What every engine does when its broker ends, stands still, loses its data, or refuses something. `describeFailures` runs the same tests
+ * over each kind of broker. What is a rule of one broker only is in the files of that broker.
+ */
+import { describe, expect, it } from "vitest";
+import { EngineError, type EngineSettings, type Position, type RosterId } from "../../src/fleet/engine.js";
+import type { Program } from "../support/program.js";
+import type { Relay } from "../support/relay.js";
+import {
+  countHandles,
+  isAscending,
+  outcomeOf,
+  refusalOf,
+  rosterFrame,
+  TestNode,
+  TOPIC,
+  untilNothingLeft,
+  use,
+  watchHandles,
+  written,
+  type EngineRig,
+} from "./kit.js";
+
+/** How a broker of a test is configured. `password`: `se:cret`. `untrusted`: with TLS, by a certificate of its own. */
+export type Variant = "plain" | "password" | "untrusted" | "small memory" | "small output";
+
+/** A rig of a broker, and what its names begin with. */
+export interface PrefixedRig extends EngineRig {
+  readonly prefix: string;
+}
+
+export interface RigOptions {
+  /** The port of a relay, instead of that of the broker. */
+  readonly port?: number;
+  /** The password, as in a URL. */
+  readonly login?: string;
+  readonly prefix?: string;
+  readonly settings?: EngineSettings;
+}
+
+/** One broker, and what can be done to it. It loses everything when it is killed. */
+export interface Broker extends AsyncDisposable {
+  /** Its process: `kill`, `start`, `pause` and `resume`. */
+  readonly server: Program;
+  /** Its host and port, as an error names it. */
+  readonly address: string;
+  /** Returns a rig, with a prefix of its own by default. */
+  rig(options?: RigOptions): PrefixedRig;
+  /** Returns a relay to it. `mute`: lets no more messages of the broker arrive, over connections that stay open. */
+  relay(): Promise<{ readonly relay: Relay; mute(): void }>;
+  /** Deletes everything, as an administrator may. Connections stay. */
+  purge(rig: PrefixedRig): Promise<void>;
+  /** Returns the names of its clients, one for each connection. */
+  names(): Promise<string[]>;
+}
+
+export interface BrokerKind {
+  readonly name: string;
+  /** What it does not offer. */
+  readonly lacks?: EngineRig["lacks"];
+  /** As many members of a dead node are removed in several steps. Default 450. */
+  readonly manyMembers?: number;
+  create(variant?: Variant): Promise<Broker>;
+}
+
+const MIB = 2 ** 20;
+const CHANNEL = `t:${TOPIC}` as const;
+/** As many commands may be unanswered. */
+const MAX_UNANSWERED = 10_000;
+
+const over = async (broker: Broker, rig: PrefixedRig, name?: string): Promise<{ relay: Relay; node: TestNode }> => {
+  const { relay } = await broker.relay();
+  use(relay);
+  return { relay, node: await TestNode.open(broker.rig({ port: relay.port, prefix: rig.prefix }).engine(), name) };
+};
+
+const outcomesOf = (operations: Promise<unknown>[]): Promise<string[]> => Promise.all(operations.map(outcomeOf));
+
+const isLeft = (frame: string): boolean => frame.startsWith("1l");
+
+/** Runs the tests over one kind of broker. */
+export function describeFailures({ name: kindName, lacks, manyMembers = 450, create }: BrokerKind): void {
+  const hasLog = lacks?.includes("log") !== true;
+
+  const start = async (variant?: Variant): Promise<{ broker: Broker; server: Program; rig: PrefixedRig }> => {
+    const broker = use(await create(variant));
+    return { broker, server: broker.server, rig: broker.rig() };
+  };
+  /** Begins one operation of each kind. */
+  const operationsOf = (node: TestNode): Promise<unknown>[] => [
+    node.connection.send("a:all", "lost"),
+    node.connection.subscribe("t:other"),
+    ...(hasLog ? [node.append("lost")] : []),
+  ];
+
+  describe(`the engine ${kindName}, when its broker ends`, () => {
+    it.each(["SIGKILL", "SIGTERM"] as const)(
+      "reconnects, subscribes again, and begins another epoch, after %s",
+      async (signal) => {
+        const { broker, server, rig } = await start();
+        const node = await TestNode.open(rig.engine());
+        await node.connection.subscribe(CHANNEL);
+        const before = hasLog ? await node.append("1", "key") : undefined;
+        if (hasLog) await node.until(CHANNEL, 1);
+        await server.kill(signal);
+        await node.when(() => node.downs.some(({ message }) => message.includes(broker.address)));
+        expect(new Set(await outcomesOf(operationsOf(node)))).toEqual(new Set(["not-sent"]));
+        await server.start();
+        await node.untilHeard();
+        expect([node.ups, node.heard]).toEqual([1, ["all"]]);
+        if (hasLog) {
+          expect(await node.read()).toEqual({ epoch: "", top: 0, entries: [] });
+          // The position of an earlier epoch is not repeated for its key.
+          const after = await node.append("2", "key");
+          expect(after.offset).toBe(1);
+          expect(after.epoch).not.toBe(before!.epoch);
+          expect(await node.until(CHANNEL, 2)).toHaveLength(2);
+        }
+        for (const channel of ["a:all", CHANNEL] as const) {
+          await node.connection.send(channel, "again");
+          await node.until(channel, 1, (frame) => frame === "again");
+        }
+      },
+    );
+
+    it("rejects what was not answered as unknown, and repeats nothing", async () => {
+      const { server, rig } = await start();
+      const [a, b] = [await TestNode.open(rig.engine()), await TestNode.open(rig.engine())];
+      // Later ones need no other command before they are written.
+      if (hasLog) await a.append("1");
+      await server.pause();
+      const outcomes = outcomesOf(operationsOf(a));
+      await written();
+      await server.kill();
+      expect(new Set(await outcomes)).toEqual(new Set(["unknown"]));
+      await server.start();
+      await Promise.all([a, b].map((node) => node.untilHeard()));
+      if (hasLog) expect((await a.read()).top).toBe(0);
+      expect([...a.received, ...b.received]).toEqual([]);
+    });
+
+    it("leaves no socket and no timer if it closes meanwhile", async () => {
+      const { server, rig } = await start();
+      const untilReleased = watchHandles();
+      const node = await TestNode.open(rig.engine());
+      await node.enter();
+      await server.kill();
+      await node.untilDown(4);
+      await node.connection.close();
+      await untilReleased();
+      const { length } = node.downs;
+      await server.start();
+      expect(node.downs).toHaveLength(length);
+    });
+
+    it("tries again at the start until it is there, and reports each failed attempt without the password", async () => {
+      const { broker, server } = await start("password");
+      await server.kill();
+      const node = use(new TestNode(broker.rig({ login: "se%3Acret" }).engine()));
+      const opened = node.connection.open();
+      await node.untilDown(2);
+      await server.start();
+      await opened;
+      expect(node.downs[0]!.message).toMatch(/ECONNREFUSED|connection refused/i);
+      for (const { message, cause } of node.downs) expect(`${message} ${String(cause)}`).not.toMatch(/se(:|%3A)cret/);
+      expect(node.ups).toBe(0);
+    });
+  });
+
+  describe(`the engine ${kindName}, when connections are lost`, () => {
+    it("is cut as a slow reader, and subscribes again", async () => {
+      const { broker, rig } = await start("small output");
+      const sender = await TestNode.open(rig.engine(), "sender");
+      const { relay, node } = await over(broker, rig);
+      await node.connection.subscribe(CHANNEL);
+      const count = async (): Promise<number> =>
+        (await broker.names()).filter((client) => client.includes(node.name)).length;
+      const before = await count();
+      relay.pause("server");
+      const frame = "x".repeat(Math.min(MIB, sender.facts!.maxFrameBytes));
+      while ((await count()) === before) await sender.connection.send(CHANNEL, frame);
+      relay.mend();
+      await node.untilHeard();
+      expect(node.downs.length).toBeGreaterThan(0);
+      await sender.connection.send(CHANNEL, "small");
+      await node.until(CHANNEL, 1, (text) => text === "small");
+      expect(sender.downs).toEqual([]);
+    });
+
+    it("opens its connections anew when asked to", async () => {
+      const { server, rig } = await start();
+      const node = await TestNode.open(rig.engine());
+      await node.connection.subscribe(CHANNEL);
+      await server.pause();
+      const lost = outcomeOf(node.connection.send(CHANNEL, "lost"));
+      await written();
+      node.connection.reconnect(new Error("no echo"));
+      expect(await lost).toBe("unknown");
+      expect(node.downs[0]!.message).toContain("no echo");
+      expect(await outcomeOf(node.connection.send(CHANNEL, "down"))).toBe("not-sent");
+      node.connection.reconnect(new Error("it is down"));
+      server.resume();
+      await node.untilHeard();
+      await node.connection.send(CHANNEL, "up");
+      await node.until(CHANNEL, 1, (frame) => frame === "up");
+      expect(node.heard).toEqual(["all"]);
+    });
+
+    it("gives a connection up that answers nothing, and has bounds meanwhile", async () => {
+      const { server, rig } = await start();
+      const [byBytes, byCount] = [await TestNode.open(rig.engine()), await TestNode.open(rig.engine())];
+      await server.pause();
+      const frame = "x".repeat(Math.min(MIB, byBytes.facts!.maxFrameBytes));
+      const long = Array.from({ length: 17 }, () => outcomeOf(byBytes.connection.send("a:all", frame)));
+      expect(await long.at(-1)).toBe("not-sent");
+      const many = Array.from({ length: MAX_UNANSWERED + 1 }, () => outcomeOf(byCount.connection.send("a:all", "")));
+      expect(await many.at(-1)).toBe("not-sent");
+      await Promise.all([byBytes, byCount].map((node) => node.untilDown()));
+      const outcomes = await Promise.all([...long, ...many]);
+      expect(outcomes.filter((outcome) => outcome === "unknown")).toHaveLength(16 + MAX_UNANSWERED);
+      server.resume();
+      await Promise.all([byBytes, byCount].map((node) => node.untilHeard()));
+      expect(await outcomeOf(byCount.connection.send("a:all", "again"))).toBe("done");
+    });
+
+    it("closes while it connects, and then no connection is left", async () => {
+      const { broker, server, rig } = await start();
+      await server.pause();
+      const node = new TestNode(rig.engine());
+      const opened = outcomeOf(node.connection.open());
+      await written();
+      await node.connection.close();
+      expect(await opened).toBe("not-sent");
+      server.resume();
+      const ofNode = async (): Promise<string[]> =>
+        (await broker.names()).filter((client) => client.includes(node.name));
+      await expect.poll(ofNode).toEqual([]);
+      expect(node.downs).toEqual([]);
+    });
+
+    it("closes while nothing is answered, and then no socket and no timer is left", async () => {
+      const { server, rig } = await start();
+      const untilReleased = watchHandles();
+      const before = countHandles();
+      const node = await TestNode.open(rig.engine());
+      await node.enter();
+      await server.pause();
+      const lost = outcomeOf(node.connection.send("a:all", "lost"));
+      await written();
+      expect(countHandles()).toBeGreaterThan(before);
+      await node.connection.close();
+      expect(await lost).toBe("unknown");
+      await untilReleased();
+      server.resume();
+    });
+  });
+
+  describe(`the engine ${kindName}, when it is refused`, () => {
+    it("rejects a wrong password at once, and does not name it", async () => {
+      const { broker } = await start("password");
+      for (const login of ["wrong", ""]) {
+        const error = await refusalOf(broker.rig({ login }).engine());
+        expect(error).toBeInstanceOf(EngineError);
+        expect(error.message).toMatch(/WRONGPASS|NOAUTH|authorization violation/i);
+        expect(error.message).not.toContain("wrong");
+      }
+    });
+
+    it("rejects a certificate that is not trusted, at once", async () => {
+      const { rig } = await start("untrusted");
+      const error = await refusalOf(rig.engine());
+      expect(error).toMatchObject({ name: "EngineError", outcome: "not-sent" });
+      expect(error.message).toMatch(/self.signed certificate/);
+    });
+
+    it("keeps applications with different prefixes apart", async () => {
+      const { broker } = await start();
+      const [a, b] = [await TestNode.open(broker.rig().engine()), await TestNode.open(broker.rig().engine())];
+      await a.connection.send("a:all", "x");
+      await a.until("a:all", 1);
+      await b.connection.send("a:all", "y");
+      expect(await b.until("a:all", 1)).toEqual(["y"]);
+      if (!hasLog) return;
+      await a.append("1");
+      expect((await b.read()).epoch).toBe("");
+    });
+  });
+
+  if (!hasLog) return;
+
+  describe(`the logs of the engine ${kindName}`, () => {
+    it("miss no acknowledged entry while the connections of a reader are cut again and again", async () => {
+      const { broker, rig } = await start();
+      const writer = await TestNode.open(rig.engine(), "writer");
+      const { relay, node: reader } = await over(broker, rig, "reader");
+      await reader.connection.subscribe(CHANNEL);
+      const acked: number[] = [];
+      for (let cuts = 1; cuts <= 5; cuts++) {
+        for (let i = 0; i < 50; i++) acked.push((await writer.append("x")).offset);
+        relay.cut();
+        await reader.untilHeard(cuts);
+      }
+      const { top, entries } = await reader.read(1_000);
+      expect(top).toBe(250);
+      expect(acked).toEqual(entries.map(([offset]) => offset));
+      const live = reader.of(CHANNEL).map((frame) => Number(/^1L\t\S+\t(\d+)\n/.exec(frame)![1]));
+      expect(isAscending(live)).toBe(true);
+      expect([reader.downs.length, reader.ups]).toEqual([5, 5]);
+      expect([writer.downs, writer.heard]).toEqual([[], []]);
+    });
+
+    it("begin another epoch after a purge, and the incarnation is given up", async () => {
+      const { broker, rig } = await start();
+      const node = await TestNode.enter(rig.engine());
+      const before = await node.append("1", "key");
+      await broker.purge(rig);
+      expect(await node.beat()).toEqual({ isMine: false, live: [] });
+      expect((await node.read()).epoch).toBe("");
+      const after = await node.append("2", "key");
+      expect(after).toEqual({ epoch: after.epoch, offset: 1 });
+      expect(after.epoch).not.toBe(before.epoch);
+      expect(node.downs).toEqual([]);
+      await node.enterAgain();
+    });
+
+    it("reject an entry that the server has no memory for, and nothing of it is there", async () => {
+      const { rig } = await start("small memory");
+      const node = await TestNode.open(rig.engine());
+      const body = "x".repeat(50_000);
+      const accepted: Position[] = [];
+      const append = (): Promise<string> => outcomeOf(node.append(body).then((position) => accepted.push(position)));
+      let outcome = "done";
+      while (outcome === "done") outcome = await append();
+      expect([outcome, await append()]).toEqual(["not-sent", "not-sent"]);
+      const { top, entries } = await node.read(1_000);
+      expect(top).toBe(accepted.length);
+      expect(entries.map(([offset]) => offset)).toEqual(accepted.map(({ offset }) => offset));
+    });
+
+    it("have an entry of the longest size, and such a frame crosses", async () => {
+      const { rig } = await start();
+      const node = await TestNode.open(rig.engine());
+      const frame = "x".repeat(node.facts!.maxFrameBytes);
+      expect(await node.append(frame)).toMatchObject({ offset: 1 });
+      expect((await node.read(1)).entries[0]![1] === frame).toBe(true);
+      await node.connection.send("a:all", frame);
+      const [received] = await node.until("a:all", 1);
+      expect(received === frame).toBe(true);
+      expect(node.downs).toEqual([]);
+    });
+  });
+
+  describe(`the members of the engine ${kindName}`, () => {
+    it("are lost with their broker: the incarnation is given up", async () => {
+      const { server, rig } = await start();
+      const node = await TestNode.enter(rig.engine());
+      await server.kill();
+      await server.start();
+      await node.untilHeard();
+      expect(await node.beat()).toEqual({ isMine: false, live: [] });
+      await node.enterAgain();
+      await node.connection.close();
+      await untilNothingLeft(rig);
+    });
+
+    it("are removed when their lease expires, each once, whichever nodes beat", async () => {
+      const { rig } = await start();
+      const names = ["dead", "a", "b"];
+      const [dead, a, b] = (await Promise.all(names.map((name) => TestNode.open(rig.engine(), name)))) as [
+        TestNode,
+        TestNode,
+        TestNode,
+      ];
+      const topics = [TOPIC, "two", "three"];
+      await Promise.all(topics.map((topic) => a.connection.subscribe(`t:${topic}`)));
+      await Promise.all([a.enter(), b.enter()]);
+      await dead.enter(1, 300);
+      const ids = Array.from({ length: manyMembers }, (_, i): RosterId => dead.id(`m${i}`));
+      const { roster } = dead.connection;
+      await Promise.all(topics.flatMap((topic) => ids.map((id) => roster!.put(topic, id, "1"))));
+      await b.put("stays");
+      const reap = ([node, topic]: [TestNode, string]): Promise<void> =>
+        node.untilReaped(topic === TOPIC ? [b.id("stays")] : [], topic);
+      await Promise.all([a, b].flatMap((node) => topics.map((topic): [TestNode, string] => [node, topic])).map(reap));
+      for (const topic of topics) {
+        const left = await a.until(`t:${topic}`, ids.length, isLeft);
+        expect(left).toHaveLength(ids.length);
+        const versions = left.map((frame) => Number(frame.split("\t")[1]));
+        expect(versions).toEqual(versions.map((_, at) => versions[0]! + at));
+        const expected = ids.map((id) => rosterFrame(0, id, undefined));
+        expect(new Set(left.map((frame) => frame.replace(/\t\d+\t/, "\t0\t")))).toEqual(new Set(expected));
+      }
+      expect((await dead.beat(1, 300)).isMine).toBe(false);
+      for (const node of [dead, a, b]) await node.connection.close();
+      await untilNothingLeft(rig);
+    });
+
+    it("are those of the next incarnation, after a node was given up", async () => {
+      const { rig } = await start();
+      const other = await TestNode.open(rig.engine(), "other");
+      await other.enter();
+      const node = await TestNode.enter(rig.engine(), "node", 100);
+      await other.untilReaped([]);
+      // It does not know yet that it was given up.
+      await node.put("late");
+      expect((await node.beat(1, 100)).isMine).toBe(false);
+      await other.connection.close();
+      await node.enterAgain();
+      await node.connection.close();
+      await untilNothingLeft(rig);
+    });
+  });
+}

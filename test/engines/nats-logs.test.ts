@@ -1,0 +1,308 @@
+/** The logs of the engine over JetStream: what they keep, foreign messages in their streams, and a server that answers as a cluster may. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { NatsOptions } from "../../src/nats/index.js";
+import { managed, NatsServer, publishAt, publishRaw } from "../support/nats.js";
+import { Relay } from "../support/relay.js";
+import { jump, logFrame, outcomeOf, TestNode, TOPIC, use } from "./kit.js";
+import { NatsRelay, natsRig, type NatsRig } from "./nats-rig.js";
+
+const KIB = 1_024;
+const CHANNEL = `t:${TOPIC}` as const;
+
+let server: NatsServer;
+beforeAll(async () => {
+  server = await NatsServer.create();
+});
+afterAll(() => server[Symbol.asyncDispose]());
+
+function rigOf(options: Partial<NatsOptions> = {}): NatsRig {
+  return natsRig({ url: server.url, jetstream: {}, ...options }, server);
+}
+
+/** Opens two nodes of one rig. */
+async function pair(rig: NatsRig): Promise<[a: TestNode, b: TestNode]> {
+  return [await TestNode.open(rig.engine(), "a"), await TestNode.open(rig.engine(), "b")];
+}
+
+/** Opens a node whose messages pass a relay. */
+async function openRelayed({ prefix }: NatsRig): Promise<{ relay: NatsRelay; node: TestNode }> {
+  const relay = await NatsRelay.to(server);
+  return { relay, node: await TestNode.open(rigOf({ url: relay.url, prefix }).engine(), "relayed") };
+}
+
+/** Opens a node by a relay. `carried`: returns how many bytes it was sent since the last time. */
+async function openCounted({ prefix }: NatsRig): Promise<{ node: TestNode; carried: () => number }> {
+  const relay = use(await Relay.to(server.port));
+  let count = 0;
+  relay.pass = (bytes, to) => {
+    if (to === "client") count += bytes.length;
+    return bytes;
+  };
+  const carried = (): number => {
+    const present = count;
+    count = 0;
+    return present;
+  };
+  const node = await TestNode.open(rigOf({ url: `nats://127.0.0.1:${relay.port}`, prefix }).engine(), "counted");
+  return { node, carried };
+}
+
+function entriesOf(...bodies: string[]): [offset: number, body: string][] {
+  return bodies.map((body, i) => [i + 1, body]);
+}
+
+describe("the logs of the engine nats", () => {
+  it("know the position of a key whose entry is no longer kept", async () => {
+    const rig = rigOf();
+    const [a, b] = await pair(rig);
+    const rule = { length: 2, ttlMs: 60_000 };
+    const first = await a.append("1", "key", rule);
+    for (const body of ["2", "3", "4"]) await a.append(body, undefined, rule);
+    for (const node of [a, b]) expect(await node.append("again", "key", rule)).toEqual(first);
+    expect(await b.read()).toMatchObject({ top: 4, entries: entriesOf("1", "2", "3", "4").slice(2) });
+    await managed(server.url, ({ streams }) => streams.purge(`${rig.prefix}_1_k`));
+    expect(await outcomeOf(b.append("again", "key", rule))).toBe("unknown");
+  });
+
+  it("keep their last entry, and so their epoch, when they are quiet for longer than their rule says", async () => {
+    const [a, b] = await pair(rigOf());
+    await a.enter();
+    const rule = { length: 10, ttlMs: 30_000 };
+    for (const body of ["1", "2", "3"]) await a.append(body, undefined, rule);
+    const { epoch } = await b.read();
+    const read = (): Promise<unknown> => a.beat().then(() => b.read());
+    jump(30_001);
+    await expect.poll(read).toEqual({ epoch, top: 3, entries: [[3, "3"]] });
+    expect(await b.append("4", undefined, rule)).toEqual({ epoch, offset: 4 });
+    expect(await b.read()).toEqual({ epoch, top: 4, entries: entriesOf("1", "2", "3", "4").slice(2) });
+  });
+
+  it("are not shortened by a node that was not the last to publish", async () => {
+    const [a, b] = await pair(rigOf());
+    await a.enter();
+    const rule = { length: 10, ttlMs: 30_000 };
+    for (const body of ["1", "2"]) await a.append(body, undefined, rule);
+    await b.append("3", undefined, rule);
+    const { log } = a.connection;
+    for (const body of ["1", "2"]) await log!.append("later", body, rule, undefined);
+    jump(30_001);
+    const later = async (): Promise<unknown> => {
+      await a.beat();
+      return (await log!.read("later", 0, 10)).entries;
+    };
+    await expect.poll(later).toEqual([[2, "2"]]);
+    expect((await b.read()).entries).toHaveLength(3);
+  });
+
+  it("are kept as the greatest rule of any node wants", async () => {
+    const rig = rigOf();
+    const [a, b] = await pair(rig);
+    await Promise.all([
+      a.append("1", undefined, { length: 5, ttlMs: 7_200_000 }),
+      b.append("2", undefined, { length: 7, ttlMs: 1_000 }),
+    ]);
+    const { config } = await managed(server.url, ({ streams }) => streams.info(`${rig.prefix}_1_l`));
+    expect(config.max_msgs_per_subject).toBe(7);
+    expect(config.max_age).toBe((7_200_000 + 86_400_000) * 1_000_000);
+  });
+
+  it("are read in pages, each of which is sent little more than it has", async () => {
+    const rig = rigOf();
+    const writer = await TestNode.open(rig.engine(), "writer");
+    const { node, carried } = await openCounted(rig);
+    const body = "x".repeat(500 * KIB);
+    for (let i = 0; i < 64; i++) await writer.append(body);
+    let after = 0;
+    for (const limit of [1, 2, 3]) {
+      carried();
+      const { entries } = await node.connection.log!.read(TOPIC, after, limit);
+      expect(entries.map(([offset]) => offset)).toEqual(Array.from({ length: limit }, (_, i) => after + i + 1));
+      // NATS sends 2 MiB before it waits.
+      expect(carried()).toBeLessThan(8 * KIB ** 2);
+      after += limit;
+    }
+    const { top, entries } = await node.connection.log!.read(TOPIC, after, 1_000);
+    expect([top, entries.length]).toEqual([64, 64 - after]);
+    expect(node.downs).toEqual([]);
+  });
+
+  it("reject an entry that is too long for the server", async () => {
+    const small = use(await NatsServer.create({ lines: ["max_payload: 64KB"] }));
+    const node = await TestNode.open(natsRig({ url: small.url, jetstream: {} }, small).engine());
+    expect(node.facts).toEqual({ maxFrameBytes: 63 * KIB, counts: false, order: "node", unmet: [] });
+    expect(await outcomeOf(node.append("x".repeat(65 * KIB)))).toBe("not-sent");
+    expect(await outcomeOf(node.connection.send("a:all", "x".repeat(65 * KIB)))).toBe("not-sent");
+    expect((await node.append("1")).offset).toBe(1);
+  });
+});
+
+describe("the engine nats, when another program writes to its subjects", () => {
+  it("continues after a message whose headers cannot be read", async () => {
+    const rig = rigOf();
+    const node = await TestNode.open(rig.engine());
+    await node.connection.subscribe(CHANNEL);
+    // The client library refuses to write such headers, and to read them.
+    await publishRaw(server, `${rig.prefix}.1.t.${TOPIC}`, "NATS/1.0\r\nnot a name: 1\r\n\r\n", "foreign");
+    const { epoch } = await node.append("1");
+    expect(await node.until(CHANNEL, 2)).toEqual(["foreign", logFrame(epoch, 1, "1")]);
+    expect(node.downs).toEqual([]);
+  });
+
+  it("continues behind messages in its streams", async () => {
+    const rig = rigOf();
+    const [a, b] = [await TestNode.open(rig.engine()), await TestNode.enter(rig.engine())];
+    const disturb = async (): Promise<void> => {
+      for (const kind of ["l", "w"]) {
+        await publishAt(server.url, `${rig.prefix}.1.${kind}.${TOPIC}`, "without headers");
+        const headers = "NATS/1.0\r\nnot a name: 1\r\nReciproc-Kind: L\r\nReciproc-Number: 7\r\n\r\n";
+        await publishRaw(server, `${rig.prefix}.1.${kind}.${TOPIC}`, headers, "foreign");
+      }
+      await publishAt(server.url, `${rig.prefix}.1.o.=.=Q`, "");
+    };
+    await disturb();
+    const { epoch } = await a.read();
+    expect(epoch).toBe("");
+    const positions = [];
+    for (const [node, body] of [
+      [a, "1"],
+      [b, "2"],
+      [a, "3"],
+    ] as const) {
+      positions.push(await node.append(body));
+      await disturb();
+    }
+    const begun = positions[0]!.epoch;
+    expect(positions).toEqual([1, 2, 3].map((offset) => ({ epoch: begun, offset })));
+    expect(await b.read()).toEqual({ epoch: begun, top: 3, entries: entriesOf("1", "2", "3") });
+    await a.untilMembers([b.id("a")]);
+    await b.put("b");
+    await b.remove("a");
+    await a.untilMembers([b.id("b")]);
+    expect([...a.downs, ...b.downs]).toEqual([]);
+  });
+
+  it.each([
+    ["no number", "l", "Reciproc-Kind: L\r\nReciproc-Epoch: e"],
+    ["a negative number", "l", "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: -5"],
+    ["another form of a number", "l", "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: 0x10"],
+    ["a number that is not exact", "l", "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: 9007199254740993"],
+    ["no epoch", "l", "Reciproc-Kind: L\r\nReciproc-Number: 7"],
+    ["the kind of a member in a log", "l", "Reciproc-Kind: j\r\nReciproc-Epoch: e\r\nReciproc-Number: 7"],
+    ["no number in a roster", "w", "Reciproc-Kind: j\r\nReciproc-Id: x/1.a"],
+    ["the kind of an entry in a roster", "w", "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: 7"],
+  ])("takes a message with %s for a foreign one", async (_what, kind, headers) => {
+    const rig = rigOf();
+    const [a, b] = [await TestNode.open(rig.engine()), await TestNode.enter(rig.engine())];
+    await b.connection.subscribe(CHANNEL);
+    const disturb = (): Promise<void> =>
+      publishRaw(server, `${rig.prefix}.1.${kind}.${TOPIC}`, `NATS/1.0\r\n${headers}\r\n\r\n`, "foreign");
+    await disturb();
+    const { epoch, offset } = await a.append("1");
+    expect(offset).toBe(1);
+    await disturb();
+    expect(await b.append("2")).toEqual({ epoch, offset: 2 });
+    await a.untilMembers([b.id("a")]);
+    await b.remove("a");
+    await a.untilMembers([]);
+    expect(await b.until(CHANNEL, 2, (frame) => frame === "foreign")).toHaveLength(2);
+  });
+
+  it("reads little of a log whose last message is foreign, and all of it if necessary", async () => {
+    const rig = rigOf();
+    const writer = await TestNode.open(rig.engine(), "writer");
+    const body = "x".repeat(500 * KIB);
+    for (let i = 0; i < 16; i++) await writer.append(body);
+    const others = Array.from({ length: 1_100 }, () => "");
+    const disturb = async (): Promise<void> => publishAt(server.url, `${rig.prefix}.1.l.${TOPIC}`, "foreign");
+    await publishAt(server.url, `${rig.prefix}.1.l.other`, ...others);
+    const { epoch } = await writer.append("17");
+    await disturb();
+    const { node, carried } = await openCounted(rig);
+    carried();
+    expect(await node.append("18")).toEqual({ epoch, offset: 18 });
+    expect(carried()).toBeLessThan(100 * KIB);
+    await publishAt(server.url, `${rig.prefix}.1.l.other`, ...others);
+    await disturb();
+    expect(await (await TestNode.open(rig.engine())).append("19")).toEqual({ epoch, offset: 19 });
+  });
+});
+
+describe("the engine nats, when NATS answers as a cluster may", () => {
+  it.each([
+    ["another node was first", 10_164],
+    ["the servers store another message", 10_163],
+  ])("appends a little later, behind the last message, if it is refused because %s", async (_what, code) => {
+    const rig = rigOf();
+    const writer = await TestNode.open(rig.engine(), "writer");
+    const { relay, node } = await openRelayed(rig);
+    const { epoch } = await node.append("1");
+    let refusals = 0;
+    relay.change = (text) => {
+      if (text.includes('"err_code":10071,')) refusals++;
+      return text.replace('"err_code":10071,', `"err_code":${code},`);
+    };
+    for (const [i, offset] of [3, 5, 7].entries()) {
+      await writer.append("between");
+      expect(await node.append("x")).toEqual({ epoch, offset });
+      expect(refusals).toBe(i + 1);
+    }
+  });
+
+  it("does not know whether an entry is appended if one with its key is in process", async () => {
+    const rig = rigOf();
+    const writer = await TestNode.open(rig.engine(), "writer");
+    const { relay, node } = await openRelayed(rig);
+    await node.append("1");
+    await writer.append("2");
+    relay.change = (text) => text.replace('"err_code":10071,', '"err_code":10158,');
+    expect(await outcomeOf(node.append("3", "key"))).toBe("unknown");
+  });
+
+  it("reads the rest from the leader if a reader of a stream ends too early", async () => {
+    const { relay, node } = await openRelayed(rigOf());
+    for (const body of ["1", "2", "3", "4"]) await node.append(body);
+    for (const name of ["a", "b", "c"]) await node.put(name);
+    let ended = 0;
+    // Drops what follows the second message, which looks like the last one.
+    relay.change = (text) => {
+      const [, at, pending] = /\$JS\.ACK\.\S+\.(\d+)\.\d+\.(\d+) /.exec(text) ?? [];
+      if (at === undefined) return text;
+      if (Number(at) > 2) return undefined;
+      if (at === "1") return text;
+      ended++;
+      return text.replace(new RegExp(`\\.${pending} `), ".0 ");
+    };
+    expect((await node.read()).entries).toEqual(entriesOf("1", "2", "3", "4"));
+    await node.untilMembers(["a", "b", "c"].map((name) => node.id(name)));
+    expect(ended).toBeGreaterThan(1);
+  });
+
+  it("reads from the leader what a reader does not send, and gives a read up if the leader sends nothing", async () => {
+    const { relay, node } = await openRelayed(rigOf());
+    for (const body of ["1", "2"]) await node.append(body);
+    let dropped = 0;
+    let answers = Infinity;
+    relay.change = (text) => {
+      if (text.includes(" $JS.ACK.")) {
+        dropped++;
+        return undefined;
+      }
+      return !text.includes("stream_msg_get_response") || answers-- > 0 ? text : undefined;
+    };
+    expect((await node.read()).entries).toEqual(entriesOf("1", "2"));
+    expect(dropped).toBeGreaterThan(0);
+    // The last message is found, and then none any more.
+    answers = 1;
+    expect(await outcomeOf(node.read())).toBe("unknown");
+  });
+
+  it("has not sent an entry if it could not find the end of the log", async () => {
+    const rig = rigOf();
+    const { relay, node } = await openRelayed(rig);
+    await (await TestNode.open(rig.engine(), "writer")).append("1");
+    relay.change = (text) => (text.includes("stream_msg_get_response") ? undefined : text);
+    expect(await outcomeOf(node.append("2"))).toBe("not-sent");
+    relay.change = (text) => text;
+    expect((await node.append("2")).offset).toBe(2);
+  });
+});

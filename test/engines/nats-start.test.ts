@@ -1,0 +1,269 @@
+/** How the engine starts and closes over NATS, and which servers and users it refuses. */
+import { once } from "node:events";
+import { createServer, type AddressInfo, type Socket } from "node:net";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
+import { type NatsOptions } from "../../src/nats/index.js";
+import { managed, NatsServer, type NatsServerOptions } from "../support/nats.js";
+import { countHandles, outcomeOf, refusalOf, TestNode, use } from "./kit.js";
+import { linesOf, NatsRelay, natsRig, rightsOf, type NatsRig } from "./nats-rig.js";
+
+const FEW = { username: "few", password: "se:cret" };
+const RIGHTS_PREFIX = "test-rights";
+const { own, streams } = rightsOf(RIGHTS_PREFIX);
+
+let server: NatsServer;
+beforeAll(async () => {
+  server = await NatsServer.create();
+});
+afterAll(() => server[Symbol.asyncDispose]());
+
+async function start(options: NatsServerOptions): Promise<NatsServer> {
+  return use(await NatsServer.create(options));
+}
+
+function rigOf(options: Partial<NatsOptions> = {}): NatsRig {
+  return natsRig({ url: server.url, jetstream: {}, ...options }, server);
+}
+
+/** Resolves with the text of the error with which a node of these options does not open. */
+async function reasonOf(options: NatsOptions): Promise<string> {
+  return (await refusalOf(natsRig(options).engine())).message;
+}
+
+/** Returns the URL of a server that accepts connections and sends nothing, and the connections that are open. */
+async function listenSilently(): Promise<{ url: string; sockets: Set<Socket> }> {
+  const sockets = new Set<Socket>();
+  const silent = createServer((socket) => {
+    sockets.add(socket);
+    socket
+      .on("error", () => {})
+      .on("close", () => sockets.delete(socket))
+      .resume();
+  }).listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    silent.close();
+  });
+  return { url: `nats://127.0.0.1:${(silent.address() as AddressInfo).port}`, sockets };
+}
+
+describe("the engine nats, at the start", () => {
+  it("accepts a token, and rejects a wrong one at once", async () => {
+    const { url } = await start({ lines: ["authorization { token: secret }"] });
+    const reason = await reasonOf({ url, token: "wrong" });
+    expect(reason).toMatch(/authorization violation/i);
+    expect(reason).not.toContain("wrong");
+    await TestNode.open(natsRig({ url, token: "secret" }).engine());
+  });
+
+  it("names the subjects that its user may not use", async () => {
+    const prefix = RIGHTS_PREFIX;
+    const refusing = await start({ lines: linesOf(prefix, [`${prefix}.1.n.>`, ...streams]) });
+    const published = await reasonOf({ ...FEW, prefix, url: refusing.url });
+    for (const kind of ["t", "a", "h"]) expect(published).toContain(`Publish to "${prefix}.1.${kind}.="`);
+    expect(published).not.toContain(`${prefix}.1.n.=`);
+    await refusing.kill();
+    refusing.configure(linesOf(prefix, [...own, ...streams], [`${prefix}.1.r.>`, `${prefix}.1.t.>`]));
+    await refusing.start();
+    const subscribed = await reasonOf({ ...FEW, prefix, url: refusing.url });
+    for (const kind of ["n", "a", "h"]) expect(subscribed).toContain(`Subscription to "${prefix}.1.${kind}.="`);
+  });
+
+  it("names the rights in JetStream that its user lacks, and changes nothing", async () => {
+    const prefix = RIGHTS_PREFIX;
+    const kept = streams.filter((right) => !right.includes("MSG") && !right.includes("CONSUMER"));
+    const refusing = await start({ lines: linesOf(prefix, [...own, ...kept]) });
+    const options = { url: refusing.url, ...FEW, prefix, jetstream: {} };
+    const reason = await reasonOf(options);
+    for (const right of ["MSG.GET", "MSG.DELETE"]) expect(reason).toContain(`$JS.API.STREAM.${right}.${prefix}_1_w`);
+    expect(reason).toContain("$JS.API.CONSUMER.CREATE");
+    expect(reason).not.toContain("PURGE");
+    await refusing.kill();
+    refusing.configure(linesOf(prefix, [...own, "$JS.API.INFO", "$JS.API.STREAM.INFO.*"]));
+    await refusing.start();
+    const without = await reasonOf(options);
+    for (const right of ["CREATE", "UPDATE", "PURGE"])
+      expect(without).toContain(`$JS.API.STREAM.${right}.${prefix}_1_l`);
+    expect(without).toContain(`$JS.FC.${prefix}_1_l.=`);
+    expect(await managed(refusing.url, (manager) => manager.streams.names().next())).toEqual([]);
+  });
+
+  it("is down while its user has lost a right, and up again with it", async () => {
+    const lines = linesOf(RIGHTS_PREFIX, [...own, ...streams]);
+    const refusing = await start({ lines });
+    const rig = natsRig({ url: refusing.url, ...FEW, prefix: RIGHTS_PREFIX, jetstream: {} }, refusing);
+    const node = await TestNode.enter(rig.engine());
+    await refusing.reload(linesOf(RIGHTS_PREFIX, streams));
+    while (!node.downs.some(({ message }) => message.includes("Permissions Violation"))) {
+      await outcomeOf(node.connection.send("a:all", "x"));
+      await refusing.names();
+    }
+    await refusing.reload(lines);
+    await node.untilHeard();
+    expect(await outcomeOf(node.connection.send("a:all", "again"))).toBe("done");
+    await node.untilMembers([node.id("a")]);
+  });
+
+  it("rejects a subscription beyond the maximum of the server, and keeps the others", async () => {
+    const limited = await start({ lines: ["max_subscriptions: 20"] });
+    const node = await TestNode.open(natsRig({ url: limited.url, jetstream: {} }, limited).engine());
+    const outcomes: string[] = [];
+    while (outcomes.at(-1) !== "not-sent" && outcomes.length < 20)
+      outcomes.push(await outcomeOf(node.connection.subscribe(`t:${outcomes.length}`)));
+    expect(outcomes.pop()).toBe("not-sent");
+    expect(new Set(outcomes)).toEqual(new Set(["done"]));
+    await node.connection.send("t:0", "x");
+    expect(await node.until("t:0", 1)).toEqual(["x"]);
+    expect(node.downs).toEqual([]);
+    node.connection.unsubscribe("t:0");
+    expect(await outcomeOf(node.connection.subscribe("t:another"))).toBe("done");
+  });
+
+  it("rejects a server without JetStream, or without enough servers, at once", async () => {
+    const { url } = await start({ jetstream: false });
+    expect(await reasonOf({ url, jetstream: {} })).toMatch(/jetstream/i);
+    expect(await reasonOf({ url: server.url, jetstream: { replicas: 3 } })).toMatch(/replicas/);
+  });
+
+  it("does not start without one of its streams", async () => {
+    const limits = "max_mem: 64MB, max_streams: 2";
+    const { url } = await start({
+      lines: [`accounts { A { users: [{ user: few, password: "se:cret" }], jetstream: { ${limits} } } }`],
+    });
+    const node = use(new TestNode(natsRig({ url, ...FEW, jetstream: {} }).engine()));
+    const opened = outcomeOf(node.connection.open());
+    await node.untilDown(3);
+    expect(node.downs.at(-1)!.message).toMatch(/streams/);
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+  });
+
+  it("begins the streams once, if many nodes start at the same time", async () => {
+    const rig = rigOf();
+    const nodes = await Promise.all(Array.from({ length: 8 }, (_, i) => TestNode.open(rig.engine(), `node${i}`)));
+    const positions = await Promise.all(nodes.map((node) => node.append("x")));
+    expect(new Set(positions.map(({ epoch }) => epoch)).size).toBe(1);
+    expect(new Set(positions.map(({ offset }) => offset))).toEqual(new Set(positions.map((_, i) => i + 1)));
+  });
+
+  it("begins a stream once, if another node has just begun it", async () => {
+    const rig = rigOf();
+    const relays = [await NatsRelay.to(server), await NatsRelay.to(server)] as const;
+    const open = ({ url }: NatsRelay): Promise<TestNode> => TestNode.open(rigOf({ url, prefix: rig.prefix }).engine());
+    // The first node has said where the life begins, and has not begun it.
+    const updated = relays[0].hold(new RegExp(`stream_update_response.*"name":"${rig.prefix}_1_l"`));
+    const first = open(relays[0]);
+    await updated.taken;
+    // The second one asks before that, and looks for what the first one has said after it.
+    const aboutLog = (): RegExp => new RegExp(`stream_info_response.*"name":"${rig.prefix}_1_l"`);
+    const rights = relays[1].hold(aboutLog());
+    const second = open(relays[1]);
+    await rights.taken;
+    const info = relays[1].hold(aboutLog());
+    rights.release();
+    await info.taken;
+    updated.release();
+    await first;
+    const life = (): Promise<string | undefined> =>
+      managed(server.url, async (manager) => (await manager.streams.info(`${rig.prefix}_1_l`)).config.description);
+    const begun = await life();
+    info.release();
+    await second;
+    expect(await life()).toBe(begun);
+  });
+});
+
+describe("the engine nats, when it closes while it starts", () => {
+  it("leaves no socket of an attempt that times out", async () => {
+    const { url, sockets } = await listenSilently();
+    const node = use(new TestNode(natsRig({ url }).engine()));
+    const opened = outcomeOf(node.connection.open());
+    await expect.poll(() => sockets.size).toBe(1);
+    const [first] = sockets;
+    await node.untilDown();
+    if (!first!.closed) await once(first!, "close");
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+  });
+
+  it("ends its start while no server sends anything", async () => {
+    const servers = [await listenSilently(), await listenSilently()];
+    const before = countHandles();
+    const node = new TestNode(natsRig({ url: servers.map(({ url }) => url) }).engine());
+    const opened = outcomeOf(node.connection.open());
+    await expect.poll(() => servers.filter(({ sockets }) => sockets.size > 0).length).toBe(1);
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+    // Not because the attempt has failed.
+    expect(node.downs).toEqual([]);
+    while (countHandles() > before) await new Promise((resolve) => setImmediate(resolve));
+    expect(servers.map(({ sockets }) => sockets.size)).toEqual([0, 0]);
+  });
+
+  it("leaves nothing if it closes while it enters", async () => {
+    const rig = rigOf();
+    const other = await TestNode.open(rig.engine(), "other");
+    await other.enter();
+    const relay = await NatsRelay.to(server);
+    const node = await TestNode.open(rigOf({ url: relay.url, prefix: rig.prefix }).engine());
+    const confirmed = relay.hold(/^PONG/);
+    const entered = outcomeOf(node.enter());
+    await confirmed.taken;
+    const closed = node.connection.close();
+    confirmed.release();
+    expect(await entered).toBe("not-sent");
+    await closed;
+    expect((await rig.leftovers()).filter((one) => one.includes(node.name))).toEqual([]);
+    expect((await other.beat()).live).toEqual([other.incarnation()]);
+  });
+
+  it.each([
+    ["enters", false],
+    ["beats", true],
+  ])("is not live for the others if it closes while it %s, without JetStream", async (_what, hasEntered) => {
+    const rig = rigOf({ jetstream: undefined });
+    const relay = await NatsRelay.to(server);
+    const closing = await TestNode.open(rigOf({ url: relay.url, jetstream: undefined, prefix: rig.prefix }).engine());
+    const other = await TestNode.open(rig.engine(), "other");
+    await other.enter();
+    if (hasEntered) await closing.enter();
+    // So the confirmation that `close` waits for is that of the step, and the step continues while the connection closes.
+    relay.hold(/^PONG/);
+    // Nor does this node receive what it has sent itself.
+    relay.hold(/left 60000/);
+    const stepped = outcomeOf(hasEntered ? closing.beat() : closing.enter());
+    await closing.connection.close();
+    await stepped;
+    expect((await other.beat()).live).toEqual([other.incarnation()]);
+  });
+
+  it("leaves no connection at any moment of its start", async () => {
+    const rig = rigOf();
+    const later = globalThis.setImmediate;
+    onTestFinished(() => void vi.restoreAllMocks());
+    // The last step of a start waits for `setImmediate`. Closes a number of microtasks after it.
+    for (let microtasks = 0; microtasks < 16; microtasks++) {
+      const node = new TestNode(rig.engine());
+      let started: () => void;
+      const isStarted = new Promise<void>((resolve) => (started = resolve));
+      let closed: Promise<void> | undefined;
+      const spy = vi.spyOn(globalThis, "setImmediate").mockImplementation((run: () => void) =>
+        later(async () => {
+          run();
+          for (let i = 0; i < microtasks; i++) await Promise.resolve();
+          closed ??= node.connection.close();
+          started();
+        }),
+      );
+      const opened = await outcomeOf(node.connection.open());
+      spy.mockRestore();
+      await isStarted;
+      await closed;
+      // Done if the start has ended before.
+      expect(["not-sent", "done"]).toContain(opened);
+      await expect(node.connection.send("a:all", "x")).rejects.toMatchObject({ outcome: "not-sent" });
+      await expect.poll(async () => (await server.names()).join()).not.toContain(node.name);
+    }
+  });
+});

@@ -1,0 +1,142 @@
+/** How the engine starts over Redis, which servers it refuses, and how it reaches them. */
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { TooLargeError } from "../../src/node.js";
+import { redis, type RedisOptions } from "../../src/redis/index.js";
+import { virtualClock } from "../../src/testing/index.js";
+import { closeAll, makeNode, type Node } from "../fleet/nodes.js";
+import { freePort } from "../support/ports.js";
+import { RedisServer, type RedisServerOptions } from "../support/redis.js";
+import { rejection, turn } from "../support/turns.js";
+import { LOG, outcomeOf, refusalOf, TestNode, use, watchHandles } from "./kit.js";
+import { redisRig } from "./redis-rig.js";
+
+const MIB = 2 ** 20;
+
+async function start(options: RedisServerOptions = {}): Promise<RedisServer> {
+  return use(await RedisServer.create(options));
+}
+
+/** Resolves with the text of the error with which a node of these options does not open. */
+async function reasonOf(options: RedisOptions): Promise<string> {
+  return (await refusalOf(redisRig(options).engine())).message;
+}
+
+describe("the engine redis, at the start", () => {
+  it("waits for at most 20 s before it tries again", async () => {
+    const node = new TestNode(redis({ url: `redis://127.0.0.1:${await freePort()}` }));
+    const clock = virtualClock();
+    const random = vi.spyOn(Math, "random").mockReturnValue(0.99999);
+    onTestFinished(() => {
+      random.mockRestore();
+      clock.restore();
+    });
+    const opening = outcomeOf(node.connection.open());
+    const failed = async (times: number): Promise<void> => {
+      while (node.downs.length < times) await turn();
+      await turn();
+    };
+    // The bound of the delay doubles with each failure.
+    for (let times = 1; times <= 10; times++) {
+      await failed(times);
+      await clock.pass(Math.min(100 * 2 ** times, 20_000));
+    }
+    await failed(11);
+    await clock.pass(19_900);
+    for (let i = 0; i < 100; i++) await turn();
+    expect(node.downs).toHaveLength(11);
+    await clock.pass(100);
+    await failed(12);
+    await node.connection.close();
+    expect(await opening).toBe("not-sent");
+  });
+
+  it("waits for a server that refuses to write for a while", async () => {
+    const server = await start({ settings: { "min-replicas-to-write": "1" } });
+    const node = use(new TestNode(redisRig({ url: server.url }).engine()));
+    const opened = outcomeOf(node.connection.open());
+    await node.untilDown(2);
+    expect(node.downs[0]!.message).toMatch(/refuses commands of the engine: .*NOREPLICAS/);
+    await server.command("CONFIG", "SET", "min-replicas-to-write", "0");
+    expect(await opened).toBe("done");
+  });
+
+  it("names the commands that its user may not run", async () => {
+    const server = await start({ users: ["user default on nopass ~* &* +@all -publish -xadd -hincrby"] });
+    const reason = await reasonOf({ url: server.url });
+    for (const command of ["PUBLISH", "XADD", "HINCRBY"]) expect(reason).toContain(`${command}: `);
+    expect(reason).not.toContain("ZADD");
+    expect(await server.command<string[]>("KEYS", "*")).toEqual([]);
+  });
+
+  it("rejects channels that its user may not use", async () => {
+    const server = await start({ users: ["user default on nopass ~* resetchannels &other:* +@all"] });
+    expect(await reasonOf({ url: server.url })).toMatch(/can't publish|No permissions to access a channel/);
+  });
+
+  it("rejects the wrong kind of server", async () => {
+    const [single, member] = [await start(), await start({ kind: "cluster" })];
+    expect(await reasonOf({ url: member.url })).toContain("use the option `cluster`");
+    await member.command("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
+    await expect.poll(() => member.command("CLUSTER", "INFO")).toContain("cluster_state:ok");
+    const node = await TestNode.open(redisRig({ cluster: [member.url] }).engine());
+    expect(node.facts).toMatchObject({ order: "topic", unmet: [] });
+    const unmet = use(new TestNode(redisRig({ cluster: [single.url] }).engine()));
+    unmet.connection.open().catch(() => {});
+    await unmet.untilDown();
+    expect(unmet.downs[0]!.message).toContain("cluster");
+  });
+
+  it("reports that logs may be evicted", async () => {
+    const server = await start({ settings: { maxmemory: "100mb", "maxmemory-policy": "allkeys-lru" } });
+    const node = await TestNode.open(redisRig({ url: server.url }).engine());
+    expect(node.facts).toMatchObject({ maxFrameBytes: 16 * MIB, counts: true, order: "node" });
+    expect(node.facts!.unmet).toEqual([expect.stringContaining("maxmemory-policy is allkeys-lru")]);
+    await server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu");
+    node.connection.reconnect(new Error("a test"));
+    await expect.poll(() => node.facts!.unmet).toEqual([expect.stringContaining("maxmemory-policy is allkeys-lfu")]);
+  });
+
+  it.each<[string, (url: string) => RedisOptions]>([
+    ["a cluster", (url) => ({ cluster: [url] })],
+    ["a Sentinel", (url) => ({ sentinel: { name: "main", urls: [url] } })],
+  ])("leaves no socket and no timer when it closes while %s is away", async (_what, optionsOf) => {
+    const untilReleased = watchHandles();
+    const node = new TestNode(redisRig(optionsOf(`redis://127.0.0.1:${await freePort()}`)).engine());
+    const opened = outcomeOf(node.connection.open());
+    await node.untilDown(2);
+    await node.connection.close();
+    expect(await opened).toBe("not-sent");
+    await untilReleased();
+  });
+
+  it("connects by a socket in the file system, and uses the database of its URL", async () => {
+    const socket = join(tmpdir(), `reciproc-${process.pid}.sock`);
+    const server = await start({ settings: { unixsocket: socket } });
+    for (const url of [`unix://${socket}`, `${server.url}/3`])
+      await (await TestNode.open(redisRig({ url }).engine())).append("1");
+    expect(await server.command<string>("INFO", "keyspace")).toMatch(/db0:keys=2,[^]*db3:keys=2,/);
+  });
+});
+
+it("a publication over Redis that is too long rejects with `TooLargeError`, and a notification is dropped", async () => {
+  const server = await start();
+  // An echo behind such a frame is late.
+  const rig = redisRig({ url: server.url, leaseMs: 60_000 });
+  const nodes = [0, 1].map(() => makeNode({ engine: rig.engine(), topics: () => ({ log: LOG }) }));
+  onTestFinished(() => closeAll(nodes));
+  const [a, b] = nodes as [Node, Node];
+  await expect.poll(() => nodes.every((node) => node.server.health().ok)).toBe(true);
+  const topic = a.server.topic("room");
+  const text = "x".repeat(16 * MIB - 1024);
+  await topic.publish("said", { text });
+  const { entries } = await b.server.topic("room").read();
+  expect((entries[0]!.params as { text: string }).text === text).toBe(true);
+  const longer = { text: `${text}${"x".repeat(1024)}` };
+  expect(await rejection(topic.publish("said", longer))).toBeInstanceOf(TooLargeError);
+  expect((await topic.read()).entries).toHaveLength(1);
+  const { dropped } = a.server.stats().engine!;
+  topic.notify("said", longer);
+  expect(a.server.stats().engine).toMatchObject({ dropped: dropped + 1, reconnects: 0 });
+});
