@@ -4,7 +4,7 @@ import type { Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { bytes, bytesOf, serve, type Server } from "../../src/node.js";
-import { Relay } from "../client/relay.js";
+import { Relay } from "../support/relay.js";
 import { browser } from "./browser.js";
 import { openBarePage } from "./site.js";
 

@@ -32,9 +32,21 @@ const ARGS = [
   "--renderer-process-limit=1",
 ];
 
+/**
+ * How long Playwright waits at most for what a test names. It ends only a test that hangs, and is shorter than the limit of a test,
+ * so that the failure names what is missing.
+ */
+const PATIENCE_MS = 240_000;
+
+function patient(context: BrowserContext): BrowserContext {
+  context.setDefaultTimeout(PATIENCE_MS);
+  return context;
+}
+
 /** Starts a Chromium. `args` are added to the usual ones. */
 export async function launch(args: readonly string[] = []): Promise<Browser> {
-  return chromium.launch({ executablePath: await ensureChromium(), args: [...ARGS, ...args] });
+  const options = { executablePath: await ensureChromium(), args: [...ARGS, ...args], timeout: PATIENCE_MS };
+  return (await chromium.launch(options)).on("context", patient);
 }
 
 /**
@@ -55,7 +67,7 @@ export async function launchTabs(): Promise<{ context: BrowserContext } & AsyncD
   child.stderr.resume();
   const browser = await chromium.connectOverCDP(address, { noDefaults: true });
   return {
-    context: browser.contexts()[0]!,
+    context: patient(browser.contexts()[0]!),
     async [Symbol.asyncDispose]() {
       await browser.close();
       child.kill();

@@ -3,7 +3,7 @@ import type { Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import type { AnyPeer, Attempt } from "../../src/index.js";
 import { serve, type Server } from "../../src/node.js";
-import { Relay } from "../client/relay.js";
+import { Relay } from "../support/relay.js";
 import { browser } from "./browser.js";
 import { openBarePage } from "./site.js";
 

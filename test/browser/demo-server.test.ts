@@ -8,15 +8,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Profile } from "../../demo/api.js";
-import { distinctProfile } from "../../demo/profiles.js";
 import { connect, type AnyPeer } from "../../src/node.js";
-import { Relay } from "../client/relay.js";
+import { Relay } from "../support/relay.js";
 import { enter, startDemo, type Demo } from "./demo.js";
 
 const MIB = 2 ** 20;
-/** One character of 11 UTF-16 units. */
-const FAMILY = "\u{1F468}\u200D\u{1F469}\u200D\u{1F467}\u200D\u{1F466}";
 
 it.each(["SIGINT", "SIGTERM"] as const)("the demo ends with 0 at %s", async (signal) => {
   const demo = await startDemo();
@@ -184,27 +180,6 @@ describe("the demo's vote on clearing the board", () => {
     await using asker = await enter(demo.url, "Ada");
     await using bo = await enter(demo.url, "Bo", { vote: () => bo.request("cut").then(() => false) }, "bo");
     expect(await asker.request("clear")).toMatchObject({ outcome: "kept", answers: [{ answer: "refused" }] });
-  });
-});
-
-describe("a profile among others", () => {
-  it.each([
-    ["Ada", [], "Ada"],
-    ["Ada", ["Bo"], "Ada"],
-    ["Ada", ["Ada", "Ada 2"], "Ada 3"],
-    ["Ada 2", ["Ada 2", "Ada 3"], "Ada 4"],
-    ["x".repeat(24), ["x".repeat(24)], `${"x".repeat(22)} 2`],
-    [`${"x".repeat(13)}${FAMILY}`, [`${"x".repeat(13)}${FAMILY}`], `${"x".repeat(13)} 2`],
-  ])("with the name %s among %j is %s", (name, taken, expected) => {
-    const others = taken.map((other) => ({ name: other, color: "red" as const }));
-    expect(distinctProfile({ name, color: "blue" }, others).name).toBe(expected);
-  });
-
-  it("has an unused colour, or else one of the least used", () => {
-    const people: Profile[] = [];
-    for (let i = 0; i < 10; i++) people.push(distinctProfile({ name: `${i}`, color: "red" }, people));
-    expect(new Set(people.slice(0, 8).map(({ color }) => color)).size).toBe(8);
-    expect(new Set(people.slice(8).map(({ color }) => color)).size).toBe(2);
   });
 });
 

@@ -4,15 +4,11 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
-import { beforeAll, expect } from "vitest";
+import { expect } from "vitest";
 import { connect, type AnyPeer } from "../../src/node.js";
-import { ensurePackages } from "../../scripts/packages.js";
 import { browser } from "./browser.js";
 
 const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.url));
-const LANGUAGE_SERVERS = fileURLToPath(new URL("../../demo/language-servers", import.meta.url));
-
-beforeAll(() => ensurePackages(LANGUAGE_SERVERS), 600_000);
 
 /** A running demo. */
 export interface Demo extends AsyncDisposable {
@@ -81,8 +77,6 @@ const leftPages: Page[] = [];
 
 async function newPage(options: object): Promise<Page> {
   const context = await (await browser()).newContext({ viewport: VIEWPORT, ...options });
-  // Below the test's own timeout, so that a failure names the missing condition.
-  context.setDefaultTimeout(20_000);
   return context.newPage();
 }
 

@@ -7,7 +7,6 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import { templateOf } from "../../demo/page/editor/snippet.js";
 import { connect } from "../../src/node.js";
 import { gate } from "../support/turns.js";
 import { end } from "./browser.js";
@@ -310,20 +309,6 @@ describe("the language server in the editor", () => {
       expect(error.message).toContain("403");
       expect(languageServers(demo, "css")).toEqual([]);
     }));
-});
-
-describe("a snippet of a language server", () => {
-  it.each([
-    ["color: $0;", "color: ${0};"],
-    ['"limits": {$1}', '"limits": \\{${1}\\}'],
-    ["${1:name} = ${2:value}$0", "${1:name} = ${2:value}${0}"],
-    ["${1|packed,plain|}", "${1:packed}"],
-    ["\\$5 \\} \\\\ $", "$5 \\} \\ $"],
-    ["${1:a\\}b}", "${1}"],
-    ["#{x} ${", "#\\{x\\} $\\{"],
-  ])("%s is %s for CodeMirror", (snippet, template) => {
-    expect(templateOf(snippet)).toBe(template);
-  });
 });
 
 /** Returns the id in the first of the texts that matches. */

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it, vi } from "vitest";
-import { Relay } from "../client/relay.js";
+import { Relay } from "../support/relay.js";
 import { PATIENCE } from "./browser.js";
 import {
   draw,

@@ -3,7 +3,7 @@ import type { BrowserContext, Page } from "playwright-core";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { serve, type Server } from "../../src/node.js";
-import { Relay } from "../client/relay.js";
+import { Relay } from "../support/relay.js";
 import { browser } from "./browser.js";
 import { launchTabs } from "./chromium.js";
 import { openBarePage } from "./site.js";
@@ -205,7 +205,7 @@ it("resumes at once when its network returns", async () => {
 
 it("leaves a frozen server within seconds after the page is shown again, without loss", async () => {
   await connectPage();
-  relay.freeze();
+  relay.pause();
   const call = page.evaluate(() => {
     const answer = peer.request("echo", [4]);
     document.dispatchEvent(new Event("visibilitychange"));
@@ -213,7 +213,7 @@ it("leaves a frozen server within seconds after the page is shown again, without
   });
   // Without it, a minute.
   await untilEmitted("suspend");
-  relay.thaw();
+  relay.mend();
   expect(await call).toEqual([4]);
   await untilEmitted("suspend", "resume");
   expect(heard).toEqual([[4]]);
@@ -222,7 +222,7 @@ it("leaves a frozen server within seconds after the page is shown again, without
 it("may close with a code that a standard WebSocket cannot send", async () => {
   // The page reads nothing and sends no acks, so the queue exceeds its limit.
   await connectPage({ limits: { maxUnsentBytes: 50_000, maxReplyBytes: 50_000, maxMessageBytes: 20_000 } });
-  relay.freeze();
+  relay.pause();
   const taken = await page.evaluate(async () => {
     let count = 0;
     while (count < 200 && peer.notify("note", [count, "x".repeat(5000)])) count++;
@@ -230,7 +230,7 @@ it("may close with a code that a standard WebSocket cannot send", async () => {
   });
   expect(taken).toBeGreaterThan(5);
   expect(taken).toBeLessThan(200);
-  relay.thaw();
+  relay.mend();
   await untilEmitted("suspend", "lost", "resume");
   expect(await page.evaluate(() => peer.request("slow", [7]))).toEqual([7]);
 });

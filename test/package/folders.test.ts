@@ -11,7 +11,7 @@ const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 
 /** The folders whose packages have types. */
 const TYPED = ["interop"];
-const FOLDERS = [...TYPED, "browser", "demo", "package", "runtimes", "site"];
+const FOLDERS = [...TYPED, "browser", "package", "runtimes", "site"];
 const OUTSIDE = [
   "../demo/language-servers",
   "../examples/board-react",

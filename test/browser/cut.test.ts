@@ -2,8 +2,8 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { bytes } from "../../src/node.js";
-import { draw, enter, pixels, startDemo, strokes, withOne, withTwo } from "../browser/demo.js";
-import { Relay } from "../client/relay.js";
+import { draw, enter, pixels, startDemo, strokes, withOne, withTwo } from "./demo.js";
+import { Relay } from "../support/relay.js";
 
 /** Long enough to act in, on a loaded machine. */
 const LONG_CUT = { env: { CUT_MS: "6000" } };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { draw, enter, withOne, withTwo } from "../browser/demo.js";
+import { draw, enter, withOne, withTwo } from "./demo.js";
 
 describe("a row of the traffic list", () => {
   it("opens to show the whole message and its answer, and closes", () =>

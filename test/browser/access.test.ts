@@ -1,17 +1,12 @@
-/** The demo for everyone: axe finds nothing, and the keyboard alone is enough. Its icons need no font of the machine. */
-import { readdir, readFile } from "node:fs/promises";
+/** The demo for everyone: axe finds nothing, and the keyboard alone is enough. */
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Frame, Page } from "playwright-core";
-import { beforeAll, describe, expect, it } from "vitest";
-import { ensurePackages } from "../../scripts/packages.js";
-import { draw, PHONE, strokes, withDemo, withOne, withTwo } from "../browser/demo.js";
-import { ready, textOf } from "../browser/editor.js";
+import { describe, expect, it } from "vitest";
+import { draw, PHONE, strokes, withDemo, withOne, withTwo } from "./demo.js";
+import { ready, textOf } from "./editor.js";
 
-let axe: string;
-beforeAll(async () => {
-  await ensurePackages(import.meta.dirname);
-  axe = await readFile(join(import.meta.dirname, "node_modules/axe-core/axe.min.js"), "utf8");
-}, 600_000);
+const axe = await readFile(join(import.meta.dirname, "node_modules/axe-core/axe.min.js"), "utf8");
 
 /** Returns what axe finds in a page: the rule, and the elements. */
 async function violations(page: Page | Frame): Promise<string[]> {
@@ -175,16 +170,6 @@ describe("the keyboard alone", () => {
       }
     }),
   );
-});
-
-it("the page and its icons use no character of an emoji font", async () => {
-  const folder = join(import.meta.dirname, "../../demo/page");
-  const files = (await readdir(folder, { recursive: true })).filter((name) => /\.(?:ts|html|css|svg)$/.test(name));
-  expect(files.length).toBeGreaterThan(20);
-  for (const file of files) {
-    const text = await readFile(join(folder, file), "utf8");
-    expect([file, text.match(/\p{Emoji_Presentation}|\uFE0F/u)]).toEqual([file, null]);
-  }
 });
 
 /** Returns the controls that Tab does not reach, and those that do not show the focus. */

@@ -4,8 +4,8 @@ import { chmod, cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promi
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { expect, it } from "vitest";
-import { leave, startDemo, visit } from "../browser/demo.js";
-import { goTo, ready, squiggles, textOf } from "../browser/editor.js";
+import { leave, startDemo, visit } from "./demo.js";
+import { goTo, ready, squiggles, textOf } from "./editor.js";
 
 const ROOT = join(import.meta.dirname, "../..");
 

@@ -3,7 +3,7 @@ import { mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
-import { draw, leave, pixels, startDemo, strokes, visit, withTwo } from "../browser/demo.js";
+import { draw, leave, pixels, startDemo, strokes, visit, withTwo } from "./demo.js";
 
 vi.setConfig({ testTimeout: 90_000 });
 

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import type { Frame, Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import type { Excerpt } from "../../demo/api.js";
-import { draw, enter, noticed, strokes, withDemo, withOne, withTwo } from "../browser/demo.js";
-import { ready } from "../browser/editor.js";
+import { draw, enter, noticed, strokes, withDemo, withOne, withTwo } from "./demo.js";
+import { ready } from "./editor.js";
 
 const LINE: [number, number][] = [
   [0.2, 0.2],
