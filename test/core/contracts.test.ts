@@ -1,0 +1,510 @@
+/** Schemas of params, and `contract()`, which also checks results, progress and streams. The types are tested in `test/types`. */
+import { type } from "arktype";
+import * as v from "valibot";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import { contract, type AnyPeer, type Context, type SchemaContract, type StandardSchema } from "../../src/index.js";
+import { connectedPair, type AnyOptions, type ConnectedPair } from "../support/pair.js";
+import { failure, notification, rawPeer, request, result } from "../support/raw.js";
+import { gate, rejection, turn } from "../support/turns.js";
+
+/** The same contract in three validators. */
+const CONTRACTS: Record<string, SchemaContract> = {
+  zod: contract({
+    add: { params: z.tuple([z.number(), z.number()]), result: z.object({ sum: z.number() }) },
+    copy: { result: z.string(), progress: z.object({ done: z.number() }) },
+    tail: { stream: z.object({ line: z.string() }) },
+    find: { params: z.object({ name: z.string(), at: z.array(z.number()) }) },
+    day: { params: z.object({ day: z.string().transform((day) => day.length) }) },
+  }),
+  valibot: contract({
+    add: { params: v.tuple([v.number(), v.number()]), result: v.object({ sum: v.number() }) },
+    copy: { result: v.string(), progress: v.object({ done: v.number() }) },
+    tail: { stream: v.object({ line: v.string() }) },
+    find: { params: v.object({ name: v.string(), at: v.array(v.number()) }) },
+    day: {
+      params: v.object({
+        day: v.pipe(
+          v.string(),
+          v.transform((day) => day.length),
+        ),
+      }),
+    },
+  }),
+  arktype: contract({
+    add: { params: type(["number", "number"]), result: type({ sum: "number" }) },
+    copy: { result: type("string"), progress: type({ done: "number" }) },
+    tail: { stream: type({ line: "string" }) },
+    find: { params: type({ name: "string", at: "number[]" }) },
+    day: { params: type({ day: type("string").pipe((day) => day.length) }) },
+  }),
+};
+
+/** Joins `a`, which serves, to `b`, which calls. Both check all that their contract has. */
+function checking(ofServing: object, ofCalling: object = {}): ConnectedPair {
+  return connectedPair({ check: "both", ...ofServing } as AnyOptions, { check: "both", ...ofCalling } as AnyOptions);
+}
+
+/** Returns the handlers of the contracts above, which return, report and stream this. */
+function handlersOf(sum: unknown, reports: unknown[], lines: unknown[]): Record<string, unknown> {
+  return {
+    add: () => ({ sum }),
+    copy: (_params: unknown, { progress }: Context) => {
+      for (const done of reports) progress({ done });
+      return "ok";
+    },
+    async *tail() {
+      for (const line of lines) yield { line };
+    },
+    find: () => expect.fail("`find` was called"),
+    day: ({ day }: { day: unknown }) => day,
+  };
+}
+
+/** Calls `copy`. Returns its result or its error, and the progress that came before. */
+async function copied({ b }: ConnectedPair): Promise<unknown[]> {
+  const reports: unknown[] = [];
+  const call = b.request("copy", undefined, { onProgress: (report) => reports.push(report) });
+  return [await call.catch((error: unknown) => error), ...reports];
+}
+
+/** Reads a stream into `values`, which it returns. */
+async function read(stream: AsyncIterable<unknown>, values: unknown[] = []): Promise<unknown[]> {
+  for await (const value of stream) values.push(value);
+  return values;
+}
+
+function inBatch(peer: AnyPeer): Promise<unknown> {
+  const batch = peer.batch();
+  const call = batch.request("add", [1, 2]);
+  batch.send();
+  return call;
+}
+
+/** Returns the messages of the errors that both sides have emitted. */
+function messages(pair: ConnectedPair): string[] {
+  return pair.takeErrors().map((error) => (error as Error).message);
+}
+
+const INTERNAL = { code: -32603, message: "Internal error" };
+
+describe.each(Object.entries(CONTRACTS))("a contract of %s", (_name, api) => {
+  const fitting = handlersOf(3, [1, 2], ["a", "b"]);
+  const wrong = handlersOf("3", [1, "2"], ["a", 7]);
+
+  it("refuses invalid params with -32602 and the path of each issue, and runs no handler", async () => {
+    await using pair = checking({ contract: api, methods: fitting });
+    const error = await rejection(pair.b.request("find", { name: "p4ssword-sent-by-mistake", at: [1, "two"] }));
+    // Only message and path of each issue.
+    expect(error).toMatchObject({ code: -32602, data: { issues: [{ path: ["at", 1] }] } });
+    expect(new Set(Object.keys(error.data.issues[0]))).toEqual(new Set(["message", "path"]));
+    const { message: issue } = error.data.issues[0];
+    // Some schemas name the path in their message.
+    const place = issue.includes("at[1]") ? "" : " at at[1]";
+    expect(error.message).toBe(`Invalid params: ${issue}${place}`);
+    for (const params of [undefined, {}, [], { name: 5, at: [] }]) {
+      expect(await rejection(pair.b.request("find", params))).toMatchObject({ code: -32602 });
+    }
+  });
+
+  it("checks nothing but params without `check`", async () => {
+    await using pair = connectedPair({ contract: api, methods: wrong } as AnyOptions, { remote: api } as AnyOptions);
+    expect(await rejection(pair.b.request("add", [1, "2"]))).toMatchObject({ code: -32602 });
+    expect(await pair.b.request("add", [1, 2])).toEqual({ sum: "3" });
+    expect(await copied(pair)).toEqual(["ok", { done: 1 }, { done: "2" }]);
+    expect(await read(pair.b.stream("tail"))).toEqual([{ line: "a" }, { line: 7 }]);
+  });
+
+  it("accepts values that fit, and passes transformed params to the handler", async () => {
+    await using pair = checking({ contract: api, methods: fitting }, { remote: api });
+    expect(await pair.b.request("add", [1, 2])).toEqual({ sum: 3 });
+    expect(await copied(pair)).toEqual(["ok", { done: 1 }, { done: 2 }]);
+    expect(await read(pair.b.stream("tail"))).toEqual([{ line: "a" }, { line: "b" }]);
+    expect(await inBatch(pair.b)).toEqual({ sum: 3 });
+    expect(await pair.b.request("day", { day: "monday" })).toBe(6);
+  });
+
+  it("sends no value that does not fit, and reports it where it was made", async () => {
+    await using pair = checking({ contract: api, methods: wrong });
+    expect(await rejection(pair.b.request("add", [1, 2]))).toMatchObject(INTERNAL);
+    const seen: unknown[] = [];
+    expect(await rejection(read(pair.b.stream("tail"), seen))).toMatchObject(INTERNAL);
+    expect(seen).toEqual([{ line: "a" }]);
+    expect(await copied(pair)).toEqual([expect.objectContaining(INTERNAL), { done: 1 }]);
+    const errors = pair.takeErrors();
+    expect(errors).toMatchObject([
+      { message: expect.stringMatching(/^The result of "add" does not fit its schema: .*sum/) },
+      { message: expect.stringMatching(/^A value of the stream of "tail" does not fit its schema: .*line/) },
+      { message: expect.stringMatching(/^A progress value of "copy" does not fit its schema: .*done/) },
+    ]);
+    for (const error of errors) expect(error).toBeInstanceOf(TypeError);
+  });
+
+  it("rejects a call for a result that does not fit, and reports progress that does not as an error", async () => {
+    await using pair = checking({ methods: wrong }, { remote: api });
+    for (const call of [pair.b.request("add", [1, 2]), pair.b.remote.add([1, 2]), inBatch(pair.b)]) {
+      const error = await rejection(call);
+      expect(error).toMatchObject({ name: "ProtocolError", code: "PROTOCOL", raw: { sum: "3" } });
+      expect(error.message).toMatch(/^The result of "add" does not fit its schema: .*sum/);
+    }
+    expect(await copied(pair)).toEqual(["ok", { done: 1 }]);
+    expect(pair.takeErrors()).toMatchObject([{ code: "PROTOCOL", raw: { done: "2" } }]);
+  });
+
+  it("rejects reading a stream at a value that does not fit, and ends the source", async () => {
+    const stopped = gate();
+    const left = [{ line: "a" }, { line: 7 }];
+    const source = {
+      next: async () => (left.length > 0 ? { done: false, value: left.shift() } : new Promise(() => {})),
+      return: async () => (stopped.resolve(), { done: true, value: undefined }),
+      [Symbol.asyncIterator]: () => source,
+    };
+    await using pair = checking({ methods: { tail: () => source } }, { remote: api });
+    const reader = pair.b.stream("tail")[Symbol.asyncIterator]();
+    expect(await reader.next()).toEqual({ done: false, value: { line: "a" } });
+    const error = await rejection(reader.next() as Promise<unknown>);
+    expect(error).toMatchObject({ code: "PROTOCOL", raw: { line: 7 } });
+    expect(error.message).toMatch(/^A value of the stream of "tail" does not fit its schema: .*line/);
+    await stopped.promise;
+  });
+});
+
+/** What a schema returns. Accepting, it changes the value. */
+const outcome = (isRight: boolean): any => (isRight ? { value: "changed" } : { issues: [{ message: "no" }] });
+
+/** A schema that accepts what `accepts` does. */
+function schemaOf(accepts: (value: unknown) => boolean | Promise<boolean>): StandardSchema<any, any> {
+  return {
+    "~standard": {
+      validate(value) {
+        const isRight = accepts(value);
+        return typeof isRight === "boolean" ? outcome(isRight) : isRight.then(outcome);
+      },
+    },
+  };
+}
+
+/** A schema with this function. */
+const standard = (validate: () => unknown): StandardSchema => ({ "~standard": { validate: validate as () => never } });
+const no = schemaOf(() => false);
+
+function raise(): never {
+  throw new Error("secret");
+}
+
+/** Returns the error that a peer answers a call with, if the schema of its params finds these issues. */
+function refusalFor(...issues: object[]): { message: string; data: unknown } {
+  const raw = rawPeer({ methods: { m: () => 1 }, schemas: { m: standard(() => ({ issues })) } });
+  raw.feed(request(1, "m"));
+  const [{ error }] = raw.messages();
+  expect(error.code).toBe(-32602);
+  return error;
+}
+
+describe("a schema of params", () => {
+  it("may be asynchronous, and may return a thenable", async () => {
+    const open = gate();
+    const schema = z.object({ user: z.string().refine(async (user) => (await open.promise, user === "known")) });
+    const thenable = standard(() => ({ then: (succeed: any) => succeed(outcome(false)) as unknown }));
+    const methods = { m: ({ user }: { user: string }) => user, n: () => 1 };
+    const raw = rawPeer({ methods, schemas: { m: schema, n: thenable } });
+    raw.feed(request(1, "m", { user: "known" }));
+    raw.feed(request(2, "m", { user: "other" }));
+    await turn();
+    expect(raw.sent).toEqual([]);
+    open.resolve();
+    await turn();
+    raw.feed(request(3, "n"));
+    await turn();
+    expect(raw.messages()).toMatchObject([
+      result(1, "known"),
+      { id: 2, error: { code: -32602, data: { issues: [{ path: ["user"] }] } } },
+      { id: 3, error: { code: -32602, data: { issues: [{ message: "no" }] } } },
+    ]);
+  });
+
+  it("emits the error of a notification as `error`, sends nothing, and calls no handler", () => {
+    let ran = 0;
+    const raw = rawPeer({ methods: { m: () => ran++ }, schemas: { m: no } });
+    raw.feed(notification("m", [1]));
+    expect(raw.errors).toEqual([expect.objectContaining({ code: -32602, data: { issues: [{ message: "no" }] } })]);
+    expect([raw.sent, ran]).toEqual([[], 0]);
+  });
+
+  it.each<[string, unknown, string]>([
+    ["an index", [1], "no at [1]"],
+    ["a name", ["name"], "no at name"],
+    ["both", ["list", 0, { key: "deep" }, { key: 12 }], "no at list[0].deep[12]"],
+    ["a symbol", [Symbol("s")], "no at Symbol(s)"],
+    ["an empty path", [], "no"],
+    ["no path", undefined, "no"],
+  ])("names its first issue in the message of the refusal: at %s", (_name, path, message) => {
+    expect(refusalFor({ message: "no", path }, { message: "another" }).message).toBe(`Invalid params: ${message}`);
+  });
+
+  it("has a message of bounded length for any issue and path, and sends of an issue only message and path", () => {
+    const long = "x".repeat(1000);
+    const parts = Array.from({ length: 1000 }, () => "part");
+    for (const issue of [{ message: long }, { message: "m", path: [long] }, { message: "m", path: parts }])
+      expect(refusalFor(issue).message.length).toBeLessThanOrEqual(300);
+    expect(refusalFor().message).toBe("Invalid params");
+    const path = [{ key: "a" }, 0, Symbol("s"), { key: Symbol("t") }];
+    const { data } = refusalFor({ message: "bare" }, { message: "deep", path, input: "secret" });
+    expect(data).toEqual({
+      issues: [{ message: "bare" }, { message: "deep", path: ["a", 0, "Symbol(s)", "Symbol(t)"] }],
+    });
+  });
+
+  it.each<[string, () => unknown]>([
+    ["throws", () => raise()],
+    ["rejects", async () => raise()],
+  ])("that %s causes an Internal error and an `error` event", async (_name, validate) => {
+    const raw = rawPeer({ methods: { m: () => 1 }, schemas: { m: standard(validate) } });
+    raw.feed(request(1, "m"));
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, -32603, "Internal error")]);
+    expect(raw.errors).toMatchObject([{ message: "secret" }]);
+  });
+
+  it("runs inside around", async () => {
+    const seen: unknown[] = [];
+    const raw = rawPeer({
+      methods: { m: () => 1 },
+      schemas: { m: no },
+      around: (call, next) => (seen.push(call.params), next()),
+    });
+    raw.feed(request(1, "m", [1]));
+    await turn();
+    expect(seen).toEqual([[1]]);
+    expect(raw.messages()).toMatchObject([{ error: { code: -32602 } }]);
+  });
+
+  it.each<[string, AnyOptions]>([
+    ["another", { methods: { add: () => 1, sub: () => 1 } }],
+    ["an undefined", { methods: { add: () => 1, sub: () => 1, ad: undefined as never } }],
+  ])("under the name of %s method is refused, and the error names the schema and the methods", (_what, options) => {
+    expect(() => rawPeer({ ...options, schemas: { add: no, ad: no } })).toThrow(
+      new TypeError("Unknown name `ad` in `schemas`; known are add, sub"),
+    );
+  });
+
+  it("under a name that no method has checks what `fallback` is called with", async () => {
+    const seen: unknown[] = [];
+    const raw = rawPeer({
+      methods: { own: () => "own", toString: () => "mine" },
+      fallback: (params, { method }) => (seen.push(params), method),
+      schemas: { strict: z.tuple([z.number()]).transform(([n]) => [n + 1]), own: no, "rpc.own": no },
+    });
+    raw.feed(request(1, "strict", ["text"]));
+    raw.feed(request(2, "strict", [1]));
+    raw.feed(request(3, "free", ["text"]));
+    raw.feed(request(4, "rpc.own"));
+    raw.feed(request(5, "toString"));
+    expect(raw.messages()).toMatchObject([
+      { id: 1, error: { code: -32602 } },
+      result(2, "strict"),
+      result(3, "free"),
+      { id: 4, error: { code: -32601 } },
+      result(5, "mine"),
+    ]);
+    expect(seen).toEqual([[2], ["text"]]);
+  });
+});
+
+describe("the values of a contract", () => {
+  it("that were changed by their schemas reach the handler, and not the caller", async () => {
+    const params = z.array(z.number()).transform((all) => all.length);
+    const api = contract({ count: { params, result: z.number().transform((n) => `${n}!`) } });
+    await using pair = checking({ contract: api, methods: { count: (n: unknown) => n } }, { remote: api });
+    expect(await pair.b.request("count", [7, 8])).toBe(2);
+  });
+
+  it("give a handler without params `undefined`, whatever arrives", () => {
+    const seen: unknown[] = [];
+    const ping = (params: unknown): null => (seen.push(params), null);
+    const api = contract({ ping: { result: z.null() }, bye: {} });
+    const raw = rawPeer({ contract: api, methods: { ping, bye: ping } } as AnyOptions);
+    raw.feed(request(1, "ping", ["unexpected"]));
+    raw.feed(notification("bye", { unexpected: true }));
+    expect(seen).toEqual([undefined, undefined]);
+    expect(raw.messages()).toEqual([result(1, null)]);
+  });
+
+  it("that are undefined arrive as null, and fit a schema that accepts undefined", async () => {
+    const api = contract({
+      find: { result: z.object({ id: z.string() }).optional() },
+      copy: { result: z.void(), progress: z.undefined() },
+      none: { stream: z.undefined() },
+      text: { result: z.string() },
+    });
+    const methods = {
+      find: () => undefined,
+      copy: (_params: unknown, { progress }: Context) => progress(undefined),
+      none: async function* () {
+        yield undefined;
+      },
+      text: () => null,
+    };
+    await using pair = checking({ methods }, { remote: api });
+    expect(await pair.b.request("find")).toBe(null);
+    expect(await copied(pair)).toEqual([null, null]);
+    expect(await read(pair.b.stream("none"))).toEqual([null]);
+    // The issue is that of the value that arrived.
+    expect((await rejection(pair.b.request("text"))).message).toContain("received null");
+  });
+
+  it("may have asynchronous schemas of params and results", async () => {
+    const open = gate();
+    const isEven = schemaOf(async (value) => (await open.promise, String(value) === "2"));
+    const api = contract({ even: { params: isEven, result: isEven } });
+    await using pair = checking({ contract: api, methods: { even: async () => 2 } }, { remote: api });
+    await using other = checking({ methods: { even: () => 3 } }, { remote: api });
+    let isSettled = false;
+    const even = pair.b.request("even", [2]).finally(() => (isSettled = true));
+    const odd = rejection(pair.b.request("even", [3]));
+    await turn();
+    expect(isSettled).toBe(false);
+    open.resolve();
+    expect(await even).toBe(2);
+    expect(await odd).toMatchObject({ code: -32602 });
+    expect(await rejection(other.b.request("even", [2]))).toMatchObject({ code: "PROTOCOL", raw: 3 });
+  });
+
+  it("must have synchronous schemas of progress and streams", async () => {
+    const later = schemaOf(async () => false);
+    const api = contract({ tail: { stream: later }, copy: { result: z.string(), progress: later } });
+    const { tail, copy } = handlersOf(0, [1], [1]);
+    await using pair = checking({ contract: api, methods: { tail, copy } });
+    expect(await rejection(read(pair.b.stream("tail")))).toMatchObject({ code: -32603 });
+    expect(await copied(pair)).toMatchObject([{ code: -32603 }]);
+    expect(messages(pair)).toEqual([
+      'The schema of `stream` of "tail" must be synchronous, and it returned a promise',
+      'The schema of `progress` of "copy" must be synchronous, and it returned a promise',
+    ]);
+  });
+
+  it("that are a stream must be an async iterable or an offered stream", async () => {
+    const api = contract({ tail: { stream: z.number() } });
+    const answers: unknown[] = [[1, 2], null];
+    const tail = (_params: unknown, { peer }: Context): unknown =>
+      answers.length > 0 ? answers.shift() : peer.offer([1, 2]);
+    await using pair = checking({ contract: api, methods: { tail } }, { remote: api });
+    for (let i = 0; i < 2; i++) expect(await rejection(read(pair.b.stream("tail")))).toMatchObject({ code: -32603 });
+    expect(await read(pair.b.stream("tail"))).toEqual([1, 2]);
+    const message = 'The result of "tail" does not fit its schema: expected an async iterable';
+    expect(messages(pair)).toEqual([message, message]);
+  });
+
+  it("that stand inside a result may be streams, whose values are not checked", async () => {
+    const api = contract({ ticket: { result: z.object({ seat: z.number(), calls: z.any() }) } });
+    const ticket = (_params: unknown, { peer }: Context): unknown => ({ seat: 1, calls: peer.offer([1, 2]) });
+    await using pair = checking({ contract: api, methods: { ticket } }, { remote: api });
+    const { calls } = (await pair.b.request("ticket")) as any;
+    expect(await read(pair.b.iterate(calls))).toEqual([1, 2]);
+  });
+
+  it("are checked after the `around` of the handler, and before that of the caller", async () => {
+    const api = contract({ add: { result: z.number() } });
+    const seen: unknown[] = [];
+    await using pair = checking(
+      { contract: api, methods: { add: () => 1 }, around: async (_call: any, next: any) => String(await next()) },
+      { around: (_call: any, next: any) => next() },
+    );
+    expect(await rejection(pair.b.request("add"))).toMatchObject({ code: -32603 });
+    expect(pair.takeErrors()).toHaveLength(1);
+    await using other = checking(
+      { methods: { add: () => "1", toString: () => 1 } },
+      {
+        remote: api,
+        around: (_call: any, next: any) => next().catch((error: unknown) => (seen.push(error), "instead")),
+      },
+    );
+    expect(await other.b.request("add")).toBe("instead");
+    expect(seen).toMatchObject([{ code: "PROTOCOL" }]);
+    // The contract has no such name.
+    expect(await other.b.request("toString")).toBe(1);
+  });
+
+  it("are those of a handler that `handle` added, too", async () => {
+    const api = contract({ add: { params: z.tuple([z.number()]), result: z.number() } });
+    await using pair = checking({ contract: api, methods: { add: () => 1 } });
+    pair.a.handle("add", () => "text");
+    expect(await rejection(pair.b.request("add", ["x"]))).toMatchObject({ code: -32602 });
+    expect(await rejection(pair.b.request("add", [1]))).toMatchObject({ code: -32603 });
+    expect(pair.takeErrors()).toHaveLength(1);
+  });
+
+  it.each<[string, () => unknown]>([
+    ["throws", () => raise()],
+    ["rejects", async () => raise()],
+  ])("are refused as by a handler that fails, if a schema %s", async (_how, validate) => {
+    const api = contract({ add: { result: standard(validate) } });
+    await using pair = checking({ contract: api, methods: { add: () => 1 } });
+    expect(await rejection(pair.b.request("add"))).toMatchObject({ code: -32603 });
+    expect(messages(pair)).toEqual(["secret"]);
+    await using other = checking({ methods: { add: () => 1 } }, { remote: api });
+    expect(await rejection(other.b.request("add"))).toMatchObject({ message: "secret" });
+  });
+});
+
+describe("a contract", () => {
+  const api = contract({ add: { params: z.tuple([z.number()]), result: z.number() }, ping: { result: z.string() } });
+
+  it.each<[string, object, string]>([
+    [
+      "an entry without a handler",
+      { contract: api, methods: { add: undefined, ping: () => "" } },
+      "Expected `methods.add` to be a function, as `contract` has that name, got `undefined`",
+    ],
+    [
+      "a handler without an entry",
+      { contract: api, methods: { add: () => 1, ping: () => "", pin: () => "" } },
+      "Unknown name `pin` in `methods`; known are add, ping",
+    ],
+    [
+      "schemas beside a contract",
+      { contract: api, schemas: {}, methods: { add: () => 1, ping: () => "" } },
+      "`contract` has the schemas: `schemas` must not be given beside it",
+    ],
+    [
+      "entries in place of a contract",
+      { contract: { add: {} } },
+      "Expected `contract` to be a contract, got an object",
+    ],
+    ["entries in place of a remote one", { remote: { add: {} } }, "Expected `remote` to be a contract, got an object"],
+    ["an unknown check", { remote: api, check: "results" }, 'Expected `check` to be "both", got `results` (string)'],
+  ])("is refused with %s, and the error names it", (_name, options, message) => {
+    expect(() => rawPeer(options as AnyOptions)).toThrow(new TypeError(message));
+  });
+
+  it.each<[string, unknown, string]>([
+    ["no entries", undefined, "Expected `contract` to be a plain object, got `undefined`"],
+    [
+      "a misspelt part",
+      { add: { reslt: z.number() } },
+      "Unknown name `reslt` in `contract.add`; known are params, result, stream, progress",
+    ],
+    [
+      "a part that is no schema",
+      { add: { result: Number } },
+      "Expected `contract.add.result` to be a Standard Schema, got a function",
+    ],
+    ["an entry that is no object", { add: null }, "Expected `contract.add` to be an object, got `null`"],
+    [
+      "a result and a stream",
+      { add: { result: z.number(), stream: z.number() } },
+      "`contract.add` must not have both `result` and `stream`",
+    ],
+  ])("cannot be made of %s", (_name, entries, message) => {
+    expect(() => contract(entries as never)).toThrow(new TypeError(message));
+  });
+
+  it("may have entries without a handler if there is a `fallback`, whose params and results it checks", async () => {
+    await using pair = checking({ contract: api, fallback: (_params: unknown, { method }: Context) => method });
+    expect(await pair.b.request("ping")).toBe("ping");
+    expect(await rejection(pair.b.request("add", ["x"]))).toMatchObject({ code: -32602 });
+    expect(await rejection(pair.b.request("add", [1]))).toMatchObject({ code: -32603 });
+    expect(await pair.b.request("other")).toBe("other");
+    expect(pair.takeErrors()).toHaveLength(1);
+  });
+});
