@@ -92,41 +92,6 @@ describe("a listener of `error`", () => {
   });
 });
 
-describe("an Error as a value", () => {
-  it.each<[string, () => unknown]>([
-    ["as a result", () => boom],
-    ["in a promise", () => Promise.resolve(boom)],
-    ["as a member", () => ({ reason: boom })],
-    ["as an entry", () => [boom]],
-    ["of a class of its own", () => new RpcError(1, "no")],
-  ])("is refused %s, and the caller gets -32603", async (_where, handler) => {
-    const raw = rawPeer({ methods: { m: handler } });
-    raw.feed(request(1, "m"));
-    await turn();
-    expect(raw.messages()).toEqual([INTERNAL]);
-    expect((raw.errors[0] as Error).message).toMatch(/The result of "m": JSON cannot carry the \w*Error/);
-  });
-
-  it("is refused in params, of a call and of a notification", async () => {
-    const raw = rawPeer();
-    const error = await rejection(raw.peer.request("m", { boom }));
-    expect(error.message).toBe("JSON cannot carry the Error `boom`: throw it, or write `it.message`");
-    expect(() => raw.peer.notify("m", [boom])).toThrow("JSON cannot carry the");
-    expect(raw.sent).toEqual([]);
-  });
-
-  it("is sent if its class has a JSON form", () => {
-    class Sent extends Error {
-      toJSON(): object {
-        return { why: this.message };
-      }
-    }
-    const raw = rawPeer({ methods: { m: () => new Sent("x") } });
-    raw.feed(request(1, "m"));
-    expect(raw.messages()).toEqual([result(1, { why: "x" })]);
-  });
-});
-
 /** Joins peers so that `a` calls `b` inside the handler of `outer`, which decides about the error. */
 function nested(outer: (peer: AnyPeer) => unknown, around?: Around): ConnectedPair {
   const methods = { outer: (_params: unknown, { peer }: Context) => outer(peer) };
@@ -159,11 +124,17 @@ describe("a handler whose own call was answered with an error", () => {
     ]);
   });
 
-  it("answers -32603 where another peer of the same process received it", async () => {
+  it("answers -32603 where another peer of the same process received it, and reports it for a notification, too", async () => {
     await using upstream = connectedPair({ methods: { m: () => Promise.reject(new RpcError(1, "upstream")) } });
     await using pair = nested(() => upstream.b.request("m"));
     expect(await rejection(pair.b.request("outer"))).toMatchObject(internal);
-    expect(pair.takeErrors()).toMatchObject([{ cause: { code: 1, message: "upstream", method: "m" } }]);
+    pair.b.notify("outer");
+    await turn();
+    const report = {
+      message: expect.stringContaining('"outer"'),
+      cause: { code: 1, message: "upstream", method: "m" },
+    };
+    expect(pair.takeErrors()).toMatchObject([report, report]);
   });
 
   it("sends an RpcError of its own, whatever `method` or `cause` it has, and its caller reads its own method", async () => {
@@ -175,13 +146,6 @@ describe("a handler whose own call was answered with an error", () => {
     expect(error).toBeInstanceOf(RpcError);
     expect(error).toMatchObject({ code: 1, message: "mine", method: "outer" });
     expect(pair.takeErrors()).toMatchObject([{ code: 1, message: "mine", cause: { code: 403 } }]);
-  });
-
-  it("that serves a notification reports the error with its cause", async () => {
-    await using pair = nested((peer) => peer.request("denied"));
-    pair.b.notify("outer");
-    await turn();
-    expect(pair.takeErrors()).toMatchObject([{ message: expect.stringContaining('"outer"'), cause: { code: 403 } }]);
   });
 
   it("is stopped and emits no error when its own connection was lost with the call", async () => {

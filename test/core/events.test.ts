@@ -31,25 +31,22 @@ describe("the `notification` event", () => {
   });
 });
 
-describe("the `close` event", () => {
-  it("is emitted once, after every call is settled, with code and reason", async () => {
+describe("the end of a peer", () => {
+  it("is emitted once, and resolves `closed`, after every pending call has rejected", async () => {
     const raw = rawPeer();
-    const emitted: unknown[] = [];
-    raw.peer.on("close", (info) => emitted.push(info, raw.peer.state));
+    const order: unknown[] = [];
     const error = new Error("reset");
-    raw.cut({ code: 1006, reason: "", error });
-    raw.cut();
-    await raw.peer.close();
-    expect(emitted).toEqual([{ code: 1006, reason: "", error }, "closed"]);
-  });
-
-  it("comes with a promise that resolves when every pending call has rejected", async () => {
-    const raw = rawPeer();
-    const order: string[] = [];
+    raw.peer.on("close", (info) => order.push(info, raw.peer.state));
     const call = raw.peer.request("m").catch(() => order.push("rejected"));
-    const ends = [raw.peer.closed.then(() => order.push("closed")), raw.peer.close().then(() => order.push("close()"))];
+    const { closed } = raw.peer;
+    const ends = [closed.then(() => order.push("closed")), raw.peer.close().then(() => order.push("close()"))];
+    raw.cut({ code: 1006, error });
     await Promise.all([call, ...ends]);
-    expect(order).toEqual(["rejected", "closed", "close()"]);
+    expect(order).toEqual([{ code: 1000, reason: "" }, "closed", "rejected", "closed", "close()"]);
+    const lost = rawPeer();
+    lost.cut({ code: 1006, error });
+    expect(await lost.peer.closed).toEqual({ code: 1006, reason: "", error });
+    expect(lost.peer.closed).toBe(lost.peer.closed);
   });
 });
 
@@ -70,23 +67,17 @@ describe("waitFor", () => {
     expect(listeners(raw)).toBe(0);
   });
 
-  it("rejects for another event of a peer that closes, or is closed, and leaves no listener", async () => {
-    const raw = rawPeer();
-    const waits = rejection(raw.peer.waitFor("resume"));
-    raw.cut(end);
-    const ended = new Error("closed with 4000 (enough)");
-    expect([await waits, await rejection(raw.peer.waitFor("resume"))]).toEqual([ended, ended]);
-    expect(listeners(raw)).toBe(0);
-  });
-
-  it("rejects with the reason of its signal, and leaves no listener", async () => {
+  it("rejects for another event if the peer closes, is closed, or its signal aborts, and leaves no listener", async () => {
     const raw = rawPeer();
     const control = new AbortController();
     const { signal } = control;
-    const waits = rejection(raw.peer.waitFor("resume", { signal }));
+    const waits = [raw.peer.waitFor("resume"), raw.peer.waitFor("resume", { signal })].map(rejection);
     control.abort("changed my mind");
-    const late = rejection(raw.peer.waitFor("close", { signal }));
-    expect([await waits, await late]).toEqual(["changed my mind", "changed my mind"]);
+    waits.push(rejection(raw.peer.waitFor("close", { signal })));
+    raw.cut(end);
+    waits.push(rejection(raw.peer.waitFor("resume")));
+    const ended = new Error("closed with 4000 (enough)");
+    expect(await Promise.all(waits)).toEqual([ended, "changed my mind", "changed my mind", ended]);
     expect(listeners(raw)).toBe(0);
   });
 
@@ -157,24 +148,6 @@ describe("an event that a peer does not have", () => {
   });
 });
 
-describe("a peer without listeners", () => {
-  it("neither throws nor logs when no handler fails", async () => {
-    const written = [vi.spyOn(process.stdout, "write"), vi.spyOn(process.stderr, "write")];
-    const caught = await uncaughtIn(async () => {
-      const refused = new RpcError(403, "no");
-      const [a, b] = pair({ methods: { no: () => Promise.reject(refused) } }, {});
-      a.notify("unknown");
-      await b.request("no").catch(() => {});
-      await a.close();
-      await b.closed;
-    });
-    const output = written.map(({ mock }) => mock.calls.length);
-    vi.restoreAllMocks();
-    expect(caught).toEqual([]);
-    expect(output).toEqual([0, 0]);
-  });
-});
-
 describe("a peer without a listener for `error`", () => {
   let warnings: (Error & { detail: string })[];
 
@@ -184,10 +157,15 @@ describe("a peer without a listener for `error`", () => {
   });
   afterEach(() => vi.restoreAllMocks());
 
-  /** Calls and notifies `method` of a peer with these options, and returns its warnings' messages. */
+  /** Calls methods of a peer with these options, reads what they stream, and returns the messages of the warnings. */
   async function warned(options: AnyOptions, ...methods: string[]): Promise<string[]> {
     const [a, b] = pair(options, {});
-    for (const method of methods) await b.request(method).catch(() => {});
+    for (const method of methods)
+      await b
+        .stream(method)
+        [Symbol.asyncIterator]()
+        .next()
+        .catch(() => {});
     await turn();
     await a.close();
     return warnings.map(({ message }) => message);
@@ -203,29 +181,17 @@ describe("a peer without a listener for `error`", () => {
     ["returns what has no JSON form", { methods: { bad: () => 1n } }],
     ["lets a received error through", { methods: { bad: (_params, { peer }) => peer.request("missing") } }],
     ["returns a stream that fails", { methods: { bad: () => failing() } }],
+    ["returns a stream that fails after its first value", { methods: { bad: () => failing(1) } }],
     ["is wrapped in an `around` that fails", { methods: { bad: () => 1 }, around: thrower(bug) }],
   ])("warns once for each method whose handler %s", async (_how, options) => {
     expect(await warned(options, "bad", "bad")).toEqual(ofBad);
   });
 
-  it("warns of a stream that fails after its first values", async () => {
-    const [a, b] = pair({ methods: { bad: () => failing(1) } }, {});
-    const values: unknown[] = [];
-    const read = async (): Promise<void> => {
-      for await (const value of b.stream("bad")) values.push(value);
-    };
-    expect(await rejection(read())).toMatchObject({ code: -32603 });
-    expect(values).toEqual([1]);
+  it("warns of a notification's handler", () => {
+    const raw = rawPeer({ methods: { bad: thrower(bug) } });
+    raw.peer.removeAllListeners("error");
+    for (let i = 0; i < 2; i++) raw.feed(notification("bad"));
     expect(warnings.map(({ message }) => message)).toEqual(ofBad);
-    await a.close();
-  });
-
-  it("warns of a notification's handler", async () => {
-    const [a, b] = pair({ methods: { bad: thrower(bug), worse: () => Promise.reject(bug) } }, {});
-    for (const method of ["bad", "worse", "bad", "worse"]) b.notify(method);
-    await turn();
-    expect(warnings.map(({ message }) => message)).toEqual([...ofBad, expect.stringContaining('"worse"')]);
-    await a.close();
   });
 
   it("shows the error with its stack and its cause", async () => {
@@ -252,8 +218,9 @@ describe("a peer without a listener for `error`", () => {
     expect(messages[0]).not.toContain("invented");
   });
 
-  it("does not warn of an RpcError that crosses the wire, nor of a handler that was stopped", async () => {
+  it("does not warn of an RpcError that crosses the wire, of a handler that was stopped, nor of what the other side alone causes", async () => {
     const raw = rawPeer({
+      limits: { maxInFlight: 2 },
       methods: {
         refuse: thrower(new RpcError(403, "no")),
         wait: (_params, { signal }) => rejected(signal),
@@ -263,20 +230,13 @@ describe("a peer without a listener for `error`", () => {
     raw.peer.removeAllListeners("error");
     raw.feed(request(1, "refuse"));
     raw.feed(request(2, "wait"));
-    raw.feed(notification("wait"));
     raw.feed(request(3, "ask"));
+    raw.feed([...Array<object>(3).fill(notification("wait")), notification("unknown")]);
+    raw.feed({ jsonrpc: "2.0", id: null, error: { code: -32700, message: "Parse error" } });
     raw.feed(notification("$/cancelRequest", { id: 2 }));
     raw.cut();
     await turn();
     expect(raw.messages()[0]).toEqual(failure(1, 403, "no"));
-    expect(warnings).toEqual([]);
-  });
-
-  it("does not warn of an error that the other side alone causes", async () => {
-    const raw = rawPeer({ limits: { maxInFlight: 1 }, methods: { wait: () => new Promise(() => {}) } });
-    raw.peer.removeAllListeners("error");
-    raw.feed([notification("wait"), notification("wait")]);
-    raw.feed({ jsonrpc: "2.0", id: null, error: { code: -32700, message: "Parse error" } });
     expect(warnings).toEqual([]);
   });
 
@@ -345,23 +305,30 @@ describe("peer.id, peer.auth and peer.data", () => {
 });
 
 describe("close()", () => {
-  it("reports code and reason on both sides", async () => {
-    await using joined = connectedPair();
-    await joined.a.close(4321, "mine");
-    expect(await joined.a.closed).toMatchObject({ code: 4321, reason: "mine" });
-    expect(await joined.b.closed).toMatchObject({ code: 4321, reason: "mine" });
+  it("reports code and reason on both sides, also from within a handler, after all earlier messages in order", async () => {
+    const got: string[] = [];
+    await using joined = connectedPair(
+      { methods: { bye: (_params, { peer }) => peer.close(4321, "mine") } },
+      { fallback: (_params, { method }) => void got.push(method) },
+    );
+    joined.a.notify("one");
+    joined.a.notify("two");
+    expect(await rejection(joined.b.request("bye"))).toMatchObject({ outcome: "unknown" });
+    for (const peer of [joined.a, joined.b]) expect(await peer.closed).toMatchObject({ code: 4321, reason: "mine" });
+    expect(got).toEqual(["one", "two"]);
   });
 
-  it("is idempotent, and every call resolves when the connection has ended", async () => {
+  it("is idempotent, and every call resolves when the connection has ended, also one in a `close` listener", async () => {
     const raw = rawPeer({}, { endsOnClose: false });
     const outcomes = new Outcomes()
       .watch("first", raw.peer.close(3000, "one"))
       .watch("second", raw.peer.close(3001, "two"));
+    raw.peer.on("close", () => outcomes.watch("inner", raw.peer.close()));
     await turn();
     expect(outcomes.list).toEqual([]);
     raw.cut({ code: 3000 });
     await turn();
-    expect(outcomes.names).toEqual(["first", "second"]);
+    expect(new Set(outcomes.names)).toEqual(new Set(["first", "second", "inner"]));
     await raw.peer.close();
     expect(raw.closes).toEqual([[3000, "one"]]);
   });
@@ -372,30 +339,6 @@ describe("close()", () => {
     await raw.peer.close(4000);
     expect(raw.closes).toEqual([]);
     expect(await raw.peer.closed).toMatchObject({ code: 1001 });
-  });
-
-  it("may be called and awaited inside a handler", async () => {
-    await using joined = connectedPair({ methods: { bye: (_params, { peer }) => peer.close(4001, "asked to") } });
-    expect(await rejection(joined.b.request("bye"))).toMatchObject({ outcome: "unknown" });
-    expect(await joined.b.closed).toMatchObject({ code: 4001 });
-  });
-
-  it("may be called inside a `close` listener", async () => {
-    const raw = rawPeer();
-    const outcomes = new Outcomes();
-    raw.peer.on("close", () => outcomes.watch("inner", raw.peer.close()));
-    await raw.peer.close();
-    await turn();
-    expect(outcomes.names).toEqual(["inner"]);
-  });
-
-  it("sends all earlier messages first, in order", async () => {
-    const got: string[] = [];
-    await using joined = connectedPair({}, { fallback: (_params, { method }) => void got.push(method) });
-    joined.a.notify("one");
-    joined.a.notify("two");
-    await joined.a.close();
-    expect(got).toEqual(["one", "two"]);
   });
 
   it("rejects for any other code, and for a reason that is no string, and keeps the connection open", async () => {
@@ -435,19 +378,6 @@ describe("the reason", () => {
     expect(raw.closes).toEqual([[1000, cut]]);
     expect(Buffer.byteLength(cutReason(reason))).toBeLessThanOrEqual(123);
     expect(cutReason(reason)).not.toContain("\ufffd");
-  });
-});
-
-describe("closed", () => {
-  it("resolves, and never rejects, whether it is read before or after the close", async () => {
-    const raw = rawPeer();
-    const before = raw.peer.closed;
-    raw.cut({ code: 1006, error: new Error("reset") });
-    expect(await before).toMatchObject({ code: 1006, error: { message: "reset" } });
-    expect(raw.peer.closed).toBe(before);
-    const late = rawPeer();
-    late.cut({ code: 1001 });
-    expect(await late.peer.closed).toMatchObject({ code: 1001 });
   });
 });
 

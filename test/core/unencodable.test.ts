@@ -1,7 +1,7 @@
 /** Values without a JSON form, which JSON.stringify would turn into `{}` or an object of indices. */
 import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
-import { encodeError, encodeNotification, encodeRequest, encodeResult } from "../../src/index.js";
+import { encodeError, encodeNotification, encodeRequest, encodeResult, RpcError } from "../../src/index.js";
 import { connectedPair } from "../support/pair.js";
 import { failure, rawPeer, request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
@@ -9,6 +9,7 @@ import { uncaughtIn } from "../support/uncaught.js";
 
 const ENTRIES = "write `[...it]`";
 const MARKED = "write `bytes(it)`";
+const THROWN = "throw it, or write `it.message`";
 const STREAMED = "write `peer.offer(it.stream())`";
 
 /** A promise of a library's own, as those of query builders are. */
@@ -32,6 +33,8 @@ const UNENCODABLE: [string, () => object, string][] = [
   ["Set", () => new Set([1]), ENTRIES],
   ["Promise", () => Promise.resolve(1), "await it"],
   ["promise", () => new Query(), "await it"],
+  ["Error", () => new Error("boom"), THROWN],
+  ["RpcError", () => new RpcError(1, "no"), THROWN],
   ["Map", () => new (class Directory extends Map {})(), ENTRIES],
   ["Map", () => runInNewContext("new Map()") as object, ENTRIES],
   ["Uint8Array", () => runInNewContext("new Uint8Array(2)") as object, MARKED],
