@@ -1,0 +1,342 @@
+/** What is not sent: values without a JSON form, which JSON.stringify would turn into `{}`, and messages longer than the other side accepts. */
+import { runInNewContext } from "node:vm";
+import { describe, expect, it } from "vitest";
+import {
+  encodeError,
+  encodeNotification,
+  encodeRequest,
+  encodeResult,
+  RpcError,
+  TooLargeError,
+} from "../../src/index.js";
+import { testServer } from "../../src/testing/index.js";
+import { connectedPair, type AnyOptions } from "../support/pair.js";
+import { failure, notification, rawPeer, request, result } from "../support/raw.js";
+import { sessionPeer, SessionTransport, type SessionPeer } from "../support/session-peer.js";
+import { useVirtualClock } from "../support/time.js";
+import { rejection, turn } from "../support/turns.js";
+import { uncaughtIn } from "../support/uncaught.js";
+
+useVirtualClock();
+
+const ENTRIES = "write `[...it]`";
+const MARKED = "write `bytes(it)`";
+const THROWN = "throw it, or write `it.message`";
+const STREAMED = "write `peer.offer(it.stream())`";
+
+/** A promise of a library's own, as those of query builders are. */
+class Query {
+  then(use: (rows: unknown[]) => void): void {
+    use([]);
+  }
+}
+
+/** Values that cannot be sent, and the remedy that the error names. */
+const UNENCODABLE: [string, () => object, string][] = [
+  ["Uint8Array", () => new Uint8Array([1, 2, 3]), MARKED],
+  ["Float64Array", () => new Float64Array(1), MARKED],
+  ["DataView", () => new DataView(new ArrayBuffer(1)), MARKED],
+  ["Uint8Array", () => Buffer.from("abc"), MARKED],
+  ["ArrayBuffer", () => new ArrayBuffer(4), MARKED],
+  ["SharedArrayBuffer", () => new SharedArrayBuffer(4), MARKED],
+  ["Blob", () => new Blob(["x"]), STREAMED],
+  ["File", () => new File(["x"], "x.txt"), STREAMED],
+  ["Map", () => new Map([[1, 2]]), ENTRIES],
+  ["Set", () => new Set([1]), ENTRIES],
+  ["Promise", () => Promise.resolve(1), "await it"],
+  ["promise", () => new Query(), "await it"],
+  ["Error", () => new Error("boom"), THROWN],
+  ["RpcError", () => new RpcError(1, "no"), THROWN],
+  ["Map", () => new (class Directory extends Map {})(), ENTRIES],
+  ["Map", () => runInNewContext("new Map()") as object, ENTRIES],
+  ["Uint8Array", () => runInNewContext("new Uint8Array(2)") as object, MARKED],
+];
+
+describe.each(UNENCODABLE)("a %s", (kind, make, remedy) => {
+  const refused = (name: string): TypeError => new TypeError(`JSON cannot carry the ${kind}${name}: ${remedy}`);
+
+  it("is refused as params, or as a member of them, with an error that names the member and the remedy", async () => {
+    const { peer, sent } = rawPeer();
+    expect(await rejection(peer.request("m", make()))).toEqual(refused(""));
+    expect(await rejection(peer.request("m", { text: "", data: make() }))).toEqual(refused(" `data`"));
+    expect(() => peer.notify("m", [{}, make()])).toThrow(refused(" `1`"));
+    expect(sent).toEqual([]);
+  });
+
+  it("is refused as a result, or as a member of one, with -32603 and an `error` event", async () => {
+    const raw = rawPeer({
+      methods: { member: () => ({ data: make() }), entry: async () => [1, make()], whole: make },
+    });
+    // A promise is no result: it is awaited.
+    const places =
+      remedy === "await it" ? { member: " `data`", entry: " `1`" } : { member: " `data`", entry: " `1`", whole: "" };
+    const messages = Object.entries(places).map(([method, place]) => {
+      raw.feed(request(1, method));
+      return `The result of "${method}": ${refused(place).message}`;
+    });
+    await turn();
+    expect(raw.messages()).toEqual(messages.map(() => failure(1, -32603, "Internal error")));
+    // The promises of async handlers settle after the others.
+    expect(new Set(raw.errors)).toEqual(new Set(messages.map((message) => new TypeError(message))));
+  });
+});
+
+describe("a value without a JSON form", () => {
+  it("is refused anywhere in an object, and among the first 100 entries of an array", () => {
+    const large = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`key${i}`, i as unknown]));
+    large["last"] = new Map();
+    expect(() => encodeResult(1, large)).toThrow("JSON cannot carry the Map `last`");
+    const long = Array.from<unknown>({ length: 200 }).fill(1);
+    long[100] = new Map();
+    expect(encodeResult(1, long)).toContain("1,{},1");
+    long[99] = new Map();
+    expect(() => encodeResult(1, long)).toThrow("JSON cannot carry the Map `99`");
+  });
+
+  it("is refused by every function that encodes", () => {
+    const data = { set: new Set() };
+    expect(() => encodeRequest(1, "m", data)).toThrow("`set`");
+    expect(() => encodeNotification("m", data)).toThrow("`set`");
+    expect(() => encodeResult(1, data)).toThrow("`set`");
+    expect(() => encodeError(1, { code: 1, message: "", data })).toThrow("`set`");
+  });
+
+  it("is refused as a value of a stream, and as progress", async () => {
+    await using pair = connectedPair({
+      methods: {
+        bytes: () => values(new Uint8Array(1000)),
+        members: () => values({ map: new Map() }),
+        progress: (_params, { progress }) => progress(new Set()),
+      },
+    });
+    for (const method of ["bytes", "members"]) {
+      const read = pair.b.stream(method)[Symbol.asyncIterator]();
+      expect(await rejection(read.next() as Promise<unknown>)).toMatchObject({ code: -32603 });
+    }
+    const reports: unknown[] = [];
+    const options = { onProgress: (report: unknown) => reports.push(report) };
+    expect(await rejection(pair.b.request("progress", {}, options))).toMatchObject({ code: -32603 });
+    expect(reports).toEqual([]);
+    for (const error of pair.takeErrors()) expect((error as Error).message).toMatch(/^JSON cannot carry/);
+  });
+
+  it("that is a promise is observed, with the others beside it, so that its rejection does not end the process", async () => {
+    const raw = rawPeer({ methods: { get: () => ({ user: fail(), all: fail() }), list: () => [1, fail(), fail()] } });
+    const uncaught = await uncaughtIn(() => {
+      raw.feed(request(1, "get"));
+      raw.feed(request(2, "list"));
+      expect(() => raw.peer.notify("m", { map: new Map(), user: fail() })).toThrow("`map`");
+      return turn();
+    });
+    expect(uncaught).toEqual([]);
+    expect(raw.messages()).toHaveLength(2);
+    expect(raw.errors.splice(0).map((error) => (error as Error).message)).toEqual([
+      'The result of "get": JSON cannot carry the Promise `user`: await it',
+      'The result of "list": JSON cannot carry the Promise `1`: await it',
+    ]);
+  });
+
+  it("that is a query which its `then` starts is not started", async () => {
+    let runs = 0;
+    const query = { then: () => runs++ };
+    Object.setPrototypeOf(query, Query.prototype);
+    expect(() => encodeResult(1, { query })).toThrow("`query`");
+    await turn();
+    expect(runs).toBe(0);
+  });
+
+  it("is accepted if it or its owner has a toJSON, and in members that JSON omits", () => {
+    class Directory extends Map<string, number> {
+      toJSON(): unknown {
+        return [...this];
+      }
+    }
+    class Failure extends Error {
+      map = new Map();
+      toJSON(): unknown {
+        return { why: this.message };
+      }
+    }
+    const directory = new Directory([["a", 1]]);
+    expect(encodeResult(1, directory)).toContain('"result":[["a",1]]');
+    expect(encodeResult(1, { directory })).toContain('{"directory":[["a",1]]}');
+    expect(encodeResult(1, new Failure("x"))).toContain('"result":{"why":"x"}');
+    expect(encodeRequest(1, "m", new Failure("x"))).toContain('"params":{"why":"x"}');
+    const hidden = Object.defineProperty({}, "map", { value: new Map(), enumerable: false });
+    const inherited = Object.create({ map: new Map() }) as object;
+    const symbol = { [Symbol("map")]: new Map() };
+    for (const value of [hidden, inherited, symbol]) expect(encodeResult(1, value)).toContain('"result":{}');
+  });
+
+  it("is no other object, and none below the members: JSON.stringify encodes those", () => {
+    class Point {
+      x = 1;
+    }
+    const parts = { date: new Date(0), point: new Point(), nothing: null, bare: Object.create(null) as unknown };
+    const encoded = '{"date":"1970-01-01T00:00:00.000Z","point":{"x":1},"nothing":null,"bare":{}}';
+    expect(encodeResult(1, parts)).toContain(encoded);
+    const others = { text: new String("s"), tag: { [Symbol.toStringTag]: "Map" }, deep: { map: new Map([[1, 2]]) } };
+    expect(encodeResult(1, others)).toContain('{"text":"s","tag":{},"deep":{"map":{}}}');
+    expect(encodeResult(1, { then: () => {} })).toContain('"result":{}');
+  });
+});
+
+/** Rejects a turn after it was called. */
+async function fail(): Promise<never> {
+  await turn();
+  throw new Error("no such user");
+}
+
+async function* values(...all: unknown[]): AsyncGenerator<unknown> {
+  yield* all;
+}
+
+const MOST = 200;
+
+/** The error for a message that is too long. */
+function tooLong(method: string, bytes: number): object {
+  return {
+    name: "TooLargeError",
+    code: "TOO_LARGE",
+    method,
+    bytes,
+    maxMessageBytes: MOST,
+    message: expect.stringContaining(`"${method}" has ${bytes} bytes`),
+  };
+}
+
+function limited(options: AnyOptions = {}): SessionPeer {
+  const ends = sessionPeer(options);
+  ends.transport.maxMessageBytes = MOST;
+  return ends;
+}
+
+/** Returns params for a message of exactly this length. */
+function filled(message: object, length: number): [string] {
+  return ["x".repeat(length - JSON.stringify({ ...message, params: [""] }).length)];
+}
+
+describe("a call longer than the limit of the other side", () => {
+  it("rejects with the method, the size, the limit and the option, and is sent at exactly the limit", async () => {
+    const { peer, take, transport } = limited();
+    const call = peer.request("m", filled(request(1, "m"), MOST));
+    expect(JSON.stringify(take()[0])).toHaveLength(MOST);
+    const error = await rejection(peer.request("m", filled(request(2, "m"), MOST + 1)));
+    expect(error).toBeInstanceOf(TooLargeError);
+    expect(error).toBeInstanceOf(RangeError);
+    expect(error).toMatchObject(tooLong("m", MOST + 1));
+    expect(take()).toEqual([]);
+    transport.feed(result(1, "ok"));
+    expect(await call).toBe("ok");
+    expect(peer.state).toBe("open");
+  });
+
+  it("is measured in bytes of UTF-8, and while the connection is suspended too", async () => {
+    const { peer, take, transport } = limited();
+    transport.suspend();
+    const bytes = Buffer.byteLength(JSON.stringify(request(1, "m", ["é".repeat(90)])));
+    expect(await rejection(peer.request("m", ["é".repeat(90)]))).toMatchObject(tooLong("m", bytes));
+    transport.resume();
+    expect(take()).toEqual([]);
+  });
+
+  it("rejects because the connection is closed on a closed connection", async () => {
+    const { peer } = limited();
+    await peer.close();
+    expect(await rejection(peer.request("m", ["x".repeat(MOST)]))).toMatchObject({ outcome: "not-sent" });
+  });
+
+  it("rejects every call of a batch that is too long as a whole, and sends none", async () => {
+    const { peer, take, errors } = limited();
+    const batch = peer.batch();
+    const calls = [1, 2, 3].map((n) => rejection(batch.request("m", [n, "x".repeat(50)])));
+    batch.send();
+    const members = [1, 2, 3].map((n) => request(n, "m", [n, "x".repeat(50)]));
+    const bytes = JSON.stringify(members).length;
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject(tooLong("m", bytes));
+    expect(take()).toEqual([]);
+    expect([errors, peer.stats().pending]).toEqual([[], 0]);
+  });
+});
+
+describe("a notification longer than the limit of the other side", () => {
+  it.each<[string, AnyOptions]>([
+    ["", {}],
+    [" by an `around` that lets it pass", { around: (_call, next) => next() }],
+  ])("is dropped, and reported once%s", async (_how, options) => {
+    const { peer, take, errors } = limited(options);
+    expect(peer.notify("n", filled(notification("n"), MOST))).toBe(true);
+    expect(take()).toHaveLength(1);
+    expect(peer.notify("n", filled(notification("n"), MOST + 1))).toBe(false);
+    await turn();
+    expect(take()).toEqual([]);
+    expect(errors).toMatchObject([tooLong("n", MOST + 1)]);
+  });
+
+  it("is reported if it is a progress report, and its call continues", async () => {
+    const long = { step: "x".repeat(MOST) };
+    const { transport, take, errors } = limited({
+      methods: { work: (_params, { progress }) => (progress(long), progress(1), "done") },
+    });
+    transport.feed(request(1, "work", { workDoneToken: "t" }));
+    expect(take()).toEqual([notification("$/progress", { token: "t", value: 1 }), result(1, "done")]);
+    const report = notification("$/progress", { token: "t", value: long });
+    expect(errors).toMatchObject([tooLong("$/progress", JSON.stringify(report).length)]);
+  });
+
+  it("is reported once for a batch of notifications", async () => {
+    const { peer, take, errors } = limited();
+    const batch = peer.batch();
+    for (let i = 0; i < 3; i++) expect(batch.notify("n", ["x".repeat(80)])).toBe(true);
+    batch.send();
+    expect(take()).toEqual([]);
+    const bytes = JSON.stringify(Array.from({ length: 3 }, () => notification("n", ["x".repeat(80)]))).length;
+    expect(errors).toMatchObject([tooLong("n", bytes)]);
+  });
+
+  it("is dropped as a broadcast, with a key and without", async () => {
+    const { server } = testServer<any, any>({});
+    const transport = new SessionTransport(false, false);
+    transport.maxMessageBytes = MOST;
+    const peer = server.accept(transport, undefined);
+    server.peers.notify("n", ["x".repeat(MOST)]);
+    server.peers.notify("n", ["x".repeat(MOST)], { latest: "key" });
+    expect([transport.sent, peer.stats().dropped, peer.state]).toEqual([[], 2, "open"]);
+    await server.close();
+  });
+});
+
+/** The error that replaces an answer. */
+function tooLarge(id: number | null): object {
+  return failure(id, -32008, "Response is too large", { maxReplyBytes: MOST });
+}
+
+describe("an answer longer than the limit of the other side", () => {
+  const methods = {
+    long: ([length]: number[]) => "x".repeat(length!),
+    later: async ([length]: number[]) => "x".repeat(length!),
+  };
+  const envelope = JSON.stringify(result(1, "")).length;
+
+  it.each(["long", "later"])("becomes -32008, for a synchronous and an asynchronous handler: %s", async (method) => {
+    const { transport, take } = limited({ methods });
+    transport.feed(request(1, method, [MOST - envelope]));
+    transport.feed(request(2, method, [MOST - envelope + 1]));
+    await turn();
+    expect(take()).toEqual([result(1, "x".repeat(MOST - envelope)), tooLarge(2)]);
+  });
+
+  it("is measured for a batch as a whole, which is refused whole if its errors make it too long", () => {
+    const { transport, take } = limited({ methods });
+    transport.feed([request(1, "long", [20]), request(2, "long", [150])]);
+    expect(take()).toEqual([[result(1, "x".repeat(20)), tooLarge(2)]]);
+    transport.feed([request(1, "long", [100]), request(2, "long", [100])]);
+    expect(take()).toEqual([tooLarge(null)]);
+  });
+
+  it("is bounded by `maxReplyBytes` if that is less", async () => {
+    const { transport, take } = limited({ methods, limits: { maxReplyBytes: 150 } });
+    transport.feed(request(1, "long", [160 - envelope]));
+    expect(take()).toMatchObject([{ error: { code: -32008, data: { maxReplyBytes: 150 } } }]);
+  });
+});
