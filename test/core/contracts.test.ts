@@ -397,8 +397,8 @@ describe("the values of a contract", () => {
 
   it("that stand inside a result may be streams, whose values are not checked", async () => {
     const api = contract({ ticket: { result: z.object({ seat: z.number(), calls: z.any() }) } });
-    const ticket = (_params: unknown, { peer }: Context): unknown => ({ seat: 1, calls: peer.offer([1, 2]) });
-    await using pair = checking({ contract: api, methods: { ticket } }, { remote: api });
+    const methods = { ticket: (_params: unknown, { peer }: Context) => ({ seat: 1, calls: peer.offer([1, 2]) }) };
+    await using pair = checking({ contract: api, methods }, { remote: api });
     const { calls } = (await pair.b.request("ticket")) as any;
     expect(await read(pair.b.iterate(calls))).toEqual([1, 2]);
   });

@@ -160,12 +160,10 @@ describe("a peer without a listener for `error`", () => {
   /** Calls methods of a peer with these options, reads what they stream, and returns the messages of the warnings. */
   async function warned(options: AnyOptions, ...methods: string[]): Promise<string[]> {
     const [a, b] = pair(options, {});
-    for (const method of methods)
-      await b
-        .stream(method)
-        [Symbol.asyncIterator]()
-        .next()
-        .catch(() => {});
+    for (const method of methods) {
+      const reader = b.stream(method)[Symbol.asyncIterator]();
+      await reader.next().catch(() => {});
+    }
     await turn();
     await a.close();
     return warnings.map(({ message }) => message);
