@@ -2,9 +2,7 @@
 import { attach, connect, contract, memory, serve, type Peer } from "reciproc/node";
 import { testServer } from "reciproc/testing";
 import { z } from "zod";
-
-type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
-declare function is<T extends true>(): void;
+import { is, type Equal } from "./api.js";
 
 declare module "reciproc" {
   interface AppTypes {

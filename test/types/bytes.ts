@@ -18,8 +18,7 @@ import {
   type Stream,
 } from "reciproc/node";
 import { z } from "zod";
-type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
-declare function is<T extends true>(): void;
+import { is, type Equal } from "./api.js";
 
 interface Api {
   save(params: { name: string; photo: Bytes }): Bytes;

@@ -3,9 +3,7 @@ import { type } from "arktype";
 import { connect, contract, pair, serve, type AnyPeer, type ContractOf, type Peer } from "reciproc/node";
 import * as v from "valibot";
 import { z } from "zod";
-
-type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
-declare function is<T extends true>(): void;
+import { is, type Equal } from "./api.js";
 
 const api = contract({
   add: { params: z.tuple([z.number(), z.number()]), result: z.number() },

@@ -1,8 +1,6 @@
 // What JSON makes of each type. A compiler that disagrees with a line reports it.
 import type { Carried, Item, Jsonify, NotJson, Params, Result, Stream } from "reciproc";
-
-type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
-declare function is<T extends true>(): void;
+import { is, type Equal } from "./api.js";
 
 interface User {
   id: string;

@@ -1,32 +1,10 @@
-import { serve, connect, open, pair, RpcError, type ServerContext, type Stream } from "reciproc/node";
+import { serve, connect, open, pair, RpcError, type ServerContext } from "reciproc/node";
 import { attach, memory, type Engine } from "reciproc/node";
 import type { GroupCall, LeaveReason, ServerAround } from "reciproc/node";
 import type { Handlers, ApiOf } from "reciproc";
 import type { Peer, AnyPeer } from "reciproc";
-type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
-declare function is<T extends true>(): void;
+import { is, type ClientApi, type Equal, type ServerApi, type User } from "./api.js";
 
-export interface User {
-  id: string;
-}
-export interface ServerApi {
-  add(params: [a: number, b: number]): number;
-  join(params: { room: string }): { members: string[] };
-  tail(params: { file: string }): Stream<string>;
-  moved(params: { x: number; y: number }): void;
-  ping(): string;
-  list(params?: { cursor?: string }): string[];
-  find(params: { id: string }): User | undefined;
-  later(params: [n: number]): Promise<number>;
-  "room/join"(params: { room: string }): null;
-  upload(params: { chunks: Stream<string> }): number;
-  bye(): void;
-  build(params: { target: string }): string[];
-}
-export interface ClientApi {
-  toast(params: { text: string }): void;
-  confirm(params: { question: string }): boolean;
-}
 declare function lines(f: string, s: AbortSignal): AsyncIterable<string>;
 declare const board: { move(id: string, at: { x: number; y: number }): void };
 declare function show(t: string): void;

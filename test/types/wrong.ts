@@ -2,18 +2,7 @@
 // one reports the directive as unused.
 import { attach, connect, pair, Peer, RpcError, serve, type Around, type Stream, type Transport } from "reciproc/node";
 import { testServer } from "reciproc/testing";
-
-interface ServerApi {
-  add(params: [a: number, b: number]): number;
-  join(params: { room: string }): { members: string[] };
-  tail(params: { file: string }): Stream<string>;
-  moved(params: { x: number; y: number }): void;
-  ping(): string;
-}
-interface ClientApi {
-  toast(params: { text: string }): void;
-  confirm(params: { question: string }): boolean;
-}
+import type { ClientApi, ServerApi } from "./api.js";
 
 const handlers = { toast: () => {}, confirm: () => true };
 const peer = await connect<ServerApi, ClientApi>("ws://x", { methods: handlers });

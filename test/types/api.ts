@@ -1,0 +1,27 @@
+// What the specimens of this folder share: an API of each side, and a proof that two types are equal.
+import type { Stream } from "reciproc";
+
+export type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+export declare function is<T extends true>(): void;
+
+export interface User {
+  id: string;
+}
+export interface ServerApi {
+  add(params: [a: number, b: number]): number;
+  join(params: { room: string }): { members: string[] };
+  tail(params: { file: string }): Stream<string>;
+  moved(params: { x: number; y: number }): void;
+  ping(): string;
+  list(params?: { cursor?: string }): string[];
+  find(params: { id: string }): User | undefined;
+  later(params: [n: number]): Promise<number>;
+  "room/join"(params: { room: string }): null;
+  upload(params: { chunks: Stream<string> }): number;
+  bye(): void;
+  build(params: { target: string }): string[];
+}
+export interface ClientApi {
+  toast(params: { text: string }): void;
+  confirm(params: { question: string }): boolean;
+}
