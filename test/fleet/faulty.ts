@@ -71,6 +71,11 @@ export class FaultyEngine implements Engine {
   }
 }
 
+/** A frame that a connection keeps, and what lets it arrive. */
+type HeldFrame = [frame: string, receive: () => void];
+
+const isOfLog = ([frame]: HeldFrame): boolean => frame.startsWith("1L");
+
 /** The connection of one node. */
 export class FaultyLink implements EngineConnection {
   readonly node: string;
@@ -95,9 +100,10 @@ export class FaultyLink implements EngineConnection {
   readonly #closed = gate<never>();
   readonly #engine: FaultyEngine;
   readonly #inner: EngineConnection;
-  #held: (() => void)[] | undefined;
-  /** Whether the connection is lost. */
+  #held: HeldFrame[] | undefined;
+  /** Whether the connection is lost, and when it was. */
   isDown = false;
+  readonly losses: number[] = [];
 
   constructor(engine: FaultyEngine, node: string, host: EngineHost) {
     this.node = node;
@@ -110,7 +116,7 @@ export class FaultyLink implements EngineConnection {
       received: (channel, frame) => {
         if (this.isDown || this.loses(channel, frame)) return;
         if (this.#held === undefined) host.received(channel, frame);
-        else this.#held.push(() => host.received(channel, frame));
+        else this.#held.push([frame, () => host.received(channel, frame)]);
       },
     });
     this.#inner = inner;
@@ -222,6 +228,7 @@ export class FaultyLink implements EngineConnection {
   /** The connection is lost. */
   down(): void {
     this.isDown = true;
+    this.losses.push(performance.now());
     this.host.down(new EngineError("faulty: lost", "unknown"));
   }
 
@@ -239,11 +246,13 @@ export class FaultyLink implements EngineConnection {
     this.#held = [];
   }
 
-  /** Lets the frames arrive that were kept. */
-  release(): void {
+  /** Lets the frames arrive that were kept. `pick`: which of those of logs that are left is next. */
+  release(pick: (count: number) => number = () => 0): void {
     const held = this.#held ?? [];
     this.#held = undefined;
-    for (const receive of held) receive();
+    for (const [, receive] of held.filter((one) => !isOfLog(one))) receive();
+    const logged = held.filter(isOfLog);
+    while (logged.length > 0) logged.splice(pick(logged.length), 1)[0]![1]();
   }
 
   /** The lease of this node's incarnation has expired, and another node removes its members. */
