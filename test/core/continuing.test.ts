@@ -83,22 +83,6 @@ describe("a loss", () => {
     expect(events).toEqual(["suspend (suspended)", "lost (suspended)", "resume (open)"]);
   });
 
-  it("does not reset ids, so that a late answer settles no call of the next connection", async () => {
-    const ends = sessionPeer();
-    const { peer, transport, take } = ends;
-    const before = rejection(peer.request("before"));
-    lose(ends);
-    await before;
-    take();
-    const after = peer.request("after");
-    transport.resume();
-    expect(take()).toEqual([request(2, "after")]);
-    transport.feed(result(1, "late"));
-    expect(peer.stats()).toMatchObject({ pending: 1, unmatched: 1 });
-    transport.feed(result(2, "now"));
-    expect(await after).toBe("now");
-  });
-
   it("keeps the counts, and the handlers of this peer", async () => {
     const ends = sessionPeer({ methods: { of: () => "all" } });
     const { peer, transport, take } = ends;
@@ -116,40 +100,30 @@ describe("a loss", () => {
     expect(peer.stats()).toMatchObject({ requestsReceived: 3, notificationsSent: 1 });
   });
 
-  it("may occur repeatedly before messages are sent", async () => {
-    const { peer, transport, events } = sessionPeer();
+  it("may occur repeatedly, and lets a listener prepare the next connection, even if another one throws", async () => {
+    const { peer, transport, take, events, errors } = sessionPeer();
+    const bug = new Error("bug in a listener");
     transport.suspend();
-    const errors = [0, 1, 2].map((i) => {
-      const error = rejection(peer.request("m"));
-      transport.lose(new Error(`loss ${i}`));
-      return error;
-    });
-    transport.resume();
-    const causes = [0, 1, 2].map((i) => ({ outcome: "not-sent", cause: { message: `loss ${i}` } }));
-    expect(await Promise.all(errors)).toMatchObject(causes);
-    const lost = "lost (suspended)";
-    expect(events).toEqual(["suspend (suspended)", lost, lost, lost, "resume (open)"]);
-  });
-
-  it("lets a listener prepare the next connection, even if another one throws", async () => {
-    const { peer, transport, take, errors } = sessionPeer();
-    transport.suspend();
+    const lost = rejection(peer.request("m"));
+    transport.lose(GONE);
     peer.on("lost", () => {
-      throw new Error("bug in a listener");
+      throw bug;
     });
     let call: Promise<unknown> | undefined;
     peer.on("lost", () => (call = peer.request("initialize")));
-    transport.lose(GONE);
+    transport.lose(new Error("again"));
+    expect(await lost).toMatchObject({ outcome: "not-sent", cause: GONE });
     transport.resume();
-    expect(take()).toEqual([request(1, "initialize")]);
-    transport.feed(result(1, {}));
+    expect(take()).toEqual([request(2, "initialize")]);
+    transport.feed(result(2, {}));
     expect(await call).toEqual({});
-    expect(errors).toMatchObject([{ message: "bug in a listener" }]);
+    expect(errors).toEqual([bug]);
+    expect(events).toEqual(["suspend (suspended)", "lost (suspended)", "lost (suspended)", "resume (open)"]);
   });
 });
 
 /** Returns a peer with a handler that runs until the test releases it. */
-function running(): SessionPeer & { contexts: Context[]; opened: Gate<unknown> } {
+function running(isInBatch = false): SessionPeer & { contexts: Context[]; opened: Gate<unknown> } {
   const contexts: Context[] = [];
   const opened = gate<unknown>();
   const wait = (_params: unknown, context: Context): unknown => {
@@ -157,17 +131,19 @@ function running(): SessionPeer & { contexts: Context[]; opened: Gate<unknown> }
     void context.signal;
     return opened.promise;
   };
-  const ends = sessionPeer({ methods: { wait } });
-  ends.transport.feed(request(1, "wait", { _meta: { progressToken: 1 } }));
+  const ends = sessionPeer({ methods: { wait, now: () => 1 } });
+  const call = request(1, "wait", { _meta: { progressToken: 1 } });
+  ends.transport.feed(isInBatch ? [request(0, "now"), call] : call);
   return { ...ends, contexts, opened };
 }
 
 describe("a handler that runs when its connection is lost", () => {
-  it.each<[string, (opened: Gate<unknown>) => void]>([
-    ["answer", (opened) => opened.resolve("too late")],
-    ["error", (opened) => opened.reject(GONE)],
-  ])("is aborted with the loss, and sends no %s", async (_what, end) => {
-    const { peer, transport, take, contexts, opened, errors } = running();
+  it.each<[string, boolean, (opened: Gate<unknown>) => void]>([
+    ["answer", false, (opened) => opened.resolve("too late")],
+    ["error", false, (opened) => opened.reject(GONE)],
+    ["answer to its batch", true, (opened) => opened.resolve("too late")],
+  ])("is aborted with the loss, and sends no %s", async (_what, isInBatch, end) => {
+    const { peer, transport, take, contexts, opened, errors } = running(isInBatch);
     transport.suspend();
     expect(contexts[0]!.signal.aborted).toBe(false);
     transport.lose(GONE);
@@ -178,11 +154,15 @@ describe("a handler that runs when its connection is lost", () => {
     expect([take(), errors, peer.stats().running]).toEqual([[], [], 0]);
   });
 
-  it("is not confused with a request of the same id on the next connection", async () => {
+  it("can notify on the next connection, and is not confused with a request of the same id there", async () => {
     const ends = running();
     const { peer, transport, take, contexts, opened } = ends;
+    contexts[0]!.signal.addEventListener("abort", () => contexts[0]!.peer.notify("aborted"));
     lose(ends);
     transport.resume();
+    // Its progress is of the lost connection.
+    contexts[0]!.progress(50);
+    expect(take()).toEqual([notification("aborted")]);
     transport.feed(request(1, "wait"));
     expect(peer.stats().running).toBe(1);
     transport.feed(notification("$/cancelRequest", { id: 1 }));
@@ -191,18 +171,6 @@ describe("a handler that runs when its connection is lost", () => {
     opened.resolve("one answer");
     await turn();
     expect(take()).toEqual([result(1, "one answer")]);
-  });
-
-  it("can notify on the next connection, and reports no progress there", async () => {
-    const ends = running();
-    const [context] = ends.contexts;
-    context!.signal.addEventListener("abort", () => context!.peer.notify("aborted"));
-    lose(ends);
-    ends.transport.resume();
-    context!.progress(50);
-    expect(ends.take()).toEqual([notification("aborted")]);
-    ends.opened.resolve(undefined);
-    await turn();
   });
 
   it("may close its peer when it is aborted, which then emits no loss", async () => {
@@ -220,22 +188,24 @@ describe("a handler that runs when its connection is lost", () => {
 });
 
 describe("a batch", () => {
-  it("whose connection is lost ignores late answers, and the next one is independent of it", async () => {
+  it("and a call whose connection is lost ignore late answers, because no id is used again, and the next batch is independent of them", async () => {
     const ends = sessionPeer();
     const { peer, transport, take } = ends;
     const batch = peer.batch();
     const calls = [rejection(batch.request("a")), rejection(batch.request("b"))];
     batch.send();
+    calls.push(rejection(peer.request("alone")));
     lose(ends);
     for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "unknown", cause: GONE });
     transport.resume();
     transport.feed([result(1, 1), result(2, 2)]);
-    expect(peer.stats().unmatched).toBe(2);
+    transport.feed(result(3, 3));
+    expect(peer.stats().unmatched).toBe(3);
     take();
     const next = peer.batch();
     const call = rejection(next.request("c"));
     next.send();
-    expect(take()).toEqual([[request(3, "c")]]);
+    expect(take()).toEqual([[request(4, "c")]]);
     // It is the only batch that waits.
     transport.feed(failure(null, -32600, "no batches here"));
     expect(await call).toMatchObject({ message: "no batches here" });
@@ -254,59 +224,36 @@ describe("a batch", () => {
     batch.send();
     expect(ends.take()).toEqual([]);
   });
-
-  it("of the other side that is not fully answered gets no answer at all", async () => {
-    const opened = gate<number>();
-    const ends = sessionPeer({ methods: { now: () => 1, wait: () => opened.promise } });
-    ends.transport.feed([request(1, "now"), request(2, "wait")]);
-    lose(ends);
-    ends.transport.resume();
-    opened.resolve(2);
-    await turn();
-    expect(ends.take()).toEqual([]);
-  });
 });
 
-describe("on the next connection", () => {
-  it("a stream that was served has ended", async () => {
-    let returned = 0;
-    async function* endless(): AsyncGenerator<number> {
-      try {
-        for (let i = 0; ; i++) {
-          yield i;
-          await turn();
-        }
-      } finally {
-        returned++;
-      }
+it("a stream that was served has ended on the next connection, and progress of an earlier call is ignored", async () => {
+  let returned = 0;
+  async function* endless(): AsyncGenerator<number> {
+    try {
+      for (;;) yield turn().then(() => 1);
+    } finally {
+      returned++;
     }
-    const ends = sessionPeer({ methods: { tail: () => endless() } });
-    const { peer, transport, take } = ends;
-    transport.feed(request(1, "tail"));
-    await turn();
-    const { token } = take()[0].result;
-    expect(peer.stats().streams).toBe(1);
-    lose(ends);
-    await turn();
-    await turn();
-    expect([returned, peer.stats().streams]).toEqual([1, 0]);
-    transport.resume();
-    transport.feed(request(2, "$/enumerator/next", { token }));
-    await turn();
-    expect(take()).toMatchObject([{ id: 2, error: { code: -32001 } }]);
-  });
-
-  it("progress of a call before the loss is ignored", async () => {
-    const ends = sessionPeer({}, { isReciproc: true });
-    const reports: unknown[] = [];
-    const lost = rejection(ends.peer.request("m", {}, { onProgress: (value) => reports.push(value) }));
-    const [{ params }] = ends.take();
-    lose(ends);
-    await lost;
-    ends.transport.resume();
-    ends.transport.feed(notification("$/progress", { token: params.workDoneToken, value: 50 }));
-    expect(reports).toEqual([]);
-  });
+  }
+  const ends = sessionPeer({ methods: { tail: () => endless() } }, { isReciproc: true });
+  const { peer, transport, take } = ends;
+  const reports: unknown[] = [];
+  const lost = rejection(peer.request("m", {}, { onProgress: (value) => reports.push(value) }));
+  transport.feed(request(1, "tail"));
+  await turn();
+  const [{ params }, { result: stream }] = take();
+  expect(peer.stats().streams).toBe(1);
+  lose(ends);
+  await lost;
+  await turn();
+  await turn();
+  expect([returned, peer.stats().streams]).toEqual([1, 0]);
+  transport.resume();
+  transport.feed(notification("$/progress", { token: params.workDoneToken, value: 50 }));
+  transport.feed(request(2, "$/enumerator/next", { token: stream.token }));
+  await turn();
+  expect(take()).toMatchObject([{ id: 2, error: { code: -32001 } }]);
+  expect(reports).toEqual([]);
 });
 
 describe("a peer that is closed inside", () => {

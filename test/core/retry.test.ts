@@ -1,6 +1,6 @@
 /** `retry: "not-sent"`: a call that was not sent is made again on the next connection, and no other call is. */
 import { describe, expect, it } from "vitest";
-import { TimeoutError } from "../../src/index.js";
+import { TimeoutError, type AnyPeer } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, notification, request, result } from "../support/raw.js";
@@ -13,7 +13,7 @@ useVirtualClock();
 const GONE = new Error("gone");
 const RETRY = { retry: "not-sent" } as const;
 
-/** Makes a peer that has lost its socket, and whose queued messages are lost with the session by `lose`. */
+/** Makes a peer that has lost its socket. */
 function down(options: AnyOptions = {}, isReciproc = false): SessionPeer {
   const ends = sessionPeer(options, { isReciproc });
   ends.transport.suspend();
@@ -26,47 +26,41 @@ function loseAndResume({ transport }: SessionPeer): void {
   transport.resume();
 }
 
+/** Answers the call of this id, and asserts that its promise has the result. */
+async function answered({ peer, transport }: SessionPeer, id: number, call: Promise<unknown>): Promise<void> {
+  transport.feed(result(id, "done"));
+  expect(await call).toBe("done");
+  await peer.close();
+  expectEmpty(peer);
+}
+
 describe("a call with `retry` that was not sent when the session was lost", () => {
   it("is made again on the next connection, under its id, before later messages, and once", async () => {
-    const ends = down();
-    const { peer, transport, take } = ends;
+    const { peer, transport, take } = down();
     const calls = [1, 2].map((i) => peer.request("m", [i], RETRY));
     const other = rejection(peer.request("m", [3]));
     transport.lose(GONE);
     expect(await other).toMatchObject({ outcome: "not-sent", cause: GONE });
-    const later = peer.request("m", [4]);
+    calls.push(peer.request("m", [4]));
     transport.resume();
     expect(take()).toEqual([request(1, "m", [1]), request(2, "m", [2]), request(4, "m", [4])]);
     for (const id of [1, 2, 4]) transport.feed(result(id, id));
-    expect(await Promise.all([...calls, later])).toEqual([1, 2, 4]);
-    await peer.close();
-    expectEmpty(peer);
+    expect(await Promise.all(calls)).toEqual([1, 2, 4]);
   });
 
   it("is made again as often as it is lost, and rejects with outcome `unknown` once it was sent", async () => {
-    const ends = down({ retry: "not-sent" });
+    const ends = down(RETRY);
     const { peer, transport, take } = ends;
     const call = rejection(peer.request("m", [1]));
+    const once = rejection(peer.request("once", [], { retry: false }));
     transport.lose(GONE);
-    transport.lose(GONE);
-    transport.resume();
+    loseAndResume(ends);
+    expect(await once).toMatchObject({ outcome: "not-sent" });
     expect(take()).toEqual([request(1, "m", [1])]);
     transport.suspend();
     loseAndResume(ends);
     expect(await call).toMatchObject({ name: "ConnectionLostError", outcome: "unknown", cause: GONE });
     expect(take()).toEqual([]);
-  });
-
-  it("has the peer's `retry` unless its options say otherwise", async () => {
-    const ends = down(RETRY);
-    const { peer, transport, take } = ends;
-    const once = rejection(peer.request("once", [], { retry: false }));
-    const again = peer.request("again");
-    loseAndResume(ends);
-    expect(await once).toMatchObject({ outcome: "not-sent" });
-    expect(take()).toEqual([request(2, "again")]);
-    transport.feed(result(2, "done"));
-    expect(await again).toBe("done");
   });
 
   it("keeps its timeout, which began with the call", async () => {
@@ -104,8 +98,9 @@ describe("a call with `retry` that was not sent when the session was lost", () =
     expect(take()).toMatchObject([{ method: "$/cancelRequest", params: { id: 2 } }]);
   });
 
-  it("asks the next server for progress", async () => {
-    const ends = down({}, true);
+  it("asks the next server for progress, and passes `around` once", async () => {
+    const seen: string[] = [];
+    const ends = down({ around: (call, next) => (seen.push(call.method), next()) }, true);
     const { peer, transport, take } = ends;
     const reports: unknown[] = [];
     const call = peer.request("m", {}, { ...RETRY, onProgress: (value) => reports.push(value) });
@@ -113,67 +108,45 @@ describe("a call with `retry` that was not sent when the session was lost", () =
     const [{ id, params }] = take();
     expect([id, params]).toEqual([1, { workDoneToken: expect.any(Number) }]);
     transport.feed(notification("$/progress", { token: params.workDoneToken, value: "half" }));
-    transport.feed(result(1, "done"));
-    expect(await call).toBe("done");
-    expect(reports).toEqual(["half"]);
-    await peer.close();
-    expectEmpty(peer);
+    await answered(ends, 1, call);
+    expect([reports, seen]).toEqual([["half"], ["m"]]);
   });
 
-  it("passes `around` once", async () => {
-    const seen: string[] = [];
-    const around = async ({ method }: { method: string }, next: () => Promise<unknown>): Promise<unknown> => {
-      seen.push(method);
-      return next();
-    };
-    const ends = down({ around, ...RETRY });
-    const { peer, transport, take } = ends;
-    const call = peer.request("m");
-    loseAndResume(ends);
-    expect(take()).toEqual([request(1, "m")]);
-    transport.feed(result(1, "done"));
-    expect(await call).toBe("done");
-    expect(seen).toEqual(["m"]);
+  it.each<[string, (peer: AnyPeer) => unknown]>([
+    ["its params close the peer while they are encoded again", closingAgain],
+    ["its params hold a stream, which has ended", (peer) => ({ values: peer.offer([1, 2]) })],
+  ])("rejects as not sent if %s", async (_why, paramsOf) => {
+    const ends = down(RETRY);
+    const call = rejection(ends.peer.request("m", paramsOf(ends.peer)));
+    ends.transport.lose(GONE);
+    expect(await call).toMatchObject({ name: "ConnectionLostError", outcome: "not-sent", cause: GONE });
+    if (ends.peer.state !== "closed") ends.transport.resume();
+    expect(ends.take()).toEqual([]);
+    expectEmpty(ends.peer);
   });
 
-  it("rejects as not sent when the peer is closed, also on the next connection", async () => {
+  it("rejects as not sent when the peer is closed", async () => {
     const { peer, transport } = down(RETRY);
     const call = rejection(peer.request("m"));
     transport.lose(GONE);
     const closing = peer.close(3000, "enough");
-    expect(await call).toMatchObject({
-      outcome: "not-sent",
-      cause: { message: "closed on this side with 3000 (enough)" },
-    });
+    const cause = { message: "closed on this side with 3000 (enough)" };
+    expect(await call).toMatchObject({ outcome: "not-sent", cause });
     await closing;
-    expect(await rejection(peer.request("m"))).toMatchObject({ outcome: "not-sent" });
-    expectEmpty(peer);
-  });
-
-  it("rejects as not sent when its params close the peer while they are encoded again", async () => {
-    const { peer, transport } = down(RETRY);
-    let runs = 0;
-    const toJSON = (): unknown => {
-      if (++runs === 2) void peer.close();
-      return [];
-    };
-    const call = rejection(peer.request("m", { toJSON }));
-    transport.lose(GONE);
-    expect(await call).toMatchObject({ outcome: "not-sent", cause: GONE });
-    expect(runs).toBe(2);
-    expectEmpty(peer);
-  });
-
-  it("rejects as not sent if its params hold a stream, which has ended", async () => {
-    const ends = down(RETRY);
-    const { peer, take } = ends;
-    const call = rejection(peer.request("m", { values: peer.offer([1, 2]) }));
-    loseAndResume(ends);
-    expect(await call).toMatchObject({ name: "ConnectionLostError", outcome: "not-sent", cause: GONE });
-    expect(take()).toEqual([]);
     expectEmpty(peer);
   });
 });
+
+/** Returns params that close the peer when they are encoded for the second time. */
+function closingAgain(peer: AnyPeer): object {
+  let runs = 0;
+  return {
+    toJSON() {
+      if (++runs === 2) void peer.close();
+      return [];
+    },
+  };
+}
 
 describe("`retry` has no effect", () => {
   it("in `onOpen`, which the next connection runs again", async () => {
@@ -230,12 +203,11 @@ describe("a call with `retry` that a full queue refuses", () => {
     expect(take().map(({ id }) => id as number)).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
     for (let id = 1; id <= 20; id++) transport.feed(result(id, id));
     expect(await Promise.all(calls.slice(0, 20))).toHaveLength(20);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("can be aborted or time out, and is then never sent", async () => {
-    const { peer, transport, take } = full();
+    const ends = full();
+    const { peer, transport, take } = ends;
     const controller = new AbortController();
     const aborted = rejection(peer.request("m", LONG, { ...RETRY, signal: controller.signal }));
     const late = rejection(peer.request("m", LONG, { ...RETRY, timeoutMs: 100 }));
@@ -246,20 +218,15 @@ describe("a call with `retry` that a full queue refuses", () => {
     expect(await late).toMatchObject({ code: "TIMEOUT", outcome: "not-sent" });
     transport.resume();
     expect(take().filter(({ method }) => method === "m")).toMatchObject([{ id: 3 }]);
-    transport.feed(result(3, "done"));
-    expect(await call).toBe("done");
-    await peer.close();
-    expectEmpty(peer);
+    await answered(ends, 3, call);
   });
 
   it("is made again on the next connection if this one is lost before", async () => {
     const ends = full();
-    const { peer, transport, take } = ends;
-    const call = peer.request("m", LONG, RETRY);
+    const call = ends.peer.request("m", LONG, RETRY);
     loseAndResume(ends);
-    expect(take()).toMatchObject([{ id: 1, method: "m" }]);
-    transport.feed(result(1, "done"));
-    expect(await call).toBe("done");
+    expect(ends.take()).toMatchObject([{ id: 1, method: "m" }]);
+    await answered(ends, 1, call);
   });
 });
 
