@@ -31,14 +31,12 @@ describe("peer.batch()", () => {
     expect(messages()).toEqual([[request(1, "a", [1]), notification("b", { x: 1 }), request(2, "c")]]);
   });
 
-  it("sends an array of notifications only, and leaves nothing pending", async () => {
+  it("sends an array of notifications only, and then waits for no reply", () => {
     const { peer, messages, feed, errors } = rawPeer();
     const batch = peer.batch();
-    batch.notify("a");
-    batch.notify("b");
+    for (const name of ["a", "b"]) batch.notify(name);
     batch.send();
     expect(messages()).toEqual([[notification("a"), notification("b")]]);
-    // No batch waits for its reply.
     feed(NAMELESS);
     expect(errors).toHaveLength(1);
     expectEmpty(peer);
@@ -54,14 +52,24 @@ describe("peer.batch()", () => {
     expect(await Promise.all(calls)).toEqual([1, 2]);
   });
 
-  it("leaves out a call that timed out before send()", async () => {
-    const { peer, sent } = rawPeer();
+  it("starts each timeout when the call is added, leaves out a call that timed out before send(), and keeps the others", async () => {
+    const { peer, feed, messages } = rawPeer();
     const batch = peer.batch();
-    const outcomes = new Outcomes().watch("call", batch.request("m", [], { timeoutMs: 10 }));
+    const outcomes = new Outcomes().watch("before", batch.request("m", [], { timeoutMs: 10 }));
+    outcomes.watch("after", batch.request("a", [], { timeoutMs: 20 })).watch("never", batch.request("b"));
     await pass(10);
     batch.send();
-    expect(outcomes.list).toEqual([{ name: "call", reason: expect.any(TimeoutError) }]);
-    expect(sent).toEqual([]);
+    expect(messages()).toEqual([[request(2, "a", []), request(3, "b")]]);
+    await pass(10);
+    feed([result(2, "late"), result(3, "fine")]);
+    await turn();
+    const late = expect.any(TimeoutError);
+    expect(outcomes.list).toEqual([
+      { name: "before", reason: late },
+      { name: "after", reason: late },
+      { name: "never", value: "fine" },
+    ]);
+    expectEmpty(peer);
   });
 
   it("rejects its calls as not sent when the connection ends before send()", async () => {
@@ -72,7 +80,6 @@ describe("peer.batch()", () => {
     expect(await rejection(call)).toMatchObject({ outcome: "not-sent" });
     batch.send();
     expect(sent).toEqual([]);
-    expectEmpty(peer);
   });
 
   it("settles by an answer that arrives inside send()", async () => {
@@ -84,39 +91,18 @@ describe("peer.batch()", () => {
     expectEmpty(peer);
   });
 
-  it("throws when it is sent twice or extended after send()", async () => {
-    const { peer, sent } = rawPeer();
-    const batch = peer.batch();
-    batch.notify("a");
-    batch.send();
-    expect(() => batch.send()).toThrow("this batch was sent already");
-    expect(() => batch.notify("b")).toThrow("this batch was sent already");
-    expect(await rejection(batch.request("c"))).toMatchObject({ message: "this batch was sent already" });
-    expect([sent.length, peer.stats().pending]).toEqual([1, 0]);
-  });
-
-  it("refuses invalid params at once and keeps the other calls", async () => {
+  it("refuses invalid params at once and keeps the other calls, and throws when it is sent twice or extended after send()", async () => {
     const { peer, messages } = rawPeer();
     const batch = peer.batch();
     expect(await rejection(batch.request("m", 5))).toBeInstanceOf(TypeError);
     expect(() => batch.notify("m", 5)).toThrow(TypeError);
     batch.notify("good");
     batch.send();
+    const message = "this batch was sent already";
+    expect(() => batch.send()).toThrow(message);
+    expect(() => batch.notify("b")).toThrow(message);
+    expect(await rejection(batch.request("c"))).toMatchObject({ message });
     expect(messages()).toEqual([[notification("good")]]);
-  });
-
-  it("starts each timeout when the call is added, and keeps the other calls pending", async () => {
-    const { peer, feed } = rawPeer();
-    const batch = peer.batch();
-    const outcomes = new Outcomes();
-    outcomes.watch("short", batch.request("a", [], { timeoutMs: 10 }));
-    outcomes.watch("long", batch.request("b"));
-    batch.send();
-    await pass(10);
-    expect(outcomes.list).toEqual([{ name: "short", reason: expect.any(TimeoutError) }]);
-    feed([result(1, "late"), result(2, "fine")]);
-    await turn();
-    expect(outcomes.list[1]).toEqual({ name: "long", value: "fine" });
     expectEmpty(peer);
   });
 
@@ -209,19 +195,13 @@ describe("an error with id null, while one batch is pending,", () => {
     await answered(raw);
   });
 
-  it("in an array rejects no batch: beside the reply to another batch", async () => {
+  it("in an array rejects no batch, alone or beside the reply to another batch", async () => {
     const raw = waiting();
     const [call] = batchOf(raw.peer, "c");
     raw.feed([result(3, "c"), NAMELESS]);
     expect(await call).toBe("c");
-    expect(raw.errors).toEqual([expect.objectContaining({ code: -32600 })]);
-    await answered(raw);
-  });
-
-  it("in an array rejects no batch: alone", async () => {
-    const raw = waiting();
     raw.feed([NAMELESS]);
-    expect(raw.errors).toEqual([expect.objectContaining({ code: -32600 })]);
+    expect(raw.errors).toMatchObject([{ code: -32600 }, { code: -32600 }]);
     await answered(raw);
   });
 

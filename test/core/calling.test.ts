@@ -40,30 +40,15 @@ class Service {
 
 const PLAIN = "a plain object";
 const FUNCTION = "a function";
-const POSITIVE = "a positive number";
-const SCHEMA = "a Standard Schema";
 const MOST_BYTES = 2 ** 28;
-
-/** Returns the error for a wrong value. */
-function wrong(name: string, rule: string, value: unknown): TypeError {
-  const shown =
-    typeof value === "function"
-      ? "a function"
-      : Array.isArray(value)
-        ? "an array"
-        : typeof value === "object" && value !== null
-          ? "an object"
-          : `\`${String(value)}\`${value === null || value === undefined ? "" : ` (${typeof value})`}`;
-  return new TypeError(`Expected \`${name}\` to be ${rule}, got ${shown}`);
-}
 
 describe("a peer's options", () => {
   it.each<[name: string, rule: string, values: unknown[]]>([
     ["methods", PLAIN, [null, [], new Service(), new Map(), () => 1]],
     ["methods.add", FUNCTION, [5, null]],
     ["schemas", PLAIN, [new Service(), null]],
-    ["schemas.add", SCHEMA, [{}, { "~standard": {} }]],
-    ["timeoutMs", POSITIVE, [0, -1, NaN, "5", null]],
+    ["schemas.add", "a Standard Schema", [{}, { "~standard": {} }]],
+    ["timeoutMs", "a positive number", [0, -1, NaN, "5", null]],
     ["fallback", FUNCTION, [{}, null, false]],
     ["around", FUNCTION, ["log", 0]],
     ["onForeignMessage", FUNCTION, [5]],
@@ -78,13 +63,14 @@ describe("a peer's options", () => {
       "a whole number from 1 to Infinity",
       [0, -1, 1.5, NaN, 2 ** 53, "5", null],
     ]),
-  ])("refuse a bad `%s`, with the name, the rule and the value", (name, rule, values) => {
+  ])("refuse a bad `%s`, with the name and the rule", (name, rule, values) => {
     const [top, inner] = name.split(".") as [string, string?];
     for (const value of values) {
       const options = { [top]: inner === undefined ? value : { [inner]: value } };
-      const error = wrong(name, rule, value);
-      expect(() => make(options)).toThrow(error);
-      expect(() => pair(options, {})).toThrow(error);
+      for (const made of [() => make(options), () => pair(options, {})]) {
+        expect(made).toThrow(TypeError);
+        expect(made).toThrow(`Expected \`${name}\` to be ${rule}, got `);
+      }
     }
   });
 
@@ -100,20 +86,16 @@ describe("a peer's options", () => {
     expect(() => make(options)).toThrow(message);
   });
 
-  it("must be an object, and may each be omitted or undefined", () => {
+  it("must be an object, may each be omitted or undefined, and may be at the ends of their ranges", () => {
     for (const options of [null, 5, "x"]) {
       expect(() => make(options as never)).toThrow(/^Expected `options` to be an object, got /);
     }
     const names = ["methods", "schemas", "timeoutMs", "fallback", "around", "limits"];
     make(Object.fromEntries(names.map((name) => [name, undefined])));
-    make({ limits: { maxInFlight: undefined } });
-  });
-
-  it("may have limits at the ends of their ranges, and Infinity if no other limit applies", () => {
     for (const name of ["maxMessageBytes", "maxReplyBytes"])
-      for (const value of [1, MOST_BYTES]) make({ limits: { [name]: value } });
+      for (const value of [undefined, 1, MOST_BYTES]) make({ limits: { [name]: value } });
     for (const name of ["maxBatchEntries", "maxInFlight", "maxMalformedPerMinute"])
-      for (const value of [1, Infinity]) make({ limits: { [name]: value } });
+      for (const value of [undefined, 1, Infinity]) make({ limits: { [name]: value } });
   });
 
   it.each([undefined, null, 5, {}, { send() {} }, { start() {}, send() {} }, { start() {}, close() {} }])(
@@ -135,6 +117,10 @@ it("the options of a call are refused if unknown, because a misspelt one would h
 const cyclic: Record<string, unknown> = {};
 cyclic["self"] = cyclic;
 
+function throwing(): never {
+  throw new TypeError("mine");
+}
+
 const RULE = "Expected `params` to be an array or an object, got";
 
 /** Values that are not valid `params` (section 4.2), and the text of the error. */
@@ -151,6 +137,7 @@ const BAD: [name: string, params: unknown, message: string][] = [
   ["an object whose toJSON returns null", { toJSON: () => null }, RULE],
   ["an object whose toJSON returns undefined", { toJSON: () => undefined }, RULE],
   ["something cyclic", cyclic, "circular"],
+  ["an object whose toJSON throws", { toJSON: throwing }, "mine"],
   ["a BigInt", 5n, "BigInt"],
   ["a BigInt inside", [5n], "BigInt"],
 ];
@@ -178,26 +165,6 @@ describe("params", () => {
     void peer.request("m", params).catch(() => {});
     expect(sent).toEqual([`{"jsonrpc":"2.0","method":"m"${text}}`, `{"jsonrpc":"2.0","id":1,"method":"m"${text}}`]);
     void peer.close();
-  });
-
-  it("reject with the error of a throwing toJSON", async () => {
-    const { peer, sent } = rawPeer();
-    const thrown = new Error("mine");
-    const params = {
-      toJSON() {
-        throw thrown;
-      },
-    };
-    expect(await rejection(peer.request("m", params))).toBe(thrown);
-    expect(() => peer.notify("m", params)).toThrow(thrown);
-    expect(sent).toEqual([]);
-  });
-
-  it("keep a __proto__ member without changing any prototype", async () => {
-    await using both = connectedPair({ methods: { keys: (params) => Object.keys(params) } });
-    const params: unknown = JSON.parse('{"__proto__":{"polluted":1},"constructor":2}');
-    expect(await both.b.request("keys", params)).toEqual(["__proto__", "constructor"]);
-    expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
   });
 });
 
