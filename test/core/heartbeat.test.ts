@@ -1,7 +1,9 @@
-/** Imports `link/heartbeat`: no public interface shows when a ping is sent, and a socket in memory receives no part of a message. */
+/** Imports `link/heartbeat` and `link/tick`: no public interface shows when a ping is sent, and no task of the library throws at the end of a tick. */
 import { describe, expect, it } from "vitest";
 import { Heartbeat, type Pulse } from "../../src/link/heartbeat.js";
-import { pass, stall, timersSet, useVirtualClock } from "../support/time.js";
+import { atEndOfTick } from "../../src/link/tick.js";
+import { pass, stall, useVirtualClock } from "../support/time.js";
+import { uncaughtIn } from "../support/uncaught.js";
 
 useVirtualClock();
 
@@ -61,21 +63,17 @@ describe("a heartbeat", () => {
     expect(checked.givenUp).toEqual([]);
   });
 
-  it("does not ping a peer that sends messages", async () => {
-    using checked = new Checked();
-    for (let i = 0; i < 20; i++) {
-      await pass(20_000);
-      checked.speak();
-    }
-    expect(checked.asked).toEqual([]);
-  });
-
   it("accepts any message as activity, not only the answer to a ping", async () => {
     using checked = new Checked({ answers: false });
     await pass(44_000);
     checked.speak();
     await pass(24_000);
-    expect(checked.givenUp).toEqual([]);
+    expect([checked.asked.length, checked.givenUp]).toEqual([1, []]);
+    for (let i = 0; i < 20; i++) {
+      checked.speak();
+      await pass(20_000);
+    }
+    expect([checked.asked.length, checked.givenUp]).toEqual([1, []]);
   });
 
   it("terminates a connection without an answer when it was silent for the timeout, and not before", async () => {
@@ -123,11 +121,24 @@ describe("a heartbeat", () => {
     }
     expect([...firsts]).toEqual([5_000, 10_000, 15_000, 20_000, 25_000]);
   });
+});
 
-  it("leaves no timer when it is stopped", () => {
-    const checked = new Checked();
-    expect(timersSet()).toBe(1);
-    checked[Symbol.dispose]();
-    expect(timersSet()).toBe(0);
+it("the end of a tick runs every task in the order of registration, even if one of them throws", async () => {
+  const ended: number[] = [];
+  const error = new Error("cannot finish");
+  const task = (n: number): { endTick(): void } => ({
+    endTick: () => {
+      ended.push(n);
+      if (n === 1) throw error;
+    },
   });
+  const uncaught = await uncaughtIn(() => {
+    for (const n of [0, 1, 2]) atEndOfTick(task(n));
+    expect(ended).toEqual([]);
+  });
+  expect(ended).toEqual([0, 1, 2]);
+  expect(uncaught).toEqual([error]);
+  atEndOfTick(task(3));
+  await Promise.resolve();
+  expect(ended).toEqual([0, 1, 2, 3]);
 });
