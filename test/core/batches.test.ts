@@ -105,14 +105,6 @@ describe("peer.batch()", () => {
     expect(messages()).toEqual([[notification("good")]]);
     expectEmpty(peer);
   });
-
-  it("rejects the calls that the reply omits, or answers with a broken response", async () => {
-    const raw = rawPeer();
-    const calls = batchOf(raw.peer, "a", "b").map(rejection);
-    raw.feed([{ jsonrpc: "2.0", id: 1 }]);
-    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ code: "PROTOCOL" });
-    expect(raw.sent).toHaveLength(1);
-  });
 });
 
 /** Returns a peer with a pending batch of two calls, and functions that make it send errors with id null. */

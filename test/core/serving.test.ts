@@ -48,12 +48,6 @@ describe("peer.handle", () => {
     expect(await pair.b.request("m")).toBe(3);
   });
 
-  it("may register a reserved name, and the name of an Object member", async () => {
-    await using pair = connectedPair();
-    for (const name of ["rpc.discover", "__proto__"]) pair.a.handle(name, () => name);
-    for (const name of ["rpc.discover", "__proto__"]) expect(await pair.b.request(name)).toBe(name);
-  });
-
   it("refuses what is no function as a handler, and what is no string as a name", () => {
     const { peer } = rawPeer();
     for (const bad of [undefined, null, 1, {}]) {
@@ -203,8 +197,9 @@ describe("handlers", () => {
 
   it("do not start after the peer closed, the rest of a batch included", () => {
     const ran: unknown[] = [];
-    const close = (_params: unknown, { peer }: Context): void => void peer.close();
-    const raw = rawPeer({ methods: { close, m: ([n]) => void ran.push(n) } });
+    const raw = rawPeer({
+      methods: { close: (_params, { peer }) => void peer.close(), m: ([n]) => void ran.push(n) },
+    });
     raw.feed([request(1, "m", [1]), request(2, "close"), request(3, "m", [2])]);
     raw.feed(request(4, "m", [3]));
     expect([ran, raw.sent]).toEqual([[1], []]);

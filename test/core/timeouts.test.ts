@@ -1,9 +1,10 @@
-/** Timeouts of calls: with a timer for each call, as in a page, and with one timer for all calls of a process, as with `reciproc/node`. */
+/** Timeouts of calls, with a timer for each call, as in a page, and with one for all calls of a process, as with `reciproc/node`; and what calls must not allocate. */
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import type * as standard from "../../src/index.js";
 import type { AnyPeer, Options, Receiver } from "../../src/index.js";
 import { virtualClock } from "../../src/testing/index.js";
-import { notification, result } from "../support/raw.js";
+import { countMade } from "../support/counting.js";
+import { notification, request, result } from "../support/raw.js";
 import { pass, stall, timersSet, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
@@ -151,9 +152,10 @@ describe.each([
   });
 });
 
+afterEach(() => void vi.unstubAllGlobals());
+
 describe("the timers of a process", () => {
   useVirtualClock();
-  afterEach(() => void vi.unstubAllGlobals());
 
   it("are one for a thousand pending calls, and none for idle peers", async () => {
     await load(true);
@@ -244,4 +246,83 @@ it("a call still times out after a virtual clock was removed together with the t
   const outcomes = new Outcomes().watch("second", peer.request("b", [], { timeoutMs: 500 }));
   await clock.pass(500);
   expect(outcomes.names).toEqual(["second"]);
+});
+
+const METHODS = {
+  plain: () => 1,
+  slow: async () => turn(),
+  never: () => new Promise<never>(() => {}),
+  signalled: (_params: unknown, context: { signal: unknown }) => context.signal === context.signal,
+};
+
+describe("a plain call", () => {
+  it("makes no AbortController, unless its handler reads `signal`, and then one", async () => {
+    const controllers = countMade("AbortController");
+    await load(true);
+    const [a, b] = entry.pair<any, any>({ methods: METHODS }, {});
+    await b.request("plain");
+    await b.request("slow");
+    b.notify("plain");
+    await b.request("plain", {}, { timeoutMs: 1000 });
+    expect(controllers.count).toBe(0);
+    expect(await b.request("signalled")).toBe(true);
+    expect(controllers.count).toBe(1);
+    await a.close();
+  });
+
+  it("adds nothing to a Map or a Set, whose tables would be reallocated all the time", async () => {
+    let added = 0;
+    class CountedMap<K, V> extends Map<K, V> {
+      override set(key: K, value: V): this {
+        added++;
+        return super.set(key, value);
+      }
+    }
+    class CountedSet<T> extends Set<T> {
+      override add(value: T): this {
+        added++;
+        return super.add(value);
+      }
+    }
+    vi.stubGlobal("Map", CountedMap);
+    vi.stubGlobal("Set", CountedSet);
+    await load(true);
+    const [a, b] = entry.pair<any, any>({ methods: METHODS }, {});
+    await b.request("plain");
+    added = 0;
+    a.notify("plain");
+    b.notify("slow");
+    await Promise.all([b.request("plain"), b.request("slow")]);
+    expect(added).toBe(0);
+    // The first call with its own timeout opens a queue, so this count would see a Map.
+    await b.request("plain", undefined, { timeoutMs: 12_345 });
+    expect(added).toBeGreaterThan(0);
+    await a.close();
+  });
+});
+
+describe("a message that the other side can repeat without end", () => {
+  it.each<[string, object, number, number]>([
+    ["an error with id null", { jsonrpc: "2.0", id: null, error: { code: 1, message: "no" } }, 0, 1],
+    ["a request of an unknown method", request(1, "unknown"), 1, 0],
+    ["a request of an unknown stream", request(1, "$/enumerator/next", { token: 1 }), 1, 0],
+    ["a request beyond `maxInFlight`", request(1, "never"), 1, 0],
+    ["a notification beyond `maxInFlight`", notification("never"), 0, 1],
+  ])(
+    "creates no error, whose stack takes microseconds, without a listener: %s",
+    async (_what, message, replies, reports) => {
+      const made = countMade("Error");
+      await load(true);
+      const { peer, sent, feed } = caller({ methods: METHODS, limits: { maxInFlight: 1 } });
+      feed(request(0, "never"));
+      feed(notification("never"));
+      made.count = 0;
+      feed(message);
+      expect([made.count, sent.length]).toEqual([0, replies]);
+      const errors: unknown[] = [];
+      peer.on("error", (error) => errors.push(error));
+      feed(message);
+      expect([made.count, errors.length]).toEqual([reports, reports]);
+    },
+  );
 });
