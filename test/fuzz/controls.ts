@@ -11,7 +11,7 @@ import { useVirtualClock } from "../support/time.js";
 import { gate, type Gate } from "../support/turns.js";
 import { Mutator, randomOf } from "./mutate.js";
 import { untilQuiet, seed, useDisasters, useSeed } from "./run.js";
-import { isAnswer, isUsableId, referenceKind, waysToWait } from "./reference.js";
+import { expectReplies, owedTo, waysToWait } from "./reference.js";
 
 const MAX_BATCH_ENTRIES = 16;
 const limits = {
@@ -106,73 +106,47 @@ type Json = Record<string, unknown>;
 
 /** Returns a text as a dialect reads it whose null params mean none. Such a message may be a lone id without its params. */
 function withoutNullParams(text: string): string {
+  const messages = asList(text);
+  if (messages.length === 0) return text;
+  for (const message of messages) if (message?.["params"] === null) delete message["params"];
+  // JSON has no text for the number of `1e400`, and would write null, which is an id of another kind.
+  return JSON.stringify(text.trimStart().startsWith("[") ? messages : messages[0], (_name, member: unknown) =>
+    typeof member === "number" && Math.abs(member) === Infinity ? {} : member,
+  );
+}
+
+/** Returns the ids, as JSON, under which a text must be answered, in each way. */
+function idsOwedTo(text: string): string[][] {
+  return waysToWait(text, (id) => id >= 1).map((waiting) => {
+    const reply = owedTo(text, () => ({ result: null }), MAX_BATCH_ENTRIES, waiting);
+    return [reply ?? []].flat().map((one) => JSON.stringify((one as Json)["id"]));
+  });
+}
+
+/** Returns the ids that a text may cancel under mcp. */
+function cancelledBy(text: string): string[] {
+  return asList(text).flatMap((member) => {
+    const { method, params } = (member ?? {}) as { method?: string; params?: Json };
+    return method === mcp.cancel.method ? (JSON.stringify(params?.["requestId"]) ?? []) : [];
+  });
+}
+
+/** Returns the messages of a text. */
+function asList(text: string): (Json | null)[] {
   try {
-    const value = JSON.parse(text) as unknown;
-    for (const member of [value].flat() as (Json | null)[]) if (member?.["params"] === null) delete member["params"];
-    // JSON has no text for the number of `1e400`, and would write null, which is an id of another kind.
-    return JSON.stringify(value, (_name, member: unknown) =>
-      typeof member === "number" && Math.abs(member) === Infinity ? {} : member,
-    );
+    return [JSON.parse(text) as Json].flat();
   } catch {
-    return text;
+    return [];
   }
 }
 
-/** Returns the ids that a text must be answered under while calls of the ids `waiting` are pending, and the ids that it may cancel. */
-function owedFor(text: string, waiting: unknown[]): { owed: string[]; cancelled: string[] } {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return { owed: ["null"], cancelled: [] };
-  }
-  const members: unknown[] = Array.isArray(value) ? value : [value];
-  const calls = members.filter((member) => !isAnswer(member, waiting));
-  if (Array.isArray(value) && (value.length === 0 || calls.length > MAX_BATCH_ENTRIES)) return { owed: ["null"], cancelled: [] };
-  const owed = calls.flatMap((member) => {
-    const kind = referenceKind(member);
-    if (kind === "notification") return [];
-    // A lone id, which is refused without a pending call.
-    if (kind === "broken") return ["null"];
-    const id = typeof member === "object" && member !== null ? (member as Json)["id"] : undefined;
-    return JSON.stringify(id !== undefined && isUsableId(id) ? id : null);
-  });
-  const cancelled = calls.flatMap((member) => {
-    const { method, params } = (member ?? {}) as { method?: string; params?: Json };
-    return method === mcp.cancel.method ? JSON.stringify(params?.["requestId"]) ?? [] : [];
-  });
-  return { owed, cancelled };
-} // prettier-ignore
-
-/** Asserts that every answer was expected once, and that every expected answer was sent, except for cancelled calls. */
+/** Asserts that every answer was expected once, and that every expected answer was sent, except for calls cancelled under mcp. */
 function expectOwed(frames: string[], got: string[], dialect: Dialect | undefined): void {
-  const debts = new Map<string, number>();
-  const most = new Map<string, number>();
-  const cancelled = new Set<string>();
-  for (const frame of frames) {
-    const text = dialect?.readsNullParams === true ? withoutNullParams(frame) : frame;
-    const ways = waysToWait(text, (id) => id >= 1).map((waiting) => owedFor(text, waiting));
-    for (const id of new Set(ways.flatMap(({ owed }) => owed))) {
-      const counts = ways.map(({ owed }) => owed.filter((one) => one === id).length);
-      debts.set(id, (debts.get(id) ?? 0) + Math.min(...counts));
-      most.set(id, (most.get(id) ?? 0) + Math.max(...counts));
-    }
-    for (const id of ways.flatMap((way) => way.cancelled)) cancelled.add(id);
-  }
-  for (const text of got) {
-    const reply: unknown = JSON.parse(text);
-    for (const { id, method, result, error } of (Array.isArray(reply) ? reply : [reply]) as Json[]) {
-      if (method !== undefined) continue;
-      if ((result === undefined) === (error === undefined)) throw new Error(`this is no answer: ${text}`);
-      const key = JSON.stringify(id);
-      const left = most.get(key) ?? 0;
-      if (left === 0) throw new Error(`nobody was owed ${text}`);
-      most.set(key, left - 1);
-      debts.set(key, debts.get(key)! - 1);
-    }
-  }
-  const unpaid = [...debts].filter(([id, count]) => count > 0 && !(dialect === mcp && cancelled.has(id)));
-  expect({ neverAnswered: unpaid }).toEqual({ neverAnswered: [] });
+  const texts = dialect?.readsNullParams === true ? frames.map(withoutNullParams) : frames;
+  const answers = got.flatMap(asList).filter((message) => message!["method"] === undefined) as Json[];
+  for (const { result, error } of answers) expect(result === undefined).toBe(error !== undefined);
+  const ids = answers.map(({ id }) => JSON.stringify(id));
+  expectReplies(texts, ids, idsOwedTo, new Set(dialect === mcp ? texts.flatMap(cancelledBy) : []));
 }
 
 /** Makes the peer's own calls: it reads a stream, offers two and awaits reports. Ids from 1. Resolves when all are settled. */

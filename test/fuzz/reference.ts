@@ -2,6 +2,7 @@
  * The oracle of the tests in this folder: the requirements of the specification and docs/PROTOCOL.md, implemented plainly and
  * independently of the package.
  */
+import { expect } from "vitest";
 
 /** The outcomes of the methods that the peer under test must serve. */
 export type Served = (method: string, params: unknown) => { result: unknown } | { error: object };
@@ -145,4 +146,37 @@ export function canonical(message: unknown): string {
   if (Array.isArray(message)) return `[${message.map(canonical).join()}]`;
   const { jsonrpc, id, result, error, ...rest } = message as Json;
   return JSON.stringify({ jsonrpc, id, result, error, rest });
+}
+
+/** Returns the replies to a text, one for each way in which its lone ids may name pending calls. */
+export type RepliesTo = (text: string) => string[][];
+
+/**
+ * Asserts that each received reply was expected, and that each expected reply was received. A reply that is expected in only some of
+ * the ways may be missing, but not all the replies of a text that is always answered.
+ */
+export function expectReplies(
+  texts: string[],
+  got: string[],
+  repliesTo: RepliesTo,
+  mayBeMissing = new Set<string>(),
+): void {
+  const least = new Map<string, number>();
+  const most = new Map<string, number>();
+  let total = 0;
+  for (const text of texts) {
+    const ways = repliesTo(text);
+    total += Math.min(...ways.map((replies) => replies.length));
+    for (const reply of new Set(ways.flat())) {
+      const counts = ways.map((replies) => replies.filter((one) => one === reply).length);
+      least.set(reply, (least.get(reply) ?? 0) + Math.min(...counts));
+      most.set(reply, (most.get(reply) ?? 0) + Math.max(...counts));
+    }
+  }
+  const received = new Map<string, number>();
+  for (const reply of got) received.set(reply, (received.get(reply) ?? 0) + 1);
+  const unexpected = [...received].filter(([reply, count]) => count > (most.get(reply) ?? 0));
+  const missing = [...least].filter(([reply, count]) => count > (received.get(reply) ?? 0) && !mayBeMissing.has(reply));
+  expect({ unexpected, missing }).toEqual({ unexpected: [], missing: [] });
+  if (mayBeMissing.size === 0) expect(got.length).toBeGreaterThanOrEqual(total);
 }
