@@ -218,10 +218,19 @@ describe("a reader that stops", () => {
     expect(raw.messages().slice(1)).toEqual([next(2, 7), abort(7)]);
   });
 
-  it("cancels the call when it returns before the first reply, with or without a dialect", async () => {
-    const { raw, stream, first } = await beginReading();
-    await stream.return!();
-    expect(await first).toEqual(DONE);
+  it.each<
+    [string, object | undefined, (stop: { stream: AsyncIterator<unknown>; controller: AbortController }) => unknown]
+  >([
+    ["returns", undefined, ({ stream }) => stream.return!()],
+    ["is aborted", undefined, ({ controller }) => controller.abort()],
+    ["times out", { timeoutMs: 100 }, () => pass(100)],
+  ])("cancels the call when it %s before the first reply, with or without a dialect", async (how, options, stop) => {
+    const controller = new AbortController();
+    const { raw, stream, first } = await beginReading(undefined, { signal: controller.signal, ...options });
+    const outcome = Promise.allSettled([first]);
+    await stop({ stream, controller });
+    const reason = how === "times out" ? expect.any(TimeoutError) : controller.signal.reason;
+    expect(await outcome).toMatchObject([how === "returns" ? { value: DONE } : { reason }]);
     expectEmpty(raw.peer);
     await feed(raw, failure(1, -32800, "Request cancelled"));
     expect(raw.messages().slice(1)).toEqual([cancel(1)]);
@@ -246,16 +255,6 @@ describe("a reader's signal", () => {
   it("that is aborted already sends nothing", async () => {
     const { raw, values, end } = await reading(rawPeer(), { signal: AbortSignal.abort("before") });
     expect([values, end, raw.sent]).toEqual([[], ["before"], []]);
-  });
-
-  it("cancels the call before the first reply", async () => {
-    const controller = new AbortController();
-    const { raw, end } = await reading(rawPeer(), { signal: controller.signal });
-    controller.abort("x");
-    await turn();
-    expect(end).toEqual(["x"]);
-    expect(raw.messages().slice(1)).toEqual([cancel(1)]);
-    expectEmpty(raw.peer);
   });
 
   it("aborts the producer at once after the first reply, even with unread values", async () => {
@@ -292,58 +291,54 @@ describe("a reader's signal", () => {
   });
 });
 
-describe("a reader's timeout", () => {
-  it("applies to the first reply, and cancels the call", async () => {
-    const { raw, end } = await reading(rawPeer(), { timeoutMs: 100 });
-    await pass(100);
-    expect(end).toEqual([expect.any(TimeoutError)]);
-    expect(raw.messages().slice(1)).toEqual([cancel(1)]);
-    expectEmpty(raw.peer);
-  });
-
-  it("does not apply after the first reply", async () => {
-    const { raw, values, end } = await reading(rawPeer({ timeoutMs: 50 }), { timeoutMs: 100, maxTotalTimeoutMs: 200 });
-    await pass(99);
-    await feed(raw, result(1, { token: "t" }));
-    await pass(10 ** 9);
-    expect(end).toEqual([]);
-    await feed(raw, more(2, [1], true));
-    expect([values, end]).toEqual([[1], ["end"]]);
-  });
+it("a reader's timeout does not apply after the first reply", async () => {
+  const { raw, values, end } = await reading(rawPeer({ timeoutMs: 50 }), { timeoutMs: 100, maxTotalTimeoutMs: 200 });
+  await pass(99);
+  await feed(raw, result(1, { token: "t" }));
+  await pass(10 ** 9);
+  expect(end).toEqual([]);
+  await feed(raw, more(2, [1], true));
+  expect([values, end]).toEqual([[1], ["end"]]);
 });
 
 describe("a stream that fails", () => {
-  it("with an error for its call rejects with that", async () => {
-    const { raw, end } = await readingFrom(failure(1, 404, "no such file", { file: "log" }));
-    expect(end[0]).toBeInstanceOf(RpcError);
-    expect(end[0]).toMatchObject({ code: 404, message: "no such file", data: { file: "log" }, method: "tail" });
-    expect(raw.sent).toHaveLength(1);
+  it.each<[string, object[], unknown[], object, object[]]>([
+    ["its call", [failure(1, 404, "no file", { file: "log" })], [], { code: 404, data: { file: "log" } }, []],
+    // The error freed the token.
+    [
+      "more values",
+      [result(1, { token: "t", values: [1] }), failure(2, 5, "no more")],
+      [1],
+      { code: 5 },
+      [next(2, "t")],
+    ],
+    [
+      "a busy request for more values, which left the token in use",
+      [result(1, { token: "t" }), failure(2, -32009, "Too many messages")],
+      [],
+      { code: -32009 },
+      [next(2, "t"), abort("t")],
+    ],
+  ])("with an error for %s rejects after the values before it", async (_what, messages, values, error, sent) => {
+    const read = await readingFrom(...messages);
+    expect(read.end[0]).toBeInstanceOf(RpcError);
+    expect([read.values, read.end]).toMatchObject([values, [{ method: "tail", ...error }]]);
+    expect(read.raw.messages().slice(1)).toEqual(sent);
   });
 
-  it("with an error midway rejects after the values before it, and sends no abort, because the error freed the token", async () => {
-    const { raw, values, end } = await readingFrom(result(1, { token: "t", values: [1, 2] }), failure(2, 5, "no more"));
-    expect([values, end]).toEqual([[1, 2], [expect.objectContaining({ code: 5, method: "tail" })]]);
-    expect(raw.sent).toHaveLength(2);
-  });
-
-  it("because the other side refused a busy request for more values is aborted", async () => {
-    const { raw, end } = await readingFrom(result(1, { token: "t" }), failure(2, -32009, "Too many messages"));
-    expect(end).toEqual([expect.objectContaining({ code: -32009 })]);
-    expect(raw.messages()[2]).toEqual(abort("t"));
-  });
-
-  it.each<[string, unknown]>([
-    ["null", null],
-    ["a number", 5],
-    ["an array", [1, 2]],
-    ["an object whose values are none", { values: "abc" }],
-    ["an object whose values are null", { values: null }],
-    ["an object that is no stream", { rows: [1, 2] }],
-  ])("because its first reply is %s rejects with a ProtocolError", async (_name, stream) => {
+  it.each<[string, unknown, object[]]>([
+    ["null", null, []],
+    ["a number", 5, []],
+    ["an array", [1, 2], []],
+    ["an object whose values are none", { values: "abc" }, []],
+    ["an object whose values are null", { values: null }, []],
+    ["an object that is no stream", { rows: [1, 2] }, []],
+    ["an object with invalid values beside a token", { token: "t", values: {} }, [abort("t")]],
+  ])("because its first reply is %s rejects with a ProtocolError", async (_name, stream, sent) => {
     const { raw, end } = await readingFrom(result(1, stream));
     expect(end).toEqual([expect.any(ProtocolError)]);
     expect(end[0]).toMatchObject({ raw: stream });
-    expect(raw.sent).toHaveLength(1);
+    expect(raw.messages().slice(1)).toEqual(sent);
     expectEmpty(raw.peer);
   });
 
@@ -358,12 +353,6 @@ describe("a stream that fails", () => {
     expect(error).toBeInstanceOf(ProtocolError);
     expect(error.message).toBe(`expected a stream of "rows", got ${came}`);
     await Promise.all([peer.close(), other.closed]);
-  });
-
-  it("because its first reply has invalid values beside a token aborts that token", async () => {
-    const { raw, end } = await readingFrom(result(1, { token: "t", values: {} }));
-    expect(end).toEqual([expect.any(ProtocolError)]);
-    expect(raw.messages().slice(1)).toEqual([abort("t")]);
   });
 
   it.each<[string, object]>([
@@ -395,13 +384,6 @@ describe("a stream that fails", () => {
     expect(await stream.next()).toEqual(DONE);
     expect(raw.sent).toHaveLength(2);
     expectEmpty(raw.peer);
-  });
-
-  it("because its peer is closed rejects as not sent", async () => {
-    const raw = rawPeer();
-    await raw.peer.close();
-    const { end } = await reading(raw);
-    expect(end).toEqual([expect.objectContaining({ code: "CONNECTION_LOST", outcome: "not-sent" })]);
   });
 
   it("causes no unhandled rejection when no further value is requested", async () => {
@@ -451,16 +433,8 @@ describe("a stream whose connection is lost after its call was answered", () => 
     expect(values).toEqual([1, 2]);
   });
 
-  it("rejects as unknown when the next values are requested after the loss, and as not sent if its call was not", async () => {
-    const { peer, transport } = sessionPeer();
-    const sent = rejection(readAll(peer.stream("tail")));
-    await turn();
-    transport.suspend();
-    const unsent = rejection(readAll(peer.stream("tail")));
-    await turn();
-    transport.lose(GONE);
-    expect(await sent).toMatchObject({ outcome: "unknown", method: "tail" });
-    expect(await unsent).toMatchObject({ outcome: "not-sent", method: "tail" });
+  it("rejects as unknown when its first values are requested after the loss", async () => {
+    const { peer } = sessionPeer();
     const late = peer.iterate({ token: "t" } as never)[Symbol.asyncIterator]();
     await peer.close();
     expect(await rejection(late.next())).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });

@@ -148,17 +148,6 @@ describe("$/enumerator/next", () => {
     expect(raw.messages()[1]).toEqual(result(1, { token: 1, values: ["a"] }));
   });
 
-  it("can be pending on several tokens at once", async () => {
-    const sources = [new Fed().give("a0"), new Fed().give("b0")];
-    const raw = tailing(([i]: [number]) => sources[i]);
-    await feed(raw, request(1, "tail", [0]), request(2, "tail", [1]), next(3, 1), next(4, 2));
-    for (const [i, value] of [[1, "b1"], [0, "a1"]] as const) {
-      sources[i]!.give(value);
-      await turn();
-    }
-    expect(raw.messages().slice(2)).toEqual([more(4, ["b1"]), more(3, ["a1"])]);
-  }); // prettier-ignore
-
   it("that is refused beside two pending ones holds no place, and the abort finishes all", async () => {
     const source = new Fed().give("a");
     const raw = tailing(source);
