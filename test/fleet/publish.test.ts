@@ -4,8 +4,21 @@ import { EngineError, TooLargeError } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
-import { count, gapsOf, numbers, room, RULES, say } from "./logged.js";
-import { failure, makeNode, makeNodes, settled, useFleet, type Client, type Node } from "./nodes.js";
+import {
+  count,
+  gapsOf,
+  numbers,
+  room,
+  RULES,
+  say,
+  failure,
+  makeNode,
+  makeNodes,
+  settled,
+  useFleet,
+  type Client,
+  type Node,
+} from "./nodes.js";
 
 useFleet();
 
