@@ -125,11 +125,11 @@ export class Running {
     });
   }
 
-  /** Resolves when a line matches. Rejects if the program ends without one. */
-  line(pattern: RegExp): Promise<string> {
+  /** Resolves when a line matches, of those from `from` on. Rejects if the program ends without one. */
+  line(pattern: RegExp, from = 0): Promise<string> {
     return new Promise((resolve, reject) => {
       const look = (): void => {
-        const found = this.lines.find((line) => pattern.test(line));
+        const found = this.lines.slice(from).find((line) => pattern.test(line));
         if (found === undefined) return;
         this.#waiting.delete(look);
         resolve(found);

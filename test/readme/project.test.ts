@@ -127,7 +127,7 @@ describe("the examples", async () => {
     "language-server": "test/browser/examples.test.ts",
     "log-stream": "test/examples/log-stream.test.ts",
     "mcp-server": "test/interop/mcp/example.test.ts",
-    "three-nodes": "test/scaling/three-nodes.test.ts",
+    "three-nodes": "test/scaling/scaling.test.ts",
   };
   const entries = await readdir("examples", { withFileTypes: true });
   const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);

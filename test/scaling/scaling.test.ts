@@ -1,35 +1,120 @@
-/** Runs the examples of docs/SCALING.md over a Redis of this test. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+/** Over a Redis: the examples of docs/SCALING.md, examples/three-nodes, and the memory that SCALING.md names. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { ensurePackages } from "../../scripts/packages.js";
+import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { redis as redisEngine } from "../../src/redis/index.js";
+import { Relay } from "../client/relay.js";
 import { clean, examplesOf, extract, Running } from "../readme/examples.js";
-import { RedisServer } from "../support/redis.js";
+import { commandAt, eventually, RedisServer } from "../support/redis.js";
 
-const printing = (await examplesOf("docs/SCALING.md")).filter(({ output }) => output !== undefined);
+const SCALING = "docs/SCALING.md";
+const FOLDER = join(import.meta.dirname, "../../examples/three-nodes");
 
-describe("the examples of SCALING.md", () => {
-  let redis: RedisServer;
-  let running: Running[] = [];
+let redis: RedisServer;
+let running: Running[] = [];
+
+beforeAll(async () => {
+  redis = await RedisServer.create();
+  await extract(SCALING);
+  await ensurePackages(FOLDER);
+  process.env["REDIS_URL"] = redis.url;
+  process.env["PORT"] = "0";
+}, 300_000);
+afterEach(async () => {
+  await Promise.all(running.map((program) => program.stop()));
+  running = [];
+});
+afterAll(async () => {
+  await clean();
+  await redis[Symbol.asyncDispose]();
+});
+
+/** Runs a program until the end of the test. */
+function run(name: string, ...args: string[]): Running {
+  const program = new Running(name, args);
+  running.push(program);
+  return program;
+}
+
+const info = async (name: string): Promise<number> =>
+  Number(new RegExp(`^${name}:(\\d+)`, "m").exec(await commandAt<string>(redis.url, ["INFO"]))![1]);
+
+/** Returns the bytes by which the data of Redis grows. */
+async function growth(act: () => Promise<unknown>): Promise<number> {
+  const before = await info("used_memory");
+  await act();
+  return (await info("used_memory")) - before;
+}
+
+/** Expects that the document names a number of bytes that is right by a third. */
+async function expectNamed(pattern: RegExp, bytes: number): Promise<void> {
+  const named = Number(pattern.exec(await readFile(SCALING, "utf8"))![1]!.replace(",", ""));
+  expect(named / bytes, `${bytes} bytes were measured`).toBeGreaterThan(0.67);
+  expect(named / bytes, `${bytes} bytes were measured`).toBeLessThan(1.5);
+}
+
+describe("the memory that SCALING.md names for Redis", () => {
+  const COUNT = 1_000;
+  let server: Server<any, any, any>;
+  let peers: AnyPeer[];
 
   beforeAll(async () => {
-    redis = await RedisServer.create();
-    await extract("docs/SCALING.md");
-    process.env["REDIS_URL"] = redis.url;
-    process.env["PORT"] = "0";
+    server = await serve<any, any, any>({
+      port: 0,
+      engine: redisEngine({ url: redis.url, prefix: "chat" }),
+      topics: (name) =>
+        name === "log" ? { log: { length: COUNT, ttlMs: 60_000 } } : name === "members" ? { members: true } : undefined,
+      methods: {},
+    });
+    peers = await Promise.all(
+      Array.from({ length: COUNT }, async () => (await connect(server.url, { openTimeoutMs: 60_000 })) as AnyPeer),
+    );
+    await eventually(
+      () => server.peers.size,
+      (size) => size === peers.length,
+    );
   }, 300_000);
-  afterEach(async () => {
-    await Promise.all(running.map((program) => program.stop()));
-    running = [];
-  });
   afterAll(async () => {
-    await clean();
-    await redis[Symbol.asyncDispose]();
+    await Promise.all(peers.map((peer) => peer.close()));
+    await server.close();
   });
 
-  function run(name: string, ...args: string[]): Running {
-    const program = new Running(name, args);
-    running.push(program);
-    return program;
-  }
+  it("is right for a subscription", async () => {
+    const [peer] = server.peers;
+    const subscribe = (from: number): Promise<unknown> => {
+      for (let i = from; i < from + COUNT; i++) server.topic(`room:${i}`).add(peer!);
+      return eventually(
+        () => info("pubsub_channels"),
+        (count) => count >= from + COUNT,
+      );
+    };
+    // The first ones may enlarge buffers.
+    await subscribe(0);
+    await expectNamed(/subscription needs about (\d+) bytes/, (await growth(() => subscribe(COUNT))) / COUNT);
+  });
 
+  it("is right for a member", async () => {
+    const members = server.topic("members");
+    const as = { name: "ada" };
+    const joinAll = (): Promise<unknown> => Promise.all([...server.peers].map((peer) => members.join(peer, { as })));
+    const bytes = (await growth(joinAll)) / peers.length - JSON.stringify(as).length;
+    await expectNamed(/a member its `as` and about (\d+) bytes/, bytes);
+  });
+
+  it("is right for a log", async () => {
+    const log = server.topic("log");
+    const text = "x".repeat(150);
+    const fill = (): Promise<unknown> =>
+      Promise.all(Array.from({ length: COUNT }, (_, i) => log.publish("said", { n: 1_000 + i, text })));
+    await expectNamed(/A log of 1,000 messages of 200 bytes needs about (\d+) KB/, (await growth(fill)) / 1_000);
+  });
+});
+
+const printing = (await examplesOf(SCALING)).filter(({ output }) => output !== undefined);
+
+describe("the examples of SCALING.md", () => {
   it("show the members of one node what is said on another", async () => {
     const [first, second] = [run("node.js"), run("node.js")];
     const urls = await Promise.all([first, second].map((node) => node.line(/listening/)));
@@ -63,5 +148,77 @@ describe("the examples of SCALING.md", () => {
     const exit = await program.exited;
     expect(program.lines).toEqual(output);
     expect(exit).toEqual([0, null]);
+  });
+});
+
+it("the example three-nodes is small enough to read in ten minutes", async () => {
+  const files = ["node.js", "chat.js", "main.js", "balancer.js"];
+  const texts = await Promise.all(files.map((file) => readFile(join(FOLDER, file), "utf8")));
+  expect(texts.join("").split("\n").length).toBeLessThan(220);
+});
+
+/** What the members of the chat have said. */
+const heard = (client: Running): string[] => client.lines.filter((line) => line.includes(": "));
+
+describe("the example three-nodes", () => {
+  let main: Running;
+  let url: string;
+
+  const chat = (name: string): Running => run(join(FOLDER, "chat.js"), name, url);
+
+  beforeEach(async () => {
+    main = run(join(FOLDER, "main.js"));
+    url = (await main.line(/ws:/)).replace(/^.*(ws:\S+).*$/, "$1");
+    for (const name of ["n1", "n2", "n3"]) await main.line(new RegExp(`^${name} listens`));
+  });
+
+  it("shows all members what is said, and recovers the client of a node that is killed", async () => {
+    const [ada, grace] = [chat("ada"), chat("grace")];
+    const homes = await Promise.all([ada, grace].map((client) => client.line(/^connected/)));
+    expect(homes[0]).not.toBe(homes[1]);
+
+    ada.say("hello");
+    grace.say("good morning");
+    for (const client of [ada, grace])
+      for (const line of ["ada: hello", "grace: good morning"]) await client.line(new RegExp(`^${line}$`));
+    expect(heard(ada)).toEqual(heard(grace));
+
+    ada.say("/who");
+    expect(await ada.line(/^here/)).toBe("here: ada, grace");
+    ada.say("/wave grace");
+    expect(await ada.line(/waves too/)).toBe("grace waves too");
+    await grace.line(/^ada waves$/);
+    ada.say("/wave nina");
+    expect(await ada.line(/^failed/)).toBe("failed (404): nina is not here");
+
+    const [before, members] = [ada.lines.length, grace.lines.length];
+    ada.say("/kill");
+    await main.line(/ended with SIGKILL$/);
+    grace.say("are you there?");
+    await ada.line(/^grace: are you there\?$/, before);
+    expect(await ada.line(/^connected to/, before)).toMatch(/: nothing was missed$/);
+    expect(ada.lines.filter((line) => line === "grace: are you there?")).toHaveLength(1);
+    await ada.line(/the node is gone/, before);
+    // As the README says: it joins, and then leaves where it was.
+    await grace.line(/^- ada$/, members);
+    expect(grace.lines.slice(members).filter((line) => line.endsWith(" ada"))).toEqual(["+ ada", "- ada"]);
+    grace.say("/who");
+    expect(await grace.line(/^here/, members)).toBe("here: ada, grace");
+    const killed = main.lines.find((line) => line.includes("ended with"))!.slice(0, 2);
+    await expect.poll(() => main.lines.filter((line) => line.startsWith(`${killed} listens`))).toHaveLength(2);
+  });
+
+  it("resumes the session of a client that lost its socket, on the node that has it", async () => {
+    await using relay = await Relay.to(url);
+    const methods = { said: () => {}, joined: () => {}, left: () => {} };
+    await using client = await connect<any, any>(relay.url, { methods });
+    const { node } = (await client.request("join", {})) as { node: string };
+    const events: string[] = [];
+    for (const event of ["resume", "lost"] as const) client.on(event, () => void events.push(event));
+    for (let cuts = 1; cuts <= 3; cuts++) {
+      relay.cut();
+      await expect.poll(() => events).toEqual(Array.from({ length: cuts }, () => "resume"));
+      expect(await client.request("join", {})).toMatchObject({ node });
+    }
   });
 });

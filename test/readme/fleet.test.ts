@@ -1,12 +1,9 @@
-/** The figures of several servers: docs/fleet.json, the pages that show them, and what SCALING.md says about memory. */
+/** The figures of several servers: docs/fleet.json, and the pages that show them. */
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { fleetPage, publishFleet, withFigures, type FleetFaults, type FleetFigures } from "../../scripts/fleet.js";
-import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
-import { redis as redisEngine } from "../../src/redis/index.js";
-import { commandAt, eventually, RedisServer } from "../support/redis.js";
 
 const SCALING = "docs/SCALING.md";
 const textOf = (file: string): Promise<string> => readFile(file, "utf8");
@@ -160,82 +157,5 @@ describe("docs/fleet.md", () => {
     ]);
     // 100,000 (10 + 2) µs and 1,000 (30 + 50) µs.
     expect(rowOf(together!, ...full)).toEqual([...full, "100,000", "1", "200,000", "1.2", "240", "0.08", "broker"]);
-  });
-});
-
-/** Expects that the document names a number of bytes that is right by a third. */
-async function expectNamed(pattern: RegExp, bytes: number): Promise<void> {
-  const named = Number(pattern.exec(await textOf(SCALING))![1]!.replace(",", ""));
-  expect(named / bytes, `${bytes} bytes were measured`).toBeGreaterThan(0.67);
-  expect(named / bytes, `${bytes} bytes were measured`).toBeLessThan(1.5);
-}
-
-describe("the memory that SCALING.md names for Redis", () => {
-  const COUNT = 1_000;
-  let redis: RedisServer;
-  let server: Server<any, any, any>;
-  let peers: AnyPeer[];
-
-  beforeAll(async () => {
-    redis = await RedisServer.create();
-    server = await serve<any, any, any>({
-      port: 0,
-      engine: redisEngine({ url: redis.url, prefix: "chat" }),
-      topics: (name) =>
-        name === "log" ? { log: { length: COUNT, ttlMs: 60_000 } } : name === "members" ? { members: true } : undefined,
-      methods: {},
-    });
-    peers = await Promise.all(
-      Array.from({ length: COUNT }, async () => (await connect(server.url, { openTimeoutMs: 60_000 })) as AnyPeer),
-    );
-    await eventually(
-      () => server.peers.size,
-      (size) => size === peers.length,
-    );
-  }, 300_000);
-  afterAll(async () => {
-    await Promise.all(peers.map((peer) => peer.close()));
-    await server.close();
-    await redis[Symbol.asyncDispose]();
-  });
-
-  const info = async (name: string): Promise<number> =>
-    Number(new RegExp(`^${name}:(\\d+)`, "m").exec(await commandAt<string>(redis.url, ["INFO"]))![1]);
-
-  /** Returns the bytes by which the data of Redis grows. */
-  async function growth(act: () => Promise<unknown>): Promise<number> {
-    const before = await info("used_memory");
-    await act();
-    return (await info("used_memory")) - before;
-  }
-
-  it("is right for a subscription", async () => {
-    const [peer] = server.peers;
-    const subscribe = (from: number): Promise<unknown> => {
-      for (let i = from; i < from + COUNT; i++) server.topic(`room:${i}`).add(peer!);
-      return eventually(
-        () => info("pubsub_channels"),
-        (count) => count >= from + COUNT,
-      );
-    };
-    // The first ones may enlarge buffers.
-    await subscribe(0);
-    await expectNamed(/subscription needs about (\d+) bytes/, (await growth(() => subscribe(COUNT))) / COUNT);
-  });
-
-  it("is right for a member", async () => {
-    const members = server.topic("members");
-    const as = { name: "ada" };
-    const joinAll = (): Promise<unknown> => Promise.all([...server.peers].map((peer) => members.join(peer, { as })));
-    const bytes = (await growth(joinAll)) / peers.length - JSON.stringify(as).length;
-    await expectNamed(/a member its `as` and about (\d+) bytes/, bytes);
-  });
-
-  it("is right for a log", async () => {
-    const log = server.topic("log");
-    const text = "x".repeat(150);
-    const fill = (): Promise<unknown> =>
-      Promise.all(Array.from({ length: COUNT }, (_, i) => log.publish("said", { n: 1_000 + i, text })));
-    await expectNamed(/A log of 1,000 messages of 200 bytes needs about (\d+) KB/, (await growth(fill)) / 1_000);
   });
 });
