@@ -3,6 +3,8 @@ import type { Stream } from "reciproc";
 
 export type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 export declare function is<T extends true>(): void;
+/** Proves that a value has exactly a type: `has<string>()(value)`. */
+export declare function has<T>(): <V>(value: V, ...proof: Equal<V, T> extends true ? [] : [never]) => void;
 
 export interface User {
   id: string;

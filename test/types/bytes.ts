@@ -18,7 +18,7 @@ import {
   type Stream,
 } from "reciproc/node";
 import { z } from "zod";
-import { is, type Equal } from "./api.js";
+import { has, is, type Equal } from "./api.js";
 
 interface Api {
   save(params: { name: string; photo: Bytes }): Bytes;
@@ -78,20 +78,13 @@ declare const response: Response;
 async function* lines(): AsyncGenerator<string> {
   yield "";
 }
-const ofBlob = peer.offer(blob.stream());
-is<Equal<typeof ofBlob, Stream<Bytes>>>();
-const ofResponse = peer.offer(response.body!);
-is<Equal<typeof ofResponse, Stream<Bytes>>>();
-const ofWeb = peer.offer(web);
-is<Equal<typeof ofWeb, Stream<Bytes>>>();
-const ofViews = peer.offer([new Float64Array(1)]);
-is<Equal<typeof ofViews, Stream<Bytes>>>();
-const ofTexts = peer.offer(texts);
-is<Equal<typeof ofTexts, Stream<string>>>();
-const ofLines = peer.offer(lines());
-is<Equal<typeof ofLines, Stream<string>>>();
-const ofBoth = peer.offer([view, "text", 1]);
-is<Equal<typeof ofBoth, Stream<Bytes | string | number>>>();
+has<Stream<Bytes>>()(peer.offer(blob.stream()));
+has<Stream<Bytes>>()(peer.offer(response.body!));
+has<Stream<Bytes>>()(peer.offer(web));
+has<Stream<Bytes>>()(peer.offer([new Float64Array(1)]));
+has<Stream<string>>()(peer.offer(texts));
+has<Stream<string>>()(peer.offer(lines()));
+has<Stream<Bytes | string | number>>()(peer.offer([view, "text", 1]));
 await peer.request("upload", { file: peer.offer(blob.stream()) });
 await peer.request("upload", { file: peer.offer(createReadStream("x")) });
 await peer.request("upload", { file: peer.offer(lines()) as never });

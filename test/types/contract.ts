@@ -3,7 +3,7 @@ import { type } from "arktype";
 import { connect, contract, pair, serve, type AnyPeer, type ContractOf, type Peer } from "reciproc/node";
 import * as v from "valibot";
 import { z } from "zod";
-import { is, type Equal } from "./api.js";
+import { has, is, type Equal } from "./api.js";
 
 const api = contract({
   add: { params: z.tuple([z.number(), z.number()]), result: z.number() },
@@ -48,8 +48,7 @@ const peer = await connect(server.url, {
   remote: api,
   methods: { toast: ({ text }) => void text.length, confirm: ([text]) => text === "" },
 });
-const sum = await peer.request("add", [1, 2]);
-is<Equal<typeof sum, number>>();
+has<number>()(await peer.request("add", [1, 2]));
 const at = await peer.remote.at({ day: "x" });
 is<Equal<typeof at, string>>();
 await peer.request(
