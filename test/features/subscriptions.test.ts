@@ -237,15 +237,6 @@ describe("on a transport that reports what the other side has read, a push", () 
     expect(opened[0]!.notify("c")).toBe(true);
     expect(sent(raw)).toEqual([result(1, 1), ...pushes("a", "b", "c")]);
   });
-
-  it("is never sent if the subscription is closed before", async () => {
-    const { raw, marks, opened } = marking();
-    await turn();
-    opened[0]!.close();
-    marks[0]!.read();
-    await pass(1000);
-    expect(sent(raw)).toEqual([result(1, 1)]);
-  });
 });
 
 describe("a subscription", () => {

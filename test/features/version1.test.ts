@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { lsp, mcp, ProtocolError, RpcError } from "../../src/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
-import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { failure, rawPeer, request, type RawPeer } from "../support/raw.js";
 import { useVirtualClock } from "../support/time.js";
 import { turn } from "../support/turns.js";
 import { answersTo, cancelMcp, untilAborted } from "./kit.js";
@@ -35,7 +35,6 @@ function serving(options: AnyOptions = {}): RawPeer & { emitted: unknown[] } {
       fail: () => Promise.reject(new RpcError(7, "no", { why: [1] })),
       crash: () => Promise.reject(new Error("secret")),
       emitted: (params) => void emitted.push(params),
-      text: ([length]) => "x".repeat(length),
       wait: (_params, context) => untilAborted(context),
       async *tail() {
         yield* [1, "x".repeat(70_000), 2];
@@ -150,13 +149,6 @@ describe("messages of both versions", () => {
     const raw = serving({ dialect: mcp });
     const answers = await answersTo(raw, [call1(1, "wait"), call1(2, "echo")], cancelMcp(1));
     expect(answers).toEqual([[answer1(2, [])]]);
-  });
-
-  it("in a batch share the limit of a reply, measured as they are sent", async () => {
-    const raw = serving({ limits: { maxReplyBytes: 200 } });
-    const [first] = await answersTo(raw, [call1(1, "text", [100]), call1(2, "text", [100]), request(3, "echo", [])]);
-    const error = [-32008, "Response is too large", { maxReplyBytes: 200 }] as const;
-    expect(first).toEqual([answer1(1, "x".repeat(100)), failure1(2, ...error), result(3, [])]);
   });
 
   it("that are of neither version are answered as without compat", async () => {
