@@ -33,6 +33,7 @@ describe("a POST", () => {
     ["an empty body", "", failure(null, -32700, "Parse error")],
     ["what is not UTF-8", Buffer.of(0x22, 0xff, 0x22), failure(null, -32700, "Parse error")],
     ["an empty batch", [], failure(null, -32600, "Invalid Request")],
+    ["a stream's `next`", request(1, "$/enumerator/next", { token: 1 }), failure(1, -32001, "No such stream")],
     [
       "a batch",
       [request(1, "add", [1, 2]), notification("add", [1, 2]), 7, request(2, "unknown")],
