@@ -1,7 +1,7 @@
 /** The events of a peer, and its end. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { cutReason } from "../../src/close-codes.js";
-import { pair, RpcError, type AnyPeer } from "../../src/index.js";
+import { pair, RpcError } from "../../src/index.js";
 import { connectedPair, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
@@ -148,6 +148,13 @@ describe("an event that a peer does not have", () => {
   });
 });
 
+/** Makes a peer without a listener for `error`. */
+function unheard(options: AnyOptions): RawPeer {
+  const raw = rawPeer(options);
+  raw.peer.removeAllListeners("error");
+  return raw;
+}
+
 describe("a peer without a listener for `error`", () => {
   let warnings: (Error & { detail: string })[];
 
@@ -185,11 +192,14 @@ describe("a peer without a listener for `error`", () => {
     expect(await warned(options, "bad", "bad")).toEqual(ofBad);
   });
 
-  it("warns of a notification's handler", () => {
-    const raw = rawPeer({ methods: { bad: thrower(bug) } });
-    raw.peer.removeAllListeners("error");
+  it("warns of a notification's handler, until a listener is added", () => {
+    const raw = unheard({ methods: { bad: thrower(bug), worse: thrower(bug) } });
     for (let i = 0; i < 2; i++) raw.feed(notification("bad"));
+    const errors: unknown[] = [];
+    raw.peer.on("error", (error) => errors.push(error));
+    raw.feed(notification("worse"));
     expect(warnings.map(({ message }) => message)).toEqual(ofBad);
+    expect(errors).toEqual([bug]);
   });
 
   it("shows the error with its stack and its cause", async () => {
@@ -217,7 +227,7 @@ describe("a peer without a listener for `error`", () => {
   });
 
   it("does not warn of an RpcError that crosses the wire, of a handler that was stopped, nor of what the other side alone causes", async () => {
-    const raw = rawPeer({
+    const raw = unheard({
       limits: { maxInFlight: 2 },
       methods: {
         refuse: thrower(new RpcError(403, "no")),
@@ -225,10 +235,7 @@ describe("a peer without a listener for `error`", () => {
         ask: (_params, { peer }) => peer.request("never"),
       },
     });
-    raw.peer.removeAllListeners("error");
-    raw.feed(request(1, "refuse"));
-    raw.feed(request(2, "wait"));
-    raw.feed(request(3, "ask"));
+    ["refuse", "wait", "ask"].forEach((method, i) => raw.feed(request(i + 1, method)));
     raw.feed([...Array<object>(3).fill(notification("wait")), notification("unknown")]);
     raw.feed({ jsonrpc: "2.0", id: null, error: { code: -32700, message: "Parse error" } });
     raw.feed(notification("$/cancelRequest", { id: 2 }));
@@ -238,37 +245,23 @@ describe("a peer without a listener for `error`", () => {
     expect(warnings).toEqual([]);
   });
 
-  it("stops warning when a listener is added", async () => {
-    const [a, b] = pair({ methods: { bad: thrower(bug), worse: thrower(bug) } }, {});
-    await rejection(b.request("bad"));
-    const errors: unknown[] = [];
-    a.on("error", (error) => errors.push(error));
-    await rejection(b.request("worse"));
-    expect(warnings.map(({ message }) => message)).toEqual(ofBad);
-    expect(errors).toEqual([bug]);
-    await a.close();
-  });
-
-  it("remembers a bounded number of methods", async () => {
-    const [a, b]: [AnyPeer, AnyPeer] = pair({}, {});
+  it("remembers a bounded number of methods", () => {
+    const raw = unheard({});
     for (let i = 0; i < 1100; i++) {
-      const undo = a.handle(`m${i}`, thrower(bug));
-      await rejection(b.request(`m${i}`));
+      const undo = raw.peer.handle(`m${i}`, thrower(bug));
+      raw.feed(request(i, `m${i}`));
       undo();
     }
     expect(warnings).toHaveLength(1000);
-    await a.close();
   });
 
   it("reports with `reportError` where the runtime has no `process.emitWarning`", async () => {
     const reported: Error[] = [];
     vi.stubGlobal("reportError", (error: Error) => reported.push(error));
     vi.stubGlobal("process", undefined);
-    const raw = rawPeer({ methods: { bad: thrower(bug) } });
-    raw.peer.removeAllListeners("error");
+    const raw = unheard({ methods: { bad: thrower(bug), worse: thrower(bug) } });
     raw.feed(request(1, "bad"));
     vi.stubGlobal("reportError", undefined);
-    raw.peer.handle("worse", thrower(bug));
     raw.feed(request(2, "worse"));
     vi.unstubAllGlobals();
     expect(reported).toEqual([expect.objectContaining({ message: expect.stringContaining('"bad"'), cause: bug })]);
@@ -391,7 +384,7 @@ describe("await using", () => {
   });
 });
 
-describe("a close that this side makes for a reason of its own", () => {
+describe("a close that this side makes", () => {
   const limits = { maxMalformedPerMinute: 1 };
   const why = "more than 1 malformed messages in a minute";
 
@@ -417,23 +410,15 @@ describe("a close that this side makes for a reason of its own", () => {
     expect(await raw.peer.closed).toEqual({ code: 1008, reason: why });
   });
 
-  it("keeps the error that destroyed the socket", async () => {
+  it("is reported with the error that destroyed the socket, even if the application closes the peer meanwhile", async () => {
     const raw = closing();
+    void raw.peer.close(4000, "mine");
     const error = new Error("reset");
     raw.cut({ error });
     expect(await raw.peer.closed).toEqual({ code: 1008, reason: why, error });
   });
 
-  it("is reported even if the application closes the peer meanwhile", async () => {
-    const raw = closing();
-    void raw.peer.close(4000, "mine");
-    raw.cut();
-    expect(await raw.peer.closed).toMatchObject({ code: 1008 });
-  });
-});
-
-describe("a close by the application that the other side never answers", () => {
-  it("is reported with 1006, as a lost connection", async () => {
+  it("is reported with 1006, as a lost connection, if it was the application's and the other side never answers", async () => {
     const raw = rawPeer({}, { endsOnClose: false });
     void raw.peer.close(4000, "mine");
     raw.cut();
