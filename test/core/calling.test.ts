@@ -3,6 +3,7 @@
 import { inspect as print, isDeepStrictEqual } from "node:util";
 import { describe, expect, it } from "vitest";
 import {
+  bytes,
   classify,
   encodeError,
   encodeNotification,
@@ -137,6 +138,7 @@ const BAD: [name: string, params: unknown, message: string][] = [
   ["an object whose toJSON returns null", { toJSON: () => null }, RULE],
   ["an object whose toJSON returns undefined", { toJSON: () => undefined }, RULE],
   ["something cyclic", cyclic, "circular"],
+  ["bytes, whose JSON is a string", bytes(new Uint8Array(3)), RULE],
   ["an object whose toJSON throws", { toJSON: throwing }, "mine"],
   ["a BigInt", 5n, "BigInt"],
   ["a BigInt inside", [5n], "BigInt"],
@@ -148,7 +150,7 @@ describe("params", () => {
     const error = await rejection(peer.request("m", params));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toContain(message);
-    expect(() => peer.notify("m", params as object)).toThrow(error);
+    expect(() => peer.notify("m", params as object)).toThrow(message);
     expect([sent, peer.stats().pending]).toEqual([[], 0]);
   });
 
@@ -354,8 +356,8 @@ describe("the encoders", () => {
 it.each(["", "a", "abc", "é", "€", "😀", "a\ud800b", "\udc00", "😀\ud83d", "日本語 é 😀"])(
   "the bytes of %j are counted as the encoder writes them",
   (text) => {
-    const bytes = Buffer.byteLength(text);
-    expect([utf8Bytes(text), encodedBytes(text)]).toEqual([bytes, bytes]);
-    expect([exceeds(text, bytes), exceeds(text, bytes - 1)]).toEqual([false, true]);
+    const length = Buffer.byteLength(text);
+    expect([utf8Bytes(text), encodedBytes(text)]).toEqual([length, length]);
+    expect([exceeds(text, length), exceeds(text, length - 1)]).toEqual([false, true]);
   },
 );

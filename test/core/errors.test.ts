@@ -49,26 +49,23 @@ describe("a handler", () => {
 });
 
 describe("a listener of `error`", () => {
-  it("gets the method of a notification that is refused", () => {
-    const raw = rawPeer({ methods: { m: () => new Promise(() => {}) }, limits: { maxInFlight: 1 } });
-    const heard = listen(raw.peer);
-    for (let i = 0; i < 2; i++) raw.feed(notification("m"));
-    expect(heard).toEqual([[expect.any(RpcError), { method: "m", id: undefined }]]);
-  });
-
-  it("gets the call whose `onProgress` threw, and no call for a listener that threw", async () => {
-    await using pair = connectedPair({ methods: { m: (_params, { progress }) => progress(1) } });
-    const heard = listen(pair.b);
+  it("gets the method of a notification that is refused, the call whose `onProgress` threw, and no call for a listener that threw", async () => {
     const fail = (): never => {
       throw boom;
     };
+    await using pair = connectedPair(
+      { methods: { m: (_params, { progress }) => progress(1) } },
+      { methods: { wait: () => turn() }, limits: { maxInFlight: 1 } },
+    );
+    const heard = listen(pair.b);
     await pair.b.request("m", {}, { onProgress: fail });
     pair.b.on("notification", fail);
-    pair.a.notify("any");
+    for (const method of ["any", "wait", "wait"]) pair.a.notify(method);
     await turn();
     expect(heard).toEqual([
       [boom, { method: "m", id: 1 }],
       [boom, undefined],
+      [expect.any(RpcError), { method: "wait", id: undefined }],
     ]);
     pair.takeErrors();
   });
