@@ -1,5 +1,6 @@
 /** Runs one conformance case over one wire. README.md in this folder describes the members of a case. */
 import { readdirSync, readFileSync } from "node:fs";
+import { isDeepStrictEqual } from "node:util";
 import { expect } from "vitest";
 import { acp, ConnectionLostError, lsp, mcp, ProtocolError, RpcError, type PeerLimits } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
@@ -186,24 +187,15 @@ async function receiveSentinelOnly(wire: Wire): Promise<void> {
 
 function expectFrames(frames: string[], { expect: owed = [], order }: Case): void {
   const got = frames.map((frame) => JSON.parse(frame) as unknown);
-  if (order === "any") expect(inOrder(got.map(canonical))).toStrictEqual(inOrder(owed.map(canonical)));
-  else expect(got).toStrictEqual(owed);
-}
-
-/** Returns a sorted copy, to compare two lists of texts as multisets. */
-export function inOrder(texts: string[]): string[] {
-  const sorted = [...texts];
-  sorted.sort();
-  return sorted;
-}
-
-/** Returns the same text for values that differ only in the order of members. */
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_key, part: unknown) =>
-    typeof part === "object" && part !== null && !Array.isArray(part)
-      ? Object.fromEntries(inOrder(Object.keys(part)).map((name) => [name, (part as Record<string, unknown>)[name]]))
-      : part,
-  );
+  if (order !== "any") return expect(got).toStrictEqual(owed);
+  for (const frame of owed) {
+    expect(got).toContainEqual(frame);
+    got.splice(
+      got.findIndex((one) => isDeepStrictEqual(one, frame)),
+      1,
+    );
+  }
+  expect(got).toEqual([]);
 }
 
 /** Makes the calls of the case, and waits until the raw client has received them. */

@@ -231,18 +231,19 @@ export function tailing(
   return { ...rawPeer({ ...options, methods: { tail, ...options.methods } }, behaviour), contexts };
 }
 
-/** Feeds messages, and waits after each until it was handled. */
-export async function feed(raw: RawPeer, ...messages: unknown[]): Promise<void> {
-  for (const message of messages) {
-    raw.feed(message);
+/** Feeds messages, and waits after each until it was handled. A function is called in the place of a message. */
+export async function feed(raw: RawPeer, ...steps: unknown[]): Promise<void> {
+  for (const step of steps) {
+    if (typeof step === "function") (step as () => void)();
+    else raw.feed(step);
     await turn();
   }
 }
 
 /** Returns the messages that the peer sends in answer. */
-export async function answersTo(raw: RawPeer, ...messages: unknown[]): Promise<any[]> {
+export async function answersTo(raw: RawPeer, ...steps: unknown[]): Promise<any[]> {
   const before = raw.sent.length;
-  await feed(raw, ...messages);
+  await feed(raw, ...steps);
   return raw.messages().slice(before);
 }
 

@@ -124,9 +124,7 @@ describe("a source that fails", () => {
   it("while no next is pending is emitted as `error` if no next follows", async () => {
     const source = new Fed().give(1);
     const raw = tailing(source);
-    await feed(raw, request(1, "tail"));
-    source.fail(new Error("disk"));
-    await turn();
+    await feed(raw, request(1, "tail"), () => source.fail(new Error("disk")));
     expect(raw.errors).toEqual([]);
     await feed(raw, abort(1));
     expect(raw.errors).toEqual([new Error("disk")]);
@@ -156,8 +154,7 @@ describe("a source that fails", () => {
     const sources = [failing(onReturn), failing(new DOMException("stopped", "AbortError")), readable(), readable()];
     const raw = rawPeer({ methods: { get: (_params, { peer }: Context) => sources.map((one) => peer.offer(one)) } });
     // One of the Node streams was begun, and the other was not.
-    await feed(raw, request(1, "get"), next(2, 1), next(3, 2), next(4, 3));
-    await feed(raw, abort(1), abort(2), abort(3), abort(4));
+    await feed(raw, request(1, "get"), next(2, 1), next(3, 2), next(4, 3), abort(1), abort(2), abort(3), abort(4));
     expect(raw.errors).toEqual([onReturn, onDestroy, onDestroy]);
     expectEmpty(raw.peer);
   });
@@ -168,9 +165,9 @@ describe("a source that fails", () => {
   ])("after it was aborted emits %s", async (_name, thrown, errors) => {
     const source = new Fed().give(1);
     const raw = tailing(source);
-    await feed(raw, request(1, "tail"), next(2, 1), abort(1));
-    source.fail(thrown === "reason" ? raw.contexts[0]!.signal.reason : thrown);
-    await turn();
+    await feed(raw, request(1, "tail"), next(2, 1), abort(1), () =>
+      source.fail(thrown === "reason" ? raw.contexts[0]!.signal.reason : thrown),
+    );
     expect(raw.errors).toHaveLength(errors);
     expect(raw.sent).toHaveLength(2);
   });
@@ -199,9 +196,7 @@ describe("a call that is cancelled", () => {
   ])("under mcp sends nothing, %s", async (_name, make) => {
     const open = gate();
     const raw = tailing(make(open.promise), { dialect: mcp });
-    await feed(raw, request(1, "tail"), cancelMcp(1));
-    open.resolve();
-    await turn();
+    await feed(raw, request(1, "tail"), cancelMcp(1), () => open.resolve());
     expect(raw.sent).toEqual([]);
     expectEmpty(raw.peer);
   });

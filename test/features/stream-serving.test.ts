@@ -60,9 +60,7 @@ describe("a handler's iterable", () => {
   it("that ends after its last value was read ends with an empty batch", async () => {
     const source = new Fed().give(1);
     const raw = tailing(source);
-    await feed(raw, request(1, "tail"), next(2, 1));
-    source.finish();
-    await turn();
+    await feed(raw, request(1, "tail"), next(2, 1), () => source.finish());
     expect(raw.messages().slice(1)).toEqual([more(2, [], true)]);
     expect(source.returned).toBe(0);
     expectEmpty(raw.peer);
@@ -155,11 +153,7 @@ describe("$/enumerator/next", () => {
     expect(await answersTo(raw, next(4, 1))).toEqual([failure(4, -32600, "Too many `next`")]);
     source.give("b");
     await turn();
-    await feed(raw, next(5, 1));
-    for (const value of ["c", "d"]) {
-      source.give(value);
-      await turn();
-    }
+    await feed(raw, next(5, 1), ...["c", "d"].map((value) => () => source.give(value)));
     expect(raw.messages().slice(2)).toEqual([more(2, ["b"]), more(3, ["c"]), more(5, ["d"])]);
     expect(await answersTo(raw, next(6, 1), next(7, 1), abort(1))).toEqual([more(6, [], true), more(7, [], true)]);
     expect(streamsOf(raw)).toBe(0);
@@ -172,20 +166,20 @@ describe("$/enumerator/next", () => {
       {},
       { onSend: (text, { feed: deliver }) => void (text.includes('"b"') && deliver(next(4, 1))) },
     );
-    await feed(raw, request(1, "tail"), next(2, 1), next(3, 1));
-    for (const value of ["b", "c", "d"]) {
-      source.give(value);
-      await turn();
-    }
+    await feed(
+      raw,
+      request(1, "tail"),
+      next(2, 1),
+      next(3, 1),
+      ...["b", "c", "d"].map((value) => () => source.give(value)),
+    );
     expect(raw.messages().slice(1)).toEqual([more(2, ["b"]), more(3, ["c"]), more(4, ["d"])]);
   });
 
   it("is answered with the error of the source once, and then without a value", async () => {
     const source = new Fed().give("a");
     const raw = tailing(source);
-    await feed(raw, request(1, "tail"), next(2, 1), next(3, 1));
-    source.fail(new RpcError(7, "no"));
-    await turn();
+    await feed(raw, request(1, "tail"), next(2, 1), next(3, 1), () => source.fail(new RpcError(7, "no")));
     expect(raw.messages().slice(1)).toEqual([failure(2, 7, "no"), more(3, [], true)]);
     expect([streamsOf(raw), raw.errors]).toEqual([0, []]);
   });
