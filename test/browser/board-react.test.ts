@@ -12,7 +12,6 @@ import { connect } from "../../src/node.js";
 import { EXAMPLES, ExampleServer } from "../examples/server.js";
 import type { Relay } from "../support/relay.js";
 import { status, Windows } from "./windows.js";
-import { PATIENCE } from "./browser.js";
 
 const EXAMPLE = join(EXAMPLES, "board-react");
 
@@ -48,7 +47,7 @@ const log = (page: Page): Promise<string | null> => page.getByLabel("Log").textC
 const here = (page: Page): Promise<string | null> => page.getByLabel("Here").textContent();
 
 async function bothShow(...texts: string[]): Promise<void> {
-  for (const page of [ada, bo]) await expect.poll(() => cards(page), PATIENCE).toEqual(texts);
+  for (const page of [ada, bo]) await expect.poll(() => cards(page)).toEqual(texts);
 }
 
 async function importLines(...lines: string[]): Promise<void> {
@@ -87,9 +86,9 @@ describe("the example board-react", () => {
 
   it("shows who is here, and what the server logs", async () => {
     for (const page of [ada, bo]) {
-      await expect.poll(() => here(page), PATIENCE).toMatch(/^(Ada, Bo|Bo, Ada)$/);
+      await expect.poll(() => here(page)).toMatch(/^(Ada, Bo|Bo, Ada)$/);
     }
-    await expect.poll(() => log(ada), PATIENCE).toContain("Bo is here");
+    await expect.poll(() => log(ada)).toContain("Bo is here");
   });
 
   it("shows a card of one window in both", async () => {
@@ -109,7 +108,7 @@ describe("the example board-react", () => {
     await expect.poll(() => cards(bo)).toEqual(["Buy milk", "Meanwhile"]);
     await relay.open();
     await status(ada, "Live").waitFor();
-    await expect.poll(() => cards(bo), PATIENCE).toEqual(["Buy milk", "Meanwhile", "Written without a network"]);
+    await expect.poll(() => cards(bo)).toEqual(["Buy milk", "Meanwhile", "Written without a network"]);
     expect(new Set(await cards(ada))).toEqual(new Set(await cards(bo)));
     expect(await cards(ada)).toHaveLength(3);
   });
@@ -134,13 +133,13 @@ describe("the example board-react", () => {
     await form.getByText(/^Cancelled after \d+ cards$/).waitFor();
     // A call that follows the cancelling: the server imports no card after it.
     await add(ada, "After the import");
-    await expect.poll(async () => (await cards(bo)).at(-1), PATIENCE).toBe("After the import");
+    await expect.poll(async () => (await cards(bo)).at(-1)).toBe("After the import");
     const { length } = await cards(bo);
     expect(length).toBeGreaterThan(3);
     expect(length).toBeLessThan(150);
     await importLines("Last");
     await form.getByText("Imported 1 cards").waitFor();
-    await expect.poll(() => cards(bo), PATIENCE).toHaveLength(length + 1);
+    await expect.poll(() => cards(bo)).toHaveLength(length + 1);
   });
 
   it("uploads 20 MB unchanged, while the network is cut", async () => {
@@ -150,15 +149,15 @@ describe("the example board-react", () => {
     const form = ada.getByLabel("Upload");
     const output = form.locator("output");
     await form.getByLabel("File").setInputFiles(path);
-    await expect.poll(() => output.textContent(), { ...PATIENCE, interval: 5 }).toMatch(/%|bytes/);
+    await expect.poll(() => output.textContent(), { interval: 5 }).toMatch(/%|bytes/);
     expect(await output.textContent()).toMatch(/^big\.bin: [1-9]?\d %$/);
     relay.cut();
-    await expect.poll(() => output.textContent(), { timeout: 240_000 }).toBe("big.bin: 20,000,000 bytes stored");
+    await expect.poll(() => output.textContent()).toBe("big.bin: 20,000,000 bytes stored");
     await status(ada, "Live").waitFor();
     const uploads = await readdir(join(folder, "uploads"));
     expect(uploads).toHaveLength(1);
     expect((await readFile(join(folder, "uploads", uploads[0]!))).equals(content)).toBe(true);
-    await expect.poll(() => log(bo), PATIENCE).toContain("Ada uploaded big.bin");
+    await expect.poll(() => log(bo)).toContain("Ada uploaded big.bin");
   });
 
   it("ends an import before its server ends", async () => {
@@ -166,7 +165,7 @@ describe("the example board-react", () => {
     await importLines("One", "Two", "Three", "Four", "Five");
     const progress = ada.getByLabel("Import", { exact: true }).locator("output");
     // It is shown for less than half a second.
-    await expect.poll(() => progress.textContent(), { ...PATIENCE, interval: 20 }).toMatch(/^[1-4] of 5$/);
+    await expect.poll(() => progress.textContent(), { interval: 20 }).toMatch(/^[1-4] of 5$/);
     expect(await server.stop()).toBe(0);
     await ada.getByLabel("Import", { exact: true }).getByText("Imported 5 cards").waitFor();
     await server.start();
@@ -183,11 +182,11 @@ describe("the example board-react", () => {
     await server.start();
     for (const page of [ada, bo]) await status(page, "Live").waitFor();
     for (const page of [ada, bo]) {
-      await expect.poll(() => cards(page), PATIENCE).toEqual([...before, "Written during the restart"]);
-      await expect.poll(() => here(page), PATIENCE).toMatch(/^(Ada, Bo|Bo, Ada)$/);
+      await expect.poll(() => cards(page)).toEqual([...before, "Written during the restart"]);
+      await expect.poll(() => here(page)).toMatch(/^(Ada, Bo|Bo, Ada)$/);
     }
     await add(ada, "After the restart");
-    for (const page of [ada, bo]) await expect.poll(() => log(page), PATIENCE).toContain("After the restart");
+    for (const page of [ada, bo]) await expect.poll(() => log(page)).toContain("After the restart");
   });
 
   it("closes all windows of a user who logs out", async () => {
@@ -197,7 +196,7 @@ describe("the example board-react", () => {
     await bo.getByRole("button", { name: "Log out Bo" }).click();
     await bo.getByLabel("Name").waitFor();
     await status(second, "Logged out").waitFor();
-    await expect.poll(() => here(ada), PATIENCE).toBe("Ada");
+    await expect.poll(() => here(ada)).toBe("Ada");
   });
 
   it("reports no error, in the server and in the pages", () => {

@@ -1,5 +1,5 @@
 /** The Chromium that the tests of a file share. */
-import type { Browser, Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll } from "vitest";
 import { launch } from "./chromium.js";
 
@@ -12,11 +12,13 @@ export function browser(): Promise<Browser> {
   return launched;
 }
 
+/** Opens a page in a context of its own. */
+export async function newPage(options?: BrowserContextOptions): Promise<Page> {
+  return (await (await browser()).newContext(options)).newPage();
+}
+
 /** Closes a page so that its session ends. Chromium may kill a page that is closed before it has sent its close. */
 export async function end(page: Page): Promise<void> {
   await page.goto("about:blank");
   await page.context().close();
 }
-
-/** How long a test waits for a page to connect again. After connections that lasted less than 5 s, a client waits for up to 20 s. */
-export const PATIENCE = { timeout: 30_000 };

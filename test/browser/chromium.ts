@@ -25,6 +25,8 @@ const ARGS = [
   "--disable-gpu",
   "--disable-quic",
   "--no-first-run",
+  // A foreign name of this machine.
+  "--host-resolver-rules=MAP elsewhere.test 127.0.0.1",
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",

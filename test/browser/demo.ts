@@ -3,10 +3,11 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import type { Page } from "playwright-core";
+import type { Frame, Page } from "playwright-core";
 import { expect } from "vitest";
 import { connect, type AnyPeer } from "../../src/node.js";
-import { browser } from "./browser.js";
+import { Relay } from "../support/relay.js";
+import { newPage } from "./browser.js";
 
 const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.url));
 
@@ -75,11 +76,6 @@ export const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, is
  */
 const leftPages: Page[] = [];
 
-async function newPage(options: object): Promise<Page> {
-  const context = await (await browser()).newContext({ viewport: VIEWPORT, ...options });
-  return context.newPage();
-}
-
 /** Ends the visit. Pages that a test has closed or given options are not visited again. Call it while the demo runs. */
 export async function leave(...visitors: Visitor[]): Promise<void> {
   await Promise.all(
@@ -101,7 +97,7 @@ export async function leave(...visitors: Visitor[]): Promise<void> {
 
 /** Opens the page in a browser context of its own, and waits until it has joined. */
 export async function visit(url: string, name: string, options?: object): Promise<Visitor> {
-  const page = (options === undefined && leftPages.pop()) || (await newPage(options ?? {}));
+  const page = (options === undefined && leftPages.pop()) || (await newPage({ viewport: VIEWPORT, ...options }));
   const complaints: string[] = [];
   page.on("pageerror", (error) => complaints.push(String(error)));
   page.on("console", (message) => {
@@ -170,6 +166,59 @@ export async function withDemo(
   }
 }
 
+/** A visitor whose network the test cuts and mends, without a clock. */
+export interface Cuttable extends Visitor {
+  /** Cuts the network, and waits until the page has seen it. */
+  cut(): Promise<void>;
+  /** Mends the network. The page connects at once. */
+  mend(): Promise<void>;
+}
+
+/** Starts a demo that Ada visits by a network of her own. */
+export async function withCuttable(
+  run: (ada: Cuttable, demo: VisitedDemo) => Promise<void>,
+  { options, ...how }: Visit & { options?: object } = {},
+): Promise<void> {
+  await withDemo(async (demo) => {
+    await using relay = await Relay.to(demo.url);
+    const visitor = await visit(relay.url.replace("ws:", "http:"), "Ada", options);
+    const { page } = visitor;
+    await note(page);
+    const cut = async (): Promise<void> => {
+      const before = await said(page);
+      relay.target = () => undefined;
+      relay.cut();
+      await expect.poll(() => said(page)).toEqual([...before, "Reconnecting"]);
+    };
+    const mend = async (): Promise<void> => {
+      relay.target = demo.url;
+      await page.evaluate(() => dispatchEvent(new Event("online")));
+    };
+    await run({ ...visitor, cut, mend }, demo);
+    await leave(visitor);
+  }, how);
+}
+
+/** Starts to record each connection state that the page shows. */
+export async function note(page: Page): Promise<void> {
+  await page.evaluate(() => {
+    const status = document.querySelector<HTMLElement>("#status")!;
+    const words: string[] = [];
+    const write = (): void => {
+      words.push(status.textContent);
+      status.dataset["said"] = JSON.stringify(words);
+    };
+    new MutationObserver(write).observe(status, { childList: true });
+  });
+}
+
+/** Returns the states that the page has shown since `note`. */
+export function said(page: Page): Promise<string[]> {
+  return page
+    .locator("#status")
+    .evaluate((status: HTMLElement) => JSON.parse(status.dataset["said"] ?? "[]") as string[]);
+}
+
 /** Joins the board without a browser, by a connection like that of a page. `methods` replace the default ones. */
 export async function enter(url: string, name: string, methods: object = {}, page = ""): Promise<AnyPeer> {
   const ignored = ["welcome", "people", "stats", "said", "drew", "erased", "decided"].map((method) => [
@@ -199,6 +248,12 @@ export function noticed(page: Page, text: string): Promise<void> {
   return page.locator("#notice", { hasText: text }).waitFor({ state: "attached" });
 }
 
+/** Sends a line of the chat. */
+export async function say(page: Page | Frame, text: string): Promise<void> {
+  await page.getByLabel("Message", { exact: true }).fill(text);
+  await page.getByLabel("Message", { exact: true }).press("Enter");
+}
+
 /** Draws with the mouse. The points are fractions of the board. */
 export async function draw(page: Page, points: [x: number, y: number][]): Promise<void> {
   const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;
@@ -214,6 +269,7 @@ export function picture(page: Page): Promise<string> {
   return page.evaluate(async () => {
     await new Promise(requestAnimationFrame);
     const { width, height } = document.querySelector("canvas")!;
+    // The browser warns of pages that read their own canvas often.
     const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true })!;
     copy.drawImage(document.querySelector("canvas")!, 0, 0);
     const { data } = copy.getImageData(0, 0, width, height);
@@ -228,17 +284,10 @@ export function picture(page: Page): Promise<string> {
   });
 }
 
-/** Returns a digest of all pixels of the board. */
+/** Returns all pixels of the board, as the browser encodes them. */
 export function pixels(page: Page): Promise<string> {
   return page.evaluate(async () => {
     await new Promise(requestAnimationFrame);
-    const canvas = document.querySelector("canvas")!;
-    const { width, height } = canvas;
-    // The browser warns of pages that read their own canvas often.
-    const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true })!;
-    copy.drawImage(canvas, 0, 0);
-    const { data } = copy.getImageData(0, 0, width, height);
-    const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", data));
-    return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    return document.querySelector("canvas")!.toDataURL();
   });
 }

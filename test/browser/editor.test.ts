@@ -75,7 +75,7 @@ describe("the editor", () => {
       /** Waits until the newest message of the method has this duration. */
       const expectDuration = async (direction: string, method: string, what: RegExp): Promise<void> => {
         const duration = rows(direction, method).first().locator(".duration");
-        await expect.poll(() => duration.textContent(), { timeout: 10_000 }).toMatch(what);
+        await expect.poll(() => duration.textContent()).toMatch(what);
       };
       const answered = /^\d+(\.\d)? ms$/;
       for (const method of ["open", "edit", "initialize", "textDocument/completion"])

@@ -9,7 +9,7 @@ import { connect } from "../../src/node.js";
 import { EXAMPLES, ExampleServer } from "../examples/server.js";
 import type { Relay } from "../support/relay.js";
 import { rejection } from "../support/turns.js";
-import { end, PATIENCE } from "./browser.js";
+import { end } from "./browser.js";
 import { status, Windows } from "./windows.js";
 
 const linesOf = (page: Page, state = "li"): Promise<string[]> => page.locator(`#lines ${state}`).allTextContents();
@@ -36,7 +36,7 @@ const statusOf = async (url: string): Promise<number> => (await fetch(url)).stat
 async function showsAt(page: Page, name: string, x: number, y: number): Promise<void> {
   // The path begins at 1, 1, and has a border.
   await expect
-    .poll(async () => (await placeOf(page, name)).map((value, i) => Math.abs(value - [x, y][i]!) < 3), PATIENCE)
+    .poll(async () => (await placeOf(page, name)).map((value, i) => Math.abs(value - [x, y][i]!) < 3))
     .toEqual([true, true]);
 }
 
@@ -56,7 +56,7 @@ describe("the example chat", () => {
   }
 
   async function bothShow(...texts: string[]): Promise<void> {
-    for (const page of [ada, bob]) await expect.poll(() => linesOf(page, ".said"), PATIENCE).toEqual(texts);
+    for (const page of [ada, bob]) await expect.poll(() => linesOf(page, ".said")).toEqual(texts);
   }
 
   beforeAll(async () => {
@@ -211,7 +211,7 @@ describe("the example cursors", () => {
     await server.start();
     for (const page of [ada, bob]) await status(page, "online").waitFor();
     for (const page of [ada, bob])
-      await expect.poll(async () => new Set(await here(page)), PATIENCE).toEqual(new Set(["Ada", "Bob"]));
+      await expect.poll(async () => new Set(await here(page))).toEqual(new Set(["Ada", "Bob"]));
     await ada.mouse.move(600, 400);
     await showsAt(bob, "Ada", 600, 400);
     const { page: cyd } = await enter("Cyd");
@@ -274,7 +274,7 @@ describe("the example language-server", () => {
 
   it("shows what the language server finds, and no more when it is corrected", async () => {
     await status(page, "connected").waitFor();
-    await expect.poll(warnings, PATIENCE).toEqual(["colr"]);
+    await expect.poll(warnings).toEqual(["colr"]);
     await write("body {\n  color: red;\n}\n");
     await expect.poll(warnings).toEqual([]);
   });
@@ -314,8 +314,8 @@ describe("the example language-server", () => {
     await page.getByText("connecting again").waitFor();
     await write("body {\n  margn: 0;\n}\n");
     await server.start();
-    await status(page, "connected").waitFor(PATIENCE);
-    await expect.poll(warnings, PATIENCE).toEqual(["margn"]);
+    await status(page, "connected").waitFor();
+    await expect.poll(warnings).toEqual(["margn"]);
   });
 
   it("reports no error, in the server and in the page", () => {

@@ -33,7 +33,6 @@ afterAll(clean);
 /** Opens a page in a context of its own. A `prompt` is answered with `name`. */
 async function openPage(url: string, name = ""): Promise<Page> {
   const page = await (await (await browser()).newContext()).newPage();
-  page.setDefaultTimeout(20_000);
   page.on("dialog", (dialog) => void dialog.accept(name));
   await page.goto(url, { waitUntil: "commit" });
   return page;

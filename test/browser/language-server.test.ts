@@ -334,7 +334,7 @@ async function holdSettings(page: Page): Promise<{ requested: Promise<void>; rel
 
 /** Waits until none of these processes is left. A language server whose input has ended takes a moment to end. */
 function gone(pids: readonly number[]): Promise<void> {
-  return expect.poll(() => pids.filter(isRunning), { timeout: 10_000 }).toEqual([]);
+  return expect.poll(() => pids.filter(isRunning)).toEqual([]);
 }
 
 function isRunning(pid: number): boolean {

@@ -162,7 +162,7 @@ describe("the demo on three nodes", () => {
     ]);
     await say(ada, "where am I?");
     killer.notify("kill");
-    await expect.poll(() => lines, { timeout: PATIENCE_MS }).toContain(`${home} is gone; it starts again in 2 s`);
+    await expect.poll(() => lines).toContain(`${home} is gone; it starts again in 2 s`);
     const report = ada.locator("#recovered", { hasText: "is gone" });
     await report.waitFor();
     expect(await report.textContent()).toMatch(
@@ -176,12 +176,10 @@ describe("the demo on three nodes", () => {
       await expect.poll(() => chatOf(page)).toEqual(["good morning", "are you there?", "where am I?"]);
     }
     await expect.poll(async () => (await picture(ada)) === (await picture(bo))).toBe(true);
-    await expect
-      .poll(() => lines.filter((line) => line.startsWith(`${home} is process`)), { timeout: PATIENCE_MS })
-      .toHaveLength(2);
+    await expect.poll(() => lines.filter((line) => line.startsWith(`${home} is process`))).toHaveLength(2);
     // Ada is listed once, also while the lease of the dead node runs.
     expect(await peopleOn(bo)).toEqual(expect.arrayContaining(["Ada", "Bo"]));
-    await expect.poll(() => peopleOn(bo), { timeout: PATIENCE_MS }).toEqual(["Ada", "Bo"]);
+    await expect.poll(() => peopleOn(bo)).toEqual(["Ada", "Bo"]);
 
     // A page that comes later loads all of it, on the node that was started again too.
     const late = await inviteElsewhere("Cy", ...NAMES.filter((name) => name !== home));
@@ -230,9 +228,7 @@ describe("the demo on three nodes", () => {
     );
     await ada.locator("#notice", { hasText: "is gone." }).waitFor();
     await ada.locator("#outage").waitFor({ state: "hidden" });
-    await expect
-      .poll(() => lines.slice(count).some((line) => line.startsWith(`${home} is process`)), { timeout: PATIENCE_MS })
-      .toBe(true);
+    await expect.poll(() => lines.slice(count).some((line) => line.startsWith(`${home} is process`))).toBe(true);
   });
 
   it("asks the people on all nodes whether the board may be cleared, and clears it on all", async () => {
@@ -244,7 +240,7 @@ describe("the demo on three nodes", () => {
     ]);
     await expect.poll(async () => (await picture(bo)) === (await picture(ada))).toBe(true);
     // A page that was left and is still listed would be asked too.
-    await expect.poll(() => peopleOn(bo), { timeout: PATIENCE_MS }).toEqual(["Ada", "Bo"]);
+    await expect.poll(() => peopleOn(bo)).toEqual(["Ada", "Bo"]);
     await bo.getByRole("button", { name: "Clear", exact: true }).click();
     await ada.getByText("Bo would like to clear the board.").waitFor();
     await ada.getByRole("button", { name: "Agree" }).click();
@@ -301,9 +297,7 @@ it("the demo on nodes brings a window that joined an empty board what was drawn 
 
   const home = await nodeOf(page);
   const other = home === "n1" ? "n2" : "n1";
-  await expect
-    .poll(() => demo.lines.filter((line) => line.startsWith(`${other} is process`)), { timeout: PATIENCE_MS })
-    .toHaveLength(2);
+  await expect.poll(() => demo.lines.filter((line) => line.startsWith(`${other} is process`))).toHaveLength(2);
   await using killer = await enter(demo.url, "Kay", { arrived: () => {} }, `a-page&node=${home}`);
   const drawn: string[] = [];
   const methods = { arrived: () => {}, drew: ({ id }: { id: string }) => void drawn.push(id) };

@@ -1,250 +1,493 @@
+/**
+ * A peer in a page of a real Chromium. It proves one run of calls, streams, bytes and sessions, and what depends on the browser: its
+ * WebSocket, origins and CORS, and pages that are hidden, frozen, or without a network. All else is proved without a browser.
+ */
+import { createHash } from "node:crypto";
 import { once } from "node:events";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest";
-import { WebSocketServer } from "ws";
-import { serve, type AnyPeer, type Peer, type Refusal, type Server } from "../../src/node.js";
-import { launch } from "./chromium.js";
-import { startSite } from "./site.js";
+import type { AddressInfo } from "node:net";
+import type { Frame, Page } from "playwright-core";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { WebSocketServer, type ServerOptions } from "ws";
+import type { AnyPeer } from "../../src/index.js";
+import { bytes, bytesOf, serve, type ServeOptions, type Server } from "../../src/node.js";
+import { Relay } from "../support/relay.js";
+import { gate, type Gate } from "../support/turns.js";
+import { launchTabs } from "./chromium.js";
+import { openBarePage } from "./site.js";
 
 declare global {
+  /** The peer of the page, and its events. */
   var peer: AnyPeer;
+  var emitted: string[];
+  /** The params of the notifications that the page got. */
+  var pushed: unknown[];
 }
 
-interface ServerApi {
-  add(params: [a: number, b: number]): number;
-  /** Calls the page back before it answers. */
-  ask(params: { question: string }): string;
-  /** Sends the page a message beyond its limit. */
-  flood(): void;
-  never(): string;
-  noted(params: { text: string }): void;
-}
-interface ClientApi {
-  confirm(params: { question: string }): boolean;
-  noted(params: { text: string }): void;
-}
-
-let browser: Browser;
-let site: Awaited<ReturnType<typeof startSite>>;
-let server: Server<ServerApi, ClientApi>;
 let page: Page;
-const noted: string[] = [];
+let server: Server<any, any, any>;
+let relay: Relay;
+/** The params of the calls and notifications to the server, in order. */
+let heard: unknown[];
+/** The server cuts the socket when it has got this number of messages. */
+let cutAt: number;
+/** Holds the stream `tail` in its middle. */
+let middle: Gate<void>;
 
-beforeAll(async () => {
-  // A foreign name that resolves to this machine, as in DNS rebinding.
-  browser = await launch(["--host-resolver-rules=MAP elsewhere.test 127.0.0.1"]);
-  site = await startSite();
-  server = await serve<ServerApi, ClientApi>({
-    server: site.http,
-    path: "/rpc",
-    limits: { maxMessageBytes: 10_000 },
-    methods: {
-      add: ([a, b]) => a + b,
-      ask: async (question, { peer }) => ((await peer.request("confirm", question)) ? "confirmed" : "declined"),
-      flood: (_params, { peer }) => void peer.notify("noted", { text: "x".repeat(2000) }),
-      never: () => new Promise<string>(() => {}),
-      noted: ({ text }, { peer }) => {
-        noted.push(text);
-        peer.notify("noted", { text: `${text} yourself` });
-      },
-    },
-  });
-});
-afterAll(async () => {
-  await browser.close();
-  await server.close();
-  site.http.close();
-});
+function hear(params: unknown): unknown {
+  if (heard.push(params) === cutAt) relay.cut();
+  return params;
+}
+
+const methods = {
+  note: (params: unknown) => void hear(params),
+  echo: hear,
+  ask: (question: unknown, { peer }: { peer: AnyPeer }) =>
+    peer.request("confirm", question).catch(({ code }: { code: number }) => code),
+  flood: (_params: unknown, { peer }: { peer: AnyPeer }) => void peer.notify("noted", ["x".repeat(2000)]),
+  never: (params: unknown) => (hear(params), new Promise(() => {})),
+  async *tail() {
+    for (let i = 0; i < 60; i++) {
+      if (i === 30) await middle.promise;
+      yield i;
+    }
+  },
+  mirror({ data }: { data: unknown }) {
+    hear(data instanceof Uint8Array);
+    return { data: bytes(bytesOf(data)), digest: digest(bytesOf(data)) };
+  },
+  async upload({ file }: { file: never }, { peer }: { peer: AnyPeer }) {
+    const parts: Uint8Array[] = [];
+    for await (const part of peer.iterate(file)) parts.push(bytesOf(part));
+    return digest(Buffer.concat(parts));
+  },
+};
+
+function digest(view: Uint8Array): string {
+  return createHash("sha256").update(view).digest("hex");
+}
+
 beforeEach(async () => {
-  noted.length = 0;
-  page = await browser.newPage();
-  await open(`http://127.0.0.1:${site.port}/`);
+  heard = [];
+  cutAt = -1;
+  middle = gate();
+  page = await openBarePage();
+  await start();
 });
-afterEach(() => page.close());
+afterEach(async () => {
+  await page.context().close();
+  await relay.close();
+  await server.close();
+});
 
-async function open(url: string): Promise<void> {
-  await page.goto(url);
-  await page.waitForFunction(() => document.title === "ready");
+/** Starts the server behind a relay. Their ports differ from that of the page. */
+async function start(options: Partial<ServeOptions<any, any, any>> = {}): Promise<void> {
+  server = await serve<any, any, any>({ port: 0, methods: methods as never, ...options });
+  relay = await Relay.to(server.url);
 }
 
-/** Returns the members of the `ConnectError` with which the page's `connect` rejects, or false for another error. */
-function attempt(url: string, link: "packed" | "plain"): Promise<unknown> {
-  return page.evaluate(
-    async ([target, kind]) => {
-      const error = await reciproc.connect(target, { link: kind }).catch((reason: unknown) => reason);
-      return error instanceof reciproc.ConnectError && { code: error.code, status: error.status, url: error.url };
+/** Starts another server in place of the usual one. */
+async function restart(options: Partial<ServeOptions<any, any, any>>): Promise<void> {
+  await relay.close();
+  await server.close();
+  await start(options);
+}
+
+/** Connects the page, and waits until its session is one for both sides: at the client's next frame after the first reply. */
+async function connectPage(options: object = {}): Promise<void> {
+  await page.evaluate(
+    async ([url, given]) => {
+      globalThis.emitted = [];
+      globalThis.pushed = [];
+      globalThis.peer = await reciproc.connect(url, { bytes: reciproc.bytes, ...given });
+      for (const name of ["suspend", "lost", "attempt", "resume", "close"] as const)
+        peer.on(name, () => void emitted.push(name));
+      peer.on("notification", (_method, params) => void pushed.push(params));
+      for (let i = 0; i < 2; i++) await peer.request("echo");
     },
-    [url, link] as const,
+    [relay.url, options] as const,
   );
+  heard.length = 0;
 }
 
-/** Returns the server's peer of the next connection. */
-async function nextPeer(): Promise<Peer<ServerApi, ClientApi>> {
-  const [peer] = (await once(server as never, "peer")) as [Peer<ServerApi, ClientApi>];
-  return peer;
+/** Waits until the page's peer has emitted exactly these events, and attempts. */
+async function untilEmitted(...names: string[]): Promise<void> {
+  await expect.poll(() => page.evaluate(() => emitted.filter((name) => name !== "attempt"))).toEqual(names);
 }
 
-it("calls, is called back, and notifies in both directions", async () => {
-  const outcome = await page.evaluate(async () => {
-    const asked: unknown[] = [];
-    const peer = await reciproc.connect("/rpc", {
-      methods: { confirm: (params: { question: string }) => asked.push(params) === 1 },
+/** Records the frames that the page sends and gets from now on. */
+function record(): (string | Buffer)[] {
+  const frames: (string | Buffer)[] = [];
+  page.on("websocket", (webSocket) => {
+    for (const event of ["framesent", "framereceived"] as const)
+      webSocket.on(event as "framesent", ({ payload }) => void frames.push(payload));
+  });
+  return frames;
+}
+
+/** Sends 150 messages. Returns the answers to the calls among them. */
+function send(from: number): Promise<unknown> {
+  return page.evaluate((first) => {
+    const calls: Promise<unknown>[] = [];
+    for (let i = first; i < first + 150; i += 2) {
+      calls.push(peer.request("echo", [i]));
+      peer.notify("note", [i + 1]);
+    }
+    return Promise.all(calls);
+  }, from);
+}
+
+it("calls, notifies and streams without loss, duplicates or reordering while its socket is cut twice", async () => {
+  await connectPage();
+  const items = page.evaluate(async () => {
+    const got: unknown[] = [];
+    for await (const item of peer.stream("tail")) got.push(item);
+    return got;
+  });
+  cutAt = 20;
+  expect(await send(0)).toEqual(Array.from({ length: 75 }, (_, i) => [2 * i]));
+  await untilEmitted("suspend", "resume");
+  middle.resolve();
+  cutAt = 170;
+  expect(await send(150)).toEqual(Array.from({ length: 75 }, (_, i) => [150 + 2 * i]));
+  await untilEmitted("suspend", "resume", "suspend", "resume");
+  expect(await items).toEqual(Array.from({ length: 60 }, (_, i) => i));
+  expect(heard).toEqual(Array.from({ length: 300 }, (_, i) => [i]));
+  expect(server.stats()).toMatchObject({ peers: 1, suspended: 0 });
+});
+
+it("is called, and reports a handler that fails without a listener as an error of the page, with its cause", async () => {
+  await connectPage({ reconnect: false });
+  const answers = await page.evaluate(async (url) => {
+    const other = await reciproc.connect(url, {
+      methods: {
+        confirm: ({ sure }: { sure: boolean }) => {
+          if (!sure) throw new Error("the page failed");
+          return "confirmed";
+        },
+      },
     });
-    const came = new Promise((resolve) => peer.on("notification", (method, params) => resolve({ method, params })));
-    const taken = peer.notify("noted", { text: "héllo" });
-    const unknown = peer.request("nothing").catch((error: unknown) => (error as { code: number }).code);
-    const answers = [
-      await peer.request("ask", { question: "sure?" }),
-      await peer.request("ask", { question: "still?" }),
-    ];
-    return { asked, answers, unknown: await unknown, taken, came: await came, state: peer.state };
-  });
-  expect(outcome).toEqual({
-    asked: [{ question: "sure?" }, { question: "still?" }],
-    answers: ["confirmed", "declined"],
-    unknown: -32601,
-    taken: true,
-    came: { method: "noted", params: { text: "héllo yourself" } },
-    state: "open",
-  });
-  expect(noted).toEqual(["héllo"]);
-});
-
-it("opens a peer that queues calls while there is no server, reports its attempts, and ends by its signal", async () => {
-  const states = page.evaluate(async () => {
-    const controller = new AbortController();
-    const peer = reciproc.open("/late", { reconnect: { initial: true }, signal: controller.signal });
-    const seen: unknown[] = [peer.state];
-    const sum = peer.request("add", [2, 3], { retry: "not-sent" });
-    const { number, error } = await new Promise<{ number: number; error: Error }>((resolve) =>
-      peer.once("attempt", resolve),
-    );
-    seen.push(number, error.name, peer.state);
-    document.title = "connecting";
-    await peer.opened;
-    seen.push(await sum, peer.state);
-    controller.abort("enough");
-    return [...seen, (await peer.closed).reason, peer.state];
-  });
-  await page.waitForFunction(() => document.title === "connecting");
-  await using late = await serve({ server: site.http, path: "/late", methods: { add: ([a, b]) => a + b } });
-  late.on("peer", (peer) => void peer.closed.then(({ code }) => noted.push(`closed with ${code}`)));
-  expect(await states).toEqual(["connecting", 2, "ConnectError", "connecting", 5, "open", "aborted", "closed"]);
-  await vi.waitFor(() => expect(noted).toEqual(["closed with 1000"]));
-});
-
-it("connects at once by `reconnect()`, whatever the delay before its next attempt", async () => {
-  // No delay in the page ends.
-  await page.clock.install();
-  await page.clock.pauseAt(Date.now() + 60_000);
-  await page.evaluate(async () => {
-    globalThis.peer = reciproc.open("/later", { reconnect: { initial: true } });
-    await new Promise((resolve) => peer.once("attempt", resolve));
-  });
-  await using late = await serve({ server: site.http, path: "/later", methods: { add: ([a, b]) => a + b } });
-  expect(await page.evaluate(() => [peer.state, peer.reconnect()])).toEqual(["connecting", true]);
-  expect(await page.evaluate(() => peer.opened.then(() => peer.request("add", [2, 3])))).toBe(5);
-  expect(late.peers.size).toBe(1);
-  expect(await page.evaluate(() => peer.close().then(() => peer.reconnect()))).toBe(false);
-});
-
-it("reports a handler's failure without a listener as an error of the page, with its cause", async () => {
-  const reported = await page.evaluate(async () => {
     const seen = new Promise((resolve) => {
       addEventListener("error", ({ error, message }) => resolve([message, String((error as Error).cause)]), {
         once: true,
       });
     });
-    const peer = await reciproc.connect("/rpc", {
-      methods: { confirm: () => Promise.reject(new Error("the page failed")) },
-    });
-    const answer = await peer.request("ask", { question: "sure?" }).catch(({ code }: { code: number }) => code);
-    return [answer, await seen];
-  });
+    return [await other.request("ask", { sure: true }), await other.request("ask", { sure: false }), await seen];
+  }, relay.url);
   const message = expect.stringContaining('"confirm" failed, and nothing listens for `error`') as string;
-  expect(reported).toEqual([-32603, [message, "Error: the page failed"]]);
+  expect(answers).toEqual(["confirmed", -32603, [message, "Error: the page failed"]]);
 });
 
-it("shows both sides the code and the reason the page closes with", async () => {
-  const served = nextPeer();
-  const info = page.evaluate(async () => {
-    const peer = await reciproc.connect("/rpc");
-    const lost = peer.request("never").catch((error: unknown) => (error as { outcome: string }).outcome);
-    await peer.close(4001, "enough");
-    return { ...(await peer.closed), lost: await lost, later: peer.notify("noted", { text: "" }) };
+/** Returns bytes that are no text. The pages make the same. */
+const pattern = (length: number): Uint8Array => Uint8Array.from({ length }, (_, i) => (i * 31 + (i >> 8)) & 255);
+
+describe("bytes of a page", () => {
+  it("are a binary frame of a megabyte there and back, unchanged", async () => {
+    const frames = record();
+    await connectPage();
+    const length = 1_000_000;
+    const answer = await page.evaluate(async (size) => {
+      const sent = Uint8Array.from({ length: size }, (_, i) => (i * 31 + (i >> 8)) & 255);
+      const { data, digest: there } = (await peer.request("mirror", { data: reciproc.bytes(sent) })) as {
+        data: Uint8Array;
+        digest: string;
+      };
+      return { there, isSame: data.length === size && data.every((byte, i) => byte === sent[i]) };
+    }, length);
+    expect(answer).toEqual({ there: digest(pattern(length)), isSame: true });
+    expect(heard).toEqual([true]);
+    const sizes = frames.filter((frame) => typeof frame !== "string").map((frame) => frame.length);
+    expect(sizes).toHaveLength(2);
+    for (const size of sizes) expect(size).toBeLessThan(length + 300);
   });
-  expect(await (await served).closed).toMatchObject({ code: 4001, reason: "enough" });
-  expect(await info).toEqual({ code: 4001, reason: "enough", lost: "unknown", later: false });
-});
 
-it("shows both sides the code and the reason the server closes with", async () => {
-  const served = nextPeer();
-  const info = page.evaluate(async () => (await reciproc.connect("/rpc", { reconnect: false })).closed);
-  const peer = await served;
-  await peer.close(4002, "closing time");
-  expect(await peer.closed).toMatchObject({ code: 4002, reason: "closing time" });
-  expect(await info).toEqual({ code: 4002, reason: "closing time" });
-});
-
-it("closes with 4413 when a message exceeds the page's limit, and reports 1009", async () => {
-  const served = nextPeer();
-  const info = page.evaluate(async () => {
-    const peer = await reciproc.connect("/rpc", { limits: { maxMessageBytes: 1000 }, reconnect: false });
-    const heard: string[] = [];
-    peer.on("notification", (method) => void heard.push(method));
-    const error = await peer.request("flood").catch((reason: unknown) => reason as Error & { outcome: string });
-    const outcome = error instanceof reciproc.ConnectionLostError && error.outcome;
-    return { code: (await peer.closed).code, outcome, heard };
+  it.each([true, false])("are streamed from a Blob, in a browser with async iterators of streams: %s", async (has) => {
+    await connectPage();
+    const length = 3_000_000;
+    const there = await page.evaluate(
+      ([size, keeps]) => {
+        if (!keeps) {
+          delete (ReadableStream.prototype as { values?: unknown }).values;
+          delete (ReadableStream.prototype as { [Symbol.asyncIterator]?: unknown })[Symbol.asyncIterator];
+        }
+        const blob = new Blob([Uint8Array.from({ length: size }, (_, i) => (i * 31 + (i >> 8)) & 255)]);
+        return peer.request("upload", { file: peer.offer(blob.stream()) });
+      },
+      [length, has] as const,
+    );
+    expect(there).toBe(digest(pattern(length)));
   });
-  expect(await (await served).closed).toMatchObject({ code: 4413 });
-  expect(await info).toEqual({ code: 1009, outcome: "unknown", heard: [] });
 });
 
-it("rejects with ConnectError if the server refuses the page's origin or host name", async () => {
-  await open(`http://elsewhere.test:${site.port}/`);
-  const refusals: Refusal[] = [];
-  const remember = (refusal: Refusal): void => void refusals.push(refusal);
-  server.on("refuse", remember);
-  const foreign = `ws://127.0.0.1:${site.port}/rpc`;
-  const rebound = `ws://elsewhere.test:${site.port}/rpc`;
-  const code = "CONNECT_FAILED";
-  expect(await attempt(`${foreign}?token=secret`, "packed")).toEqual({ code, status: 403, url: foreign });
-  expect(await attempt(rebound, "packed")).toEqual({ code, status: 403, url: rebound });
-  // Without an agreed subprotocol, a browser reports no HTTP status to a page.
-  expect(await attempt(rebound, "plain")).toEqual({ code, status: undefined, url: rebound });
-  server.off("refuse", remember);
-  const host = { status: 403, reason: expect.stringContaining(`Host "elsewhere.test:${site.port}" is not allowed`) };
-  expect(refusals).toEqual([
-    { status: 403, reason: expect.stringContaining(`Origin "http://elsewhere.test:${site.port}" is not allowed`) },
-    host,
-    host,
-  ]);
-});
-
-it("accepts JSON in binary frames, on the server and in the page", async () => {
-  const answer = await page.evaluate(async () => {
-    const webSocket = new WebSocket("/rpc");
-    await new Promise((resolve) => webSocket.addEventListener("open", resolve));
-    const came = new Promise((resolve) => webSocket.addEventListener("message", ({ data }) => resolve(data)));
-    webSocket.send(new TextEncoder().encode('{"jsonrpc":"2.0","id":1,"method":"add","params":[2,3]}'));
-    return came;
+describe("a close", () => {
+  it.each(["page", "server"])("shows both sides the code and the reason if the %s closes", async (side) => {
+    await connectPage({ reconnect: false });
+    const [served] = server.peers;
+    const lost = page.evaluate(() => peer.request("never").catch((error: { outcome: string }) => error.outcome));
+    await expect.poll(() => heard).toHaveLength(1);
+    if (side === "page") await page.evaluate(() => peer.close(4001, "enough"));
+    else await served!.close(4001, "enough");
+    expect(await served!.closed).toMatchObject({ code: 4001, reason: "enough" });
+    expect(await page.evaluate(() => peer.closed)).toEqual({ code: 4001, reason: "enough" });
+    expect(await lost).toBe("unknown");
   });
-  expect(JSON.parse(answer as string)).toEqual({ jsonrpc: "2.0", id: 1, result: 5 });
 
-  const binary = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-  await once(binary, "listening");
-  binary.on("connection", (webSocket) =>
-    webSocket.on("message", (data: Buffer) => {
-      const { id } = JSON.parse(data.toString()) as { id: number };
-      webSocket.send(Buffer.from(JSON.stringify({ jsonrpc: "2.0", id, result: "grüße" })), { binary: true });
-    }),
+  it("is with 4413 when a message exceeds the page's limit, and reports 1009", async () => {
+    await connectPage({ limits: { maxMessageBytes: 1000 }, reconnect: false });
+    const [served] = server.peers;
+    const info = page.evaluate(async () => {
+      const error = await peer.request("flood").catch((reason: unknown) => reason as Error & { outcome: string });
+      const outcome = error instanceof reciproc.ConnectionLostError && error.outcome;
+      return { code: (await peer.closed).code, outcome, pushed };
+    });
+    expect(await served!.closed).toMatchObject({ code: 4413 });
+    expect(await info).toEqual({ code: 1009, outcome: "unknown", pushed: [] });
+  });
+
+  it("may have a code that a standard WebSocket cannot send", async () => {
+    // The page reads nothing and sends no acks, so the queue exceeds its limit.
+    await connectPage({ limits: { maxUnsentBytes: 50_000, maxReplyBytes: 50_000, maxMessageBytes: 20_000 } });
+    relay.pause();
+    const count = await page.evaluate(() => {
+      let taken = 0;
+      while (taken < 200 && peer.notify("note", [taken, "x".repeat(5000)])) taken++;
+      return taken;
+    });
+    expect(count).toBeGreaterThan(5);
+    expect(count).toBeLessThan(200);
+    relay.mend();
+    await untilEmitted("suspend", "lost", "resume");
+    expect(await page.evaluate(() => peer.request("echo", [7]))).toEqual([7]);
+  });
+});
+
+/** Returns the members of the `ConnectError` with which the page's `connect` rejects, or false for another error. */
+function attempt(url: string, options: object = {}): Promise<unknown> {
+  return page.evaluate(
+    async ([target, given]) => {
+      const error = await reciproc.connect(target, given).catch((reason: unknown) => reason);
+      return error instanceof reciproc.ConnectError && [error.status, error.url];
+    },
+    [url, options] as const,
   );
-  const { port } = binary.address() as { port: number };
-  const result = await page.evaluate(
-    async (url) => (await reciproc.connect(url)).request("anything"),
-    `ws://127.0.0.1:${port}/`,
+}
+
+/** Connects the page and calls `echo` thirty times in one tick. Returns the number of correct answers. */
+function callFromPage(url: string): Promise<number> {
+  return page.evaluate(async (target) => {
+    const other = await reciproc.connect(target);
+    const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => other.request("echo", [`ü${i}`])));
+    await other.close();
+    return answers.filter((answer, i) => (answer as string[])[0] === `ü${i}`).length;
+  }, url);
+}
+
+describe("a connection attempt of a page", () => {
+  it("rejects with ConnectError if the server refuses the page's origin or host name", async () => {
+    await page.context().close();
+    // A foreign name that resolves to this machine, as in DNS rebinding.
+    page = await openBarePage(undefined, "elsewhere.test");
+    const reasons: string[] = [];
+    server.on("refuse", ({ status, reason }) => void reasons.push(`${status} ${reason}`));
+    const rebound = server.url.replace("127.0.0.1", "elsewhere.test");
+    expect(await attempt(`${server.url}?token=secret`)).toEqual([403, server.url]);
+    expect(await attempt(rebound)).toEqual([403, rebound]);
+    // Without an agreed subprotocol, a browser reports no HTTP status to a page.
+    expect(await attempt(rebound, { link: "plain" })).toEqual([undefined, rebound]);
+    expect(reasons).toEqual([
+      expect.stringMatching(/^403 Origin "http:\/\/elsewhere\.test:\d+" is not allowed/),
+      ...Array<unknown>(2).fill(expect.stringMatching(/^403 Host "elsewhere\.test:\d+" is not allowed/)),
+    ]);
+  });
+
+  it("sends `auth` in its hello, and in no URL and no header, and once more after a refusal with 4401", async () => {
+    const heads: string[] = [];
+    const shown: unknown[] = [];
+    await restart({
+      authenticate({ url, rawHeaders }, auth) {
+        heads.push(url!, ...rawHeaders);
+        shown.push(auth);
+        return (auth as { token?: string } | undefined)?.token === "ada-2" ? { name: "ada" } : null;
+      },
+    });
+    const frames = record();
+    const asked = await page.evaluate(async (url) => {
+      const numbers: number[] = [];
+      await reciproc.connect(url, { auth: ({ number }) => ({ token: `ada-${numbers.push(number)}` }) });
+      return numbers;
+    }, relay.url);
+    expect(asked).toEqual([1, 2]);
+    expect(shown).toEqual([{ token: "ada-1" }, { token: "ada-2" }]);
+    expect(frames).toContain('{"hello":{"auth":{"token":"ada-1"}}}');
+    expect(frames).toContainEqual(expect.stringMatching(/^\{"bye":\{"code":4401/));
+    expect(heads).toContain("reciproc.v1, reciproc.auth");
+    expect(heads.filter((text) => text.includes("ada"))).toEqual([]);
+    // Without an `auth`, the page is refused before its WebSocket opens, and can read why.
+    expect(await attempt(relay.url)).toEqual([401, relay.url]);
+  });
+
+  it("agrees on reciproc.v1, and packs thirty calls of a tick into a few frames", async () => {
+    const frames = record();
+    expect(await callFromPage(server.url)).toBe(30);
+    expect(frames.map(String)).toContainEqual(expect.stringMatching(/^\{"hello":\{"session":true,/));
+    const sent = frames.map(String).filter((frame) => frame.includes('"method"'));
+    expect(sent.length).toBeLessThanOrEqual(3);
+  });
+
+  it.each<[string, ServerOptions, string[]]>([
+    [
+      "again, without the offer, if a server ignores subprotocols",
+      { handleProtocols: () => false },
+      ["reciproc.v1", ""],
+    ],
+    ["plainly, at once, with a server that agrees to any subprotocol", {}, ["reciproc.v1"]],
+  ])("connects %s, and reads JSON in binary frames", async (_what, options, offers) => {
+    const seen: string[] = [];
+    const bare = new WebSocketServer({ ...options, port: 0 });
+    bare.on("connection", (webSocket) =>
+      webSocket.on("message", (data: Buffer) => {
+        const { id, params } = JSON.parse(data.toString()) as { id: number; params: unknown };
+        const binary = id % 2 === 0;
+        webSocket.send(Buffer.from(JSON.stringify({ jsonrpc: "2.0", id, result: params })), { binary });
+      }),
+    );
+    bare.on("headers", (_headers, request) => seen.push(request.headers["sec-websocket-protocol"] ?? ""));
+    await once(bare, "listening");
+    expect(await callFromPage(`ws://127.0.0.1:${(bare.address() as AddressInfo).port}/`)).toBe(30);
+    expect(seen).toEqual(offers);
+    for (const client of bare.clients) client.terminate();
+    bare.close();
+  });
+});
+
+describe("a page", () => {
+  it("that was frozen resumes each time it is thawed, without a missed message", async () => {
+    await using tabs = await launchTabs();
+    await page.context().close();
+    page = await openBarePage(tabs.context);
+    await connectPage();
+    const cdp = await tabs.context.newCDPSession(page);
+    const other = await tabs.context.newPage();
+    const [served] = server.peers;
+    await page.evaluate(() => document.addEventListener("freeze", () => emitted.push("freeze")));
+    /** In the background, where its timers and tasks stand still. */
+    const freeze = async (): Promise<void> => {
+      await other.bringToFront();
+      await page.waitForFunction(() => document.hidden, undefined, { polling: 100 });
+      const before = await page.evaluate(() => emitted.length);
+      await cdp.send("Page.setWebLifecycleState", { state: "frozen" });
+      // The answer may come before the event, and a cut before the event would be noticed at once.
+      await expect.poll(() => page.evaluate((length) => emitted.slice(length), before)).toContain("freeze");
+    };
+    const thaw = async (): Promise<void> => {
+      await cdp.send("Page.setWebLifecycleState", { state: "active" });
+      await page.bringToFront();
+    };
+    // Chromium closes the socket of a frozen page when a message arrives.
+    await freeze();
+    for (let i = 0; i < 50; i++) served!.notify("pushed", [i]);
+    await thaw();
+    expect(await page.evaluate(() => peer.request("echo", [1]))).toEqual([1]);
+    await freeze();
+    relay.cut();
+    await expect.poll(() => server.stats().suspended).toBe(1);
+    for (let i = 50; i < 100; i++) served!.notify("pushed", [i]);
+    await thaw();
+    expect(await page.evaluate(() => peer.request("echo", [2]))).toEqual([2]);
+    await untilEmitted("freeze", "suspend", "resume", "freeze", "suspend", "resume");
+    expect(await page.evaluate(() => pushed)).toEqual(Array.from({ length: 100 }, (_, i) => [i]));
+    expect(server.stats()).toMatchObject({ peers: 1, suspended: 0 });
+  });
+
+  it("resumes at once when its network returns, and by `reconnect()`, whatever the delay before its next attempt", async () => {
+    // No delay in the page ends.
+    await page.clock.install();
+    await page.clock.pauseAt(Date.now() + 60_000);
+    await connectPage();
+    for (const [i, isOffline] of [true, false].entries()) {
+      await page.context().setOffline(isOffline);
+      // Taking a page offline keeps its sockets open, so the relay simulates a lost network.
+      await relay.close();
+      await expect.poll(() => page.evaluate(() => emitted.at(-1))).toBe("attempt");
+      const call = page.evaluate((n) => peer.request("echo", [n]), i);
+      await relay.open();
+      const { accepted } = relay;
+      if (isOffline) await page.context().setOffline(false);
+      else expect(await page.evaluate(() => peer.reconnect())).toBe(true);
+      expect(await call).toEqual([i]);
+      expect(relay.accepted - accepted).toBe(1);
+    }
+    await untilEmitted("suspend", "resume", "suspend", "resume");
+  });
+
+  it("that is shown again leaves a server that does not answer within 5 s, and loses nothing", async () => {
+    await page.clock.install();
+    await page.clock.pauseAt(Date.now() + 60_000);
+    await connectPage();
+    relay.pause();
+    const call = page.evaluate(() => {
+      const answer = peer.request("echo", [4]);
+      document.dispatchEvent(new Event("visibilitychange"));
+      return answer;
+    });
+    // Without the event, the page would leave the server after 45 s of silence.
+    await page.clock.runFor(6000);
+    await untilEmitted("suspend");
+    relay.mend();
+    await page.clock.resume();
+    expect(await call).toEqual([4]);
+    await untilEmitted("suspend", "resume");
+    expect(heard).toEqual([[4]]);
+  });
+});
+
+const JSON_TYPE = { "Content-Type": "application/json" };
+
+/** Posts a call. Returns the status and the body, or the error. */
+function postFrom(frame: Page | Frame, headers: Record<string, string>): Promise<unknown> {
+  return frame.evaluate(
+    async ([target, given]) => {
+      const body = '{"jsonrpc":"2.0","id":1,"method":"echo","params":[1,2]}';
+      try {
+        const response = await fetch(target, { method: "POST", headers: given, body });
+        return [response.status, await response.text()];
+      } catch (error) {
+        return String(error);
+      }
+    },
+    [server.url.replace("ws:", "http:"), headers] as const,
   );
-  expect(result).toBe("grüße");
-  for (const client of binary.clients) client.terminate();
-  binary.close();
+}
+
+describe("HTTP POST from a page of another origin", () => {
+  it("lets a page of another local port call, with custom headers, and read why it is refused", async () => {
+    const asked: unknown[] = [];
+    await restart({
+      authenticate: ({ headers: { authorization } }) => (asked.push(authorization), authorization ?? null),
+    });
+    const reply = [200, '{"jsonrpc":"2.0","id":1,"result":[1,2]}'];
+    expect(await postFrom(page, { ...JSON_TYPE, Authorization: "token" })).toEqual(reply);
+    // The preflight carries no credentials, so it is not authenticated.
+    expect(asked).toEqual(["token"]);
+    expect(await postFrom(page, JSON_TYPE)).toEqual([401, "authentication failed\n"]);
+    expect(await postFrom(page, {})).toMatchObject([415, expect.stringContaining("text/plain")]);
+  });
+
+  it("lets a page of a refused origin neither run nor read anything", async () => {
+    const refused: string[] = [];
+    server.on("refuse", ({ reason }, { method }) => refused.push(`${method} ${reason}`));
+    // A sandboxed frame has no origin and sends `null`.
+    await page.evaluate(() => {
+      const frame = Object.assign(document.createElement("iframe"), { srcdoc: "sandbox", name: "sandbox" });
+      frame.setAttribute("sandbox", "allow-scripts");
+      document.body.append(frame);
+    });
+    await expect.poll(() => page.frame("sandbox")).not.toBeNull();
+    expect(await postFrom(page.frame("sandbox")!, JSON_TYPE)).toContain("Failed to fetch");
+    // Without the JSON content type the browser makes no preflight, and the request itself arrives.
+    expect(await postFrom(page.frame("sandbox")!, {})).toContain("Failed to fetch");
+    const reason = expect.stringContaining('Origin "null" is not allowed') as string;
+    expect(refused).toEqual([reason, reason]);
+    expect(refused.map((text) => text.split(" ")[0])).toEqual(["OPTIONS", "POST"]);
+    expect(heard).toEqual([]);
+  });
 });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { clean, extract, folder, Running, tsc } from "../readme/examples.js";
-import { browser, PATIENCE } from "./browser.js";
+import { browser } from "./browser.js";
 import { bundle, startPage, type ReactVersion, type Site } from "./bundle.js";
 import { status } from "./windows.js";
 
@@ -59,7 +59,6 @@ describe.each([18, 19] as ReactVersion[])("the page of the guide, with React %i"
 
   async function open(): Promise<Page> {
     const page = await (await (await browser()).newContext()).newPage();
-    page.setDefaultTimeout(PATIENCE.timeout);
     await page.goto(site.url.replace("127.0.0.1", "localhost"));
     await status(page, "open").waitFor();
     return page;
@@ -113,7 +112,7 @@ describe.each([18, 19] as ReactVersion[])("the page of the guide, with React %i"
     server = await start();
     for (const page of [ada, bo]) {
       await status(page, "open").waitFor();
-      await expect.poll(() => notes(page), PATIENCE).toEqual(["tea"]);
+      await expect.poll(() => notes(page)).toEqual(["tea"]);
     }
     await expect.poll(() => ada.getByLabel("Here").textContent()).toMatch(/^guest \d, guest \d$/);
     await ada.getByRole("button", { name: "The log was interrupted: read again" }).click();

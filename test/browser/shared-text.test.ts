@@ -2,7 +2,6 @@ import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import type { Change, ClientApi, ServerApi } from "../../demo/api.js";
 import { connect, type Peer } from "../../src/node.js";
-import { PATIENCE } from "./browser.js";
 import { startDemo, withTwo } from "./demo.js";
 import { goTo, line, ready, same, squiggles, textOf, visitEditor, withTwoEditors } from "./editor.js";
 
@@ -110,7 +109,7 @@ describe("the editor's text", () => {
         await using second = await startDemo({ PORT: new URL(first.url).port });
         expect(second.url).toBe(first.url);
         for (const each of [page, bo.page]) {
-          await expect.poll(() => textOf(each), PATIENCE).not.toContain("life */");
+          await expect.poll(() => textOf(each)).not.toContain("life */");
           await ready(each, "css");
           await expect.poll(() => squiggles(each)).toEqual(["colr"]);
           expect(await each.locator("#notice").textContent()).toContain("Here is what it has now");

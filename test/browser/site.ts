@@ -7,20 +7,17 @@ import { fileURLToPath } from "node:url";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll } from "vitest";
 import type * as Entry from "../../src/index.js";
-import { browser } from "./browser.js";
+import { newPage } from "./browser.js";
 
 declare global {
   /** The whole browser entry, imported by the page. */
   var reciproc: typeof Entry;
 }
 
-/** All imports of a page. Its modules import no other package. */
-const IMPORT_MAP = { imports: { reciproc: "/reciproc/index.js" } };
-
 const PAGE = `<!doctype html>
 <link rel="icon" href="data:," />
 <script type="importmap">
-  ${JSON.stringify(IMPORT_MAP)}
+  { "imports": { "reciproc": "/reciproc/index.js" } }
 </script>
 <script type="module">
   import * as reciproc from "reciproc";
@@ -47,21 +44,14 @@ export async function startSite(): Promise<{ http: HttpServer; port: number }> {
   return { http, port: (http.address() as AddressInfo).port };
 }
 
-/** The bare page in the browser of the test file. */
-export interface BarePage {
-  readonly page: Page;
-  /** The port of its site. */
-  readonly port: number;
-}
-
 let site: Awaited<ReturnType<typeof startSite>> | undefined;
 afterAll(() => void site?.http.close());
 
-/** Opens the bare page in a context of its own. All pages of a test file are of one site. */
-export async function openBarePage(context?: BrowserContext): Promise<BarePage> {
+/** Opens the bare page in a context of its own. All pages of a test file are of one site. `host` is another name of this machine. */
+export async function openBarePage(context?: BrowserContext, host = "127.0.0.1"): Promise<Page> {
   site ??= await startSite();
-  const page = await (context ?? (await (await browser()).newContext())).newPage();
-  await page.goto(`http://127.0.0.1:${site.port}/`);
+  const page = await (context?.newPage() ?? newPage());
+  await page.goto(`http://${host}:${site.port}/`);
   await page.waitForFunction(() => document.title === "ready");
-  return { page, port: site.port };
+  return page;
 }

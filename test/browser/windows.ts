@@ -1,7 +1,7 @@
 /** Pages of an example in Chromium, each with a network that the test cuts. */
 import type { BrowserContext, Locator, Page } from "playwright-core";
 import { Relay } from "../support/relay.js";
-import { browser, PATIENCE } from "./browser.js";
+import { browser } from "./browser.js";
 
 /** Returns the element that shows the state of the connection, when it shows this text. */
 export function status(page: Page, text: string | RegExp): Locator {
@@ -17,7 +17,6 @@ export class Windows implements AsyncDisposable {
     const relay = await Relay.to(url);
     const context = await (await browser()).newContext();
     const page = await context.newPage();
-    page.setDefaultTimeout(PATIENCE.timeout);
     page.on("pageerror", (error) => this.errors.push(error.stack ?? error.message));
     page.on("console", (line) => {
       // Chromium writes a line for each connection that fails.
