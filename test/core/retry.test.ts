@@ -205,6 +205,14 @@ describe("a call with `retry` that a full queue refuses", () => {
     expect(await Promise.all(calls.slice(0, 20))).toHaveLength(20);
   });
 
+  it("is rejected without the option, also while its peer connects for the first time", async () => {
+    for (const { peer } of [full(), sessionPeer(LIMITS, { isConnecting: true })]) {
+      while (peer.notify("fill", LONG));
+      const cause = { message: "the queue is full" };
+      expect(await rejection(peer.request("m", LONG))).toMatchObject({ outcome: "not-sent", cause });
+    }
+  });
+
   it("can be aborted or time out, and is then never sent", async () => {
     const ends = full();
     const { peer, transport, take } = ends;
