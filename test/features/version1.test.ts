@@ -2,9 +2,9 @@
 import { describe, expect, it } from "vitest";
 import { lsp, mcp, ProtocolError, RpcError } from "../../src/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
-import { failure, rawPeer, request, type RawPeer } from "../support/raw.js";
+import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { useVirtualClock } from "../support/time.js";
-import { turn } from "../support/turns.js";
+import { rejection, turn } from "../support/turns.js";
 import { answersTo, cancelMcp, untilAborted } from "./kit.js";
 
 useVirtualClock();
@@ -35,6 +35,7 @@ function serving(options: AnyOptions = {}): RawPeer & { emitted: unknown[] } {
       fail: () => Promise.reject(new RpcError(7, "no", { why: [1] })),
       crash: () => Promise.reject(new Error("secret")),
       emitted: (params) => void emitted.push(params),
+      text: ([length]) => "x".repeat(length),
       wait: (_params, context) => untilAborted(context),
       async *tail() {
         yield* [1, "x".repeat(70_000), 2];
@@ -151,6 +152,13 @@ describe("messages of both versions", () => {
     expect(answers).toEqual([[answer1(2, [])]]);
   });
 
+  it("in a batch share the limit of a reply, measured as they are sent", async () => {
+    const raw = serving({ limits: { maxReplyBytes: 200 } });
+    const [first] = await answersTo(raw, [call1(1, "text", [100]), call1(2, "text", [100]), request(3, "echo", [])]);
+    const error = [-32008, "Response is too large", { maxReplyBytes: 200 }] as const;
+    expect(first).toEqual([answer1(1, "x".repeat(100)), failure1(2, ...error), result(3, [])]);
+  });
+
   it("that are of neither version are answered as without compat", async () => {
     const raw = serving();
     const invalid = failure(null, ...INVALID);
@@ -205,5 +213,17 @@ describe("an answer of version 1.0", () => {
     const raw = serving();
     expect(await answersTo(raw, answer1(9, 1), answer1(null, 1), { id: "x", result: null, error: "boom" })).toEqual([]);
     expect(raw.peer.stats().unmatched).toBe(3);
+  });
+
+  it("settles a batch", async () => {
+    const raw = serving();
+    const batch = raw.peer.batch();
+    const calls = [batch.request("a"), batch.request("b")];
+    batch.send();
+    await turn();
+    raw.feed([answer1(2, "b"), { id: 1, result: null, error: "boom" }]);
+    expect(await calls[1]).toBe("b");
+    expect(await rejection(calls[0]!)).toMatchObject({ message: "boom" });
+    expectEmpty(raw.peer);
   });
 });
