@@ -380,6 +380,8 @@ describe("a log", () => {
     const late = await b.client();
     expect(await join(late)).toEqual({ at, outcome: "complete" });
     expect(await late.until(1)).toEqual([["said", { n: 1, at }]]);
+    // It is a member, and has everything.
+    expect(await b.server.topic("room").join(late.peer, { since: at })).toEqual({ at, outcome: "complete" });
   });
 
   it("forgets its entries `ttlMs` after the last publication, which is a gap unless none was missed", async () => {
