@@ -3,8 +3,7 @@
  * important messages in order, and one position of each of the others.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { connect, serve } from "../../src/node.js";
-import type { AnyPeer } from "../../src/peer/peer.js";
+import { connect, serve, type AnyPeer } from "../../src/node.js";
 import { Proxy } from "../faults/proxy.js";
 
 /** The load of a live session. */
