@@ -1,5 +1,6 @@
 /** The behaviour that every third-party client must get from a reciproc server: one suite, and an adapter for each client. */
 import { expect, it } from "vitest";
+import type { AnyPeer } from "../../../src/node.js";
 import { rejection, turn } from "../../support/turns.js";
 import { Inbox, stateOf } from "../support/inbox.js";
 import { ATTIC, startService, type Service } from "../support/service.js";
@@ -8,6 +9,8 @@ import { ATTIC, startService, type Service } from "../support/service.js";
 export interface ThirdPartyClient {
   call(method: string, params?: object): PromiseLike<unknown>;
   notify(method: string, params?: object): unknown;
+  /** Sends one batch: the call `add` of [1, 2], the notification `note` of ["in a batch"], and the call `attic`. Resolves with both outcomes. */
+  batch?(): Promise<[sum: unknown, error: unknown]>;
   /** Notifications from the server: `[method, params]`. */
   readonly pushed: Inbox;
   /** Ends the connection in the client's own way, and resolves when it has ended. */
@@ -22,17 +25,22 @@ export interface Traits {
   readonly ids: (ids: unknown[]) => void;
   /** The outcome of its pending calls when it or the server closes. */
   readonly pending: "rejected" | "pending";
+  /** Whether it sends batches. Default true. */
+  readonly batches?: boolean;
   /** How it presents params of a notification. Default: unchanged. */
   readonly shows?: (params: unknown) => unknown;
 }
 
 /** Opens a service and a client of it. Both end with the test. */
-async function meet(open: Traits["open"]): Promise<{ service: Service; client: ThirdPartyClient } & AsyncDisposable> {
+export async function meet<C extends ThirdPartyClient>(
+  open: (url: string) => Promise<C>,
+): Promise<{ service: Service; client: C; peer: AnyPeer } & AsyncDisposable> {
   const service = await startService();
   const client = await open(service.url);
   return {
     service,
     client,
+    peer: await service.peers.next(),
     async [Symbol.asyncDispose]() {
       await client.close();
       await service[Symbol.asyncDispose]();
@@ -41,7 +49,7 @@ async function meet(open: Traits["open"]): Promise<{ service: Service; client: T
 }
 
 /** Runs the suite. */
-export function behavesAsClient({ open, ids, pending, shows = (params) => params }: Traits): void {
+export function behavesAsClient({ open, ids, pending, batches = true, shows = (params) => params }: Traits): void {
   it("gets results, by position and by name", async () => {
     await using both = await meet(open);
     const { client } = both;
@@ -92,8 +100,7 @@ export function behavesAsClient({ open, ids, pending, shows = (params) => params
 
   it("notifies the server, and gets no answer", async () => {
     await using both = await meet(open);
-    const { client, service } = both;
-    const peer = await service.peers.next();
+    const { client, service, peer } = both;
     const { bytesSent } = peer.stats();
     await client.notify("note", { by: "name" });
     await client.notify("note", ["by", "position"]);
@@ -108,8 +115,7 @@ export function behavesAsClient({ open, ids, pending, shows = (params) => params
 
   it("is notified by the server, in order, while calls are pending", async () => {
     await using both = await meet(open);
-    const { client, service } = both;
-    const peer = await service.peers.next();
+    const { client, service, peer } = both;
     const call = client.call("wait", ["call"]);
     await client.call("nothing", []);
     for (let i = 0; i < 3; i++) expect(peer.notify("tick", { i })).toBe(true);
@@ -117,6 +123,17 @@ export function behavesAsClient({ open, ids, pending, shows = (params) => params
     service.gateOf("call").resolve("answered");
     expect(await call).toBe("answered");
   });
+
+  if (batches) {
+    it("sends a batch and gets the answer to each call", async () => {
+      await using both = await meet(open);
+      const { client, service } = both;
+      const [sum, error] = await client.batch!();
+      expect(sum).toBe(3);
+      expect(error).toMatchObject(ATTIC);
+      expect(service.noted.all).toEqual([["in a batch"]]);
+    });
+  }
 
   it("numbers its calls with ids that the server echoes", async () => {
     await using both = await meet(open);
@@ -127,8 +144,7 @@ export function behavesAsClient({ open, ids, pending, shows = (params) => params
 
   it.each(["client", "server"] as const)(`leaves its pending calls ${pending} when the %s closes`, async (who) => {
     await using both = await meet(open);
-    const { client, service } = both;
-    const peer = await service.peers.next();
+    const { client, peer } = both;
     const call = client.call("wait", ["for ever"]);
     Promise.resolve(call).catch(() => {});
     await client.call("nothing", []);

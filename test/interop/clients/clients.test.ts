@@ -8,11 +8,17 @@ import { describe, expect, it } from "vitest";
 import WebSocket from "ws";
 import { rejection } from "../../support/turns.js";
 import { Inbox, stateOf } from "../support/inbox.js";
-import { ATTIC, startService } from "../support/service.js";
-import { behavesAsClient, type ThirdPartyClient } from "./behaviour.js";
+import { ATTIC } from "../support/service.js";
+import { behavesAsClient, meet, type ThirdPartyClient } from "./behaviour.js";
 
 // Its declarations name packages that it does not install, so they are not used.
 const jayson = createRequire(import.meta.url)("jayson");
+
+/** Returns the outcomes of the calls "a" and "b", from the array that answers their batch. */
+function outcomesOf(answers: { id: unknown; result?: unknown; error?: unknown }[]): [unknown, unknown] {
+  expect(answers.map(({ id }) => id)).toEqual(["a", "b"]);
+  return [answers[0]!.result, answers[1]!.error];
+}
 
 interface OpenedJayson extends ThirdPartyClient {
   readonly client: any;
@@ -38,6 +44,17 @@ async function openJayson(url: string): Promise<OpenedJayson> {
         ),
       ),
     notify: (method, params) => new Promise((resolve) => client.request(method, params, null, resolve)),
+    async batch() {
+      const calls = [
+        client.request("add", [1, 2], "a"),
+        client.request("note", ["in a batch"], null),
+        client.request("attic", [], "b"),
+      ];
+      const answers = await new Promise<any>((resolve, reject) =>
+        client.request(calls, (error: unknown, result: unknown) => (error ? reject(error) : resolve(result))),
+      );
+      return outcomesOf(answers);
+    },
     pushed,
     close: () => (webSocket.close(), closed),
   };
@@ -53,29 +70,9 @@ describe("a jayson client", () => {
     pending: "pending",
   });
 
-  it("sends a batch and gets one array for it", async () => {
-    await using service = await startService();
-    const { client, close } = await openJayson(service.url);
-    const batch = [
-      client.request("add", [1, 2], "a"),
-      client.request("note", ["in a batch"], null),
-      client.request("attic", [], "b"),
-    ];
-    const answers = await new Promise((resolve, reject) =>
-      client.request(batch, (error: unknown, result: unknown) => (error ? reject(error) : resolve(result))),
-    );
-    expect(answers).toEqual([
-      { jsonrpc: "2.0", id: "a", result: 3 },
-      { jsonrpc: "2.0", id: "b", error: ATTIC },
-    ]);
-    expect(service.noted.all).toEqual([["in a batch"]]);
-    await close();
-  });
-
   it("does not answer the server's calls, which time out, and its own calls still work", async () => {
-    await using service = await startService();
-    const client = await openJayson(service.url);
-    const peer = await service.peers.next();
+    await using both = await meet(openJayson);
+    const { client, peer } = both;
     const asked = peer.request("confirm", ["sure?"]);
     expect(await client.pushed.next()).toEqual(["confirm", ["sure?"]]);
     expect(await client.call("add", [1, 2])).toBe(3);
@@ -110,6 +107,14 @@ async function openJsonRpc2(url: string): Promise<OpenedJsonRpc2> {
     both,
     call: (method, params) => both.request(method, params),
     notify: (method, params) => both.notify(method, params),
+    async batch() {
+      const calls: JSONRPCRequest[] = [
+        { jsonrpc: "2.0", id: "a", method: "add", params: [1, 2] },
+        { jsonrpc: "2.0", method: "note", params: ["in a batch"] },
+        { jsonrpc: "2.0", id: "b", method: "attic" },
+      ];
+      return outcomesOf(await both.requestAdvanced(calls));
+    },
     pushed,
     close: () => (webSocket.close(), closed),
   };
@@ -120,43 +125,23 @@ describe("a json-rpc-2.0 client", () => {
   behavesAsClient({ open: openJsonRpc2, ids: (ids) => expect(ids).toEqual([1, 2, 3]), pending: "rejected" });
 
   it("answers a call that the server makes during its own call", async () => {
-    await using service = await startService();
-    const client = await openJsonRpc2(service.url);
+    await using both = await meet(openJsonRpc2);
+    const { client } = both;
     client.both.addMethod("confirm", ({ question }) => `yes to ${question}`);
     expect(await client.call("ask", { question: "sure?" })).toBe("you said yes to sure?");
-    await client.close();
   });
 
   it("answers the server's call with its own error, and with -32601 for an unknown method", async () => {
-    await using service = await startService();
-    const client = await openJsonRpc2(service.url);
-    const peer = await service.peers.next();
+    await using both = await meet(openJsonRpc2);
+    const { client, peer } = both;
     client.both.addMethodAdvanced("attic", ({ id = null }) => Promise.resolve({ jsonrpc: "2.0", id, error: ATTIC }));
     expect(await rejection(peer.request("attic"))).toMatchObject({ ...ATTIC, method: "attic" });
     expect(await rejection(peer.request("nope"))).toMatchObject({ code: -32601 });
-    await client.close();
-  });
-
-  it("sends a batch and gets one array for it", async () => {
-    await using service = await startService();
-    const client = await openJsonRpc2(service.url);
-    const calls: JSONRPCRequest[] = [
-      { jsonrpc: "2.0", id: "a", method: "add", params: [1, 2] },
-      { jsonrpc: "2.0", method: "note", params: ["in a batch"] },
-      { jsonrpc: "2.0", id: "b", method: "attic" },
-    ];
-    expect(await client.both.requestAdvanced(calls)).toEqual([
-      { jsonrpc: "2.0", id: "a", result: 3 },
-      { jsonrpc: "2.0", id: "b", error: ATTIC },
-    ]);
-    expect(service.noted.all).toEqual([["in a batch"]]);
-    await client.close();
   });
 
   it("answers a batch of the server", async () => {
-    await using service = await startService();
-    const client = await openJsonRpc2(service.url);
-    const peer = await service.peers.next();
+    await using both = await meet(openJsonRpc2);
+    const { client, peer } = both;
     client.both.addMethod("twice", ([n]) => 2 * n);
     const batch = peer.batch();
     const calls = [batch.request("twice", [1]), batch.request("nope"), batch.request("twice", [3])];
@@ -166,7 +151,6 @@ describe("a json-rpc-2.0 client", () => {
     expect(await rejection(calls[1]!)).toMatchObject({ code: -32601 });
     expect(await calls[2]).toBe(6);
     expect(await client.pushed.next()).toEqual(["tick", ["in a batch"]]);
-    await client.close();
   });
 });
 
@@ -186,6 +170,15 @@ async function openOpenRpc(url: string): Promise<OpenedOpenRpc> {
     client,
     call: (method, params) => client.request(params === undefined ? { method } : { method, params }),
     notify: (method, params) => client.notify(params === undefined ? { method } : { method, params }),
+    async batch() {
+      client.startBatch();
+      const sum = client.request({ method: "add", params: [1, 2] });
+      const error = rejection(client.request({ method: "attic" }));
+      const noted = client.notify({ method: "note", params: ["in a batch"] });
+      client.stopBatch();
+      await noted;
+      return [await sum, await error];
+    },
     pushed,
     close: () => (client.close(), closed),
   };
@@ -195,31 +188,17 @@ async function openOpenRpc(url: string): Promise<OpenedOpenRpc> {
 describe("an @open-rpc/client-js client", () => {
   behavesAsClient({ open: openOpenRpc, ids: (ids) => expect(ids).toEqual(["0", "1", "2"]), pending: "pending" });
 
-  it("sends a batch and gets one array for it", async () => {
-    await using service = await startService();
-    const { client, close } = await openOpenRpc(service.url);
-    client.startBatch();
-    const calls = [client.request({ method: "add", params: [1, 2] }), client.request({ method: "attic" })];
-    const noted = client.notify({ method: "note", params: ["in a batch"] });
-    client.stopBatch();
-    expect(await calls[0]).toBe(3);
-    expect(await rejection(calls[1]!)).toMatchObject(ATTIC);
-    expect(await noted).toBe(undefined);
-    expect(service.noted.all).toEqual([["in a batch"]]);
-    await close();
-  });
-
   it("mistakes the server's call for an answer without a result to its own call of the same number", async () => {
-    await using service = await startService();
-    const { call, close } = await openOpenRpc(service.url);
-    const first = call("wait", ["first"]);
-    const second = call("ask", ["sure?"]);
+    await using both = await meet(openOpenRpc);
+    const { client, service } = both;
+    const first = client.call("wait", ["first"]);
+    const second = client.call("ask", ["sure?"]);
     // Its first call has the id "0", its second "1". The server's first call has 1.
     expect(await second).toBe(undefined);
     expect(await stateOf(first)).toBe("pending");
     service.gateOf("first").resolve("answered");
     expect(await first).toBe("answered");
-    await close();
+    await client.close();
     // The server's handler is pending until its caller disconnects. That is no failure, and no `error` is emitted.
     await expect.poll(() => service.server.stats().running).toBe(0);
   });
@@ -246,13 +225,18 @@ async function openRpcWebSockets(url: string): Promise<OpenedRpcWebSockets> {
 
 // rpc-websockets 10, the most used JSON-RPC client over WebSocket on npm, calls a reciproc server. Its calls do not settle on close.
 describe("an rpc-websockets client", () => {
-  behavesAsClient({ open: openRpcWebSockets, ids: (ids) => expect(ids).toEqual([1, 2, 3]), pending: "pending" });
+  behavesAsClient({
+    open: openRpcWebSockets,
+    ids: (ids) => expect(ids).toEqual([1, 2, 3]),
+    pending: "pending",
+    batches: false,
+  });
 
   it("subscribes and logs in if the server registers `rpc.on` and `rpc.login` on purpose", async () => {
-    await using service = await startService();
-    const { client, pushed, close } = await openRpcWebSockets(service.url);
+    await using both = await meet(openRpcWebSockets);
+    const { peer } = both;
+    const { client, pushed } = both.client;
     expect(await rejection(client.subscribe("tick"))).toMatchObject({ code: -32601 });
-    const peer = await service.peers.next();
     const subscribed: string[] = [];
     peer.handle("rpc.on", (names: string[]) => {
       subscribed.push(...names);
@@ -265,13 +249,12 @@ describe("an rpc-websockets client", () => {
     expect(await pushed.next()).toEqual(["tick", { n: 1 }]);
     expect(await client.login({ user: "ada" })).toBe(true);
     expect(await rejection(client.login({ user: "eve" }))).toMatchObject({ message: "authentication failed" });
-    await close();
   });
 
   it("treats the server's calls as events without an answer, and its own calls still work", async () => {
-    await using service = await startService();
-    const { client, call, close } = await openRpcWebSockets(service.url);
-    const peer = await service.peers.next();
+    await using both = await meet(openRpcWebSockets);
+    const { peer } = both;
+    const { client, call, close } = both.client;
     const asked = peer.request("confirm", { question: "sure?" });
     const params = await new Promise((resolve) => client.once("confirm", resolve));
     expect(params).toEqual({ question: "sure?" });
@@ -283,11 +266,11 @@ describe("an rpc-websockets client", () => {
   });
 
   it("mistakes the server's call for a malformed answer to its own call of the same number", async () => {
-    await using service = await startService();
-    const { call, close } = await openRpcWebSockets(service.url);
-    const error = await rejection(Promise.resolve(call("ask", ["sure?"])));
+    await using both = await meet(openRpcWebSockets);
+    const { client, service } = both;
+    const error = await rejection(Promise.resolve(client.call("ask", ["sure?"])));
     expect(error.message).toContain("Server response malformed");
-    await close();
+    await client.close();
     // The server's handler is pending until its caller disconnects. That is no failure, and no `error` is emitted.
     await expect.poll(() => service.server.stats().running).toBe(0);
   });
