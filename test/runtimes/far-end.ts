@@ -21,6 +21,7 @@ const never = (): Promise<never> => new Promise(() => {});
 export async function farEnd(): Promise<FarEnd> {
   const sockets = new WeakMap<object, TcpSocket>();
   const counted: number[] = [];
+  const paused: TcpSocket[] = [];
   const socketOf = (peer: AnyPeer): TcpSocket => sockets.get(peer)!;
   const server: Server<any, any, any> = await serve<any, any, any>({
     port: 0,
@@ -40,11 +41,12 @@ export async function farEnd(): Promise<FarEnd> {
         relay.pause();
         return never();
       },
-      /** Stops reading in the next tick, for `ms`; 0 means for ever. */
-      pause([ms]: [number], { peer }: { peer: AnyPeer }) {
+      /** Stops reading from the caller, in the next tick. Returns a number by which another connection calls `resume`. */
+      pause(_params: unknown, { peer }: { peer: AnyPeer }) {
         setImmediate(() => socketOf(peer).pause());
-        if (ms > 0) setTimeout(() => socketOf(peer).resume(), ms);
+        return paused.push(socketOf(peer)) - 1;
       },
+      resume: ([index]: [number]) => void paused[index]!.resume(),
       count: ([i]: [number]) => void counted.push(i),
       counted: () => counted,
       n: () => {},

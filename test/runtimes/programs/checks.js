@@ -65,7 +65,7 @@ async function timeout({ connect }, { url }) {
 async function slowServer({ connect }, { url, link }) {
   const maxUnsentBytes = 2 ** 20;
   const peer = await connect(url, { link, limits: { maxUnsentBytes }, heartbeat: false, reconnect: false });
-  await peer.request("pause", [0]);
+  await peer.request("pause");
   let mostUnsent = 0;
   let sent = 0;
   for (const text = "x".repeat(2 ** 16); peer.state === "open" && sent < 2000; sent++) {
@@ -76,12 +76,15 @@ async function slowServer({ connect }, { url, link }) {
   return { state: peer.state, mostUnsent };
 }
 
-/** A server that does not read for a while: everything arrives in the end, in order. */
+/** A server that does not read until another connection asks for it: everything arrives in the end, in order. */
 async function pausedServer({ connect }, { url, link }) {
   const peer = await connect(url, { link, limits: { maxUnsentBytes: 2 ** 26 }, heartbeat: false });
-  await peer.request("pause", [200]);
+  const other = await connect(url, { link });
+  const paused = await peer.request("pause");
   const text = "x".repeat(64 * 1024);
   for (let i = 0; i < 300; i++) peer.notify("count", [i, text]);
+  await other.request("resume", [paused]);
+  await other.close();
   const counted = await peer.request("counted");
   await peer.close();
   return counted;
