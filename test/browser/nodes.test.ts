@@ -10,11 +10,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { upgrade } from "../support/network.js";
 import { ensureRedis, eventually } from "../support/redis.js";
 import { end } from "./browser.js";
-import { draw, enter, leave, live, picture, strokes, visit, type Visitor } from "./demo.js";
+import { draw, enter, leave, live, picture, say, strokes, visit, type Visitor } from "./demo.js";
 
 const PROGRAM = join(import.meta.dirname, "../../demo/.build/main.js");
-/** The time for a restart of a node, and for the lease of a dead one. */
-const PATIENCE_MS = 30_000;
 /** Under load, Chromium ends a page before it has sent its close. Such a page is listed until its session expires. Longer than a cut. */
 const SESSION_TTL_MS = "15000";
 
@@ -29,10 +27,6 @@ const peopleOn = async (page: Page): Promise<string[]> => {
   const all = [...present, ...away.map((name) => `${name}, away`)];
   all.sort();
   return all;
-};
-const say = async (page: Page, text: string): Promise<void> => {
-  await page.getByLabel("Message", { exact: true }).fill(text);
-  await page.getByLabel("Message", { exact: true }).press("Enter");
 };
 
 /** The demo on several nodes, with a folder of its own for temporary files. */
@@ -68,7 +62,6 @@ class Nodes {
     const output = await eventually(
       () => nodes.lines.join("\n"),
       (text) => text.includes(`on ${count} nodes: http`),
-      PATIENCE_MS,
     );
     nodes.url = /http:\S+/.exec(output)![0];
     return nodes;
@@ -93,7 +86,7 @@ describe("the demo on three nodes", () => {
   beforeAll(async () => {
     demo = await Nodes.start(3);
     ({ url, lines } = demo);
-  }, 120_000);
+  });
   afterEach(async () => {
     await leave(...visitors);
     visitors = [];
@@ -186,7 +179,7 @@ describe("the demo on three nodes", () => {
     await strokes(late, 3);
     expect(await chatOf(late)).toEqual(["good morning", "are you there?", "where am I?"]);
     expect(visitors.flatMap(({ complaints }) => complaints).filter((text) => !/WebSocket/.test(text))).toEqual([]);
-  }, 120_000);
+  });
 
   it("resumes the session of a page that was cut off, on the node that has it", async () => {
     const ada = await invite("Ada");
@@ -245,7 +238,7 @@ describe("the demo on three nodes", () => {
     await ada.getByText("Bo would like to clear the board.").waitFor();
     await ada.getByRole("button", { name: "Agree" }).click();
     for (const page of [ada, bo]) await strokes(page, 0);
-  }, 60_000);
+  });
 
   it("undoes the newest line of a page that was drawn on another node", async () => {
     const page = "the-name-of-a-page";
@@ -316,7 +309,7 @@ it("the demo on nodes brings a window that joined an empty board what was drawn 
   await strokes(page, 1);
   await leave(ada);
   await demo.end("SIGTERM");
-}, 120_000);
+});
 
 /** Runs the demo, which cannot start. Returns its exit code and what it printed. */
 async function refused(count: string, env: NodeJS.ProcessEnv = {}): Promise<[code: unknown, output: string[]]> {
