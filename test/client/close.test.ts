@@ -1,43 +1,42 @@
-/**
- * Closing a client while it is suspended, during an attempt, or inside a listener: it ends at once, and leaves nothing.
- */
+/** Closing a client while it is suspended, during an attempt, or inside a listener: it ends at once, and leaves nothing. */
 import { inspect as show } from "node:util";
-import { beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import type { AnyPeer, Caller } from "../../src/index.js";
-import { countDeadlines } from "../../src/core/deadlines.js";
-import { inspect } from "../../src/peer/peer.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { expectEmpty } from "../support/pair.js";
+import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { gate, rejection } from "../support/turns.js";
 import {
-  type Answer,
   dismiss,
+  draw,
+  hang,
   HELLO,
   live,
-  METHODS,
   network,
   plainEcho,
   refuse,
+  RESUMES,
   says,
-  server,
-  useVirtualServer,
-} from "./virtual.js";
+  served,
+  test,
+  useNetwork,
+  type Script,
+} from "./attempts.js";
 
-useFakeClock();
+useVirtualClock();
 
-useVirtualServer(METHODS);
-beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
+useNetwork();
+beforeEach(() => draw(0.5));
 
 /** Asserts that nothing of the client is left, and that it does nothing more. */
 async function expectOver(peer: AnyPeer, emitted: string[]): Promise<void> {
   expect(peer.state).toBe("closed");
   expect(emitted.filter((name) => name.startsWith("close"))).toEqual(["close 1000"]);
   expect(emitted.at(-1)).toBe("close 1000");
-  expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
-  await server.close();
-  expect(countDeadlines().waiting, "deadlines").toBe(0);
-  await pass(0);
-  expect(network.lines.size, "sockets").toBe(0);
-  expect(vi.getTimerCount(), "timers").toBeLessThanOrEqual(1);
+  expectEmpty(peer);
+  await test.server.close();
+  await pass(1000);
+  expect(network.openCount, "sockets").toBe(0);
+  expect(timersSet(), "timers").toBe(0);
   const { length } = network.attempts;
   const { length: times } = emitted;
   await pass(100_000);
@@ -45,12 +44,10 @@ async function expectOver(peer: AnyPeer, emitted: string[]): Promise<void> {
   expect(emitted, "events").toHaveLength(times);
 }
 
-const hangs: Answer = () => {};
-
 describe("close()", () => {
   it("settles at once while suspended", async () => {
     const { peer, emitted } = await live();
-    network.answer = refuse;
+    network.script = refuse;
     const call = rejection(peer.request("never"));
     await pass(1);
     network.cut();
@@ -62,30 +59,28 @@ describe("close()", () => {
     await expectOver(peer, emitted);
   });
 
-  it.each([
-    ["that hangs", hangs],
-    ["that opened, and waits for a hello", says()],
-    ["that may fail for its offer", refuse],
-    ["that waits for `resumed`", says(HELLO)],
-  ])("settles at once during an attempt %s", async (_name, answer) => {
-    for (const options of [{}, { reconnect: true, link: "plain" }, { onOpen: () => {} }]) {
-      network.answer = server.answer;
+  describe.each([{}, { reconnect: true, link: "plain" }, { onOpen: () => {} }])("of a client with %j", (options) => {
+    it.each([
+      ["that hangs", hang],
+      ["that opened, and waits for a hello", says()],
+      ["that may fail for its offer", refuse],
+      ["that waits for `resumed`", says(HELLO)],
+    ])("settles at once during an attempt %s", async (_name, script) => {
       const { peer, emitted } = await live(options);
-      network.answer = answer;
+      network.script = script;
       const { length } = network.attempts;
       network.cut();
       await pass(0);
       expect(network.attempts.length).toBeGreaterThan(length);
       await peer.close();
-      expect(emitted.at(-1)).toBe("close 1000");
       await expectOver(peer, emitted);
-    }
+    });
   });
 
   it("opens no other socket during an attempt to a server that never sent hello", async () => {
-    network.answer = plainEcho;
+    network.script = plainEcho;
     const { peer, emitted } = await live({ onOpen: () => {} });
-    network.answer = hangs;
+    network.script = hang;
     network.cut();
     await pass(0);
     const { length } = network.attempts;
@@ -99,29 +94,27 @@ describe("close()", () => {
     /** How the connection causes that event: each way has its own code. */
     const ways: Record<string, () => Promise<void>> = {
       "a cut that a restart follows": async () => {
-        server.restart();
-        network.cut();
+        network.lose();
         await pass(1);
       },
       "a session whose time is up": async () => {
-        network.answer = refuse;
+        network.script = refuse;
         network.cut();
         await pass(60_010);
-        network.answer = server.answer;
+        network.script = undefined;
         await pass(20_000);
       },
       "a bye": async () => {
-        network.last.line.near.message('{"bye":{"code":1001,"reason":"","retryMs":10}}');
-        network.last.line.end({ code: 1001, reason: "" });
+        void served.at(-1)!.close(4001);
         await pass(20);
       },
       "a server that is now plain": async () => {
-        network.answer = says('{"jsonrpc":"2.0","method":"hi"}');
+        network.script = says('{"jsonrpc":"2.0","method":"hi"}');
         network.cut();
         await pass(1);
       },
       "a server without sessions": async () => {
-        network.answer = says('{"hello":{}}');
+        network.script = says('{"hello":{}}');
         network.cut();
         await pass(1);
       },
@@ -164,7 +157,7 @@ describe("close()", () => {
   });
 
   it("rejects the calls of a running onOpen without an `error`, and queued calls as not sent", async () => {
-    network.answer = plainEcho;
+    network.script = plainEcho;
     const opening = gate();
     let failed: Promise<any> | undefined;
     const onOpen = async (caller: Caller<any>): Promise<void> => {
@@ -187,7 +180,7 @@ describe("close()", () => {
   });
 
   it("settles inside the `error` of a failed onOpen", async () => {
-    network.answer = plainEcho;
+    network.script = plainEcho;
     let runs = 0;
     const onOpen = (): void => {
       if (++runs === 2) throw new Error("not again");
@@ -211,39 +204,38 @@ describe("the token of a session", () => {
       peer.on(name, (...args: unknown[]) => void said.push(name, ...args));
     }
     const look = (): number => said.push(peer, peer.stats(), show(peer, { depth: 9, showHidden: true }));
-    const lose = async (answer: Answer): Promise<void> => {
+    const lose = async (script: Script | undefined): Promise<void> => {
       look();
-      network.answer = answer;
+      network.script = script;
       network.cut();
       await pass(1);
       look();
-      network.answer = server.answer;
+      network.script = undefined;
       await pass(100_000);
       look();
     };
     const calls = [0, 1, 2].map(() => rejection(peer.request("never", [], { timeoutMs: Infinity })));
-    await lose(server.answer);
+    await lose(undefined);
     await lose(refuse);
     // The server that the client resumes at receives the token, and can send it back.
-    await lose(({ line, protocols }) => {
-      const socket = line.accept("reciproc.v1");
-      expect(protocols).toContain("reciproc.resume");
-      socket.send(HELLO);
-      const frame = (text: string): void => {
-        socket.send(text);
-        socket.close(4000, "no");
+    await lose((webSocket, { protocols }) => {
+      expect(protocols).toContain(RESUMES);
+      webSocket.onSend = (frame) => {
+        webSocket.say(frame);
+        webSocket.end({ code: 4000, reason: "no" });
       };
-      socket.start({ frame, closed() {} });
+      webSocket.accept("reciproc.v1", HELLO);
     });
-    server.restart();
-    await lose(server.answer);
+    network.lose();
+    await lose(undefined);
     await lose(dismiss(4401, "go away"));
     said.push(await peer.closed, ...(await Promise.all(calls)));
     const text = said.map((one) => `${show(one, { depth: 9, showHidden: true })} ${String(one)}`).join("\n");
-    // Each hello offers a token, and each of the three `resumed` gives one.
-    expect(server.tokens).toBe(8);
-    expect(network.attempts.map(({ line }) => line.near.url).join()).not.toContain("secret-");
-    expect(text).not.toContain("secret-");
+    const frames = network.attempts.flatMap(({ sent }) => sent.map((frame) => JSON.parse(frame)));
+    const tokens = new Set<string>(frames.filter(({ resume }) => resume).map(({ resume }) => resume.token));
+    expect(tokens.size).toBeGreaterThanOrEqual(4);
+    const addresses = network.attempts.map(({ url }) => url).join();
+    for (const token of tokens) expect(`${addresses} ${text}`).not.toContain(token);
     expect(text).toContain("go away");
   });
 });

@@ -1,17 +1,26 @@
 /** A peer that `open` returns before it is connected: its queue, its attempts, and how it ends. */
 import { getEventListeners } from "node:events";
-import { beforeEach, describe, expect, it, vi } from "vitest";
-import { ConnectError, ConnectionLostError, open, TimeoutError, type AnyPeer } from "../../src/index.js";
-import { open as openNode, serve } from "../../src/node.js";
-import { countDeadlines } from "../../src/core/deadlines.js";
-import { pair } from "../../src/pair.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { beforeEach, describe, expect, it } from "vitest";
+import { ConnectError, ConnectionLostError, pair, TimeoutError, type AnyPeer } from "../../src/index.js";
+import { open as openNode } from "../../src/node.js";
+import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { gate, rejection } from "../support/turns.js";
-import { event, record } from "./clients.js";
-import { dismiss, METHODS, network, plainEcho, refuse, server, URL, useVirtualServer, type Answer } from "./virtual.js";
-
-/** `open` of the standard entry, untyped. */
-const openVirtual = open as (url: string, options?: object) => AnyPeer;
+import {
+  dismiss,
+  draw,
+  hang,
+  HELLO,
+  METHODS,
+  network,
+  openPage,
+  plainEcho,
+  refuse,
+  says,
+  test,
+  useNetwork,
+  type Script,
+} from "./attempts.js";
+import { record } from "./clients.js";
 
 const REASON = new Error("the user went elsewhere");
 
@@ -19,16 +28,16 @@ const REASON = new Error("the user went elsewhere");
 async function expectNeverOpen(peer: AnyPeer, cause: unknown): Promise<void> {
   expect(await rejection(peer.opened)).toBe(cause);
   expect(peer.state).toBe("closed");
-  expect(network.lines.size).toBe(0);
-  expect(countDeadlines().waiting).toBe(0);
+  expect(network.openCount).toBe(0);
+  await pass(1000);
+  expect(timersSet()).toBe(0);
 }
 
 /** Opens a peer, and records its events. Its server accepts it when the test calls the result's `accept`. */
 function connecting(options?: object): { peer: AnyPeer; emitted: string[]; accept: () => void } {
-  const { answer } = network;
-  network.answer = () => {};
-  const peer = openVirtual(URL, options);
-  return { peer, emitted: record(peer), accept: () => answer(network.last) };
+  test.network.stop();
+  const peer = openPage(options);
+  return { peer, emitted: record(peer), accept: () => test.network.start() };
 }
 
 /** Returns a controller, and a function that counts the listeners of its signal. */
@@ -37,14 +46,13 @@ function stopper(): { controller: AbortController; listeners: () => number } {
   return { controller, listeners: () => getEventListeners(controller.signal, "abort").length };
 }
 
-const add = ([a, b]: [number, number]): number => a + b;
+useVirtualClock();
 
 describe("a peer that is connecting", () => {
-  useFakeClock();
   const heard: unknown[] = [];
   beforeEach(() => void (heard.length = 0));
   const note = (params: unknown): void => void heard.push(params);
-  useVirtualServer({ ...METHODS, note });
+  useNetwork({ ...METHODS, note });
 
   it.each([undefined, { link: "plain" }, { onOpen: () => {} }])(
     "is returned at once, and queues calls and notifications in order until it is open (options: %j)",
@@ -71,8 +79,8 @@ describe("a peer that is connecting", () => {
 
   it("delivers the server's first messages to listeners that are added right after `opened`", async () => {
     const hi = '{"jsonrpc":"2.0","method":"hi","params":[1]}';
-    network.answer = ({ line }) => void line.accept("").send(hi);
-    const peer = openVirtual(URL, { link: "plain" });
+    network.script = (webSocket) => webSocket.accept("", hi);
+    const peer = openPage({ link: "plain" });
     await peer.opened;
     peer.on("notification", (method, params) => heard.push([method, params]));
     await pass(1);
@@ -86,7 +94,7 @@ describe("a peer that is connecting", () => {
       remote.notify("note", ["first"]);
       await go.promise;
     };
-    const peer = openVirtual(URL, { onOpen });
+    const peer = openPage({ onOpen });
     peer.notify("note", ["queued"]);
     await pass(10);
     expect(peer.state).toBe("connecting");
@@ -127,12 +135,12 @@ describe("a peer that is connecting", () => {
     accept();
     await pass(10);
     expect(await other).toEqual([3]);
-    expect(network.last.line.sent.join()).not.toMatch(/\[1\]|\[2\]|cancel/);
+    expect(network.last.sent.join()).not.toMatch(/\[1\]|\[2\]|cancel/);
     await peer.close();
   });
 
   it("sends a stream that it offered while it was connecting", async () => {
-    const peer = openVirtual(URL);
+    const peer = openPage();
     const call = peer.request("echo", { values: peer.offer([1, 2, 3]) });
     await pass(10);
     expect(await call).toMatchObject({ values: { token: expect.anything() } });
@@ -140,8 +148,8 @@ describe("a peer that is connecting", () => {
   });
 
   it("closes if it cannot be opened, with the error of `opened` as the cause of its calls", async () => {
-    network.answer = refuse;
-    const peer = openVirtual(URL, { reconnect: true });
+    network.script = refuse;
+    const peer = openPage({ reconnect: true });
     const emitted = record(peer);
     const failed = rejection(peer.opened);
     const call = rejection(peer.request("echo", []));
@@ -158,8 +166,8 @@ describe("a peer that is connecting", () => {
   });
 
   it("closes with 4401 if the server refuses it with 401", async () => {
-    network.answer = dismiss(4401, "not you");
-    const peer = openVirtual(URL, { reconnect: { initial: true } });
+    network.script = dismiss(4401, "not you");
+    const peer = openPage({ reconnect: { initial: true } });
     await pass(10);
     expect(await peer.closed).toMatchObject({ code: 4401, error: { status: 401 } });
     expect(network.attempts).toHaveLength(1);
@@ -167,7 +175,7 @@ describe("a peer that is connecting", () => {
   });
 
   it("closes if `onOpen` fails, with what that failed with", async () => {
-    const peer = openVirtual(URL, { onOpen: () => Promise.reject(REASON), reconnect: true });
+    const peer = openPage({ onOpen: () => Promise.reject(REASON), reconnect: true });
     const call = rejection(peer.request("echo", []));
     await pass(10);
     expect(await call).toMatchObject({ outcome: "not-sent", cause: REASON });
@@ -176,7 +184,7 @@ describe("a peer that is connecting", () => {
   });
 
   it("closes if the connection is lost while `onOpen` runs", async () => {
-    const peer = openVirtual(URL, { link: "plain", onOpen: (remote: any) => remote.request("never") });
+    const peer = openPage({ link: "plain", onOpen: (remote: any) => remote.request("never") });
     const emitted = record(peer);
     await pass(10);
     network.cut();
@@ -189,7 +197,7 @@ describe("a peer that is connecting", () => {
   it("begins again with `initial` if the connection is lost while `onOpen` runs", async () => {
     let runs = 0;
     const onOpen = (remote: any): unknown => (++runs === 1 ? remote.request("never") : undefined);
-    const peer = openVirtual(URL, { link: "plain", onOpen, reconnect: { initial: true } });
+    const peer = openPage({ link: "plain", onOpen, reconnect: { initial: true } });
     await pass(10);
     network.cut();
     await pass(1000);
@@ -198,12 +206,12 @@ describe("a peer that is connecting", () => {
     await peer.close();
   });
 
-  it.each<[string, Answer]>([
-    ["during an attempt", () => {}],
+  it.each<[string, Script]>([
+    ["during an attempt", hang],
     ["between two attempts", refuse],
-  ])("can be closed %s", async (_when, answer) => {
-    network.answer = answer;
-    const peer = openVirtual(URL, { reconnect: { initial: true } });
+  ])("can be closed %s", async (_when, script) => {
+    network.script = script;
+    const peer = openPage({ reconnect: { initial: true } });
     const emitted = record(peer);
     const call = rejection(peer.request("echo", []));
     await pass(50);
@@ -231,9 +239,9 @@ describe("a peer that is connecting", () => {
   });
 
   it("throws a TypeError for bad options at once, and makes no attempt", () => {
-    expect(() => openVirtual("ftp://x")).toThrow(TypeError);
-    expect(() => openVirtual(URL, { reconect: true })).toThrow(/^Unknown name `reconect`/);
-    expect(() => openNode(URL, { timeoutMs: -1 })).toThrow(TypeError);
+    expect(() => openPage({}, "ftp://x")).toThrow(TypeError);
+    expect(() => openPage({ reconect: true })).toThrow(/^Unknown name `reconect`/);
+    expect(() => openNode("ws://server.test/", { timeoutMs: -1 })).toThrow(TypeError);
     expect(network.attempts).toEqual([]);
   });
 
@@ -241,20 +249,20 @@ describe("a peer that is connecting", () => {
     it("that is already aborted opens nothing", async () => {
       const { controller, listeners } = stopper();
       controller.abort(REASON);
-      const peer = openVirtual(URL, { signal: controller.signal });
+      const peer = openPage({ signal: controller.signal });
       expect(peer.state).toBe("closed");
       await expectNeverOpen(peer, REASON);
       expect(network.attempts).toEqual([]);
       expect(listeners()).toBe(0);
     });
 
-    it.each<[string, Answer]>([
-      ["during an attempt", () => {}],
+    it.each<[string, Script]>([
+      ["during an attempt", hang],
       ["between two attempts", refuse],
-    ])("ends %s, with its reason as the cause of the calls", async (_when, answer) => {
+    ])("ends %s, with its reason as the cause of the calls", async (_when, script) => {
       const { controller, listeners } = stopper();
-      network.answer = answer;
-      const peer = openVirtual(URL, { signal: controller.signal, reconnect: { initial: true } });
+      network.script = script;
+      const peer = openPage({ signal: controller.signal, reconnect: { initial: true } });
       const call = rejection(peer.request("echo", []));
       await pass(1000);
       expect(listeners()).toBe(1);
@@ -268,13 +276,13 @@ describe("a peer that is connecting", () => {
 
     it.each(["open", "suspended"])("ends when it is %s, and has no listener after that", async (state) => {
       const { controller, listeners } = stopper();
-      const peer = openVirtual(URL, { signal: controller.signal });
+      const peer = openPage({ signal: controller.signal });
       await peer.opened;
       await pass(10);
       const call = rejection(peer.request("never"));
       await pass(1);
       if (state === "suspended") {
-        network.answer = refuse;
+        network.script = refuse;
         network.cut();
       }
       expect(peer.state).toBe(state);
@@ -284,16 +292,16 @@ describe("a peer that is connecting", () => {
       expect(await peer.closed).toMatchObject({ code: 1000, reason: "aborted" });
       await peer.opened;
       expect(listeners()).toBe(0);
-      expect(network.lines.size).toBe(0);
+      expect(network.openCount).toBe(0);
     });
   });
 
   describe("event `attempt`", () => {
-    beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
+    beforeEach(() => draw(0.5));
 
     it("reports each retry of the first connection, before its delay", async () => {
-      network.answer = refuse;
-      const peer = openVirtual(URL, { reconnect: { initial: true } });
+      network.script = refuse;
+      const peer = openPage({ reconnect: { initial: true } });
       const attempts: any[] = [];
       peer.on("attempt", (attempt) => attempts.push([performance.now(), attempt]));
       const from = performance.now();
@@ -308,7 +316,7 @@ describe("a peer that is connecting", () => {
     });
 
     it("reports each attempt after a loss, after `suspend` and `lost`, with the close and the server's delay", async () => {
-      const peer = openVirtual(URL);
+      const peer = openPage();
       await peer.opened;
       await pass(6000);
       const emitted = record(peer);
@@ -317,18 +325,17 @@ describe("a peer that is connecting", () => {
         emitted.push(`attempt ${number} after ${delayMs}`);
         errors.push(error.message);
       });
-      network.cut();
+      network.script = says(HELLO, '{"resumed":{"refused":"unknown-session"}}');
+      network.lose();
       await pass(10);
-      network.answer = refuse;
-      const { line } = network.last;
-      line.near.message('{"bye":{"code":1001,"reason":"restarting","retryMs":4000}}');
-      line.end({ code: 1001, reason: "restarting" });
+      network.dismiss({ code: 1001, reason: "restarting" }, 4000);
       await pass(1);
-      network.answer = server.answer;
+      network.script = undefined;
       await pass(2000);
       expect(emitted).toEqual([
         "suspend",
         "attempt 1 after 0",
+        "lost",
         "resume",
         "suspend",
         "lost",
@@ -340,14 +347,14 @@ describe("a peer that is connecting", () => {
     });
 
     it("emits `error` for a listener that throws, and goes on", async () => {
-      network.answer = refuse;
-      const peer = openVirtual(URL, { reconnect: { initial: true } });
+      network.script = refuse;
+      const peer = openPage({ reconnect: { initial: true } });
       const emitted = record(peer);
       peer.on("attempt", () => {
         throw REASON;
       });
       await pass(10);
-      network.answer = server.answer;
+      network.script = undefined;
       await pass(1000);
       await peer.opened;
       expect(emitted).toEqual([`error ${REASON.message}`]);
@@ -356,13 +363,13 @@ describe("a peer that is connecting", () => {
   });
 
   describe("`reconnect()`", () => {
-    beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
+    beforeEach(() => draw(0.5));
 
     it("skips the delay between two attempts", async () => {
-      network.answer = refuse;
-      const peer = openVirtual(URL, { reconnect: { initial: true } });
+      network.script = refuse;
+      const peer = openPage({ reconnect: { initial: true } });
       await pass(3000);
-      network.answer = server.answer;
+      network.script = undefined;
       expect(peer.reconnect()).toBe(true);
       await pass(1);
       await peer.opened;
@@ -371,12 +378,12 @@ describe("a peer that is connecting", () => {
     });
 
     it("skips the delay that the server asked for", async () => {
-      const peer = openVirtual(URL);
+      network.script = says(HELLO);
+      const peer = openPage();
       await peer.opened;
       await pass(10);
-      const { line } = network.last;
-      line.near.message('{"bye":{"code":1001,"reason":"restarting","retryMs":60000}}');
-      line.end({ code: 1001, reason: "restarting" });
+      network.dismiss({ code: 1001, reason: "restarting" }, 60_000);
+      network.script = undefined;
       await pass(1000);
       expect(peer.state).toBe("suspended");
       expect(peer.reconnect()).toBe(true);
@@ -386,7 +393,7 @@ describe("a peer that is connecting", () => {
     });
 
     it("makes the next attempt follow at once if it is called in `suspend`, or during an attempt", async () => {
-      const peer = openVirtual(URL);
+      const peer = openPage();
       await peer.opened;
       peer.on("suspend", () => peer.reconnect());
       for (let i = 0; i < 3; i++) {
@@ -401,7 +408,7 @@ describe("a peer that is connecting", () => {
     });
 
     it("drops nothing of an open connection whose server answers", async () => {
-      const peer = openVirtual(URL);
+      const peer = openPage();
       await peer.opened;
       await pass(10);
       const emitted = record(peer);
@@ -413,21 +420,23 @@ describe("a peer that is connecting", () => {
     });
 
     it("drops the socket of a server that does not answer within 5 s", async () => {
-      const peer = openVirtual(URL);
+      const peer = openPage();
       await peer.opened;
       await pass(10);
       const emitted = record(peer);
-      network.last.line.freeze();
+      test.network.stop();
       expect(peer.reconnect()).toBe(true);
       await pass(4999);
       expect(emitted).toEqual([]);
       await pass(2);
+      test.network.start();
+      await pass(1);
       expect(emitted).toEqual(["suspend", "resume"]);
       await peer.close();
     });
 
     it("does nothing on a closed peer", async () => {
-      const peer = openVirtual(URL);
+      const peer = openPage();
       await pass(10);
       await peer.close();
       expect(peer.reconnect()).toBe(false);
@@ -440,8 +449,8 @@ describe("a peer that is connecting", () => {
     const unhandled: unknown[] = [];
     const listen = (error: unknown): void => void unhandled.push(error);
     process.on("unhandledRejection", listen);
-    network.answer = plainEcho;
-    const peer = openVirtual(URL, { onOpen: () => Promise.reject(REASON) });
+    network.script = plainEcho;
+    const peer = openPage({ onOpen: () => Promise.reject(REASON) });
     // Reading it makes the promise.
     void peer.opened;
     await pass(10);
@@ -449,62 +458,5 @@ describe("a peer that is connecting", () => {
     await pass(1);
     process.off("unhandledRejection", listen);
     expect(unhandled).toEqual([]);
-  });
-});
-
-describe("a peer that is opened over real sockets", () => {
-  it("queues what is sent before the server listens, and is open when it does", async () => {
-    const taken = await serve({ port: 0 });
-    const { url } = taken;
-    const { port } = new globalThis.URL(url);
-    await taken.close();
-    const peer = openNode(url, { reconnect: { initial: true } }) as AnyPeer;
-    const sum = peer.request("add", [2, 3]);
-    await event(peer, "attempt");
-    expect(peer.state).toBe("connecting");
-    await using late = await serve({ port: Number(port), methods: { add } });
-    expect(late.url).toBe(url);
-    peer.reconnect();
-    expect(await sum).toBe(5);
-    await peer.opened;
-    expect(peer.state).toBe("open");
-    await peer.close();
-  });
-
-  it("makes a call with `retry` again at a restarted server, and rejects one that was sent", async () => {
-    const methods = { add, never: () => new Promise(() => {}) };
-    const first = await serve({ port: 0, methods });
-    const { url } = first;
-    const peer = openNode(url, { retry: "not-sent" }) as AnyPeer;
-    const emitted = record(peer);
-    await peer.opened;
-    await peer.request("add", [1, 1]);
-    const sent = rejection(peer.request("never"));
-    await peer.request("add", [1, 1]);
-    const suspended = event(peer, "suspend");
-    await first.close();
-    await suspended;
-    const again = peer.request("add", [2, 3]);
-    const once = rejection(peer.request("add", [2, 3], { retry: false, timeoutMs: 1 }));
-    expect(await sent).toMatchObject({ outcome: "unknown" });
-    expect(await once).toMatchObject({ outcome: "not-sent" });
-    await using second = await serve({ port: Number(new globalThis.URL(url).port), methods });
-    expect(second.url).toBe(url);
-    peer.reconnect();
-    expect(await again).toBe(5);
-    expect(emitted.slice(0, 3)).toEqual(["suspend", "lost", "resume"]);
-    await peer.close();
-  });
-
-  it("hangs up and rejects when its signal aborts", async () => {
-    await using listening = await serve({ port: 0, methods: { never: () => new Promise(() => {}) } });
-    const controller = new AbortController();
-    const peer = openNode(listening.url, { signal: controller.signal }) as AnyPeer;
-    await peer.opened;
-    const call = rejection(peer.request("never"));
-    controller.abort(REASON);
-    expect(await call).toMatchObject({ cause: REASON });
-    expect(await peer.closed).toMatchObject({ code: 1000, reason: "aborted" });
-    await vi.waitFor(() => expect(listening.stats().peers).toBe(0));
   });
 });

@@ -1,26 +1,15 @@
 /** Calls and notifications without a connection: they are queued in order, within limits, and can be cancelled. */
 import { beforeEach, describe, expect, it } from "vitest";
-import { ConnectionLostError, TimeoutError, type AnyPeer, type Caller } from "../../src/index.js";
-import { countDeadlines } from "../../src/core/deadlines.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { ConnectionLostError, TimeoutError, type AnyPeer } from "../../src/index.js";
+import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { gate, Outcomes, rejection } from "../support/turns.js";
+import { connectPage, expectEcho, live, network, plainEcho, refuse, test, useNetwork } from "./attempts.js";
 import { record } from "./clients.js";
-import {
-  connectVirtual,
-  expectEcho,
-  live,
-  network,
-  plainEcho,
-  refuse,
-  server,
-  useVirtualServer,
-  VirtualServer,
-} from "./virtual.js";
 
-useFakeClock();
+useVirtualClock();
 
 const heard: unknown[] = [];
-useVirtualServer({
+useNetwork({
   echo: (params: unknown) => (heard.push(params), params),
   note: (params: unknown) => void heard.push(params),
   never: (_params: unknown, { signal }: { signal: AbortSignal }) =>
@@ -34,14 +23,13 @@ beforeEach(() => void (heard.length = 0));
 
 /** Connects a client that has then lost its socket, and whose attempts fail. */
 async function down(options?: object): Promise<AnyPeer> {
-  const peer = await connectVirtual(options);
+  const peer = await connectPage(options);
   await pass(10);
-  const { answer } = network;
-  network.answer = refuse;
+  network.script = refuse;
   network.cut();
   await pass(10);
   expect(peer.state).toBe("suspended");
-  network.answer = answer;
+  network.script = undefined;
   return peer;
 }
 
@@ -93,13 +81,13 @@ describe.each([
 
   it("drops a queued call that times out, which the server never gets", async () => {
     const peer = await down(options);
-    network.answer = refuse;
+    network.script = refuse;
     const late = rejection(peer.request("echo", [1], { timeoutMs: 1000 }));
     const other = peer.request("echo", [2]);
     await pass(1000);
     expect(await late).toBeInstanceOf(TimeoutError);
     expect(await late).toMatchObject({ outcome: "not-sent", message: '"echo" was not sent within 1000 ms' });
-    network.answer = server.answer;
+    network.script = undefined;
     await pass(5000);
     expect(await other).toEqual([2]);
     expect(heard).toEqual([[2]]);
@@ -115,7 +103,7 @@ describe.each([
     await pass(600);
     expect(await Promise.all(calls)).toEqual([[0], [2]]);
     expect(heard).toEqual([[0], [2]]);
-    expect(network.last.line.sent.join()).not.toContain("$/cancelRequest");
+    expect(network.last.sent.join()).not.toContain("$/cancelRequest");
   });
 
   it("rejects queued calls as not sent when it is closed, and leaves nothing", async () => {
@@ -127,11 +115,11 @@ describe.each([
     expect(peer.notify("note", [])).toBe(false);
     expect(emitted).toEqual(["close 1000"]);
     const { length } = network.attempts;
-    await server.close();
-    expect(countDeadlines().waiting).toBe(0);
+    await test.server.close();
     await pass(60_000);
+    expect(timersSet()).toBe(0);
     expect(network.attempts).toHaveLength(length);
-    expect(network.lines.size).toBe(0);
+    expect(network.openCount).toBe(0);
   });
 });
 
@@ -143,14 +131,11 @@ describe("a client whose server has stopped reading", () => {
     const limits = { maxUnsentBytes: 20_000, maxReplyBytes: 20_000, maxMessageBytes: 5000 };
     const { peer, emitted } = await live({ limits });
     // Its messages are neither read nor acked, and fill its replay log.
-    const { line } = network.last;
-    const { close } = line.near;
-    line.freeze();
     const closes: unknown[] = [];
-    line.near.close = (...given) => {
-      closes.push(given[0]);
-      close.apply(line.near, given);
-      line.thaw();
+    test.network.stop();
+    network.onClose = (code) => {
+      closes.push(code);
+      test.network.start();
     };
     let taken = 0;
     while (taken < most && peer.notify("note", [taken, "x".repeat(1000)])) taken++;
@@ -169,9 +154,9 @@ describe("a client whose server has stopped reading", () => {
   });
 
   it("rejects queued calls as not sent when it is closed, and they never run, but queued notifications are sent", async () => {
-    const peer = await connectVirtual();
+    const peer = await connectPage();
     await pass(10);
-    network.last.line.near.bufferedAmount = 2 ** 20;
+    network.unsentBytes = 2 ** 20;
     const batch = peer.batch();
     const sent = rejection(peer.request("echo", ["sent"]));
     await pass(0);
@@ -189,7 +174,7 @@ describe("a client whose server has stopped reading", () => {
 describe("a disconnected client whose session expires", () => {
   it("reports the loss at the timeout, rejects queued calls as not sent, and sends later ones", async () => {
     const { peer, emitted } = await live();
-    network.answer = refuse;
+    network.script = refuse;
     const sent = rejection(peer.request("never", [], { timeoutMs: Infinity }));
     await pass(1);
     network.cut();
@@ -201,7 +186,7 @@ describe("a disconnected client whose session expires", () => {
     expect(await sent).toMatchObject({ outcome: "unknown", cause: { message: expect.stringContaining("60000 ms") } });
     expect(await waiting).toMatchObject({ outcome: "not-sent" });
     const later = peer.request("echo", [2]);
-    network.answer = server.answer;
+    network.script = undefined;
     await pass(20_000);
     expect(await later).toEqual([2]);
     expect(emitted).toEqual(["suspend", "lost", "resume"]);
@@ -223,106 +208,31 @@ it("cancels a running call that was aborted while it was suspended, once it has 
 });
 
 it("asks for progress when it has reconnected, also if the previous server was plain", async () => {
-  network.answer = plainEcho;
+  network.script = plainEcho;
   const peer = await down({ reconnect: true });
   const emitted: unknown[] = [];
   const call = peer.request("steps", { a: 1 }, { onProgress: (value) => emitted.push(value) });
-  network.answer = server.answer;
+  network.script = undefined;
   await pass(20_000);
   expect(await call).toBe("done");
   expect(emitted).toEqual([1, 2, 3]);
 });
 
-describe("onOpen", () => {
-  it("is followed by `resume` after the next socket if its session was suspended when it ended", async () => {
-    const [opening, go] = [gate(), gate()];
-    let runs = 0;
-    const onOpen = async (): Promise<void> => {
-      if (++runs === 1) return;
-      opening.resolve();
-      await go.promise;
-    };
-    const peer = await connectVirtual({ onOpen });
-    const emitted = record(peer);
-    await pass(10_000);
-    server.restart();
-    network.cut();
-    await pass(10);
-    await opening.promise;
-    network.answer = refuse;
-    network.cut();
-    await pass(10);
-    const call = peer.request("echo", [1]);
-    go.resolve();
-    await pass(10);
-    expect(peer.state).toBe("suspended");
-    expect(emitted).toEqual(["suspend", "lost"]);
-    network.answer = server.answer;
-    await pass(2000);
-    expect(await call).toEqual([1]);
-    expect(emitted).toEqual(["suspend", "lost", "resume"]);
-    expect(runs).toBe(2);
-  });
-
-  it("that fails after the loss of the socket on which it began closes the connection that it was to open, and begins on another", async () => {
-    const go = gate();
-    const called: Promise<unknown>[] = [];
-    const onOpen = (remote: Caller<any>): unknown => {
-      called.push(rejection(remote.request("never", [], { timeoutMs: Infinity })));
-      return called.length === 2 ? go.promise : undefined;
-    };
-    const { emitted } = await live({ onOpen });
-    server.restart();
-    network.cut();
-    await pass(10);
-    expect(called).toHaveLength(2);
-    network.answer = refuse;
-    network.cut();
-    go.reject(new Error("not now"));
-    await pass(10);
-    expect(await called[1]).toMatchObject({ outcome: "unknown" });
-    network.answer = server.answer;
-    await pass(2000);
-    expect(called).toHaveLength(3);
-    expect(emitted).toEqual(["suspend", "lost", "error not now", "lost", "resume"]);
-  });
-
-  it("sends no more than a full socket accepts: the session lasts", async () => {
-    const go = gate<void>();
-    let runs = 0;
-    const onOpen = (): unknown => (runs++ === 0 ? undefined : go.promise);
-    const { peer, emitted } = await live({ onOpen, limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } });
-    const other = new VirtualServer({ note: (params: unknown) => void heard.push(params) });
-    network.answer = other.answer;
-    network.cut();
-    await pass(10);
-    let taken = 0;
-    while (taken < 100 && peer.notify("note", [taken, "x".repeat(1000)])) taken++;
-    const { near } = network.last.line;
-    near.bufferedAmount = 6000;
-    go.resolve();
-    await pass(10);
-    near.bufferedAmount = 0;
-    await pass(100);
-    expect(emitted).toEqual(["suspend", "lost", "resume"]);
-    expect(taken).toBeGreaterThan(5);
-    expect(heard).toHaveLength(taken);
-    await peer.close();
-    await other.close();
-  });
-
-  it("deadlocks if it calls on the peer itself: its call times out as not sent", async () => {
-    network.answer = plainEcho;
-    let peer: AnyPeer | undefined;
-    const errors: unknown[] = [];
-    const onOpen = async (): Promise<void> => {
-      if (peer !== undefined) await peer.request("echo", [1], { timeoutMs: 50 });
-    };
-    peer = await connectVirtual({ link: "plain", onOpen });
-    peer.on("error", (error) => errors.push(error));
-    await pass(10);
-    network.cut();
-    await pass(60);
-    expect(errors).toEqual([expect.objectContaining({ code: "TIMEOUT", outcome: "not-sent" })]);
-  });
+it("sends after `onOpen` no more than a full socket accepts: the session lasts", async () => {
+  const go = gate<void>();
+  let runs = 0;
+  const onOpen = (): unknown => (runs++ === 0 ? undefined : go.promise);
+  const { peer, emitted } = await live({ onOpen, limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } });
+  network.lose();
+  await pass(10);
+  let taken = 0;
+  while (taken < 100 && peer.notify("note", [taken, "x".repeat(1000)])) taken++;
+  network.unsentBytes = 6000;
+  go.resolve();
+  await pass(10);
+  network.unsentBytes = undefined;
+  await pass(100);
+  expect(emitted).toEqual(["suspend", "lost", "resume"]);
+  expect(taken).toBeGreaterThan(5);
+  expect(heard).toHaveLength(taken);
 });

@@ -6,7 +6,7 @@ import { serve, type Server } from "../../src/node.js";
 import { confirmed, describeClients, event, type Connect } from "./clients.js";
 import { bareHttp } from "../support/network.js";
 import { rejection } from "../support/turns.js";
-import { Relay } from "./relay.js";
+import { Relay } from "../support/relay.js";
 
 const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 64, logLength: 2 ** 20 };
 
@@ -51,7 +51,7 @@ describeClients("a client whose session has a route", (connect: Connect) => {
     const [served] = first.peers;
     await served!.close(4001);
     await connected(2);
-    relay.redirect(second.url);
+    relay.target = second.url;
     relay.cut();
     // This server does not have the session: its hello on the same socket begins another one.
     await connected(3);

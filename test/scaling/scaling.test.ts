@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { ensurePackages } from "../../scripts/packages.js";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { redis as redisEngine } from "../../src/redis/index.js";
-import { Relay } from "../client/relay.js";
+import { Relay } from "../support/relay.js";
 import { clean, examplesOf, extract, Running } from "../readme/examples.js";
 import { commandAt, eventually, RedisServer } from "../support/redis.js";
 

@@ -18,7 +18,7 @@ import {
   type Server,
 } from "../../src/node.js";
 import { connect as connectPage } from "../../src/index.js";
-import { Relay } from "../client/relay.js";
+import { Relay } from "../support/relay.js";
 import { rejection } from "../support/turns.js";
 
 const DATA = Uint8Array.from({ length: 100_000 }, (_, i) => i * 7);

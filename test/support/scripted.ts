@@ -1,4 +1,5 @@
-/** A standard WebSocket without I/O, whose events are fired by the test. */
+/** A standard WebSocket without I/O: the test is its server, and its network. */
+import type { CloseInfo } from "../../src/index.js";
 import type { StandardWebSocket } from "../../src/sockets/standard.js";
 
 /** Fires only the events that the test requests. */
@@ -10,9 +11,12 @@ export class ScriptedWebSocket extends EventTarget implements StandardWebSocket 
   readonly sent: string[] = [];
   /** The arguments of each `close`. */
   readonly closes: unknown[][] = [];
+  /** Called with each frame that the client sends. */
+  onSend: (frame: string) => void = () => {};
 
   send(data: string): void {
     this.sent.push(data);
+    this.onSend(data);
   }
 
   close(...how: unknown[]): void {
@@ -25,5 +29,34 @@ export class ScriptedWebSocket extends EventTarget implements StandardWebSocket 
     if (type === "open") this.readyState = 1;
     if (type === "close" || type === "error") this.readyState = 3;
     this.dispatchEvent(Object.assign(new Event(type), members));
+  }
+
+  // The verbs of a server. Each takes effect in a later microtask, so that the client has added its listeners.
+
+  /** Accepts the client with a subprotocol, and sends frames. */
+  accept(protocol: string, ...frames: string[]): void {
+    this.#later(() => {
+      this.protocol = protocol;
+      this.fire("open");
+    });
+    this.say(...frames);
+  }
+
+  /** Sends frames. */
+  say(...frames: string[]): void {
+    for (const data of frames) this.#later(() => this.readyState === 1 && this.fire("message", { data }));
+  }
+
+  /** Ends the connection, or refuses it if it is not open. */
+  end({ code, reason }: CloseInfo = { code: 1006, reason: "" }): void {
+    this.#later(() => {
+      if (this.readyState === 3) return;
+      if (code === 1006) this.fire("error");
+      this.fire("close", { code, reason });
+    });
+  }
+
+  #later(act: () => unknown): void {
+    queueMicrotask(act);
   }
 }

@@ -1,23 +1,21 @@
-/**
- * How a client detects that its server is gone without a close: by its heartbeat, and at once when the machine wakes.
- */
+/** How a page detects that its server is gone without a close: by its heartbeat, and at once when the machine or the page wakes. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { pass, useFakeClock } from "../support/clock.js";
+import { pass, stall, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
 import {
   closeAll,
-  connectVirtual,
+  connectPage,
+  draw,
   expectEcho,
   live,
-  METHODS,
   network,
   plainEcho,
   refuse,
-  server,
-  useVirtualServer,
-} from "./virtual.js";
+  test,
+  useNetwork,
+} from "./attempts.js";
 
-useFakeClock();
+useVirtualClock();
 
 const PING = '{"ping":1}';
 
@@ -52,21 +50,21 @@ class Page {
   }
 }
 
-useVirtualServer(METHODS);
+useNetwork();
 let page: Page;
 beforeEach(() => {
-  vi.spyOn(Math, "random").mockReturnValue(0.5);
+  draw(0.5);
   page = new Page();
 });
 
 /** Returns how many pings the client sent on the current connection. */
 function pings(): number {
-  return network.last.line.sent.filter((frame) => frame === PING).length;
+  return network.last.sent.filter((frame) => frame === PING).length;
 }
 
 describe("the heartbeat of a client by a standard WebSocket", () => {
   it("pings a server that was silent for 25 s, disconnects after 45 s of silence, and then reconnects", async () => {
-    const { peer, emitted } = await live();
+    const { peer, emitted } = await live({ openTimeoutMs: Infinity });
     await pass(31_000);
     expect(pings()).toBe(1);
     await pass(300_000);
@@ -75,25 +73,29 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
     expect(pings()).toBeGreaterThanOrEqual(9);
     expect(pings()).toBeLessThanOrEqual(13);
     const tries = network.attempts.length;
-    network.last.line.freeze();
+    test.network.stop();
     // The last frame arrived up to 25 s ago, and the check runs every 5 s.
     await pass(19_900);
     expect(emitted).toEqual([]);
     await pass(35_200);
-    expect(emitted).toEqual(["suspend", "resume"]);
+    expect(emitted).toEqual(["suspend"]);
     expect(network.attempts).toHaveLength(tries + 1);
+    test.network.start();
+    await pass(1);
+    expect(emitted).toEqual(["suspend", "resume"]);
     await expectEcho(peer);
   });
 
   it("uses the configured times, or is off", async () => {
     await live({ heartbeat: { intervalMs: 100, deadAfterMs: 200 } });
-    network.last.line.freeze();
+    test.network.stop();
     const tries = network.attempts.length;
     await pass(300);
     expect(network.attempts).toHaveLength(tries + 1);
     await closeAll();
+    test.network.start();
     const { emitted } = await live({ heartbeat: false });
-    network.last.line.freeze();
+    test.network.stop();
     await pass(600_000);
     expect(emitted).toEqual([]);
     expect(pings()).toBe(0);
@@ -103,18 +105,18 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
     const { peer, emitted } = await live({ reconnect: false });
     await pass(31_000);
     expect(pings()).toBe(1);
-    network.last.line.freeze();
+    test.network.stop();
     await pass(60_000);
     expect(emitted).toEqual(["close 1006"]);
     expect(await peer.closed).toMatchObject({ code: 1006, reason: expect.stringContaining("nothing was heard") });
   });
 
   it("cannot ping over a plain link, and disconnects no server there", async () => {
-    network.answer = plainEcho;
+    network.script = plainEcho;
     const { peer, emitted } = await live({ reconnect: true });
     await pass(600_000);
     expect(emitted).toEqual([]);
-    expect(network.last.line.sent).toEqual([]);
+    expect(network.last.sent).toEqual([]);
     await expectEcho(peer);
   });
 });
@@ -124,13 +126,15 @@ const WAKES = ["online", "pageshow", "visibilitychange"];
 describe.each([...WAKES, "offline"])("%s", (type) => {
   it("pings at once, and disconnects if the server does not answer within 5 s", async () => {
     const { emitted } = await live();
-    network.last.line.freeze();
+    test.network.stop();
     const tries = network.attempts.length;
     page.emit(type);
     expect(pings()).toBe(1);
     await pass(4999);
     expect(emitted).toEqual([]);
     await pass(10);
+    test.network.start();
+    await pass(1);
     expect(emitted).toEqual(["suspend", "resume"]);
     expect(network.attempts).toHaveLength(tries + 1);
   });
@@ -160,11 +164,11 @@ describe.each([...WAKES, "offline"])("%s", (type) => {
 describe("a page", () => {
   it.each(WAKES)("starts a delayed connection attempt at once, and once only, at %s", async (type) => {
     const { peer, emitted } = await live();
-    network.answer = refuse;
+    network.script = refuse;
     network.cut();
     await pass(3000);
     const tries = network.attempts.length;
-    network.answer = server.answer;
+    network.script = undefined;
     page.emit(type);
     page.emit(type);
     await pass(1);
@@ -175,7 +179,7 @@ describe("a page", () => {
 
   it("makes no attempt when the network is lost, and one when it is back", async () => {
     await live();
-    network.answer = refuse;
+    network.script = refuse;
     network.cut();
     await pass(3000);
     const tries = network.attempts.length;
@@ -198,13 +202,9 @@ describe("a page", () => {
   it("pings its server after a day of sleep before it disconnects", async () => {
     const { emitted } = await live();
     // The clock advances, and no timer fires.
-    vi.setSystemTime(Date.now() + 86_400_000);
-    const now = performance.now();
-    vi.spyOn(performance, "now").mockImplementation(() => now + 86_400_000);
+    stall(86_400_000);
     page.emit("visibilitychange");
-    await pass(100);
-    expect(pings()).toBe(1);
-    vi.mocked(performance.now).mockRestore();
+    expect(network.last.sent.filter((frame) => frame === PING)).toHaveLength(1);
     await pass(100_000);
     expect(emitted).toEqual([]);
   });
@@ -213,7 +213,7 @@ describe("a page", () => {
     const { peer } = await live();
     page.emit("pagehide", { persisted: false });
     await pass(10);
-    expect(network.last.line.sent.at(-1)).toBe('{"bye":{"code":1001,"reason":"the page is left"}}');
+    expect(network.last.sent.at(-1)).toBe('{"bye":{"code":1001,"reason":"the page is left"}}');
     expect(peer.state).toBe("closed");
   });
 
@@ -221,13 +221,13 @@ describe("a page", () => {
     const { peer } = await live();
     page.emit("pagehide", { persisted: true });
     await pass(10);
-    expect(network.last.line.sent.join()).not.toContain("bye");
+    expect(network.last.sent.join()).not.toContain("bye");
     expect(peer.state).toBe("open");
   });
 
   it("leaves no listener after a failed connect", async () => {
-    network.answer = refuse;
-    await rejection(connectVirtual());
+    network.script = refuse;
+    await rejection(connectPage());
     expect([...page.listeners]).toEqual([]);
   });
 });
