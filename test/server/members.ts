@@ -1,6 +1,6 @@
 /** Servers in memory and their clients, for tests of groups. */
 import type { AnyMethods, AnyPeer, Receiver, ServeOptions, Server, Transport } from "../../src/node.js";
-import { testServer, type TestServer } from "../../src/testing/index.js";
+import { testServer, type Network, type TestServer } from "../../src/testing/index.js";
 
 /** A member: the server's peer, the client's peer, and the messages that the client got and that no method serves. */
 export interface Member {
@@ -18,6 +18,11 @@ export function makeServer(options: Partial<ServeOptions<AnyMethods, AnyMethods,
   const kit = testServer(options);
   kits.set(kit.server, kit);
   return kit.server;
+}
+
+/** The network of a server that `makeServer` made. */
+export function networkOf(server: Server): Network {
+  return kits.get(server)!.network;
 }
 
 /** Connects a client that serves `methods`. Resolves when the client receives. */

@@ -1,98 +1,84 @@
+/** Topics: their members, their names, what `notify` and `request` omit, and their events. */
 import { describe, expect, it } from "vitest";
-import { memory, type Engine, type Topic } from "../../src/node.js";
-import { turn } from "../support/turns.js";
-import { join, joinSilent, makeServer, type Member } from "./members.js";
+import { memory, type AnyMethods, type AnyPeer, type Engine, type Topic as TopicOf } from "../../src/node.js";
+import { pass, useVirtualClock } from "../support/time.js";
+import { rejection, turn } from "../support/turns.js";
+import { emitted } from "./by-hand.js";
+import { join, joinSilent, makeServer, networkOf, type Member } from "./members.js";
 import { stringsIn } from "./reachable.js";
 
+type Topic = TopicOf<AnyMethods, AnyMethods, unknown>;
+
+const ignore = (): void => {};
+const fail = (): never => {
+  throw new Error("bug in a listener");
+};
+
+useVirtualClock();
+
 describe("a topic", () => {
-  it("contains the added peers once each, in order of addition", async () => {
+  it("contains the added peers once each, in order of addition, and stays valid while it is empty", async () => {
     await using server = makeServer();
     const [a, b] = [await join(server), await join(server)];
     const topic = server.topic("news");
     expect(topic.size).toBe(0);
     expect(topic.add(a.peer).add(b.peer).add(a.peer)).toBe(topic);
-    expect(topic.size).toBe(2);
+    expect([topic.size, server.topic("news").size, server.topic("other").size]).toEqual([2, 2, 0]);
     expect([...topic]).toEqual([a.peer, b.peer]);
-    expect(server.topic("news").size).toBe(2);
-    expect(server.topic("other").size).toBe(0);
-    expect(topic.delete(a.peer)).toBe(true);
-    expect(topic.delete(a.peer)).toBe(false);
-    expect([...topic]).toEqual([b.peer]);
-  });
-
-  it("notifies only its members, except a peer in `except`", async () => {
-    await using server = makeServer();
-    const members = [await join(server), await join(server), await join(server)];
-    const [a, b, outsider] = members as [Member, Member, Member];
-    const topic = server.topic("news").add(a.peer).add(b.peer);
-    topic.notify("said", { n: 1 });
-    topic.notify("said", { n: 2 }, { except: a.peer });
-    topic.notify("bare");
-    topic.notify("said", [3], { except: outsider.peer });
-    topic.notify("said", [4], { except: undefined });
+    expect([topic.delete(a.peer), topic.delete(a.peer), topic.delete(b.peer)]).toEqual([true, false, true]);
+    server.topic("news").add(b.peer);
+    topic.notify("said", [1]);
     await turn();
-    const all = [
-      ["bare", undefined],
-      ["said", [3]],
-      ["said", [4]],
-    ];
-    expect(a.got).toEqual([["said", { n: 1 }], ...all]);
-    expect(b.got).toEqual([["said", { n: 1 }], ["said", { n: 2 }], ...all]);
-    expect(outsider.got).toEqual([]);
+    expect([a.got, b.got]).toEqual([[], [["said", [1]]]]);
+    server.topic("news").delete(b.peer);
+    topic.add(a.peer);
+    expect([...server.topic("news")]).toEqual([a.peer]);
   });
 
-  it("omits all peers of a list or a Set in `except`: peers, ids, and what `server.peer` returns", async () => {
+  it("omits the peers in `except`, also in a request and in those of all peers: peers, ids, handles, lists and Sets", async () => {
     await using server = makeServer();
-    const members = [await join(server), await join(server), await join(server)];
-    const [a, b, c] = members as [Member, Member, Member];
-    const topic = server.topic("news");
-    for (const { peer } of members) topic.add(peer);
-    const excepts: [unknown, Member[]][] = [
-      [[a.peer, b.peer], [c]],
-      [new Set([a.peer, c.peer.id]), [b]],
-      [[b.peer.id, c.peer.id], [a]],
-      [b.peer.id, [a, c]],
-      [[], members],
-      [new Set(), members],
-      ["a peer that has closed", members],
-      [
-        [a.peer, a.peer.id, "gone"],
-        [b, c],
-      ],
-      [server.peer(c.peer.id), [a, b]],
-      [[a.peer, server.peer(b.peer.id)], [c]],
+    const who = (name: string) => ({ who: () => name });
+    const [a, b, c, outsider] = [
+      await join(server, who("a")),
+      await join(server, who("b")),
+      await join(server, who("c")),
+      await join(server),
     ];
-    for (const [n, [except]] of excepts.entries()) {
-      topic.notify("said", { n }, { except: except as never });
-      server.peers.notify("all", { n }, { except: except as never });
+    const closed = await join(server);
+    const members = { a, b, c };
+    const topic = server.topic("news").add(closed.peer);
+    for (const { peer } of Object.values(members)) topic.add(peer);
+    await closed.peer.close();
+    const rows: [unknown, string][] = [
+      [undefined, "abc"],
+      [a.peer, "bc"],
+      [b.peer.id, "ac"],
+      [server.peer(c.peer.id), "ab"],
+      [outsider.peer, "abc"],
+      [closed.peer, "abc"],
+      ["a peer that has closed", "abc"],
+      [[], "abc"],
+      [new Set(), "abc"],
+      [[a.peer, b.peer], "c"],
+      [new Set([a.peer, c.peer.id]), "b"],
+      [[a.peer, server.peer(b.peer.id)], "c"],
+      [[a.peer, a.peer.id, "gone", closed.peer], "bc"],
+      [[a.peer, b.peer, c.peer], ""],
+    ];
+    for (const [n, [except, reached]] of rows.entries()) {
+      const options = { except: except as never };
+      topic.notify("said", { n }, options);
+      server.peers.notify("all", { n }, options);
+      const outcomes = await topic.request("who", undefined, options);
+      expect(outcomes.map(({ value }) => value as unknown)).toEqual([...reached]);
     }
     await turn();
-    for (const member of members) {
-      const expected = excepts.flatMap(([, reached], n) =>
-        reached.includes(member)
-          ? [
-              ["said", { n }],
-              ["all", { n }],
-            ]
-          : [],
-      );
-      expect(member.got).toEqual(expected);
+    const all = (n: number): unknown => ["all", { n }];
+    for (const [name, { got }] of Object.entries(members)) {
+      const expected = rows.flatMap(([, reached], n) => (reached.includes(name) ? [["said", { n }], all(n)] : []));
+      expect(got).toEqual(expected);
     }
-  });
-
-  it("accepts its closed peers, and those of an HTTP POST, in `except`: they get nothing anyway", async () => {
-    await using server = makeServer();
-    const [a, b] = [await join(server), await join(server)];
-    const topic = server.topic("news").add(a.peer).add(b.peer);
-    await a.peer.close();
-    topic.notify("said", [1], { except: a.peer });
-    topic.notify("said", [2], { except: [a.peer, b.peer] });
-    topic.notify("said", [3]);
-    await turn();
-    expect(b.got).toEqual([
-      ["said", [1]],
-      ["said", [3]],
-    ]);
+    expect(outsider.got).toEqual(rows.flatMap(([except], n) => (except === outsider.peer ? [] : [all(n)])));
   });
 
   it("refuses an `except` that names no peer, and sends nothing", async () => {
@@ -101,35 +87,17 @@ describe("a topic", () => {
     const { peer, client, got } = await join(server);
     const foreign = await join(other);
     const topic = server.topic("news").add(peer);
-    const wrong: unknown[] = [
-      true,
-      null,
-      5,
-      "",
-      "x".repeat(129),
-      {},
-      { id: peer.id },
-      topic,
-      server.peers,
-      new Map([[peer, 1]]),
-      client,
-      foreign.peer,
-      [undefined],
-      [[peer]],
-      new Set([foreign.peer]),
-      [peer, { id: peer.id }],
-      Array.from({ length: 257 }, (_, i) => String(i)),
-    ];
-    for (const except of wrong) {
+    const ids = (count: number): string[] => Array.from({ length: count }, (_, i) => String(i));
+    const single: unknown[] = [true, null, 5, "", "x".repeat(129), {}, { id: peer.id }, topic, server.peers, client];
+    const several: unknown[] = [[undefined], [[peer]], [peer, { id: peer.id }], new Map([[peer, 1]]), ids(257)];
+    for (const except of [...single, ...several, foreign.peer, new Set([foreign.peer])]) {
       const options = { except: except as never };
       for (const group of [topic, server.peers]) {
-        expect(() => group.notify("said", {}, options)).toThrow(
-          "Expected `except` to be a peer of this server or of one with its engine, the id of one, or a list or a Set",
-        );
-        await expect(group.request("vote", {}, options)).rejects.toThrow("Expected `except` to be a peer");
+        expect(() => group.notify("said", {}, options)).toThrow("`except`");
+        expect((await rejection(group.request("vote", {}, options))).message).toContain("`except`");
       }
     }
-    topic.notify("end", {}, { except: Array.from({ length: 256 }, (_, i) => String(i)) });
+    topic.notify("end", {}, { except: ids(256) });
     await turn();
     expect(got).toEqual([["end", {}]]);
   });
@@ -159,30 +127,10 @@ describe("a topic", () => {
     for (const { peer } of members) topic.add(peer);
     let encoded = 0;
     const params = { toJSON: () => ({ encoded: ++encoded }) };
-    topic.notify("said", params);
-    server.peers.notify("said", params);
+    for (const group of [topic, server.peers]) group.notify("said", params);
     await turn();
-    expect(encoded).toBe(2);
-    for (const { got } of members)
-      expect(got).toEqual([
-        ["said", { encoded: 1 }],
-        ["said", { encoded: 2 }],
-      ]);
-  });
-
-  it.each<[string, (member: Member) => Promise<void>]>([
-    ["the server", ({ peer }) => peer.close()],
-    ["the client", ({ client }) => client.close()],
-  ])("removes a peer that %s closes", async (_side, close) => {
-    await using server = makeServer();
-    const [a, b] = [await join(server), await join(server)];
-    const [one, two] = [server.topic("one"), server.topic("two")];
-    for (const { peer } of [a, b]) one.add(peer);
-    two.add(a.peer);
-    await close(a);
-    await a.peer.closed;
-    expect([...one]).toEqual([b.peer]);
-    expect(two.size).toBe(0);
+    const expected = [1, 2].map((n) => ["said", { encoded: n }]);
+    expect(members.map(({ got }) => got)).toEqual(members.map(() => expected));
   });
 
   it("keeps nothing of a peer that closed", async () => {
@@ -201,67 +149,30 @@ describe("a topic", () => {
     expect(strings).not.toContain("the data of a");
   });
 
-  it("removes a peer before its close is reported", async () => {
-    await using server = makeServer();
-    const { peer, client } = await join(server);
-    const topic = server.topic("news").add(peer);
-    const sizes: number[] = [];
-    peer.on("close", () => sizes.push(topic.size, server.peers.size));
-    await client.close();
-    await peer.closed;
-    expect(sizes).toEqual([0, 0]);
-  });
-
-  it("stays valid however often it was empty", async () => {
-    await using server = makeServer();
-    const kept = server.topic("news");
-    const { peer, got } = await join(server);
-    kept.add(peer);
-    kept.delete(peer);
-    server.topic("news").add(peer);
-    expect(kept.size).toBe(1);
-    kept.notify("said", [1]);
-    await turn();
-    expect(got).toEqual([["said", [1]]]);
-    server.topic("news").delete(peer);
-    kept.add(peer);
-    expect([...server.topic("news")]).toEqual([peer]);
-  });
-
-  it("throws a TypeError for another server's peer", async () => {
-    await using server = makeServer();
-    await using other = makeServer();
-    const { peer, client } = await join(other);
-    expect(() => server.topic("news").add(peer)).toThrow(TypeError);
-    expect(() => server.topic("news").add(client)).toThrow("a topic takes peers of its own server only");
-    expect(server.topic("news").size).toBe(0);
-    expect(server.topic("news").delete(peer)).toBe(false);
-  });
-
   it.each<[string, { engine?: Engine }]>([
     ["alone", {}],
     ["with an engine", { engine: memory() }],
-  ])("throws a TypeError for a value that is no peer, and nothing changes (%s)", async (_which, options) => {
-    await using server = makeServer(options);
-    const { peer } = await join(server);
-    const topic = server.topic("news").add(peer);
-    const values: [unknown, string][] = [
-      [undefined, "`undefined`"],
-      [null, "`null`"],
-      [peer.id, `\`${peer.id}\` (string)`],
-      [server.peer(peer.id), "an object"],
-      [{ state: "closed" }, "an object"],
-    ];
-    for (const [value, shown] of values) {
-      const message = `Expected \`peer\` to be a \`Peer\`, and no id or handle of one, got ${shown}`;
-      const wrong = value as typeof peer;
-      for (const use of ["add", "delete", "has"] as const) expect(() => topic[use](wrong)).toThrow(message);
-      expect(() => server.peers.has(wrong)).toThrow(message);
-      await expect(topic.join(wrong)).rejects.toThrow(message);
-    }
-    expect([...topic]).toEqual([peer]);
-    expect(server.stats().topics).toBe(1);
-  });
+  ])(
+    "throws a TypeError for a value that is no peer of its server, and nothing changes (%s)",
+    async (_which, options) => {
+      await using server = makeServer(options);
+      await using other = makeServer();
+      const { peer } = await join(server);
+      const foreign = await join(other);
+      const topic = server.topic("news").add(peer);
+      const joined: unknown[] = [];
+      topic.on("join", (one) => joined.push(one));
+      for (const value of [undefined, null, peer.id, server.peer(peer.id), { state: "closed" }]) {
+        const wrong = value as typeof peer;
+        for (const use of ["add", "delete", "has"] as const) expect(() => topic[use](wrong)).toThrow("`peer`");
+        expect(() => server.peers.has(wrong)).toThrow("`peer`");
+        expect(await rejection(topic.join(wrong))).toBeInstanceOf(TypeError);
+      }
+      for (const theirs of [foreign.peer, foreign.client]) expect(() => topic.add(theirs)).toThrow(TypeError);
+      expect(topic.delete(foreign.peer)).toBe(false);
+      expect([[...topic], joined, server.stats().topics]).toEqual([[peer], [], 1]);
+    },
+  );
 
   it.each<[string, unknown]>([
     ["no name", undefined],
@@ -274,66 +185,201 @@ describe("a topic", () => {
     ["a lone surrogate", "\ud800"],
   ])("throws a TypeError for %s instead of a name, and nothing exists after it", async (_what, name) => {
     await using server = makeServer();
-    const { peer, got } = await join(server);
-    const rule = "Expected `name` to be a well-formed string of 1 to 512 bytes of UTF-8, got ";
-    const throwing = (use: (topic: Topic<any, any, any>) => unknown): void =>
-      expect(() => use(server.topic(name as string))).toThrow(rule);
-    throwing((topic) => topic.add(peer));
-    throwing((topic) => topic.notify("said"));
-    throwing((topic) => topic.on("join", () => {}));
-    throwing((topic) => topic.size);
-    expect(server.stats().topics).toBe(0);
-    server.peers.notify("bare");
-    await turn();
-    expect(got).toEqual([["bare", undefined]]);
-  });
-
-  it("takes the longest name, and names that differ in one unit", async () => {
-    await using server = makeServer();
-    const { peer } = await join(server);
-    const names = ["ß".repeat(256), "x".repeat(512), `${"x".repeat(511)}y`, "😀", "\0", "5"];
-    for (const name of names) server.topic(name).add(peer);
-    expect(server.stats().topics).toBe(names.length);
-    await peer.close();
+    const { peer } = joinSilent(server);
+    const uses: ((topic: Topic) => unknown)[] = [
+      (topic) => topic.add(peer),
+      (topic) => topic.notify("said"),
+      (topic) => topic.on("join", ignore),
+      (topic) => topic.size,
+    ];
+    for (const use of uses) expect(() => use(server.topic(name as string) as Topic)).toThrow("`name`");
     expect(server.stats().topics).toBe(0);
   });
 
-  it("ignores a closed peer without an error: it may have closed a moment ago", async () => {
+  it("takes the longest name, names that differ in one unit, and those of inherited members", async () => {
     await using server = makeServer();
-    const { peer } = await join(server);
+    const { peer } = joinSilent(server);
+    const odd = ["😀", "\0", "5", "__proto__", "constructor", "toString"];
+    const names = ["ß".repeat(256), "x".repeat(512), `${"x".repeat(511)}y`, ...odd];
+    for (const [n, name] of names.entries()) {
+      expect(server.topic(name).size).toBe(0);
+      expect([...server.topic(name).add(peer)]).toEqual([peer]);
+      expect(server.stats().topics).toBe(n + 1);
+    }
     await peer.close();
-    expect(server.topic("news").add(peer).size).toBe(0);
-  });
-
-  it.each(["__proto__", "constructor", "toString"])("can be named %j", async (name) => {
-    await using server = makeServer();
-    expect(server.topic(name).size).toBe(0);
-    const { peer } = await join(server);
-    expect([...server.topic(name).add(peer)]).toEqual([peer]);
-  });
-
-  it("sends nothing if the params cannot be encoded", async () => {
-    await using server = makeServer();
-    const { peer, got } = await join(server);
-    const topic = server.topic("news").add(peer);
-    expect(() => topic.notify("said", 5)).toThrow(TypeError);
-    expect(() => topic.notify("said", [1n])).toThrow(TypeError);
-    await turn();
-    expect(got).toEqual([]);
+    expect(server.stats().topics).toBe(0);
   });
 
   it("can be iterated while its members close or are deleted", async () => {
     await using server = makeServer();
-    const members = [await join(server), await join(server), await join(server)];
     const topic = server.topic("news");
-    for (const { peer } of members) topic.add(peer);
+    for (let i = 0; i < 3; i++) topic.add(joinSilent(server).peer);
     let seen = 0;
     for (const peer of topic) {
-      seen++;
-      if (seen === 1) topic.delete(peer);
+      if (++seen === 1) topic.delete(peer);
       else void peer.close();
     }
-    expect(seen).toBe(3);
-    expect([topic.size, server.peers.size]).toEqual([0, 1]);
+    expect([seen, topic.size, server.peers.size]).toEqual([3, 0, 1]);
+  });
+});
+
+describe("the events of a topic", () => {
+  it("are emitted once for each peer that joins or is deleted, after the change, and not for a closed peer", async () => {
+    await using server = makeServer();
+    const [a, b, closed] = [joinSilent(server), joinSilent(server), joinSilent(server)];
+    await closed.peer.close();
+    const topic = server.topic("den");
+    const events: unknown[] = [];
+    topic.on("join", (...args) => events.push([...args, topic.has(args[0]), topic.size]));
+    topic.on("leave", (...args) => events.push([...args, topic.has(args[0]), topic.size]));
+    topic.add(a.peer).add(b.peer).add(a.peer).add(closed.peer);
+    server.topic("other").add(a.peer);
+    expect([topic.delete(a.peer), topic.delete(a.peer)]).toEqual([true, false]);
+    expect(events).toEqual([
+      [a.peer, true, 1],
+      [b.peer, true, 2],
+      [a.peer, "deleted", false, 1],
+    ]);
+  });
+
+  it.each<[string, (member: Member, server: AsyncDisposable & { close(): Promise<void> }) => Promise<void>]>([
+    ["its server", ({ peer }) => peer.close()],
+    ["its client", ({ client }) => client.close()],
+    ["a server that closes", (_member, server) => server.close()],
+  ])("have a peer that %s closes, which has left all topics by then, before its own `close`", async (_side, close) => {
+    await using server = makeServer();
+    const a = await join(server);
+    const events: unknown[] = [];
+    const [one, two] = [server.topic("one").add(a.peer), server.topic("two").add(a.peer)];
+    const sizes = (): number[] => [one.size, two.size, server.peers.size];
+    for (const topic of [one, two])
+      topic.on("leave", (peer, reason) => {
+        events.push([peer, reason, ...sizes()]);
+        // It can neither be deleted twice nor be added again.
+        expect([one.delete(peer), two.delete(peer), one.add(peer).size]).toEqual([false, false, 0]);
+      });
+    a.peer.on("close", () => events.push(["close", ...sizes()]));
+    await close(a, server);
+    await a.peer.closed;
+    const left = [a.peer, "closed", 0, 0, 0];
+    expect(events).toEqual([left, left, ["close", 0, 0, 0]]);
+  });
+
+  it("let a listener notify those who stay", async () => {
+    await using server = makeServer();
+    const [a, b] = [joinSilent(server), joinSilent(server)];
+    const topic = server.topic("den").add(a.peer).add(b.peer);
+    topic.on("leave", (_peer, reason) => topic.notify("left", { reason }));
+    await a.peer.close();
+    expect(a.sent).toEqual([]);
+    expect(b.sent.map((text) => JSON.parse(text) as unknown)).toMatchObject([{ params: { reason: "closed" } }]);
+    expect(server.stats().dropped).toBe(0);
+  });
+
+  it("omit a socket that is lost and a session that resumes, and have the end of the session", async () => {
+    await using server = makeServer({ session: { ttlMs: 1_000 } });
+    const network = networkOf(server);
+    const { peer, client } = await join(server);
+    for (let i = 0; i < 2; i++) await rejection(client.request("nothing", [], { timeoutMs: 1 }));
+    const events: unknown[] = [];
+    const topic = server.topic("den");
+    topic.on("join", () => events.push("join")).on("leave", (one, reason) => events.push([one, reason, one.state]));
+    topic.add(peer);
+    const resumed = emitted(peer, "resume");
+    network.cut();
+    expect([peer.state, topic.has(peer)]).toEqual(["suspended", true]);
+    await pass(0);
+    await resumed;
+    expect([topic.has(peer), ...events]).toEqual([true, "join"]);
+    network.cut();
+    network.stop();
+    await pass(999);
+    expect([topic.has(peer), ...events]).toEqual([true, "join"]);
+    await pass(1);
+    expect([topic.has(peer), ...events]).toEqual([false, "join", [peer, "closed", "closed"]]);
+    expect((await peer.closed).code).toBe(1006);
+  });
+});
+
+describe("the listeners of a topic", () => {
+  it("belong to its name: any object of the topic adds, calls and removes them, also while it has no members", async () => {
+    await using server = makeServer();
+    const { peer } = joinSilent(server);
+    const seen: unknown[] = [];
+    const listener = (joined: AnyPeer): void => void seen.push(joined);
+    const topic = server.topic("den");
+    expect(topic.on("join", listener)).toBe(topic);
+    expect(server.stats().topics).toBe(0);
+    for (let i = 0; i < 2; i++) server.topic("den").add(peer).delete(peer);
+    expect(seen).toEqual([peer, peer]);
+    server.topic("den").off("join", listener).add(peer);
+    expect(seen).toHaveLength(2);
+  });
+
+  it("are called once if `once` added them, also by two joins inside each other, and can be removed", async () => {
+    await using server = makeServer();
+    const [a, b] = [joinSilent(server), joinSilent(server)];
+    const topic = server.topic("den");
+    const seen: unknown[] = [];
+    topic.once("join", (peer) => (seen.push(peer), topic.add(b.peer)));
+    topic.once("join", fail).off("join", fail);
+    topic.once("leave", (peer, reason) => seen.push([peer, reason]));
+    topic.add(a.peer);
+    for (const { peer } of [a, b]) topic.delete(peer);
+    expect(seen).toEqual([a.peer, [a.peer, "deleted"]]);
+  });
+
+  it("throw a TypeError for an unknown event, or unless they are functions", async () => {
+    await using server = makeServer();
+    const topic = server.topic("den").on("join", ignore);
+    for (const how of ["on", "once", "off"] as const)
+      for (const wrong of [5, undefined]) expect(() => topic[how]("join", wrong as never)).toThrow(TypeError);
+    for (const name of ["joined", "__proto__", "toString", ""])
+      for (const how of ["on", "once"] as const)
+        expect(() => topic[how](name as "join", ignore)).toThrow(`\`${name}\``);
+  });
+
+  it("report what they throw or reject with to the server's `error`, and stop no other listener", async () => {
+    await using server = makeServer();
+    const { peer } = joinSilent(server);
+    const errors: unknown[] = [];
+    server.on("error", (...args) => errors.push(args));
+    const seen: unknown[] = [];
+    const topic = server.topic("den");
+    topic.on("join", fail).on("join", (joined) => seen.push(joined));
+    topic.on("leave", () => Promise.reject(new Error("rejected")) as never);
+    expect(topic.add(peer).size).toBe(1);
+    expect(seen).toEqual([peer]);
+    await peer.close();
+    await turn();
+    expect(errors).toMatchObject([
+      [{ message: "bug in a listener" }, peer, undefined],
+      [{ message: "rejected" }, peer, undefined],
+    ]);
+  });
+
+  it.each<[string, (topic: Topic, peer: AnyPeer) => void]>([
+    [
+      "`off` removes the last",
+      (topic) => topic.on("join", ignore).once("leave", fail).off("leave", fail).off("join", ignore),
+    ],
+    ["the last, which `once` added, is called", (topic, peer) => topic.once("join", ignore).add(peer).delete(peer)],
+    ["the last is refused", (topic) => expect(() => topic.on("joined" as "join", ignore)).toThrow(TypeError)],
+  ])("leave nothing of their topic in the server when %s", async (_when, listen) => {
+    await using server = makeServer();
+    listen(server.topic("the name of a topic"), joinSilent(server).peer);
+    expect(stringsIn(server)).not.toContain("the name of a topic");
+    server.topic("the name of a topic").on("join", ignore);
+    expect(stringsIn(server)).toContain("the name of a topic");
+  });
+
+  it("stay if one of them removes the last and adds another", async () => {
+    await using server = makeServer();
+    const { peer } = joinSilent(server);
+    const topic = server.topic("den");
+    const seen: string[] = [];
+    topic.once("join", () => topic.on("join", () => seen.push("second")));
+    for (let i = 0; i < 2; i++) topic.add(peer).delete(peer);
+    expect(seen).toEqual(["second"]);
   });
 });
