@@ -1,0 +1,456 @@
+/** Requests to a topic or to all peers of a server, and `around` for messages to such a group. */
+import { getEventListeners } from "node:events";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import {
+  contract,
+  ProtocolError,
+  RpcError,
+  type AnyPeer,
+  type Server,
+  type ServerAround,
+  type ServerCall,
+  type Transport,
+} from "../../src/node.js";
+import { pass, useVirtualClock } from "../support/time.js";
+import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+import { emitted } from "./by-hand.js";
+import { join, joinSilent, makeServer, networkOf, type Silent } from "./members.js";
+
+useVirtualClock();
+
+const refuse = (): never => {
+  throw new RpcError(403, "no");
+};
+
+/** Adds `count` clients that never answer to the topic "den". */
+function joinDen(server: Server, count: number): Silent[] {
+  const members = Array.from({ length: count }, () => joinSilent(server));
+  for (const { peer } of members) server.topic("den").add(peer);
+  return members;
+}
+
+/** The params of the messages that each client got. */
+function paramsOf(members: readonly Silent[]): unknown[] {
+  return members.map(({ sent }) => sent.map((text) => (JSON.parse(text) as { params?: unknown }).params));
+}
+
+describe("a request to a group", () => {
+  it("resolves with the outcome of each member, in the order of the group", async () => {
+    await using server = makeServer();
+    const [a, b, c] = [
+      await join(server, { vote: ([x]) => x + 1 }),
+      await join(server, { vote: refuse }),
+      await join(server),
+    ];
+    const topic = server.topic("den").add(c.peer).add(b.peer).add(a.peer);
+    const outcomeOfA = { peer: a.peer, status: "fulfilled", value: 2 };
+    const outcomeOfB = { peer: b.peer, status: "rejected", reason: { code: 403, method: "vote" } };
+    const outcomeOfC = { peer: c.peer, status: "fulfilled", value: null };
+    const outcomes = await topic.request("vote", [1]);
+    expect(outcomes).toMatchObject([outcomeOfC, outcomeOfB, outcomeOfA]);
+    expect([outcomes[0], outcomes[2]]).toEqual([outcomeOfC, outcomeOfA]);
+    expect(await server.peers.request("vote", [1])).toMatchObject([outcomeOfA, outcomeOfB, outcomeOfC]);
+    expect(c.got).toEqual([
+      ["vote", [1]],
+      ["vote", [1]],
+    ]);
+    expect(server.stats()).toMatchObject({ requestsSent: 6, pending: 0 });
+  });
+
+  it("calls all that are members at the call at once, and waits for all, also for one that is deleted meanwhile", async () => {
+    await using server = makeServer();
+    const [slow, quick] = [gate<string>(), gate<string>()];
+    const started: string[] = [];
+    const asked = (name: string, answer: Promise<string>) => () => (started.push(name), answer);
+    const a = await join(server, { ask: asked("slow", slow.promise) });
+    const b = await join(server, { ask: asked("quick", quick.promise) });
+    const late = joinSilent(server);
+    const topic = server.topic("den").add(a.peer).add(b.peer);
+    const outcomes = new Outcomes().watch("all", topic.request("ask"));
+    topic.delete(a.peer);
+    topic.add(late.peer);
+    await turn();
+    expect(started).toEqual(["slow", "quick"]);
+    quick.resolve("2");
+    await turn();
+    expect(outcomes.list).toEqual([]);
+    slow.resolve("1");
+    await turn();
+    expect(outcomes.list).toMatchObject([{ value: [{ value: "1" }, { value: "2" }] }]);
+    expect(late.sent).toEqual([]);
+  });
+
+  it.each<[string, Partial<Transport>, object, (silent: Silent) => unknown, object]>([
+    ["is late, after `timeoutMs`", {}, { timeoutMs: 10 }, () => pass(10), { name: "TimeoutError", outcome: "unknown" }],
+    ["is late, after that of the server", {}, {}, () => pass(20), { name: "TimeoutError", outcome: "unknown" }],
+    [
+      "closes meanwhile",
+      {},
+      {},
+      ({ peer }) => peer.close(),
+      { name: "ConnectionLostError", outcome: "unknown", method: "ask" },
+    ],
+    [
+      "does not take so long a message",
+      { maxMessageBytes: 100, send: () => false },
+      {},
+      () => {},
+      { name: "TooLargeError", maxMessageBytes: 100 },
+    ],
+  ])("rejects for a member that %s, and for no other", async (_what, behaviour, options, act, reason) => {
+    await using server = makeServer({ timeoutMs: 20 });
+    const [other, silent] = [await join(server, { ask: () => 1 }), joinSilent(server, behaviour)];
+    const topic = server.topic("den").add(silent.peer).add(other.peer);
+    const all = topic.request("ask", ["x".repeat(100)], options);
+    await act(silent);
+    expect(await all).toMatchObject([
+      { peer: silent.peer, status: "rejected", reason },
+      { peer: other.peer, status: "fulfilled", value: 1 },
+    ]);
+  });
+
+  it("rejects as not sent for a member that closes while the others are called", async () => {
+    await using server = makeServer();
+    const first = joinSilent(server, { send: () => (void second.peer.close(), true) });
+    const second = joinSilent(server);
+    const all = server.topic("den").add(first.peer).add(second.peer).request("ask", [], { timeoutMs: 10 });
+    await pass(10);
+    expect((await all)[1]).toMatchObject({ peer: second.peer, status: "rejected", reason: { outcome: "not-sent" } });
+    expect(second.sent).toEqual([]);
+  });
+
+  it("encodes its params once for all members, with an id for each", async () => {
+    await using server = makeServer();
+    const members = joinDen(server, 3);
+    const before = rejection(members[1]!.peer.request("before"));
+    let encoded = 0;
+    const all = server.topic("den").request("ask", { toJSON: () => ({ encoded: ++encoded }) });
+    expect(members.map(({ sent }) => JSON.parse(sent.at(-1)!) as unknown)).toEqual(
+      [1, 2, 1].map((id) => ({ jsonrpc: "2.0", id, method: "ask", params: { encoded: 1 } })),
+    );
+    await server.close();
+    await Promise.all([all, before]);
+  });
+
+  it.each<[string, unknown, object | undefined, string]>([
+    ["params that are no array and no object", 5, undefined, "params"],
+    ["params that JSON cannot carry", [1n], undefined, "BigInt"],
+    ["an unknown option", [], { onProgress: () => {} }, "onProgress"],
+    ["a bad timeout", [], { timeoutMs: 0 }, "timeoutMs"],
+    ["a signal that is none", [], { signal: {} }, "signal"],
+  ])("rejects with a TypeError for %s, and sends nothing", async (_what, params, options, named) => {
+    await using server = makeServer();
+    const members = joinDen(server, 1);
+    for (const name of ["den", "empty"]) {
+      const error = await rejection(server.topic(name).request("ask", params, options));
+      expect(error).toBeInstanceOf(TypeError);
+      expect(error.message).toContain(named);
+    }
+    expect(paramsOf(members)).toEqual([[]]);
+  });
+});
+
+describe("a request to a group whose contract checks results", () => {
+  const remote = contract({
+    vote: { params: z.tuple([z.string()]), result: z.boolean() },
+    late: { result: z.string().refine(async (text) => text !== "no") },
+  });
+
+  it.each<[string, ServerAround | undefined]>([
+    ["without an `around`", undefined],
+    ["inside `around`", (_call, next) => next()],
+  ])("rejects for each member whose result does not fit, %s", async (_where, around) => {
+    await using server = makeServer({ remote, check: "both", around });
+    // The last one answers by its fallback, with null.
+    const own = [{ vote: () => true }, { vote: () => "yes" }, { vote: refuse }, {}];
+    const members = await Promise.all(own.map((methods) => join(server, methods)));
+    for (const { peer } of members) server.topic("den").add(peer);
+    const outcomes = await server.topic("den").request("vote", ["?"]);
+    expect(outcomes).toMatchObject([
+      { peer: members[0]!.peer, status: "fulfilled", value: true },
+      { peer: members[1]!.peer, status: "rejected", reason: { raw: "yes" } },
+      { peer: members[2]!.peer, status: "rejected", reason: { code: 403 } },
+      { peer: members[3]!.peer, status: "rejected", reason: { raw: null } },
+    ]);
+    for (const i of [1, 3]) expect(outcomes[i]!.reason).toBeInstanceOf(ProtocolError);
+    expect(outcomes[1]!.reason).toEqual(await rejection(members[1]!.peer.request("vote", ["?"])));
+  });
+
+  it("awaits a schema that is asynchronous, and takes any result without `check`", async () => {
+    for (const check of ["both", undefined] as const) {
+      await using server = makeServer({ remote, ...(check && { check }) });
+      for (const late of ["yes", "no"]) await join(server, { late: () => late });
+      const statuses = (await server.peers.request("late")).map(({ status }) => status);
+      expect(statuses).toEqual(["fulfilled", check === undefined ? "fulfilled" : "rejected"]);
+    }
+  });
+});
+
+describe("the signal of a request to a group", () => {
+  it("rejects the calls that are pending, cancels them, and leaves no listener", async () => {
+    await using server = makeServer();
+    const aborted = gate();
+    const pending = await join(server, {
+      ask: (_params, { signal }: { signal: AbortSignal }) => {
+        signal.addEventListener("abort", () => aborted.resolve());
+        return aborted.promise;
+      },
+    });
+    const [done, silent] = [await join(server, { ask: () => 1 }), joinSilent(server)];
+    const topic = server.topic("den").add(pending.peer).add(done.peer).add(silent.peer);
+    const controller = new AbortController();
+    const all = topic.request("ask", { a: 1 }, { signal: controller.signal });
+    await turn();
+    expect(getEventListeners(controller.signal, "abort")).toHaveLength(1);
+    const reason = new Error("decided");
+    controller.abort(reason);
+    expect(await all).toEqual([
+      { peer: pending.peer, status: "rejected", reason },
+      { peer: done.peer, status: "fulfilled", value: 1 },
+      { peer: silent.peer, status: "rejected", reason },
+    ]);
+    await aborted.promise;
+    expect(getEventListeners(controller.signal, "abort")).toEqual([]);
+    expect([server.stats().pending, pending.client.state]).toEqual([0, "open"]);
+  });
+
+  it.each<[string, boolean]>([
+    ["before it is made", true],
+    ["while the members are called", false],
+  ])("rejects every outcome, and sends nothing more, if it aborts %s", async (_when, isBefore) => {
+    await using server = makeServer();
+    const controller = new AbortController();
+    let sent = 0;
+    const first = joinSilent(server, { send: () => (sent++, controller.abort("enough"), true) });
+    const second = joinSilent(server);
+    if (isBefore) controller.abort("enough");
+    const topic = server.topic("den").add(first.peer).add(second.peer);
+    expect(await topic.request("ask", [], { signal: controller.signal })).toEqual(
+      [first, second].map(({ peer }) => ({ peer, status: "rejected", reason: "enough" })),
+    );
+    expect([sent, second.sent]).toEqual([isBefore ? 0 : 1, []]);
+  });
+});
+
+describe("a request to a topic whose member has a session", () => {
+  /** A topic with a client whose `ask` never ends if its param is "hang". */
+  async function den() {
+    const server = makeServer({ session: { ttlMs: 1_000 } });
+    const started = gate();
+    const ask = ([how]: [string]): unknown => (how === "hang" ? (started.resolve(), new Promise(() => {})) : how);
+    const { peer, client } = await join(server, { ask });
+    // The second response follows the client's ack of the token, without which the session cannot be resumed.
+    for (let i = 0; i < 2; i++) await rejection(client.request("nothing", [], { timeoutMs: 1 }));
+    const topic = server.topic("den").add(peer);
+    return { server, network: networkOf(server), peer, client, topic, started: started.promise };
+  }
+
+  it("reaches a suspended member when it resumes, and rejects for one that does not in time", async () => {
+    const { server, network, peer, topic } = await den();
+    const { peer: away } = await join(server);
+    topic.add(away);
+    network.of(away).stop();
+    network.cut();
+    const all = topic.request("ask", ["back"], { timeoutMs: 500 });
+    expect([peer.state, away.state]).toEqual(["suspended", "suspended"]);
+    await pass(500);
+    expect(await all).toMatchObject([
+      { peer, status: "fulfilled", value: "back" },
+      { peer: away, status: "rejected", reason: { name: "TimeoutError", outcome: "not-sent" } },
+    ]);
+    expect([...topic]).toEqual([peer, away]);
+    await server.close();
+  });
+
+  it("rejects with `unknown` when the session ends if the member has got it, and with `not-sent` if it was queued", async () => {
+    const { server, network, topic, started } = await den();
+    const sent = topic.request("ask", ["hang"], { timeoutMs: Infinity });
+    await started;
+    network.cut();
+    network.stop();
+    const queued = topic.request("ask", ["hang"], { timeoutMs: Infinity });
+    await pass(1_000);
+    const reason = { name: "ConnectionLostError", method: "ask" };
+    expect(await sent).toMatchObject([{ status: "rejected", reason: { ...reason, outcome: "unknown" } }]);
+    expect(await queued).toMatchObject([{ status: "rejected", reason: { ...reason, outcome: "not-sent" } }]);
+    expect(topic.size).toBe(0);
+    await server.close();
+  });
+
+  it("rejects with `unknown` if the server forgets the session, and the client's next peer is no member", async () => {
+    const { server, network, client, topic, started } = await den();
+    const all = topic.request("ask", ["hang"]);
+    await started;
+    const back = emitted(client, "resume");
+    network.lose();
+    expect(await all).toMatchObject([{ status: "rejected", reason: { outcome: "unknown" } }]);
+    await pass(0);
+    await back;
+    expect([server.peers.size, topic.size]).toEqual([1, 0]);
+    await server.close();
+  });
+});
+
+const bug = new Error("bug in around");
+
+/** Makes a server whose `around` is given, and records the calls of that and the `error` events. */
+function serverAround(around: ServerAround): {
+  server: Server;
+  calls: ServerCall[];
+  errors: unknown[];
+  [Symbol.asyncDispose](): Promise<void>;
+} {
+  const calls: ServerCall[] = [];
+  const server = makeServer({
+    around: (call, next) => (calls.push(call), around(call, next)),
+    methods: { join: (_params, { peer }: { peer: AnyPeer }) => void server.topic("den").add(peer) },
+  });
+  const errors: unknown[] = [];
+  server.on("error", (error) => errors.push(error));
+  return { server, calls, errors, [Symbol.asyncDispose]: () => server.close() };
+}
+
+describe("around, for messages to a group", () => {
+  it("is called once for a notification, with the topic and the peers that it is for", async () => {
+    await using world = serverAround((_call, next) => next());
+    const { server, calls } = world;
+    const [a, b, c] = joinDen(server, 3);
+    server.topic("den").notify("said", { n: 1 });
+    server.peers.notify("said", { n: 2 }, { except: [b!.peer] });
+    const same = { direction: "outgoing", peer: undefined, method: "said", id: undefined, context: undefined };
+    expect(calls).toEqual([
+      { ...same, topic: "den", peers: [a!.peer, b!.peer, c!.peer], isRequest: false, params: { n: 1 } },
+      { ...same, topic: undefined, peers: [a!.peer, c!.peer], isRequest: false, params: { n: 2 } },
+    ]);
+    // Sent inside `notify`, because `around` calls `next` at once.
+    expect(paramsOf([a!, b!, c!])).toEqual([[{ n: 1 }, { n: 2 }], [{ n: 1 }], [{ n: 1 }, { n: 2 }]]);
+  });
+
+  it("is called once for a request, and receives the outcomes of all members, beside the calls of one peer", async () => {
+    const results: unknown[] = [];
+    await using world = serverAround(async (call, next) => {
+      const result = await next();
+      if (call.method === "ask") results.push(result);
+      return result;
+    });
+    const { server, calls } = world;
+    const members = [await join(server, { ask: () => 1 }), await join(server, { ask: () => 2 })];
+    for (const { client } of members) await client.request("join");
+    const outcomes = await server.topic("den").request("ask", [0], { except: members[1]!.peer });
+    members[1]!.peer.notify("said");
+    expect(outcomes).toMatchObject([{ value: 1 }]);
+    expect(results[0]).toBe(outcomes);
+    expect(calls).toMatchObject([
+      { direction: "incoming", method: "join", peer: members[0]!.peer },
+      { direction: "incoming", method: "join", peer: members[1]!.peer },
+      { peer: undefined, topic: "den", method: "ask", isRequest: true, params: [0], peers: [members[0]!.peer] },
+      { direction: "outgoing", method: "said", peer: members[1]!.peer },
+    ]);
+  });
+
+  it("may change the params for all members, also in place, and send a message twice", async () => {
+    await using world = serverAround((call, next) => {
+      if (call.params.inPlace) call.params.by = "around";
+      else call.params = { by: "around" };
+      if (call.params.inPlace) void next();
+      return next();
+    });
+    const members = joinDen(world.server, 2);
+    const topic = world.server.topic("den");
+    topic.notify("said", { inPlace: true });
+    topic.notify("said", {});
+    const all = topic.request("ask", {});
+    const inPlace = { inPlace: true, by: "around" };
+    const changed = [inPlace, inPlace, { by: "around" }, { by: "around" }];
+    expect(paramsOf(members)).toEqual([changed, changed]);
+    await world.server.close();
+    await all;
+  });
+
+  it("may drop a message, and give the result of a request", async () => {
+    await using world = serverAround(() => "nothing was sent");
+    const members = joinDen(world.server, 2);
+    world.server.topic("den").notify("said");
+    expect(await world.server.topic("den").request("ask")).toBe("nothing was sent");
+    expect([paramsOf(members), world.errors]).toEqual([[[], []], []]);
+  });
+
+  it.each<[string, ServerAround, unknown]>([
+    [
+      "throws",
+      () => {
+        throw bug;
+      },
+      bug,
+    ],
+    ["rejects", () => Promise.reject(bug), bug],
+    ["sets params that cannot be encoded", (call, next) => ((call.params = 5), next()), expect.any(TypeError)],
+  ])("sends nothing if it %s: a notification emits `error`, and a request rejects", async (_how, around, error) => {
+    await using world = serverAround(around);
+    const members = joinDen(world.server, 2);
+    const topic = world.server.topic("den");
+    topic.notify("said");
+    await turn();
+    expect(await rejection(topic.request("ask"))).toEqual(error);
+    expect(world.errors).toEqual([error]);
+    expect(paramsOf(members)).toEqual([[], []]);
+  });
+
+  it("is not called for params that cannot be encoded, and not if no peer gets the message", async () => {
+    await using world = serverAround((_call, next) => next());
+    const topic = world.server.topic("den");
+    topic.notify("said");
+    expect(await topic.request("ask")).toEqual([]);
+    const [only] = joinDen(world.server, 1);
+    topic.notify("said", [], { except: only!.peer });
+    expect(await topic.request("ask", [], { except: only!.peer })).toEqual([]);
+    for (const params of [5, [1n]]) {
+      expect(() => topic.notify("said", params)).toThrow(TypeError);
+      expect(await rejection(topic.request("ask", params))).toBeInstanceOf(TypeError);
+    }
+    expect([world.calls, only!.sent]).toEqual([[], []]);
+  });
+
+  it("has no peer that a volatile message is dropped for, and is not called if it is dropped for all", async () => {
+    const open = gate();
+    await using world = serverAround(async (_call, next) => (await open.promise, next()));
+    const { server, calls } = world;
+    const [a, b, c] = [{ unsentBytes: 2 ** 30 }, {}, {}].map((behaviour) => joinSilent(server, behaviour));
+    server.peers.notify("moved", [1], { volatile: true, except: b!.peer });
+    server.peers.notify("moved", [2], { volatile: true });
+    expect(calls).toMatchObject([{ peers: [c!.peer] }, { peers: [b!.peer, c!.peer] }]);
+    await c!.peer.close();
+    server.topic("slow").add(a!.peer).notify("moved", [3], { volatile: true });
+    expect(calls).toHaveLength(2);
+    open.resolve();
+    await turn();
+    expect(paramsOf([a!, b!])).toEqual([[], [[2]]]);
+    // A message that is not volatile passes `around`, and is dropped then.
+    server.topic("slow").notify("moved", [4]);
+    await turn();
+    expect(calls).toHaveLength(3);
+    expect(a!.peer.stats()).toMatchObject({ dropped: 1, notificationsSent: 0 });
+  });
+
+  it("may await before next: the message goes to the members at the call that are still open", async () => {
+    const open = gate();
+    await using world = serverAround(async (_call, next) => (await open.promise, next()));
+    const { server } = world;
+    const [stays, closes, leaves] = joinDen(server, 3);
+    const topic = server.topic("den");
+    topic.notify("said", [1]);
+    const all = topic.request("ask", [2], { timeoutMs: 1 });
+    await closes!.peer.close();
+    topic.delete(leaves!.peer);
+    const [joins] = joinDen(server, 1);
+    expect(paramsOf([stays!])).toEqual([[]]);
+    open.resolve();
+    await pass(1);
+    expect((await all).map(({ peer, status }) => [peer, status])).toEqual(
+      [stays, closes, leaves].map((member) => [member!.peer, "rejected"]),
+    );
+    expect(paramsOf([stays!, closes!, leaves!, joins!])).toEqual([[[1], [2]], [], [[1], [2]], []]);
+    expect(closes!.peer.stats().dropped).toBe(0);
+  });
+});
