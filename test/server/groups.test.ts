@@ -233,19 +233,19 @@ describe("the signal of a request to a group", () => {
   });
 });
 
-describe("a request to a topic whose member has a session", () => {
-  /** A topic with a client whose `ask` never ends if its param is "hang". */
-  async function den() {
-    const server = makeServer({ session: { ttlMs: 1_000 } });
-    const started = gate();
-    const ask = ([how]: [string]): unknown => (how === "hang" ? (started.resolve(), new Promise(() => {})) : how);
-    const { peer, client } = await join(server, { ask });
-    // The second response follows the client's ack of the token, without which the session cannot be resumed.
-    for (let i = 0; i < 2; i++) await rejection(client.request("nothing", [], { timeoutMs: 1 }));
-    const topic = server.topic("den").add(peer);
-    return { server, network: networkOf(server), peer, client, topic, started: started.promise };
-  }
+/** A topic with a client whose `ask` never ends if its param is "hang". */
+async function den() {
+  const server = makeServer({ session: { ttlMs: 1_000 } });
+  const started = gate();
+  const ask = ([how]: [string]): unknown => (how === "hang" ? (started.resolve(), new Promise(() => {})) : how);
+  const { peer, client } = await join(server, { ask });
+  // The second response follows the client's ack of the token, without which the session cannot be resumed.
+  for (let i = 0; i < 2; i++) await rejection(client.request("nothing", [], { timeoutMs: 1 }));
+  const topic = server.topic("den").add(peer);
+  return { server, network: networkOf(server), peer, client, topic, started: started.promise };
+}
 
+describe("a request to a topic whose member has a session", () => {
   it("reaches a suspended member when it resumes, and rejects for one that does not in time", async () => {
     const { server, network, peer, topic } = await den();
     const { peer: away } = await join(server);

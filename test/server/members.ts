@@ -25,12 +25,12 @@ export function networkOf(server: Server): Network {
   return kits.get(server)!.network;
 }
 
-/** Connects a client that serves `methods`. Resolves when the client receives. */
-export async function join(server: Server, methods: Methods = {}): Promise<Member> {
+/** Connects a client that serves `methods`, with these options. Resolves when the client receives. */
+export async function join(server: Server, methods: Methods = {}, options: object = {}): Promise<Member> {
   const kit = kits.get(server)!;
   const got: unknown[] = [];
   const fallback = (params: unknown, { method }: { method: string }): void => void got.push([method, params]);
-  const client = await kit.connect(server.url, { methods, fallback });
+  const client = await kit.connect(server.url, { ...options, methods, fallback });
   await kit.network.settle();
   const line = kit.network.of(client);
   return { peer: [...server.peers].find((peer) => kit.network.of(peer) === line)!, client, got };
