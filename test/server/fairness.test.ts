@@ -7,38 +7,35 @@ import { describe, expect, it, vi } from "vitest";
 import { connect, serve, Subscriptions, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
 import { maskedBinary, maskedFrames } from "../../src/sockets/frames.js";
 import { binaryFrame } from "../support/binary.js";
-import { busyFor } from "../support/busy.js";
 import { sendUpgrade, plainPeer } from "../support/network.js";
 import { postText, write } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
+import { stall, useVirtualClock } from "../support/time.js";
+
 import { ByHand, LIMITS } from "./by-hand.js";
 
 const MANY = 40;
 /** A close frame with 1000, masked with zeros. */
 const CLOSE = Buffer.of(0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8);
 
-/** Makes a server whose `work` takes 3 ms and records its number. */
-interface Busy extends AsyncDisposable {
-  readonly server: Server;
-  readonly url: string;
-  readonly done: number[];
-  /** Called in the handler of the first `work`. */
-  onFirst: () => void;
-}
+useVirtualClock();
 
-async function busy(): Promise<Busy> {
+/** Serves `work`, which takes 3 ms and records its number. `onFirst` is called in the handler of the first one. */
+async function busy() {
   const done: number[] = [];
-  const methods = {
-    here: () => done.length,
-    work: ([i]: [number]): number => {
-      if (done.length === 0) at.onFirst();
-      busyFor(3);
-      done.push(i);
-      return i;
+  const server = await serve({
+    port: 0,
+    methods: {
+      here: () => done.length,
+      work: ([i]: [number]): number => {
+        if (done.length === 0) at.onFirst();
+        stall(3);
+        done.push(i);
+        return i;
+      },
     },
-  };
-  const server = await serve({ port: 0, methods });
-  const at: Busy = { server, url: server.url, done, onFirst: () => {}, [Symbol.asyncDispose]: () => server.close() };
+  });
+  const at = { server, url: server.url, done, onFirst: () => {}, [Symbol.asyncDispose]: () => server.close() };
   return at;
 }
 
@@ -95,7 +92,7 @@ describe("calls that arrive together on one connection", () => {
     const answered = new Promise<unknown>((resolve) => (at.onFirst = () => resolve(other.request("here"))));
     const sender = await send(at.url);
     expect(await answered).toBeLessThan(MANY / 2);
-    await vi.waitFor(() => expect(at.done).toEqual(numbers), 5000);
+    await vi.waitFor(() => expect(at.done).toEqual(numbers));
     sender[Symbol.dispose]();
   });
 
@@ -155,12 +152,12 @@ describe("messages that arrived before a client has a listener", () => {
     });
     const done: number[] = [];
     const work = ([i]: [number]): void => {
-      busyFor(2);
+      stall(2);
       done.push(i);
     };
     await using client = await connect(server.url, { link, methods: { work } });
     const all = batches.flatMap((batch) => [...batch, ...behind.map((n) => batch[0]! * 100 + n)]);
-    await vi.waitFor(() => expect(done).toHaveLength(all.length), 5000);
+    await vi.waitFor(() => expect(done).toHaveLength(all.length));
     expect(done).toEqual(all);
     expect(client.state).toBe("open");
   });
@@ -173,7 +170,7 @@ describe("messages that arrived before a client has a listener", () => {
     });
     const done: number[] = [];
     const work = ([i]: [number]): void => {
-      busyFor(1);
+      stall(1);
       done.push(i);
     };
     await using client = await connect(server.url, { link: "plain", methods: { work }, reconnect: false });
@@ -197,7 +194,7 @@ describe("a WebSocket ping", () => {
       };
       await using server = await serve({ port: 0, methods });
       const order: string[] = [];
-      const busyMethods = { work: () => busyFor(7), said: () => void order.push("said") };
+      const busyMethods = { work: () => stall(7), said: () => void order.push("said") };
       await using client = await connect(server.url, { link, methods: busyMethods });
       for (let i = 0; i < 5; i++) {
         await client.request("subscribe");
@@ -225,7 +222,7 @@ describe("a session whose socket is replaced in the middle of a pack", () => {
     expect(at.done.length).toBeLessThan(MANY);
     second.say({ ack: 0 });
     second.say(late);
-    await vi.waitFor(() => expect(at.done).toHaveLength(MANY + 1), 5000);
+    await vi.waitFor(() => expect(at.done).toHaveLength(MANY + 1));
     expect(at.done).toEqual([...numbers, MANY]);
   });
 });

@@ -1,280 +1,203 @@
-/** Clients that read slowly or not at all, clients that subscribe often, and processes that stall. */
+/** Clients over sockets that read slowly or not at all, that are silent, and that subscribe often. */
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import {
-  connect,
-  serve,
-  type AnyPeer,
-  type Server,
-  TimeoutError,
-  Subscriptions,
-  type ServerContext,
-} from "../../src/node.js";
-import { sendUpgrade, plainPeer } from "../support/network.js";
-import { gate, turn, rejection } from "../support/turns.js";
-import { nextPeer } from "./by-hand.js";
-import { busyFor } from "../support/busy.js";
+import { connect, serve, Subscriptions, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
+import { plainPeer, sendUpgrade } from "../support/network.js";
 import { request } from "../support/raw.js";
+import { pass, useVirtualClock } from "../support/time.js";
+import { gate, turn } from "../support/turns.js";
+import { nextPeer } from "./by-hand.js";
 
 const MIB = 2 ** 20;
 const CAP = 512 * 1024;
 const LIMITS = { maxUnsentBytes: CAP, maxReplyBytes: CAP };
 const LONG = "x".repeat(64 * 1024);
 
-/** Connects a client that never reads. Returns the server's peer for it. */
-async function slowReader(server: Server): Promise<{ peer: AnyPeer; webSocket: WebSocket }> {
+useVirtualClock();
+
+/** Connects a client that never reads. Returns its socket and the server's peer for it. */
+async function slowReader(server: Server) {
   const arrived = nextPeer(server);
-  const webSocket = new WebSocket(server.url);
-  webSocket.on("error", () => {});
-  await once(webSocket, "open");
-  webSocket.pause();
-  return { peer: await arrived, webSocket };
+  const socket = await sendUpgrade(server.url);
+  const peer = await arrived;
+  socket.pause();
+  return { peer, socket };
 }
 
 describe("a peer that never reads", () => {
   it("loses broadcasts, counted, and stays, while a peer that reads loses none", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
-    const { peer, webSocket } = await slowReader(server);
-    const reader = new WebSocket(server.url);
-    let read = 0;
-    reader.on("message", () => read++);
-    await once(reader, "open");
-    await vi.waitFor(() => expect(server.peers.size).toBe(2));
+    const { peer, socket } = await slowReader(server);
+    const arrived = nextPeer(server);
+    using reader = await plainPeer(server.url);
+    await arrived;
     for (let i = 0; i < 100; i++) {
+      const read = once(reader.webSocket, "message");
       server.peers.notify("n", [LONG]);
-      await vi.waitFor(() => expect(read).toBe(i + 1), { interval: 1 });
+      await read;
       expect(peer.stats().unsentBytes).toBeLessThanOrEqual(CAP / 2 + LONG.length + 100);
     }
     const { dropped, notificationsSent } = peer.stats();
     expect(dropped).toBeGreaterThan(0);
-    expect(dropped + notificationsSent).toBe(100);
-    expect(peer.state).toBe("open");
-    webSocket.terminate();
-    reader.terminate();
+    expect([dropped + notificationsSent, peer.state]).toEqual([100, "open"]);
+    socket.destroy();
+    await peer.closed;
   });
 
   it("is closed by a broadcast if `whenSlow` says so", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
-    const { peer, webSocket } = await slowReader(server);
+    const { peer, socket } = await slowReader(server);
     for (let i = 0; i < 500 && peer.state === "open"; i++) {
       server.peers.notify("n", [LONG], { whenSlow: "close" });
       await turn();
     }
-    expect(peer.state).toBe("closed");
-    expect(peer.stats().dropped).toBe(0);
-    webSocket.terminate();
+    expect([peer.state, peer.stats().dropped]).toEqual(["closed", 0]);
+    socket.destroy();
     await peer.closed;
+    const bad = (): unknown => server.peers.notify("n", [], { whenSlow: "wait" as never });
+    expect(bad).toThrow(TypeError);
+    expect(bad).toThrow("`whenSlow`");
   });
 
   it("gets no pongs while 64 KiB are queued for it", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
-    const arrived = nextPeer(server);
-    const socket = await sendUpgrade(server.url);
-    const peer = await arrived;
-    socket.pause();
+    const { peer, socket } = await slowReader(server);
     // More than the system buffers for a client that does not read.
     while (peer.stats().unsentBytes < 64 * 1024) {
       peer.notify("fill", ["x".repeat(50_000)]);
-      await new Promise(setImmediate);
+      await turn();
     }
     const { unsentBytes, bytesReceived } = peer.stats();
     // Masked with zeros: a ping of 125 bytes.
     const ping = Buffer.concat([Buffer.from([0x89, 0x80 | 125, 0, 0, 0, 0]), Buffer.alloc(125)]);
     socket.write(Buffer.concat(Array.from({ length: 500 }, () => ping)));
     await vi.waitFor(() => expect(peer.stats().bytesReceived).toBe(bytesReceived + 500 * ping.length));
-    expect(peer.stats().unsentBytes).toBe(unsentBytes);
-    expect(peer.state).toBe("open");
+    expect([peer.stats().unsentBytes, peer.state]).toEqual([unsentBytes, "open"]);
     socket.destroy();
-  });
-});
-
-describe("a broadcast", () => {
-  it("refuses a bad `whenSlow`, and names the rule and the value", async () => {
-    await using server = await serve({ port: 0 });
-    expect(() => server.peers.notify("n", [], { whenSlow: "wait" as never })).toThrow(
-      new TypeError('Expected `whenSlow` to be "drop" or "close", got `wait` (string)'),
-    );
+    await peer.closed;
   });
 });
 
 describe("a peer that does not answer pings", () => {
+  const heartbeat = { intervalMs: 100, deadAfterMs: 200 };
+
+  /** Resolves when a peer has received something more than `before`. */
+  async function heard(peer: AnyPeer, before: number): Promise<void> {
+    while (peer.stats().bytesReceived === before) await turn();
+  }
+
   it("is cut, and its close gives the reason", async () => {
-    await using server = await serve({ port: 0, heartbeat: { intervalMs: 50, deadAfterMs: 100 } });
-    const arrived = nextPeer(server);
-    const socket = await sendUpgrade(server.url);
-    const peer = await arrived;
-    const { code, error } = await peer.closed;
-    expect(code).toBe(1006);
-    expect(error!.message).toMatch(/^nothing was heard for \d+ ms$/);
-    socket.destroy();
+    await using server = await serve({ port: 0, heartbeat });
+    const { peer } = await slowReader(server);
+    await pass(200);
+    expect(await peer.closed).toMatchObject({
+      code: 1006,
+      error: { message: expect.stringContaining("heard for 200") },
+    });
   });
 
   it("stays while its bytes arrive, however slowly", async () => {
-    await using server = await serve({
-      port: 0,
-      heartbeat: { intervalMs: 100, deadAfterMs: 200 },
-      methods: { length: ([text]: [string]) => text.length },
-    });
-    const socket = await sendUpgrade(server.url);
-    const text = Buffer.from(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "length", params: ["x".repeat(1000)] }));
-    const header = Buffer.alloc(8);
+    await using server = await serve({ port: 0, heartbeat, methods: { length: ([text]: [string]) => text.length } });
+    const { peer, socket } = await slowReader(server);
+    const text = Buffer.from(JSON.stringify(request(1, "length", ["x".repeat(1000)])));
     // A masked text frame, whose mask changes nothing.
+    const header = Buffer.alloc(8);
     header.writeUInt16BE(0x81fe);
     header.writeUInt16BE(text.length, 2);
-    socket.write(header);
-    const received: Buffer[] = [];
-    socket.on("data", (chunk: Buffer) => received.push(chunk));
-    for (let i = 0; i < text.length; i += 100) {
-      socket.write(text.subarray(i, i + 100));
-      await new Promise((resolve) => setTimeout(resolve, 50));
+    for (const piece of [header, ...Array.from({ length: 11 }, (_, i) => text.subarray(100 * i, 100 * i + 100))]) {
+      if (piece.length === 0) continue;
+      const before = peer.stats().bytesReceived;
+      socket.write(piece);
+      await heard(peer, before);
+      await pass(150);
     }
-    await vi.waitFor(() => expect(Buffer.concat(received).toString("latin1")).toContain('"result":1000'));
+    expect([peer.state, peer.stats().requestsReceived]).toEqual(["open", 1]);
     socket.destroy();
+    await peer.closed;
   });
 
   it("stays if the heartbeat is off, or if it answers", async () => {
     await using off = await serve({ port: 0, heartbeat: false });
-    await using on = await serve({ port: 0, heartbeat: { intervalMs: 100, deadAfterMs: 1_000 } });
-    const silent = await sendUpgrade(off.url);
-    const living = new WebSocket(on.url);
-    const pings = new Promise<void>((resolve) => {
-      let count = 0;
-      living.on("ping", () => ++count === 15 && resolve());
-    });
-    await pings;
-    expect(on.peers.size).toBe(1);
-    expect(off.peers.size).toBe(1);
-    silent.destroy();
-    living.terminate();
+    await using on = await serve({ port: 0, heartbeat });
+    const silent = await slowReader(off);
+    const arrived = nextPeer(on);
+    using living = await plainPeer(on.url);
+    const peer = await arrived;
+    for (let i = 0; i < 5; i++) {
+      const before = peer.stats().bytesReceived;
+      await pass(100);
+      await heard(peer, before);
+    }
+    expect([living.webSocket.readyState, peer.state, silent.peer.state]).toEqual([WebSocket.OPEN, "open", "open"]);
+    silent.socket.destroy();
+    await silent.peer.closed;
   });
 });
 
-describe("a peer that reads", () => {
-  it.each(["packed", "plain"] as const)(
-    "gets every response of a burst of 19 MiB in one tick, and later messages (%s)",
-    async (link) => {
-      const answers = gate();
-      let waiting = 0;
-      await using server = await serve({
-        port: 0,
-        methods: {
-          async long() {
-            waiting++;
-            await answers.promise;
-            return LONG;
-          },
-          short: () => 1,
-        },
-      });
-      const arrived = nextPeer(server);
-      const client = await connect(server.url, { link });
-      const peer = await arrived;
-      const notices: string[] = [];
-      for (const event of ["suspend", "lost", "close"] as const) client.on(event, () => notices.push(event));
-      const calls = Array.from({ length: 300 }, () => client.request("long"));
-      await vi.waitFor(() => expect(waiting).toBe(300));
-      // All of them are answered in one tick.
-      answers.resolve();
-      await turn();
-      expect(peer.stats().unsentBytes).toBeGreaterThan(4 * MIB);
-      // This one is answered while the burst is still in flight.
-      expect(await client.request("short")).toBe(1);
-      expect((await Promise.all(calls)).every((text) => text === LONG)).toBe(true);
-      expect(notices).toEqual([]);
-      expect(server.stats().closed).toEqual({});
-      await client.close();
-    },
-  );
-
-  it.each(["packed", "plain"] as const)(
-    "can read the maximum of streams at once, however fast they are (%s)",
-    async (link) => {
-      await using server = await serve({
-        port: 0,
-        methods: {
-          async *long() {
-            for (let i = 0; i < 3; i++) yield LONG;
-          },
-        },
-      });
-      const peer = await connect(server.url, { link });
-      const readOne = async (): Promise<number> => {
-        let length = 0;
-        for await (const text of peer.stream("long")) length += (text as string).length;
-        return length;
-      };
-      expect(await Promise.all(Array.from({ length: 256 }, readOne))).toEqual(Array(256).fill(3 * LONG.length));
-      await peer.close();
-    },
-  );
-});
-
-const TIMEOUT_MS = 150;
-
-describe("a process that stalls beyond the timeout of a call", () => {
-  it("still reads the response from the socket's buffer", async () => {
-    await using server = await serve({
-      port: 0,
-      // The response is in flight, and not read yet.
-      methods: { m: () => (process.nextTick(busyFor, 2 * TIMEOUT_MS), "in time") },
-    });
-    await using peer = await connect(server.url);
-    expect(await peer.request("m", [], { timeoutMs: TIMEOUT_MS })).toBe("in time");
-  });
-
-  it("rejects a call whose response has not arrived", async () => {
-    await using server = await serve({
-      port: 0,
-      methods: { m: () => (process.nextTick(busyFor, 2 * TIMEOUT_MS), new Promise(() => {})) },
-    });
-    await using peer = await connect(server.url);
-    expect(await rejection(peer.request("m", [], { timeoutMs: TIMEOUT_MS }))).toBeInstanceOf(TimeoutError);
-  });
-});
-
-/** Serves `subscribe`, which notifies once, and `unsubscribe`. */
-function subscribable(): Promise<Server> {
-  const kind = new Subscriptions<number>({ method: "said", limits: { maxPerPeer: 10_000 } });
-  const methods = {
-    subscribe(_params: unknown, context: ServerContext) {
-      const { id, notify } = kind.open(context);
-      notify(1);
-      return id;
-    },
-    unsubscribe: ([id]: [string], { peer }: ServerContext) => kind.close(peer, id),
-  };
-  return serve({ port: 0, methods });
-}
-
-it.each(["packed", "plain"] as const)(
-  "lets a client subscribe and unsubscribe 2,000 times in a row (%s)",
-  async (link) => {
-    await using server = await subscribable();
-    const said = new Map<unknown, () => void>();
-    let closes = 0;
-    const methods = { said: ({ subscription }: { subscription: string }) => said.get(subscription)!() };
-    await using client = await connect(server.url, { link, methods });
-    client.on("lost", () => closes++).on("close", () => closes++);
-    const again = async (times: number): Promise<void> => {
-      for (let i = 0; i < times; i++) {
-        const id = await client.request("subscribe");
-        await new Promise<void>((resolve) => said.set(id, resolve));
-        expect(await client.request("unsubscribe", [id])).toBe(true);
-      }
+describe.each(["packed", "plain"] as const)("a peer that reads, over a %s link", (link) => {
+  it("gets every response of a burst of 10 MiB in one tick, and later messages", async () => {
+    const answers = gate();
+    const all = gate();
+    let waiting = 0;
+    const long = async (): Promise<string> => {
+      if (++waiting === 160) all.resolve();
+      await answers.promise;
+      return LONG;
     };
-    await Promise.all(Array.from({ length: 20 }, () => again(100)));
-    expect(said.size).toBe(2000);
-    expect(closes).toBe(0);
-  },
-);
+    const limits = { maxUnsentBytes: 2 * MIB, maxReplyBytes: 2 * MIB };
+    await using server = await serve({ port: 0, limits, methods: { long, short: () => 1 } });
+    const arrived = nextPeer(server);
+    await using client = await connect(server.url, { link });
+    const peer = await arrived;
+    const notices: string[] = [];
+    for (const event of ["suspend", "lost", "close"] as const) client.on(event, () => notices.push(event));
+    const calls = Array.from({ length: 160 }, () => client.request("long"));
+    await all.promise;
+    // All of them are answered in one tick.
+    answers.resolve();
+    await turn();
+    expect(peer.stats().unsentBytes).toBeGreaterThan(2 * MIB);
+    // This one is answered while the burst is still in flight.
+    expect(await client.request("short")).toBe(1);
+    expect((await Promise.all(calls)).every((text) => text === LONG)).toBe(true);
+    expect([notices, server.stats().closed]).toEqual([[], {}]);
+  });
 
-it("lets a client of `ws` with default options subscribe 300 times at once", async () => {
-  await using server = await subscribable();
+  it("can read the maximum of streams at once, however fast they are", async () => {
+    const limits = { maxStreams: 64, maxUnsentBytes: 2 * MIB, maxReplyBytes: 2 * MIB };
+    async function* long(): AsyncGenerator<string> {
+      for (let i = 0; i < 3; i++) yield LONG;
+    }
+    await using server = await serve({ port: 0, limits, heartbeat: false, methods: { long } });
+    await using peer = await connect(server.url, { link, heartbeat: false, timeoutMs: Infinity });
+    const readOne = async (): Promise<number> => {
+      let length = 0;
+      for await (const text of peer.stream("long")) length += (text as string).length;
+      return length;
+    };
+    let lengths: number[] | undefined;
+    void Promise.all(Array.from({ length: 64 }, readOne)).then((read) => (lengths = read));
+    // The server checks from time to time whether its queue is shorter.
+    while (lengths === undefined) await pass(1);
+    expect(lengths).toEqual(Array(64).fill(3 * LONG.length));
+  });
+});
+
+it("sends one ping for all that subscribe in 5 ms, so a client of `ws` with default options can do it 300 times at once", async () => {
+  const kind = new Subscriptions<number>({ method: "said", limits: { maxPerPeer: 300 } });
+  const subscribe = (_params: unknown, context: ServerContext): string => {
+    const { id, notify } = kind.open(context);
+    notify(1);
+    return id as string;
+  };
+  await using server = await serve({ port: 0, methods: { subscribe } });
   using client = await plainPeer(server.url);
+  let pings = 0;
+  client.webSocket.on("ping", () => pings++);
   for (let i = 0; i < 300; i++) client.webSocket.send(JSON.stringify(request(i, "subscribe")));
-  await vi.waitFor(() => expect(client.received).toHaveLength(600));
-  const messages = client.received.map((text) => JSON.parse(text) as { id?: number; method?: string });
-  expect(messages.filter(({ id }) => id !== undefined)).toHaveLength(300);
-  expect(messages.filter(({ method }) => method === "said")).toHaveLength(300);
+  const count = (member: string): number => client.received.filter((text) => text.includes(`"${member}":`)).length;
+  await vi.waitFor(() => expect([count("id"), count("method") > 0, pings]).toEqual([300, true, 1]));
+  await pass(5);
+  await vi.waitFor(() => expect([count("id"), count("method"), pings]).toEqual([300, 300, 2]));
 });
