@@ -4,7 +4,7 @@
  */
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
-import { connect, serve, Subscriptions, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
+import { connect, serve, Subscriptions, type AnyPeer, type ServerContext } from "../../src/node.js";
 import { maskedBinary, maskedFrames } from "../../src/sockets/frames.js";
 import { binaryFrame } from "../support/binary.js";
 import { sendUpgrade, plainPeer } from "../support/network.js";

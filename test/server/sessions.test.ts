@@ -8,6 +8,7 @@ import {
   begun,
   ByHand,
   connect,
+  drop,
   emitted,
   nextPeer,
   REFUSED,
@@ -182,6 +183,16 @@ describe("the time of a session", () => {
     expect(world.server.stats()).toMatchObject({ peers: 0, suspended: 0, suspendedBytes: 0, closed: { 1006: 1 } });
     expect((await ByHand.resume(world.url, token, 1)).answer).toEqual(REFUSED);
   });
+
+  it("ends a call that was sent as unknown when the session expires", async () => {
+    const world = await serving({ session: { ttlMs: 1 } });
+    const { byHand, peer } = await begun(world);
+    const call = rejection(peer.request("never"));
+    expect(await byHand.next()).toEqual([request(1, "never")]);
+    await drop({ byHand, peer });
+    await pass(1);
+    expect(await call).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+  });
 });
 
 describe("the limits of suspended sessions", () => {
@@ -225,14 +236,5 @@ describe("the limits of suspended sessions", () => {
     for (let i = 0; i < 30; i++) world.server.peers.notify("said", ["x".repeat(1_000)]);
     expect(peer.state).toBe("suspended");
     expect(peer.stats()).toMatchObject({ notificationsSent: 9, dropped: 21 });
-  });
-
-  it("count each session for itself: a call of one that was sent ends as unknown", async () => {
-    const world = await serving({ session: { ttlMs: 1 } });
-    const { byHand, peer } = await begun(world);
-    const call = rejection(peer.request("never"));
-    expect(await byHand.next()).toEqual([request(1, "never")]);
-    byHand.cut();
-    expect(await call).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
   });
 });
