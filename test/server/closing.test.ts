@@ -7,7 +7,7 @@ import { testServer } from "../../src/testing/index.js";
 import { bareHttp, plainPeer, portOf, sendUpgrade, upgrade } from "../support/network.js";
 import { post, read } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
-import { pass, stall, useVirtualClock } from "../support/time.js";
+import { pass, passUntil, stall, useVirtualClock } from "../support/time.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
 import {
   begun,
@@ -380,14 +380,6 @@ async function joined(
   return { server, open: resolve, calls };
 }
 
-/** Lets time pass until `promise` is settled. */
-async function passUntil(promise: Promise<void>): Promise<void> {
-  let isSettled = false;
-  const settled = promise.finally(() => (isSettled = true));
-  while (!isSettled) await pass(25);
-  await settled;
-}
-
 describe("the timing of server.drain()", () => {
   useVirtualClock();
 
@@ -403,7 +395,7 @@ describe("the timing of server.drain()", () => {
     await started.promise;
     const drained = server.drain();
     expect(await Promise.all(answers)).toEqual(numbers);
-    await passUntil(drained);
+    await passUntil(drained, 25);
   });
 
   it("does not wait for messages that arrive after it began", async () => {
@@ -411,13 +403,13 @@ describe("the timing of server.drain()", () => {
     const { server, url } = await servingOnPort({ methods: { work: () => (started.resolve(), stall(1)) } });
     await using client = await connect(url, { link: "plain", reconnect: false });
     // The server processes six in a tick.
-    let isOver = false;
+    const over = new AbortController();
     const flood = (async () => {
-      for (; !isOver; await turn()) for (let i = 0; i < 20; i++) client.notify("work");
+      for (; !over.signal.aborted; await turn()) for (let i = 0; i < 20; i++) client.notify("work");
     })();
     await started.promise;
-    await passUntil(server.drain({ timeoutMs: Infinity }));
-    isOver = true;
+    await passUntil(server.drain({ timeoutMs: Infinity }), 25);
+    over.abort();
     await flood;
   });
 
@@ -431,10 +423,10 @@ describe("the timing of server.drain()", () => {
     const back = emitted(client, "resume");
     const stuck = rejection(client.request("slow"));
     const port = portOf(first.url);
-    await passUntil(first.drain({ retryMs: 200, timeoutMs: 100 }));
+    await passUntil(first.drain({ retryMs: 200, timeoutMs: 100 }), 25);
     await using second = await serve({ port, methods });
     expect(await stuck).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
-    await passUntil(back);
+    await passUntil(back, 25);
     expect(await client.request("add", [3, 4])).toBe(7);
     expect(events).toEqual(["suspend", "lost", "resume"]);
     expect(second.peers.size).toBe(1);

@@ -5,7 +5,7 @@ import { WebSocket } from "ws";
 import { connect, serve, Subscriptions, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
 import { plainPeer, sendUpgrade } from "../support/network.js";
 import { request } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
+import { pass, passUntil, useVirtualClock } from "../support/time.js";
 import { gate, turn } from "../support/turns.js";
 import { nextPeer } from "./by-hand.js";
 
@@ -79,13 +79,13 @@ describe("a peer that never reads", () => {
   });
 });
 
+/** Resolves when a peer has received something more than `before`. */
+async function heard(peer: AnyPeer, before: number): Promise<void> {
+  while (peer.stats().bytesReceived === before) await turn();
+}
+
 describe("a peer that does not answer pings", () => {
   const heartbeat = { intervalMs: 100, deadAfterMs: 200 };
-
-  /** Resolves when a peer has received something more than `before`. */
-  async function heard(peer: AnyPeer, before: number): Promise<void> {
-    while (peer.stats().bytesReceived === before) await turn();
-  }
 
   it("is cut, and its close gives the reason", async () => {
     await using server = await serve({ port: 0, heartbeat });
@@ -176,10 +176,8 @@ describe.each(["packed", "plain"] as const)("a peer that reads, over a %s link",
       for await (const text of peer.stream("long")) length += (text as string).length;
       return length;
     };
-    let lengths: number[] | undefined;
-    void Promise.all(Array.from({ length: 64 }, readOne)).then((read) => (lengths = read));
     // The server checks from time to time whether its queue is shorter.
-    while (lengths === undefined) await pass(1);
+    const lengths = await passUntil(Promise.all(Array.from({ length: 64 }, readOne)), 1);
     expect(lengths).toEqual(Array(64).fill(3 * LONG.length));
   });
 });

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect } from "vitest";
 import { virtualClock, type VirtualClock } from "../../src/testing/index.js";
 import { closeMade } from "./pair.js";
+import { Outcomes } from "./turns.js";
 
 /** In a program that imports `reciproc/node`, the timer of all deadlines may stay for this time after the last one. */
 const LINGER_MS = 1_000;
@@ -35,4 +36,11 @@ export function stall(ms: number): void {
 /** Returns the number of timers that are set. */
 export function timersSet(): number {
   return clock.timers;
+}
+
+/** Lets time pass in steps of `stepMs` until a promise is settled, and settles as it does. */
+export async function passUntil<T>(promise: Promise<T>, stepMs: number): Promise<T> {
+  const outcomes = new Outcomes().watch("promise", promise);
+  while (outcomes.list.length === 0) await pass(stepMs);
+  return promise;
 }
