@@ -2,9 +2,9 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it } from "vitest";
 import { ByHand, nextPeer, serving, statusOf } from "../server/by-hand.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { pass, useVirtualClock } from "../support/time.js";
 
-useFakeClock();
+useVirtualClock();
 
 const HELLO = { hello: { session: true, limits: { maxMessageBytes: 2 ** 20, logFrames: 64, logLength: 2 ** 20 } } };
 

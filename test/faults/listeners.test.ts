@@ -2,9 +2,9 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { pass, useVirtualClock } from "../support/time.js";
 
-useFakeClock();
+useVirtualClock();
 
 const EVENTS = ["suspend", "attempt", "lost", "resume", "close"] as const;
 /** Code of the application that runs while a connection changes its state. */

@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { TimeoutError } from "../../src/index.js";
 import { testServer, virtualClock, type VirtualClock } from "../../src/testing/index.js";
 
@@ -150,4 +150,26 @@ describe("a virtual clock", () => {
     expect(await call).toBeInstanceOf(TimeoutError);
     await server.close();
   });
+});
+
+it("a test server works under the fake timers of a test runner, which may also fake `queueMicrotask` and `setImmediate`", async () => {
+  const heard: unknown[] = [];
+  const { server, connect, network } = testServer({ methods: { note: (params: unknown) => void heard.push(params) } });
+  const all = ["setTimeout", "clearTimeout", "setImmediate", "clearImmediate", "Date", "performance", "queueMicrotask"];
+  vi.useFakeTimers({ toFake: all as "Date"[] });
+  onTestFinished(() => void vi.useRealTimers());
+  const client = await connect(server.url);
+  await network.settle();
+  network.cut();
+  expect(client.state).toBe("suspended");
+  await vi.advanceTimersByTimeAsync(0);
+  expect(client.state).toBe("open");
+  network.slow(1_000);
+  client.notify("note", ["x".repeat(900)]);
+  await vi.advanceTimersByTimeAsync(900);
+  expect(heard).toEqual([]);
+  await vi.advanceTimersByTimeAsync(100);
+  expect(heard).toHaveLength(1);
+  network.slow(Infinity);
+  await server.close();
 });

@@ -3,12 +3,12 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { bytes, bytesOf, contract, type AnyPeer, type Attempt } from "../../src/index.js";
 import { testServer, type TestServer, type TestServerOptions } from "../../src/testing/index.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 
 type Kit<D = unknown> = TestServer<any, any, D>;
 
-useFakeClock();
+useVirtualClock();
 
 /** Connects a client whose session both sides have confirmed. Returns both its peers, and the events of the client. */
 async function joined(

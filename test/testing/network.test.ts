@@ -1,8 +1,8 @@
 /** The network of a test server, under a fake clock: everything below happens without a real timer. */
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { bytes, ConnectError, pair, TimeoutError, type AnyPeer } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection } from "../support/turns.js";
 
 type AnyTestServer = TestServer<any, any, unknown>;
@@ -23,7 +23,7 @@ function serveAgain(options: object = {}): void {
   }) as AnyTestServer;
 }
 
-useFakeClock();
+useVirtualClock();
 beforeEach(() => serveAgain());
 // No timer is left after it, which the fake clock asserts.
 afterEach(() => kit.server.close());
@@ -372,31 +372,6 @@ describe("time", () => {
     expect(client.stats().pending).toBe(1);
     await pass(1);
     expect(await call).toBeInstanceOf(TimeoutError);
-  });
-
-  it("may have every other function of timers faked, too, such as `queueMicrotask` and `setImmediate`", async () => {
-    vi.useRealTimers();
-    const all = [
-      "setTimeout",
-      "clearTimeout",
-      "setImmediate",
-      "clearImmediate",
-      "Date",
-      "performance",
-      "queueMicrotask",
-    ];
-    vi.useFakeTimers({ toFake: all as "Date"[] });
-    const { client, peer } = await joined();
-    kit.network.cut();
-    expect([client.state, peer.state]).toEqual(["suspended", "suspended"]);
-    await vi.advanceTimersByTimeAsync(0);
-    expect(await client.request("echo", [1])).toEqual([1]);
-    kit.network.slow(1_000);
-    client.notify("note", ["x".repeat(900)]);
-    await vi.advanceTimersByTimeAsync(900);
-    expect(heard).toEqual([]);
-    await vi.advanceTimersByTimeAsync(100);
-    expect(heard).toHaveLength(1);
   });
 
   it("passes between the attempts of a peer that `open` has returned, which reports each", async () => {

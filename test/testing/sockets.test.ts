@@ -4,7 +4,7 @@ import type { Flow } from "../../src/testing/pipe.js";
 import { Wire } from "../../src/testing/wire.js";
 import { overTestNetwork, overTestNetworkServer } from "../sockets/joins.js";
 import { describeBytes, describeSocket } from "../sockets/suite.js";
-import { pass, useFakeClock } from "../support/clock.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 
 /** Makes an accepted connection. */
@@ -88,7 +88,7 @@ describe("a connection of a test network", () => {
 });
 
 describe("the speed of a connection", () => {
-  useFakeClock();
+  useVirtualClock();
 
   it("delivers each frame when its last byte has passed, in order, and counts it as unsent until then", async () => {
     const { client, server } = await joined(100, { isStopped: false, bytesPerSecond: 100 });
