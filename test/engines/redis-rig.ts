@@ -1,4 +1,4 @@
-/** Beyond the interfaces: the name of a channel in Redis, because a cluster moves slots by names. */
+/** Imports `redis/names`: a cluster moves slots by the names of channels. */
 import { nanoid } from "nanoid";
 import type { Channel } from "../../src/fleet/engine.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";

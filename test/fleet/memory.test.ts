@@ -1,4 +1,4 @@
-/** `memory()`. Imports `inspectMemory`, because only it tells what an engine in memory keeps. */
+/** Imports `fleet/memory`: only `inspectMemory` shows what an engine in memory keeps. */
 import { expect, it } from "vitest";
 import { inspectMemory, memory } from "../../src/fleet/memory.js";
 import { virtualClock } from "../../src/testing/index.js";

@@ -1,3 +1,4 @@
+/** Imports `nats/client`, `nats/names`, `nats/options`: names and options can be judged without a broker there alone. */
 import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { lackOf } from "../../src/nats/client.js";

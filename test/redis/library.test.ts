@@ -1,4 +1,4 @@
-/** Which version of the client library the engine redis uses. */
+/** Imports `redis/client`: which version of the client library is used is decided there, before any connection. */
 import { beforeEach, expect, it, vi } from "vitest";
 
 beforeEach(() => vi.resetModules());

@@ -1,3 +1,4 @@
+/** Imports `redis/names`, `redis/options`: names and options can be judged without a broker there alone. */
 import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { redis, type RedisOptions } from "../../src/redis/index.js";

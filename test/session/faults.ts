@@ -1,3 +1,4 @@
+// Imports `core/send-queue`, `core/transport`, `link/socket`, `server/endpoint`, `server/tokens`: a fault is a variant of a class of these.
 /**
  * Imports the inside: a fault is a variant of a class, which the oracle takes in its place.
  *

@@ -1,3 +1,4 @@
+// Imports `core/transport`, `core/send-queue`, `link/socket`, `server/tokens`, `server/endpoint`, `session/session`, `session/sizes`: a fault replaces parts of these.
 /**
  * Imports the inside: a server's endpoint, its tokens and queue are parts that a fault replaces, below the link and its timers.
  *

@@ -1,4 +1,4 @@
-/** Imports the inside: only work moves the clock of a budget here, and a real socket reads as much in a tick as the machine lets it. */
+/** Imports `sockets/read-budget`, `sockets/read-marks`, `sockets/ws`: only work moves the clock of a budget here. */
 import { EventEmitter } from "node:events";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ReadBudget } from "../../src/sockets/read-budget.js";

@@ -1,4 +1,4 @@
-/** A standard WebSocket without I/O: the test is its server, and its network. */
+/** Imports `sockets/standard`: its type is what a client takes as a WebSocket. A standard WebSocket without I/O, whose server is the test. */
 import type { CloseInfo } from "../../src/index.js";
 import type { StandardWebSocket } from "../../src/sockets/standard.js";
 

@@ -1,3 +1,4 @@
+/** Imports `core/deadlines`: timeouts that are left by the real clock are counted there alone. */
 import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { bytes, bytesOf, ConnectError, contract, RpcError, type AnyPeer, type Bytes } from "../../src/index.js";

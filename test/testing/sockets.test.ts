@@ -1,3 +1,4 @@
+/** Imports `testing/pipe`, `testing/wire`: a socket in memory is a socket like others below the links. */
 import { describe, expect, it, vi } from "vitest";
 import { ConnectError, type CloseInfo } from "../../src/index.js";
 import type { Flow } from "../../src/testing/pipe.js";

@@ -1,4 +1,4 @@
-/** The brokers of the world: a Redis, a NATS with JetStream, and a Redis Cluster. */
+/** Imports `redis/names`: the slot of a log follows from its name. The brokers of the world: Redis, NATS, a Redis Cluster. */
 import type { Random } from "../../faults/random.js";
 import { NatsServer } from "../../support/nats.js";
 import { RedisCluster } from "../../support/redis-groups.js";
