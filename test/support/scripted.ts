@@ -1,6 +1,9 @@
-/** Imports `sockets/standard`: its type is what a client takes as a WebSocket. A standard WebSocket without I/O, whose server is the test. */
+/** A standard WebSocket without I/O: the test is its server, and its network. */
 import type { CloseInfo } from "../../src/index.js";
-import type { StandardWebSocket } from "../../src/sockets/standard.js";
+import type { Network } from "../../src/testing/index.js";
+
+/** What a client takes as a WebSocket. */
+type StandardWebSocket = Extract<Parameters<Network["of"]>[0], EventTarget | { readonly readyState: number }>;
 
 /** Fires only the events that the test requests. */
 export class ScriptedWebSocket extends EventTarget implements StandardWebSocket {
