@@ -257,28 +257,6 @@ export function afterWork(peer: AnyPeer, then: () => void): boolean {
   return true;
 }
 
-/** Returns the sizes of a peer's tables. For tests. */
-export function inspect(peer: AnyPeer): {
-  pending: number;
-  openBatches: number;
-  running: number;
-  malformed: number;
-  unmatched: number;
-  streams: number;
-  progress: number;
-} {
-  const { outgoing, incoming, counts, madeExtensions } = connectionOf(peer);
-  return {
-    pending: outgoing.size,
-    openBatches: outgoing.openBatches,
-    running: incoming.running,
-    malformed: counts.malformed,
-    unmatched: counts.unmatched,
-    streams: madeExtensions?.streams.size ?? 0,
-    progress: madeExtensions?.progress.size ?? 0,
-  };
-}
-
 /**
  * One end of a connection: calls the other side, serves it and notifies it. `L` is the contract this side serves, `R` the
  * one the other side serves, `A` the type of `auth`.
