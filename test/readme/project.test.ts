@@ -126,7 +126,7 @@ describe("the examples", async () => {
     cursors: "test/browser/examples.test.ts",
     "language-server": "test/browser/examples.test.ts",
     "log-stream": "test/examples/log-stream.test.ts",
-    "mcp-server": "test/interop/mcp/example.test.ts",
+    "mcp-server": "test/interop/mcp/guide.test.ts",
     "three-nodes": "test/scaling/scaling.test.ts",
   };
   const entries = await readdir("examples", { withFileTypes: true });

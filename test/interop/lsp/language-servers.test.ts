@@ -1,163 +1,237 @@
 /** Proves that language servers over stdio, behind `reciproc bridge`, serve a reciproc editor as they serve VS Code. */
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { toSocket } from "vscode-ws-jsonrpc";
+import { createServerProcess, createWebSocketConnection, forward } from "vscode-ws-jsonrpc/server";
+import { WebSocketServer } from "ws";
+import { connect, lsp, type AnyPeer } from "../../../src/node.js";
+import { addressIn, MAIN, start } from "../../cli/program.js";
 import { clean, examplesOf, extract, Running } from "../../readme/examples.js";
-import { gate, rejection } from "../../support/turns.js";
-import type { AnyOptions } from "../../support/pair.js";
-import { openEditor, ourBridge, theirBridge, type Editor } from "./editor.js";
+import { expectEmpty } from "../../support/pair.js";
+import { rejection } from "../../support/turns.js";
+import { Inbox } from "../support/inbox.js";
+import type { Methods } from "../support/sdk.js";
 
-const MAIN = join(import.meta.dirname, "../../../dist/cli/main.js");
-const PACKAGES = join(import.meta.dirname, "../node_modules");
+/** Returns the command of a server of vscode-langservers-extracted. */
+function commandOf(language: string): string[] {
+  const path = `node_modules/vscode-langservers-extracted/bin/vscode-${language}-language-server`;
+  return [process.execPath, join(import.meta.dirname, "..", path), "--stdio"];
+}
 
-type Methods = NonNullable<AnyOptions["methods"]>;
+/** A language server behind a WebSocket. */
+interface Bridge {
+  readonly url: string;
+  /** Ends the server, and returns its errors. */
+  stop(): Promise<string>;
+}
 
-const SCHEMA = "made-up://schema";
-const PORT_SCHEMA = JSON.stringify({
-  properties: { port: { type: "number", description: "the port, groß 🙂" }, host: { type: "string" } },
-});
+/** Starts the real `reciproc bridge` for a command. */
+async function ourBridge(command: readonly string[]): Promise<Bridge> {
+  const { child, ended, until } = start(["bridge", "--port", "0", "--", ...command]);
+  const url = addressIn(await until("stdout", "\n"));
+  const stop = async (): Promise<string> => {
+    child.kill("SIGTERM");
+    const { code, stderr } = await ended;
+    expect(code).toBe(0);
+    return stderr;
+  };
+  return { url, stop };
+}
 
-/** Makes the server validate by `PORT_SCHEMA`, which it must request from the editor. */
-function configureJson({ peer }: Editor): void {
-  const schemas = [{ fileMatch: ["*.json"], url: SCHEMA }];
-  const json = { validate: { enable: true }, schemas };
-  peer.notify("workspace/didChangeConfiguration", { settings: { json } });
+/** The usual bridge to language servers: vscode-ws-jsonrpc. */
+async function theirBridge([program, ...args]: readonly string[]): Promise<Bridge> {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+  await once(server, "listening");
+  server.on("connection", (webSocket) => {
+    const client = createWebSocketConnection(toSocket(webSocket as never));
+    forward(client, createServerProcess("language server", program!, args)!);
+  });
+  const url = `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { url, stop: () => new Promise((resolve) => server.close(() => resolve(""))) };
+}
+
+/** An editor and its server. Disposing ends both, and asserts that no state and no error is left. */
+interface Editor extends AsyncDisposable {
+  readonly peer: AnyPeer;
+  readonly capabilities: object;
+  /** The server's requests to the editor, in order: method, id and params. */
+  readonly asked: unknown[][];
+  /** The params of published diagnostics. */
+  readonly published: Inbox<{ uri: string; diagnostics: object[] }>;
+  /** Opens a document. Returns params for the position of "|" in its text, which is removed. */
+  open(uri: string, marked: string): { textDocument: { uri: string }; position: object };
+  readonly stop: Bridge["stop"];
+}
+
+/** Starts a server behind a bridge, and initializes it by a reciproc editor. */
+async function openEditor(
+  language: "css" | "json",
+  methods: Methods = {},
+  maxMessageBytes = 2 ** 20,
+  bridge = ourBridge,
+): Promise<Editor> {
+  const { url, stop } = await bridge(commandOf(language));
+  const asked: Editor["asked"] = [];
+  const published: Editor["published"] = new Inbox();
+  const peer: AnyPeer = await connect(url, {
+    // An offer of reciproc.v1 would start the server twice, because the bridge agrees to no protocol and `ws` then fails.
+    link: "plain",
+    dialect: lsp,
+    limits: { maxMessageBytes },
+    around: ({ direction, method, id, params }, next) => {
+      if (direction === "incoming" && id !== undefined) asked.push([method, id, params]);
+      return next();
+    },
+    methods: { "textDocument/publishDiagnostics": published.push as Methods[string], ...methods },
+  });
+  const errors: unknown[] = [];
+  peer.on("error", (error) => errors.push(error));
+  const textDocument = {
+    publishDiagnostics: {},
+    hover: { contentFormat: ["markdown", "plaintext"] },
+    completion: { completionItem: { snippetSupport: true, documentationFormat: ["markdown", "plaintext"] } },
+  };
+  const { capabilities } = (await peer.request("initialize", {
+    processId: null,
+    rootUri: null,
+    workspaceFolders: null,
+    initializationOptions: { handledSchemaProtocols: [] },
+    capabilities: { workspace: { configuration: true }, textDocument },
+  })) as { capabilities: object };
+  peer.notify("initialized", {});
+  return {
+    peer,
+    capabilities,
+    asked,
+    published,
+    open(uri, marked) {
+      const [before, ...after] = marked.split("|");
+      const lines = before!.split("\n");
+      const document = { uri, languageId: language, version: 1, text: [before, ...after].join("") };
+      peer.notify("textDocument/didOpen", { textDocument: document });
+      return { textDocument: { uri }, position: { line: lines.length - 1, character: lines.at(-1)!.length } };
+    },
+    stop,
+    async [Symbol.asyncDispose]() {
+      await peer.close();
+      expect(await stop()).toBe("");
+      expectEmpty(peer);
+      expect(errors).toEqual([]);
+    },
+  };
+}
+
+/** Returns the labels of a completion. */
+async function labelsAt(peer: AnyPeer, at: object): Promise<string[]> {
+  const { items } = (await peer.request("textDocument/completion", at)) as { items: { label: string }[] };
+  return items.map(({ label }) => label);
 }
 
 describe("a CSS server", () => {
+  const [A, B, LATER] = ["file:///a.css", "file:///b.css", "file:///later.css"];
+  const EMPTY = ".empty {}\n";
+  const settings: Methods[string] = ({ items }) => items.map(() => ({ lint: { emptyRules: "error" } }));
+
   it.each([
-    ["reciproc bridge", ourBridge],
-    ["vscode-ws-jsonrpc", theirBridge],
-  ])(
-    "behind %s is initialized, requests its settings, publishes, completes, explains, and is shut down",
-    async (_, bridge) => {
-      const settings = { lint: { emptyRules: "error" } };
-      const methods: Methods = { "workspace/configuration": ({ items }) => items.map(() => settings) };
-      await using editor = await openEditor("css", { methods }, bridge);
-      expect(await editor.initialize()).toMatchObject({ hoverProvider: true, completionProvider: {} });
-      const published = editor.diagnostics("file:///a.css");
-      const at = editor.open("file:///a.css", "css", "/* 🙂 */ b { color: |red }\n.empty {}\n");
-      expect(await published).toMatchObject([{ code: "emptyRules", severity: 1, range: { start: { line: 1 } } }]);
-      expect(editor.asked).toEqual([
-        ["workspace/configuration", 0, { items: [{ scopeUri: "file:///a.css", section: "css" }] }],
-      ]);
-      const { items } = await editor.peer.request("textDocument/completion", at);
-      expect(items.map(({ label }) => label)).toContain("rebeccapurple");
-      const { contents } = await editor.peer.request("textDocument/hover", at);
-      expect(contents).toMatchObject({ value: expect.stringContaining("color") });
-      const { answer, end } = await editor.leave();
-      expect(answer).toBe(null);
-      // vscode-ws-jsonrpc closes without a code.
-      expect(end).toEqual(
-        bridge === ourBridge ? { code: 1000, reason: "the command exited with code 0" } : { code: 1005, reason: "" },
-      );
-    },
-  );
+    ["reciproc bridge", ourBridge, { code: 1000, reason: "the command exited with code 0" }],
+    // It closes without a code.
+    ["vscode-ws-jsonrpc", theirBridge, { code: 1005, reason: "" }],
+  ])("behind %s requests its settings, publishes, completes, explains, and is shut down", async (_, bridge, end) => {
+    await using editor = await openEditor("css", { "workspace/configuration": settings }, undefined, bridge);
+    const { peer } = editor;
+    expect(editor.capabilities).toMatchObject({ hoverProvider: true, completionProvider: {} });
+    const at = editor.open(A, `/* 🙂 */ b { color: |red }\n${EMPTY}`);
+    const problem = { code: "emptyRules", severity: 1, range: { start: { line: 1 } } };
+    expect(await editor.published.next()).toMatchObject({ uri: A, diagnostics: [problem] });
+    expect(editor.asked).toEqual([["workspace/configuration", 0, { items: [{ scopeUri: A, section: "css" }] }]]);
+    expect(await labelsAt(peer, at)).toContain("rebeccapurple");
+    const hover = { contents: { value: expect.stringContaining("color") } };
+    expect(await peer.request("textDocument/hover", at)).toMatchObject(hover);
+    expect(await peer.request("shutdown")).toBe(null);
+    peer.notify("exit");
+    expect(await peer.closed).toEqual(end);
+  });
 
   it("that gets null for its settings fails, and publishes nothing", async () => {
-    const logged = gate<string>();
+    const logged = new Inbox<{ message: string }>();
     await using editor = await openEditor("css", {
-      methods: {
-        "workspace/configuration": ({ items }) => items.map(() => null),
-        "window/logMessage": ({ message }) => logged.resolve(message),
-        "textDocument/publishDiagnostics": () => logged.resolve("diagnostics"),
-      },
+      "workspace/configuration": ({ items }) => items.map(() => null),
+      "window/logMessage": logged.push as Methods[string],
     });
-    await editor.initialize();
-    editor.open("file:///a.css", "css", ".empty {}");
-    expect(await logged.promise).toContain("Error while validating file:///a.css");
-    await editor.leave();
+    editor.open(A, EMPTY);
+    expect((await logged.next()).message).toContain(`Error while validating ${A}`);
+    expect(editor.published.all).toEqual([]);
   });
 
   it("never checks a change that comes while it waits for its settings, and checks those after a hover", async () => {
-    const published: [uri: string, problems: number][] = [];
-    const next = async (uri: string): Promise<void> => {
-      await expect.poll(() => published.at(-1)?.[0]).toBe(uri);
-    };
-    let onAsked = (): void => {};
-    await using editor = await openEditor("css", {
-      methods: {
-        "workspace/configuration": ({ items }) => {
-          onAsked();
-          return items.map(() => ({ lint: { emptyRules: "error" } }));
-        },
-        "textDocument/publishDiagnostics": ({ uri, diagnostics }) => published.push([uri, diagnostics.length]),
-      },
-    });
     const change = (uri: string, rules: number): boolean =>
       editor.peer.notify("textDocument/didChange", {
         textDocument: { uri, version: rules },
-        contentChanges: [{ text: ".empty {}\n".repeat(rules) }],
+        contentChanges: [{ text: EMPTY.repeat(rules) }],
       });
-    await editor.initialize();
-
-    onAsked = () => {
-      onAsked = () => {};
-      change("file:///a.css", 2);
-      // The server checks each text by a timer of the same duration, so it would check the change before this text.
-      editor.open("file:///later.css", "css", ".empty {}\n");
+    let isFirst = true;
+    const configure: Methods[string] = (params, context) => {
+      if (isFirst) {
+        isFirst = false;
+        change(A, 2);
+        // The server checks each text by a timer of the same duration, so it would check the change before this text.
+        editor.open(LATER, EMPTY);
+      }
+      return settings(params, context);
     };
-    editor.open("file:///a.css", "css", ".empty {}\n");
-    await next("file:///later.css");
-    change("file:///a.css", 3);
-    await next("file:///a.css");
-    expect(published).toEqual([
-      ["file:///later.css", 1],
-      ["file:///a.css", 3],
-    ]);
-
-    const at = editor.open("file:///b.css", "css", ".empty {}\n");
-    await editor.peer.request("textDocument/hover", at);
-    change("file:///b.css", 2);
-    await next("file:///b.css");
-    expect(published.at(-1)).toEqual(["file:///b.css", 2]);
-    await editor.leave();
+    await using editor = await openEditor("css", { "workspace/configuration": configure });
+    editor.open(A, EMPTY);
+    expect(await editor.published.next()).toMatchObject({ uri: LATER, diagnostics: [{}] });
+    change(A, 3);
+    expect(await editor.published.next()).toMatchObject({ uri: A, diagnostics: [{}, {}, {}] });
+    await editor.peer.request("textDocument/hover", editor.open(B, EMPTY));
+    change(B, 2);
+    expect(await editor.published.next()).toMatchObject({ uri: B, diagnostics: [{}, {}] });
   });
 });
 
 describe("a JSON server", () => {
   it("requests a schema by a single positional param, and completes, explains and validates by it", async () => {
-    await using editor = await openEditor("json", { methods: { "vscode/content": ([_uri]) => PORT_SCHEMA } });
-    await editor.initialize({ handledSchemaProtocols: [] });
-    configureJson(editor);
-    const published = editor.diagnostics("file:///a.json");
-    const at = editor.open("file:///a.json", "json", '{\n  "größe 🙂": 1,\n  "po|rt": "eighty"\n}');
-    expect(await published).toMatchObject([
-      { message: 'Incorrect type. Expected "number".', range: { start: { line: 2, character: 10 } } },
-    ]);
-    expect(editor.asked).toEqual([["vscode/content", 0, [SCHEMA]]]);
-    const { items } = await editor.peer.request("textDocument/completion", at);
-    expect(items.map(({ label }) => label)).toEqual(["port", "host"]);
-    expect(await editor.peer.request("textDocument/hover", at)).toMatchObject({ contents: ["the port, groß 🙂"] });
-    await editor.leave();
+    const description = "the port, groß 🙂";
+    const schema = { properties: { port: { type: "number", description }, host: { type: "string" } } };
+    await using editor = await openEditor("json", { "vscode/content": ([_uri]) => JSON.stringify(schema) });
+    const schemas = [{ fileMatch: ["*.json"], url: "made-up://schema" }];
+    const json = { validate: { enable: true }, schemas };
+    editor.peer.notify("workspace/didChangeConfiguration", { settings: { json } });
+    const at = editor.open("file:///a.json", '{\n  "größe 🙂": 1,\n  "po|rt": "eighty"\n}');
+    expect(await editor.published.next()).toMatchObject({
+      diagnostics: [{ message: 'Incorrect type. Expected "number".', range: { start: { line: 2, character: 10 } } }],
+    });
+    expect(editor.asked).toEqual([["vscode/content", 0, ["made-up://schema"]]]);
+    expect(await labelsAt(editor.peer, at)).toEqual(["port", "host"]);
+    expect(await editor.peer.request("textDocument/hover", at)).toMatchObject({ contents: [description] });
   });
 
   it("may send more than 1 MiB if `maxMessageBytes` allows it, and is otherwise closed with 1009", async () => {
     const text = JSON.stringify(Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`größe${i}`, i])));
-    await using roomy = await openEditor("json", { limits: { maxMessageBytes: 16 * 2 ** 20 } });
-    await roomy.initialize();
-    const { textDocument } = roomy.open("file:///big.json", "json", text);
-    const symbols = await roomy.peer.request("textDocument/documentSymbol", { textDocument });
+    await using roomy = await openEditor("json", {}, 16 * 2 ** 20);
+    const { textDocument } = roomy.open("file:///big.json", text);
+    const symbols = (await roomy.peer.request("textDocument/documentSymbol", { textDocument })) as object[];
     expect(JSON.stringify(symbols).length).toBeGreaterThan(2 ** 20);
     expect(symbols).toHaveLength(20_000);
     expect(symbols[19_999]).toMatchObject({ name: "größe19999" });
-    await roomy.leave();
 
     const narrow = await openEditor("json");
-    await narrow.initialize();
-    narrow.open("file:///big.json", "json", text);
+    narrow.open("file:///big.json", text);
     const error = await rejection(narrow.peer.request("textDocument/documentSymbol", { textDocument }));
     expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
     expect(await narrow.peer.closed).toMatchObject({ code: 1009 });
-    expect(await narrow.stopBridge()).toBe("the WebSocket was closed with 1009\n");
+    expect(await narrow.stop()).toBe("the WebSocket was closed with 1009\n");
   });
 });
 
 it("the client of docs/CLI.md validates a text by a language server behind the page's command", async () => {
   const page = await readFile("docs/CLI.md", "utf8");
   const [, args, printed] = /^\$ reciproc (bridge .*) -- npx vscode-json-language-server --stdio\n(.*)$/m.exec(page)!;
-  const server = join(PACKAGES, "vscode-langservers-extracted/bin/vscode-json-language-server");
-  const bridge = new Running(MAIN, [...args!.split(" "), "--", process.execPath, server, "--stdio"]);
+  const bridge = new Running(MAIN, [...args!.split(" "), "--", ...commandOf("json")]);
   expect(await bridge.line(/./)).toBe(printed);
   const example = (await examplesOf("docs/CLI.md")).find(({ name }) => name === "json-client.js")!;
   await extract("docs/CLI.md");

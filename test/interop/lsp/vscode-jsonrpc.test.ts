@@ -8,10 +8,53 @@ import {
   ResponseError,
   Trace,
   type CancellationToken,
+  type Logger,
+  type MessageConnection,
 } from "vscode-jsonrpc";
+import { createWebSocketConnection, listen, toSocket } from "vscode-ws-jsonrpc";
+import { lsp } from "../../../src/node.js";
 import { gate, rejection, turn } from "../../support/turns.js";
-import { behavesWithSdk, type Methods, type Traits } from "../support/sdk.js";
-import { joinClient, joinServer, type Join } from "./joined.js";
+import { behavesWithSdk, joinClient, joinServer, type Joined, type Methods, type Traits } from "../support/sdk.js";
+
+/** Joins a vscode-jsonrpc connection with a reciproc peer that serves these methods, and `sync`, as the other side does. */
+type Join = (methods?: Methods) => Promise<Joined<MessageConnection>>;
+
+const sync = (): boolean => true;
+
+function start(theirs: MessageConnection): MessageConnection {
+  theirs.onRequest("sync", sync);
+  theirs.listen();
+  return theirs;
+}
+
+function loggerOf(complaints: string[]): Logger {
+  const note = (message: string): void => void complaints.push(message);
+  return { error: note, warn: note, info: () => {}, log: () => {} };
+}
+
+/** Connects a vscode-jsonrpc client to a reciproc server. */
+const joinTheirClient: Join = (methods) => {
+  const complaints: string[] = [];
+  const open = async (url: string, Wire: new (address: string) => unknown): Promise<MessageConnection> => {
+    const options = { webSocket: new Wire(url) as never, logger: loggerOf(complaints) };
+    return start(await new Promise((resolve) => listen({ ...options, onConnection: resolve })));
+  };
+  return joinClient(lsp, { sync, ...methods }, complaints, open);
+};
+
+/** Connects a reciproc client to a vscode-jsonrpc server. */
+const joinTheirServer: Join = (methods) => {
+  const complaints: string[] = [];
+  return joinServer({ link: "plain", dialect: lsp, methods: { sync, ...methods } }, complaints, (wire) =>
+    start(createWebSocketConnection(toSocket(wire as never), loggerOf(complaints))),
+  );
+};
+
+/** Resolves when each side has handled all messages of the other. */
+async function settled({ peer, theirs }: Joined<MessageConnection>): Promise<void> {
+  await theirs.sendRequest("sync");
+  await peer.request("sync");
+}
 
 /** Returns a signal that aborts with a token. A token that was cancelled before its handler began never fires its event. */
 function signalOf(token: CancellationToken): AbortSignal {
@@ -52,11 +95,9 @@ function opening(join: Join): Traits["open"] {
   };
 }
 
-const echo: Methods = { echo: (params) => params ?? "no params" };
-
 describe.each<[string, Join]>([
-  ["their client and our server", joinClient],
-  ["our client and their server", joinServer],
+  ["their client and our server", joinTheirClient],
+  ["our client and their server", joinTheirServer],
 ])("vscode-jsonrpc: %s", (_name, join) => {
   behavesWithSdk({
     open: opening(join),
@@ -67,98 +108,58 @@ describe.each<[string, Join]>([
     closed: { code: -32097 },
   });
 
-  describe("params", () => {
-    it("of vscode-jsonrpc arrive unchanged: by position, by name, a single array inside another, absent ones as absent", async () => {
-      await using both = await join(echo);
-      const { theirs, wire } = both;
-      expect(await theirs.sendRequest("echo", 1, "two", null)).toEqual([1, "two", null]);
-      expect(await theirs.sendRequest("echo", { a: 1 })).toEqual({ a: 1 });
-      expect(await theirs.sendRequest("echo", [1, 2])).toEqual([[1, 2]]);
-      expect(await theirs.sendRequest("echo", null)).toEqual([null]);
-      expect(await theirs.sendRequest("echo")).toBe("no params");
-      expect(await theirs.sendRequest(new RequestType0<string, void>("echo"))).toBe("no params");
-      expect(wire.sent.map(({ id }) => id)).toEqual([0, 1, 2, 3, 4, 5]);
-      expect(wire.sent[5]).toEqual({ jsonrpc: "2.0", id: 5, method: "echo" });
-    });
-
-    it("of reciproc arrive as vscode-jsonrpc expects them", async () => {
-      await using both = await join();
-      both.theirs.onRequest("echo", (...args: unknown[]) => args.slice(0, -1));
-      const { peer } = both;
-      expect(await peer.request("echo", [1, "two", null])).toEqual([1, "two", null]);
-      expect(await peer.request("echo", { a: 1 })).toEqual([{ a: 1 }]);
-      expect(await peer.request("echo", [[1, 2]])).toEqual([[1, 2]]);
-      expect(await peer.request("echo")).toEqual([]);
-      both.theirs.onRequest(new RequestType<object, string, void>("typed"), () => "never");
-      expect(await rejection(peer.request("typed"))).toMatchObject({ code: -32602 });
-    });
+  it("sends params that arrive unchanged: by position, by name, a single value inside an array, absent ones as absent", async () => {
+    await using both = await join({ echo: (params) => params ?? "no params" });
+    const { theirs } = both;
+    expect(await theirs.sendRequest("echo", 1, "two", null)).toEqual([1, "two", null]);
+    expect(await theirs.sendRequest("echo", { a: 1 })).toEqual({ a: 1 });
+    expect(await theirs.sendRequest("echo", [1, 2])).toEqual([[1, 2]]);
+    expect(await theirs.sendRequest("echo", null)).toEqual([null]);
+    expect(await theirs.sendRequest("echo")).toBe("no params");
+    expect(await theirs.sendRequest(new RequestType0<string, void>("echo"))).toBe("no params");
   });
 
-  it("turns the result undefined into null, in both directions", async () => {
-    await using both = await join({ get: () => undefined });
-    both.theirs.onRequest("get", () => undefined);
-    expect(await both.theirs.sendRequest("get")).toBe(null);
-    expect(await both.peer.request("get")).toBe(null);
+  it("gets params as its handlers expect them, and refuses others with -32602", async () => {
+    await using both = await join();
+    const { peer, theirs } = both;
+    theirs.onRequest("echo", (...args: unknown[]) => args.slice(0, -1));
+    expect(await peer.request("echo", [1, "two", null])).toEqual([1, "two", null]);
+    expect(await peer.request("echo", { a: 1 })).toEqual([{ a: 1 }]);
+    expect(await peer.request("echo", [[1, 2]])).toEqual([[1, 2]]);
+    expect(await peer.request("echo")).toEqual([]);
+    theirs.onRequest(new RequestType<object, string, void>("typed"), () => "never");
+    expect(await rejection(peer.request("typed"))).toMatchObject({ code: -32602 });
   });
 
   it("reveals the message of an error that its handler throws", async () => {
     await using both = await join();
     both.theirs.onRequest("fail", () => Promise.reject(new Error("disk full")));
-    expect(await rejection(both.peer.request("fail"))).toMatchObject({
-      code: -32603,
-      message: expect.stringContaining("disk full"),
-    });
+    const message = expect.stringContaining("disk full");
+    expect(await rejection(both.peer.request("fail"))).toMatchObject({ code: -32603, message });
   });
 
-  it("reports a notification without a handler by its receiver, in both directions", async () => {
+  it("ignores unknown notifications that begin with $/ and refuses such requests with -32601, as reciproc does", async () => {
     await using both = await join();
-    const [ours, at]: unknown[][] = [[], []];
-    both.peer.on("notification", (...args) => ours!.push(args));
-    both.theirs.onUnhandledNotification(({ method, params }) => at!.push([method, params]));
-    await both.theirs.sendNotification("stray", { a: 1 });
-    both.peer.notify("stray", { a: 1 });
-    await both.settled();
-    expect(ours).toEqual([["stray", { a: 1 }]]);
-    expect(at).toEqual([["stray", { a: 1 }]]);
+    const { peer, theirs, wire } = both;
+    await theirs.sendNotification("$/hint", { a: 1 });
+    peer.notify("$/hint", { a: 1 });
+    expect(await rejection(theirs.sendRequest("$/ask"))).toMatchObject({ code: -32601 });
+    expect(await rejection(peer.request("$/ask"))).toMatchObject({ code: -32601 });
+    expect([wire.sent.length, wire.received.length]).toEqual([3, 3]);
   });
 
-  describe("methods that begin with $/", () => {
-    it("an unknown notification is ignored and an unknown request refused with -32601, in both directions", async () => {
-      await using both = await join();
-      await both.theirs.sendNotification("$/hint", { a: 1 });
-      both.peer.notify("$/hint", { a: 1 });
-      expect(await rejection(both.theirs.sendRequest("$/ask"))).toMatchObject({ code: -32601 });
-      expect(await rejection(both.peer.request("$/ask"))).toMatchObject({ code: -32601 });
-      expect(both.wire.sent).toHaveLength(3);
-      expect(both.wire.received).toHaveLength(3);
-    });
-
-    it("$/setTrace reaches a handler, and without one the `notification` event", async () => {
-      const values: unknown[] = [];
-      await using both = await join();
-      const { peer, theirs } = both;
-      peer.on("notification", (method, params) => values.push([method, params]));
-      const tracer = { log: () => {} };
-      await theirs.trace(Trace.Verbose, tracer, { sendNotification: true });
-      await both.settled();
-      peer.handle("$/setTrace", ({ value }) => void values.push(value));
-      await theirs.trace(Trace.Off, tracer, { sendNotification: true });
-      await both.settled();
-      expect(values).toEqual([["$/setTrace", { value: "verbose" }], "off"]);
-    });
-  });
-
-  it("gets the result of a handler that ignores its cancel", async () => {
-    await using both = await join({
-      partial: (_params, { signal }) =>
-        new Promise((resolve) => {
-          signal.addEventListener("abort", () => resolve("half of it"));
-        }),
-    });
-    const source = new CancellationTokenSource();
-    const answer = both.theirs.sendRequest("partial", source.token);
-    source.cancel();
-    expect(await answer).toBe("half of it");
+  it("sets the trace by $/setTrace, which reaches a handler, and without one the `notification` event", async () => {
+    const values: unknown[] = [];
+    await using both = await join();
+    const { peer, theirs } = both;
+    peer.on("notification", (method, params) => values.push([method, params]));
+    const tracer = { log: () => {} };
+    await theirs.trace(Trace.Verbose, tracer, { sendNotification: true });
+    await settled(both);
+    peer.handle("$/setTrace", ({ value }) => void values.push(value));
+    await theirs.trace(Trace.Off, tracer, { sendNotification: true });
+    await settled(both);
+    expect(values).toEqual([["$/setTrace", { value: "verbose" }], "off"]);
   });
 
   it("gives its handler a cancelled token, whose event never fires, if the handler had not begun", async () => {
@@ -172,7 +173,7 @@ describe.each<[string, Join]>([
     const answer = rejection(both.peer.request("wait", undefined, { signal: controller.signal }));
     controller.abort("gone");
     expect(await answer).toBe("gone");
-    await both.settled();
+    await settled(both);
     expect(fired).toEqual(["cancelled"]);
   });
 
@@ -181,8 +182,7 @@ describe.each<[string, Join]>([
 
     it.each([
       ["workDoneToken", 0],
-      ["workDoneToken", "work-1"],
-      ["partialResultToken", 7],
+      ["partialResultToken", "part-1"],
     ])("of reciproc reaches the caller that asked by %s %j, before the result", async (name, token) => {
       await using both = await join({
         build: (_params, { progress }) => {
@@ -192,8 +192,7 @@ describe.each<[string, Join]>([
       });
       const heard: unknown[] = [];
       both.theirs.onProgress(type, token, (value) => void heard.push(value));
-      const answer = both.theirs.sendRequest("build", { [name]: token }).then((result) => heard.push(result));
-      await answer;
+      heard.push(await both.theirs.sendRequest("build", { [name]: token }));
       expect(heard).toEqual([{ kind: "begin" }, 0, null, { kind: "end" }, "built"]);
     });
 
@@ -209,26 +208,21 @@ describe.each<[string, Join]>([
       const onProgress = (value: unknown): void => void heard.push(value);
       heard.push(await peer.request("build", { file: "a" }, { onProgress }));
       await turn();
-      await both.settled();
+      await settled(both);
       expect(heard).toEqual([{ kind: "begin" }, 0, null, "a"]);
     });
 
-    it("that belongs to no call reaches a handler of $/progress, and without one the `notification` event", async () => {
+    it("that belongs to no call reaches a handler of $/progress, in both directions", async () => {
       const heard: unknown[] = [];
-      await using both = await join({ "window/workDoneProgress/create": () => null });
-      both.peer.on("notification", (...args) => heard.push(args));
-      const at: unknown[] = [];
-      both.theirs.onUnhandledProgress((params) => at.push(params));
-      await both.theirs.sendRequest("window/workDoneProgress/create", { token: "index" });
-      await both.theirs.sendProgress(type, "index", { kind: "begin", title: "Indexing" });
-      await both.settled();
+      await using both = await join();
       both.peer.handle("$/progress", (params) => void heard.push(params));
-      await both.theirs.sendProgress(type, "index", { kind: "end" });
-      both.peer.notify("$/progress", { token: "index", value: { kind: "begin", title: "Indexing" } });
-      await both.settled();
+      both.theirs.onUnhandledProgress((params) => heard.push(params));
       const report = { token: "index", value: { kind: "begin", title: "Indexing" } };
-      expect(heard).toEqual([["$/progress", report], { token: "index", value: { kind: "end" } }]);
-      expect(at).toEqual([report]);
+      await both.theirs.sendProgress(type, report.token, report.value);
+      await settled(both);
+      both.peer.notify("$/progress", report);
+      await settled(both);
+      expect(heard).toEqual([report, report]);
     });
   });
 
