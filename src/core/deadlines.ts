@@ -44,25 +44,26 @@ export function countDeadlines(): DeadlineCount {
   return { waiting: waiting + ownTimers, armed: armed || ownTimers > 0 };
 }
 
-function setOwnTimer(entry: Expiring, delayMs: number): void {
+/** Gives a deadline a timer of its own, set by `setTimer`. */
+export function setOwnTimer(entry: Expiring, delayMs: number, setTimer = setTimeout): void {
   clearOwnTimer(entry);
   if (delayMs === Infinity) return;
   entry.deadline = performance.now() + delayMs;
   ownTimers++;
-  startTimer(entry, delayMs);
+  startTimer(entry, delayMs, setTimer);
 }
 
-function startTimer(entry: Expiring, delayMs: number): void {
-  const timer = setTimeout(
+function startTimer(entry: Expiring, delayMs: number, setTimer: typeof setTimeout): void {
+  const timer = setTimer(
     () => {
       // In workerd, only the request that has set a timer can clear it.
       if (entry.timer !== timer) return;
       const now = performance.now();
-      if (delayMs > LONGEST_DELAY_MS) startTimer(entry, delayMs - LONGEST_DELAY_MS);
+      if (delayMs > LONGEST_DELAY_MS) startTimer(entry, delayMs - LONGEST_DELAY_MS, setTimer);
       else if (now - entry.deadline >= LATE_MS) {
         // A response may already be in the socket, so the event loop reads once before any call is rejected.
         entry.deadline = now;
-        startTimer(entry, 0);
+        startTimer(entry, 0, setTimer);
       } else {
         clearOwnTimer(entry);
         entry.expire();

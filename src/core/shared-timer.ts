@@ -10,6 +10,7 @@ import {
   LATE_MS,
   LONGEST_DELAY_MS,
   replaceTimers,
+  setOwnTimer,
   type DeadlineCount,
   type Expiring,
 } from "./deadlines.js";
@@ -22,7 +23,7 @@ const queues = new Map<number, List<Expiring>>();
 let waiting = 0;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let timerDue = Infinity;
-/** The `setTimeout` that has set the timer. A test may have replaced it since: then the timer belongs to another clock. */
+/** The `setTimeout` that has set the timer. A test may have replaced it since: then timer and deadlines belong to another clock. */
 let timerSetBy: typeof setTimeout | undefined;
 /** Whether the timer is set to the earliest deadline. */
 let isExact = false;
@@ -40,14 +41,14 @@ export function shareTimer(): void {
 function set(entry: Expiring, delayMs: number): void {
   if (entry.before !== undefined || entry.timer !== undefined) clear(entry);
   if (delayMs === Infinity) return;
+  if (timerSetBy !== undefined && timerSetBy !== setTimeout) leaveClock(timerSetBy);
   const now = performance.now();
   entry.deadline = now + delayMs;
   let queue = queues.get(delayMs);
   if (queue === undefined) queues.set(delayMs, (queue = new List()));
   queue.add(entry);
-  if (timerSetBy !== setTimeout) disarm();
   // A timer that lingers keeps the process alive again.
-  else if (waiting === 0) timer?.ref?.();
+  if (waiting === 0) timer?.ref?.();
   waiting++;
   if (entry.deadline < timerDue) arm(Math.min(entry.deadline, now + LINGER_MS), now);
 }
@@ -68,6 +69,19 @@ function arm(due: number, now: number): void {
   timerDue = due;
   // Rounded up: a timer that fires a fraction early would find no due deadline, and would be set again.
   timer = (timerSetBy = setTimeout)(onTimer, Math.min(Math.ceil(due - now), LONGEST_DELAY_MS));
+}
+
+/** Leaves the deadlines that are set to their own clock, which alone knows when they are due. */
+function leaveClock(setTimer: typeof setTimeout): void {
+  const now = performance.now();
+  for (const queue of queues.values())
+    for (const entry of queue.toArray()) {
+      unlink(entry);
+      setOwnTimer(entry, Math.max(0, entry.deadline - now), setTimer);
+    }
+  queues.clear();
+  waiting = 0;
+  disarm();
 }
 
 function disarm(): void {

@@ -156,6 +156,8 @@ afterEach(() => void vi.unstubAllGlobals());
 
 describe("the timers of a process", () => {
   useVirtualClock();
+  // Before the clock is removed, which would otherwise come back.
+  afterEach(() => void vi.unstubAllGlobals());
 
   it("are one for a thousand pending calls, and none for idle peers", async () => {
     await load(true);
@@ -246,6 +248,22 @@ it("a call still times out after a virtual clock was removed together with the t
   const outcomes = new Outcomes().watch("second", peer.request("b", [], { timeoutMs: 500 }));
   await clock.pass(500);
   expect(outcomes.names).toEqual(["second"]);
+});
+
+it("a call by the real clock waits for no timeout of a virtual clock, and one of before keeps its own", async () => {
+  await load(true);
+  const { peer } = caller();
+  const outcomes = new Outcomes();
+  const call = (): Promise<unknown> => peer.request("wait", [], { timeoutMs: 50 });
+  const calls = [call()];
+  {
+    using clock = virtualClock();
+    clock.stall(1e9);
+    outcomes.watch("virtual", call());
+  }
+  calls.push(call());
+  for (const each of calls) await expect(each).rejects.toMatchObject({ code: "TIMEOUT" });
+  expect(outcomes.names).toEqual([]);
 });
 
 const METHODS = {
