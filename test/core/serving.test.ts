@@ -3,15 +3,9 @@ import { describe, expect, it } from "vitest";
 import { RpcError, type Around, type Call, type Context } from "../../src/index.js";
 import { connectedPair, expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
-import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+import { gate, rejection, turn } from "../support/turns.js";
 
 const NOT_FOUND = { code: -32601, message: "Method not found", data: undefined };
-
-function thrower(error: Error): () => never {
-  return () => {
-    throw error;
-  };
-}
 
 it("`methods` are called without `this`, and read once, from an object with or without prototype", async () => {
   const methods = Object.assign(Object.create(null) as object, {
@@ -26,76 +20,44 @@ it("`methods` are called without `this`, and read once, from an object with or w
   expect(await rejection(pair.b.request("b"))).toMatchObject(NOT_FOUND);
 });
 
-describe("peer.handle", () => {
-  it("overrides `methods` until it is removed, for this peer alone", async () => {
-    const options = { methods: { m: () => "shared" } };
-    await using one = connectedPair(options);
-    await using two = connectedPair(options);
-    const undo = one.a.handle("m", () => "mine");
-    expect(await one.b.request("m")).toBe("mine");
-    expect(await two.b.request("m")).toBe("shared");
-    undo();
-    expect(await one.b.request("m")).toBe("shared");
-  });
-
-  it("throws for a second handler of the same name, and never removes a newer handler", async () => {
-    await using pair = connectedPair();
-    const undo = pair.a.handle("m", () => 1);
-    expect(() => pair.a.handle("m", () => 2)).toThrow("`m` has a handler already");
-    undo();
-    pair.a.handle("m", () => 3);
-    undo();
-    expect(await pair.b.request("m")).toBe(3);
-  });
-
-  it("refuses what is no function as a handler, and what is no string as a name", () => {
-    const { peer } = rawPeer();
-    for (const bad of [undefined, null, 1, {}]) {
-      expect(() => peer.handle("m", bad as never)).toThrow(/^Expected `handler` to be a function, got /);
-      expect(() => peer.handle(bad as never, () => 1)).toThrow(/^Expected `method` to be a string, got /);
-    }
-  });
+it("a handler of `handle` overrides `methods` for its peer alone, until it is removed, which removes no newer handler", async () => {
+  const options = { methods: { m: () => "shared" } };
+  await using one = connectedPair(options);
+  await using two = connectedPair(options);
+  const undo = one.a.handle("m", () => "mine");
+  expect([await one.b.request("m"), await two.b.request("m")]).toEqual(["mine", "shared"]);
+  expect(() => one.a.handle("m", () => 2)).toThrow("`m` has a handler already");
+  undo();
+  expect(await one.b.request("m")).toBe("shared");
+  one.a.handle("m", () => 3);
+  undo();
+  expect(await one.b.request("m")).toBe(3);
+  for (const bad of [undefined, null, 1, {}]) {
+    expect(() => one.a.handle("n", bad as never)).toThrow(/^Expected `handler` to be a function, got /);
+    expect(() => one.a.handle(bad as never, () => 1)).toThrow(/^Expected `method` to be a string, got /);
+  }
 });
 
 describe("fallback", () => {
-  it("serves every method without a handler, and receives its name", async () => {
-    await using pair = connectedPair({
-      methods: { known: () => "known" },
-      fallback: (params, { method, id }) => ({ params, method, id }),
-    });
-    expect(await pair.b.request("other", [1])).toEqual({ params: [1], method: "other", id: 1 });
-    expect(await pair.b.request("constructor")).toEqual({ method: "constructor", id: 2 });
+  it("serves all without a handler but the reserved rpc.*, with their context, and no `notification` is emitted", async () => {
+    const seen: unknown[] = [];
+    const fallback = (params: unknown, { peer, method, id, signal, progress }: Context): string => {
+      seen.push(peer, params, method, id, signal.aborted, progress(1));
+      return method;
+    };
+    await using pair = connectedPair({ methods: { known: () => "known" }, fallback });
+    pair.a.on("notification", (method) => seen.push(`emitted ${method}`));
+    for (const method of ["rpc", "RPC.x", "constructor"]) expect(await pair.b.request(method)).toBe(method);
     expect(await pair.b.request("known")).toBe("known");
-  });
-
-  it("receives notifications too, which then are not emitted", () => {
-    const got: unknown[] = [];
-    const raw = rawPeer({ fallback: (params, { method, id }) => void got.push(method, params, id) });
-    raw.peer.on("notification", (method) => got.push(`emitted ${method}`));
-    raw.feed(notification("said", [1]));
-    expect([got, raw.sent]).toEqual([["said", [1], undefined], []]);
-  });
-
-  it("never serves the reserved rpc.*", async () => {
-    await using pair = connectedPair({ fallback: () => "caught" });
-    for (const method of ["rpc.", "rpc.discover"]) {
+    for (const method of ["rpc.", "rpc.discover"])
       expect(await rejection(pair.b.request(method))).toMatchObject(NOT_FOUND);
-    }
-    expect(await pair.b.request("rpc")).toBe("caught");
-    expect(await pair.b.request("RPC.x")).toBe("caught");
+    seen.length = 0;
+    await pair.b.request("asked", [1]);
+    pair.b.notify("said");
+    await turn();
+    expect(seen.slice(0, 6)).toEqual([pair.a, [1], "asked", 7, false, undefined]);
+    expect(seen.slice(6)).toEqual([pair.a, undefined, "said", undefined, false, undefined]);
   });
-});
-
-it("the context has peer, method and id, and can be destructured", async () => {
-  const seen: unknown[] = [];
-  const m = (_params: unknown, { peer, method, id, signal, progress }: Context): void => {
-    seen.push(peer, method, id, signal.aborted, progress(1));
-  };
-  await using pair = connectedPair({ methods: { m } });
-  await pair.b.request("m");
-  pair.b.notify("m");
-  await turn();
-  expect(seen).toEqual([pair.a, "m", 1, false, undefined, pair.a, "m", undefined, false, undefined]);
 });
 
 describe("context.signal", () => {
@@ -109,60 +71,37 @@ describe("context.signal", () => {
       const contexts: Context[] = [];
       const unread = (_params: unknown, context: Context): Promise<void> => (contexts.push(context), open.promise);
       const read = (params: unknown, context: Context): unknown => (void context.signal, unread(params, context));
-      const raw = rawPeer({ methods: { read, unread } });
+      let closing: Context | undefined;
+      const closes = (_params: unknown, context: Context): void => ((closing = context), void end(raw));
+      const raw = rawPeer({ methods: { read, unread, closes } });
       raw.feed(request(1, "read"));
       raw.feed([request(2, "unread"), notification("unread")]);
-      void end(raw);
-      expect(contexts.map(({ signal }) => [signal.aborted, signal.reason.message])).toEqual(
-        contexts.map(() => [true, reason]),
-      );
+      raw.feed(request(3, "closes"));
       expect(contexts).toHaveLength(3);
+      for (const { signal } of [...contexts, closing!])
+        expect([signal.aborted, signal.reason.message]).toEqual([true, reason]);
       open.resolve();
       await turn();
       expect(raw.sent).toEqual([]);
       expectEmpty(raw.peer);
     },
   );
-
-  it("aborts in a handler that closed the peer before it first read the signal, and not after a handler has ended", async () => {
-    const contexts: Context[] = [];
-    const aborted: boolean[] = [];
-    const raw = rawPeer({
-      methods: {
-        ends: async (_params, context) => void contexts.push(context),
-        closes: async (_params, context) => {
-          void context.peer.close();
-          aborted.push(context.signal.aborted);
-        },
-      },
-    });
-    raw.feed(request(1, "ends"));
-    await turn();
-    raw.feed(request(2, "closes"));
-    await turn();
-    expect([...aborted, contexts[0]!.signal.aborted]).toEqual([true, false]);
-    expectEmpty(raw.peer);
-  });
 });
 
 describe("handlers", () => {
   it("start in the order in which their messages arrived, requests and notifications alike", async () => {
     const started: number[] = [];
-    const m = async ([n]: [number]): Promise<void> => {
-      started.push(n);
-      await turn();
-    };
+    const m = async ([n]: [number]): Promise<void> => (started.push(n), turn());
     await using pair = connectedPair({ methods: { m } });
     const calls = [pair.b.request("m", [1])];
     pair.b.notify("m", [2]);
-    calls.push(pair.b.request("m", [3]));
     const batch = pair.b.batch();
-    calls.push(batch.request("m", [4]));
-    batch.notify("m", [5]);
+    calls.push(batch.request("m", [3]));
+    batch.notify("m", [4]);
     batch.send();
-    pair.b.notify("m", [6]);
+    pair.b.notify("m", [5]);
     await Promise.all(calls);
-    expect(started).toEqual([1, 2, 3, 4, 5, 6]);
+    expect(started).toEqual([1, 2, 3, 4, 5]);
   });
 
   it.each<[string, AnyOptions]>([
@@ -170,15 +109,7 @@ describe("handlers", () => {
       "an asynchronous schema",
       { schemas: { slow: { "~standard": { validate: async (value: unknown) => (await turn(), { value }) } } } },
     ],
-    [
-      "an `around` that waits",
-      {
-        around: async ({ method }: { method: string }, next: () => unknown) => (
-          method === "slow" && (await turn()),
-          next()
-        ),
-      },
-    ],
+    ["an `around` that waits", { around: async ({ method }, next) => (method === "slow" && (await turn()), next()) }],
   ])("start after handlers of later messages if they have %s, which delays no other", async (_what, options) => {
     const started: string[] = [];
     const methods = { slow: () => void started.push("slow"), quick: () => void started.push("quick") };
@@ -198,33 +129,9 @@ describe("handlers", () => {
   });
 });
 
-it("maxInFlight cannot deadlock two peers that call each other during a call", async () => {
-  const options: AnyOptions = {
-    limits: { maxInFlight: 2 },
-    methods: {
-      ping: async ([depth], { peer }) => (depth === 0 ? 0 : 1 + ((await peer.request("ping", [depth - 1])) as number)),
-    },
-  };
-  await using pair = connectedPair(options, options);
-  // Four nested calls reach the limit of both sides. The fifth is refused and fails them all, one by one.
-  expect(await pair.b.request("ping", [3])).toBe(3);
-  expect(await rejection(pair.b.request("ping", [4]))).toMatchObject({ code: -32603 });
-  const codes = pair.takeErrors().map(({ cause }: any) => cause.code as unknown);
-  expect(codes).toEqual([-32009, -32603, -32603, -32603]);
-  const outcomes = new Outcomes();
-  for (let i = 0; i < 4; i++) {
-    for (const peer of [pair.a, pair.b]) outcomes.watch("call", peer.request("ping", [1]));
-  }
-  await turn();
-  expect(outcomes.list).toHaveLength(8);
-  for (const one of pair.takeErrors()) expect(one).toMatchObject({ cause: { code: -32009 } });
-});
-
 it("maxReplyBytes applies to an error's data too", async () => {
-  const raw = rawPeer({
-    limits: { maxReplyBytes: 200 },
-    methods: { m: () => Promise.reject(new RpcError(1, "no", "x".repeat(300))) },
-  });
+  const error = new RpcError(1, "no", "x".repeat(300));
+  const raw = rawPeer({ limits: { maxReplyBytes: 200 }, methods: { m: () => Promise.reject(error) } });
   raw.feed(request(2, "m"));
   await turn();
   expect(raw.messages()).toEqual([failure(2, -32008, "Response is too large", { maxReplyBytes: 200 })]);
@@ -235,25 +142,15 @@ async function* values(): AsyncGenerator<number> {
 }
 
 describe("a hostile promise", () => {
-  it.each<[string, (succeed: (value: unknown) => void) => void, unknown]>([
-    [
-      "twice and then throws",
-      (succeed) => {
-        succeed(1);
-        succeed(2);
-        throw new Error("three");
-      },
-      1,
-    ],
-    [
-      "with a stream and then with a value",
-      (succeed) => {
-        succeed(values());
-        succeed(2);
-      },
-      { values: [1] },
-    ],
-  ])("that calls back %s causes one answer and counts as one call", async (_what, then, value) => {
+  it.each([
+    ["twice and then throws", 1, 1],
+    ["with a stream and then with a value", values, { values: [1] }],
+  ])("that calls back %s causes one answer and counts as one call", async (_what, first, value) => {
+    const then = (succeed: (value: unknown) => void): void => {
+      succeed(typeof first === "function" ? first() : first);
+      succeed(2);
+      if (first === 1) throw new Error("three");
+    };
     const promise = Object.defineProperty(new Promise(() => {}), "then", { value: then });
     const { peer, feed, messages } = rawPeer({ limits: { maxInFlight: 1 }, methods: { odd: () => promise } });
     for (const id of [1, 2]) {
@@ -265,27 +162,19 @@ describe("a hostile promise", () => {
   });
 });
 
-const markBoth: Around = async (call, next) => {
+const bug = new Error("bug in around");
+const throwBug = (): never => {
+  throw bug;
+};
+
+const mark: Around = async (call, next) => {
   call.params = [...call.params, call.direction];
   return { [call.direction]: await next() };
 };
 
-const spoilParams =
-  (drop: boolean): Around =>
-  (call, next) => {
-    call.params = 5;
-    return drop ? void next() : next();
-  };
-
-const markParams: Around = (call, next) => {
-  if (call.method === "marked") call.params.token = "t";
-  else call.params = { by: "around" };
-  return call.method === "dropped" ? undefined : next();
-};
-
-describe("around, for requests", () => {
-  it("wraps calls in both directions, and receives the peer and the handler's context", async () => {
-    const log: string[] = [];
+describe("around", () => {
+  it("wraps requests, notifications and members of batches in both directions, and gets the peer and the context", async () => {
+    const log: unknown[] = [];
     const calls: Call[] = [];
     const around: Around = async (call, next) => {
       calls.push(call);
@@ -294,28 +183,39 @@ describe("around, for requests", () => {
       log.push(`${call.direction} done`);
       return value;
     };
-    let context: unknown;
-    const m = (_params: unknown, given: Context): void => void (log.push("handler"), (context = given));
+    const contexts: Context[] = [];
+    const m = (_params: unknown, context: Context): void => void (log.push("handler"), contexts.push(context));
     await using pair = connectedPair({ methods: { m }, around }, { around });
     await pair.b.request("m", { x: 1 });
-    expect(log).toEqual(["outgoing m 1", "incoming m 1", "handler", "incoming done", "outgoing done"]);
+    expect(log.splice(0)).toEqual(["outgoing m 1", "incoming m 1", "handler", "incoming done", "outgoing done"]);
     const [outgoing, incoming] = calls;
     expect(outgoing).toMatchObject({ direction: "outgoing", params: { x: 1 }, context: undefined });
-    expect([outgoing!.peer, incoming!.peer]).toEqual([pair.b, pair.a]);
-    expect(incoming!.context).toBe(context);
+    expect([outgoing!.peer, incoming!.peer, incoming!.context]).toEqual([pair.b, pair.a, contexts[0]]);
+    expect(pair.b.notify("m")).toBe(true);
+    const batch = pair.b.batch();
+    const call = batch.request("m");
+    batch.notify("m");
+    batch.send();
+    await call;
+    const ids = [undefined, 2, undefined];
+    const passed = ["outgoing", "incoming"].flatMap((direction) => ids.map((id) => `${direction} m ${id}`));
+    expect(log.filter((line) => passed.includes(line as string))).toEqual(passed);
   });
 
-  it("may change the params and the result on either side", async () => {
-    await using pair = connectedPair({ methods: { echo: (params) => params }, around: markBoth }, { around: markBoth });
+  it("may change the params, also in place, and the result, on either side, and may drop a notification", async () => {
+    await using pair = connectedPair({ methods: { echo: (params) => params }, around: mark }, { around: mark });
     expect(await pair.b.request("echo", [0])).toEqual({ outgoing: { incoming: [0, "outgoing", "incoming"] } });
+    const { peer, messages } = rawPeer({
+      around: (call, next) => ((call.params.token = "t"), call.method === "dropped" ? undefined : next()),
+    });
+    for (const method of ["dropped", "said"]) peer.notify(method, { a: 1 });
+    expect(messages()).toEqual([notification("said", { a: 1, token: "t" })]);
   });
 
   it("may return a result without calling next, so that no handler runs and nothing is sent", async () => {
-    let ran = 0;
-    const served = rawPeer({ methods: { m: () => ran++ }, around: () => "cached" });
+    const served = rawPeer({ methods: { m: () => expect.fail("ran") }, around: () => "cached" });
     served.feed(request(1, "m"));
     expect(served.messages()).toEqual([result(1, "cached")]);
-    expect(ran).toBe(0);
     const calling = rawPeer({ around: () => "cached" });
     expect(await calling.peer.request("m")).toBe("cached");
     expect(calling.sent).toEqual([]);
@@ -323,12 +223,10 @@ describe("around, for requests", () => {
   });
 
   const forbidden = new RpcError(403, "forbidden");
-  const bug = new Error("secret");
 
   it.each<[string, Around, object, Error[]]>([
-    ["throws an RpcError", thrower(forbidden), failure(1, 403, "forbidden"), []],
-    ["rejects with one", () => Promise.reject(forbidden), failure(1, 403, "forbidden"), []],
-    ["fails, which is reported to `error`", () => Promise.reject(bug), failure(1, -32603, "Internal error"), [bug]],
+    ["rejects with an RpcError", () => Promise.reject(forbidden), failure(1, 403, "forbidden"), []],
+    ["fails, which is reported to `error`", throwBug, failure(1, -32603, "Internal error"), [bug]],
   ])("may refuse a call on either side: it %s", async (_how, around, answer, errors) => {
     const served = rawPeer({ methods: { m: () => 1 }, around });
     served.feed(request(1, "m"));
@@ -339,10 +237,11 @@ describe("around, for requests", () => {
     expect(calling.sent).toEqual([]);
   });
 
-  it("may ignore the promise of next without an unhandled rejection", async () => {
+  it("may ignore the promise of next without an unhandled rejection, for each kind of message", async () => {
     const raw = rawPeer({
       methods: { m: () => Promise.reject(new Error("dropped")) },
-      around: (_call, next) => {
+      around: (call, next) => {
+        if (call.direction === "outgoing") call.params = 5;
         void next();
         return "went on";
       },
@@ -350,13 +249,17 @@ describe("around, for requests", () => {
     raw.feed(request(1, "m"));
     await turn();
     expect(raw.messages()).toEqual([result(1, "went on")]);
-    expect(await rejection(raw.peer.request("m", 5).then((value) => Promise.reject(value as Error)))).toBe("went on");
+    expect(await raw.peer.request("m")).toBe("went on");
+    raw.peer.notify("said");
+    await turn();
+    expect(raw.sent).toHaveLength(1);
   });
 
   it("may await before it calls next, which rejects the call if the connection has ended by then", async () => {
     const open = gate();
-    const raw = rawPeer({ methods: { m: () => "ran" }, around: async (_call, next) => (await open.promise, next()) });
-    const ended = rawPeer({ around: async (_call, next) => (await open.promise, next()) });
+    const around: Around = async (_call, next) => (await open.promise, next());
+    const raw = rawPeer({ methods: { m: () => "ran" }, around });
+    const ended = rawPeer({ around });
     raw.feed(request(1, "m"));
     const calls = [raw.peer.request("n"), rejection(ended.peer.request("n"))];
     void ended.peer.close();
@@ -371,93 +274,37 @@ describe("around, for requests", () => {
   });
 
   it("makes a call under a new id each time that it calls next", async () => {
-    const twice = rawPeer({ around: async (_call, next) => Promise.all([next(), next()]) });
-    const calls = twice.peer.request("m");
-    for (const id of [1, 2]) twice.feed(result(id, id));
+    const { peer, messages, feed } = rawPeer({ around: async (_call, next) => Promise.all([next(), next()]) });
+    const calls = peer.request("m");
+    for (const id of [1, 2]) feed(result(id, id));
     expect(await calls).toEqual([1, 2]);
-    expectEmpty(twice.peer);
-    const again = rawPeer({ around: (_call, next) => next().catch(() => next()) });
-    const call = again.peer.request("m");
-    again.feed(failure(1, -32009, "Server is busy"));
-    await turn();
-    again.feed(result(2, "at last"));
-    expect(await call).toBe("at last");
-    for (const { messages } of [twice, again]) expect(messages()).toEqual([request(1, "m"), request(2, "m")]);
-  });
-});
-
-describe("around, for notifications", () => {
-  it("wraps them in both directions, with no id", async () => {
-    const seen: unknown[] = [];
-    const around: Around = ({ direction, method, id }, next) => (seen.push(direction, method, id), next());
-    const raw = rawPeer({ methods: { heard: () => void seen.push("handler") }, around });
-    raw.feed(notification("heard"));
-    expect(raw.peer.notify("said")).toBe(true);
-    expect(seen).toEqual(["incoming", "heard", undefined, "handler", "outgoing", "said", undefined]);
-    expect(raw.messages()).toEqual([notification("said")]);
+    expect(messages()).toEqual([request(1, "m"), request(2, "m")]);
+    expectEmpty(peer);
   });
 
-  it("may change their params, also in place, and may drop them", async () => {
-    const { peer, messages } = rawPeer({ around: markParams });
-    peer.notify("dropped");
-    peer.notify("said", { by: "caller" });
-    peer.notify("marked", { a: 1 });
-    expect(messages()).toEqual([notification("said", { by: "around" }), notification("marked", { a: 1, token: "t" })]);
-  });
-
-  it("emits what it throws, in either direction, and sends no answer", async () => {
-    const bug = new Error("bug in around");
-    const raw = rawPeer({ methods: { m: () => {} }, around: thrower(bug) });
+  it("has what it throws for a notification, in either direction, and its invalid params, emitted as `error`", async () => {
+    const raw = rawPeer({ methods: { m: () => {} }, around: throwBug });
     raw.feed(notification("m"));
     raw.peer.notify("said");
+    const spoilt = rawPeer({ around: (call, next) => ((call.params = 5), next()) });
+    spoilt.peer.notify("said");
     await turn();
-    expect([raw.errors, raw.sent]).toEqual([[bug, bug], []]);
+    expect([raw.errors, raw.sent, spoilt.errors]).toEqual([[bug, bug], [], [expect.any(TypeError)]]);
   });
 
-  it("emits the error and leaves no rejection unobserved when it sets invalid params", async () => {
-    const passed = rawPeer({ around: spoilParams(false) });
-    passed.peer.notify("said");
-    await turn();
-    expect(passed.errors).toEqual([expect.any(TypeError)]);
-    // An unobserved rejection would fail the run.
-    const dropped = rawPeer({ around: spoilParams(true) });
-    dropped.peer.notify("said");
-    await turn();
-    expect(dropped.sent).toEqual([]);
-  });
-});
-
-describe("around, in batches", () => {
-  it("wraps each incoming and outgoing member", async () => {
-    const seen: string[] = [];
-    const around: Around = ({ direction, method }, next) => (seen.push(`${direction} ${method}`), next());
-    await using pair = connectedPair({ methods: { a: () => 1, b: () => 2 }, around }, { around });
-    const batch = pair.b.batch();
-    const calls = [batch.request("a"), batch.request("b")];
-    batch.notify("a");
-    batch.send();
-    expect(await Promise.all(calls)).toEqual([1, 2]);
-    const members = ["a", "b", "a"];
-    expect(seen).toEqual([...members.map((m) => `outgoing ${m}`), ...members.map((m) => `incoming ${m}`)]);
-  });
-
-  it("sends a call alone when its `around` calls next after the batch was sent", async () => {
+  it("sends a member of a batch alone when it calls next after the batch was sent", async () => {
     const open = gate();
-    const around: Around = async (call, next) => {
-      if (call.method === "slow") await open.promise;
-      return next();
-    };
+    const around: Around = async ({ method }, next) => (method === "slow" && (await open.promise), next());
     const { peer, messages, feed } = rawPeer({ around });
     const batch = peer.batch();
     const calls = [batch.request("quick"), batch.request("slow")];
     batch.send();
-    expect(messages()).toEqual([[request(1, "quick")]]);
     open.resolve();
     await turn();
-    expect(messages()[1]).toEqual(request(2, "slow"));
+    expect(messages()).toEqual([[request(1, "quick")], request(2, "slow")]);
     feed([result(1, "Q")]);
     feed(result(2, "S"));
     expect(await Promise.all(calls)).toEqual(["Q", "S"]);
-    expect(peer.stats().pending).toBe(0);
+    expectEmpty(peer);
   });
 });
