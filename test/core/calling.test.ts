@@ -4,8 +4,6 @@ import { inspect as print, isDeepStrictEqual } from "node:util";
 import { describe, expect, it } from "vitest";
 import {
   bytes,
-  classify,
-  encodeError,
   encodeNotification,
   encodeRequest,
   encodeResult,
@@ -13,13 +11,10 @@ import {
   isNotification,
   isRequest,
   isResponse,
-  JSONRPC_VERSION,
   pair,
   parseMessage,
   Peer,
   type AnyPeer,
-  type Id,
-  type Kind,
   type Receiver,
   type Transport,
 } from "../../src/index.js";
@@ -68,51 +63,31 @@ describe("a peer's options", () => {
     const [top, inner] = name.split(".") as [string, string?];
     for (const value of values) {
       const options = { [top]: inner === undefined ? value : { [inner]: value } };
-      for (const made of [() => make(options), () => pair(options, {})]) {
-        expect(made).toThrow(TypeError);
-        expect(made).toThrow(`Expected \`${name}\` to be ${rule}, got `);
-      }
+      expect(() => make(options)).toThrow(TypeError);
+      expect(() => make(options)).toThrow(`Expected \`${name}\` to be ${rule}, got `);
     }
   });
 
-  it.each<[string, object, RegExp]>([
-    ["option", { metods: {} }, /^Unknown name `metods` in `options`; known are methods, .*onForeignMessage, bytes$/],
-    [
-      "limit",
-      { limits: { maxInflight: 1 } },
-      /^Unknown name `maxInflight` in `limits`; known are .*maxInFlight, .*maxMalformedPerMinute$/,
-    ],
-  ])("refuse an unknown %s, and name those that exist", (_what, options, message) => {
-    expect(() => make(options)).toThrow(TypeError);
-    expect(() => make(options)).toThrow(message);
-  });
-
-  it("must be an object, may each be omitted or undefined, and may be at the ends of their ranges", () => {
-    for (const options of [null, 5, "x"]) {
+  it("are an object after a transport, are refused if unknown, and may be undefined or at the ends of their ranges", async () => {
+    for (const options of [null, 5, "x"])
       expect(() => make(options as never)).toThrow(/^Expected `options` to be an object, got /);
-    }
-    const names = ["methods", "schemas", "timeoutMs", "fallback", "around", "limits"];
-    make(Object.fromEntries(names.map((name) => [name, undefined])));
-    for (const name of ["maxMessageBytes", "maxReplyBytes"])
-      for (const value of [undefined, 1, MOST_BYTES]) make({ limits: { [name]: value } });
-    for (const name of ["maxBatchEntries", "maxInFlight", "maxMalformedPerMinute"])
-      for (const value of [undefined, 1, Infinity]) make({ limits: { [name]: value } });
+    for (const transport of [undefined, 5, {}, { start() {}, send() {} }, { start() {}, close() {} }])
+      expect(() => new Peer(transport as never, {})).toThrow("Expected `transport` to be a Transport");
+    expect(() => make({ metods: {} })).toThrow(/^Unknown name `metods` in `options`; known are methods, /);
+    expect(() => make({ limits: { maxInflight: 1 } })).toThrow(/^Unknown name `maxInflight` in `limits`; known are /);
+    for (const name of ["methods", "schemas", "timeoutMs", "fallback", "around", "limits"]) make({ [name]: undefined });
+    for (const value of [undefined, 1, MOST_BYTES]) make({ limits: { maxMessageBytes: value, maxReplyBytes: value } });
+    for (const value of [undefined, 1, Infinity])
+      make({ limits: { maxBatchEntries: value, maxInFlight: value, maxMalformedPerMinute: value } });
   });
 
-  it.each([undefined, null, 5, {}, { send() {} }, { start() {}, send() {} }, { start() {}, close() {} }])(
-    "come after a transport, which %j is not",
-    (transport) => {
-      expect(() => new Peer(transport as never, {})).toThrow("Expected `transport` to be a Transport");
-    },
-  );
-});
-
-it("the options of a call are refused if unknown, because a misspelt one would have no effect", async () => {
-  const { peer, sent } = rawPeer();
-  const error = await rejection(peer.request("m", {}, { timeout: 5 } as never));
-  expect(error).toBeInstanceOf(TypeError);
-  expect(error.message).toMatch(/^Unknown name `timeout` in `options`; known are timeoutMs, .*, retry$/);
-  expect(sent).toEqual([]);
+  it("of a call are refused if unknown, because a misspelt one would have no effect", async () => {
+    const { peer, sent } = rawPeer();
+    const error = await rejection(peer.request("m", {}, { timeout: 5 } as never));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toMatch(/^Unknown name `timeout` in `options`; known are timeoutMs, .*, retry$/);
+    expect(sent).toEqual([]);
+  });
 });
 
 const cyclic: Record<string, unknown> = {};
@@ -127,20 +102,14 @@ const RULE = "Expected `params` to be an array or an object, got";
 /** Values that are not valid `params` (section 4.2), and the text of the error. */
 const BAD: [name: string, params: unknown, message: string][] = [
   ["null", null, `${RULE} \`null\``],
-  ["zero", 0, `${RULE} \`0\` (number)`],
   ["NaN", NaN, `${RULE} \`NaN\` (number)`],
   ["a string", "[1]", `${RULE} \`[1]\` (string)`],
-  ["false", false, `${RULE} \`false\` (boolean)`],
   ["a function", () => 1, `${RULE} a function`],
-  ["a symbol", Symbol("s"), `${RULE} \`Symbol(s)\` (symbol)`],
   ["a Date, whose JSON is a string", new Date(0), RULE],
-  ["a boxed string", Object("{}"), RULE],
   ["an object whose toJSON returns null", { toJSON: () => null }, RULE],
-  ["an object whose toJSON returns undefined", { toJSON: () => undefined }, RULE],
   ["something cyclic", cyclic, "circular"],
   ["bytes, whose JSON is a string", bytes(new Uint8Array(3)), RULE],
   ["an object whose toJSON throws", { toJSON: throwing }, "mine"],
-  ["a BigInt", 5n, "BigInt"],
   ["a BigInt inside", [5n], "BigInt"],
 ];
 
@@ -191,51 +160,34 @@ describe("peer.remote", () => {
     const methods = { add: ([a, b]: [number, number]) => a + b, "room/join": () => "in", constructor: () => "mine" };
     await using both = connectedPair({ methods });
     const { remote } = both.b;
-    expect(await remote.add([1, 2])).toBe(3);
-    expect(await remote["room/join"]()).toBe("in");
-    expect(await remote.constructor()).toBe("mine");
+    const results = await Promise.all([remote.add([1, 2]), remote["room/join"](), remote.constructor()]);
+    expect(results).toEqual([3, "in", "mine"]);
     expect(await rejection(remote.add([1, 2], { signal: AbortSignal.abort("no") }))).toBe("no");
   });
 
-  it("is the same object each time, and can be awaited, encoded and printed without calling anything", async () => {
+  it("is one object, which can be awaited, encoded and printed without calling anything, and not be assigned to", async () => {
     const { peer, sent } = rawPeer();
-    expect(await peer.remote).toBe(peer.remote);
+    const remote = peer.remote as Record<PropertyKey, unknown>;
+    expect(await peer.remote).toBe(remote);
     for (const member of ["then", "toString", "valueOf", Symbol.iterator, Symbol.toPrimitive, Symbol.toStringTag])
-      expect((peer.remote as Record<PropertyKey, unknown>)[member]).toBeUndefined();
-    expect(JSON.stringify({ remote: peer.remote })).toBe('{"remote":"remote"}');
-    expect(print(peer.remote)).toBe("{}");
-    expect({ ...peer.remote }).toEqual({});
-    expect(() => `${peer.remote}`).toThrow(TypeError);
-    expect(sent).toEqual([]);
-  });
-
-  it("cannot be assigned to", () => {
-    const remote = rawPeer().peer.remote as Record<string, unknown>;
+      expect(remote[member]).toBeUndefined();
+    expect(JSON.stringify({ remote })).toBe('{"remote":"remote"}');
+    expect([print(remote), { ...remote }]).toEqual(["{}", {}]);
+    expect(() => `${remote as any}`).toThrow(TypeError);
     expect(() => (remote["add"] = 1)).toThrow(TypeError);
     expect(() => delete remote["add"]).not.toThrow();
     expect(typeof remote["add"]).toBe("function");
+    expect(sent).toEqual([]);
   });
 });
 
 describe("pair", () => {
-  it("joins two peers that call each other, typed on both sides", async () => {
-    interface A {
-      add(params: [a: number, b: number]): number;
-    }
-    interface B {
-      greet(params: { name: string }): string;
-    }
-    const [a, b] = pair<A, B>(
-      { methods: { add: ([x, y]) => x + y } },
-      { methods: { greet: ({ name }) => `hi ${name}` } },
-    );
-    const sum: number = await b.remote.add([1, 2]);
-    const greeting: string = await a.request("greet", { name: "x" });
-    expect([sum, greeting]).toEqual([3, "hi x"]);
+  it("joins two peers that call each other", async () => {
+    const [a, b] = pair({ methods: { add: ([x, y]) => x + y } }, { methods: { greet: ({ name }) => `hi ${name}` } });
+    expect([await b.remote.add([1, 2]), await a.request("greet", { name: "x" })]).toEqual([3, "hi x"]);
     await a.close();
     expect((await b.closed).code).toBe(1000);
-    expectEmpty(a);
-    expectEmpty(b);
+    for (const peer of [a, b]) expectEmpty(peer);
   });
 
   it("passes text in a microtask, never inside the call, so that the peers share no object", async () => {
@@ -269,91 +221,39 @@ describe("pair", () => {
 it("a transport may deliver parsed values, and return nothing from `send`", async () => {
   let receiver!: Receiver;
   const sent: unknown[] = [];
-  const peer: AnyPeer = new Peer(
-    {
-      start: (given) => (receiver = given),
-      send: (text) => void sent.push(JSON.parse(text)),
-      close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
-    },
-    { methods: { m: ([n]: [unknown]) => n } },
-  );
-  receiver.dispatch(request(1, "m", ["one"]));
-  receiver.dispatch([request(2, "m", ["two"]), 5]);
+  const transport: Transport = {
+    start: (given) => (receiver = given),
+    send: (text) => void sent.push(JSON.parse(text)),
+    close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
+  };
+  const peer: AnyPeer = new Peer(transport, { methods: { m: ([n]: [unknown]) => n } });
+  receiver.dispatch([request(1, "m", ["one"]), 5]);
   receiver.dispatch(null);
   const call = peer.request("x");
   expect(peer.notify("n")).toBe(true);
   receiver.dispatch(result(1, "answer"));
   expect(await call).toBe("answer");
-  expect(sent).toMatchObject([
-    result(1, "one"),
-    [result(2, "two"), { id: null, error: { code: -32600 } }],
-    { id: null, error: { code: -32600 } },
-    request(1, "x"),
-    notification("n"),
-  ]);
+  const refused = { id: null, error: { code: -32600 } };
+  expect(sent).toMatchObject([[result(1, "one"), refused], refused, request(1, "x"), notification("n")]);
   await peer.close();
   receiver.dispatch(request(3, "m", ["late"]));
   await turn();
-  expect(sent).toHaveLength(5);
+  expect(sent).toHaveLength(4);
 });
 
-const V = { jsonrpc: JSONRPC_VERSION };
-
-describe("classify", () => {
-  it.each<[Kind, unknown]>([
-    ["request", { ...V, method: "m", id: "", params: {}, extra: 1 }],
-    ["request", { ...V, method: "", id: null, result: 1 }],
-    ["notification", { ...V, method: "rpc.x", params: [] }],
-    ["response", { ...V, id: 0, result: null }],
-    ["response", { ...V, id: null, error: { code: -1, message: "" } }],
-    ["response", { ...V, id: 1, result: 1, error: null }],
-    ["broken", { ...V, id: 1 }],
-    ["broken", { ...V, id: 1, result: 1, error: { code: 1, message: "m" } }],
-    ["broken", { ...V, id: 1, error: { code: 1.5, message: "m" } }],
-    ["broken", { id: 1, result: 1 }],
-    ["invalid", V],
-    ["invalid", []],
-    ["invalid", null],
-    ["invalid", { method: "m", id: 1 }],
-    ["invalid", { ...V, method: "m", params: null }],
-    ["invalid", { ...V, method: "m", id: 2 ** 53 }],
-    ["invalid", { ...V, id: 1, params: [] }],
-  ])("returns %s for %j", (kind, value) => {
-    expect(classify(value)).toBe(kind);
-    expect(isRequest(value)).toBe(kind === "request");
-    expect(isNotification(value)).toBe(kind === "notification");
-    expect(isResponse(value)).toBe(kind === "response");
-  });
+it("the functions for messages throw for a value without a JSON form, and know the kinds and the reserved methods", () => {
+  expect(() => encodeResult(1, 1n)).toThrow(TypeError);
+  expect(() => encodeRequest(1, 5 as never)).toThrow("Expected `method` to be a string, got `5` (number)");
+  expect(() => encodeNotification("m", 5 as never)).toThrow("Expected `params` to be an array or an object");
+  expect(() => parseMessage("{")).toThrow(expect.objectContaining({ cause: expect.any(SyntaxError) }));
+  const names = ["rpc.", "rpc.x", "rpc", "RPC.x", "xrpc.", ""];
+  expect(names.filter(isInternalMethod)).toEqual(["rpc.", "rpc.x"]);
+  const kinds = [request(1, "m"), notification("m"), result(1, 1), null];
+  for (const [i, is] of [isRequest, isNotification, isResponse].entries())
+    expect(kinds.map((message) => is(message))).toEqual(kinds.map((_message, kind) => kind === i));
 });
 
-describe("the encoders", () => {
-  it("write a message without params, result or data as JSON-RPC requires", () => {
-    expect(JSON.parse(encodeRequest(null, "m"))).toStrictEqual({ ...V, id: null, method: "m" });
-    expect(JSON.parse(encodeResult(1.5, undefined))).toStrictEqual({ ...V, id: 1.5, result: null });
-    const error = { code: 1, message: "m" };
-    for (const data of [undefined, () => 1]) {
-      expect(JSON.parse(encodeError(0, { ...error, data }))).toStrictEqual({ ...V, id: 0, error });
-    }
-  });
-
-  it.each<Id>([0, -0, -1, 1e21, 1.5, "", "é", null])("write the id %s as JSON does", (id) => {
-    expect(encodeResult(id, 1)).toBe(JSON.stringify({ ...V, id, result: 1 }));
-  });
-
-  it("throw for a value without a JSON form", () => {
-    expect(() => encodeResult(1, 1n)).toThrow(TypeError);
-    expect(() => encodeRequest(1, 5 as never)).toThrow("Expected `method` to be a string, got `5` (number)");
-    expect(() => encodeNotification("m", 5 as never)).toThrow("Expected `params` to be an array or an object");
-  });
-
-  it("have a parser that keeps the error of JSON.parse as the cause, and know the reserved methods", () => {
-    expect(() => parseMessage("{")).toThrow(expect.objectContaining({ cause: expect.any(SyntaxError) }));
-    const names = ["rpc.", "rpc.x", "rpc", "RPC.x", "xrpc.", ""];
-    expect(names.filter(isInternalMethod)).toEqual(["rpc.", "rpc.x"]);
-  });
-});
-
-it.each(["", "a", "abc", "é", "€", "😀", "a\ud800b", "\udc00", "😀\ud83d", "日本語 é 😀"])(
+it.each(["", "abc", "é€", "a\ud800b", "\udc00", "😀\ud83d", "日本語 é 😀"])(
   "the bytes of %j are counted as the encoder writes them",
   (text) => {
     const length = Buffer.byteLength(text);
