@@ -1,6 +1,6 @@
 /** The network of a test server, under a fake clock: everything below happens without a real timer. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { bytes, ConnectError, pair, TimeoutError, type AnyPeer } from "../../src/index.js";
+import { bytes, ConnectError, pair, type AnyPeer } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection } from "../support/turns.js";
@@ -124,36 +124,25 @@ describe("network.stop()", () => {
     expect(client.stats().unsentBytes).toBe(0);
   });
 
-  it("lets the heartbeats of both sides find the connection dead, and the session resumes after `start`", async () => {
-    const heartbeat = { intervalMs: 1_000, deadAfterMs: 3_000 };
-    await kit.server.close();
-    serveAgain({ heartbeat });
-    const { client, peer } = await joined({ heartbeat });
-    await pass(60_000);
-    expect([client.state, peer.state]).toEqual(["open", "open"]);
-    kit.network.stop();
-    await pass(2_000);
-    expect([client.state, peer.state]).toEqual(["open", "open"]);
-    await pass(3_000);
-    expect([client.state, peer.state]).toEqual(["suspended", "suspended"]);
-    const call = client.request("echo", ["again"]);
-    kit.network.start();
-    await pass(20_000);
-    expect(await call).toEqual(["again"]);
-    expect(kit.server.stats()).toMatchObject({ opened: 1, resumed: 1 });
-  });
-
-  it("lets a client over plain JSON-RPC end by its heartbeat", async () => {
-    const { client } = await joined({ link: "plain", heartbeat: { intervalMs: 1_000, deadAfterMs: 2_000 } });
-    await pass(10_000);
-    expect(client.state).toBe("open");
-    kit.network.stop();
-    await pass(3_000);
-    expect(await client.closed).toMatchObject({
-      code: 1006,
-      reason: expect.stringMatching(/^nothing was heard for \d+ ms$/),
-    });
-  });
+  it.each(["packed", "plain"] as const)(
+    "lets the heartbeats of both sides find the connection dead (%s)",
+    async (link) => {
+      const heartbeat = { intervalMs: 1_000, deadAfterMs: 3_000 };
+      await kit.server.close();
+      serveAgain({ heartbeat });
+      const { client, peer } = await joined({ heartbeat, link });
+      await pass(60_000);
+      kit.network.stop();
+      await pass(2_000);
+      expect([client.state, peer.state]).toEqual(["open", "open"]);
+      await pass(3_000);
+      const state = link === "packed" ? "suspended" : "closed";
+      expect([client.state, peer.state]).toEqual([state, state]);
+      kit.network.start();
+      await pass(20_000);
+      expect(kit.server.stats()).toMatchObject({ opened: 1, resumed: link === "packed" ? 1 : 0 });
+    },
+  );
 
   it("lets a client wait for the handshake until its timeout", async () => {
     kit.network.stop();
@@ -165,22 +154,6 @@ describe("network.stop()", () => {
     kit.network.start();
     expect((await patient).state).toBe("open");
     expect(kit.server.stats().opened).toBe(1);
-  });
-
-  it("lets a suspended session expire, so that the server forgets its peer", async () => {
-    await kit.server.close();
-    serveAgain({ session: { ttlMs: 30_000 } });
-    const { client, peer } = await joined();
-    kit.network.cut();
-    kit.network.stop();
-    await pass(29_999);
-    expect([client.state, peer.state]).toEqual(["suspended", "suspended"]);
-    await pass(1);
-    expect(peer.state).toBe("closed");
-    kit.network.start();
-    await pass(60_000);
-    expect(client.state).toBe("open");
-    expect(kit.server.stats()).toMatchObject({ opened: 2, resumed: 0 });
   });
 });
 
@@ -221,55 +194,6 @@ describe("network.slow()", () => {
     expect(slow.peer.stats().unsentBytes).toBe(0);
   });
 
-  it("leaves a slow peer the newest message of each key, and no volatile one, in order with the others", async () => {
-    const got: unknown[] = [];
-    const take = (params: unknown, { method }: { method: string }): void => void got.push([method, params]);
-    const { client, peer } = await joined({ fallback: take });
-    const missed: unknown[] = [];
-    client.on("missed", (info) => missed.push(info));
-    kit.server.on("missed", (_peer, method) => missed.push(method));
-    kit.network.of(client).slow(100_000);
-    // More than the low-water mark, an eighth of the 4 MiB of `maxUnsentBytes`.
-    for (let i = 0; i < 12; i++) peer.notify("long", ["x".repeat(100_000)]);
-    await kit.network.settle();
-    for (let i = 1; i <= 100; i++) {
-      kit.server.peers.notify("moved", { ada: i }, { latest: "ada" });
-      kit.server.peers.notify("moved", { bob: i }, { latest: "bob" });
-      kit.server.peers.notify("ping", [i], { volatile: true });
-      if (i === 50) peer.notify("said", ["halfway"]);
-    }
-    peer.notify("said", ["end"]);
-    await pass(60_000);
-    expect(got.filter((one) => (one as string[])[0] !== "long")).toEqual([
-      ["said", ["halfway"]],
-      ["moved", { ada: 100 }],
-      ["moved", { bob: 100 }],
-      ["said", ["end"]],
-    ]);
-    expect([missed, peer.stats().dropped]).toEqual([[], 0]);
-  });
-
-  it("makes both sides report the messages that a slow peer missed", async () => {
-    await kit.server.close();
-    serveAgain({ limits: { maxUnsentBytes: 10_000 } });
-    let got = 0;
-    const { client, peer } = await joined({ methods: { tick: () => void got++ } });
-    let count = 0;
-    client.on("missed", (info) => (count += info.count));
-    const missed: unknown[] = [];
-    kit.server.on("missed", (one, method) => missed.push([one === peer, method]));
-    kit.network.of(client).slow(1_000);
-    for (let i = 0; i < 20; i++) {
-      kit.server.peers.notify("tick", ["x".repeat(1_000)]);
-      await kit.network.settle();
-    }
-    expect(count).toBe(0);
-    await pass(60_000);
-    expect(count).toBeGreaterThan(0);
-    expect(got + count).toBe(20);
-    expect(missed).toEqual(Array.from({ length: count }, () => [true, "tick"]));
-  });
-
   it.each([undefined, false] as const)(
     "makes the report of missed messages wait until the reader has caught up, in one count (session %s)",
     async (session) => {
@@ -299,19 +223,6 @@ describe("network.slow()", () => {
     await pass(1_000);
     expect(outcomes.names).toEqual(["note"]);
     expect(heard).toEqual([new Uint8Array(100_000)]);
-  });
-
-  it("closes the connection of a peer that reads too slowly with 1013", async () => {
-    await kit.server.close();
-    serveAgain({ session: false, limits: { maxUnsentBytes: 10_000 } });
-    const { client, peer } = await joined({ reconnect: false });
-    kit.network.slow(100);
-    for (let i = 0; i < 20; i++) peer.notify("tick", ["x".repeat(1_000)]);
-    expect(peer.state).toBe("open");
-    await pass(20_000);
-    expect(peer.state).toBe("closed");
-    kit.network.slow(Infinity);
-    expect((await client.closed).code).toBe(1013);
   });
 
   it.each([0, -1, Number.NaN, "1"])("throws a TypeError for %j bytes per second", (speed) => {
@@ -360,57 +271,5 @@ describe("the line of one client", () => {
       new TypeError("Expected `client` to be a peer or a WebSocket of this test server or its clients, got an object"),
     );
     await Promise.all([a.close(), b.close()]);
-  });
-});
-
-describe("time", () => {
-  it("does not pass: calls, handlers and streams need no timer, and a call times out when the clock advances", async () => {
-    const { client } = await joined();
-    expect(await client.request("echo", ["at once"])).toEqual(["at once"]);
-    const call = rejection(client.request("never", undefined, { timeoutMs: 5_000 }));
-    await pass(4_999);
-    expect(client.stats().pending).toBe(1);
-    await pass(1);
-    expect(await call).toBeInstanceOf(TimeoutError);
-  });
-
-  it("passes between the attempts of a peer that `open` has returned, which reports each", async () => {
-    await kit.server.close();
-    let isUp = false;
-    serveAgain({ authenticate: () => (isUp ? {} : new Promise(() => {})) });
-    const client = kit.open(kit.server.url, { reconnect: { initial: true }, openTimeoutMs: 1_000 }) as AnyPeer;
-    const attempts: number[] = [];
-    client.on("attempt", ({ number }) => attempts.push(number));
-    const call = client.request("echo", ["queued"], { timeoutMs: 60_000 });
-    await pass(10_000);
-    expect(client.state).toBe("connecting");
-    expect(attempts.length).toBeGreaterThan(2);
-    expect(attempts).toEqual(attempts.map((_, i) => i + 2));
-    isUp = true;
-    await pass(20_000);
-    await client.opened;
-    expect(await call).toEqual(["queued"]);
-  });
-
-  it("passes for `drain`, which closes busy peers at its deadline", async () => {
-    const { client } = await joined();
-    const call = rejection(client.request("never"));
-    await kit.network.settle();
-    let isDrained = false;
-    const drained = kit.server.drain({ timeoutMs: 5_000 }).then(() => (isDrained = true));
-    await pass(4_900);
-    expect([isDrained, client.state]).toEqual([false, "open"]);
-    await pass(200);
-    await drained;
-    expect(await call).toMatchObject({ outcome: "unknown" });
-    expect(client.state).toBe("closed");
-  });
-
-  it("passes for `authenticate` and its timeout", async () => {
-    await kit.server.close();
-    serveAgain({ authenticate: () => new Promise(() => {}), limits: { handshakeTimeoutMs: 2_000 } });
-    const connecting = rejection(kit.connect(kit.server.url));
-    await pass(2_000);
-    expect(await connecting).toMatchObject({ status: 503 });
   });
 });

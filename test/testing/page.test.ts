@@ -113,28 +113,20 @@ describe("the WebSocket of a test server", () => {
     ]);
   });
 
-  it("calls the `on...` properties, and counts what a slow network has not sent", async () => {
+  it("calls the `on...` properties, counts what a slow network has not sent, and throws for a bad address or a Blob", async () => {
     await using kit = testServer({});
-    const webSocket = new kit.WebSocket("ws://localhost/");
+    const [webSocket, other] = [new kit.WebSocket("ws://localhost/"), new kit.WebSocket("ws://localhost/", "chat")];
     const log: string[] = [];
     Object.assign(webSocket, { onopen: () => log.push("open"), onclose: () => log.push("close") });
     await turn();
+    expect([webSocket.readyState, other.readyState]).toEqual([1, 3]);
+    expect(() => new kit.WebSocket("ftp://localhost/")).toThrow(TypeError);
+    expect(() => webSocket.send(new Blob() as unknown as string)).toThrow(TypeError);
     kit.network.stop();
     webSocket.send("12345");
     expect(webSocket.bufferedAmount).toBe(5);
     await kit.server.close();
     await turn();
     expect(log).toEqual(["open", "close"]);
-  });
-
-  it("throws for an address that is none of a WebSocket, and for a Blob", async () => {
-    await using kit = testServer({});
-    expect(() => new kit.WebSocket("ftp://localhost/")).toThrow(TypeError);
-    const webSocket = new kit.WebSocket("ws://localhost/", "chat");
-    await turn();
-    expect(webSocket.readyState).toBe(3);
-    const open = new kit.WebSocket("ws://localhost/");
-    await turn();
-    expect(() => open.send(new Blob() as unknown as string)).toThrow("carries strings and Uint8Arrays");
   });
 });

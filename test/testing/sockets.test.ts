@@ -91,124 +91,86 @@ describe("a connection of a test network", () => {
 describe("the speed of a connection", () => {
   useVirtualClock();
 
-  it("delivers each frame when its last byte has passed, in order, and counts it as unsent until then", async () => {
-    const { client, server } = await joined(100, { isStopped: false, bytesPerSecond: 100 });
+  /** Makes a connection of that speed whose server records what it gets. */
+  async function slowly(bytesPerSecond: number) {
+    const flow = { isStopped: false, bytesPerSecond };
+    const ends = await joined(2 ** 20, flow);
     const there = new Recorder();
-    server.start(there);
-    await pass(0);
-    for (const text of ["x".repeat(50), "é".repeat(25), "x".repeat(10)]) client.send(text);
-    expect(client.unsentBytes).toBe(110);
-    await pass(499);
-    expect([there.frames.length, client.unsentBytes]).toEqual([0, 110]);
-    await pass(1);
-    expect([there.frames.length, client.unsentBytes]).toEqual([1, 60]);
-    await pass(500);
-    expect([there.frames.length, client.unsentBytes]).toEqual([2, 10]);
-    await pass(99);
-    expect(there.frames).toHaveLength(2);
-    await pass(1);
-    expect([there.frames.length, client.unsentBytes]).toEqual([3, 0]);
-    client.close();
-    await pass(0);
-  });
-
-  it("does not count the time before a frame was sent", async () => {
-    const { client, server } = await joined(100, { isStopped: false, bytesPerSecond: 100 });
-    const there = new Recorder();
-    server.start(there);
+    ends.server.start(there);
+    const change = (change: Partial<Flow>): void => {
+      Object.assign(flow, change);
+      ends.wire.flowChanged();
+    };
     await pass(60_000);
-    client.send("x".repeat(100));
-    await pass(999);
-    expect(there.frames).toEqual([]);
-    await pass(1);
-    expect(there.frames).toHaveLength(1);
+    return { ...ends, there, change };
+  }
+
+  it("delivers each frame when its last byte has passed, in order, and counts it as unsent until then", async () => {
+    const { client, server, there } = await slowly(100);
+    const read: number[] = [];
+    for (const text of ["x".repeat(50), "é".repeat(25), "x".repeat(10)]) {
+      client.send(text);
+      expect(client.afterRead(() => read.push(there.frames.length))).toBe(true);
+    }
+    expect(client.unsentBytes).toBe(110);
+    for (const [ms, frames, unsent] of [
+      [499, 0, 110],
+      [1, 1, 60],
+      [500, 2, 10],
+      [99, 2, 10],
+      [1, 3, 0],
+    ] as const) {
+      await pass(ms);
+      expect([there.frames.length, client.unsentBytes, read.length]).toEqual([frames, unsent, frames]);
+    }
+    expect(read).toEqual([1, 2, 3]);
+    expect([client.traffic, server.traffic]).toEqual([
+      { sent: 110, received: 0 },
+      { sent: 0, received: 110 },
+    ]);
     client.close();
+    expect(client.afterRead(() => {})).toBe(false);
     await pass(0);
   });
 
   it("can change while a frame passes, and whatever has passed counts", async () => {
-    const { wire, client, server, flow } = await joined(1000, { isStopped: false, bytesPerSecond: 100 });
-    const there = new Recorder();
-    server.start(there);
-    await pass(0);
+    const { client, there, change } = await slowly(100);
     client.send("x".repeat(300));
     await pass(1000);
-    flow.isStopped = true;
-    wire.flowChanged();
+    change({ isStopped: true });
     await pass(60_000);
     expect([there.frames.length, client.unsentBytes]).toEqual([0, 300]);
-    flow.isStopped = false;
-    flow.bytesPerSecond = 400;
-    wire.flowChanged();
+    change({ isStopped: false, bytesPerSecond: 400 });
     await pass(499);
     expect(there.frames).toHaveLength(0);
     await pass(1);
     expect(there.frames).toHaveLength(1);
-    client.close();
-    await pass(0);
-  });
-
-  it("stops a frame that was sent and has not arrived", async () => {
-    const { wire, client, server, flow } = await joined();
-    const there = new Recorder();
-    server.start(there);
-    await pass(0);
+    // At full speed too, a frame that has not arrived stops.
+    change({ bytesPerSecond: Infinity });
     client.send("late");
-    flow.isStopped = true;
-    wire.flowChanged();
+    change({ isStopped: true });
     await pass(1_000);
-    expect([there.frames, client.unsentBytes]).toEqual([[], 4]);
-    flow.isStopped = false;
-    wire.flowChanged();
+    expect([there.frames.length, client.unsentBytes]).toEqual([1, 4]);
+    change({ isStopped: false });
     await pass(0);
-    expect([there.frames, client.unsentBytes]).toEqual([["late"], 0]);
+    expect([there.frames.at(-1), client.unsentBytes]).toEqual(["late", 0]);
     client.close();
     await pass(0);
   });
 
   it("ends a close that the other end does not answer after 5 s, and leaves no timer", async () => {
-    const { client, server, flow, wire, over } = await joined();
-    const [here, there] = [new Recorder(), new Recorder()];
+    const { client, there, change, over } = await slowly(Infinity);
+    const here = new Recorder();
     client.start(here);
-    server.start(there);
-    await pass(0);
-    flow.isStopped = true;
+    change({ isStopped: true });
     client.close(4000, "unheard");
     await pass(4_999);
     expect(here.ends).toEqual([]);
     await pass(1);
-    expect(here.ends).toMatchObject([{ code: 1006 }]);
-    expect(there.ends).toEqual([]);
-    flow.isStopped = false;
-    wire.flowChanged();
+    expect([here.ends, there.ends]).toMatchObject([[{ code: 1006 }], []]);
+    change({ isStopped: false });
     await pass(0);
     expect(there.ends).toMatchObject([{ code: 4000, reason: "unheard" }]);
     expect(over).toHaveBeenCalledOnce();
-  });
-
-  it("calls `afterRead` when the other end has got everything that was sent before", async () => {
-    const { client } = await joined(100, { isStopped: false, bytesPerSecond: 100 });
-    await pass(0);
-    const read = vi.fn<() => void>();
-    client.send("x".repeat(100));
-    expect(client.afterRead(read)).toBe(true);
-    await pass(999);
-    expect(read).not.toHaveBeenCalled();
-    await pass(1);
-    expect(read).toHaveBeenCalledOnce();
-    client.close();
-    expect(client.afterRead(read)).toBe(false);
-    await pass(0);
-  });
-
-  it("counts the bytes of frames", async () => {
-    const { client, server } = await joined();
-    client.send("é");
-    server.send("12345");
-    await pass(0);
-    expect(client.traffic).toEqual({ sent: 2, received: 5 });
-    expect(server.traffic).toEqual({ sent: 5, received: 2 });
-    client.close();
-    await pass(0);
   });
 });
