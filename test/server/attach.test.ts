@@ -6,7 +6,7 @@ import { type Duplex } from "node:stream";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect, serve } from "../../src/node.js";
-import { bareHttp, listening, readAnswer, sendUpgrade, upgrade, portOf } from "../support/network.js";
+import { bareHttp, listening, sendUpgrade, upgrade, portOf } from "../support/network.js";
 import { call } from "../support/post.js";
 import { result } from "../support/raw.js";
 import { gate, rejection } from "../support/turns.js";
@@ -15,19 +15,23 @@ import { recorded, serving, statusOf } from "./by-hand.js";
 const methods = { where: () => "reciproc" };
 
 describe("serve on an existing HTTP server", () => {
-  it("serves its path beside Express on the same port", async () => {
+  it("serves its path beside Express on the same port, and leaves all other requests to it", async () => {
     const app = express();
     app.get("/hello", (_request, response) => response.send("hi"));
+    app.post("/rpc", (_request, response) => response.send("mine"));
     await using http = await listening(createServer(app));
     await using server = await serve({ server: http.server, path: "/rpc", methods });
     expect(server.url).toBe(`${http.url}/rpc`);
     await using peer = await connect(server.url);
     expect(await peer.request("where")).toBe("reciproc");
-    const page = await fetch(`${http.url.replace("ws", "http")}/hello`, { headers: { connection: "close" } });
-    expect(await page.text()).toBe("hi");
-    const plain = await fetch(server.url.replace("ws", "http"), { headers: { connection: "close" } });
-    expect(plain.status).toBe(404);
-    expect(await plain.text()).toContain("Cannot GET /rpc");
+    for (const [method, path, body] of [
+      ["GET", "/hello", "hi"],
+      ["GET", "/rpc", "Cannot GET /rpc"],
+      ["POST", "/rpc", "mine"],
+    ] as const) {
+      const answer = await fetch(http.url.replace("ws", "http") + path, { method, headers: { connection: "close" } });
+      expect(await answer.text()).toContain(body);
+    }
   });
 
   it("can be attached before that server listens", async () => {
@@ -40,21 +44,15 @@ describe("serve on an existing HTTP server", () => {
     expect(await peer.request("where")).toBe("reciproc");
   });
 
-  it("answers another path with 404 if it is the only upgrade listener, and names its own", async () => {
+  it("answers another path with 404 if it is the only upgrade listener, and names its own, which any query may follow", async () => {
     await using http = await bareHttp();
     await using server = await serve({ server: http.server, path: "/rpc" });
     const refusals: unknown[] = [];
     server.on("refuse", ({ status, reason }, { url }) => refusals.push([status, reason, url]));
-    expect(await upgrade(`${http.url}/other`)).toMatchObject({ status: 404 });
-    expect(refusals).toEqual([[404, 'nothing is served at this path; `path` is "/rpc"', "/other"]]);
-  });
-
-  it("matches its path exactly, with any query", async () => {
-    await using http = await bareHttp();
-    await using server = await serve({ server: http.server, path: "/rpc" });
+    const others = ["/rpc/", "/rpc/x", "/rpcx", "/", "/RPC"];
+    for (const path of others) expect([path, (await upgrade(http.url + path)).status]).toEqual([path, 404]);
+    expect(refusals).toEqual(others.map((path) => [404, 'nothing is served at this path; `path` is "/rpc"', path]));
     for (const path of ["/rpc", "/rpc?a=1", "/rpc?"]) expect((await upgrade(http.url + path)).status).toBe(101);
-    for (const path of ["/rpc/", "/rpc/x", "/rpcx", "/", "/RPC"])
-      expect([path, (await upgrade(http.url + path)).status]).toEqual([path, 404]);
     await server.close();
   });
 
@@ -205,24 +203,24 @@ describe("a bad handshake", () => {
 
   it("does not end the process if it is refused while its sender hangs up", async () => {
     await using server = await serve({ port: 0, path: "/rpc", methods });
-    let refused = 0;
-    server.on("refuse", () => refused++);
+    const other = server.url.replace("/rpc", "/other");
     for (let i = 0; i < 20; i++) {
-      const socket = await sendUpgrade(server.url.replace("/rpc", "/other"));
+      const socket = await sendUpgrade(other);
       socket.on("error", () => {});
       socket.resetAndDestroy();
     }
-    expect((await readAnswer(await sendUpgrade(server.url.replace("/rpc", "/other")))).status).toBe(404);
-    expect(refused).toBeGreaterThan(0);
-    expect(await rejection(connect(server.url.replace("/rpc", "/")))).toMatchObject({ status: 404 });
+    expect(await rejection(connect(other))).toMatchObject({ status: 404 });
   });
 });
 
 describe("serve on a port", () => {
-  it("picks a free port for 0, on loopback, and reports it", async () => {
-    await using server = await serve({ port: 0, methods });
-    expect(server.url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/$/);
-    await using peer = await connect(server.url);
+  it.each([
+    [{}, /^ws:\/\/127\.0\.0\.1:\d+\/$/],
+    [{ host: "0.0.0.0" }, /^ws:\/\/localhost:\d+\/$/],
+  ])("picks a free port for 0, and reports an address that can be reached: %j", async (options, url) => {
+    await using server = await serve({ port: 0, ...options, methods });
+    expect(server.url).toMatch(url);
+    await using peer = await connect(`ws://127.0.0.1:${portOf(server.url)}`);
     expect(await peer.request("where")).toBe("reciproc");
   });
 
@@ -230,13 +228,6 @@ describe("serve on a port", () => {
     await using server = await serve({ port: 0 });
     const error = await rejection(serve({ port: portOf(server.url) }));
     expect(error).toMatchObject({ code: "EADDRINUSE" });
-  });
-
-  it("can listen on other addresses, and then names a host that can be reached", async () => {
-    await using server = await serve({ port: 0, host: "0.0.0.0", methods });
-    expect(server.url).toMatch(/^ws:\/\/localhost:\d+\/$/);
-    await using peer = await connect(`ws://127.0.0.1:${portOf(server.url)}`);
-    expect(await peer.request("where")).toBe("reciproc");
   });
 
   it("chooses none of the subprotocols that are offered, and no compression", async () => {
@@ -251,17 +242,17 @@ describe("serve on a port", () => {
   });
 });
 
-describe("two servers on one HTTP server", () => {
-  it.each([
+it("refuses a second server of the same path on one HTTP server", async () => {
+  for (const [one, other] of [
     ["/rpc", "/rpc"],
     [undefined, "/rpc"],
     ["/rpc", undefined],
-  ])("throws if both serve the same path: %s and %s", async (one, other) => {
+  ]) {
     await using http = await bareHttp();
     await using first = await serve({ server: http.server, path: one });
     const error = await rejection(serve({ server: http.server, path: other }));
     expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toContain(`at \`path\` "${one ?? "(any)"}" already`);
+    expect(error.message).toContain("`path`");
     expect(first.url).toContain("ws://");
-  });
+  }
 });

@@ -71,18 +71,7 @@ describe("an existing HTTP server", () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("leaves POSTs to another listener", async () => {
-    const app = express();
-    app.post("/rpc", (_request, response) => response.send("mine"));
-    await using http = await listening(createServer(app));
-    await using server = await serve({ server: http.server, path: "/rpc", methods });
-    expect(await post(http, "/rpc")).toEqual([200, "mine"]);
-    expect((await post(http, "/other"))[0]).toBe(404);
-    await using peer = await connect(server.url);
-    expect(await peer.request("add", [1, 2])).toBe(3);
-  });
-
-  it("leaves POSTs to an application that is added later, too", async () => {
+  it("leaves POSTs to an application that is added later", async () => {
     await using http = await bareHttp();
     await using server = await serve({ server: http.server, methods });
     expect(await post(http, "/")).toEqual(reply(3));
@@ -93,22 +82,15 @@ describe("an existing HTTP server", () => {
 });
 
 describe("handleRequest", () => {
-  it("answers requests that Express routes to it, beside WebSockets on the same path", async () => {
+  it("answers requests that Express routes to it, at any path, beside WebSockets", async () => {
     const app = express();
     await using http = await listening(createServer(app));
     await using server = await serve({ server: http.server, path: "/rpc", methods });
     app.post("/rpc", (request, response) => server.handleRequest(request, response));
-    expect(await post(http, "/rpc")).toEqual(reply(3));
+    app.use("/api", (request, response) => server.handleRequest(request, response));
+    for (const path of ["/rpc", "/api/calls"]) expect(await post(http, path)).toEqual(reply(3));
     await using peer = await connect(server.url);
     expect(await peer.request("add", [1, 2])).toBe(3);
-  });
-
-  it("accepts any path, also below a router that cuts it", async () => {
-    const app = express();
-    await using http = await listening(createServer(app));
-    await using server = await serve({ server: http.server, path: "/ws", methods });
-    app.use("/api", (request, response) => server.handleRequest(request, response));
-    expect(await post(http, "/api/rpc")).toEqual(reply(3));
   });
 
   it.each([
@@ -133,10 +115,6 @@ describe("handleRequest", () => {
     expect((await send(http, { method: "POST", headers: JSON_TYPE, body, duplex: "half" })).status).toBe(413);
   });
 
-  it("reads a body itself if a parser before it ignored it", async () => {
-    expect(await post(await parsed(express.text({ type: "text/html" })), "/rpc")).toEqual(reply(3));
-  });
-
   it("reads a request whose encoding the application has set", async () => {
     const http = await handled(
       (server, request, response) => server.handleRequest(request.setEncoding("utf8"), response),
@@ -151,18 +129,7 @@ describe("handleRequest", () => {
       request.resume().once("end", () => server.handleRequest(request, response)),
     );
     expect(await post(http, "/", body)).toEqual([500, "the request's body is lost\n"]);
-    expect(http.errors).toEqual([
-      new Error("a request's body was read before `handleRequest`, and is not in `request.body`"),
-    ]);
-  });
-
-  it("enforces the rules against DNS rebinding and forms", async () => {
-    const http = await parsed(express.text({ type: "*/*" }));
-    expect((await post(http, "/rpc", CALL, "text/plain"))[0]).toBe(415);
-    const headers = { Origin: "https://evil.example" };
-    expect((await send(http, { method: "OPTIONS", headers })).status).toBe(403);
-    expect((await send(http, { method: "PUT" })).status).toBe(405);
-    expect((await send(http)).status).toBe(426);
+    expect(http.errors).toEqual([expect.any(Error)]);
   });
 
   it("ignores a request that already has a response", async () => {

@@ -1,8 +1,7 @@
 import { once } from "node:events";
-import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
 import { connect as connectHttp2, createServer as createHttp2 } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { RpcError, serve, Subscriptions, type CloseInfo, type ServerContext } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { readAnswer } from "../support/network.js";
@@ -20,31 +19,16 @@ const methods = {
 const ok = (value: unknown): unknown => [200, result(1, value)];
 
 describe("a POST", () => {
-  it("is answered with the response, as JSON", async () => {
-    await using server = await serve({ port: 0, methods });
-    const response = await post(server.url, request(1, "add", [1, 2]));
-    expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
-    expect(await read(response)).toEqual(ok(3));
-  });
-
   it.each<[string, unknown, unknown]>([
-    ["named params", request(2, "sum", { a: 1, b: 2 }), result(2, 3)],
-    ["an error", request("a", "unknown"), failure("a", -32601, "Method not found")],
-    ["a request with id null", request(null, "add", [1, 2]), result(null, 3)],
-    ["a message that is none", {}, failure(null, -32600, "Invalid Request")],
-    ["what is not JSON", "{bad", failure(null, -32700, "Parse error")],
+    ["a call", request(1, "add", [1, 2]), result(1, 3)],
     ["an empty body", "", failure(null, -32700, "Parse error")],
     ["what is not UTF-8", Buffer.of(0x22, 0xff, 0x22), failure(null, -32700, "Parse error")],
-    ["an empty batch", [], failure(null, -32600, "Invalid Request")],
     ["a stream's `next`", request(1, "$/enumerator/next", { token: 1 }), failure(1, -32001, "No such stream")],
-    [
-      "a batch",
-      [request(1, "add", [1, 2]), notification("add", [1, 2]), 7, request(2, "unknown")],
-      [result(1, 3), failure(null, -32600, "Invalid Request"), failure(2, -32601, "Method not found")],
-    ],
-  ])("is answered with 200 if it is %s", async (_what, message, reply) => {
+  ])("is answered with 200 and JSON if it is %s", async (_what, message, reply) => {
     await using server = await serve({ port: 0, methods });
-    expect(await read(await post(server.url, message))).toEqual([200, reply]);
+    const response = await post(server.url, message);
+    expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
+    expect(await read(response)).toEqual([200, reply]);
   });
 
   it("is answered while its handler runs if it is a notification, and that handler is not aborted", async () => {
@@ -61,13 +45,6 @@ describe("a POST", () => {
     expect(await ended.promise).toBe(false);
   });
 
-  it("of another protocol is given to `onForeignMessage`, and its status is 204", async () => {
-    const seen: unknown[] = [];
-    await using server = await serve({ port: 0, onForeignMessage: (message) => seen.push(message) });
-    expect((await post(server.url, { event: "hello" })).status).toBe(204);
-    expect(seen).toEqual([{ event: "hello" }]);
-  });
-
   it("can arrive in chunks, cut within a character", async () => {
     await using server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
     const body = Buffer.from(JSON.stringify(request(1, "echo", ["张🏊"])));
@@ -81,16 +58,17 @@ describe("a POST", () => {
     expect(JSON.parse((await answer).body)).toEqual(result(1, ["张🏊"]));
   });
 
-  it.each([
-    "application/json",
-    'Application/JSON ;v=1;charset="UTF-8"',
-    "application/json-rpc",
-    "application/jsonrequest;charset=utf-8",
-  ])("can be of type %s", async (type) => {
+  it("can be of each type of JSON in UTF-8", async () => {
     await using server = await serve({ port: 0, methods });
-    expect((await postRaw(server.url, "{}", { "Content-Type": type, "Content-Encoding": "Identity" })).status).toBe(
-      200,
-    );
+    for (const type of [
+      "application/json",
+      'Application/JSON ;v=1;charset="UTF-8"',
+      "application/json-rpc",
+      "application/jsonrequest;charset=utf-8",
+    ]) {
+      const headers = { "Content-Type": type, "Content-Encoding": "Identity" };
+      expect([type, (await postRaw(server.url, "{}", headers)).status]).toEqual([type, 200]);
+    }
   });
 
   it.each([
@@ -117,53 +95,14 @@ describe("a POST", () => {
     expect(await call(server, "add", [1, 2])).toEqual(ok(3));
   });
 
-  it("leaves its connection open for the next request", async () => {
-    await using server = await serve({ port: 0, methods });
-    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    const options = { agent, method: "POST", headers: { "Content-Type": "application/json" } };
-    for (const message of [request(1, "add", [1, 2]), notification("add", [1, 2]), request(2, "add", [3, 4])]) {
-      const sent = httpRequest(server.url.replace("ws:", "http:"), options);
-      sent.end(JSON.stringify(message));
-      const [response] = (await once(sent, "response")) as [IncomingMessage];
-      response.resume();
-      await once(response, "end");
-      expect(response.statusCode).toBe("id" in message ? 200 : 204);
-      expect(sent.reusedSocket).toBe(!("id" in message) || message.id === 2);
-    }
-    agent.destroy();
-  });
-
-  it("is answered in order if many are pipelined, whichever ends first", async () => {
-    const warned: unknown[] = [];
-    const warn = (warning: Error): void => void warned.push(warning.message);
-    process.on("warning", warn);
-    const open = gate<string>();
-    const ran: number[] = [];
-    await using server = await serve({
-      port: 0,
-      methods: { slow: () => open.promise, quick: ([n]: [number]) => (ran.push(n), n) },
-    });
-    const numbers = Array.from({ length: 20 }, (_, n) => n + 1);
-    const all = [
-      postText(server.url, JSON.stringify(request(0, "slow"))),
-      ...numbers.map((n) => postText(server.url, JSON.stringify(request(n, "quick", [n])))),
-      postText(server.url, JSON.stringify(request(99, "quick", [99])), { Connection: "close" }),
-    ];
-    const socket = await write(server.url, all.join(""));
-    const text = socket.toArray();
-    await vi.waitFor(() => expect(ran).toHaveLength(21));
-    open.resolve("slow");
-    const bodies = String(Buffer.concat((await text) as Buffer[])).match(/^\{.*?\}(?=HTTP|$)/gm);
-    expect(bodies?.map((body) => (JSON.parse(body) as { id: number }).id)).toEqual([0, ...numbers, 99]);
-    await turn();
-    process.off("warning", warn);
-    expect(warned).toEqual([]);
-  });
-
   it.each([
     ["100 wait", "is answered", 100],
     ["101 wait", "is cut, and what runs is aborted", 101],
   ])("has a limit of requests on its connection: if %s for their responses, it %s", async (_what, _how, count) => {
+    const warned: unknown[] = [];
+    const warn = (warning: Error): void => void warned.push(warning.message);
+    process.on("warning", warn);
+    onTestFinished(() => void process.off("warning", warn));
     const open = gate<number>();
     let running = 0;
     const slowly = {
@@ -193,6 +132,7 @@ describe("a POST", () => {
     // The connection accepts more.
     socket.write(one);
     await vi.waitFor(() => expect(answers()).toHaveLength(count + 1));
+    expect(warned).toEqual([]);
     socket.destroy();
   });
 
@@ -258,17 +198,13 @@ describe("a refused request", () => {
   it.each<[string, Record<string, string>, number, string]>([
     ["a form's type", { "Content-Type": "text/plain" }, 415, '`Content-Type` is "text/plain", not "application/json"'],
     ["no type", { "Content-Type": "" }, 415, '`Content-Type` is ""'],
-    ["a form's encoding", { "Content-Type": "application/x-www-form-urlencoded" }, 415, "`Content-Type`"],
-    ["a form's parts", { "Content-Type": "multipart/form-data; boundary=x" }, 415, "`Content-Type`"],
     ["a type that begins like one", { "Content-Type": "application/json-rpc-2" }, 415, "`Content-Type`"],
     ["another charset of json-rpc", { "Content-Type": "application/json-rpc; charset=latin1" }, 415, "in UTF-8"],
     ["a list of types", { "Content-Type": "application/json, text/plain" }, 415, "`Content-Type`"],
-    ["another charset", { "Content-Type": "application/json; charset=latin1" }, 415, "in UTF-8"],
     ["a compressed body", { "Content-Encoding": "gzip" }, 415, '`Content-Encoding` is "gzip", not "identity"'],
     ["another Host", { Host: "evil.example" }, 403, 'Host "evil.example" is not allowed'],
     ["another Origin", { Origin: "https://evil.example" }, 403, 'Origin "https://evil.example" is not allowed'],
     ["a sandboxed page", { Origin: "null" }, 403, 'Origin "null" is not allowed'],
-    ["a failed authentication", { Authorization: "unknown" }, 401, "authentication failed"],
     ["an empty credential, which authenticate returns", { Authorization: "" }, 401, "authentication failed"],
     ["a Content-Length over the limit", { "Content-Length": "1048577" }, 413, "`limits.maxMessageBytes`, 1048576"],
   ])("is refused for %s: nothing runs, and the connection ends", async (_what, headers, status, reason) => {
@@ -289,13 +225,11 @@ describe("a refused request", () => {
     expect(ran).toBe(0);
   });
 
-  it.each(["PUT", "PROPFIND"])("lists the allowed methods instead of %s", async (method) => {
+  it("lists the allowed methods instead of another one", async () => {
     await using server = await serve({ port: 0, methods });
-    const { refusals } = recorded(server);
     const { host } = new URL(server.url);
-    const answer = await readAnswer(await write(server.url, `${method} / HTTP/1.1\r\nHost: ${host}\r\n\r\n`));
+    const answer = await readAnswer(await write(server.url, `PUT / HTTP/1.1\r\nHost: ${host}\r\n\r\n`));
     expect(answer).toMatchObject({ status: 405, headers: { allow: "GET, POST, OPTIONS" } });
-    expect(refusals).toEqual([`405 calls are made by POST, not by ${method}`]);
   });
 
   it("is refused if its body does not arrive in time", async () => {
@@ -319,14 +253,11 @@ describe("a refused request", () => {
 
   it("is not refused for a slow body if handshakeTimeoutMs is Infinity", async () => {
     await using server = await serve({ port: 0, limits: { handshakeTimeoutMs: Infinity }, methods });
-    const message = JSON.stringify(request(1, "add", [1, 2]));
-    const socket = await write(
-      server.url,
-      postText(server.url, "", { "Content-Length": String(message.length), Connection: "close" }),
-    );
+    const text = postText(server.url, JSON.stringify(request(1, "add", [1, 2])), { Connection: "close" });
+    const socket = await write(server.url, text.slice(0, -1));
     const answer = readAnswer(socket);
     await turn();
-    socket.write(message);
+    socket.write("}");
     expect(JSON.parse((await answer).body)).toEqual(result(1, 3));
   });
 });
@@ -348,35 +279,28 @@ describe("a message over maxMessageBytes", () => {
     socket.destroy();
   });
 
-  it("can be exactly that long", async () => {
+  it("can be exactly that long, and is refused even if the client first sends all of it", async () => {
     await using server = await serve({ port: 0, limits, methods });
-    expect((await post(server.url, " ".repeat(50))).status).toBe(200);
-    expect((await post(server.url, "张".repeat(16))).status).toBe(200);
-    expect((await post(server.url, "张".repeat(17))).status).toBe(413);
-  });
-
-  it("is refused even if the client first sends all of it", async () => {
-    await using server = await serve({ port: 0, limits, methods });
-    for (let i = 0; i < 5; i++) expect((await post(server.url, " ".repeat(8 * 2 ** 20))).status).toBe(413);
+    for (const [body, status] of [
+      [" ".repeat(50), 200],
+      ["张".repeat(16), 200],
+      ["张".repeat(17), 413],
+      [" ".repeat(8 * 2 ** 20), 413],
+    ] as const)
+      expect((await post(server.url, body)).status).toBe(status);
   });
 
   it("is cut after a second if it never ends", async () => {
     await using server = await serve({ port: 0, limits, methods });
-    const clock = virtualClock();
-    try {
-      const socket = await write(server.url, postText(server.url, "x", { "Content-Length": "1000000" }));
-      socket.on("error", () => {});
-      const ended = once(socket, "close");
-      await once(socket, "data");
-      await clock.pass(999);
-      await turn();
-      expect(socket.readableEnded).toBe(false);
-      await clock.pass(1);
-      socket.resume();
-      await ended;
-    } finally {
-      clock.restore();
-    }
+    using clock = virtualClock();
+    const socket = await write(server.url, postText(server.url, "x", { "Content-Length": "1000000" }));
+    const ended = once(socket, "close");
+    await once(socket, "data");
+    await clock.pass(999);
+    expect(socket.readableEnded).toBe(false);
+    await clock.pass(1);
+    socket.resume();
+    await ended;
   });
 });
 
@@ -412,23 +336,17 @@ describe("a page of another origin", () => {
     }
   });
 
-  it("is refused before it sends if it is not allowed, and can read nothing", async () => {
-    await using server = await serve({ port: 0, origins, methods });
-    const { refusals } = recorded(server);
+  it.each([
+    [origins, "https://evil.example", null],
+    ["*" as const, "https://other.example", "https://other.example"],
+  ])("can read what %j allows: %s", async (allowed, other, readable) => {
+    await using server = await serve({ port: 0, origins: allowed, methods });
     for (const method of ["OPTIONS", "POST"]) {
-      const headers = { Origin: "https://evil.example" };
+      const headers = { Origin: other, "Content-Type": "application/json" };
       const response = await fetch(server.url.replace("ws:", "http:"), { method, headers });
-      expect(response.status).toBe(403);
-      expect(response.headers.get("access-control-allow-origin")).toBeNull();
+      expect(response.status === 403).toBe(readable === null);
+      expect(response.headers.get("access-control-allow-origin")).toBe(readable);
     }
-    expect(refusals).toHaveLength(2);
-  });
-
-  it("is allowed for any origin if origins is *", async () => {
-    await using server = await serve({ port: 0, origins: "*", methods });
-    const response = await post(server.url, request(1, "add", [1, 2]), { Origin: "https://other.example" });
-    expect(response.headers.get("access-control-allow-origin")).toBe("https://other.example");
-    expect(await read(response)).toEqual(ok(3));
   });
 });
 
@@ -447,8 +365,10 @@ describe("the peer of a POST", () => {
   it("cannot be called, and the error gives the reason", async () => {
     const why = "the call came by HTTP POST, so its caller cannot be called back";
     const lost = gate<unknown[]>();
+    const seen: string[] = [];
     await using server = await serve({
       port: 0,
+      around: ({ direction, method }, next) => (seen.push(`${direction} ${method}`), next()),
       methods: {
         async ask(_params, { peer }) {
           const batch = peer.batch();
@@ -469,33 +389,10 @@ describe("the peer of a POST", () => {
     for (const error of await lost.promise) {
       expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent", cause: { message: why } });
     }
+    expect(seen).toContain("outgoing toast");
   });
 
-  it("cannot be called through `around` either", async () => {
-    const seen: string[] = [];
-    await using server = await serve({
-      port: 0,
-      around: ({ direction, method }, next) => (seen.push(`${direction} ${method}`), next()),
-      methods: {
-        ask: async (_params, { peer }) => [peer.notify("toast"), (await rejection(peer.request("it"))).outcome],
-      },
-    });
-    expect(await call(server, "ask")).toEqual(ok([false, "not-sent"]));
-    expect(seen).toEqual(["incoming ask", "outgoing toast", "outgoing it"]);
-  });
-
-  it("is no member of a topic: adding it throws a TypeError with the reason", async () => {
-    await using server = await serve({
-      port: 0,
-      methods: { join: (_params, context) => void context.server.topic("den").add(context.peer) },
-    });
-    const { errors } = recorded(server);
-    expect(await call(server, "join")).toEqual([200, failure(1, -32603, "Internal error")]);
-    expect(errors).toEqual([new TypeError("a topic takes peers that can be notified, and this one came by HTTP POST")]);
-    expect(server.topic("den").size).toBe(0);
-  });
-
-  it("is not among the server's peers, emits no peer event, and is closed when it is answered", async () => {
+  it("is not among the server's peers nor in a topic, emits no peer event, and is closed when it is answered", async () => {
     const closed = gate<CloseInfo>();
     let peers = 0;
     await using server = await serve({
@@ -503,12 +400,13 @@ describe("the peer of a POST", () => {
       methods: {
         look(_params, context) {
           void context.peer.closed.then(closed.resolve);
-          return [context.server.peers.size, context.server.peers.has(context.peer)];
+          expect(() => context.server.topic("den").add(context.peer)).toThrow(TypeError);
+          return [context.server.peers.size, context.server.peers.has(context.peer), context.server.topic("den").size];
         },
       },
     });
     server.on("peer", () => peers++);
-    expect(await call(server, "look")).toEqual(ok([0, false]));
+    expect(await call(server, "look")).toEqual(ok([0, false, 0]));
     expect(await closed.promise).toEqual({ code: 1000, reason: "" });
     expect(peers).toBe(0);
   });
@@ -556,7 +454,6 @@ describe("a feature that needs more than one message", () => {
   it.each<[string, string, unknown, object]>([
     ["a whole stream", "count", [3], result(1, { values: [1, 2, 3] })],
     ["a long stream", "count", [20_000], result(1, { values: Array.from({ length: 20_000 }, (_, i) => i + 1) })],
-    ["an empty stream", "count", [0], result(1, { values: [] })],
     ["the error of a stream that fails", "failing", [], failure(1, 7, "no more")],
     ["the result without its progress reports", "work", { workDoneToken: 1 }, result(1, "done")],
     ["an error for a subscription", "subscribe", [], failure(1, -32601, "Notifications not supported")],
@@ -567,12 +464,13 @@ describe("a feature that needs more than one message", () => {
     expect(heads.size).toBe(0);
   });
 
-  it("refuses an endless stream as too large, and stops its source", async () => {
+  it("refuses an endless stream as too large and stops its source, and refuses a stream inside a result", async () => {
     const stopped = gate<boolean>();
     await using server = await serve({
       port: 0,
       limits: { maxReplyBytes: 100_000 },
       methods: {
+        both: (_params: unknown, { peer }: ServerContext) => ({ log: peer.offer([1, 2]) }),
         async *endless(_params: unknown, { signal }: { signal: AbortSignal }) {
           try {
             for (;;) yield "x".repeat(1000);
@@ -582,105 +480,56 @@ describe("a feature that needs more than one message", () => {
         },
       },
     });
-    expect(await call(server, "endless")).toEqual([
-      200,
-      failure(1, -32008, "Response is too large", { maxReplyBytes: 100_000 }),
-    ]);
-    expect(await stopped.promise).toBe(true);
-  });
-
-  it("refuses a stream inside a result, and the error event gives the reason", async () => {
-    await using server = await serve({
-      port: 0,
-      methods: { both: (_params, { peer }) => ({ log: peer.offer([1, 2]) }) },
-    });
     const { errors } = recorded(server);
+    const reply = failure(1, -32008, "Response is too large", { maxReplyBytes: 100_000 });
+    expect(await call(server, "endless")).toEqual([200, reply]);
+    expect(await stopped.promise).toBe(true);
+    expect(errors).toEqual([]);
     expect(await call(server, "both")).toEqual([200, failure(1, -32603, "Internal error")]);
-    expect(errors).toEqual([
-      expect.objectContaining({ message: "the caller cannot read a stream in a response to HTTP POST" }),
-    ]);
+    expect(errors).toEqual([expect.any(Error)]);
   });
 });
 
-describe("a client that disconnects", () => {
-  it("aborts the signal of its handlers, and no longer counts", async () => {
-    const started = gate<{ signal: AbortSignal; closed: Promise<CloseInfo> }>();
-    await using server = await serve({
-      port: 0,
-      limits: { maxConnections: 1 },
-      methods: {
-        ...methods,
-        // Never ends by itself, only when the client disconnects.
-        stuck: (_params, { signal, peer }) => new Promise(() => started.resolve({ signal, closed: peer.closed })),
-      },
-    });
-    const socket = await write(server.url, postText(server.url, JSON.stringify(request(1, "stuck"))));
-    const { signal, closed } = await started.promise;
-    expect(signal.aborted).toBe(false);
-    socket.destroy();
+it("aborts the signals of its handlers when its client disconnects, pipelined ones too, and no longer counts", async () => {
+  const started: { signal: AbortSignal; closed: Promise<CloseInfo> }[] = [];
+  await using server = await serve({
+    port: 0,
+    limits: { maxConnections: 2 },
+    methods: {
+      ...methods,
+      // Never ends by itself, only when the client disconnects.
+      stuck: (_params, { signal, peer }) => new Promise(() => started.push({ signal, closed: peer.closed })),
+    },
+  });
+  const one = postText(server.url, JSON.stringify(request(1, "stuck")));
+  const socket = await write(server.url, one + one);
+  await vi.waitFor(() => expect(started).toHaveLength(2));
+  expect((await post(server.url, request(1, "add", [1, 2]))).status).toBe(503);
+  socket.destroy();
+  for (const { signal, closed } of started) {
     expect(await closed).toEqual({ code: 1006, reason: "the client is gone" });
     expect(signal.aborted).toBe(true);
-    await vi.waitFor(async () => expect((await post(server.url, request(1, "add", [1, 2]))).status).toBe(200));
-  });
-
-  it("aborts the handlers of pipelined requests that wait for their turn, too", async () => {
-    const signals: AbortSignal[] = [];
-    await using server = await serve({
-      port: 0,
-      methods: { stuck: (_params, { signal }) => new Promise(() => signals.push(signal)) },
-    });
-    const one = postText(server.url, JSON.stringify(request(1, "stuck")));
-    const socket = await write(server.url, one + one);
-    await vi.waitFor(() => expect(signals).toHaveLength(2));
-    socket.resetAndDestroy();
-    await vi.waitFor(() => expect(signals.map(({ aborted }) => aborted)).toEqual([true, true]));
-  });
-
-  it.each([
-    ["garbage", "\0\0\0\0"],
-    ["half a head", "POST / HTTP/1.1\r\nHost: x"],
-    ["two lengths", "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"],
-    [
-      "a bad chunk",
-      "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    ],
-  ])("does not affect other clients if it sends %s", async (_what, text) => {
-    await using server = await serve({ port: 0, methods });
-    for (const end of ["destroy", "resetAndDestroy", "end"] as const) {
-      const socket = await write(server.url, text);
-      socket.on("error", () => {});
-      await turn();
-      socket[end]();
-      socket.resume();
-    }
-    expect(await call(server, "add", [1, 2])).toEqual(ok(3));
-  });
+  }
+  await vi.waitFor(async () => expect((await post(server.url, request(1, "add", [1, 2]))).status).toBe(200));
 });
 
 describe("server.close()", () => {
-  it("aborts running handlers, and the client gets the error that the call may have run", async () => {
-    const started = gate<AbortSignal>();
+  it("aborts running handlers, also of an answered notification, and the client gets the error that the call may have run", async () => {
+    const [called, notified] = [gate<AbortSignal>(), gate<AbortSignal>()];
     const server = await serve({
       port: 0,
-      methods: { stuck: (_params, { signal }) => new Promise(() => started.resolve(signal)) },
-    });
-    const answer = post(server.url, request(1, "stuck"));
-    const signal = await started.promise;
-    const closing = server.close();
-    expect(signal.reason).toMatchObject({ message: "closed on this side with 1001 (the server is closing)" });
-    await closing;
-    expect(await read(await answer)).toEqual([500, "the server is closing; what was called may have run\n"]);
-  });
-
-  it("aborts the handlers of an answered notification", async () => {
-    const started = gate<AbortSignal>();
-    const server = await serve({
-      port: 0,
-      methods: { work: (_params, { signal }) => new Promise(() => started.resolve(signal)) },
+      methods: {
+        stuck: (_params, { signal }) => new Promise(() => called.resolve(signal)),
+        work: (_params, { signal }) => new Promise(() => notified.resolve(signal)),
+      },
     });
     expect((await post(server.url, notification("work"))).status).toBe(204);
+    const answer = post(server.url, request(1, "stuck"));
+    const signal = await called.promise;
     await server.close();
-    expect((await started.promise).aborted).toBe(true);
+    expect(signal.reason).toMatchObject({ message: "closed on this side with 1001 (the server is closing)" });
+    expect((await notified.promise).aborted).toBe(true);
+    expect(await read(await answer)).toEqual([500, "the server is closing; what was called may have run\n"]);
   });
 
   it.each(["whose authenticate runs", "whose body is in flight"])("refuses with 503 a request %s", async (what) => {
@@ -716,18 +565,13 @@ describe("server.close()", () => {
     });
     const socket = await write(server.url, postText(server.url, JSON.stringify(request(1, "long"))));
     await once(socket, "readable");
-    const clock = virtualClock();
-    try {
-      let closed = false;
-      const closing = server.close().then(() => (closed = true));
-      await clock.pass(4_900);
-      await turn();
-      expect(closed).toBe(false);
-      await clock.pass(100);
-      await closing;
-    } finally {
-      clock.restore();
-      socket.destroy();
-    }
+    using clock = virtualClock();
+    let closed = false;
+    const closing = server.close().then(() => (closed = true));
+    await clock.pass(4_900);
+    expect(closed).toBe(false);
+    await clock.pass(100);
+    await closing;
+    socket.destroy();
   });
 });
