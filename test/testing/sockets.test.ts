@@ -88,22 +88,22 @@ describe("a connection of a test network", () => {
   });
 });
 
+/** Makes a connection of that speed whose server records what it gets. */
+async function slowly(bytesPerSecond: number) {
+  const flow = { isStopped: false, bytesPerSecond };
+  const ends = await joined(2 ** 20, flow);
+  const there = new Recorder();
+  ends.server.start(there);
+  const change = (members: Partial<Flow>): void => {
+    Object.assign(flow, members);
+    ends.wire.flowChanged();
+  };
+  await pass(60_000);
+  return { ...ends, there, change };
+}
+
 describe("the speed of a connection", () => {
   useVirtualClock();
-
-  /** Makes a connection of that speed whose server records what it gets. */
-  async function slowly(bytesPerSecond: number) {
-    const flow = { isStopped: false, bytesPerSecond };
-    const ends = await joined(2 ** 20, flow);
-    const there = new Recorder();
-    ends.server.start(there);
-    const change = (change: Partial<Flow>): void => {
-      Object.assign(flow, change);
-      ends.wire.flowChanged();
-    };
-    await pass(60_000);
-    return { ...ends, there, change };
-  }
 
   it("delivers each frame when its last byte has passed, in order, and counts it as unsent until then", async () => {
     const { client, server, there } = await slowly(100);
