@@ -62,7 +62,7 @@ function faultsPart({ date, node, cores, minutes, nodes, clients, seconds, broke
   const seeds = brokers.reduce((sum, one) => sum + one.seeds, 0);
   return [
     "## Faults",
-    `\`npm run fleet-faults\` ran for ${minutes} minutes on ${date}, with Node ${node} on ${cores} cores. It played ${seeds} seeds of ${seconds} s each, with ${nodes} node processes and ${clients} clients. No rule was broken.`,
+    `\`npm run fleet-faults\` ran for ${minutes} minutes on ${date}, with Node ${node} on ${cores} cores. It played ${seeds} seeds of ${seconds} s each, with ${nodes} nodes and ${clients} clients. No rule was broken.`,
     columns("what happened", brokers, (one) => ({ seeds: one.seeds, ...one.counts })),
     columns("fault", brokers, (one) => one.faults),
   ].join("\n\n");

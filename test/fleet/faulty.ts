@@ -15,7 +15,7 @@ import { gate, type Gate } from "../support/turns.js";
 export class FaultyEngine implements Engine {
   readonly name = "faulty";
   readonly settings: EngineSettings;
-  readonly inner = memory();
+  inner = memory();
   /** The connections of the nodes, in the order in which the servers were made. */
   readonly links: FaultyLink[] = [];
   readonly lacks: readonly ("log" | "roster")[];
@@ -52,6 +52,15 @@ export class FaultyEngine implements Engine {
     const connection = this.inner.createConnection(node, { received, up() {}, down() {}, heard() {} });
     await connection.open();
     return connection;
+  }
+
+  /** The broker ends, and another one begins with nothing. The nodes that have a connection get one to that. */
+  async restart(): Promise<void> {
+    this.inner = memory();
+    const links = this.links.filter(({ isDown }) => !isDown);
+    for (const link of links) link.down();
+    for (const link of links) await link.move();
+    for (const link of links) link.up();
   }
 
   /** Returns what is left in the broker when all nodes are closed, except logs: subscriptions, members and leases. */
@@ -98,8 +107,9 @@ export class FaultyLink implements EngineConnection {
   readonly #opening: Gate<void> | undefined;
   /** Rejects when the connection is closed, and with it each command that waits. */
   readonly #closed = gate<never>();
-  readonly #engine: FaultyEngine;
-  readonly #inner: EngineConnection;
+  readonly engine: FaultyEngine;
+  #inner: EngineConnection;
+  readonly #channels = new Set<Channel>();
   #held: HeldFrame[] | undefined;
   /** Whether the connection is lost, and when it was. */
   isDown = false;
@@ -108,10 +118,35 @@ export class FaultyLink implements EngineConnection {
   constructor(engine: FaultyEngine, node: string, host: EngineHost) {
     this.node = node;
     this.host = host;
-    this.#engine = engine;
+    this.engine = engine;
     if (engine.isLate) this.#opening = gate();
     this.#closed.promise.catch(() => {});
-    const inner = engine.inner.createConnection(node, {
+    this.#inner = this.#connect();
+    if (!engine.lacks.includes("log"))
+      this.log = {
+        append: (...args) => this.#run("append", () => this.#inner.log!.append(...args)),
+        read: (...args) => this.#run("read", () => this.#inner.log!.read(...args)),
+      };
+    if (!engine.lacks.includes("roster"))
+      this.roster = {
+        put: (...args) => {
+          engine.topics.add(args[0]);
+          return this.#run("put", () => this.#inner.roster!.put(...args));
+        },
+        list: (...args) => this.#run("list", () => this.#inner.roster!.list(...args)),
+        enter: (...args) => this.#run("enter", () => this.#inner.roster!.enter(...args)),
+        beat: (incarnation, leaseMs) =>
+          this.#run("beat", async () => {
+            const state = await this.#inner.roster!.beat(incarnation, leaseMs);
+            const live = state.live.filter((one) => !engine.expired.has(one));
+            return engine.expired.has(incarnation) ? { isMine: false, live: [] } : { ...state, live };
+          }),
+      };
+  }
+
+  #connect(): EngineConnection {
+    const { host } = this;
+    return this.engine.inner.createConnection(this.node, {
       ...host,
       received: (channel, frame) => {
         if (this.isDown || this.loses(channel, frame)) return;
@@ -119,32 +154,24 @@ export class FaultyLink implements EngineConnection {
         else this.#held.push([frame, () => host.received(channel, frame)]);
       },
     });
-    this.#inner = inner;
-    if (!engine.lacks.includes("log"))
-      this.log = {
-        append: (...args) => this.#run("append", () => inner.log!.append(...args)),
-        read: (...args) => this.#run("read", () => inner.log!.read(...args)),
-      };
-    if (!engine.lacks.includes("roster"))
-      this.roster = {
-        put: (...args) => {
-          engine.topics.add(args[0]);
-          return this.#run("put", () => inner.roster!.put(...args));
-        },
-        list: (...args) => this.#run("list", () => inner.roster!.list(...args)),
-        enter: (...args) => this.#run("enter", () => inner.roster!.enter(...args)),
-        beat: (incarnation, leaseMs) =>
-          this.#run("beat", async () => {
-            const state = await inner.roster!.beat(incarnation, leaseMs);
-            const live = state.live.filter((one) => !engine.expired.has(one));
-            return engine.expired.has(incarnation) ? { isMine: false, live: [] } : { ...state, live };
-          }),
-      };
+  }
+
+  /** Connects to the present broker of the engine, with the same subscriptions. */
+  async move(): Promise<void> {
+    this.#inner = this.#connect();
+    await this.#inner.open();
+    for (const channel of this.#channels) await this.#inner.subscribe(channel);
+  }
+
+  /** For the broker, the node has ended. */
+  async kill(): Promise<void> {
+    this.down();
+    await this.#inner.close();
   }
 
   async open(): ReturnType<EngineConnection["open"]> {
     await this.#opening?.promise;
-    const engine = this.#engine;
+    const { engine } = this;
     const { undercounts, counts } = engine;
     const { maxFrameBytes, ...facts } = await this.#inner.open();
     return {
@@ -176,12 +203,14 @@ export class FaultyLink implements EngineConnection {
   }
 
   subscribe(channel: Channel): Promise<void> {
-    this.#engine.channels.add(channel);
+    this.engine.channels.add(channel);
+    this.#channels.add(channel);
     return this.#run("subscribe", () => this.#inner.subscribe(channel));
   }
 
   unsubscribe(channel: Channel): void {
     this.commands.push("unsubscribe");
+    this.#channels.delete(channel);
     this.#inner.unsubscribe(channel);
   }
 
@@ -189,8 +218,8 @@ export class FaultyLink implements EngineConnection {
     if (!this.isDown && !frame.startsWith("1e")) this.sent.push(frame);
     const count = await this.#run("send", () => this.#inner.send(channel, frame));
     // Nodes without a connection are not subscribed to the channel of all nodes.
-    const missing = channel === "a:all" ? this.#engine.links.filter(({ isDown }) => isDown).length : 0;
-    return this.counted(count === undefined || !this.#engine.counts ? undefined : count - missing);
+    const missing = channel === "a:all" ? this.engine.links.filter(({ isDown }) => isDown).length : 0;
+    return this.counted(count === undefined || !this.engine.counts ? undefined : count - missing);
   }
 
   async #run<T>(command: string, run: () => Promise<T>): Promise<T> {
@@ -258,9 +287,9 @@ export class FaultyLink implements EngineConnection {
   /** The lease of this node's incarnation has expired, and another node removes its members. */
   async expire(number = 1): Promise<void> {
     const incarnation: Incarnation = `${this.node}/${number}`;
-    this.#engine.expired.add(incarnation);
-    const reaper = await this.#engine.stranger("reaper");
-    for (const topic of this.#engine.topics)
+    this.engine.expired.add(incarnation);
+    const reaper = await this.engine.stranger("reaper");
+    for (const topic of this.engine.topics)
       for (const [id] of (await reaper.roster!.list(topic)).members)
         if (id.startsWith(`${incarnation}.`)) await reaper.roster!.put(topic, id, undefined);
     await reaper.close();

@@ -43,23 +43,24 @@ const MOST_STEPS = 600;
 const TIMELESS_STEPS = 20;
 
 /** Resolves when `isTrue` returns true. With `useFleet`, lets virtual time pass for that, a minute at most. */
-export async function when(isTrue: () => boolean, what: () => string = String): Promise<void> {
+export async function when(isTrue: () => boolean, what: () => string = String, most = MOST_STEPS): Promise<void> {
   const check = (): void => {
     if (!isTrue()) throw new Error(`not in time: ${what()}`);
   };
   if (made === undefined) return vi.waitFor(check, { timeout: 60_000, interval: 1 });
-  for (let step = 0; step < MOST_STEPS && !isTrue(); step++) await pass(step < TIMELESS_STEPS ? 0 : STEP_MS);
+  for (let step = 0; step < most && !isTrue(); step++) await pass(step < TIMELESS_STEPS ? 0 : STEP_MS);
   check();
 }
 
-/** Resolves as `promise` does. With `useFleet`, lets virtual time pass until it settles. */
-export async function settled<T>(promise: Promise<T>): Promise<T> {
+/** Resolves as `promise` does. With `useFleet`, lets virtual time pass until it settles. `most`: how many steps. */
+export async function settled<T>(promise: Promise<T>, most = MOST_STEPS): Promise<T> {
   let isSettled = false;
   const settle = (): void => void (isSettled = true);
   promise.then(settle, settle);
   await when(
     () => isSettled,
     () => "a promise",
+    most,
   );
   return promise;
 }

@@ -1,162 +1,195 @@
-/** Imports `redis/names`: the slot of a log follows from its name. The brokers of the world: Redis, NATS, a Redis Cluster. */
+/** Imports `redis/names`: the slot of a log follows from its name. The brokers of the long runs, the relays before them, and the faults. */
+import { nats } from "../../../src/nats/index.js";
+import type { Engine } from "../../../src/node.js";
+import { Names } from "../../../src/redis/names.js";
+import { redis } from "../../../src/redis/index.js";
 import type { Random } from "../../faults/random.js";
-import { NatsServer } from "../../support/nats.js";
+import { after, LEASE_MS, LOGGED, type Link, type Place, type World } from "../../fleet/world.js";
+import { NatsServer, removeStreams } from "../../support/nats.js";
+import type { Program } from "../../support/program.js";
 import { RedisCluster } from "../../support/redis-groups.js";
 import { commandAt, RedisServer } from "../../support/redis.js";
-import { Names } from "../../../src/redis/names.js";
-import { LOGGED, type BrokerKind } from "./orders.js";
+import { Relay } from "../../support/relay.js";
 
-/** A broker, and what can be done to it. */
+export type BrokerKind = "redis" | "nats" | "cluster";
+export type Fault = (world: World<RelayLink>) => Promise<void>;
+
+/** A broker, and what can happen to it and to its connections. */
 export interface ChaosBroker extends AsyncDisposable {
-  readonly kind: BrokerKind;
-  readonly urls: readonly string[];
-  /** The ports of its servers. */
-  readonly ports: readonly number[];
-  /** How many connections a healthy node has. */
-  readonly connections: number;
-  /** Ends the process, or one of them, and starts it again after a time. */
-  restart(delayMs: number, isSaved: boolean): Promise<void>;
-  /** Stops the process, or one of them, which keeps its connections. */
-  pause(ms: number): Promise<void>;
-  /** Removes all data. */
-  empty(): Promise<void>;
-  /** Ends the connections of clients, of one type. */
-  killClients(): Promise<void>;
-  /** Moves the slot of the log to another server. */
-  migrate(): Promise<void>;
-  /** Makes a replica the primary of the slot of the log. */
-  failOver(): Promise<void>;
-  /** Resolves when all servers serve. */
-  untilOk(): Promise<void>;
+  readonly place: Place<RelayLink>;
+  readonly faults: Readonly<Record<string, Fault>>;
 }
 
-const after = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-const cannot = (what: string) => (): Promise<void> => Promise.reject(new Error(`this broker cannot ${what}`));
+/** The relay of one node. */
+class RelayLink implements Link {
+  readonly losses: number[] = [];
+  /** A node over a cluster has none: it connects to the addresses that the cluster names. */
+  readonly relay: Relay | undefined;
+
+  constructor(relay?: Relay) {
+    this.relay = relay;
+  }
+
+  cut(): void {
+    if (this.relay === undefined || this.relay.lines.size === 0) return;
+    this.losses.push(performance.now());
+    this.relay.cut();
+  }
+
+  async down(): Promise<void> {
+    this.cut();
+    await this.relay?.close();
+  }
+
+  async up(): Promise<void> {
+    await this.relay?.open();
+  }
+
+  async kill(): Promise<void> {
+    await this.relay?.close();
+  }
+}
+
+/** Longer than every fault. */
+const START_TIMEOUT_MS = 600_000;
+const MOST_BYTES = 5_000;
+/** A node whose connection is silent for so long connects again. */
+const LONGEST_SILENCE_MS = LEASE_MS + 2_000;
+const LONGEST_PAUSE_MS = 8_000;
+/** A node whose servers have changed places notices that later, because no connection ends. */
+const NOTICE_MS = { redis: 1_000, nats: 1_000, cluster: 4_000 } satisfies Record<BrokerKind, number>;
+
+const ofOne =
+  (fault: (link: RelayLink & { relay: Relay }, random: Random) => Promise<void>): Fault =>
+  (world) => {
+    const one = world.any;
+    return world.during([one], () => fault(one.link as RelayLink & { relay: Relay }, world.random));
+  };
+const ofAll =
+  (fault: (random: Random) => Promise<unknown>): Fault =>
+  (world) =>
+    world.during([...world.nodes.values()], () => fault(world.random));
+
+const OF_NODES: Readonly<Record<string, Fault>> = {
+  "node killed": (world) => world.kill(world.any),
+  "node cut": ofOne(async (link) => link.cut()),
+  "node cut at a byte": ofOne(async (link, random) => {
+    let left = random.below(MOST_BYTES);
+    link.relay.pass = (bytes) => {
+      left -= bytes.length;
+      if (left >= 0) return bytes;
+      link.cut();
+      return undefined;
+    };
+    await after(LEASE_MS);
+    link.relay.pass = (bytes) => bytes;
+  }),
+  "node cut for long": ofOne(async (link, random) => {
+    await link.down();
+    await after(random.below(LONGEST_SILENCE_MS));
+    await link.up();
+  }),
+  /** Not each direction is noticed, because nothing may have to pass. Then the connection ends after a time. */
+  "node muted": ofOne(async (link, random) => {
+    link.relay.mute(...random.pick([["client"], ["server"], ["client", "server"]] as const));
+    await after(random.below(LONGEST_SILENCE_MS));
+    link.cut();
+  }),
+  /** What is sent arrives late, when another node may have removed the members of this one. */
+  "node stopped": ofOne(async (link, random) => {
+    link.relay.pause();
+    await after(random.below(LONGEST_SILENCE_MS));
+    link.relay.mend();
+  }),
+};
+
+/** The faults of a broker, of which `get` returns the server with the log. */
+function faultsOf(get: () => Promise<Program>, empty: () => Promise<unknown>): Record<string, Fault> {
+  return {
+    "broker killed": ofAll(async (random) => {
+      const server = await get();
+      await server.kill();
+      await after(random.below(500));
+      await server.start();
+    }),
+    "broker stopped": ofAll(async (random) => {
+      const server = await get();
+      server.signal("SIGSTOP");
+      await after(LONGEST_PAUSE_MS * random.next() ** 2);
+      server.signal("SIGCONT");
+    }),
+    "broker emptied": ofAll(empty),
+  };
+}
+
+/** The faults of a Redis, or of the servers of a cluster. */
+function faultsOfRedis(get: () => Promise<RedisServer>, all: () => Promise<readonly string[]>): Record<string, Fault> {
+  const commandAll = async (...args: string[]): Promise<void> => {
+    for (const url of await all()) await commandAt(url, args);
+  };
+  const faults = faultsOf(get, () => commandAll("FLUSHALL"));
+  return {
+    ...faults,
+    "broker killed after a snapshot": async (world) => {
+      await (await get()).command("SAVE");
+      // So there is more than what was saved.
+      await after(300);
+      await faults["broker killed"]!(world);
+    },
+    "broker kills clients": ofAll((random) =>
+      commandAll("CLIENT", "KILL", "TYPE", random.pick(["normal", "pubsub"]), "SKIPME", "yes"),
+    ),
+  };
+}
 
 /** Starts a broker. */
-export async function startBroker(kind: BrokerKind, prefix: string, random: Random): Promise<ChaosBroker> {
-  if (kind === "redis") return startRedis(random);
-  return kind === "nats" ? startNats(prefix) : startCluster(prefix, random);
-}
-
-/** A subscriber that reads too slowly is cut soon. */
-const settings = { "client-output-buffer-limit": "pubsub 256kb 64kb 2" };
-
-async function startRedis(random: Random): Promise<ChaosBroker> {
-  const server = await RedisServer.create({ settings });
-  return {
-    kind: "redis",
-    urls: [server.url],
-    ports: [server.port],
-    connections: 2,
-    async restart(delayMs, isSaved) {
-      if (isSaved) {
-        await server.command("SAVE");
-        // So there is more than what was saved.
-        await after(delayMs);
-      }
-      await server.kill();
-      await after(delayMs);
-      await server.start();
-    },
-    async pause(ms) {
-      server.signal("SIGSTOP");
-      await after(ms);
-      server.signal("SIGCONT");
-    },
-    async empty() {
-      await server.command("FLUSHALL");
-    },
-    async killClients() {
-      await server.command("CLIENT", "KILL", "TYPE", random.pick(["normal", "pubsub"]), "SKIPME", "yes");
-    },
-    migrate: cannot("move a slot"),
-    failOver: cannot("fail over"),
-    untilOk: async () => {},
-    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+export async function startBroker(kind: BrokerKind, prefix: string): Promise<ChaosBroker> {
+  const noticeMs = NOTICE_MS[kind];
+  const settings = { prefix, leaseMs: LEASE_MS, startTimeoutMs: START_TIMEOUT_MS };
+  const single = (server: Program, engineAt: (port: number) => Engine, faults: Record<string, Fault>): ChaosBroker => {
+    const next = async (): ReturnType<Place<RelayLink>["next"]> => {
+      const link = new RelayLink(await Relay.to(server.port));
+      return { engine: engineAt(link.relay!.port), link: () => link };
+    };
+    const dispose = (): Promise<void> => server[Symbol.asyncDispose]();
+    return { place: { next, noticeMs }, faults: { ...OF_NODES, ...faults }, [Symbol.asyncDispose]: dispose };
   };
-}
-
-/** The parts of the client library that are used here. Its own types do not fit the options of this project's compiler. */
-interface Transport {
-  connect(options: { servers: string }): Promise<{ close(): Promise<void> }>;
-}
-interface JetStream {
-  jetstreamManager(client: object): Promise<{
-    readonly streams: { names(subject: string): AsyncIterable<string>; delete(name: string): Promise<boolean> };
-  }>;
-}
-const load = <T>(name: string): Promise<T> => import(name) as Promise<T>;
-
-async function startNats(prefix: string): Promise<ChaosBroker> {
-  const server = await NatsServer.create();
-  return {
-    kind: "nats",
-    urls: [server.url],
-    ports: [server.port],
-    connections: 1,
-    async restart(delayMs) {
-      await server.kill();
-      await after(delayMs);
-      await server.start();
-    },
-    async pause(ms) {
-      server.signal("SIGSTOP");
-      await after(ms);
-      server.signal("SIGCONT");
-    },
-    async empty() {
-      const client = await (await load<Transport>("@nats-io/transport-node")).connect({ servers: server.url });
-      try {
-        const { streams } = await (await load<JetStream>("@nats-io/jetstream")).jetstreamManager(client);
-        for await (const name of streams.names(`${prefix}.>`)) await streams.delete(name);
-      } finally {
-        await client.close();
-      }
-    },
-    killClients: cannot("end connections"),
-    migrate: cannot("move a slot"),
-    failOver: cannot("fail over"),
-    untilOk: async () => {},
-    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  if (kind === "redis") {
+    const server = await RedisServer.create();
+    const faults = faultsOfRedis(
+      async () => server,
+      async () => [server.url],
+    );
+    return single(server, (port) => redis({ url: `redis://127.0.0.1:${port}`, ...settings }), faults);
+  }
+  if (kind === "nats") {
+    const server = await NatsServer.create();
+    const faults = faultsOf(
+      async () => server,
+      () => removeStreams(server.url, prefix),
+    );
+    return single(server, (port) => nats({ url: `nats://127.0.0.1:${port}`, jetstream: {}, ...settings }), faults);
+  }
+  const cluster = await RedisCluster.create();
+  const log = new Names(prefix).channel(`t:${LOGGED}`).name;
+  const faults = {
+    ...faultsOfRedis(
+      async () => (await cluster.primaryOf(log)).owner,
+      () => cluster.primaries(),
+    ),
+    "slot moved": ofAll(() => cluster.migrate(log)),
+    failover: ofAll(() => cluster.failOver(log)),
   };
-}
-
-async function startCluster(prefix: string, random: Random): Promise<ChaosBroker> {
-  const cluster = await RedisCluster.create({ settings });
-  /** A name in the slot of the log. */
-  const name = new Names(prefix).channel(`t:${LOGGED}`).name;
-  const commandAll = async (...args: string[]): Promise<void> => {
-    for (const url of await cluster.primaries()) await commandAt(url, args);
-  };
-  // The servers are disturbed one after the other, because a shard has one replica only.
+  const untilOk = ([name, fault]: [string, Fault]): [string, Fault] => [
+    name,
+    (world) => fault(world).finally(() => cluster.untilOk()),
+  ];
   return {
-    kind: "cluster",
-    urls: cluster.urls,
-    ports: cluster.servers.map(({ port }) => port),
-    // Two to each primary.
-    connections: 6,
-    async restart(delayMs, isSaved) {
-      const { owner } = await cluster.primaryOf(name);
-      if (isSaved) {
-        await owner.command("SAVE");
-        await after(delayMs);
-      }
-      await owner.kill();
-      await after(delayMs);
-      await owner.start();
+    place: {
+      next: async () => ({ engine: redis({ cluster: cluster.urls, ...settings }), link: () => new RelayLink() }),
+      noticeMs,
     },
-    async pause(ms) {
-      const { owner } = await cluster.primaryOf(name);
-      owner.signal("SIGSTOP");
-      await after(ms);
-      owner.signal("SIGCONT");
-    },
-    empty: () => commandAll("FLUSHALL"),
-    killClients: () => commandAll("CLIENT", "KILL", "TYPE", random.pick(["normal", "pubsub"]), "SKIPME", "yes"),
-    migrate: () => cluster.migrate(name),
-    failOver: () => cluster.failOver(name),
-    untilOk: () => cluster.untilOk(),
+    faults: Object.fromEntries(Object.entries(faults).map(untilOk)),
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
 }

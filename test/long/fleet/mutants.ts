@@ -5,50 +5,70 @@
  * members that may be gone already, which changes nothing. If an answer to a call arrives twice, the second one finds no call, because
  * a call has a number of its own and settles once.
  */
-import { EngineError, type EngineConnection, type Position } from "../../../src/fleet/engine.js";
-import type { Bends } from "./bent.js";
-import { LOGGED, type BrokerKind } from "./orders.js";
-import type { FaultKind } from "./disturbances.js";
+import { EngineError, type Engine, type EngineConnection, type EngineHost } from "../../../src/fleet/engine.js";
+import type { Fault } from "../../fleet/chaos.js";
+import { LOGGED, type Misuse } from "../../fleet/world.js";
 import type { Rule } from "./oracle.js";
 
-/** How the application of a node or of a client is wrong. */
-export type Misuse =
-  | "calls without a timeout"
-  | "watches twice"
-  | "replays after live messages"
-  | "a client moves `since` before its join is answered";
+type HostBend = (right: EngineHost) => Partial<EngineHost>;
+
+/** What is done in a wrong way. Each function gets what does it in the right way. */
+interface Bends {
+  readonly host?: HostBend;
+  readonly connection?: (right: EngineConnection) => Partial<EngineConnection>;
+  readonly log?: (right: NonNullable<EngineConnection["log"]>) => Partial<EngineConnection["log"]>;
+  readonly roster?: (right: NonNullable<EngineConnection["roster"]>) => Partial<EngineConnection["roster"]>;
+}
 
 export interface Mutant {
   /** The rule that must detect it. */
   readonly rule: Rule;
-  /** What the complaint says, if the faults alone could delay something that the rule expects. Default: anything. */
+  /** What the complaint says, if the faults could delay something that the rule expects. Default: anything. */
   readonly complaint?: RegExp;
   /** The faults without which it does no harm. Default: none. */
-  readonly faults?: readonly FaultKind[];
-  /** How long there is traffic, in milliseconds, if its faults do harm only after some seconds. Default: that of the test. */
-  readonly ms?: number;
-  /** The brokers over which it is played. Default: Redis. */
-  readonly brokers?: readonly BrokerKind[];
+  readonly faults?: readonly Fault[];
   /** What the engine of a node does in a wrong way. */
-  readonly engine?: (node: string, getConnection: () => EngineConnection) => Bends;
-  /** Whether the engine is told that its Redis loses nothing. */
-  readonly isDurable?: boolean;
+  readonly engine?: (node: string) => Bends;
   readonly misuse?: Misuse;
 }
 
-interface Head {
+/** Returns an engine whose connections are wrong. */
+export function bend(engine: Engine, make: (node: string) => Bends): Engine {
+  return {
+    name: engine.name,
+    settings: engine.settings,
+    createConnection: (node, host) => {
+      const bends = make(node);
+      const right = engine.createConnection(node, { ...host, ...bends.host?.(host) });
+      const { log, roster } = right;
+      return {
+        open: () => right.open(),
+        close: () => right.close(),
+        reconnect: (reason) => right.reconnect(reason),
+        subscribe: (channel) => right.subscribe(channel),
+        unsubscribe: (channel) => right.unsubscribe(channel),
+        send: (channel, frame) => right.send(channel, frame),
+        log: log && { ...log, ...bends.log?.(log) },
+        roster: roster && { ...roster, ...bends.roster?.(roster) },
+        ...bends.connection?.(right),
+      };
+    },
+  };
+}
+
+interface Frame {
   readonly kind: string;
   readonly fields: readonly string[];
   readonly body: string;
 }
 
-function split(frame: string): Head {
+function split(frame: string): Frame {
   const end = frame.indexOf("\n");
   const [kind = "", ...fields] = frame.slice(0, end).split("\t");
   return { kind, fields, body: frame.slice(end + 1) };
 }
 
-function join({ kind, fields, body }: Head): string {
+function join({ kind, fields, body }: Frame): string {
   return `${[kind, ...fields].join("\t")}\n${body}`;
 }
 
@@ -58,211 +78,176 @@ function everyNth(period: number): () => boolean {
   return () => ++count % period === 0;
 }
 
-/** The brokers of rules that each engine keeps in a way of its own. */
-const ALL: readonly BrokerKind[] = ["redis", "nats", "cluster"];
-/** Over a cluster, no call is `"not-sent"` because a node does not live: a count of 0 says nothing. */
-const COUNTING: readonly BrokerKind[] = ["redis", "nats"];
+/** Changes frames of one kind when they arrive. `change` returns those that the node receives. */
+const changing =
+  (of: string, change: (frame: Frame) => readonly Frame[]): HostBend =>
+  ({ received }) => ({
+    received: (channel, frame) => {
+      if (!frame.startsWith(of)) return received(channel, frame);
+      for (const one of change(split(frame))) received(channel, join(one));
+    },
+  });
+
+/** Loses one of so many frames of one kind. */
+const losing = (kind: string, period: number): HostBend => {
+  const isLost = everyNth(period);
+  return changing(kind, (frame) => (isLost() ? [] : [frame]));
+};
+
+/** Keeps one of ten frames until the next one. `release` returns both. */
+const keeping = (kind: string, release: (kept: Frame, next: Frame) => readonly Frame[]): HostBend => {
+  const isKept = everyNth(10);
+  let kept: Frame | undefined;
+  return changing(kind, (frame) => {
+    const before = kept;
+    kept = undefined;
+    if (before !== undefined) return release(before, frame);
+    if (!isKept()) return [frame];
+    kept = frame;
+    return [];
+  });
+};
 
 /** How much too early a subscription is reported, in milliseconds. */
 const EARLY_MS = 1_000;
 
 /** What the oracle says of lists of members. */
 const LACKS_ONE = /lacks (?!none)/;
-const HAS_ANOTHER = /also has (?!none)/;
+const HAS_ANOTHER = /has (?!none)/;
 
-/** One epoch for all. */
+/** One epoch for all logs. */
 const EPOCH = "one";
-const COMMON = { epoch: EPOCH };
+const inOneEpoch = (): Bends => ({
+  host: changing("1L", ({ kind, fields, body }) => [{ kind, fields: [EPOCH, ...fields.slice(1)], body }]),
+  log: ({ append, read }) => ({
+    append: async (...args) => ({ ...(await append(...args)), epoch: EPOCH }),
+    read: async (...args) => ({ ...(await read(...args)), epoch: EPOCH }),
+  }),
+});
 
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   "a node takes its own notifications from the broker": {
     rule: "N1",
-    brokers: ALL,
     engine: (node) => ({
-      received: (pass, channel, frame) => {
-        const { kind, fields, body } = split(frame);
-        const isOwn = kind === "1N" && fields[0] === node;
-        pass(channel, isOwn ? join({ kind, fields: ["another", ...fields.slice(1)], body }) : frame);
-      },
+      host: changing("1N", ({ kind, fields: [from, ...others], body }) => [
+        { kind, fields: [from === node ? "another" : from!, ...others], body },
+      ]),
     }),
   },
   "a notification is overtaken": {
     rule: "N2",
-    engine: () => {
-      const isHeld = everyNth(10);
-      let held: string | undefined;
-      return {
-        received: (pass, channel, frame) => {
-          if (!frame.startsWith("1N")) return pass(channel, frame);
-          if (held === undefined && isHeld()) return void (held = frame);
-          pass(channel, frame);
-          if (held !== undefined) pass(channel, held);
-          held = undefined;
-        },
-      };
-    },
+    engine: () => ({ host: keeping("1N", (kept, next) => [next, kept]) }),
   },
-  "a notification is lost between nodes": {
-    rule: "N3",
-    brokers: ALL,
-    engine: () => {
-      const isLost = everyNth(20);
-      return {
-        received: (pass, channel, frame) => {
-          if (!frame.startsWith("1N") || !isLost()) pass(channel, frame);
-        },
-      };
-    },
-  },
+  "a notification is lost between nodes": { rule: "N3", engine: () => ({ host: losing("1N", 20) }) },
   "a channel is subscribed after the join that needs it": {
     rule: "N3",
     engine: () => ({
-      subscribe: async (pass, channel) => {
-        setTimeout(() => void pass(channel), EARLY_MS);
-      },
+      connection: (right) => ({
+        subscribe: async (channel) => void setTimeout(() => void right.subscribe(channel), EARLY_MS),
+      }),
     }),
   },
   "a lost connection is not reported": {
     rule: "N4",
     complaint: /reported nothing/,
-    faults: ["node cut"],
-    engine: () => ({ down: () => {}, up: () => {} }),
+    faults: ["cut"],
+    engine: () => ({ host: () => ({ down: () => {}, up: () => {} }) }),
   },
   "a missed publication is not read from the log": {
     rule: "L1",
-    brokers: ALL,
-    engine: () => {
-      const isLost = everyNth(10);
-      return {
-        received: (pass, channel, frame) => {
-          if (!frame.startsWith("1L") || !isLost()) pass(channel, frame);
+    engine: () => ({
+      host: losing("1L", 10),
+      log: ({ read }) => ({
+        read: async (topic, offset, limit) => {
+          const part = await read(topic, offset, limit);
+          return limit === 0 ? part : { ...part, top: offset, entries: [] };
         },
-        read: async (pass, topic, after, limit) => {
-          const part = await pass(topic, after, limit);
-          return limit === 0 ? part : { ...part, top: after, entries: [] };
-        },
-      };
-    },
+      }),
+    }),
   },
   "a log is not read when its channel is subscribed again": {
     rule: "L1",
-    engine: () => ({ heard: () => {} }),
+    engine: () => ({ host: () => ({ heard: () => {} }) }),
   },
   "a node moves back in a log": {
     rule: "L1",
     engine: () => {
-      const isLost = everyNth(10);
       const isWrong = everyNth(4);
       return {
-        received: (pass, channel, frame) => {
-          if (!frame.startsWith("1L") || !isLost()) pass(channel, frame);
-        },
-        read: async (pass, topic, after, limit) => {
-          const part = await pass(topic, after, limit);
-          // In another epoch, a node begins again. The next read says that it was the same.
-          return limit > 0 && isWrong() ? { epoch: "another", top: 0, entries: [] } : part;
-        },
+        host: losing("1L", 10),
+        log: ({ read }) => ({
+          read: async (topic, offset, limit) => {
+            const part = await read(topic, offset, limit);
+            // In another epoch, a node begins again. The next read says that it was the same.
+            return limit > 0 && isWrong() ? { epoch: "another", top: 0, entries: [] } : part;
+          },
+        }),
       };
     },
   },
   "two publications change places on one node": {
     rule: "L2",
-    engine: () => {
-      const isHeld = everyNth(10);
-      let held: Head | undefined;
-      return {
-        received: (pass, channel, frame) => {
-          if (!frame.startsWith("1L")) return pass(channel, frame);
-          const head = split(frame);
-          if (held === undefined && isHeld()) return void (held = head);
-          if (held === undefined) return pass(channel, frame);
-          pass(channel, join({ ...held, body: head.body }));
-          pass(channel, join({ ...head, body: held.body }));
-          held = undefined;
-        },
-      };
-    },
+    engine: () => ({
+      host: keeping("1L", (kept, next) => [
+        { ...kept, body: next.body },
+        { ...next, body: kept.body },
+      ]),
+    }),
   },
-  "the epoch is not bound to the life of the broker": {
-    rule: "L3",
-    faults: ["broker killed after a snapshot", "client cut for long"],
-    isDurable: true,
-  },
+  "a log that lost its end goes on in the same epoch": { rule: "L3", faults: ["emptied"], engine: inOneEpoch },
+  "all epochs of a log are one": { rule: "L2", faults: ["emptied"], engine: inOneEpoch },
   "a client moves `since` before its join is answered": {
     rule: "L3",
-    faults: ["node killed"],
+    faults: ["killed"],
     misuse: "a client moves `since` before its join is answered",
   },
   "`since` is replayed after live publications": {
     rule: "L1",
     complaint: /got \S+ \(\d+\) after/,
-    faults: ["client cut for long"],
-    // So that clients whose sessions have ended join again while there are publications.
-    ms: 12_000,
+    faults: ["killed", "cut"],
     misuse: "replays after live messages",
-  },
-  "all epochs of a log are one": {
-    rule: "L2",
-    faults: ["broker emptied"],
-    engine: () => ({
-      received: (pass, channel, frame) => {
-        const { kind, fields, body } = split(frame);
-        pass(channel, kind === "1L" ? join({ kind, fields: [EPOCH, ...fields.slice(1)], body }) : frame);
-      },
-      append: async (pass, ...args): Promise<Position> => ({ ...(await pass(...args)), ...COMMON }),
-      read: async (pass, topic, after, limit) => ({ ...(await pass(topic, after, limit)), ...COMMON }),
-    }),
   },
   "a publication that was sent is reported as not sent": {
     rule: "L4",
     engine: () => {
       const isWrong = everyNth(5);
       return {
-        append: async (pass, ...args) => {
-          const position = await pass(...args);
-          if (isWrong()) throw new EngineError("a mutant", "not-sent");
-          return position;
-        },
+        log: ({ append }) => ({
+          append: async (...args) => {
+            const position = await append(...args);
+            if (isWrong()) throw new EngineError("a mutant", "not-sent");
+            return position;
+          },
+        }),
       };
     },
   },
   "keys are ignored": {
     rule: "L5",
-    brokers: ALL,
-    engine: () => ({ append: (pass, topic, body, rule) => pass(topic, body, rule, undefined) }),
+    engine: () => ({ log: ({ append }) => ({ append: (topic, body, rule) => append(topic, body, rule, undefined) }) }),
   },
   "a call whose answer is lost does not settle": {
     rule: "C1",
     misuse: "calls without a timeout",
-    engine: () => {
-      const isLost = everyNth(5);
-      return {
-        received: (pass, channel, frame) => {
-          if (!frame.startsWith("1a") || !isLost()) pass(channel, frame);
-        },
-      };
-    },
+    engine: () => ({ host: losing("1a", 5) }),
   },
   "a call that was sent is reported as not sent": {
     rule: "C2",
-    brokers: COUNTING,
     engine: () => ({
-      send: async (pass, channel, frame) => {
-        const count = await pass(channel, frame);
-        return frame.startsWith("1q") ? 0 : count;
-      },
+      connection: (right) => ({
+        send: async (channel, frame) => {
+          const count = await right.send(channel, frame);
+          return frame.startsWith("1q") ? 0 : count;
+        },
+      }),
     }),
   },
   "a call is sent twice": {
     rule: "C3",
     engine: () => ({
-      send: (pass, channel, frame) => {
-        if (!frame.startsWith("1q")) return pass(channel, frame);
-        const { kind, fields, body } = split(frame);
-        const [number, ...others] = fields;
-        void pass(channel, join({ kind, fields: [String(Number(number) + 1e9), ...others], body }));
-        return pass(channel, frame);
-      },
+      host: changing("1q", ({ fields: [number, ...others], ...frame }) =>
+        [0, 1e9].map((more) => ({ ...frame, fields: [String(Number(number) + more), ...others] })),
+      ),
     }),
   },
   "an answer is taken for another call": {
@@ -270,66 +255,74 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     engine: () => {
       let last: string | undefined;
       return {
-        received: (pass, channel, frame) => {
-          if (!frame.startsWith("1a")) return pass(channel, frame);
-          const { kind, fields, body } = split(frame);
-          pass(channel, join({ kind, fields, body: last ?? body }));
+        host: changing("1a", (frame) => {
+          const { body } = frame;
+          const wrong = { ...frame, body: last ?? body };
           last = body;
-        },
+          return [wrong];
+        }),
       };
     },
   },
   "members of a dead node are not removed": {
     rule: "P1",
     complaint: HAS_ANOTHER,
-    faults: ["node killed"],
-    engine: (_node, getConnection) => ({
-      beat: async (_pass, incarnation, leaseMs) => {
-        await getConnection().roster!.enter(incarnation, leaseMs);
-        return { isMine: true, live: [incarnation] };
-      },
-    }),
+    faults: ["killed", "cut"],
+    engine: () => {
+      const known = new Map<`${string}.${string}`, string>();
+      return {
+        host: changing("1l", () => []),
+        roster: ({ list }) => ({
+          list: async (topic) => {
+            const { version, members } = await list(topic);
+            for (const [id, as] of members) known.set(id, as);
+            return { version, members: [...known] as typeof members };
+          },
+        }),
+      };
+    },
   },
   "members of a live node are removed": {
     rule: "P1",
-    brokers: ALL,
     complaint: LACKS_ONE,
-    engine: (node, getConnection) => ({
-      beat: async (pass, incarnation, leaseMs) => {
-        const { roster } = getConnection();
-        const { members } = await roster!.list(LOGGED);
-        const [other] = members.find(([id]) => !id.startsWith(`${node}/`)) ?? [];
-        if (other !== undefined) await roster!.put(LOGGED, other, undefined);
-        return pass(incarnation, leaseMs);
-      },
+    engine: (node) => ({
+      roster: ({ list, put, beat }) => ({
+        beat: async (incarnation, leaseMs) => {
+          const other = (await list(LOGGED)).members.find(([id]) => !id.startsWith(`${node}/`));
+          if (other !== undefined) await put(LOGGED, other[0], undefined);
+          return beat(incarnation, leaseMs);
+        },
+      }),
     }),
   },
   "a node does not put its members again": {
     rule: "P1",
     complaint: LACKS_ONE,
-    faults: ["broker emptied"],
+    faults: ["emptied"],
     engine: () => {
       const before = new Set<string>();
       return {
-        put: async (pass, topic, id, as) => {
-          const name = `${topic} ${id.slice(id.lastIndexOf("."))} ${as ?? ""}`;
-          if (!before.has(name)) await pass(topic, id, as);
-          before.add(name);
-        },
+        roster: ({ put }) => ({
+          put: async (topic, id, as) => {
+            const name = `${topic} ${id.slice(id.lastIndexOf("."))} ${as ?? ""}`;
+            if (!before.has(name)) await put(topic, id, as);
+            before.add(name);
+          },
+        }),
       };
     },
   },
   "a node that was given up goes on": {
     rule: "P1",
     complaint: LACKS_ONE,
-    faults: ["broker stopped"],
-    engine: (_node, getConnection) => ({
-      beat: async (pass, incarnation, leaseMs) => {
-        const state = await pass(incarnation, leaseMs);
-        if (state.isMine) return state;
-        await getConnection().roster!.enter(incarnation, leaseMs);
-        return { isMine: true, live: [incarnation] };
-      },
+    faults: ["expired"],
+    engine: () => ({
+      roster: ({ beat }) => ({
+        beat: async (incarnation, leaseMs) => {
+          const state = await beat(incarnation, leaseMs);
+          return state.isMine ? state : { isMine: true, live: [incarnation] };
+        },
+      }),
     }),
   },
   "a watcher is notified twice": { rule: "P2", misuse: "watches twice" },

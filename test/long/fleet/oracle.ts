@@ -9,7 +9,17 @@
  * P1: soon after the last fault, all lists of members are equal, and remain so. P2: joined and left alternate for each member.
  * W: after the last fault, all nodes and clients are connected again. Until then, no other rule says what they must have.
  */
-import { TIMEOUT_MS, type Welcome } from "./orders.js";
+
+/** How long calls and publications may take, in milliseconds. */
+export const TIMEOUT_MS = 4_000;
+
+/** What a client gets from `join`. */
+export interface Welcome {
+  readonly run: number;
+  readonly id: string;
+  readonly outcome: "complete" | "gap";
+  readonly at: string | undefined;
+}
 
 export type Rule =
   "N1" | "N2" | "N3" | "N4" | "L1" | "L2" | "L3" | "L4" | "L5" | "C1" | "C2" | "C3" | "P1" | "P2" | "W";
@@ -33,19 +43,15 @@ export interface Trouble {
   to: number;
 }
 
-/** One process of a node. */
+/** One server, from its start to its end. */
 export interface Run {
   readonly run: number;
   /** When it may have had no connection to the broker. */
   readonly troubles: Trouble[];
   /** The events `engine`. */
   readonly states: { readonly state: "up" | "down"; readonly text: string; readonly time: number }[];
-  /** When the proxy saw that a connection ended. */
+  /** When a fault ended a connection that worked. */
   readonly losses: number[];
-  /** When the process was stopped. */
-  readonly stops: number[];
-  /** When the node had not noticed for too long that it received nothing. */
-  readonly unnoticed: number[];
   /** The last event of each member. */
   readonly members: Map<string, "joined" | "left">;
   endedAt: number;
@@ -76,7 +82,7 @@ export interface Publication {
   readonly n: number;
   readonly run: number;
   readonly key: string | undefined;
-  state: "pending" | "acked" | "not-sent" | "unknown" | "interrupted";
+  state: "pending" | "acked" | "not-sent" | "unknown";
   at: string | undefined;
   /** When it was ordered, and when its node reported how it settled. */
   readonly orderedAt: number;
@@ -86,10 +92,10 @@ export interface Publication {
 export interface Call {
   readonly n: number;
   readonly run: number;
-  /** How long its process ran until it settled, in milliseconds. */
+  /** How long it took until it settled, in milliseconds. */
   tookMs: number;
   result: unknown;
-  state: "pending" | "result" | "not-sent" | "unknown" | "interrupted";
+  state: "pending" | "result" | "not-sent" | "unknown";
 }
 
 /** The counts of one or more worlds. */
@@ -101,7 +107,7 @@ interface Place {
 }
 
 /** The offset and the epoch of a position. */
-export function parse(at: string): Place {
+function parse(at: string): Place {
   const [epoch, offset] = at.split(".");
   return { epoch: epoch!, offset: Number(offset) };
 }
@@ -125,8 +131,6 @@ export class Oracle {
   readonly calls: Call[] = [];
   /** How often each call ran. */
   readonly ran = new Map<number, number>();
-  /** When a watcher was notified last. */
-  memberAt = 0;
   readonly #breaches: string[] = [];
   #count = 0;
   /** Whether all nodes and clients were connected again (W). */
@@ -141,15 +145,13 @@ export class Oracle {
     if (isRare && this.#breaches.length < MOST_BREACHES) this.#breaches.push(`${rule}: ${text}`);
   }
 
-  /** Begins to record a process. */
+  /** Begins to record a server. */
   started(run: number): Run {
     const record: Run = {
       run,
       troubles: [],
       states: [],
       losses: [],
-      stops: [],
-      unnoticed: [],
       members: new Map(),
       endedAt: Infinity,
     };
@@ -159,17 +161,11 @@ export class Oracle {
 
   /**
    * P2. A watcher may be notified of a join when that member is listed already, because lists and notifications have no common order.
-   * So the first event of a member may be either, until `listed`.
+   * So the first event of a member may be either.
    */
   member(run: Run, event: "joined" | "left", id: string): void {
     if (run.members.get(id) === event) this.breach("P2", `node ${run.run} reported ${event} twice in a row for ${id}`);
     run.members.set(id, event);
-    this.memberAt = Date.now();
-  }
-
-  /** P2. All nodes list these members, and no watcher was notified for a while: from now on, none of them joins before it left. */
-  listed(ids: readonly string[]): void {
-    for (const { members } of this.runs.values()) for (const id of ids) members.set(id, "joined");
   }
 
   /** Judges everything, after the end. If W is broken, judges nothing else. Throws a `Breach` with the broken rules. */
@@ -181,7 +177,7 @@ export class Oracle {
 
   #judgeAll(): Figures {
     return {
-      processes: this.runs.size,
+      servers: this.runs.size,
       sessions: this.stays.length,
       ...this.#judgeNotifications(),
       ...this.#judgeLogs(),
@@ -190,7 +186,7 @@ export class Oracle {
     };
   }
 
-  /** Whether a process may have had no connection between two times. */
+  /** Whether a node may have had no connection between two times. */
   #isTroubled(run: number, from: number, to: number): boolean {
     const { endedAt, troubles } = this.runs.get(run)!;
     if (to > endedAt - ON_THE_WAY_MS) return true;
@@ -343,7 +339,7 @@ export class Oracle {
     const got = new Set(events.map((event) => (event.kind === "said" ? event.at : "")));
     for (const { at, n, state, orderedAt, time } of this.publications) {
       if (state !== "acked" || time < joinedAt || time > endedAt - 2 * ON_THE_WAY_MS) continue;
-      // A node that was stopped reports late: perhaps its log has ended since, and the client joined another one.
+      // A node may report late: perhaps its log has ended since, and the client joined another one.
       if (orderedAt < joinedAt && epochOf(welcome.at) !== epochOf(at)) continue;
       const isThere = got.has(at!) || covers(welcome.at, at!) || covers(since, at!) || isInGap(events, at!);
       if (isThere || (endedAt < Infinity && this.#isTroubled(welcome.run, time, time + ON_THE_WAY_MS))) continue;
@@ -390,11 +386,8 @@ export class Oracle {
   /** N4. */
   #judgeReports(): Figures {
     let reported = 0;
-    for (const { run, losses, stops, unnoticed, states, troubles, endedAt } of this.runs.values()) {
-      for (const time of unnoticed) this.breach("N4", `node ${run} received nothing and did not notice until ${time}`);
+    for (const { run, losses, states, troubles, endedAt } of this.runs.values()) {
       for (const time of losses) {
-        // A process that was stopped or killed too soon could not report it.
-        if ([...stops, endedAt].some((end) => end >= time && end < time + REPORT_MS)) continue;
         reported++;
         // All connections of a node end together: one report stands for them.
         const isReported = states.filter((state) => state.time <= time).at(-1)?.state === "down";

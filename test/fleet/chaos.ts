@@ -1,0 +1,101 @@
+/** Plays the world over an engine in memory whose connections have faults, in virtual time. */
+import { EngineError, type Engine } from "../../src/node.js";
+import type { Figures } from "../long/fleet/oracle.js";
+import { FaultyEngine, type FaultyLink } from "./faulty.js";
+import { settled } from "./nodes.js";
+import { after, LEASE_MS, World, type FleetNode, type Misuse } from "./world.js";
+
+type Node = FleetNode<FaultyLink>;
+
+/** Runs a fault of the connection of one node. */
+const ofOne =
+  (fault: (link: FaultyLink, world: World<FaultyLink>) => Promise<void>) =>
+  (world: World<FaultyLink>, one: Node): Promise<void> =>
+    world.during([one], async () => {
+      await fault(one.link, world);
+      one.link.release();
+      one.link.up();
+    });
+
+/** The faults of a node, of its connection, and of the broker. Each resolves when it is over. */
+export const FAULTS = {
+  cut: ofOne(async (link, { random }) => {
+    link.down();
+    await after(random.below(2_000));
+  }),
+  /** The connection ends while a command is on its way, before or after the broker has done it. */
+  "cut at a command": ofOne(async (link, { random }) => {
+    const when = random.pick(["before", "after"] as const);
+    link[when] = () => {
+      link[when] = () => {};
+      link.down();
+      throw new EngineError("faulty: lost", "unknown");
+    };
+    await after(random.below(1_000));
+    link[when] = () => {};
+  }),
+  late: ofOne(async (link, { random }) => {
+    link.hold();
+    await after(random.below(2_000));
+  }),
+  /** What others send arrives in any order, if its frames name their order. */
+  reordered: ofOne(async (link, { random }) => {
+    link.hold();
+    await after(random.below(1_000));
+    link.release((count) => random.below(count));
+  }),
+  /** Frames are lost before the connection ends. */
+  lost: ofOne(async (link, { random }) => {
+    link.loses = () => random.chance(0.5);
+    await after(random.below(2_000));
+    link.down();
+    link.loses = () => false;
+  }),
+  expired: ofOne(async (link) => link.expire()),
+  killed: (world, one) => world.kill(one),
+  emptied: (world, { link }) => world.during([...world.nodes.values()], () => link.engine.restart()),
+} satisfies Record<string, (world: World<FaultyLink>, one: Node) => Promise<void>>;
+
+export type Fault = keyof typeof FAULTS;
+
+export interface Plan {
+  readonly seed: number;
+  readonly clients: number;
+  /** The faults, each three times, one after the other. */
+  readonly faults?: readonly Fault[] | undefined;
+  /** How long there is traffic without a fault, in milliseconds. */
+  readonly ms?: number;
+  /** Returns the engine of a node. Default: the one with faults. */
+  readonly bend?: ((engine: Engine) => Engine) | undefined;
+  readonly misuse?: Misuse | undefined;
+}
+
+/** More than the waits of a world, in steps of `settled`. */
+const MOST_STEPS = 4_000;
+
+/** Plays three nodes. Rejects with a `Breach` if a rule is broken. `act`: what happens besides the faults. */
+export async function play(
+  { seed, clients, faults = [], ms = 0, bend = (engine) => engine, misuse }: Plan,
+  act: (world: World<FaultyLink>) => Promise<void> = async () => {},
+): Promise<{ figures: Figures; world: World<FaultyLink> }> {
+  const engine = new FaultyEngine({ leaseMs: LEASE_MS });
+  const next = async (): Promise<{ engine: Engine; link: () => FaultyLink }> => ({
+    engine: bend(engine),
+    link: () => engine.links.at(-1)!,
+  });
+  const world = new World(seed, clients, { next, noticeMs: 0 }, misuse);
+  const { random } = world;
+  const disturb = async (): Promise<void> => {
+    for (let i = 0; i < 3 * faults.length; i++) {
+      await FAULTS[faults[i % faults.length]!](world, world.any);
+      await after(random.below(500));
+      world.isBlind = random.chance(0.5);
+      if (random.chance(0.5)) world.cut(3);
+    }
+    await after(ms);
+    await act(world);
+  };
+  const figures = await settled(world.play(3, disturb), MOST_STEPS);
+  await settled(world.close());
+  return { figures, world };
+}

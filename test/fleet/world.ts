@@ -1,0 +1,415 @@
+/** A fleet with clients, traffic and faults, over any engine. The oracle of the long runs judges what happened. */
+import { vi } from "vitest";
+import { connect } from "../../src/index.js";
+import { ConnectionLostError, EngineError, RpcError, type AnyPeer, type Engine } from "../../src/node.js";
+import { Random } from "../faults/random.js";
+import {
+  covers,
+  Oracle,
+  TIMEOUT_MS,
+  type Call,
+  type Figures,
+  type Publication,
+  type Rule,
+  type Run,
+  type Stay,
+  type Welcome,
+} from "../long/fleet/oracle.js";
+import { closeAll, makeNode, type Node } from "./nodes.js";
+
+/** The topic that is notified, and the topic with a log and members. */
+const PLAIN = "plain";
+export const LOGGED = "logged";
+export const LEASE_MS = 2_000;
+const SESSION_MS = 3_000;
+const TICK_MS = 40;
+/** The longest wait until all are connected again, and until all have everything. A node or a client waits up to 20 s before it connects. */
+const PATIENCE_MS = 50_000;
+/** A client that is cut often would mostly wait for its next attempt. This is the share of the usual delay. */
+const HURRY = 0.1;
+/** How long a handler works at most, so that a drain finds running ones, and publications arrive while a client joins. */
+const WORK_MS = 20;
+/** How long the handler of `join` works for an application that is wrong. */
+const LONG_JOIN_MS = 1_000;
+/** The share of publications that have a key, and of those that two nodes publish at once. */
+const KEYED = 0.4;
+const DOUBLED = 0.3;
+
+const now = (): number => performance.now();
+export const after = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** The connection of one node to the broker. */
+export interface Link {
+  /** When a connection that worked was ended. */
+  readonly losses: readonly number[];
+  /** Ends the connection. The node gets no other one until `up`. */
+  down(): unknown;
+  up(): unknown;
+  /** For the broker, the node is gone. */
+  kill(): unknown;
+}
+
+/** What connects each node to the broker. */
+export interface Place<L extends Link> {
+  /** Returns the engine of the next node, and what returns its connection when the node is made. */
+  next(): Promise<{ readonly engine: Engine; readonly link: () => L }>;
+  /** How long a node may take until it notices that a fault has ended its connection. */
+  readonly noticeMs: number;
+}
+
+/** How the application of a node or of a client is wrong. */
+export type Misuse =
+  | "calls without a timeout"
+  | "watches twice"
+  | "replays after live messages"
+  | "a client moves `since` before its join is answered";
+
+/** A server, its connection to the broker, and what the oracle knows of it. */
+export interface FleetNode<L extends Link> {
+  readonly route: string;
+  readonly node: Node;
+  readonly link: L;
+  readonly run: Run;
+}
+
+/** A client that joins at each new session, and records what arrives. */
+class Client {
+  readonly number: number;
+  readonly #world: World<Link>;
+  peer!: AnyPeer;
+  /** The present session. */
+  stay!: Stay;
+  /** The position up to which the client has everything. */
+  since: string | undefined;
+  lost = 0;
+  resumed = 0;
+
+  constructor(number: number, world: World<any>) {
+    this.number = number;
+    this.#world = world;
+  }
+
+  async connect(): Promise<void> {
+    const { oracle, misuse } = this.#world;
+    const isHasty = misuse === "a client moves `since` before its join is answered";
+    this.peer = (await connect<any, any>("ws://balancer/", {
+      reconnect: { initial: true },
+      onOpen: (server: any) => void this.#join(server, this.#begin()),
+      methods: {
+        told: (told) => void this.stay.told.push(told),
+        missed: () => void this.stay.events.push({ kind: "missed" }),
+        said: ({ n, at }) => {
+          this.stay.events.push({ kind: "said", n, at, time: now() });
+          if (this.stay.welcome !== undefined || isHasty) this.since = at;
+        },
+        run: ({ n }) => this.#world.ran(n),
+      },
+    })) as AnyPeer;
+    this.peer.on("lost", () => this.lost++);
+    this.peer.on("suspend", () => (this.stay.endedAt = now()));
+    this.peer.on("resume", () => {
+      this.resumed++;
+      this.stay.endedAt = Infinity;
+    });
+    this.peer.on("missed", ({ count }) => (this.stay.dropped += count));
+    this.peer.on("close", ({ code }) => code === 1000 || oracle.breach("crash", `client ${this.number}: ${code}`));
+  }
+
+  #begin(): Stay {
+    const { number: client, since } = this;
+    const session = { client, since, told: [], events: [], welcome: undefined };
+    this.stay = { ...session, joinedAt: Infinity, endedAt: Infinity, dropped: 0 };
+    this.#world.oracle.stays.push(this.stay);
+    return this.stay;
+  }
+
+  /** Joins. Tries again while the broker is away. */
+  async #join(server: AnyPeer, stay: Stay): Promise<void> {
+    while (this.stay === stay) {
+      try {
+        const welcome = (await server.request("join", { since: stay.since, as: this.number })) as Welcome;
+        // What was sent in this millisecond may have been sent before.
+        Object.assign(stay, { welcome, joinedAt: now() + 1 });
+        const last = stay.events.flatMap((event) => (event.kind === "said" ? [event.at] : [])).at(-1);
+        stay.events.push({ kind: "joined" });
+        this.since = last ?? welcome.at ?? this.since;
+        return;
+      } catch (error) {
+        if (!(error instanceof RpcError)) return;
+        await after(100);
+      }
+    }
+  }
+
+  get isMember(): boolean {
+    return this.peer.state === "open" && this.stay.welcome !== undefined && this.stay.endedAt === Infinity;
+  }
+}
+
+export class World<L extends Link> {
+  readonly oracle = new Oracle();
+  readonly random: Random;
+  readonly misuse: Misuse | undefined;
+  /** By the name in the URLs of their clients. */
+  readonly nodes = new Map<string, FleetNode<L>>();
+  readonly clients: Client[];
+  /** Whether the balancer ignores the node in URLs. */
+  isBlind = false;
+  /** How many connections went to the node that their URL names. */
+  routed = 0;
+  readonly #place: Place<L>;
+  readonly #sockets = new Map<WebSocket, Node>();
+  readonly #made: Node[] = [];
+  readonly #pending = new Set<Promise<unknown>>();
+  #isOver = false;
+  #next = 0;
+  #numbers = 0;
+
+  constructor(seed: number, clients: number, place: Place<L>, misuse?: Misuse) {
+    this.random = new Random(seed);
+    this.misuse = misuse;
+    this.#place = place;
+    vi.spyOn(Math, "random").mockImplementation(() => HURRY * this.random.next());
+    const open = (url: string, protocols: string[]): WebSocket => this.#open(url, protocols);
+    vi.stubGlobal("WebSocket", function (url: string, protocols: string[]): WebSocket {
+      return open(url, protocols);
+    });
+    this.clients = Array.from({ length: clients }, (_, i) => new Client(i, this));
+  }
+
+  /** Starts a node. It has the place of the one with its name that has ended. */
+  async start(route: string): Promise<void> {
+    const run = this.oracle.started(this.oracle.runs.size + 1);
+    const { engine, link } = await this.#place.next();
+    const node = makeNode({
+      engine,
+      session: { route, ttlMs: SESSION_MS },
+      topics: (name: string) =>
+        name === LOGGED ? { log: { length: 5_000, ttlMs: 600_000 }, members: true } : undefined,
+      methods: {
+        join: async (params: any, { peer }: any) => ({ ...(await this.#join(node, params, peer)), run: run.run }),
+        work: async ({ n }: { n: number }) => {
+          const result = this.ran(n);
+          await after(n % WORK_MS);
+          return result;
+        },
+      },
+    });
+    this.#made.push(node);
+    const { server } = node;
+    server.on("engine", ({ state, error }) => run.states.push({ state, text: String(error ?? ""), time: now() }));
+    server.on("gap", (topic) => server.topic(topic).notify("missed", {}, { here: true, whenSlow: "close" }));
+    server.on("error", (error) => {
+      const isExpected = error instanceof EngineError || error instanceof ConnectionLostError;
+      if (!isExpected) this.oracle.breach("crash", `node ${run.run}: ${String(error)}`);
+    });
+    for (let times = this.misuse === "watches twice" ? 2 : 1; times > 0; times--)
+      server.topic(LOGGED).watch((event, { id }) => this.oracle.member(run, event, id));
+    this.nodes.set(route, { route, node, run, link: link() });
+  }
+
+  async #join({ server }: Node, { since, as }: any, peer: AnyPeer): Promise<Omit<Welcome, "run">> {
+    const topic = server.topic(LOGGED);
+    const isLate = this.misuse === "replays after live messages" && since !== undefined;
+    await server.topic(PLAIN).join(peer);
+    const joined = await topic.join(peer, isLate ? { as } : { since, as });
+    let { outcome } = joined;
+    // Meanwhile, publications arrive.
+    await after(this.misuse === undefined ? this.random.below(WORK_MS) : LONG_JOIN_MS);
+    if (isLate) {
+      const part = await topic.read({ since, limit: 1_000 });
+      ({ outcome } = part);
+      if (outcome === "complete") for (const { method, params } of part.entries) peer.notify(method, params);
+    }
+    return { outcome: outcome!, at: joined.at, id: peer.id };
+  }
+
+  /** Connects a client to the node that its URL names, or else to the next one. */
+  #open(url: string, protocols: string[]): WebSocket {
+    const named = this.isBlind ? undefined : this.nodes.get(new URL(url).searchParams.get("node") ?? "");
+    if (named !== undefined) this.routed++;
+    const { node } = named ?? [...this.nodes.values()][this.#next++ % this.nodes.size]!;
+    const socket = new node.WebSocket(url, { protocols, headers: {} }) as unknown as WebSocket;
+    this.#sockets.set(socket, node);
+    socket.addEventListener("close", () => this.#sockets.delete(socket));
+    return socket;
+  }
+
+  /** Counts that a call has run. Returns its result. */
+  ran(n: number): number {
+    this.oracle.ran.set(n, (this.oracle.ran.get(n) ?? 0) + 1);
+    return n;
+  }
+
+  get any(): FleetNode<L> {
+    return this.random.pick([...this.nodes.values()]);
+  }
+
+  /** Cuts about so many sockets, old and new ones, on all nodes. */
+  cut(count: number): void {
+    const every = Math.max(1, Math.floor(this.#sockets.size / count));
+    for (const [i, [socket, node]] of [...this.#sockets].entries())
+      if (i % every === 0) node.network.of(socket as never).cut();
+  }
+
+  /** Runs a fault of the connections of these nodes. Resolves when they have connections again. */
+  async during(nodes: readonly FleetNode<L>[], fault: () => unknown): Promise<void> {
+    const trouble = { from: now(), to: Infinity };
+    for (const { run } of nodes) run.troubles.push(trouble);
+    await fault();
+    await after(this.#place.noticeMs);
+    await this.until("W", () => {
+      const away = nodes.filter(
+        ({ node: { server }, run }) => !server.health().ok || run.states.at(-1)?.state === "down",
+      );
+      return away.length === 0 ? undefined : `nodes without a connection: ${away.map(({ run }) => run.run).join(", ")}`;
+    });
+    trouble.to = now();
+  }
+
+  /** A node ends as a process that is killed. Another one has its place. */
+  async kill({ route, node, run, link }: FleetNode<L>): Promise<void> {
+    run.endedAt = now();
+    run.troubles.push({ from: now(), to: Infinity });
+    this.nodes.delete(route);
+    await link.kill();
+    node.network.cut();
+    await this.start(route);
+  }
+
+  /** Waits until a check returns no complaint. Otherwise, a rule is broken. */
+  async until(rule: Rule, check: () => Promise<string | undefined> | string | undefined): Promise<void> {
+    const end = now() + PATIENCE_MS;
+    for (let complaint; (complaint = await check()) !== undefined; await after(TICK_MS))
+      if (now() > end) return this.oracle.breach(rule, `not in time: ${complaint}`);
+  }
+
+  /** Waits until all clients are members. */
+  untilMembers(): Promise<void> {
+    return this.until("W", () => {
+      const away = this.clients.filter(({ isMember }) => !isMember).map(({ number }) => number);
+      return away.length === 0 ? undefined : `clients ${away.join(", ")} have not joined`;
+    });
+  }
+
+  /** Plays `act` with so many nodes while there is traffic. Then judges everything. */
+  async play(nodes: number, act: () => Promise<void>): Promise<Figures> {
+    for (let i = 1; i <= nodes; i++) await this.start(`n${i}`);
+    await Promise.all(this.clients.map((client) => client.connect()));
+    const traffic = this.#traffic();
+    await act();
+    await this.untilMembers();
+    this.#isOver = true;
+    await traffic;
+    await this.until("C1", () => (this.#pending.size === 0 ? undefined : "calls are pending"));
+    await this.#publishUnseen();
+    await this.#expectMembers();
+    for (const { link, run } of this.nodes.values()) run.losses.push(...link.losses);
+    return this.oracle.judge();
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.clients.map(({ peer }) => peer?.close()));
+    await closeAll(this.#made);
+  }
+
+  /** Notifies, publishes and calls until `play` ends it. */
+  async #traffic(): Promise<void> {
+    for (; !this.#isOver; await after(TICK_MS)) {
+      const { node, run } = this.any;
+      const n = ++this.#numbers;
+      this.oracle.sent.push({ run: run.run, n, time: now() });
+      node.server.topic(PLAIN).notify("told", { run: run.run, n });
+      const key = this.random.chance(KEYED) ? `key ${n}` : undefined;
+      this.#track(this.#publish(n, key));
+      if (key !== undefined && this.random.chance(DOUBLED)) this.#track(this.#publish(n, key));
+      const { peer, stay } = this.random.pick(this.clients);
+      this.#track(this.#call(run, peer, "work"));
+      if (stay.welcome !== undefined) this.#track(this.#call(run, node.server.peer(stay.welcome.id), "run"));
+    }
+  }
+
+  #track(order: Promise<unknown>): void {
+    const done: Promise<unknown> = order.then(() => this.#pending.delete(done));
+    this.#pending.add(done);
+  }
+
+  /** Publishes. One with a key and an unknown outcome is published again. */
+  async #publish(n: number, key?: string, { node, run: { run } } = this.any): Promise<string | undefined> {
+    const publication: Publication = { n, run, key, state: "pending", at: undefined, orderedAt: now(), time: 0 };
+    this.oracle.publications.push(publication);
+    const options = { timeoutMs: TIMEOUT_MS, ...(key !== undefined && { key }) };
+    try {
+      publication.at = await node.server.topic(LOGGED).publish("said", { n }, options);
+      publication.state = "acked";
+    } catch (error) {
+      publication.state = this.#outcomeOf(error);
+    }
+    publication.time = now();
+    if (key !== undefined && publication.state === "unknown") await this.#publish(n, key);
+    return publication.at;
+  }
+
+  async #call({ run }: Run, peer: Pick<AnyPeer, "request">, method: string): Promise<void> {
+    const n = ++this.#numbers;
+    const call: Call = { n, run, tookMs: 0, result: undefined, state: "pending" };
+    this.oracle.calls.push(call);
+    const startedAt = now();
+    const timeoutMs = this.misuse === "calls without a timeout" ? Infinity : TIMEOUT_MS;
+    try {
+      call.result = await peer.request(method, { n }, { timeoutMs });
+      call.state = "result";
+    } catch (error) {
+      call.state = this.#outcomeOf(error);
+    }
+    call.tookMs = now() - startedAt;
+  }
+
+  #outcomeOf(error: unknown): "not-sent" | "unknown" {
+    const { outcome } = error as { outcome?: "not-sent" | "unknown" };
+    if (outcome === undefined) this.oracle.breach("C1", `there is no outcome: ${String(error)}`);
+    return outcome ?? "unknown";
+  }
+
+  /** L1: the last publication reaches all, also those of a node that missed it. The node must find that by itself, because nothing follows. */
+  async #publishUnseen(): Promise<void> {
+    const [away, other] = [...this.nodes.values()] as [FleetNode<L>, FleetNode<L>];
+    let last: string | undefined;
+    await this.during([away], async () => {
+      await away.link.down();
+      last = await this.#publish(0, undefined, other);
+      await away.link.up();
+    });
+    await this.until("L1", () => {
+      const behind = this.clients.filter(
+        ({ since, stay }) => !covers(since, last!) && stay.events.at(-1)?.kind !== "missed",
+      );
+      return behind.length === 0
+        ? undefined
+        : `${last} did not reach clients ${behind.map(({ number }) => number).join(", ")}`;
+    });
+  }
+
+  /** P1: all nodes list the clients, and their watchers know the same. A suspended peer is a member until its session expires. */
+  async #expectMembers(): Promise<void> {
+    await after(2 * SESSION_MS);
+    await this.until("P1", async () => {
+      const ids = this.clients.map(({ stay }) => stay.welcome?.id ?? "");
+      const lists = Array.from(this.nodes.values(), async ({ node, run: { run, members } }) => {
+        const list = (
+          await node.server
+            .topic(LOGGED)
+            .members()
+            .catch(() => [])
+        ).map(({ id }) => id);
+        const [missing, extra] = [ids.filter((id) => !list.includes(id)), list.filter((id) => !ids.includes(id))];
+        const known = [...members].filter(([id, event]) => (event === "joined") !== ids.includes(id));
+        if (missing.length + extra.length + known.length === 0 && list.length === ids.length) return [];
+        return [
+          `node ${run} lacks ${missing.join(" ") || "none"}, has ${extra.join(" ") || "none"}, knows ${known.length} others`,
+        ];
+      });
+      return (await Promise.all(lists)).flat().join("; ") || undefined;
+    });
+  }
+}
