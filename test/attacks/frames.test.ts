@@ -1,23 +1,12 @@
 import { once } from "node:events";
-import type { AddressInfo } from "node:net";
+import { createServer } from "node:http";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import {
-  BINARY,
-  CLOSE,
-  CONTINUATION,
-  frame,
-  frameHead,
-  PING,
-  PONG,
-  TEXT,
-  upgradeText,
-} from "../../bench/attacks/floods.js";
-import { bytes, bytesOf, connect } from "../../src/node.js";
+import { BINARY, CLOSE, CONTINUATION, frame, frameHead, PING, PONG, TEXT } from "../../bench/attacks/floods.js";
+import { bytesOf, connect } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { binaryFrame } from "../support/binary.js";
-import { plainPeer, sendUpgrade } from "../support/network.js";
-import { write } from "../support/post.js";
+import { listening, plainPeer, sendUpgrade } from "../support/network.js";
 import { notification, request } from "../support/raw.js";
 import { turn } from "../support/turns.js";
 import { closeFrame, rawSocket, target, type RawSocket, type Target } from "./support/server.js";
@@ -27,7 +16,7 @@ const CALL = JSON.stringify(request(1, "here"));
 const PACKED = { "Sec-WebSocket-Protocol": "reciproc.v1" };
 
 describe("a frame that claims a huge length", () => {
-  it.each([MIB + 3, 2 ** 32, 2n ** 53n - 1n, 2n ** 62n])(
+  it.each([MIB + 3, 2n ** 62n])(
     "closes with 1009 by its head alone, of %d bytes: nothing of it is buffered",
     async (length) => {
       await using on = await target();
@@ -40,38 +29,16 @@ describe("a frame that claims a huge length", () => {
 });
 
 describe("a message in fragments", () => {
-  it("is read as one message, in a thousand fragments of one byte", async () => {
+  it("is read in a thousand fragments, and closes with 1008 if it has more than a message of that length needs", async () => {
     await using on = await target();
     using raw = await rawSocket(on);
-    const text = CALL.padEnd(1000);
-    const parts = [...text].map((char, i) => frame(i === 0 ? TEXT : CONTINUATION, char, i === text.length - 1));
-    const answered = once(raw.socket, "data");
-    await raw.write(Buffer.concat(parts));
-    await answered;
+    const last = frame(CONTINUATION, " ");
+    const fragment = frame(CONTINUATION, " ", false);
+    await raw.write(Buffer.concat([frame(TEXT, CALL, false), ...Array<Buffer>(1000).fill(fragment), last]));
     await vi.waitFor(() => expect(raw.peer.stats().requestsReceived).toBe(1));
-  });
-
-  it("closes with 1008 if it has more fragments than a message of that length needs", async () => {
-    await using on = await target();
-    using raw = await rawSocket(on);
-    await raw.write(frame(TEXT, " ", false));
-    await raw.write(Buffer.concat(Array<Buffer>(2000).fill(frame(CONTINUATION, " ", false))));
+    await raw.write(Buffer.concat([frame(TEXT, " ", false), ...Array<Buffer>(2000).fill(fragment)]));
     expect((await closeFrame(raw.socket)).code).toBe(1008);
     expect((await raw.peer.closed).code).toBe(1008);
-  });
-
-  it("keeps at most 64 KiB for each fragment that arrives among other bytes, and closes with 1008 early", async () => {
-    await using on = await target();
-    using raw = await rawSocket(on);
-    const closed = closeFrame(raw.socket);
-    // A fragment is a slice of the read that contains it, and keeps all of that in memory.
-    const filler = Buffer.concat(Array<Buffer>(600).fill(frame(PONG, Buffer.alloc(100))));
-    await raw.write(frame(TEXT, " ", false));
-    let written = 0;
-    for (; !raw.socket.destroyed && written < 4000; written++)
-      await raw.write(Buffer.concat([frame(CONTINUATION, " ", false), filler]));
-    expect(written).toBeLessThan(2000);
-    expect((await closed).code).toBe(1008);
   });
 
   it("is cut by the heartbeat if its bytes stop before its end", async () => {
@@ -88,36 +55,20 @@ describe("a message in fragments", () => {
   });
 });
 
-describe("a connection that gets single bytes", () => {
-  it("reads a handshake and a call like any other", async () => {
-    await using on = await target();
-    const socket = await write(on.url, "");
-    socket.setNoDelay(true);
-    const text = upgradeText(new URL(on.url).host) + frame(TEXT, CALL).toString("latin1");
-    for (const byte of Buffer.from(text, "latin1")) {
-      socket.write(Buffer.of(byte));
-      // Each byte is a read of its own.
-      await turn();
-    }
-    await vi.waitFor(() => expect(on.peers[0]?.stats().requestsReceived).toBe(1));
-    socket.destroy();
-  });
-
-  it("closes with 1008 if a long message arrives in more pieces than it needs", async () => {
-    await using on = await target();
-    using raw = await rawSocket(on);
-    raw.socket.setNoDelay(true);
-    const closed = closeFrame(raw.socket);
-    await raw.write(frameHead(TEXT, 500_000));
-    let written = 0;
-    for (; !raw.socket.destroyed && written < 30_000; written++) {
-      raw.socket.write(" ");
-      // Each byte is a read of its own.
-      await turn();
-    }
-    expect(written).toBeLessThan(15_000);
-    expect((await closed).code).toBe(1008);
-  });
+it("closes with 1008 if a long message arrives in more pieces than it needs", async () => {
+  await using on = await target({ limits: { maxMessageBytes: 20_000 } });
+  using raw = await rawSocket(on);
+  raw.socket.setNoDelay(true);
+  const closed = closeFrame(raw.socket);
+  await raw.write(frameHead(TEXT, 10_000));
+  let written = 0;
+  for (; !raw.socket.destroyed && written < 1_000; written++) {
+    raw.socket.write(" ");
+    // Each byte is a read of its own.
+    await turn();
+  }
+  expect(written).toBeLessThan(1_000);
+  expect((await closed).code).toBe(1008);
 });
 
 describe("endless pings from a client that never reads", () => {
@@ -132,14 +83,13 @@ describe("endless pings from a client that never reads", () => {
     raw.socket.pause();
     await raw.write(frame(TEXT, '{"hello":{}}'));
     let most = 0;
-    const many = Math.max(1, Math.min(100, Math.floor(MIB / ping.length)));
-    // More than the system buffers.
-    for (let sent = 0; sent < 24 * MIB; sent += ping.length * many) {
-      await raw.write(Buffer.concat(Array<Buffer>(many).fill(ping)));
+    const chunk = Buffer.concat(Array<Buffer>(Math.ceil(MIB / 2 / ping.length)).fill(ping));
+    // The system buffers some MiB.
+    for (let beyond = 0; beyond < 4; most > ROOM / 2 && beyond++) {
+      await raw.write(chunk);
       most = Math.max(most, raw.peer.stats().unsentBytes);
     }
     expect(raw.peer.state).toBe("open");
-    expect(most).toBeGreaterThan(ROOM / 2);
     expect(most).toBeLessThanOrEqual(ROOM + pongBytes);
   });
 });
@@ -152,19 +102,15 @@ describe("a flood of WebSocket pings and pongs", () => {
     ["unsolicited pongs", [PONG]],
     ["both in turn", [PING, PONG]],
   ])("closes with 1008 beyond 1,000 in a second, and reads nothing more: %s", async (_what, opcodes) => {
+    using clock = virtualClock();
     await using on = await target();
     using raw = await rawSocket(on);
     const closed = closeFrame(raw.socket);
-    const frames = opcodes.map((opcode) => frame(opcode, ""));
-    const flood = Buffer.concat(
-      Array<Buffer[]>(MIB / 8)
-        .fill(frames)
-        .flat(),
-    );
+    const flood = Buffer.concat(Array.from({ length: MIB / 16 }, (_, i) => frame(opcodes[i % opcodes.length]!, "")));
     await raw.write(flood);
     expect(await closed).toEqual({ code: 1008, reason: REASON });
-    const { code, error } = await raw.peer.closed;
-    expect([code, error!.message]).toEqual([1008, REASON]);
+    await clock.pass(1_000);
+    expect(await raw.peer.closed).toMatchObject({ code: 1008, error: { message: REASON } });
     expect(raw.peer.stats().bytesReceived).toBeLessThan(flood.length);
   });
 
@@ -179,15 +125,15 @@ describe("a flood of WebSocket pings and pongs", () => {
   });
 
   it("closes a client with 1008 too, if its server sends so many", async () => {
-    const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-    await once(server, "listening");
-    const arrived = once(server, "connection") as Promise<[WebSocket]>;
-    const peer = await connect(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`, { link: "plain" });
-    const [far] = await arrived;
-    for (let i = 0; i < 5_000; i++) far.ping();
+    await using far = await listening(createServer());
+    const arrived = once(new WebSocketServer({ server: far.server }), "connection") as Promise<[WebSocket]>;
+    using clock = virtualClock();
+    const peer = await connect(far.url, { link: "plain" });
+    const [webSocket] = await arrived;
+    for (let i = 0; i < 2_000; i++) webSocket.ping();
+    await vi.waitFor(() => expect(webSocket.readyState).not.toBe(WebSocket.OPEN));
+    await clock.pass(1_000);
     expect(await peer.closed).toMatchObject({ code: 1008 });
-    far.terminate();
-    server.close();
   });
 });
 
@@ -272,27 +218,6 @@ describe("a hostile binary frame", () => {
     expect(runs).toEqual([]);
   });
 
-  it("closes with 1009 if it is longer than `maxMessageBytes`", async () => {
-    await using on = await target({ limits: { maxMessageBytes: 1000 } });
-    using raw = await opened(on);
-    const closed = closeFrame(raw.socket);
-    const message = JSON.stringify(notification("here", ["a"]));
-    await raw.write(frame(BINARY, Buffer.from(binaryFrame(`[["a",1000],${message}]`, new Uint8Array(1000)))));
-    expect((await closed).code).toBe(1009);
-  });
-
-  it("changes no prototype of the server", async () => {
-    const got: unknown[] = [];
-    await using on = await target({ methods: { put: ([value]: [unknown]) => void got.push(value) } });
-    using raw = await opened(on);
-    const message = '{"jsonrpc":"2.0","method":"put","params":[{"__proto__":"a","constructor":{"prototype":"b"}}]}';
-    await raw.write(frame(BINARY, Buffer.from(binaryFrame(`[["a",1,"b",1],${message}]`, [1, 2]))));
-    await vi.waitFor(() => expect(got).toHaveLength(1));
-    expect(Object.getPrototypeOf(got[0])).toBe(Object.prototype);
-    expect(({} as { prototype?: unknown }).prototype).toBeUndefined();
-    expect((got[0] as { constructor: unknown }).constructor).toEqual({ prototype: Uint8Array.of(2) });
-  });
-
   it("gives the application short bytes in a buffer of their own, so that keeping them keeps nothing else", async () => {
     let kept: Uint8Array | undefined;
     await using on = await target({ methods: { put: ([value]: [unknown]) => void (kept = bytesOf(value)) } });
@@ -302,19 +227,6 @@ describe("a hostile binary frame", () => {
     await vi.waitFor(() => expect(kept).toHaveLength(100));
     expect(kept!.buffer.byteLength).toBe(100);
   });
-
-  it("counts towards `maxUnsentBytes` as text does, and closes a client that reads nothing with 1013", async () => {
-    await using on = await target({ limits: { maxUnsentBytes: MIB } });
-    using raw = await opened(on);
-    raw.socket.pause();
-    await vi.waitFor(() => expect(raw.peer.stats().bytesReceived).toBeGreaterThan(0));
-    while (raw.peer.state === "open") {
-      raw.peer.notify("news", [bytes(new Uint8Array(MIB / 2))]);
-      await turn();
-    }
-    raw.socket.destroy();
-    expect((await raw.peer.closed).code).toBe(1013);
-  });
 });
 
 describe("a client that was refused by a frame", () => {
@@ -322,14 +234,16 @@ describe("a client that was refused by a frame", () => {
     ["text", frame(TEXT, "")],
     ["pings", frame(PING, "")],
   ])("is not read after 100 frames of %s", async (_what, one) => {
+    using clock = virtualClock();
     await using on = await target({ authenticate: () => undefined });
     const socket = await sendUpgrade(on.url, PACKED);
     socket.on("error", () => {});
     await vi.waitFor(() => expect(on.sockets.size).toBe(1));
     const [server] = on.sockets;
-    const many = Buffer.concat(Array<Buffer>(100_000).fill(one));
-    for (let i = 0; i < 16; i++) socket.write(many);
     const cut = new Promise((resolve) => server!.once("close", resolve));
+    socket.write(Buffer.concat(Array<Buffer>(200_000).fill(one)));
+    await vi.waitFor(() => expect(on.server.stats().refused).toEqual({ 401: 1 }));
+    await clock.pass(1_000);
     await cut;
     // Two reads of 64 KiB, and what the system has taken.
     expect(server!.bytesRead).toBeLessThan(MIB);

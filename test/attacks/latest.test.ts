@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import { testServer } from "../../src/testing/index.js";
 
-const CLIENTS = 300;
+const CLIENTS = 100;
 const MOVES = 30;
 const TEXT_LENGTH = 100_000;
 /** What a queued message counts besides its text. */

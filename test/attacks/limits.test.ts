@@ -155,10 +155,6 @@ function subscribable() {
   return { methods: { subscribe: (_params: unknown, context: ServerContext) => kind.open(context).id } };
 }
 
-function long(): string {
-  return "x".repeat(60_000);
-}
-
 /** Sends 50 calls, and awaits as many replies. */
 function callFifty(client: ByHand, replies: number): Promise<unknown> {
   client.say(calls("m", 50));
@@ -380,6 +376,7 @@ const LIMITS: Record<string, () => void> = {
       await acrossResume(
         await servingOnPort({ limits, methods: { m: () => ++ran } }),
         (client) => callFifty(client, 50),
+        // Earlier replies are sent again: their ack was lost with the socket.
         (client) => callFifty(client, 100),
       );
       expect(ran).toBe(RATE);
@@ -412,31 +409,10 @@ const LIMITS: Record<string, () => void> = {
   maxUnsentBytes() {
     const KEPT = 256 * 1024;
     const limits = { maxUnsentBytes: KEPT, maxReplyBytes: KEPT };
-    /** The queue limit. */
-    const BURST = 8 * KEPT;
-
-    it.each([
-      ["calls one by one", (n: number) => request(n, "long")],
-      ["batches with short enough responses", (n: number) => calls("long", 4).map((one) => ({ ...one, id: n }))],
-    ])("is reached by short calls for long results, none of which is read: %s", async (_how, next) => {
-      await using on = await target({ limits, methods: { long } });
-      using raw = await rawSocket(on);
-      let most = 0;
-      for (let n = 0; raw.peer.state === "open"; n++) {
-        void raw.write(frame(TEXT, JSON.stringify(next(n))));
-        await turn();
-        most = Math.max(most, raw.peer.stats().unsentBytes);
-      }
-      // The client does not answer the close.
-      raw.socket.destroy();
-      const reason = `more than ${BURST} bytes wait to be read`;
-      expect(await raw.peer.closed).toMatchObject({ code: 1013, reason });
-      expect(most).toBeLessThanOrEqual(BURST + KEPT);
-    });
 
     it("holds for a queue below the burst after ten seconds", async () => {
       using clock = virtualClock();
-      await using on = await target({ limits, methods: { long } });
+      await using on = await target({ limits, methods: { long: () => "x".repeat(60_000) } });
       using raw = await rawSocket(on);
       let sent = 0;
       const call = async (): Promise<void> => {

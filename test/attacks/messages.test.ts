@@ -105,10 +105,9 @@ describe("an id", () => {
   it("is echoed once and not kept if it has 1,000,000 characters", async () => {
     await using on = await target();
     using client = await plainPeer(on.url);
-    for (const id of ["x".repeat(1_000_000), "张".repeat(300_000), "\u0000".repeat(150_000)]) {
-      client.webSocket.send(JSON.stringify(request(id, "here")));
-      expect((await client.next()).id === id).toBe(true);
-    }
+    const id = "x".repeat(1_000_000);
+    client.webSocket.send(JSON.stringify(request(id, "here")));
+    expect((await client.next()).id === id).toBe(true);
     expect(on.peers[0]!.stats()).toMatchObject(EMPTY);
   });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { frame, TEXT } from "../../bench/attacks/floods.js";
-import { connect, type AnyPeer, type ServerContext } from "../../src/node.js";
+import { connect, type AnyPeer } from "../../src/node.js";
 import { request } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
 import { rawSocket, target } from "./support/server.js";
@@ -27,12 +27,6 @@ describe("a client that calls and never reads", () => {
   const methods = {
     async *stream() {
       for (;;) yield LONG;
-    },
-    async report(_params: unknown, { progress, signal }: ServerContext) {
-      while (!signal.aborted) {
-        progress(LONG);
-        await turn();
-      }
     },
   };
 
@@ -68,17 +62,6 @@ describe("a client that calls and never reads", () => {
       });
     },
   );
-
-  it("is closed with 1013 for progress, and the handler that reports it is aborted", async () => {
-    await using on = await target({ methods });
-    using raw = await rawSocket(on);
-    raw.socket.pause();
-    await raw.write(frame(TEXT, JSON.stringify(request(1, "report", { workDoneToken: 1 }))));
-    const most = await mostUnsent(raw.peer);
-    expect(most).toBeGreaterThan(CAP);
-    expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
-    await vi.waitFor(() => expect(raw.peer.stats()).toMatchObject({ running: 0 }));
-  });
 
   it("gets a quarter of maxUnsentBytes and one reply of its streams, whose sources are returned at its end", async () => {
     await using on = await target({ methods });
