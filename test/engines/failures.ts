@@ -2,13 +2,14 @@
  * What every engine does when its broker ends, stands still, loses its data, or refuses something. `describeFailures` runs the same tests
  * over each kind of broker. What is a rule of one broker only is in the files of that broker.
  */
-import { describe, expect, it } from "vitest";
-import { EngineError, type EngineSettings, type Position, type RosterId } from "../../src/fleet/engine.js";
+import { describe, expect, it, vi } from "vitest";
+import { EngineError, type Engine, type EngineSettings, type Position, type RosterId } from "../../src/fleet/engine.js";
 import type { Program } from "../support/program.js";
 import type { Relay } from "../support/relay.js";
 import {
   countHandles,
   isAscending,
+  logFrame,
   outcomeOf,
   refusalOf,
   rosterFrame,
@@ -38,7 +39,7 @@ export interface RigOptions {
   readonly settings?: EngineSettings;
 }
 
-/** One broker, and what can be done to it. It loses everything when it is killed. */
+/** One server of a broker, and what can be done to it. It loses everything when it is killed. */
 export interface Broker extends AsyncDisposable {
   /** Its process: `kill`, `start`, `pause` and `resume`. */
   readonly server: Program;
@@ -46,8 +47,8 @@ export interface Broker extends AsyncDisposable {
   readonly address: string;
   /** Returns a rig, with a prefix of its own by default. */
   rig(options?: RigOptions): PrefixedRig;
-  /** Returns a relay to it. `mute`: lets no more messages of the broker arrive, over connections that stay open. */
-  relay(): Promise<{ readonly relay: Relay; mute(): void }>;
+  /** Returns a relay to it: `cut`, `pause` and `mute`. */
+  relay(): Promise<Relay>;
   /** Deletes everything, as an administrator may. Connections stay. */
   purge(rig: PrefixedRig): Promise<void>;
   /** Returns the names of its clients, one for each connection. */
@@ -63,14 +64,23 @@ export interface BrokerKind {
   create(variant?: Variant): Promise<Broker>;
 }
 
+/** Servers of a broker that serve together, of which one has what the tests append and put. */
+export interface Group {
+  /** Returns a rig with a prefix of its own. */
+  rig(settings?: EngineSettings): Promise<PrefixedRig>;
+  /** Kills or stops the server that has the topic of the tests. `replaced`: resolves when another one can serve. */
+  failover(rig: PrefixedRig, how: "kill" | "pause"): Promise<{ replaced(): Promise<void>; restore(): Promise<void> }>;
+  /** Returns an engine of the server that `failover` disturbs, if an engine can have that one only. */
+  witness?(rig: PrefixedRig): Promise<Engine>;
+}
+
 const MIB = 2 ** 20;
 const CHANNEL = `t:${TOPIC}` as const;
 /** As many commands may be unanswered. */
 const MAX_UNANSWERED = 10_000;
 
 const over = async (broker: Broker, rig: PrefixedRig, name?: string): Promise<{ relay: Relay; node: TestNode }> => {
-  const { relay } = await broker.relay();
-  use(relay);
+  const relay = use(await broker.relay());
   return { relay, node: await TestNode.open(broker.rig({ port: relay.port, prefix: rig.prefix }).engine(), name) };
 };
 
@@ -101,7 +111,11 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
         const node = await TestNode.open(rig.engine());
         await node.connection.subscribe(CHANNEL);
         const before = hasLog ? await node.append("1", "key") : undefined;
-        if (hasLog) await node.until(CHANNEL, 1);
+        if (hasLog) {
+          await node.enter();
+          await node.put("a");
+          await node.until(CHANNEL, 2);
+        }
         await server.kill(signal);
         await node.when(() => node.downs.some(({ message }) => message.includes(broker.address)));
         expect(new Set(await outcomesOf(operationsOf(node)))).toEqual(new Set(["not-sent"]));
@@ -114,7 +128,9 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
           const after = await node.append("2", "key");
           expect(after.offset).toBe(1);
           expect(after.epoch).not.toBe(before!.epoch);
-          expect(await node.until(CHANNEL, 2)).toHaveLength(2);
+          expect(await node.until(CHANNEL, 3)).toContain(logFrame(after.epoch, 1, "2"));
+          expect(await node.beat()).toEqual({ isMine: false, live: [] });
+          await node.enterAgain();
         }
         for (const channel of ["a:all", CHANNEL] as const) {
           await node.connection.send(channel, "again");
@@ -351,18 +367,6 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
   });
 
   describe(`the members of the engine ${kindName}`, () => {
-    it("are lost with their broker: the incarnation is given up", async () => {
-      const { server, rig } = await start();
-      const node = await TestNode.enter(rig.engine());
-      await server.kill();
-      await server.start();
-      await node.untilHeard();
-      expect(await node.beat()).toEqual({ isMine: false, live: [] });
-      await node.enterAgain();
-      await node.connection.close();
-      await untilNothingLeft(rig);
-    });
-
     it("are removed when their lease expires, each once, whichever nodes beat", async () => {
       const { rig } = await start();
       const names = ["dead", "a", "b"];
@@ -408,6 +412,55 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
       await node.enterAgain();
       await node.connection.close();
       await untilNothingLeft(rig);
+    });
+  });
+}
+
+/** Runs the tests over servers of which one fails. `isReplaced`: whether another one serves when it is silent. */
+export function describeFailover(name: string, groupOf: () => Group, isReplaced = true): void {
+  describe(`the engine ${name}, when a server fails`, () => {
+    it("begins another epoch, because the end of a log may be lost, and gives the incarnation up", async () => {
+      const group = groupOf();
+      const rig = await group.rig();
+      const node = await TestNode.enter(rig.engine());
+      await node.connection.subscribe(CHANNEL);
+      const before = await node.append("1", "key");
+      const { replaced, restore } = await group.failover(rig, "kill");
+      await replaced();
+      await expect.poll(() => node.beat().catch(() => undefined)).toEqual({ isMine: false, live: [] });
+      expect(node.heard.at(-1)).toBe("all");
+      const after = await vi.waitFor(() => node.append("2", "key"));
+      expect(after.offset).toBe(1);
+      expect(after.epoch).not.toBe(before.epoch);
+      await node.until(CHANNEL, 1, (frame) => frame === logFrame(after.epoch, 1, "2"));
+      await restore();
+      await vi.waitFor(() => node.enterAgain());
+    });
+
+    if (!isReplaced) return;
+
+    it("runs no late command on a server that was stopped and replaced", async () => {
+      const group = groupOf();
+      const rig = await group.rig();
+      const node = await TestNode.open(rig.engine());
+      const witness = group.witness && (await TestNode.open(await group.witness(rig)));
+      for (const one of [node, witness]) await one?.connection.subscribe(CHANNEL);
+      const before = await node.append("before");
+      const { replaced, restore } = await group.failover(rig, "pause");
+      const late = Promise.all([node.append("late"), node.read()].map(outcomeOf));
+      await node.untilDown();
+      await replaced();
+      await restore();
+      expect(await late).toEqual(["unknown", "unknown"]);
+      await node.untilHeard();
+      const after = await vi.waitFor(() => node.append("after", "key"));
+      expect(after.epoch).not.toBe(before.epoch);
+      const frames = [logFrame(before.epoch, 1, "before"), logFrame(after.epoch, 1, "after")];
+      await node.until(CHANNEL, 1, (frame) => frame === frames[1]);
+      expect(await node.read()).toEqual({ epoch: after.epoch, top: 1, entries: [[1, "after"]] });
+      // The server that was replaced refused what came late.
+      expect(node.of(CHANNEL)).toEqual(frames);
+      if (witness !== undefined) expect(witness.of(CHANNEL)).toEqual(frames.slice(0, 1));
     });
   });
 }

@@ -4,12 +4,8 @@ import { nats, type NatsOptions } from "../../src/nats/index.js";
 import { selfSigned } from "../support/certificates.js";
 import { isSubscribed, managed, NatsServer, removeStreams, type NatsServerOptions } from "../support/nats.js";
 import { Relay, type Line } from "../support/relay.js";
-import type { BrokerKind, Variant } from "./failures.js";
-import { use, type EngineRig } from "./kit.js";
-
-export interface NatsRig extends EngineRig {
-  readonly prefix: string;
-}
+import type { BrokerKind, Group, PrefixedRig, Variant } from "./failures.js";
+import { TestNode, use } from "./kit.js";
 
 /** The rights that the documents name, for the prefix of a rig. `streams`: those that JetStream needs. */
 export function rightsOf(prefix: string): { own: string[]; streams: string[] } {
@@ -37,7 +33,7 @@ export function linesOf(
 }
 
 /** Returns a rig with a prefix of its own. `server`: the server, if the test has started it, where a user without a name may do everything. */
-export function natsRig(options: NatsOptions, server?: NatsServer): NatsRig {
+export function natsRig(options: NatsOptions, server?: NatsServer): PrefixedRig {
   const prefix = options.prefix ?? `test-${nanoid(8)}`;
   const url = server?.url ?? (typeof options.url === "string" ? options.url : options.url[0]!);
   const hasJetStream = options.jetstream !== undefined;
@@ -92,14 +88,41 @@ function kindOf(name: string, jetstream: Pick<NatsOptions, "jetstream">): Broker
           const at = port === undefined ? url : url.replace(`:${server.port}`, `:${port}`);
           return natsRig({ url: at, ...jetstream, ...settings, ...(prefix !== undefined && { prefix }) }, server);
         },
-        relay: async () => {
-          const relay = await Relay.to(server.port);
-          return { relay, mute: () => relay.mute("client") };
-        },
+        relay: () => Relay.to(server.port),
         purge: ({ prefix }) => removeStreams(server.url, prefix),
         names: () => server.names(),
         [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
       };
+    },
+  };
+}
+
+/** Returns three servers, each stream of which has one of them only. Nodes connect to one that has none. */
+export function natsGroup(servers: readonly NatsServer[]): Group {
+  const [first] = servers;
+  const over = ({ url }: NatsServer, options: Partial<NatsOptions>): PrefixedRig =>
+    natsRig({ url, jetstream: {}, startTimeoutMs: 240_000, ...options }, first);
+  const holdersOf = async ({ prefix }: PrefixedRig): Promise<NatsServer[]> => {
+    const leaders = await managed(first!.url, ({ streams }) =>
+      Promise.all(["l", "w"].map(async (kind) => (await streams.info(`${prefix}_1_${kind}`)).cluster!.leader!)),
+    );
+    return servers.filter(({ name }) => leaders.includes(name));
+  };
+  return {
+    rig: async (settings) => {
+      const rig = over(first!, {});
+      await (await TestNode.open(rig.engine())).connection.close();
+      const holders = await holdersOf(rig);
+      const free = servers.find((server) => !holders.includes(server));
+      return over(free!, { ...settings, prefix: rig.prefix });
+    },
+    failover: async (rig, how) => {
+      const holders = await holdersOf(rig);
+      for (const holder of holders) await holder[how]();
+      const restore = async (): Promise<void> => {
+        for (const holder of holders) await (how === "kill" ? holder.start() : holder.resume());
+      };
+      return how === "kill" ? { replaced: restore, restore: async () => {} } : { replaced: async () => {}, restore };
     },
   };
 }

@@ -4,12 +4,13 @@ import { createServer, type AddressInfo, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { type NatsOptions } from "../../src/nats/index.js";
 import { managed, NatsServer, type NatsServerOptions } from "../support/nats.js";
-import { countHandles, outcomeOf, refusalOf, TestNode, use } from "./kit.js";
-import { linesOf, NatsRelay, natsRig, rightsOf, type NatsRig } from "./nats-rig.js";
+import { outcomeOf, refusalOf, TestNode, use, watchHandles } from "./kit.js";
+import type { PrefixedRig } from "./failures.js";
+import { linesOf, NatsRelay, natsRig, rightsOf } from "./nats-rig.js";
 
 const FEW = { username: "few", password: "se:cret" };
-const RIGHTS_PREFIX = "test-rights";
-const { own, streams } = rightsOf(RIGHTS_PREFIX);
+const PREFIX = "test-rights";
+const { own, streams } = rightsOf(PREFIX);
 
 let server: NatsServer;
 beforeAll(async () => {
@@ -21,7 +22,7 @@ async function start(options: NatsServerOptions): Promise<NatsServer> {
   return use(await NatsServer.create(options));
 }
 
-function rigOf(options: Partial<NatsOptions> = {}): NatsRig {
+function rigOf(options: Partial<NatsOptions> = {}): PrefixedRig {
   return natsRig({ url: server.url, jetstream: {}, ...options }, server);
 }
 
@@ -57,44 +58,35 @@ describe("the engine nats, at the start", () => {
     await TestNode.open(natsRig({ url, token: "secret" }).engine());
   });
 
-  it("names the subjects that its user may not use", async () => {
-    const prefix = RIGHTS_PREFIX;
-    const refusing = await start({ lines: linesOf(prefix, [`${prefix}.1.n.>`, ...streams]) });
-    const published = await reasonOf({ ...FEW, prefix, url: refusing.url });
-    for (const kind of ["t", "a", "h"]) expect(published).toContain(`Publish to "${prefix}.1.${kind}.="`);
-    expect(published).not.toContain(`${prefix}.1.n.=`);
-    await refusing.kill();
-    refusing.configure(linesOf(prefix, [...own, ...streams], [`${prefix}.1.r.>`, `${prefix}.1.t.>`]));
-    await refusing.start();
-    const subscribed = await reasonOf({ ...FEW, prefix, url: refusing.url });
-    for (const kind of ["n", "a", "h"]) expect(subscribed).toContain(`Subscription to "${prefix}.1.${kind}.="`);
-  });
-
-  it("names the rights in JetStream that its user lacks, and changes nothing", async () => {
-    const prefix = RIGHTS_PREFIX;
-    const kept = streams.filter((right) => !right.includes("MSG") && !right.includes("CONSUMER"));
-    const refusing = await start({ lines: linesOf(prefix, [...own, ...kept]) });
-    const options = { url: refusing.url, ...FEW, prefix, jetstream: {} };
-    const reason = await reasonOf(options);
-    for (const right of ["MSG.GET", "MSG.DELETE"]) expect(reason).toContain(`$JS.API.STREAM.${right}.${prefix}_1_w`);
-    expect(reason).toContain("$JS.API.CONSUMER.CREATE");
-    expect(reason).not.toContain("PURGE");
-    await refusing.kill();
-    refusing.configure(linesOf(prefix, [...own, "$JS.API.INFO", "$JS.API.STREAM.INFO.*"]));
-    await refusing.start();
-    const without = await reasonOf(options);
+  it("names the rights that its user lacks, and changes nothing", async () => {
+    const reasonWith = async (publish: string[], more: object, subscribe?: string[]): Promise<string> => {
+      await using refusing = await NatsServer.create({ lines: linesOf(PREFIX, publish, subscribe) });
+      const reason = await reasonOf({ ...FEW, prefix: PREFIX, url: refusing.url, ...more });
+      expect(await managed(refusing.url, (manager) => manager.streams.names().next())).toEqual([]);
+      return reason;
+    };
+    const published = await reasonWith([`${PREFIX}.1.n.>`, ...streams], {});
+    for (const kind of ["t", "a", "h"]) expect(published).toContain(`Publish to "${PREFIX}.1.${kind}.="`);
+    expect(published).not.toContain(`${PREFIX}.1.n.=`);
+    const subscribed = await reasonWith([...own, ...streams], {}, [`${PREFIX}.1.r.>`, `${PREFIX}.1.t.>`]);
+    for (const kind of ["n", "a", "h"]) expect(subscribed).toContain(`Subscription to "${PREFIX}.1.${kind}.="`);
+    const kept = streams.filter((right) => !/MSG|CONSUMER/.test(right));
+    const read = await reasonWith([...own, ...kept], { jetstream: {} });
+    for (const right of ["MSG.GET", "MSG.DELETE"]) expect(read).toContain(`$JS.API.STREAM.${right}.${PREFIX}_1_w`);
+    expect(read).toContain("$JS.API.CONSUMER.CREATE");
+    expect(read).not.toContain("PURGE");
+    const changed = await reasonWith([...own, "$JS.API.INFO", "$JS.API.STREAM.INFO.*"], { jetstream: {} });
     for (const right of ["CREATE", "UPDATE", "PURGE"])
-      expect(without).toContain(`$JS.API.STREAM.${right}.${prefix}_1_l`);
-    expect(without).toContain(`$JS.FC.${prefix}_1_l.=`);
-    expect(await managed(refusing.url, (manager) => manager.streams.names().next())).toEqual([]);
+      expect(changed).toContain(`$JS.API.STREAM.${right}.${PREFIX}_1_l`);
+    expect(changed).toContain(`$JS.FC.${PREFIX}_1_l.=`);
   });
 
   it("is down while its user has lost a right, and up again with it", async () => {
-    const lines = linesOf(RIGHTS_PREFIX, [...own, ...streams]);
+    const lines = linesOf(PREFIX, [...own, ...streams]);
     const refusing = await start({ lines });
-    const rig = natsRig({ url: refusing.url, ...FEW, prefix: RIGHTS_PREFIX, jetstream: {} }, refusing);
+    const rig = natsRig({ url: refusing.url, ...FEW, prefix: PREFIX, jetstream: {} }, refusing);
     const node = await TestNode.enter(rig.engine());
-    await refusing.reload(linesOf(RIGHTS_PREFIX, streams));
+    await refusing.reload(linesOf(PREFIX, streams));
     while (!node.downs.some(({ message }) => message.includes("Permissions Violation"))) {
       await outcomeOf(node.connection.send("a:all", "x"));
       await refusing.names();
@@ -175,30 +167,19 @@ describe("the engine nats, at the start", () => {
 });
 
 describe("the engine nats, when it closes while it starts", () => {
-  it("leaves no socket of an attempt that times out", async () => {
+  it("leaves no socket of an attempt that times out, and none of one that goes on", async () => {
     const { url, sockets } = await listenSilently();
-    const node = use(new TestNode(natsRig({ url }).engine()));
+    const untilReleased = watchHandles();
+    const node = new TestNode(natsRig({ url }).engine());
     const opened = outcomeOf(node.connection.open());
     await expect.poll(() => sockets.size).toBe(1);
     const [first] = sockets;
     await node.untilDown();
     if (!first!.closed) await once(first!, "close");
+    await expect.poll(() => sockets.size).toBe(1);
     await node.connection.close();
     expect(await opened).toBe("not-sent");
-  });
-
-  it("ends its start while no server sends anything", async () => {
-    const servers = [await listenSilently(), await listenSilently()];
-    const before = countHandles();
-    const node = new TestNode(natsRig({ url: servers.map(({ url }) => url) }).engine());
-    const opened = outcomeOf(node.connection.open());
-    await expect.poll(() => servers.filter(({ sockets }) => sockets.size > 0).length).toBe(1);
-    await node.connection.close();
-    expect(await opened).toBe("not-sent");
-    // Not because the attempt has failed.
-    expect(node.downs).toEqual([]);
-    while (countHandles() > before) await new Promise((resolve) => setImmediate(resolve));
-    expect(servers.map(({ sockets }) => sockets.size)).toEqual([0, 0]);
+    await untilReleased();
   });
 
   it("leaves nothing if it closes while it enters", async () => {

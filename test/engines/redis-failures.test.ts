@@ -4,17 +4,19 @@ import { describe, expect, it } from "vitest";
 import type { Channel, Position } from "../../src/fleet/engine.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { RedisServer, type RedisServerOptions } from "../support/redis.js";
-import { describeFailures } from "./failures.js";
+import { describeFailures, type PrefixedRig } from "./failures.js";
 import { jump, outcomeOf, TestNode, TOPIC, untilNothingLeft, use, written } from "./kit.js";
-import { keyOf, REDIS, redisRig, relayRedis, untilReplication, type RedisRig } from "./redis-rig.js";
+import { keyOf, REDIS, redisRig, relayRedis, untilReplication } from "./redis-rig.js";
+import { describeServerFailures } from "./servers.js";
 
 describeFailures(REDIS);
+describeServerFailures(REDIS);
 
 const CHANNEL = `t:${TOPIC}` as const;
 
 interface Started {
   readonly server: RedisServer;
-  readonly rig: RedisRig;
+  readonly rig: PrefixedRig;
 }
 
 async function start(options: RedisServerOptions = {}, engine: RedisOptions = {}): Promise<Started> {

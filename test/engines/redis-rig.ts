@@ -4,10 +4,11 @@ import type { Channel } from "../../src/fleet/engine.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { Names } from "../../src/redis/names.js";
 import { selfSigned } from "../support/certificates.js";
-import { commandAt, leftoversAt, RedisServer, removeAt, type RedisServerOptions } from "../support/redis.js";
+import { eventually, leftoversAt, RedisServer, removeAt, type RedisServerOptions } from "../support/redis.js";
+import type { RedisCluster, RedisSentinelGroup } from "../support/redis-groups.js";
 import { Relay, type Line } from "../support/relay.js";
-import type { Broker, BrokerKind, Variant } from "./failures.js";
-import type { EngineRig } from "./kit.js";
+import type { Broker, BrokerKind, Group, PrefixedRig, Variant } from "./failures.js";
+import { TOPIC } from "./kit.js";
 
 /** The rights that the documents name, for the prefixes of the rigs. A cluster needs `CLUSTER_RIGHTS` too. */
 export const RIGHTS =
@@ -15,12 +16,8 @@ export const RIGHTS =
   "+info +del +pexpire +time";
 export const CLUSTER_RIGHTS = "+cluster|slots +cluster|info +config|get";
 
-export interface RedisRig extends EngineRig {
-  readonly prefix: string;
-}
-
 /** Returns a rig with a prefix of its own. `servers`: the URLs of all primaries, with a user who may run every command. */
-export function redisRig(options: RedisOptions, servers: readonly string[] = []): RedisRig {
+export function redisRig(options: RedisOptions, servers: readonly string[] = []): PrefixedRig {
   const prefix = options.prefix ?? `test-${nanoid(8)}`;
   return {
     prefix,
@@ -34,7 +31,7 @@ export function redisRig(options: RedisOptions, servers: readonly string[] = [])
 }
 
 /** Returns the name of a channel in Redis. */
-export function keyOf({ prefix }: RedisRig, channel: Channel): string {
+export function keyOf({ prefix }: PrefixedRig, channel: Channel): string {
   return new Names(prefix).channel(channel).name;
 }
 
@@ -89,11 +86,7 @@ export const REDIS: BrokerKind = {
         const at = port === undefined ? url : url.replace(`:${server.port}`, `:${port}`);
         return redisRig({ url: at, ...settings, ...(prefix !== undefined && { prefix }) }, [server.url]);
       },
-      relay: async () => {
-        const { relay, subscribers } = await relayRedis(server);
-        const mute = (): void => subscribers.forEach((line) => line.mute("client"));
-        return { relay, mute };
-      },
+      relay: () => Relay.to(server.port),
       purge: async () => void (await server.command("FLUSHALL")),
       names: async () =>
         Array.from((await server.command<string>("CLIENT", "LIST")).matchAll(/ name=(\S*) /g), ([, name]) => name!),
@@ -103,7 +96,42 @@ export const REDIS: BrokerKind = {
   },
 };
 
-/** Runs a command at each of these servers. */
-export async function commandAll(urls: readonly string[], ...args: string[]): Promise<void> {
-  for (const url of urls) await commandAt(url, args);
+/** Returns a cluster, each slot of which has a primary and a replica. */
+export function clusterGroup(cluster: RedisCluster): Group {
+  return {
+    rig: async (settings) => redisRig({ cluster: cluster.urls, ...settings }),
+    failover: async (rig, how) => {
+      const key = keyOf(rig, `t:${TOPIC}`);
+      const { owner } = await cluster.primaryOf(key);
+      await owner[how]();
+      return {
+        replaced: async () => {
+          await eventually(
+            () => cluster.primaryOf(key, owner),
+            (present) => present.owner !== owner,
+          );
+        },
+        restore: async () => {
+          await (how === "kill" ? owner.start() : owner.resume());
+          await cluster.untilOk();
+        },
+      };
+    },
+  };
+}
+
+/** Returns a primary and a replica with a Sentinel. */
+export function sentinelGroup(group: RedisSentinelGroup): Group {
+  return {
+    rig: async (settings) => redisRig({ sentinel: group.place, ...settings }),
+    failover: async (_rig, how) => {
+      const { primary, replica } = await group.untilReplicated();
+      await primary[how]();
+      return {
+        replaced: () => untilReplication(replica, "role:master"),
+        restore: async () => (how === "kill" ? primary.start() : primary.resume()),
+      };
+    },
+    witness: async ({ prefix }) => redis({ url: (await group.untilReplicated()).primary.url, prefix }),
+  };
 }

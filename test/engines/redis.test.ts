@@ -1,8 +1,7 @@
 import { afterAll, beforeAll } from "vitest";
 import { selfSigned } from "../support/certificates.js";
 import { RedisServer } from "../support/redis.js";
-import { REDIS, redisRig, RIGHTS } from "./redis-rig.js";
-import { describeServers } from "./servers.js";
+import { redisRig, RIGHTS } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
 
 const given = process.env["RECIPROC_REDIS_URL"];
@@ -28,4 +27,3 @@ describeEngine("redis with TLS and a user of few rights", async () => {
   const url = secure.url.replace("rediss://", "rediss://reciproc:se%3Acret@");
   return redisRig({ url, tls: { ca: certificate.cert } }, [secure.url]);
 });
-describeServers(REDIS);

@@ -4,7 +4,6 @@
  */
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import type { Channel } from "../../src/fleet/engine.js";
-import { describeFleet } from "./fleet-suite.js";
 import {
   HOSTILE_NAMES,
   logFrame,
@@ -16,9 +15,12 @@ import {
   watchHandles,
   type EngineRig,
 } from "./kit.js";
+import { describeServers } from "./servers.js";
 
 const RULE = { length: 10, ttlMs: 60_000 };
 const CHANNEL = `t:${TOPIC}` as const;
+/** Frames and bodies that a broker may treat as special. */
+const TEXTS = ["", "\0", "\r\n", "é😀"];
 const EPOCH = /^[A-Za-z0-9_-]{1,64}$/;
 
 /** Runs the suite of the engine `engineName` over the rigs that `make` returns. */
@@ -36,81 +38,53 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
     });
 
     describe("sends", () => {
-      it("receives its inbox and the channel of all nodes when it is open", async () => {
+      it("receives its inbox, the channel of all nodes, and what is sent after `subscribe` resolved, its own too", async () => {
         const [a, b] = await openPair();
+        await Promise.all([a, b].map(({ connection }) => connection.subscribe(CHANNEL)));
         await a.connection.send(`n:${b.name}`, "to b");
         await a.connection.send("a:all", "to all");
-        expect(await b.until("a:all", 1)).toEqual(["to all"]);
-        expect(await b.until(`n:${b.name}`, 1)).toEqual(["to b"]);
-        expect(await a.until("a:all", 1)).toEqual(["to all"]);
-        expect(a.of(`n:${b.name}`)).toEqual([]);
-      });
-
-      it("receives every message that is sent after `subscribe` resolved, its own too", async () => {
-        const [a, b] = await openPair();
-        await Promise.all([a.connection.subscribe(CHANNEL), b.connection.subscribe(CHANNEL)]);
         await a.connection.send(CHANNEL, "1");
         await b.connection.send(CHANNEL, "2");
-        expect(await a.until(CHANNEL, 2)).toEqual(["1", "2"]);
-        expect(await b.until(CHANNEL, 2)).toEqual(["1", "2"]);
+        for (const node of [a, b]) {
+          expect(await node.until("a:all", 1)).toEqual(["to all"]);
+          expect(new Set(await node.until(CHANNEL, 2))).toEqual(new Set(["1", "2"]));
+        }
+        expect(await b.until(`n:${b.name}`, 1)).toEqual(["to b"]);
+        expect(a.received).toHaveLength(3);
       });
 
       it("receives nothing of a channel that is not subscribed, or no longer", async () => {
         const [a, b] = await openPair();
         await b.connection.subscribe("t:left");
-        b.connection.unsubscribe("t:left");
-        // A later subscription takes effect after the end of the first.
-        await b.connection.subscribe("t:last");
-        for (const channel of ["t:left", "t:never", "t:last"] as const) await a.connection.send(channel, "message");
-        await b.until("t:last", 1);
-        expect(b.received).toEqual([["t:last", "message"]]);
-      });
-
-      it("restores a subscription that was ended and begun again in one tick", async () => {
-        const [a, b] = await openPair();
         await b.connection.subscribe(CHANNEL);
-        b.connection.unsubscribe(CHANNEL);
+        for (const channel of ["t:left", CHANNEL] as const) b.connection.unsubscribe(channel);
+        // Takes effect after the end of the first subscription.
         await b.connection.subscribe(CHANNEL);
-        await a.connection.send(CHANNEL, "once");
+        for (const channel of ["t:left", "t:never", CHANNEL] as const) await a.connection.send(channel, "once");
         await a.connection.send(CHANNEL, "last");
-        expect(await b.until(CHANNEL, 2)).toEqual(["once", "last"]);
+        await b.until(CHANNEL, 2);
+        expect(b.received).toEqual(["once", "last"].map((frame) => [CHANNEL, frame]));
       });
 
-      it("keeps the order of one node's messages to a channel", async () => {
+      it("carries any text of a frame, in the order in which one node sends to a channel", async () => {
         const [a, b] = await openPair();
         await b.connection.subscribe(CHANNEL);
-        const frames = Array.from({ length: 500 }, (_, i) => String(i));
+        const numbers = Array.from({ length: 500 }, (_, i) => String(i));
+        const frames = [...numbers, ...TEXTS, "a".repeat(Math.min(a.facts!.maxFrameBytes, 900_000)), "last"];
         await Promise.all(frames.map((frame) => a.connection.send(CHANNEL, frame)));
-        expect(await b.until(CHANNEL, 500)).toEqual(frames);
+        expect(await b.until(CHANNEL, frames.length)).toEqual(frames);
       });
 
       it("returns how many nodes were subscribed, if it says that it counts", async () => {
         const [a, b] = await openPair();
         const expected = (count: number): number | undefined => (a.facts!.counts ? count : undefined);
         expect(await a.connection.send(CHANNEL, "x")).toBe(expected(0));
-        await b.connection.subscribe(CHANNEL);
-        expect(await a.connection.send(CHANNEL, "x")).toBe(expected(1));
-        await a.connection.subscribe(CHANNEL);
-        expect(await a.connection.send(CHANNEL, "x")).toBe(expected(2));
+        for (const [i, node] of [b, a].entries()) {
+          await node.connection.subscribe(CHANNEL);
+          expect(await a.connection.send(CHANNEL, "x")).toBe(expected(i + 1));
+        }
         // An engine that does not count may know nevertheless that an inbox has no node.
-        expect([expected(0), 0]).toContain(await a.connection.send("n:nobody", "x"));
-      });
-
-      it("carries any text of a frame, also a long one", async () => {
-        const [a, b] = await openPair();
-        await b.connection.subscribe(CHANNEL);
-        const frames = ["", "\0", "\r\n", "é😀", "a".repeat(Math.min(a.facts!.maxFrameBytes, 900_000))];
-        for (const frame of frames) await a.connection.send(CHANNEL, frame);
-        expect(await b.until(CHANNEL, frames.length)).toEqual(frames);
-      });
-
-      it("keeps topics with hostile names apart", async () => {
-        const [a, b] = await openPair();
-        const channels = HOSTILE_NAMES.map((hostile): Channel => `t:${hostile}`);
-        await Promise.all(channels.map((channel) => b.connection.subscribe(channel)));
-        for (const channel of channels) await a.connection.send(channel, channel);
-        for (const channel of channels) expect(await b.until(channel, 1)).toEqual([channel]);
-        expect(b.received).toHaveLength(channels.length);
+        expect([expected(0), 0]).toContain(await a.connection.send("n:none", "x"));
       });
 
       it("rejects with `not-sent` before it is open and after it is closed", async () => {
@@ -129,11 +103,15 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         await early.connection.close();
       });
 
-      it("leaves nothing after `close`, and calls no function of its host any more", async () => {
+      it("leaves nothing after `close`, no socket and no timer, and calls no function of its host any more", async () => {
+        const untilReleased = watchHandles();
         const [a, b] = await openPair();
         await b.connection.subscribe(CHANNEL);
+        await b.connection.log?.append(TOPIC, "1", RULE, "key");
+        await b.connection.log?.read(TOPIC, 0, 10);
         await b.connection.roster?.enter(b.incarnation(), 10_000);
         await b.connection.roster?.put(TOPIC, b.id("x"), "{}");
+        await b.connection.roster?.beat(b.incarnation(), 10_000);
         const closed = b.connection.close();
         const { length } = b.received;
         await a.connection.send("a:all", "late");
@@ -143,23 +121,32 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(b.received).toHaveLength(length);
         expect(b.downs).toEqual([]);
         await a.connection.close();
+        await untilReleased();
         await untilNothingLeft(rig);
       });
     });
 
-    it("leaves no socket and no timer after `close`", async () => {
-      const untilReleased = watchHandles();
+    it("keeps topics with hostile names apart, and their logs and members", async () => {
       const [a, b] = await openPair();
-      await b.connection.subscribe(CHANNEL);
-      await a.connection.send(CHANNEL, "x");
-      await b.until(CHANNEL, 1);
-      await b.connection.log?.append(TOPIC, "1", RULE, "key");
-      await b.connection.log?.read(TOPIC, 0, 10);
-      await b.connection.roster?.enter(b.incarnation(), 10_000);
-      await b.connection.roster?.put(TOPIC, b.id("x"), "{}");
-      await b.connection.roster?.beat(b.incarnation(), 10_000);
-      await Promise.all([a, b].map(({ connection }) => connection.close()));
-      await untilReleased();
+      const channels = HOSTILE_NAMES.map((name): Channel => `t:${name}`);
+      await Promise.all(channels.map((channel) => b.connection.subscribe(channel)));
+      for (const channel of channels) await a.connection.send(channel, channel);
+      for (const channel of channels) expect(await b.until(channel, 1)).toEqual([channel]);
+      expect(b.received).toHaveLength(channels.length);
+      const { log, roster } = a.connection;
+      const epochs = new Set<string>();
+      for (const name of HOSTILE_NAMES) {
+        await log?.append(name, name, RULE, undefined);
+        await roster?.put(name, a.id("x"), name);
+      }
+      for (const name of HOSTILE_NAMES) {
+        const part = await b.connection.log?.read(name, 0, 10);
+        if (part !== undefined) expect(part.entries).toEqual([[1, name]]);
+        if (part !== undefined) epochs.add(part.epoch);
+        const listed = await b.connection.roster?.list(name);
+        if (listed !== undefined) expect(listed.members).toEqual([[a.id("x"), name]]);
+      }
+      expect(epochs.size).toBe(log === undefined ? 0 : HOSTILE_NAMES.length);
     });
 
     /** Opens nodes, and runs a test of what the broker may lack. */
@@ -176,17 +163,18 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
     };
 
     describe("logs", () => {
-      itWith("log", "gives each entry the next offset, and sends it in that order", async (a, b) => {
+      itWith("log", "gives each entry the next offset, sends it in that order, and carries any text", async (a, b) => {
         await b.connection.subscribe(CHANNEL);
-        const bodies = Array.from({ length: 20 }, (_, i) => `{"i":${i}}`);
-        const places = await Promise.all(bodies.map((body, i) => [a, b][i % 2]!.append(body, undefined, RULE)));
+        const bodies = [...TEXTS, "a".repeat(100_000), ...Array.from({ length: 20 }, (_, i) => `{"i":${i}}`)];
+        const places = await Promise.all(bodies.map((body, i) => [a, b][i % 2]!.append(body)));
         const { epoch } = places[0]!;
         expect(epoch).toMatch(EPOCH);
         expect(new Set(places.map((place) => place.epoch))).toEqual(new Set([epoch]));
         const bodyAt = new Map(places.map(({ offset }, i) => [offset, bodies[i]!]));
-        const offsets = bodies.map((_, i) => i + 1);
-        const frames = offsets.map((offset) => logFrame(epoch, offset, bodyAt.get(offset)!));
+        const frames = bodies.map((_, i) => logFrame(epoch, i + 1, bodyAt.get(i + 1)!));
         expect(await b.until(CHANNEL, bodies.length)).toEqual(frames);
+        const { entries } = await b.read(100);
+        expect(entries.map(([offset, body]) => logFrame(epoch, offset, body))).toEqual(frames);
         expect(a.of(CHANNEL)).toEqual([]);
       });
 
@@ -202,22 +190,27 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(await b.connection.log!.read(TOPIC, 9, 10)).toEqual(part());
       });
 
-      itWith("log", "begins a log without entries if it is asked to, which `append` continues", async (a, b) => {
-        await b.connection.subscribe(CHANNEL);
-        const [begun, again] = await Promise.all(
-          [a, b].map(({ connection }) => connection.log!.read(TOPIC, 0, 0, RULE)),
-        );
-        const { epoch } = begun!;
-        expect(epoch).toMatch(EPOCH);
-        const empty = { epoch, top: 0, entries: [] };
-        expect([begun, again, await a.read()]).toEqual([empty, empty, empty]);
-        expect(await b.append("1", "key", RULE)).toEqual({ epoch, offset: 1 });
-        expect(await a.append("2", undefined, RULE)).toEqual({ epoch, offset: 2 });
-        expect(await a.append("again", "key", RULE)).toEqual({ epoch, offset: 1 });
-        const entries = ["1", "2"].map((body, i) => [i + 1, body]);
-        expect(await b.connection.log!.read(TOPIC, 0, 10, RULE)).toEqual({ epoch, top: 2, entries });
-        expect(await b.until(CHANNEL, 2)).toEqual([logFrame(epoch, 1, "1"), logFrame(epoch, 2, "2")]);
-      });
+      itWith(
+        "log",
+        "begins a log without entries if it is asked to, and appends to it once for one key",
+        async (a, b) => {
+          await b.connection.subscribe(CHANNEL);
+          const [begun, again] = await Promise.all(
+            [a, b].map(({ connection }) => connection.log!.read(TOPIC, 0, 0, RULE)),
+          );
+          const { epoch } = begun!;
+          expect(epoch).toMatch(EPOCH);
+          const empty = { epoch, top: 0, entries: [] };
+          expect([begun, again, await a.read()]).toEqual([empty, empty, empty]);
+          expect(await b.append("1", "key", RULE)).toEqual({ epoch, offset: 1 });
+          expect(await a.append("2", undefined, RULE)).toEqual({ epoch, offset: 2 });
+          expect(await a.append("again", "key", RULE)).toEqual({ epoch, offset: 1 });
+          expect((await a.connection.log!.append("elsewhere", "1", RULE, "key")).offset).toBe(1);
+          const entries = ["1", "2"].map((body, i) => [i + 1, body]);
+          expect(await b.connection.log!.read(TOPIC, 0, 10, RULE)).toEqual({ epoch, top: 2, entries });
+          expect(await b.until(CHANNEL, 2)).toEqual([logFrame(epoch, 1, "1"), logFrame(epoch, 2, "2")]);
+        },
+      );
 
       itWith("log", "keeps the last entries of the rule, and not many more", async (a) => {
         for (let i = 1; i <= 400; i++) await a.append(String(i), undefined, RULE);
@@ -229,24 +222,12 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(entries[0]![0]).toBe(401 - entries.length);
       });
 
-      itWith("log", "appends once for one key", async (a, b) => {
-        await b.connection.subscribe(CHANNEL);
-        const first = await a.append("1", "key", RULE);
-        expect(await b.append("again", "key", RULE)).toEqual(first);
-        const other = await a.append("2", "other", RULE);
-        expect(other).toEqual({ epoch: first.epoch, offset: first.offset + 1 });
-        const elsewhere = await a.connection.log!.append("elsewhere", "1", RULE, "key");
-        expect(elsewhere.offset).toBe(1);
-        expect(await b.until(CHANNEL, 2)).toEqual([logFrame(first.epoch, 1, "1"), logFrame(first.epoch, 2, "2")]);
-      });
-
       itWith("log", "does not mistake the end of a topic for the beginning of a key", async (a) => {
-        const parts = [":", "\0", "\n", "1", "é"];
-        const pairs = parts.flatMap((part) => [
-          [`${TOPIC}${part}x`, "y"] as const,
-          [TOPIC, `x${part}y`] as const,
-          [`${TOPIC}${part}`, "xy"] as const,
-          [TOPIC, `${part}xy`] as const,
+        const pairs = [":", "\0", "\n", "1", "é"].flatMap((part): [of: string, key: string][] => [
+          [`${TOPIC}${part}x`, "y"],
+          [TOPIC, `x${part}y`],
+          [`${TOPIC}${part}`, "xy"],
+          [TOPIC, `${part}xy`],
         ]);
         const bodies = pairs.map((pair) => JSON.stringify(pair));
         for (const [i, [of, key]] of pairs.entries()) await a.connection.log!.append(of, bodies[i]!, RULE, key);
@@ -255,22 +236,6 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         const kept = logs.flatMap(({ entries }) => entries.map(([, body]) => body));
         expect(kept).toHaveLength(bodies.length);
         expect(new Set(kept)).toEqual(new Set(bodies));
-      });
-
-      itWith("log", "keeps the logs of hostile names apart", async (a, b) => {
-        for (const hostile of HOSTILE_NAMES) await a.connection.log!.append(hostile, hostile, RULE, undefined);
-        const parts = await Promise.all(HOSTILE_NAMES.map((hostile) => b.connection.log!.read(hostile, 0, 10)));
-        expect(parts.map(({ entries }) => entries)).toEqual(HOSTILE_NAMES.map((hostile) => [[1, hostile]]));
-        expect(new Set(parts.map(({ epoch }) => epoch)).size).toBe(HOSTILE_NAMES.length);
-      });
-
-      itWith("log", "carries any text as a body", async (a, b) => {
-        await b.connection.subscribe(CHANNEL);
-        const bodies = ["", "\0", "\r\n", "é😀", "a".repeat(100_000)];
-        for (const body of bodies) await a.append(body, undefined, RULE);
-        const { epoch, entries } = await b.read();
-        expect(entries.map(([, body]) => body)).toEqual(bodies);
-        expect(await b.until(CHANNEL, 5)).toEqual(bodies.map((body, i) => logFrame(epoch, i + 1, body)));
       });
     });
 
@@ -282,7 +247,8 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         await a.connection.roster!.put(TOPIC, first, '{"n":1}');
         await a.connection.roster!.put(TOPIC, second, '{"n":2}');
         await a.connection.roster!.put(TOPIC, first, '{"n":3}');
-        await a.connection.roster!.put(TOPIC, second, undefined);
+        // The second time, it is not there.
+        for (let i = 0; i < 2; i++) await a.connection.roster!.put(TOPIC, second, undefined);
         const { version, members } = await b.connection.roster!.list(TOPIC);
         expect(members).toEqual([[first, '{"n":3}']]);
         expect(await b.until(CHANNEL, 4)).toEqual([
@@ -291,17 +257,8 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
           rosterFrame(version - 1, first, '{"n":3}'),
           rosterFrame(version, second, undefined),
         ]);
-      });
-
-      itWith("roster", "changes nothing for an id that is not there", async (a, b) => {
-        await b.connection.subscribe(CHANNEL);
-        const [first, second] = [a.id("first"), a.id("second")];
-        await a.connection.roster!.put(TOPIC, second, undefined);
-        await a.connection.roster!.put(TOPIC, first, "1");
-        const { version } = await b.connection.roster!.list(TOPIC);
-        await a.connection.roster!.put(TOPIC, second, undefined);
-        expect(await b.connection.roster!.list(TOPIC)).toEqual({ version, members: [[first, "1"]] });
-        expect(await b.until(CHANNEL, 1)).toEqual([rosterFrame(version, first, "1")]);
+        await a.connection.roster!.put(TOPIC, second, "4");
+        expect((await b.until(CHANNEL, 5)).at(-1)).toBe(rosterFrame(version + 1, second, "4"));
       });
 
       itWith("roster", "gives a roster that became empty a greater version", async (a, b) => {
@@ -316,13 +273,6 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(versions[1]).toBeGreaterThan(versions[0]! + 1);
         expect(versions[2]).toBeGreaterThan(versions[1]! + 1);
         expect(versions.every(Number.isSafeInteger)).toBe(true);
-      });
-
-      itWith("roster", "keeps the members of hostile names apart", async (a, b) => {
-        const id = a.id("x");
-        for (const hostile of HOSTILE_NAMES) await a.connection.roster!.put(hostile, id, JSON.stringify(hostile));
-        for (const hostile of HOSTILE_NAMES)
-          expect((await b.connection.roster!.list(hostile)).members).toEqual([[id, JSON.stringify(hostile)]]);
       });
 
       itWith("roster", "lists what lives, and removes the members of a node that closes", async (a, b) => {
@@ -341,6 +291,6 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
       });
     });
 
-    describeFleet(make);
+    describeServers(() => rig);
   });
 }

@@ -155,21 +155,20 @@ async function untilPlaced(url: string): Promise<void> {
 
 /**
  * Starts a cluster of three servers. Resolves when each of them answers and they keep a stream together. On a busy machine, servers that
- * have just started sometimes refuse that for minutes, although all of them answer: then starts others. `use`: takes what is to be
- * disposed of.
+ * have just started sometimes refuse that for minutes, although all of them answer: then starts others.
  */
-export async function startCluster(use: <T extends AsyncDisposable>(one: T) => T): Promise<NatsServer[]> {
+export async function startCluster(): Promise<NatsServer[]> {
   for (let i = 1; ; i++) {
     const ports = [await freePort(), await freePort(), await freePort()];
     const servers = await Promise.all(
-      ports.map(async (port, at) => use(await NatsServer.create({ cluster: { name: `server${at}`, port, ports } }))),
+      ports.map((port, at) => NatsServer.create({ cluster: { name: `server${at}`, port, ports } })),
     );
     try {
       for (const { url } of servers) await untilPlaced(url);
       return servers;
     } catch (error) {
+      await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
       if (i === STARTS) throw error;
-      await Promise.all(servers.map((server) => server.kill()));
     }
   }
 }

@@ -1,5 +1,5 @@
 /** Groups of Redis servers: a cluster of three primaries with a replica each, and a primary with a replica and a Sentinel. */
-import { commandAt, eventually, RedisServer, type RedisServerOptions } from "./redis.js";
+import { eventually, RedisServer, type RedisServerOptions } from "./redis.js";
 
 const SLOTS = 16_384;
 const PRIMARIES = 3;
@@ -82,11 +82,12 @@ export class RedisCluster implements AsyncDisposable {
     return running.flatMap(({ url }, i) => (infos[i]!.includes("role:master") ? [url] : []));
   }
 
-  /** Returns the primary of a key, another one, and the replica of the first, unless the cluster counts that as absent. */
+  /** Returns, as a server sees it that was not stopped, the primary of a key, another one, and the replica of the first, unless the cluster counts that as absent. */
   async primaryOf(
     key: string,
+    stopped?: RedisServer,
   ): Promise<{ slot: number; owner: RedisServer; other: RedisServer; replica: RedisServer | undefined }> {
-    const running = this.servers.find(({ isRunning }) => isRunning)!;
+    const running = this.servers.find((server) => server.isRunning && server !== stopped)!;
     const slot = Number(await running.command("CLUSTER", "KEYSLOT", key));
     const ranges = await rangesAt(running);
     const serverAt = (port: number): RedisServer | undefined => this.servers.find((server) => server.port === port);
@@ -169,9 +170,13 @@ export class RedisCluster implements AsyncDisposable {
   }
 }
 
+/** Returns true if a server is a replica that has some data of its primary. */
+function isUp(info: string): boolean {
+  return /master_link_status:up/.test(info) && /master_repl_offset:[1-9]/.test(info);
+}
+
 /** A primary, a replica, and a Sentinel that watches them. */
 export class RedisSentinelGroup implements AsyncDisposable {
-  static readonly primaryName = "main";
   readonly primary: RedisServer;
   readonly replica: RedisServer;
   readonly sentinel: RedisServer;
@@ -183,31 +188,40 @@ export class RedisSentinelGroup implements AsyncDisposable {
   }
 
   static async create(): Promise<RedisSentinelGroup> {
-    const name = RedisSentinelGroup.primaryName;
     const primary = await RedisServer.create();
     const replica = await RedisServer.create({ settings: { replicaof: `127.0.0.1 ${primary.port}` } });
     const settings = {
-      "sentinel monitor": `${name} 127.0.0.1 ${primary.port} 1`,
-      "sentinel down-after-milliseconds": `${name} 2000`,
-      "sentinel failover-timeout": `${name} 3000`,
+      "sentinel monitor": `main 127.0.0.1 ${primary.port} 1`,
+      "sentinel down-after-milliseconds": "main 2000",
+      "sentinel failover-timeout": "main 3000",
     };
     const sentinel = await RedisServer.create({ kind: "sentinel", settings });
     await eventually(
-      () => replica.command<string>("INFO", "replication"),
-      (info) => info.includes("master_link_status:up"),
-    );
-    await eventually(
-      () => commandAt<unknown[]>(sentinel.url, ["SENTINEL", "REPLICAS", name]),
+      () => sentinel.command<unknown[]>("SENTINEL", "REPLICAS", "main"),
       (replicas) => replicas.length === 1,
-      20_000,
     );
     return new RedisSentinelGroup(primary, replica, sentinel);
   }
 
+  /** The option of an engine. Its first Sentinel is not there. */
+  get place(): { name: string; urls: string[] } {
+    return { name: "main", urls: ["redis://127.0.0.1:1", this.sentinel.url] };
+  }
+
   /** Sets for how long the primary may be silent before it is replaced. A group begins with 2 s. */
   async setSilence(ms: number): Promise<void> {
-    const args = ["SENTINEL", "SET", RedisSentinelGroup.primaryName, "down-after-milliseconds", String(ms)];
-    await commandAt(this.sentinel.url, args);
+    await this.sentinel.command("SENTINEL", "SET", "main", "down-after-milliseconds", String(ms));
+  }
+
+  /** Resolves with the present primary and its replica, when that has its data. A primary that was replaced learns that seconds later. */
+  async untilReplicated(): Promise<{ primary: RedisServer; replica: RedisServer }> {
+    const servers = [this.primary, this.replica];
+    const infos = await eventually(
+      () => Promise.all(servers.map((server) => server.command<string>("INFO", "replication").catch(() => ""))),
+      (all) => all.some((info) => info.includes("role:master")) && all.some(isUp),
+    );
+    const [replica] = servers.filter((_, i) => isUp(infos[i]!));
+    return { primary: servers.find((server) => server !== replica)!, replica: replica! };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
