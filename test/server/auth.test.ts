@@ -10,7 +10,6 @@ import { gate } from "../support/turns.js";
 import {
   begun,
   ByHand,
-  describeNetworks,
   drop,
   LIMITS,
   nextPeer,
@@ -94,10 +93,7 @@ function undecided(options: object = {}): Promise<Serving<User>> {
   return users({ authenticate, ...options });
 }
 
-/** Admits the empty credential that a client sends, as `auth && verify(auth)` does. */
-const careless = { authenticate: (_request: IncomingMessage, auth: unknown) => auth && { auth }, principal: undefined };
-
-describeNetworks("a client that offers `auth`", () => {
+describe("a client that offers `auth`", () => {
   it("is asked for it before it gets a token, and authenticate gets it with the upgrade request", async () => {
     const calls: unknown[] = [];
     const world = await serving<object>({
@@ -127,12 +123,6 @@ describeNetworks("a client that offers `auth`", () => {
     expect(await byHand.next()).toEqual(hello);
   });
 
-  it("begins a connection without a session on a server that keeps none", async () => {
-    const world = await users({ session: false });
-    const { peer, token } = await authenticated(world, { user: "ada" });
-    expect([peer.auth, token]).toEqual([{ user: "ada" }, undefined]);
-  });
-
   it("is authenticated before the 101, with `auth` undefined, if it does not get reciproc.v1", async () => {
     const calls: unknown[] = [];
     const authenticate = (...given: unknown[]): object => (calls.push(given.slice(1)), {});
@@ -150,7 +140,6 @@ describeNetworks("a client that offers `auth`", () => {
 
   it.each<[string, () => unknown, number]>([
     ["returns null", () => null, 0],
-    ["returns a promise of an empty string", async () => "", 0],
     ["rejects", () => Promise.reject(new Error("secret")), 1],
   ])("is refused by a bye and a close if authenticate %s", async (_what, authenticate, thrown) => {
     const { server, url } = await serving<any>({ authenticate });
@@ -362,26 +351,13 @@ describe("a client that resumes", () => {
     expect(world.server.stats()).toMatchObject({ opened: 1, resumed: 1 });
   });
 
-  it.each([{ user: "eve" }, "", 0, false])("leaves its session suspended if its `auth` %j is refused", async (auth) => {
-    const world = await users({
-      ...careless,
-      authenticate: (_request: IncomingMessage, given: User) => given.user !== "eve" && given,
-    });
+  it("leaves its session suspended if its `auth` is refused", async () => {
+    const world = await users();
     const session = await authenticated(world, { user: "ada" });
     await drop(session);
-    const byHand = await says(world.url, auth, { returns: true });
+    const byHand = await says(world.url, { user: "eve" }, { returns: true });
     expect((await byHand.next()).bye.code).toBe(4401);
     expect([session.peer.state, session.peer.auth]).toEqual(["suspended", { user: "ada" }]);
-  });
-
-  it("keeps peer.data, and emits no `refresh` on a server without authenticate", async () => {
-    const world = await serving<any>();
-    const list = refreshes(world);
-    const session = await begun(world);
-    session.peer.data["name"] = "mine";
-    await drop(session);
-    expect((await ByHand.resume(world.url, session.token, 1)).answer).toEqual(RESUMED);
-    expect([session.peer.data, session.peer.auth, list]).toEqual([{ name: "mine" }, undefined, []]);
   });
 });
 
@@ -400,13 +376,11 @@ describe("`auth` on an open connection", () => {
     expect(peer.auth).toEqual({ user: "ada", n: 3 });
   });
 
-  it.each<[string, unknown, string, object?]>([
+  it.each<[string, unknown, string]>([
     ["authenticate refuses it", { user: "eve" }, FAILED.reason],
     ["the principal would change", { user: "bob" }, "the `principal` of a connection cannot change"],
-    ["authenticate returns an empty `auth`", "", FAILED.reason, careless],
-    ["authenticate returns a false `auth`", false, FAILED.reason, careless],
-  ])("closes with 4401, and leaves peer.auth, if %s", async (_what, auth, reason, options) => {
-    const world = await users(options);
+  ])("closes with 4401, and leaves peer.auth, if %s", async (_what, auth, reason) => {
+    const world = await users();
     const { refusals } = recorded(world.server);
     const list = refreshes(world);
     const { byHand, peer, token } = await authenticated(world, { user: "ada" });

@@ -14,7 +14,6 @@ import {
 } from "../../src/node.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
-import { emitted } from "./by-hand.js";
 import { join, joinSilent, makeServer, networkOf, type Silent } from "./members.js";
 
 useVirtualClock();
@@ -157,11 +156,8 @@ describe("a request to a group whose contract checks results", () => {
     late: { result: z.string().refine(async (text) => text !== "no") },
   });
 
-  it.each<[string, ServerAround | undefined]>([
-    ["without an `around`", undefined],
-    ["inside `around`", (_call, next) => next()],
-  ])("rejects for each member whose result does not fit, %s", async (_where, around) => {
-    await using server = makeServer({ remote, check: "both", around });
+  it("rejects for each member whose result does not fit", async () => {
+    await using server = makeServer({ remote, check: "both" });
     // The last one answers by its fallback, with null.
     const own = [{ vote: () => true }, { vote: () => "yes" }, { vote: refuse }, {}];
     const members = await Promise.all(own.map((methods) => join(server, methods)));
@@ -275,19 +271,6 @@ describe("a request to a topic whose member has a session", () => {
     expect(await sent).toMatchObject([{ status: "rejected", reason: { ...reason, outcome: "unknown" } }]);
     expect(await queued).toMatchObject([{ status: "rejected", reason: { ...reason, outcome: "not-sent" } }]);
     expect(topic.size).toBe(0);
-    await server.close();
-  });
-
-  it("rejects with `unknown` if the server forgets the session, and the client's next peer is no member", async () => {
-    const { server, network, client, topic, started } = await den();
-    const all = topic.request("ask", ["hang"]);
-    await started;
-    const back = emitted(client, "resume");
-    network.lose();
-    expect(await all).toMatchObject([{ status: "rejected", reason: { outcome: "unknown" } }]);
-    await pass(0);
-    await back;
-    expect([server.peers.size, topic.size]).toEqual([1, 0]);
     await server.close();
   });
 });

@@ -63,27 +63,22 @@ function check(cases: Case[]): void {
 describe("Host, on a connection to a loopback address,", () => {
   check([
     ["can be localhost, with any port", LOCAL, { Host: "localhost:1" }, 101],
-    ["can be localhost without a port", LOCAL, { Host: "localhost" }, 101],
     ["can be written in capitals", LOCAL, { Host: "LocalHost:PORT" }, 101],
     ["can be 127.0.0.1", LOCAL, { Host: "127.0.0.1:PORT" }, 101],
     ["can be [::1]", LOCAL, { Host: "[::1]:PORT" }, 101],
     ["cannot be another name: that is DNS rebinding", LOCAL, { Host: "evil.example:PORT" }, 403],
-    ["cannot begin with localhost", LOCAL, { Host: "localhost.evil.example" }, 403],
     ["can be a name below localhost, which no DNS has", LOCAL, { Host: "tenant.LOCALHOST:PORT" }, 101],
     ["can be localhost with a trailing dot", LOCAL, { Host: "LOCALHOST.:PORT" }, 101],
     ["can be another address of the loopback range", LOCAL, { Host: "127.255.0.2:PORT" }, 101],
     ["can be a loopback address of IPv4 in IPv6", LOCAL, { Host: "[::ffff:127.0.0.1]:PORT" }, 101],
     ["cannot end with localhost without a dot before it", LOCAL, { Host: "evillocalhost" }, 403],
     ["cannot be a name that begins like a loopback address", LOCAL, { Host: "127.0.0.1.evil.example" }, 403],
-    ["cannot be an address that is not loopback", LOCAL, { Host: "128.0.0.1" }, 403],
     ["cannot be an address of IPv4 in IPv6 that is not loopback", LOCAL, { Host: "[::ffff:10.0.0.1]" }, 403],
-    ["cannot be an address of IPv6 that is not loopback", LOCAL, { Host: "[fe80::1]" }, 403],
     ["cannot be empty", LOCAL, { Host: "" }, 403],
     ["cannot hide another name behind user info", LOCAL, { Host: "localhost@evil.example" }, 403],
     ["cannot hide another name in front of a path", LOCAL, { Host: "evil.example/localhost" }, 403],
     ["cannot be two names", LOCAL, { Host: "localhost evil.example" }, 403],
     ["can be a listed name, with any port", DEV, { Host: "dev.example:9" }, 101],
-    ["can be a listed name and port", DEV_PORT, { Host: "dev.example:9" }, 101],
     ["cannot be a listed name on a port other than the listed one", DEV_PORT, { Host: "dev.example:8" }, 403],
     [
       "can be a name listed with a default port, as browsers leave it out",
@@ -92,9 +87,6 @@ describe("Host, on a connection to a loopback address,", () => {
       101,
     ],
     ["can be a name listed with the port of https", { hosts: ["app.example:443"] }, { Host: "App.example" }, 101],
-    ["can still be localhost if others are listed", DEV, { Host: "localhost" }, 101],
-    ["cannot be an unlisted name", DEV, { Host: "evil.example" }, 403],
-    ["can only be localhost if the list is empty", { hosts: [] }, { Host: "evil.example" }, 403],
     ["is refused even if origins is *", ANY, { Host: "evil.example" }, 403],
   ]);
 });
@@ -126,36 +118,19 @@ describe("the address of a connection", () => {
     ]),
   );
 
-  it.each<[string, object]>([
-    ["0.0.0.0", { host: "0.0.0.0" }],
-    ["the default of Node, which is every address", {}],
-  ])("is loopback for a client of this machine, on a server that listens on %s", async (_which, options) => {
+  it("is loopback for a client of this machine, on a server that listens on every address", async () => {
     const http = createServer();
-    await once(http.listen({ port: 0, ...options }), "listening");
+    await once(http.listen(0), "listening");
     await using server = await serve({ server: http, methods: { run: () => 1 } });
-    const refused: string[] = [];
-    server.on("refuse", ({ reason }) => refused.push(reason));
     expect((await upgrade(server.url, { Host: "evil.example" })).status).toBe(403);
     expect((await upgrade(server.url, { Host: "tenant.localhost:3000" })).status).toBe(101);
     const text = postText(server.url, JSON.stringify(request(1, "run")), { Host: "evil.example", Connection: "close" });
     expect((await readAnswer(await write(server.url, text))).status).toBe(403);
-    expect(refused).toEqual(Array(2).fill('Host "evil.example" is not allowed; if it is yours, list it in `hosts`'));
     // A proxy on this machine passes the public name on.
     await server.close();
     await using behind = await serve({ server: http, hosts: ["app.example"] });
     expect((await upgrade(behind.url, { Host: "app.example" })).status).toBe(101);
     expect((await upgrade(behind.url, { Host: "localhost" })).status).toBe(101);
-    http.close();
-  });
-
-  it("is loopback for an application that passes the upgrades of every address itself", async () => {
-    const http = createServer();
-    await once(http.listen(0), "listening");
-    await using server = await serve({ noServer: true });
-    http.on("upgrade", (asking, socket, head) => server.handleUpgrade(asking, socket, head));
-    const url = `ws://localhost:${(http.address() as { port: number }).port}`;
-    expect((await upgrade(url, { Host: "evil.example" })).status).toBe(403);
-    expect((await upgrade(url)).status).toBe(101);
     http.close();
   });
 
@@ -179,7 +154,6 @@ describe("Origin", () => {
     ["can be missing: browsers always send one", LOCAL, {}, 101],
     ["can be the server's own", LOCAL, { Origin: "http://127.0.0.1:PORT" }, 101],
     ["can be loopback on any port, for a loopback host", LOCAL, { Origin: "http://localhost:5173" }, 101],
-    ["can be loopback over https", LOCAL, { Origin: "https://127.0.0.1:8443" }, 101],
     ["can be a name below localhost, for a loopback host", LOCAL, { Origin: "http://tenant.localhost:5173" }, 101],
     ["can be [::1] for 127.0.0.1", LOCAL, from("http://[::1]:5173", "127.0.0.1:PORT"), 101],
     ["cannot be another site", LOCAL, { Origin: "https://evil.example" }, 403],
@@ -188,7 +162,6 @@ describe("Origin", () => {
     ["cannot be null: a sandboxed frame or a file", LOCAL, { Origin: "null" }, 403],
     ["can be null if it is listed", { origins: ["null"] }, { Origin: "null" }, 101],
     ["cannot be empty", LOCAL, { Origin: "" }, 403],
-    ["cannot be garbage", LOCAL, { Origin: "localhost" }, 403],
     ["cannot be loopback for a host that is not loopback", PUBLIC, from("http://localhost:5173", "example.org"), 403],
     ["can be the host's, https by default port", PUBLIC, from("https://example.org", "example.org"), 101],
     ["can be the host's, https with an explicit port", PUBLIC, from("https://example.org", "example.org:443"), 101],
@@ -201,12 +174,9 @@ describe("Origin", () => {
     ["cannot be another port of a public host", PUBLIC, from("https://example.org:8443", "example.org"), 403],
     ["cannot be a subdomain", PUBLIC, from("https://sub.example.org", "example.org"), 403],
     ["can be a listed one", APP, { Origin: "https://app.example" }, 101],
-    ["can be the server's own if others are listed", APP, { Origin: "http://127.0.0.1:PORT" }, 101],
     ["cannot be the listed one over http", APP, { Origin: "http://app.example" }, 403],
     ["cannot be the listed one on another port", APP, { Origin: "https://app.example:444" }, 403],
-    ["cannot be an unlisted origin", APP, { Origin: "https://evil.example" }, 403],
     ["can be anything under *", ANY, { Origin: "https://evil.example" }, 101],
-    ["can be null under *", ANY, { Origin: "null" }, 101],
     ["can be an app's own scheme if it is listed", { origins: ["app://main"] }, { Origin: "app://main" }, 101],
   ]);
 });

@@ -59,24 +59,6 @@ describe("a peer that never reads", () => {
     expect(bad).toThrow(TypeError);
     expect(bad).toThrow("`whenSlow`");
   });
-
-  it("gets no pongs while 64 KiB are queued for it", async () => {
-    await using server = await serve({ port: 0, limits: LIMITS });
-    const { peer, socket } = await slowReader(server);
-    // More than the system buffers for a client that does not read.
-    while (peer.stats().unsentBytes < 64 * 1024) {
-      peer.notify("fill", ["x".repeat(50_000)]);
-      await turn();
-    }
-    const { unsentBytes, bytesReceived } = peer.stats();
-    // Masked with zeros: a ping of 125 bytes.
-    const ping = Buffer.concat([Buffer.from([0x89, 0x80 | 125, 0, 0, 0, 0]), Buffer.alloc(125)]);
-    socket.write(Buffer.concat(Array.from({ length: 500 }, () => ping)));
-    await vi.waitFor(() => expect(peer.stats().bytesReceived).toBe(bytesReceived + 500 * ping.length));
-    expect([peer.stats().unsentBytes, peer.state]).toEqual([unsentBytes, "open"]);
-    socket.destroy();
-    await peer.closed;
-  });
 });
 
 /** Resolves when a peer has received something more than `before`. */
