@@ -1,4 +1,5 @@
 /** The network of a page: `connect` and `open` of the standard entry reach a test server, or a server that the test scripts. */
+import { getEventListeners } from "node:events";
 import { afterEach, beforeEach, expect, vi } from "vitest";
 import { connect, open, type AnyPeer, type CloseInfo } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
@@ -215,9 +216,21 @@ export function draw(value: number): void {
   vi.spyOn(Math, "random").mockReturnValue(value);
 }
 
+/** Makes a signal, a function that aborts it, and one that counts its listeners. */
+export function stopper(reason: Error): { signal: AbortSignal; abort: () => void; listeners: () => number } {
+  const controller = new AbortController();
+  const { signal } = controller;
+  return {
+    signal,
+    abort: () => controller.abort(reason),
+    listeners: () => getEventListeners(signal, "abort").length,
+  };
+}
+
 /** Makes a test server and its network before each test of a file with a virtual clock, and removes both after it. */
 export function useNetwork(methods: object = METHODS): void {
   beforeEach(() => {
+    draw(0.5);
     network = new Network();
     served = [];
     test = testServer<any, any, any>({ methods, heartbeat: false });

@@ -1,13 +1,13 @@
 /** Credentials that change: functions for `url`, `headers` and `auth`, and `reauthenticate`. */
 import type { IncomingMessage } from "node:http";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { contract, pair, type AnyPeer, type Attempt, type ConnectError } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
-import { connectPage, HELLO, network, openPage, plainEcho, says, URL, useNetwork } from "./attempts.js";
+import { connectPage, HELLO, network, openPage, plainEcho, refuse, says, URL, useNetwork } from "./attempts.js";
 import { confirmed, event, record, type Connect } from "./clients.js";
 
 useVirtualClock();
@@ -48,76 +48,68 @@ function supplied<T>(...values: T[]): { source: (attempt: Attempt) => Promise<T>
   return { source, attempts };
 }
 
+const thrown = new Error("no token");
+function thrower(): never {
+  throw thrown;
+}
+
 describe("credentials of a client", () => {
   it("come from functions that get the number of the attempt, and why the one before ended", async () => {
-    await using server = serveUsers({ authenticate: undefined, principal: undefined });
-    const { source, attempts } = supplied<unknown>(URL, new globalThis.URL(URL));
-    await using peer = await confirmed(server.connect as Connect, source as never);
+    const { source, attempts } = supplied<unknown>("ws://first.test/", new globalThis.URL("ws://second.test/"));
+    const connecting = connectPage({}, source);
+    await pass(10);
+    const peer = await connecting;
     expect(attempts).toEqual([{ number: 1, reason: undefined }]);
-    server.network.stop();
-    server.network.cut();
+    network.script = refuse;
+    network.cut();
     await pass(25_000);
     expect(attempts.length).toBeGreaterThanOrEqual(3);
-    const back = event(peer, "resume");
-    server.network.start();
-    await pass(25_000);
-    await back;
     expect(attempts[1]).toEqual({ number: 1, reason: { code: 1006, reason: "" } });
     for (const [i, { number, reason }] of attempts.slice(2).entries()) {
       expect(number).toBe(i + 2);
       expect(reason).toMatchObject({ name: "ConnectError" });
     }
+    network.script = undefined;
+    await pass(25_000);
+    expect(peer.state).toBe("open");
     // It was connected, so the count begins again.
-    const { length } = attempts;
-    const again = event(peer, "resume");
-    server.network.cut();
-    await pass(1);
-    await again;
-    expect(attempts[length]).toMatchObject({ number: 1, reason: { code: 1006 } });
-  });
-
-  it("can lead to another server", async () => {
-    const { source } = supplied("ws://first.test/", "ws://second.test/");
-    const connecting = connectPage({ reconnect: true }, source);
-    await pass(1);
-    await connecting;
     network.cut();
     await pass(1);
-    expect(network.attempts.map(({ url }) => url)).toEqual(["ws://first.test/", "ws://second.test/"]);
+    expect(attempts.at(-1)).toMatchObject({ number: 1, reason: { code: 1006 } });
+    const [first, ...others] = network.attempts.map(({ url }) => url);
+    expect([first, ...new Set(others)]).toEqual(["ws://first.test/", "ws://second.test/"]);
   });
 
-  it.each<[string, () => unknown, object]>([
-    [
-      "throws",
-      () => {
-        throw new Error("no token");
-      },
-      new Error("no token"),
-    ],
-    ["rejects", () => Promise.reject(new Error("no token")), new Error("no token")],
-  ])("fail the attempt if a function %s: connect rejects with the error as cause", async (_what, source, cause) => {
+  it.each([
+    ["url", thrower],
+    ["headers", thrower],
+    ["auth", thrower],
+    ["auth", () => Promise.reject(thrown)],
+  ])("fail the attempt if the function `%s` fails, with its error as the cause", async (name, source) => {
     await using server = serveUsers({ authenticate: undefined, principal: undefined });
-    for (const error of await Promise.all([
-      rejection(server.connect(source as never)),
-      rejection(server.connect(URL, { auth: source })),
-      rejection(server.connect(URL, { headers: source as never })),
-    ])) {
-      expect(error).toMatchObject({ name: "ConnectError", status: undefined, cause });
-      expect(error.message).toContain("`url`, `headers` or `auth` failed");
-    }
+    const [url, options] = name === "url" ? [source as never, {}] : [URL, { [name]: source }];
+    const error = await rejection(server.connect(url, options));
+    expect(error).toMatchObject({ name: "ConnectError", status: undefined, cause: thrown });
+    expect(error.message).toContain("`url`, `headers` or `auth` failed");
     expect(server.server.stats().opened).toBe(0);
   });
 
   it.each([
-    ["url", () => "mailto:ada"],
-    ["auth", () => 1n],
-    ["auth", () => ({ roles: new Set(["admin"]) })],
-  ])("fail the attempt if the function `%s` returns a value that cannot be used", async (name, source) => {
-    await using server = serveUsers({ authenticate: undefined, principal: undefined });
-    const error = await rejection(
-      name === "url" ? server.connect(source as never) : server.connect(URL, { auth: source }),
-    );
+    ["url", undefined, "got `undefined`"],
+    ["url", null, "got `null`"],
+    ["url", 7, "got `7` (number)"],
+    ["url", {}, "got an object"],
+    ["url", "", "got `not a URL` (string)"],
+    ["url", "ftp://s3cret", "got `ftp:` (string)"],
+    ["auth", 1n, ""],
+    ["auth", { roles: new Set(["admin"]) }, ""],
+  ])("fail the attempt if the function `%s` returns %s", async (name, value, shown) => {
+    // A page has a base, on which `new URL(undefined, base)` is the path "undefined".
+    if (typeof value !== "string") vi.stubGlobal("location", { href: "https://server.test/page" });
+    const error = await rejection(name === "url" ? connectPage({}, () => value) : connectPage({ auth: () => value }));
     expect(error).toMatchObject({ name: "ConnectError", cause: { name: "TypeError" } });
+    expect(error.cause.message.endsWith(shown)).toBe(true);
+    expect(network.attempts).toEqual([]);
   });
 
   it("are reported as `error` if a function fails when the client reconnects, which then tries again", async () => {
@@ -146,60 +138,22 @@ describe("credentials of a client", () => {
       ["a value", { user: "ada", n: 1 }],
       ["a function", () => ({ user: "ada", n: 1 })],
       ["an asynchronous function", async () => ({ user: "ada", n: 1 })],
-    ])("can be %s, and is neither in the URL nor in a header", async (_what, auth) => {
+      ["a function that returns undefined", () => undefined],
+    ])("can be %s, and is neither in the URL nor in a header", async (what, auth) => {
       const requests: IncomingMessage[] = [];
       await using server = serveUsers({
-        authenticate: (request: IncomingMessage, given: unknown) => (requests.push(request), given),
+        authenticate: (request: IncomingMessage, given: unknown) => {
+          requests.push(request);
+          return { given };
+        },
+        principal: undefined,
       });
-      await using peer = await server.connect(URL, { auth });
-      expect(await peer.request("auth")).toEqual({ user: "ada", n: 1 });
+      await using peer = await server.connect(URL, { auth, reconnect: false });
+      expect(await peer.request("auth")).toEqual({ given: what.endsWith("undefined") ? null : { user: "ada", n: 1 } });
       expect(requests).toHaveLength(1);
       const { url, rawHeaders } = requests[0]!;
       expect(`${url} ${rawHeaders.join(" ")}`).not.toContain("ada");
       expect(rawHeaders).toContain("reciproc.v1,reciproc.auth");
-    });
-
-    it("is null for the server if the function returns undefined", async () => {
-      await using server = serveUsers({
-        authenticate: (_request: IncomingMessage, auth: unknown) => ({ auth }),
-        principal: undefined,
-      });
-      await using peer = await server.connect(URL, { auth: () => undefined });
-      expect(await peer.request("auth")).toEqual({ auth: null });
-    });
-
-    it("is new for each attempt, so that a session resumes with the result of a fresh one", async () => {
-      await using server = serveUsers();
-      const refreshed: unknown[] = [];
-      server.server.on("refresh", ({ auth }, old) => refreshed.push([auth, old]));
-      const { source } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 });
-      await using peer = await confirmed(server.connect as Connect, URL, { auth: source });
-      const emitted = record(peer);
-      const back = event(peer, "resume");
-      server.network.cut();
-      await pass(1);
-      await back;
-      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
-      expect(refreshed).toEqual([
-        [
-          { user: "ada", n: 2 },
-          { user: "ada", n: 1 },
-        ],
-      ]);
-      expect(emitted).toEqual(["suspend", "resume"]);
-    });
-
-    it("loses the session if its principal is another one", async () => {
-      await using server = serveUsers();
-      const { source } = supplied({ user: "ada" }, { user: "bob" });
-      await using peer = await confirmed(server.connect as Connect, URL, { auth: source });
-      const emitted = record(peer);
-      const back = event(peer, "resume");
-      server.network.cut();
-      await pass(1);
-      await back;
-      expect(await peer.request("auth")).toEqual({ user: "bob" });
-      expect(emitted).toEqual(["suspend", "lost", "resume"]);
     });
 
     it.each([
@@ -226,18 +180,6 @@ describe("credentials of a client", () => {
       expect(await other.request("echo", [1])).toEqual([1]);
       expect(network.attempts.map(({ protocols }) => protocols)).toEqual([["reciproc.v1", "reciproc.auth"], []]);
       expect(network.last.sent.join("")).not.toContain("token");
-    });
-
-    it("works with sessions off at the client, and off at the server", async () => {
-      await using server = serveUsers();
-      await using sessionless = serveUsers({ session: false });
-      for (const [at, options] of [
-        [server, { reconnect: false }],
-        [sessionless, {}],
-      ] as const) {
-        await using peer = await at.connect(URL, { auth: { user: "ada" }, ...options });
-        expect(await peer.request("auth")).toEqual({ user: "ada" });
-      }
     });
   });
 
@@ -313,17 +255,20 @@ describe("credentials of a client", () => {
   });
 
   describe("reauthenticate", () => {
-    it("sends a fresh `auth`, and resolves when the server has refreshed its result", async () => {
-      await using server = serveUsers();
-      const { source, attempts } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 });
-      await using peer = await server.connect(URL, { auth: source });
-      expect(await peer.reauthenticate()).toBe(undefined);
-      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
-      expect(attempts).toEqual([
-        { number: 1, reason: undefined },
-        { number: 0, reason: undefined },
-      ]);
-    });
+    it.each([{}, { session: false }])(
+      "sends a fresh `auth`, and resolves when the server has refreshed its result (%j)",
+      async (options) => {
+        await using server = serveUsers(options);
+        const { source, attempts } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 });
+        await using peer = await server.connect(URL, { auth: source });
+        expect(await peer.reauthenticate()).toBe(undefined);
+        expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
+        expect(attempts).toEqual([
+          { number: 1, reason: undefined },
+          { number: 0, reason: undefined },
+        ]);
+      },
+    );
 
     it("is not checked as the method of that name in a contract", async () => {
       const methods = { reauthenticate: () => "by a method" };
@@ -332,13 +277,6 @@ describe("credentials of a client", () => {
       await using peer = await server.connect(URL, { auth: { user: "ada" }, remote, check: "both" });
       expect(await peer.request("reauthenticate")).toBe("by a method");
       await expect(peer.reauthenticate()).resolves.toBeUndefined();
-    });
-
-    it("can be called before another message, and without a session", async () => {
-      await using server = serveUsers({ session: false });
-      await using peer = await server.connect(URL, { auth: { user: "ada" } });
-      await peer.reauthenticate();
-      expect(await peer.request("auth")).toEqual({ user: "ada" });
     });
 
     it("shares one exchange between the calls of one time", async () => {
@@ -353,19 +291,6 @@ describe("credentials of a client", () => {
       await peer.reauthenticate();
       expect([asked, attempts.length]).toEqual([3, 3]);
     });
-
-    it.each(["authenticate refuses it", "the principal would change"])(
-      "ends with the connection if %s",
-      async (why) => {
-        await using server = serveUsers();
-        const { source } = supplied({ user: "ada" }, { user: why.startsWith("auth") ? "eve" : "bob" });
-        const peer = await server.connect(URL, { auth: source });
-        const error = await rejection(peer.reauthenticate());
-        expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method: "$/reauthenticate" });
-        expect(await peer.closed).toMatchObject({ code: 4401 });
-        expect(server.server.peers.size).toBe(0);
-      },
-    );
 
     it("rejects with what the function threw, and leaves the connection open", async () => {
       await using server = serveUsers();
@@ -404,108 +329,32 @@ describe("credentials of a client", () => {
       expect(asked).toBe(2);
     });
 
-    it("works again after a function that never settles: each exchange calls it anew", async () => {
-      await using server = serveUsers();
-      const late = gate<User>();
-      let renewals = 0;
-      const auth = ({ number }: Attempt): User | Promise<User> => {
-        if (number > 0) return { user: "ada" };
-        return ++renewals === 1 ? late.promise : { user: "ada", n: renewals };
-      };
-      await using peer = await server.connect(URL, { auth });
-      expect(await afterTimeout(peer.reauthenticate({ timeoutMs: 50 }))).toMatchObject({
-        code: "TIMEOUT",
-        outcome: "not-sent",
-      });
-      await peer.reauthenticate();
-      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
-      late.resolve({ user: "ada", n: 99 });
-      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
-    });
-
-    it("sends nothing for a call that has timed out before the function returned", async () => {
+    it("works again after a function that settled too late, or never: each exchange calls it anew", async () => {
       let asked = 0;
       await using server = serveUsers({
         authenticate: (_request: IncomingMessage, auth: unknown) => (asked++, auth),
       });
-      const late = gate<User>();
-      await using peer = await server.connect(URL, {
-        auth: ({ number }: Attempt) => (number > 0 ? { user: "ada" } : late.promise),
-      });
-      expect(await afterTimeout(peer.reauthenticate({ timeoutMs: 50 }))).toMatchObject({ outcome: "not-sent" });
-      late.resolve({ user: "ada", n: 2 });
-      await turn();
-      // A frame with `auth` would arrive before this call.
-      expect(await peer.request("auth")).toEqual({ user: "ada" });
-      expect(asked).toBe(1);
-    });
-
-    it("is not rejected by a function that was called for an earlier socket", async () => {
-      const [called, answered] = [gate(), gate<User>()];
-      let failOld!: (error: Error) => void;
+      const late = [gate<User>(), gate<User>()];
       let renewals = 0;
-      await using server = serveUsers();
-      const auth = ({ number }: Attempt): User | Promise<User> => {
-        if (number > 0) return { user: "ada", n: 1 };
-        if (++renewals === 1) return new Promise<User>((_resolve, reject) => (failOld = reject));
-        called.resolve();
-        return answered.promise;
-      };
-      await using peer = await confirmed(server.connect as Connect, URL, { auth });
-      const outcomes = new Outcomes().watch("renewed", peer.reauthenticate());
-      expect(renewals).toBe(1);
-      server.network.cut();
-      await pass(1);
-      await called.promise;
-      failOld(new Error("no token"));
+      const auth = ({ number }: Attempt): User | Promise<User> =>
+        number > 0 ? { user: "ada" } : (late[renewals++]?.promise ?? { user: "ada", n: renewals });
+      await using peer = await server.connect(URL, { auth });
+      for (let i = 0; i < 2; i++) {
+        const error = await afterTimeout(peer.reauthenticate({ timeoutMs: 50 }));
+        expect(error).toMatchObject({ code: "TIMEOUT", outcome: "not-sent" });
+        if (i === 0) late[0]!.resolve({ user: "ada", n: 98 });
+        await turn();
+        // A frame with `auth` would arrive before this call.
+        expect(await peer.request("auth")).toEqual({ user: "ada" });
+      }
+      await peer.reauthenticate();
+      late[1]!.resolve({ user: "ada", n: 99 });
       await turn();
-      expect(outcomes.list).toEqual([]);
-      answered.resolve({ user: "ada", n: 2 });
-      await pass(1);
-      expect(outcomes.list).toEqual([{ name: "renewed", value: undefined }]);
-      expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
+      expect(await peer.request("auth")).toEqual({ user: "ada", n: 3 });
+      expect(asked).toBe(2);
     });
 
-    it("waits while the connection is suspended, and sends it on the next socket", async () => {
-      await using server = serveUsers();
-      const { source } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 }, { user: "ada", n: 3 });
-      await using peer = await confirmed(server.connect as Connect, URL, { auth: source });
-      const down = event(peer, "suspend");
-      server.network.stop();
-      server.network.cut();
-      await down;
-      const outcomes = new Outcomes().watch("renewed", peer.reauthenticate());
-      await turn();
-      expect(outcomes.list).toEqual([]);
-      server.network.start();
-      await pass(1);
-      expect(outcomes.list).toEqual([{ name: "renewed", value: undefined }]);
-    });
-
-    it("is sent again if the socket is lost before the reply", async () => {
-      const slow = gate<unknown>();
-      const asked = gate();
-      let isSlow = false;
-      await using server = serveUsers({
-        authenticate: (_request: IncomingMessage, auth: unknown) => {
-          if (!isSlow) return auth;
-          isSlow = false;
-          asked.resolve();
-          return slow.promise;
-        },
-      });
-      await using peer = await confirmed(server.connect as Connect, URL, { auth: { user: "ada" } });
-      isSlow = true;
-      const renewed = peer.reauthenticate();
-      await asked.promise;
-      server.network.cut();
-      await pass(1);
-      await renewed;
-      expect(peer.state).toBe("open");
-      slow.resolve(null);
-    });
-
-    it("is sent once on a socket, though the function returns only after the loss of the socket before", async () => {
+    it.each(["resolves", "rejects"])("ignores a function of an earlier socket that %s", async (how) => {
       const [first, called, verdict, asked] = [gate<User>(), gate(), gate<unknown>(), gate()];
       let renewals = 0;
       await using server = serveUsers({
@@ -524,7 +373,9 @@ describe("credentials of a client", () => {
       server.network.cut();
       await pass(1);
       await asked.promise;
-      first.resolve({ user: "ada", n: 3 });
+      if (how === "resolves") first.resolve({ user: "ada", n: 3 });
+      else first.reject(new Error("no token"));
+      await turn();
       // A frame that the first result caused would arrive before the answer to this call.
       expect(await peer.request("auth")).toEqual({ user: "ada", n: 1 });
       verdict.resolve({ user: "ada", n: 2 });
@@ -585,35 +436,21 @@ it("rejects reauthenticate of a peer in memory with a TypeError", async () => {
   await Promise.all([a.close(), b.close()]);
 });
 
-describe("reauthenticate of a peer that is not open yet", () => {
-  it("waits until it is open, and then sends a fresh `auth`", async () => {
-    await using server = serveUsers();
-    const { source } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 });
-    await using peer = server.open(URL, { auth: source });
-    await peer.reauthenticate();
-    expect(peer.state).toBe("open");
-    expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
-  });
-
-  it("rejects with a TypeError when its server does not ask, and at once without `auth`", async () => {
-    await using server = serveUsers({ authenticate: undefined, principal: undefined });
-    await using peer = server.open(URL, { auth: "x" });
-    expect((await rejection(peer.reauthenticate())).message).toContain("`auth`");
-    await peer.opened;
-    await using other = openPage({ reconnect: { initial: true } });
-    expect(await rejection(other.reauthenticate())).toBeInstanceOf(TypeError);
-  });
-
-  it("rejects when the peer closes before: nothing was sent", async () => {
-    const peer = openPage({ auth: "x", reconnect: { initial: true } });
-    const error = rejection(peer.reauthenticate());
-    await peer.close();
-    expect(await error).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
-  });
+it("reauthenticates a peer that is not open yet when it is, or rejects as not sent if it closes before", async () => {
+  await using server = serveUsers();
+  const { source } = supplied({ user: "ada", n: 1 }, { user: "ada", n: 2 });
+  await using peer = server.open(URL, { auth: source });
+  await peer.reauthenticate();
+  expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
+  await using other = server.open(URL, { auth: source });
+  const error = rejection(other.reauthenticate());
+  await other.close();
+  expect(await error).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
 });
 
 describe("with a clock", () => {
-  it("bounds the functions by openTimeoutMs, and opens nothing afterwards", async () => {
+  it("bounds the functions by openTimeoutMs and the signal, and opens nothing afterwards", async () => {
+    const controller = new AbortController();
     const late = gate<string>();
     const outcomes = new Outcomes();
     outcomes.watch("auth", connectPage({ auth: () => late.promise, openTimeoutMs: 1_000 }));
@@ -621,6 +458,7 @@ describe("with a clock", () => {
       "url",
       connectPage({ openTimeoutMs: 1_000 }, () => late.promise),
     );
+    outcomes.watch("signal", connectPage({ auth: () => late.promise, signal: controller.signal }));
     await pass(999);
     expect(outcomes.list).toEqual([]);
     await pass(1);
@@ -630,19 +468,11 @@ describe("with a clock", () => {
         reason: { name: "ConnectError", url: "", message: "could not connect to the server: not open within 1000 ms" },
       },
     ]);
+    controller.abort(thrown);
+    await pass(0);
+    expect(outcomes.list.at(-1)).toEqual({ name: "signal", reason: thrown });
     late.resolve("ws://server.test/");
     await pass(10);
-    expect(network.attempts).toEqual([]);
-  });
-
-  it("ends the functions by the signal of connect", async () => {
-    const controller = new AbortController();
-    const outcomes = new Outcomes();
-    outcomes.watch("auth", connectPage({ auth: () => new Promise(() => {}), signal: controller.signal }));
-    await pass(10);
-    controller.abort(new Error("enough"));
-    await pass(0);
-    expect(outcomes.list).toEqual([{ name: "auth", reason: new Error("enough") }]);
     expect(network.attempts).toEqual([]);
   });
 
