@@ -68,7 +68,6 @@ describe("the delays of a client that reconnects", () => {
   );
 
   it("reset after 5 s of flowing messages, and not after less", async () => {
-    draw(0.5);
     await live();
     await pass(10_000);
     // The first attempt has no delay.
@@ -81,7 +80,6 @@ describe("the delays of a client that reconnects", () => {
   });
 
   it("do not reset after a socket on which no message flowed", async () => {
-    draw(0.5);
     await live({ openTimeoutMs: 6000 });
     await pass(10_000);
     network.script = says();
@@ -91,7 +89,6 @@ describe("the delays of a client that reconnects", () => {
   it.each([undefined, 0, 1, 5, 400])(
     "tries less and less often while a server closes each connection at once, whatever it asks for (retryMs: %s)",
     async (retryMs) => {
-      draw(0.5);
       await live();
       await pass(1000);
       network.script = (webSocket) => {
@@ -178,7 +175,6 @@ describe("a client that could not connect", () => {
   });
 
   it("retries like a client that lost its socket with `reconnect.initial`, and then behaves like any other", async () => {
-    draw(0.5);
     network.script = refuse;
     const from = performance.now();
     const connecting = connectPage({ reconnect: { initial: true } });
@@ -231,18 +227,6 @@ describe("a client that could not connect", () => {
   it("does not retry if the runtime has no WebSocket", async () => {
     vi.stubGlobal("WebSocket", undefined);
     expect(await rejection(connectPage({ reconnect: { initial: true } }))).toBeInstanceOf(TypeError);
-  });
-
-  it("retries at once when the network is back", async () => {
-    draw(0.5);
-    const events = page();
-    network.script = refuse;
-    const connecting = connectPage({ reconnect: { initial: true } });
-    await pass(3000);
-    network.script = undefined;
-    events.dispatchEvent(new Event("online"));
-    await pass(1);
-    await connecting;
   });
 });
 

@@ -1,13 +1,12 @@
 /** Closing a client while it is suspended, during an attempt, or inside a listener: it ends at once, and leaves nothing. */
 import { inspect as show } from "node:util";
-import { beforeEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { AnyPeer, Caller } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
 import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { gate, rejection } from "../support/turns.js";
 import {
   dismiss,
-  draw,
   hang,
   HELLO,
   live,
@@ -25,7 +24,6 @@ import {
 useVirtualClock();
 
 useNetwork();
-beforeEach(() => draw(0.5));
 
 /** Asserts that nothing of the client is left, and that it does nothing more. */
 async function expectOver(peer: AnyPeer, emitted: string[]): Promise<void> {
@@ -45,27 +43,19 @@ async function expectOver(peer: AnyPeer, emitted: string[]): Promise<void> {
 }
 
 describe("close()", () => {
-  it("settles at once while suspended", async () => {
-    const { peer, emitted } = await live();
-    network.script = refuse;
-    const call = rejection(peer.request("never"));
-    await pass(1);
-    network.cut();
-    await pass(10);
-    const waiting = rejection(peer.request("echo"));
-    await peer.close();
-    expect(await call).toMatchObject({ outcome: "unknown" });
-    expect(await waiting).toMatchObject({ outcome: "not-sent" });
-    await expectOver(peer, emitted);
-  });
-
-  describe.each([{}, { reconnect: true, link: "plain" }, { onOpen: () => {} }])("of a client with %j", (options) => {
+  describe.each<[object, Script | undefined]>([
+    [{}, undefined],
+    [{ onOpen: () => {} }, undefined],
+    // A server that never sent a hello.
+    [{ reconnect: true }, plainEcho],
+  ])("of a client with %j", (options, server) => {
     it.each([
       ["that hangs", hang],
       ["that opened, and waits for a hello", says()],
-      ["that may fail for its offer", refuse],
+      ["that fails, and may do so for its offer", refuse],
       ["that waits for `resumed`", says(HELLO)],
-    ])("settles at once during an attempt %s", async (_name, script) => {
+    ])("settles at once during an attempt %s, and opens no other socket", async (_name, script) => {
+      network.script = server;
       const { peer, emitted } = await live(options);
       network.script = script;
       const { length } = network.attempts;
@@ -75,19 +65,6 @@ describe("close()", () => {
       await peer.close();
       await expectOver(peer, emitted);
     });
-  });
-
-  it("opens no other socket during an attempt to a server that never sent hello", async () => {
-    network.script = plainEcho;
-    const { peer, emitted } = await live({ onOpen: () => {} });
-    network.script = hang;
-    network.cut();
-    await pass(0);
-    const { length } = network.attempts;
-    await peer.close();
-    await pass(10);
-    expect(network.attempts).toHaveLength(length);
-    await expectOver(peer, emitted);
   });
 
   describe.each(["suspend", "lost", "resume"] as const)("inside a listener of `%s`", (name) => {

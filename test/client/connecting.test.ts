@@ -1,12 +1,10 @@
 /** One connection attempt: how a WebSocket fails, servers that are silent or changed, addresses, and `signal`. */
-import { getEventListeners } from "node:events";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ConnectError, mcp } from "../../src/index.js";
 import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection } from "../support/turns.js";
 import {
   connectPage,
-  draw,
   expectEcho,
   hang,
   HELLO,
@@ -16,41 +14,30 @@ import {
   plainEcho,
   refuse,
   says,
-  served,
+  stopper,
   URL,
   useNetwork,
   type Script,
 } from "./attempts.js";
-import { record } from "./clients.js";
 
 const REASON = new Error("the user went elsewhere");
 
 useVirtualClock();
 useNetwork();
 
-/** Connects without an offer to a WebSocket that fires one event. Returns the error. */
-async function failureOf(members: object, type = "error"): Promise<ConnectError> {
-  network.script = (webSocket) => queueMicrotask(() => webSocket.fire(type, members));
-  return rejection(connectPage({ link: "plain" }, "ws://127.0.0.1:1/rpc?token=s3cret"));
-}
-
 describe("a WebSocket that does not open", () => {
-  it("rejects at its `error`, after which Node 20 and 22 emit nothing, with the runtime's error as cause", async () => {
-    const cause = new TypeError("Received network error or non-101 status code.");
-    const error = await failureOf({ error: cause, message: cause.message });
+  // Node 20 and 22 emit nothing after the `error`.
+  const cause = new TypeError("Received network error or non-101 status code.");
+  it.each<[string, string, object, object]>([
+    ["an `error` with the runtime's error", "error", { error: cause, message: cause.message }, cause],
+    ["an `error` with a message", "error", { message: "connection refused" }, { message: "connection refused" }],
+    ["an `error` with nothing, as in a browser", "error", {}, { message: "closed with 1006" }],
+    ["a `close`, without an `error`", "close", { code: 0, reason: "" }, { message: "closed with 1006" }],
+  ])("rejects with a cause at %s", async (_what, type, members, expected) => {
+    network.script = (webSocket) => queueMicrotask(() => webSocket.fire(type, members));
+    const error = await rejection(connectPage({ link: "plain" }, "ws://127.0.0.1:1/rpc?token=s3cret"));
     expect(error).toBeInstanceOf(ConnectError);
-    expect(error).toMatchObject({ url: "ws://127.0.0.1:1/rpc", cause });
-  });
-
-  it.each([
-    ["a message only", { message: "connection refused" }, "connection refused"],
-    ["nothing, as in a browser", {}, "closed with 1006"],
-  ])("has a cause also if the event holds %s", async (_what, members, message) => {
-    expect(await failureOf(members)).toMatchObject({ cause: { message } });
-  });
-
-  it("rejects at its `close` if there is no `error`", async () => {
-    expect(await failureOf({ code: 0, reason: "" }, "close")).toMatchObject({ cause: { message: "closed with 1006" } });
+    expect(error).toMatchObject({ url: "ws://127.0.0.1:1/rpc", cause: expected });
   });
 
   it("is retried once without the offer, at once", async () => {
@@ -75,8 +62,6 @@ it("does not end at an `error` after `open`: `close` follows", async () => {
 });
 
 describe("a socket on which no messages begin to flow", () => {
-  beforeEach(() => draw(0.5));
-
   const silent: Record<string, Script> = {
     "never opens": hang,
     "opens and sends nothing": says(),
@@ -114,6 +99,21 @@ describe("a socket on which no messages begin to flow", () => {
     await expectEcho(peer);
   });
 
+  it("never drops its offer after a hello: it retries while a server ignores subprotocols", async () => {
+    const { peer, emitted } = await live();
+    const { length } = network.attempts;
+    network.script = plainEcho;
+    network.cut();
+    await pass(5000);
+    expect(network.attempts.length).toBeGreaterThan(length + 2);
+    const offers = network.attempts.slice(length).map(({ protocols }) => protocols.join());
+    expect(new Set(offers)).toEqual(new Set(["reciproc.v1,reciproc.resume"]));
+    network.script = undefined;
+    await pass(10_000);
+    expect(emitted).toEqual(["suspend", "resume"]);
+    await expectEcho(peer);
+  });
+
   it("offers its dialect's subprotocol each time", async () => {
     const { peer, emitted } = await live({ dialect: mcp });
     network.cut();
@@ -134,36 +134,6 @@ describe("a socket on which no messages begin to flow", () => {
       ["reciproc.v1", "reciproc.resume", "mcp"],
     ]);
     expect(emitted).toEqual(["suspend", "resume", "suspend", "lost", "resume"]);
-    await expectEcho(peer);
-  });
-
-  it("continues as a new session if the old one is refused, whatever the server sends after that", async () => {
-    const { emitted } = await live({ openTimeoutMs: 2000, onOpen: () => {} });
-    network.script = (webSocket) => {
-      webSocket.onSend = (frame) => {
-        if (frame.startsWith('{"resume"')) webSocket.say('{"resumed":{"refused":"unknown-session"}}');
-      };
-      webSocket.accept("reciproc.v1", HELLO);
-    };
-    network.cut();
-    await pass(2299);
-    // No other frame is due before messages flow.
-    expect(emitted).toEqual(["suspend", "lost", "resume"]);
-    expect(network.last.sent.map((frame) => Object.keys(JSON.parse(frame) as object)[0])).toEqual(["resume", "hello"]);
-    expect(network.openCount).toBe(1);
-  });
-
-  it("starts a session even if it is lost right after the hello, and another server does not know that session", async () => {
-    network.script = silent["sends only hello"]!;
-    const peer = await connectPage();
-    const emitted = record(peer);
-    const call = rejection(peer.request("echo", [1]));
-    await pass(10);
-    network.script = undefined;
-    network.cut();
-    await pass(10);
-    expect(await call).toMatchObject({ outcome: "unknown" });
-    expect(emitted).toEqual(["suspend", "lost", "resume"]);
     await expectEcho(peer);
   });
 
@@ -189,39 +159,14 @@ describe("a socket on which no messages begin to flow", () => {
   });
 });
 
-/** Makes a signal, a function that aborts it, and one that counts its listeners. */
-function stopper(): { signal: AbortSignal; abort: () => void; listeners: () => number } {
-  const controller = new AbortController();
-  const { signal } = controller;
-  return {
-    signal,
-    abort: () => controller.abort(REASON),
-    listeners: () => getEventListeners(signal, "abort").length,
-  };
-}
-
-async function expectNothingLeft(): Promise<void> {
-  await pass(1000);
-  expect(network.openCount).toBe(0);
-  expect(timersSet()).toBe(0);
-}
-
 describe("connect with a signal", () => {
-  it("rejects with its reason if it is already aborted, and opens nothing", async () => {
-    const { signal, abort, listeners } = stopper();
-    abort();
-    for (const reconnect of [undefined, { initial: true }])
-      expect(await rejection(connectPage({ signal, reconnect }))).toBe(REASON);
-    expect(network.attempts).toEqual([]);
-    expect(listeners()).toBe(0);
-  });
-
-  it.each<[string, Script, object]>([
+  it.each<[string, Script | undefined, object]>([
+    ["whose `onOpen` runs", undefined, { onOpen: (remote: any) => remote.request("never") }],
     ["that does not open", hang, {}],
     ["that does not open, and has for ever to do so", hang, { openTimeoutMs: Infinity }],
     ["whose server agrees and says nothing", says(), {}],
   ])("stops an attempt %s", async (_name, script, options) => {
-    const { signal, abort, listeners } = stopper();
+    const { signal, abort, listeners } = stopper(REASON);
     network.script = script;
     const outcomes = new Outcomes().watch("connect", connectPage({ ...options, signal }));
     await pass(50);
@@ -230,33 +175,16 @@ describe("connect with a signal", () => {
     await pass(0);
     expect(outcomes.list).toEqual([{ name: "connect", reason: REASON }]);
     expect(listeners()).toBe(0);
-    await expectNothingLeft();
+    await pass(1000);
+    expect([network.openCount, timersSet()]).toEqual([0, 0]);
     await pass(60_000);
     expect(network.attempts).toHaveLength(1);
-  });
-
-  it("stops the delay between two attempts of `initial`, and the attempts", async () => {
-    const { signal, abort, listeners } = stopper();
-    network.script = refuse;
-    const connecting = rejection(connectPage({ signal, reconnect: { initial: true } }));
-    await pass(100_000);
-    const { length } = network.attempts;
-    expect(length).toBeGreaterThan(3);
-    // One listener, however many attempts there were.
-    expect(listeners()).toBe(1);
-    abort();
-    await pass(0);
-    expect(await connecting).toBe(REASON);
-    expect(listeners()).toBe(0);
-    await expectNothingLeft();
-    await pass(100_000);
-    expect(network.attempts).toHaveLength(length);
   });
 
   it("rejects or resolves with an open peer, whichever microtask aborts it", async () => {
     const ends = new Set<string>();
     for (let moment = 0; moment < 60; moment++) {
-      const { signal, abort, listeners } = stopper();
+      const { signal, abort, listeners } = stopper(REASON);
       const connecting = connectPage({ signal }).then(
         (peer) => peer,
         (reason: unknown) => reason,
@@ -278,27 +206,8 @@ describe("connect with a signal", () => {
     expect(ends).toEqual(new Set(["rejects", "resolves"]));
   });
 
-  it("ends a running `onOpen`, and closes its connection", async () => {
-    const { signal, abort, listeners } = stopper();
-    const calls: Promise<unknown>[] = [];
-    const onOpen = async (remote: any): Promise<void> => {
-      calls.push(rejection(remote.request("never")));
-      await new Promise(() => {});
-    };
-    const connecting = rejection(connectPage({ signal, onOpen }));
-    await pass(1000);
-    expect(calls).toHaveLength(1);
-    abort();
-    await pass(0);
-    expect(await connecting).toBe(REASON);
-    expect(await calls[0]).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
-    expect(served.map(({ state }) => state)).toEqual(["closed"]);
-    expect(listeners()).toBe(0);
-    await expectNothingLeft();
-  });
-
   it("has no effect once it has resolved, and has no listener after it has settled", async () => {
-    const { signal, abort, listeners } = stopper();
+    const { signal, abort, listeners } = stopper(REASON);
     const peer = await connectPage({ signal, onOpen: () => {} });
     expect(listeners()).toBe(0);
     await pass(10);
@@ -306,7 +215,7 @@ describe("connect with a signal", () => {
     network.cut();
     await pass(1000);
     expect(peer.state).toBe("open");
-    const other = stopper();
+    const other = stopper(REASON);
     network.script = refuse;
     expect(await rejection(connectPage({ signal: other.signal }))).toMatchObject({ code: "CONNECT_FAILED" });
     const failing = { signal: other.signal, onOpen: () => Promise.reject(REASON) };
@@ -385,26 +294,5 @@ describe("a client in a runtime without `TextDecoder`, and whose `URL` has only 
     const failed = rejection(connect("ws://user:s3cret@server.test/rpc?token=s3cret"));
     await pass(0);
     expect(await failed).toMatchObject({ name: "ConnectError", url: "ws://server.test/rpc" });
-  });
-});
-
-describe("a function `url` that returns no URL", () => {
-  it.each([
-    [undefined, "`undefined`"],
-    [null, "`null`"],
-    [7, "`7` (number)"],
-    [{}, "an object"],
-    ["", "`not a URL` (string)"],
-    ["ftp://s3cret", "`ftp:` (string)"],
-  ])("fails the attempt, and shows what it returned: %j", async (url, shown) => {
-    // A page has a base, on which `new URL(undefined, base)` is the path "undefined".
-    if (typeof url !== "string") vi.stubGlobal("location", { href: "https://server.test/page" });
-    const { connect } = await import("../../src/index.js");
-    const failed = await rejection(connect((() => url) as () => string));
-    expect(failed).toMatchObject({
-      name: "ConnectError",
-      cause: { message: `Expected \`url\` to be a ws, wss, http or https URL, got ${shown}` },
-    });
-    expect(network.attempts).toEqual([]);
   });
 });

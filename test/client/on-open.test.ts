@@ -1,12 +1,11 @@
 /** `onOpen`: what it precedes, when it fails, and when it takes too long. Clients of plain servers reconnect if they have it. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { ConnectError, type AnyPeer, type Caller, type Context } from "../../src/index.js";
+import { ConnectError, type Caller, type Context } from "../../src/index.js";
 import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { gate, rejection } from "../support/turns.js";
 import { record } from "./clients.js";
 import {
   connectPage,
-  draw,
   expectEcho,
   live,
   METHODS,
@@ -19,6 +18,7 @@ import {
   test,
   URL,
   useNetwork,
+  type Script,
 } from "./attempts.js";
 
 const never = (caller: any): unknown => caller.request("never");
@@ -36,10 +36,7 @@ useNetwork({
   report,
   ...Object.fromEntries(["login", "ready", "done", "a", "b", "c", "d"].map((method) => [method, named])),
 });
-beforeEach(() => {
-  heard.length = 0;
-  draw(0.5);
-});
+beforeEach(() => void (heard.length = 0));
 
 describe("an `onOpen` that fails on the first connection", () => {
   it.each(["packed", "plain"])(
@@ -82,7 +79,6 @@ describe("an `onOpen` that fails on the first connection", () => {
       network.cut();
       await pass(0);
       expect(attempts.at(-1)).toMatchObject([1, 0, { message: "the connection ended with 1006" }]);
-      await peer.close();
     },
   );
 
@@ -138,16 +134,18 @@ describe("an `onOpen` that fails on the first connection", () => {
       network.cut();
     }
     expect(delays).toEqual([300, 550, 1050, 2050]);
-    await peer.close();
   });
 });
 
 describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
   const LATE = `could not connect to ${URL}: not open within 2000 ms: \`onOpen\` has not ended`;
 
-  it("rejects `connect`, and leaves nothing", async () => {
+  it.each([0, 1500])("rejects `connect`, and leaves nothing, after a handshake of %i ms", async (handshakeMs) => {
+    test.network.stop();
     const failed = rejection(connectPage({ onOpen: never, openTimeoutMs: 2000 }));
-    await pass(1999);
+    await pass(handshakeMs);
+    test.network.start();
+    await pass(1999 - handshakeMs);
     expect(network.openCount).toBe(1);
     await pass(1);
     const error = await failed;
@@ -156,23 +154,6 @@ describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
     await pass(1);
     await pass(1000);
     expect([network.attempts.length, network.openCount, timersSet()]).toEqual([1, 0, 0]);
-  });
-
-  it("says what to call instead if it waits for a call of the peer that it opens", async () => {
-    const peer = openPage({ onOpen: () => peer.request("echo", []), openTimeoutMs: 2000 });
-    await pass(2001);
-    expect(await rejection(peer.opened)).toMatchObject({ message: `${LATE}; call by its parameter, not by the peer` });
-    expect(await peer.closed).toMatchObject({ code: 1000 });
-  });
-
-  it("has the time of the whole attempt, of which the handshake takes a part", async () => {
-    test.network.stop();
-    const failed = rejection(connectPage({ onOpen: never, openTimeoutMs: 2000 }));
-    await pass(1500);
-    test.network.start();
-    await pass(500);
-    expect(await failed).toMatchObject({ message: LATE });
-    await pass(1);
   });
 
   it("is an attempt that failed with `initial`", async () => {
@@ -186,7 +167,6 @@ describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
     // It is not known whether `onOpen` waits for a call that is queued, so the error names the possible cause.
     expect(emitted).toEqual([`error ${LATE}; call by its parameter, not by the peer`]);
     expect([peer.state, await call]).toEqual(["open", ["queued"]]);
-    await peer.close();
   });
 
   it("fails on a later connection too: the peer emits `error`, and the client connects again", async () => {
@@ -218,7 +198,7 @@ describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
 
   it("continues if its session is resumed, and has the time of the new attempt", async () => {
     const runs = vi.fn<(caller: any) => unknown>(never);
-    const peer = openPage({ onOpen: runs, openTimeoutMs: 2000, reconnect: { initial: true } });
+    openPage({ onOpen: runs, openTimeoutMs: 2000, reconnect: { initial: true } });
     await pass(1500);
     network.cut();
     // The second attempt begins after 300 ms, and resumes the session.
@@ -227,60 +207,38 @@ describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
     await pass(110);
     await pass(560);
     expect([network.attempts.length, runs.mock.calls.length]).toEqual([3, 2]);
-    await peer.close();
   });
 });
 
-async function logIn(remote: Caller<any>): Promise<void> {
-  await remote.request("login", ["me"]);
-  remote.notify("ready");
-}
-
 describe("a client of a plain server with onOpen", () => {
-  it("runs it on the first open and after each loss, before queued calls and notifications", async () => {
-    const { peer, emitted } = await live({ link: "plain", onOpen: logIn });
+  it("runs it on the first open and after each loss, before queued calls, and answers calls of the server meanwhile", async () => {
+    let go = gate();
+    go.resolve();
+    const onOpen = async (remote: Caller<any>): Promise<void> => {
+      await remote.request("login", ["me"]);
+      await go.promise;
+      remote.notify("ready");
+    };
+    const { peer, emitted } = await live({ link: "plain", onOpen, methods: { ask: () => "answered" } });
     await Promise.all([peer.request("a"), pass(1)]);
     expect(heard).toEqual(["login", "ready", "a"]);
-    for (let round = 0; round < 2; round++) {
+    for (let round = 1; round <= 2; round++) {
       heard.length = 0;
-      const unanswered = rejection(peer.request("never"));
-      await pass(1);
-      network.script = refuse;
+      go = gate();
       network.cut();
-      expect(await unanswered).toMatchObject({ name: "ConnectionLostError", outcome: "unknown" });
-      expect(peer.state).toBe("suspended");
       const calls = [peer.request("b"), peer.request("c")];
       expect(peer.notify("d")).toBe(true);
-      network.script = undefined;
-      await pass(1000);
-      await Promise.all(calls);
+      await pass(1);
+      expect(peer.state).toBe("suspended");
+      expect(await Promise.all([served[round]!.request("ask"), pass(1)])).toEqual(["answered", undefined]);
+      expect(heard).toEqual(["login"]);
+      go.resolve();
+      await Promise.all([...calls, pass(1)]);
       expect(peer.state).toBe("open");
       expect(heard).toEqual(["login", "ready", "b", "c", "d"]);
       await pass(6000);
     }
     expect(emitted).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
-  });
-
-  it("queues calls until a slow one is done, but answers calls of the server", async () => {
-    const go = gate();
-    let runs = 0;
-    const onOpen = async (remote: Caller<any>): Promise<void> => {
-      if (++runs === 1) return;
-      await remote.request("login");
-      await go.promise;
-      remote.notify("done");
-    };
-    const { peer, emitted } = await live({ link: "plain", onOpen, methods: { ask: () => "answered" } });
-    network.cut();
-    const call = peer.request("a");
-    await pass(1);
-    expect(peer.state).toBe("suspended");
-    expect(await Promise.all([served[1]!.request("ask"), pass(1)])).toEqual(["answered", undefined]);
-    expect(heard).toEqual(["login"]);
-    go.resolve();
-    await Promise.all([call, pass(1)]);
-    expect(heard).toEqual(["login", "done", "a"]);
-    expect(emitted).toEqual(["suspend", "lost", "resume"]);
   });
 
   it("retries without an event if the socket is lost during one", async () => {
@@ -297,36 +255,28 @@ describe("a client of a plain server with onOpen", () => {
   });
 });
 
-it.each([
-  ["ends with its socket without `onOpen` and `reconnect`", {}, ["close 1006"]],
+const ENDS = ["close 1006"];
+const RETURNS = ["suspend", "lost", "resume"];
+it.each<[string, Script, object, string[]]>([
+  ["is plain, without `onOpen` and `reconnect`, and ends with its socket", plainEcho, {}, ENDS],
+  ["sends no hello, and ends with its socket", says('{"jsonrpc":"2.0","method":"hi"}'), {}, ENDS],
+  ["keeps no session, and ends with its socket", says('{"hello":{}}'), {}, ENDS],
   // A server that has never sent hello can do so after an update.
-  ["makes the same offer again with `reconnect: true`", { reconnect: true }, ["suspend", "lost", "resume"]],
-  ["makes the same offer again with `onOpen`", { onOpen: () => {} }, ["suspend", "lost", "resume"]],
-])("a client of a plain server %s", async (_what, options, events) => {
-  network.script = plainEcho;
+  ["is plain, and makes the same offer again with `reconnect: true`", plainEcho, { reconnect: true }, RETURNS],
+  ["is plain, and makes the same offer again with `onOpen`", plainEcho, { onOpen: () => {} }, RETURNS],
+])("a client has a server that %s", async (_what, script, options, events) => {
+  network.script = script;
   const { peer, emitted } = await live(options);
   const call = rejection(peer.request("never"));
   await pass(1);
+  const first = network.attempts.map(({ protocols }) => protocols);
   network.cut();
   expect(await call).toMatchObject({ outcome: "unknown" });
   await pass(1000);
   expect(emitted).toEqual(events);
-  const offers = [["reciproc.v1"], []];
-  expect(network.attempts.map(({ protocols }) => protocols)).toEqual(
-    events.length > 1 ? [...offers, ...offers] : offers,
-  );
+  expect(first[0]).toEqual(["reciproc.v1"]);
+  expect(network.attempts.map(({ protocols }) => protocols)).toEqual(events === RETURNS ? [...first, ...first] : first);
 });
-
-it.each(['{"jsonrpc":"2.0","method":"hi"}', '{"hello":{}}'])(
-  "a client without `onOpen` and `reconnect` ends with its socket if the server's first frame is %s",
-  async (frame) => {
-    network.script = says(frame);
-    const { emitted } = await live();
-    network.cut();
-    await pass(1000);
-    expect(emitted).toEqual(["close 1006"]);
-  },
-);
 
 describe("an `onOpen` of a later connection", () => {
   it("is followed by `resume` after the next socket if its session was suspended when it ended", async () => {
@@ -380,18 +330,15 @@ describe("an `onOpen` of a later connection", () => {
     expect(emitted).toEqual(["suspend", "lost", "error not now", "lost", "resume"]);
   });
 
-  it("deadlocks if it calls on the peer itself: its call times out as not sent", async () => {
-    network.script = plainEcho;
-    let peer: AnyPeer | undefined;
-    const errors: unknown[] = [];
-    const onOpen = async (): Promise<void> => {
-      if (peer !== undefined) await peer.request("echo", [1], { timeoutMs: 50 });
+  it("leaves no session on a server on which it fails", async () => {
+    let runs = 0;
+    const onOpen = (): void => {
+      if (++runs === 2 || runs === 3) throw new Error("not now");
     };
-    peer = await connectPage({ link: "plain", onOpen });
-    peer.on("error", (error) => errors.push(error));
-    await pass(10);
-    network.cut();
-    await pass(60);
-    expect(errors).toEqual([expect.objectContaining({ code: "TIMEOUT", outcome: "not-sent" })]);
+    const { emitted } = await live({ onOpen });
+    void served[0]!.close(4000);
+    await pass(2000);
+    expect(emitted).toEqual(["suspend", "lost", "error not now", "lost", "error not now", "lost", "resume"]);
+    expect(served.map(({ state }) => state)).toEqual(["closed", "closed", "closed", "open"]);
   });
 });

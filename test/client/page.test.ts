@@ -1,19 +1,9 @@
 /** How a page detects that its server is gone without a close: by its heartbeat, and at once when the machine or the page wakes. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
+import type { AnyPeer } from "../../src/index.js";
 import { pass, stall, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
-import {
-  closeAll,
-  connectPage,
-  draw,
-  expectEcho,
-  live,
-  network,
-  plainEcho,
-  refuse,
-  test,
-  useNetwork,
-} from "./attempts.js";
+import { closeAll, connectPage, expectEcho, live, network, plainEcho, refuse, test, useNetwork } from "./attempts.js";
 
 useVirtualClock();
 
@@ -53,7 +43,6 @@ class Page {
 useNetwork();
 let page: Page;
 beforeEach(() => {
-  draw(0.5);
   page = new Page();
 });
 
@@ -121,14 +110,20 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
   });
 });
 
-const WAKES = ["online", "pageshow", "visibilitychange"];
+const WAKES = ["online", "pageshow", "visibilitychange", "reconnect()"];
+
+/** Emits the event of a page, or calls `reconnect()`. */
+function wake(peer: AnyPeer, type: string): void {
+  if (type === "reconnect()") peer.reconnect();
+  else page.emit(type);
+}
 
 describe.each([...WAKES, "offline"])("%s", (type) => {
   it("pings at once, and disconnects if the server does not answer within 5 s", async () => {
-    const { emitted } = await live();
+    const { peer, emitted } = await live();
     test.network.stop();
     const tries = network.attempts.length;
-    page.emit(type);
+    wake(peer, type);
     expect(pings()).toBe(1);
     await pass(4999);
     expect(emitted).toEqual([]);
@@ -140,45 +135,33 @@ describe.each([...WAKES, "offline"])("%s", (type) => {
   });
 
   it("keeps a server that answers, however long it was silent", async () => {
-    const { emitted } = await live({ heartbeat: { intervalMs: 3_600_000 } });
+    const { peer, emitted } = await live({ heartbeat: { intervalMs: 3_600_000 } });
     await pass(3_000_000);
-    page.emit(type);
+    wake(peer, type);
     await pass(10_000);
     expect(pings()).toBe(1);
     expect(emitted).toEqual([]);
   });
+});
 
-  it("has a listener until the peer is closed, and no longer", async () => {
+describe("a page", () => {
+  it("has listeners until the peer is closed, and no longer", async () => {
     const { peer } = await live();
     const types = ["online", "offline", "pageshow", "pagehide"];
     expect(page.listeners).toEqual(new Set([...types.map((one) => `window ${one}`), "document visibilitychange"]));
     await peer.close();
     expect([...page.listeners]).toEqual([]);
+    network.script = refuse;
+    await rejection(connectPage());
+    expect([...page.listeners]).toEqual([]);
     const tries = network.attempts.length;
-    page.emit(type);
+    expect(peer.reconnect()).toBe(false);
     await pass(10_000);
     expect(network.attempts).toHaveLength(tries);
   });
-});
 
-describe("a page", () => {
   it.each(WAKES)("starts a delayed connection attempt at once, and once only, at %s", async (type) => {
     const { peer, emitted } = await live();
-    network.script = refuse;
-    network.cut();
-    await pass(3000);
-    const tries = network.attempts.length;
-    network.script = undefined;
-    page.emit(type);
-    page.emit(type);
-    await pass(1);
-    expect(network.attempts).toHaveLength(tries + 1);
-    expect(emitted).toEqual(["suspend", "resume"]);
-    expect(peer.state).toBe("open");
-  });
-
-  it("makes no attempt when the network is lost, and one when it is back", async () => {
-    await live();
     network.script = refuse;
     network.cut();
     await pass(3000);
@@ -186,9 +169,13 @@ describe("a page", () => {
     page.emit("offline");
     await pass(0);
     expect(network.attempts).toHaveLength(tries);
-    page.emit("online");
-    await pass(0);
+    network.script = undefined;
+    wake(peer, type);
+    wake(peer, type);
+    await pass(1);
     expect(network.attempts).toHaveLength(tries + 1);
+    expect(emitted).toEqual(["suspend", "resume"]);
+    expect(peer.state).toBe("open");
   });
 
   it("sends no ping when it becomes hidden", async () => {
@@ -223,11 +210,5 @@ describe("a page", () => {
     await pass(10);
     expect(network.last.sent.join()).not.toContain("bye");
     expect(peer.state).toBe("open");
-  });
-
-  it("leaves no listener after a failed connect", async () => {
-    network.script = refuse;
-    await rejection(connectPage());
-    expect([...page.listeners]).toEqual([]);
   });
 });
