@@ -2,14 +2,13 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer, type Server as HttpServer } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
-import { connect, memory, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { connect, memory, serve, type AnyPeer, type Engine, type Server } from "../../src/node.js";
 import { aptInstall, onPath } from "../support/debian.js";
 import { freePort } from "../support/ports.js";
+import { Relay } from "../support/relay.js";
 
 const NAMES = ["n1", "n2", "n3"];
 const TOPIC = "news";
@@ -33,59 +32,25 @@ const FILES = [...(await readFile("docs/SCALING.md", "utf8")).matchAll(BLOCK)].m
   }),
 );
 
-/** A node of the fleet, which can lose its network. */
-class Node {
+/** A node of the fleet, behind a relay that can lose its network. */
+interface Node {
   readonly name: string;
   readonly server: Server<any, any, any>;
-  readonly port: number;
-  readonly #http: HttpServer;
-  readonly #sockets: Set<Socket>;
+  readonly relay: Relay;
+}
 
-  private constructor(name: string, server: Server<any, any, any>, http: HttpServer, sockets: Set<Socket>) {
-    this.name = name;
-    this.server = server;
-    this.port = (http.address() as AddressInfo).port;
-    this.#http = http;
-    this.#sockets = sockets;
-  }
-
-  static async start(name: string, engine: ReturnType<typeof memory>): Promise<Node> {
-    const sockets = new Set<Socket>();
-    const http = createServer().listen(0, "127.0.0.1");
-    http.on("connection", (socket: Socket) => {
-      sockets.add(socket);
-      socket.on("close", () => sockets.delete(socket));
-    });
-    await once(http, "listening");
-    const server: Server<any, any, any> = await serve<any, any, any>({
-      server: http,
-      engine,
-      session: { route: name },
-      topics: () => ({ log: { length: 100, ttlMs: 60_000 } }),
-      methods: {
-        where: () => name,
-        join: ({ since }: { since?: string }, { peer }: { peer: AnyPeer }) => server.topic(TOPIC).join(peer, { since }),
-      },
-    });
-    return new Node(name, server, http, sockets);
-  }
-
-  /** Loses all connections and accepts no other, as a machine that is gone. */
-  vanish(): void {
-    if (!this.#http.listening) return;
-    this.#http.close();
-    this.cut();
-  }
-
-  /** Loses all connections. */
-  cut(): void {
-    for (const socket of this.#sockets) socket.destroy();
-  }
-
-  async close(): Promise<void> {
-    this.vanish();
-    await this.server.close();
-  }
+async function startNode(name: string, engine: Engine): Promise<Node> {
+  const server: Server<any, any, any> = await serve<any, any, any>({
+    port: 0,
+    engine,
+    session: { route: name },
+    topics: () => ({ log: { length: 100, ttlMs: 60_000 } }),
+    methods: {
+      where: () => name,
+      join: ({ since }: { since?: string }, { peer }: { peer: AnyPeer }) => server.topic(TOPIC).join(peer, { since }),
+    },
+  });
+  return { name, server, relay: await Relay.to(server.url) };
 }
 
 let nodes: Node[];
@@ -104,7 +69,7 @@ const whereIs = (peer: AnyPeer): Promise<unknown> => peer.request("where");
 /** Returns the file with the ports of this test, and with paths that any user may write to. */
 function placed(file: string, port: number): string {
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((kind) => `${kind}_temp_path ${kind};`);
-  const ports = [port, ...nodes.map((node) => node.port)];
+  const ports = [port, ...nodes.map(({ relay }) => relay.port)];
   return file
     .replace(/\b800([0-3])\b/g, (_, i: string) => String(ports[Number(i)]))
     .replace("http {", `http { access_log off; ${temporary.join(" ")}`);
@@ -139,7 +104,7 @@ describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$file"
   beforeEach(async () => {
     peers = [];
     const engine = memory();
-    nodes = await Promise.all(NAMES.map((name) => Node.start(name, engine)));
+    nodes = await Promise.all(NAMES.map((name) => startNode(name, engine)));
     const port = await freePort();
     url = `ws://127.0.0.1:${port}/`;
     const file = join(folder, "balancer.conf");
@@ -155,7 +120,7 @@ describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$file"
   });
   afterEach(async ({ task }) => {
     await Promise.all(peers.map((peer) => peer.close()));
-    await Promise.all(nodes.map((node) => node.close()));
+    await Promise.all(nodes.flatMap(({ relay, server }) => [relay.close(), server.close()]));
     if (child.exitCode === null) {
       child.kill("SIGTERM");
       await once(child, "exit");
@@ -190,7 +155,7 @@ describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$file"
     await other.server.topic(TOPIC).publish("said", { n: 1 });
     await expect.poll(() => got).toEqual([1]);
 
-    home.vanish();
+    await home.relay.close();
     await other.server.topic(TOPIC).publish("said", { n: 2 });
     await expect.poll(() => got).toEqual([1, 2]);
     await expect.poll(() => outcomes).toEqual(["gap", "complete"]);
@@ -206,7 +171,7 @@ describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$file"
     for (const [i, client] of clients.entries())
       for (const event of ["resume", "lost"] as const) client.on(event, () => void events[i]!.push(event));
     for (let cuts = 1; cuts <= 3; cuts++) {
-      for (const node of nodes) node.cut();
+      for (const { relay } of nodes) relay.cut();
       const resumed = Array.from({ length: cuts }, () => "resume");
       await expect.poll(() => events).toEqual(clients.map(() => resumed));
       expect(await Promise.all(clients.map(whereIs))).toEqual(homes);
@@ -215,7 +180,7 @@ describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$file"
 
   it("brings a client to another node if its URL names one that is gone or unknown", async () => {
     expect(NAMES).toContain(await whereIs(await open("?node=n9")));
-    nodes[0]!.vanish();
+    await nodes[0]!.relay.close();
     expect(["n2", "n3"]).toContain(await whereIs(await open("?node=n1")));
   });
 });
