@@ -69,6 +69,10 @@ async function joiningClient(options: object = {}, connect = (node: Node) => nod
 const publish = ({ server }: Node, n: number, text: string): Promise<string> =>
   server.topic("room").publish("said", { n, text });
 
+const fill = async ({ b }: Joining): Promise<void> => {
+  for (let n = 101; n <= 104; n++) await publish(b, n, "x".repeat(4_000));
+};
+
 describe("a client that returns", () => {
   it("gets what it missed, then what is live, and then the response", async () => {
     const [, a, b, , bob] = await room();
@@ -99,32 +103,55 @@ describe("a client that returns", () => {
     expect(engine.links[0]!.count("read") - before).toBe(1);
   });
 
-  it("gets no live message before what it missed, and none twice", async () => {
-    const { a, b, client, read, joining } = await joiningClient();
-    await say(b, 101, 103);
-    b.server.topic("room").notify("typing");
+  const LIMIT = { limits: { maxUnsentBytes: 40_000 } };
+  it.each<[during: string, outcome: string, act: (one: Joining) => unknown, got: number[], options?: object]>([
+    ["there are publications, which come after what it missed", "complete", ({ b }) => say(b, 101, 103), count(2, 103)],
+    ["too much arrives, which comes at once", "gap", fill, count(101, 104), LIMIT],
+    [
+      "too much arrives, and the log cannot be read",
+      "gap",
+      (one) => fill(one).then(() => one.read.reject(new Error("faulty: lost"))),
+      count(101, 104),
+      LIMIT,
+    ],
+    [
+      "the application adds it, which makes it a member at once",
+      "gap",
+      async ({ a, b, client }) => {
+        await say(b, 101);
+        a.server.topic("room").add(client.peer);
+        await say(b, 102);
+      },
+      [101, 102],
+    ],
+  ])("while it joins, %s: %s", async (_during, outcome, act, got, options) => {
+    const one = await joiningClient(options);
+    const { a, b, client, read, joining } = one;
+    await act(one);
     await turn();
-    a.server.topic("room").notify("here", undefined, { here: true });
+    expect(numbers(client)).toEqual(outcome === "gap" ? got : []);
+    read.resolve();
+    expect((await joining).outcome).toBe(outcome);
+    expect(a.server.topic("room").has(client.peer)).toBe(true);
+    await say(b, got.at(-1)! + 1);
+    await client.until(got.length + 1);
+    expect(numbers(client)).toEqual([...got, got.at(-1)! + 1]);
+  });
+
+  it("gets what was sent while it joined after what it missed, but no volatile message and none that omits it", async () => {
+    const { a, b, client, read, joining } = await joiningClient();
+    const omitting = [client.peer.id, ["gone", client.peer.id]].map((except) => ({ except }));
+    for (const [n, option] of [{}, { volatile: true }, { latest: "k" }, ...omitting].entries())
+      b.server.topic("room").notify("moved", { n }, option);
+    await turn();
+    for (const except of [client.peer, client.peer.id, new Set([client.peer.id])])
+      a.server.topic("room").notify("moved", { n: 5 }, { except });
+    a.server.topic("room").notify("moved", { n: 6 }, { here: true });
     await turn();
     expect(client.got).toEqual([]);
     read.resolve();
     expect(await joining).toEqual({ at: expect.stringMatching(/\.100$/), outcome: "complete" });
-    await say(b, 104);
-    await client.until(105);
-    expect(numbers(client)).toEqual(count(2, 104));
-    expect(client.got.slice(99).map(([method]) => method)).toEqual(["said", "said", "said", "typing", "here", "said"]);
-  });
-
-  it("gets what was sent while it joined, but no volatile message and none that omits it", async () => {
-    const { a, b, client, read, joining } = await joiningClient();
-    const options = [{}, { volatile: true }, { latest: "k" }, ...[client.peer.id, ["gone", client.peer.id]].map(omit)];
-    for (const [n, option] of options.entries()) b.server.topic("room").notify("moved", { n }, option);
-    await turn();
-    for (const except of [client.peer, client.peer.id, new Set([client.peer.id])])
-      a.server.topic("room").notify("moved", { n: 5 }, { except });
-    read.resolve();
-    expect((await joining).outcome).toBe("complete");
-    expect((await client.until(101)).slice(99)).toEqual([0, 2].map((n) => ["moved", { n }]));
+    expect((await client.until(102)).slice(99)).toEqual([0, 2, 6].map((n) => ["moved", { n }]));
   });
 
   it("has a gap if `since` is absent, malformed, of another log, ahead, or too old", async () => {
@@ -152,22 +179,6 @@ describe("a client that returns", () => {
     const client = await back(a, at);
     expect([client.joined.outcome, numbers(client)]).toEqual(["gap", []]);
   });
-
-  it.each([false, true])(
-    "has a gap if too much arrives meanwhile, and gets all of that; no log: %s",
-    async (isLost) => {
-      const { a, b, client, read, joining } = await joiningClient({ limits: { maxUnsentBytes: 40_000 } });
-      for (let n = 101; n <= 104; n++) await publish(b, n, "x".repeat(4_000));
-      await client.until(4);
-      if (isLost) read.reject(new Error("faulty: lost"));
-      else read.resolve();
-      expect((await joining).outcome).toBe("gap");
-      expect(a.server.topic("room").has(client.peer)).toBe(true);
-      await say(b, 105);
-      await client.until(5);
-      expect(numbers(client)).toEqual(count(101, 105));
-    },
-  );
 
   it("has a gap if its node loses publications while it reads what the client has missed", async () => {
     const [engine, a, b] = await room({ topics: () => ({ log: { length: 100, ttlMs: 600_000 } }) });
@@ -238,19 +249,6 @@ describe("a client that returns", () => {
     expect((await topic.join(peer, { since })).outcome).toBe("gap");
   });
 
-  it("becomes a member at once if the application adds it meanwhile", async () => {
-    const { a, b, client, read, joining } = await joiningClient();
-    await say(b, 101);
-    await turn();
-    a.server.topic("room").add(client.peer);
-    await say(b, 102);
-    read.resolve();
-    expect((await joining).outcome).toBe("gap");
-    await say(b, 103);
-    await client.until(3);
-    expect(numbers(client)).toEqual([101, 102, 103]);
-  });
-
   it("is not added by any join that was asked for before it is removed", async () => {
     const [, a, , ann] = await room();
     const { peer } = await a.client();
@@ -279,10 +277,6 @@ describe("a client that returns", () => {
     expect(numbers(client)).toEqual(count(2, 101));
   });
 });
-
-function omit(except: string | string[]): object {
-  return { except };
-}
 
 describe("a node that misses messages", () => {
   it("heals after its subscription was restored, also if nothing is published any more and a read fails", async () => {

@@ -69,17 +69,6 @@ describe("notify of a topic", () => {
     expect(b.server.stats().engine).toMatchObject({ foreign: 0 });
   });
 
-  it("has the ids of other nodes in its frame, separated by commas, and those alone", async () => {
-    const [{ links }, a, b, ann, bob] = await room();
-    const eve = await b.client();
-    const excepts = [bob.peer, [ann.peer, bob.peer.id, eve.peer, "gone", "-"], ann.peer];
-    for (const except of excepts) a.server.topic("room").notify("said", {}, { except });
-    await turn();
-    const heads = links[0]!.sent.filter((frame) => frame.startsWith("1N")).map((frame) => frame.split("\n")[0]);
-    const ids = [bob.peer.id, `${bob.peer.id},${eve.peer.id}`, ""];
-    expect(heads).toEqual(ids.map((id) => `1N\t${a.server.nodes.id}\t${id}\t\t\t`));
-  });
-
   it("calls `around` once, on the node that notifies, also if no member is there", async () => {
     const calls: unknown[] = [];
     const around = (call: any, next: () => Promise<unknown>): unknown => {
@@ -126,21 +115,6 @@ describe.each(["topic", "peers"] as const)("to a slow peer of another node, a me
     a.server.on("missed", () => missed.push("at the node that notified"));
     return { a, b, bob, eve, missed, notify, line };
   }
-
-  it("with `latest` is kept as the newest of its key, and a volatile one is dropped and not counted", async () => {
-    const { a, bob, missed, notify, line } = await slow();
-    for (let n = 1; n <= 20; n++) {
-      await notify("moved", { n, pad: "x".repeat(5_000) }, { latest: n % 2 === 0 ? "ann" : "" });
-      await notify("typing", { n }, { volatile: true });
-    }
-    for (const except of [bob.peer, bob.peer.id, a.server.peer(bob.peer.id)])
-      for (const options of [{}, { latest: "k" }, { whenSlow: "close" }])
-        await notify("said", { n: 0 }, { except, ...options });
-    await notify("end", {});
-    line.start();
-    await expectSoon(() => messagesOf(bob), [19, 20, "end"]);
-    expect([bob.peer.stats().dropped, missed]).toEqual([0, []]);
-  });
 
   it("is dropped and counted on the node of the peer, once, which reports it to the peer", async () => {
     const { b, bob, missed, notify, line } = await slow();
@@ -316,15 +290,6 @@ describe("without an engine", () => {
     expect(a.server.peer(ann.peer.id).id).toBe(ann.peer.id);
     a.server.peer(ann.peer.id).notify("end");
     expect(await ann.until(3)).toContainEqual(END);
-  });
-
-  it("a closed server connects to nothing", async () => {
-    const { server } = single();
-    await server.close();
-    const topic = server.topic("room");
-    for (const result of [topic.publish("said", {}), topic.read(), topic.members()])
-      expect(await rejection(result)).toMatchObject({ code: "ENGINE", outcome: "not-sent" });
-    expect(server.nodes.id).not.toBe("");
   });
 });
 
