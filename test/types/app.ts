@@ -1,6 +1,5 @@
 // The types that an application gives to what the library carries for it: `peer.auth`, `peer.data` and the `as` of members.
-import { attach, connect, contract, memory, serve, type Peer } from "reciproc/node";
-import { testServer } from "reciproc/testing";
+import { connect, contract, serve, type Peer } from "reciproc/node";
 import { z } from "zod";
 import { is, type Equal } from "./api.js";
 
@@ -32,18 +31,9 @@ inferred.on("refresh", (peer, old) => {
 });
 await serve({
   noServer: true,
-  authenticate: async ({ headers }) => headers.cookie && { user: headers.cookie },
-  methods: { who: (_params, { peer }) => peer.auth.user.trim() },
-});
-await serve({
-  noServer: true,
   contract: contract({ who: { result: z.string() } }),
   authenticate: ({ headers }) => find(headers.authorization) ?? false,
   methods: { who: (_params, { peer }) => (is<Equal<typeof peer.auth, Account>>(), peer.auth.user) },
-});
-testServer({
-  authenticate: (_request, auth) => find(auth),
-  methods: { who: (_params, { peer }) => peer.auth.user },
 });
 await serve<Api, {}, Account>({
   noServer: true,
@@ -79,5 +69,3 @@ inferred.on("peer", (peer) => {
 // `as`: what the application declares, as it arrives by way of JSON.
 for (const { as } of await inferred.topic("den").members()) is<Equal<typeof as, { name: string; since: string }>>();
 inferred.topic("den").watch((_event, { as }) => is<Equal<typeof as.since, string>>());
-const attached = await attach({ engine: memory() });
-for (const { as } of await attached.topic("den").members()) is<Equal<typeof as.name, string>>();

@@ -31,14 +31,10 @@ interface Api {
 // What arrives is `Bytes`, by its own name, which only `bytesOf` reads.
 is<Equal<Jsonify<Bytes>, Bytes>>();
 is<Equal<Params<Api["save"]>, { name: string; photo: Bytes }>>();
-is<Equal<Result<Api["save"]>, Bytes>>();
-is<Equal<Params<Api["both"]>, [Bytes, Bytes]>>();
 is<Equal<Result<Api["both"]>, { day: string; parts: Bytes[]; thumb?: Bytes }>>();
-is<Equal<Params<Api["upload"]>, { file: Stream<Bytes> }>>();
 is<Equal<Item<Api["download"]>, Bytes>>();
 
 declare const view: Uint8Array;
-is<Equal<ReturnType<typeof bytes>, Bytes>>();
 export const sources: BytesSource[] = [view, new ArrayBuffer(1), Buffer.alloc(1), new DataView(new ArrayBuffer(1))];
 export const read: Uint8Array = bytesOf(bytes(view));
 
@@ -46,7 +42,7 @@ const server = await serve<Api>({
   port: 0,
   methods: {
     save: ({ photo }) => bytes(bytesOf(photo)),
-    both: ([a, b]) => ({ day: new Date(), parts: [a, bytes(bytesOf(b))] }),
+    both: ([a, b]) => ({ day: new Date(), parts: [a, b] }),
     async upload({ file }, { peer }) {
       let size = 0;
       for await (const part of peer.iterate(file)) {
@@ -72,22 +68,16 @@ for await (const part of peer.stream("mixed")) is<Equal<typeof part, Bytes | str
 
 // What a stream is offered of. A web stream need not be an async iterable.
 declare const blob: Blob;
-declare const texts: ReadableStream<string>;
 declare const web: NodeWebStream<Buffer>;
-declare const response: Response;
 async function* lines(): AsyncGenerator<string> {
   yield "";
 }
 has<Stream<Bytes>>()(peer.offer(blob.stream()));
-has<Stream<Bytes>>()(peer.offer(response.body!));
 has<Stream<Bytes>>()(peer.offer(web));
 has<Stream<Bytes>>()(peer.offer([new Float64Array(1)]));
-has<Stream<string>>()(peer.offer(texts));
 has<Stream<string>>()(peer.offer(lines()));
 has<Stream<Bytes | string | number>>()(peer.offer([view, "text", 1]));
 await peer.request("upload", { file: peer.offer(blob.stream()) });
-await peer.request("upload", { file: peer.offer(createReadStream("x")) });
-await peer.request("upload", { file: peer.offer(lines()) as never });
 
 // Contracts of handlers and of schemas.
 const handlers = {
@@ -102,19 +92,8 @@ const api = contract({
   save: { params: z.object({ photo: z.custom<Bytes>() }), result: z.custom<Bytes>(), progress: z.custom<Bytes>() },
   download: { stream: z.custom<Bytes>() },
 });
-is<Equal<Params<ContractOf<typeof api>["save"]>, { photo: Bytes }>>();
 is<Equal<Result<ContractOf<typeof api>["save"]>, Bytes>>();
 is<Equal<Item<ContractOf<typeof api>["download"]>, Bytes>>();
-await serve({
-  port: 0,
-  contract: api,
-  methods: {
-    save: ({ photo }, { progress }) => (progress(bytes(view)), photo),
-    async *download() {
-      yield view;
-    },
-  },
-});
 
 // What must not compile.
 // @ts-expect-error a view that is not marked
@@ -123,14 +102,10 @@ await peer.request("save", { name: "x", photo: view });
 await peer.request("save", { name: "x", photo: "AAAA" });
 // @ts-expect-error only `bytesOf` reads what arrives
 saved.length;
-// @ts-expect-error no bytes
-bytes("text");
 // @ts-expect-error the values are texts
 await peer.request("upload", { file: peer.offer(lines()) });
 // @ts-expect-error a Blob is streamed by `blob.stream()`
 peer.offer(blob);
-// @ts-expect-error no iterable
-peer.offer({});
 await serve<Pick<Api, "save">>({
   port: 0,
   methods: {

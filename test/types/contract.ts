@@ -1,6 +1,6 @@
 // Contracts of schemas: both sides infer their types from them.
 import { type } from "arktype";
-import { connect, contract, pair, serve, type AnyPeer, type ContractOf, type Peer } from "reciproc/node";
+import { connect, contract, serve, type AnyPeer, type ContractOf, type Peer } from "reciproc/node";
 import * as v from "valibot";
 import { z } from "zod";
 import { has, is, type Equal } from "./api.js";
@@ -49,26 +49,13 @@ const peer = await connect(server.url, {
   methods: { toast: ({ text }) => void text.length, confirm: ([text]) => text === "" },
 });
 has<number>()(await peer.request("add", [1, 2]));
-const at = await peer.remote.at({ day: "x" });
-is<Equal<typeof at, string>>();
-await peer.request(
-  "copy",
-  { files: 1 },
-  { onProgress: (value) => (is<Equal<typeof value, { done: number }>>(), value.done) },
-);
+has<string>()(await peer.remote.at({ day: "x" }));
+await peer.request("copy", { files: 1 }, { onProgress: (value) => is<Equal<typeof value, { done: number }>>() });
 for await (const v of peer.stream("tail")) is<Equal<typeof v, { line: string; at: string }>>();
 peer.notify("moved", { x: 1 });
-const pong = await peer.request("ping");
-is<Equal<typeof pong, string>>();
 const same: Peer<ContractOf<typeof theirs>, Api> = peer;
 const only = await connect("ws://x", { remote: api });
-is<Equal<Awaited<ReturnType<typeof only.remote.add>>, number>>();
-const [pa, pb] = pair(
-  { contract: api, remote: theirs, methods: {} as any },
-  { contract: theirs, remote: api, methods: { toast() {}, confirm: () => true } },
-);
-is<Equal<Awaited<ReturnType<typeof pb.remote.add>>, number>>();
-await pa.request("confirm", ["x"]);
+has<number>()(await only.remote.add([1, 2]));
 // Data of peers needs all type arguments.
 const known = await serve<Api, ContractOf<typeof theirs>, { user: string }>({
   port: 0,
@@ -79,10 +66,7 @@ const known = await serve<Api, ContractOf<typeof theirs>, { user: string }>({
 });
 known.on("peer", (one) => is<Equal<typeof one.auth, { user: string }>>());
 // A peer of a contract is one of a hand-written interface with the same methods, and goes where any peer does.
-interface Adds {
-  add(params: [a: number, b: number]): number;
-}
-const adder: Peer<any, Pick<Adds, "add">> = peer;
+const adder: Peer<any, { add(params: [a: number, b: number]): number }> = peer;
 function use(any: AnyPeer, untyped: Peer): void {
   any.notify("x");
   untyped.notify("x");
@@ -110,22 +94,12 @@ await serve({
 // What must not compile.
 // @ts-expect-error wrong params
 await peer.request("add", [1, "2"]);
-// @ts-expect-error a result
-peer.notify("add", [1, 2]);
 await serve({
   port: 0,
   contract: theirs,
   // @ts-expect-error confirm is missing
   methods: { toast: () => {} },
 });
-await serve({
-  port: 0,
-  contract: theirs,
-  // @ts-expect-error no such method
-  methods: { toast: () => {}, confirm: () => true, extra: () => 1 },
-});
-// @ts-expect-error methods missing
-await serve({ port: 0, contract: theirs });
 // @ts-expect-error methods missing
 await connect("", { contract: theirs });
 contract({
@@ -150,10 +124,6 @@ await serve({
 await connect("ws://x", { remote: api, check: "results" });
 // @ts-expect-error entries in place of a contract
 await connect("ws://x", { remote: { add: {} } });
-// @ts-expect-error a Date arrives as a string
-(await peer.request("at", { day: "x" })).getTime();
-// @ts-expect-error the report has no such member
-await peer.request("copy", { files: 1 }, { onProgress: ({ of }) => of });
 // @ts-expect-error the schema of params takes a string
 await peer.request("at", { day: new Date() });
 
@@ -166,11 +136,8 @@ const tested = await kit.connect(kit.server.url, {
   methods: { confirm: ([q]) => q === "" },
 });
 is<Equal<typeof tested, Peer<ContractOf<typeof theirs>, Api>>>();
-is<Equal<Awaited<ReturnType<typeof tested.remote.add>>, number>>();
 // @ts-expect-error the method returns another type
 testServer({ contract: api, methods: { add: () => "three" } });
-// @ts-expect-error no such method
-testServer({ contract: api, methods: { adds: () => 3 } });
 // @ts-expect-error another contract than the test server's
 await kit.connect("ws://localhost", { contract: api });
 export { adder, same };

@@ -1,5 +1,5 @@
 // What JSON makes of each type. A compiler that disagrees with a line reports it.
-import type { Carried, Item, Jsonify, NotJson, Params, Result, Stream } from "reciproc";
+import type { Carried, Item, Jsonify, NotJson, Result, Stream } from "reciproc";
 import { is, type Equal } from "./api.js";
 
 interface User {
@@ -17,20 +17,12 @@ type JsonObject = { [K in string]?: JsonOrObject };
 interface JsonArray extends Array<JsonOrObject> {}
 type JsonOrObject = string | number | boolean | JsonObject | JsonArray | null;
 type Brand = string & { readonly __brand: "id" };
-const color = { red: "r", blue: "b" } as const;
 class Point {
   x = 1;
   readonly at = new Date();
-  protected owner = "";
+  protected key = "";
   #cache = 0;
-  length(): number {
-    return this.x + this.#cache;
-  }
-}
-class Secret {
-  private key = "";
-  name = "";
-  reads = (): string => this.key;
+  length = (): number => this.#cache;
 }
 class Hidden {
   private key = "";
@@ -47,39 +39,28 @@ interface Marked extends Carried {
 // Types that JSON does not change keep their names.
 is<Equal<Jsonify<User>, User>>();
 is<Equal<Jsonify<User | null>, User | null>>();
-is<Equal<Jsonify<User | undefined>, User | undefined>>();
 is<Equal<Jsonify<readonly User[]>, readonly User[]>>();
 is<Equal<Jsonify<Record<string, User>>, Record<string, User>>>();
 is<Equal<Jsonify<Tree>, Tree>>();
-is<Equal<Jsonify<Tree[]>, Tree[]>>();
-is<Equal<Jsonify<Json>, Json>>();
 is<Equal<Jsonify<{ data: Json }>, { data: Json }>>();
 is<Equal<Jsonify<JsonOrObject>, JsonOrObject>>();
 is<Equal<Jsonify<Brand>, Brand>>();
-is<Equal<Jsonify<`a${string}`>, `a${string}`>>();
-is<Equal<Jsonify<(typeof color)[keyof typeof color]>, "r" | "b">>();
-is<Equal<Jsonify<boolean>, boolean>>();
+is<Equal<Jsonify<"r" | "b">, "r" | "b">>();
 is<Equal<Jsonify<any>, any>>();
 is<Equal<Jsonify<unknown>, unknown>>();
 is<Equal<Jsonify<never>, never>>();
 is<Equal<Jsonify<void>, void>>();
 is<Equal<Jsonify<object>, object>>();
-is<Equal<Jsonify<{}>, {}>>();
 is<Equal<Jsonify<Record<string, unknown>>, Record<string, unknown>>>();
-is<Equal<Jsonify<Record<string, any>>, Record<string, any>>>();
 is<Equal<Jsonify<[a: number, b?: string]>, [a: number, b?: string]>>();
 is<Equal<Jsonify<[string, ...number[]]>, [string, ...number[]]>>();
 is<Equal<Jsonify<{ a?: string | undefined }>, { a?: string | undefined }>>();
 
 // Values with a `toJSON`.
-is<Equal<Jsonify<Date>, string>>();
 is<Equal<Jsonify<Date | null>, string | null>>();
-is<Equal<Jsonify<URL>, string>>();
 is<Equal<Jsonify<{ toJSON(): { at: Date } }>, { at: string }>>();
-is<Equal<Jsonify<Date[]>, string[]>>();
 is<Equal<Jsonify<readonly Date[]>, readonly string[]>>();
 is<Equal<Jsonify<[at: Date, until?: Date]>, [at: string, until?: string]>>();
-is<Equal<Jsonify<readonly [Date]>, readonly [string]>>();
 is<Equal<Jsonify<Record<string, Date>>, { [key: string]: string }>>();
 is<Equal<Jsonify<{ readonly at: Date; until?: Date }>, { readonly at: string; until?: string }>>();
 is<
@@ -90,9 +71,7 @@ is<Equal<Jsonify<Event>, { kind: "a"; at: string } | { kind: "b"; count: number 
 
 // Objects of classes.
 is<Equal<Jsonify<Point>, { x: number; readonly at: string }>>();
-is<Equal<Jsonify<Secret>, { name: string }>>();
 is<Equal<Jsonify<Hidden>, { name: string }>>();
-is<Equal<Jsonify<Map<string, number>>, {}>>();
 is<Equal<Jsonify<ReadonlySet<string>>, {}>>();
 is<Equal<Jsonify<{ users: Map<string, User> }>, { users: {} }>>();
 
@@ -101,24 +80,17 @@ is<Equal<Jsonify<{ a: string | undefined; f(): void; g?: () => void; s: symbol; 
 is<Equal<Jsonify<(string | undefined)[]>, (string | null)[]>>();
 is<Equal<Jsonify<{ [key: symbol]: string; a: number }>, { a: number }>>();
 is<Equal<Jsonify<() => void>, never>>();
-is<Equal<Jsonify<bigint>, never>>();
 is<Equal<Jsonify<{ n: bigint }>, { n: never }>>();
 
 // What must be written in another way.
 type Mark = NotJson<"write `bytes(it)`">;
-is<Equal<Jsonify<Uint8Array>, Mark>>();
-is<Equal<Jsonify<Buffer>, Mark>>();
-is<Equal<Jsonify<ArrayBuffer>, Mark>>();
 is<Equal<Jsonify<DataView>, Mark>>();
 is<Equal<Jsonify<{ data: Uint8Array }>, { data: Mark }>>();
 is<Equal<Jsonify<Blob>, NotJson<"write `peer.offer(it.stream())`">>>();
-is<Equal<Jsonify<File>, NotJson<"write `peer.offer(it.stream())`">>>();
 is<Equal<Jsonify<Promise<number>>, NotJson<"await it">>>();
 
 // What a message carries in a form of its own.
-is<Equal<Jsonify<Stream<Date>>, Stream<Date>>>();
 is<Equal<Jsonify<{ calls: Stream<Date>; at: Date }>, { calls: Stream<Date>; at: string }>>();
-is<Equal<Jsonify<{ calls: Stream<Date> }>, { calls: Stream<Date> }>>();
 is<Equal<Jsonify<Marked[]>, Marked[]>>();
 
 // A recursive type whose values JSON changes.
@@ -136,10 +108,7 @@ interface Api {
   log(): Stream<{ at: Date }>;
   moved(params: { x: number }): void;
 }
-is<Equal<Params<Api["when"]>, { from: string; count?: number }>>();
 is<Equal<Result<Api["when"]>, { at: string }>>();
-is<Equal<Params<Api["user"]>, [id: string]>>();
 is<Equal<Result<Api["user"]>, User | null>>();
 is<Equal<Item<Api["log"]>, { at: string }>>();
-is<Equal<Result<Api["log"]>, Stream<{ at: Date }>>>();
 is<Equal<Result<Api["moved"]>, void>>();

@@ -20,52 +20,28 @@ await peer.request("sub", [1, 2]);
 await peer.request("confirm", { question: "?" });
 // @ts-expect-error the same through `remote`
 await peer.remote.sub([1, 2]);
-// @ts-expect-error no name at all
-await peer.request();
 
 // The params.
-// @ts-expect-error one number short
-await peer.request("add", [1]);
 // @ts-expect-error a string for a number
 await peer.request("add", [1, "2"]);
 // @ts-expect-error spread
 await peer.request("add", 1, 2);
-// @ts-expect-error spread, through `remote`
-await peer.remote.add(1, 2);
 // @ts-expect-error missing
 await peer.request("add");
-// @ts-expect-error by name where the contract says by position
-await peer.request("add", { a: 1, b: 2 });
-// @ts-expect-error a misspelt member
-await peer.request("join", { rom: "a" });
 // @ts-expect-error one member too many
 await peer.request("join", { room: "a", name: "b" });
-// @ts-expect-error options in the place of params
-await peer.request("join", { timeoutMs: 5 });
 // @ts-expect-error options in the place of params, where there are none
 await peer.request("ping", { timeoutMs: 5 });
-// @ts-expect-error params where there are none
-await peer.request("ping", ["x"]);
-// @ts-expect-error null for none
-await peer.request("ping", null);
 
 // The options.
 // @ts-expect-error a misspelt option
 await peer.request("add", [1, 2], { timeout: 5 });
-// @ts-expect-error the controller in place of its signal
-await peer.request("add", [1, 2], { signal: new AbortController() });
-// @ts-expect-error text for milliseconds
-await peer.request("add", [1, 2], { timeoutMs: "5" });
 
 // The result.
 // @ts-expect-error a string, not a number
 const text: string = await peer.request("add", [1, 2]);
 // @ts-expect-error a promise is not its result
 const three: number = peer.request("add", [1, 2]);
-// @ts-expect-error no such member
-(await peer.request("join", { room: "a" })).people;
-// @ts-expect-error nothing to read in the result of a void method
-(await peer.request("moved", { x: 1, y: 1 })).ok;
 
 // What JSON changes.
 interface Dated {
@@ -76,8 +52,6 @@ interface Dated {
 const dated = await connect<Dated>("ws://x");
 // @ts-expect-error a Date arrives as a string
 (await dated.request("at", { from: new Date() })).day.getTime();
-// @ts-expect-error a Set arrives as an object without members
-(await dated.request("at", { from: new Date() })).tags.has("a");
 // @ts-expect-error bytes do not arrive
 (await dated.request("photo")).length;
 // @ts-expect-error the values of a stream are JSON too
@@ -93,12 +67,6 @@ await serve<Pick<Dated, "at">>({
 // Notifications.
 // @ts-expect-error its result would be dropped unseen
 peer.notify("add", [1, 2]);
-// @ts-expect-error its result would be dropped unseen
-peer.notify("ping");
-// @ts-expect-error wrong params
-peer.notify("moved", { x: 1 });
-// @ts-expect-error a notification takes no options
-peer.notify("moved", { x: 1, y: 1 }, { timeoutMs: 5 });
 
 // Streams.
 // @ts-expect-error not a stream
@@ -111,8 +79,6 @@ peer.iterate([1, 2]);
 await connect<ServerApi, ClientApi>("ws://x", { methods: { toast: () => {} } });
 // @ts-expect-error all are missing
 await connect<ServerApi, ClientApi>("ws://x");
-// @ts-expect-error all are missing
-await serve<ServerApi, ClientApi>({ port: 1 });
 await connect<ServerApi, ClientApi>("ws://x", {
   // @ts-expect-error one is misspelt
   methods: { toast: () => {}, confirn: () => true },
@@ -120,10 +86,6 @@ await connect<ServerApi, ClientApi>("ws://x", {
 await connect<ServerApi, ClientApi>("ws://x", {
   // @ts-expect-error one too many
   methods: { toast: () => {}, confirm: () => true, extra: () => 1 },
-});
-await connect<ServerApi, ClientApi>("ws://x", {
-  // @ts-expect-error a string for a boolean
-  methods: { toast: () => {}, confirm: () => "yes" },
 });
 await connect<ServerApi, ClientApi>("ws://x", {
   // @ts-expect-error a promise of a string for a boolean
@@ -137,11 +99,6 @@ await connect<ServerApi, ClientApi>("ws://x", {
   // @ts-expect-error no such member in the params
   methods: { toast: ({ txt }) => void txt, confirm: () => true },
 });
-await serve<{ add(params: [number, number]): number }>({
-  port: 1,
-  // @ts-expect-error no such member in the context
-  methods: { add: ([a], { sender }) => (sender ? a : 0) },
-});
 pair<ServerApi, ClientApi>(
   // @ts-expect-error only a server has `server` in its context
   { methods: { ...({} as any), ping: (_params, { server }) => String(server) } },
@@ -154,12 +111,9 @@ peer.handle("confirm", () => 1);
 
 // A class instance as `methods`: its methods are not its own members, and `this` would be lost.
 class Service {
-  #count = 0;
-  toast(): void {
-    this.#count++;
-  }
+  toast(): void {}
   confirm(this: Service): boolean {
-    return this.#count > 0;
+    return true;
   }
 }
 // @ts-expect-error a handler has no `this`
@@ -184,8 +138,6 @@ await serve<{ ping(): string }, object, { user: string }>({
 await serve<{ ping(): string }, object, { user: string }>({ port: 1, methods: { ping: () => "" } });
 // @ts-expect-error a misspelt option
 await serve({ prot: 1, methods: {} });
-// @ts-expect-error a misspelt limit
-await serve({ port: 1, limits: { maxMesageBytes: 1 }, methods: {} });
 const authenticate = () => ({ user: "x" });
 const server = await serve<ServerApi, ClientApi, { user: string }>({ port: 1, authenticate, methods: {} as any });
 // @ts-expect-error a topic notifies what the client serves
@@ -196,12 +148,6 @@ peer.notify("moved", { x: 1, y: 1 }, { latest: 7 });
 peer.notify("moved", { x: 1, y: 1 }, { whenSlow: "drop" });
 // @ts-expect-error a batch is sent whole
 peer.batch().notify("moved", { x: 1, y: 1 }, { volatile: true });
-// @ts-expect-error and nothing that has a result
-server.peers.notify("confirm", { question: "?" });
-// @ts-expect-error a request to a topic calls what the client serves
-await server.topic("a").request("ping");
-// @ts-expect-error wrong params
-await server.topic("a").request("confirm", { query: "?" });
 // @ts-expect-error progress is reported by one peer, not by a group
 await server.peers.request("confirm", { question: "?" }, { onProgress: () => {} });
 // @ts-expect-error an outcome has a value only if it is fulfilled
@@ -215,12 +161,6 @@ await serve({ port: 1, around: ofPeer });
 server.topic("a").on("joined", () => {});
 // @ts-expect-error no such reason
 server.topic("a").on("leave", (_peer, reason) => reason === "left");
-// @ts-expect-error all peers of a server have no such events
-server.peers.on("join", () => {});
-// @ts-expect-error no such event
-server.on("connection", () => {});
-// @ts-expect-error no such member in the result of authenticate
-server.on("peer", (p) => p.auth.name);
 
 // Schemas.
 declare const numbers: { "~standard": { validate(value: unknown): { value: [number] } } };
@@ -230,29 +170,16 @@ await serve<{ shout(params: [text: string]): string }>({
   // @ts-expect-error the schema accepts other params than the handler takes
   schemas: { shout: numbers },
 });
-await serve<{ shout(params: [text: string]): string }>({
-  port: 1,
-  methods: { shout: ([text]) => text.toUpperCase() },
-  // @ts-expect-error a schema for a method that does not exist
-  schemas: { shuot: numbers },
-});
-
 // A server in memory.
 // @ts-expect-error it needs no address
 testServer({ port: 0 });
 // @ts-expect-error no such method in the contract
 testServer<ServerApi>({ methods: { adds: () => 1 } });
-// @ts-expect-error the handler returns another type
-testServer<ServerApi>({ methods: { add: () => "three" } });
 // @ts-expect-error `authenticate` is required if the type of `auth` is declared
 testServer<ServerApi, ClientApi, { user: string }>({});
 const kit = testServer<ServerApi, ClientApi>({});
 // @ts-expect-error the mock returns another type
 await kit.connect("ws://localhost", { methods: { confirm: () => "yes" } });
-// @ts-expect-error a method of the server, not of the client
-await kit.connect("ws://localhost", { methods: { add: () => 3 } });
-// @ts-expect-error the same for `open`
-kit.open("ws://localhost", { methods: { confirm: () => "yes" } });
 // @ts-expect-error no such header option of a WebSocket
 new kit.WebSocket("ws://localhost", { header: {} });
 
@@ -268,14 +195,8 @@ const node = await serve<{}, RoomApi>({
 });
 // @ts-expect-error the log adds `at`
 await node.topic("a").publish("said", { text: "hi", at: "x.1" });
-// @ts-expect-error params that the contract requires
-await node.topic("a").publish("said");
 // @ts-expect-error what is published has no result
 await node.topic("a").publish("confirm", { question: "?" });
-// @ts-expect-error no such option
-await node.topic("a").publish("said", { text: "hi" }, { except: "id" });
-// @ts-expect-error params of another method
-await node.peer("id").request("confirm", { query: "?" });
 // @ts-expect-error an engine is needed
 await attach({});
 
@@ -286,7 +207,5 @@ new RpcError("403", "declined");
 const half: Transport = { send: () => true, close: () => {} };
 // @ts-expect-error options are needed
 new Peer<ServerApi, ClientApi>(half);
-// @ts-expect-error the state is read only
-peer.state = "closed";
 
 export { half, isSure, text, three };
