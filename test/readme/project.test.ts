@@ -1,8 +1,9 @@
 /** Checks what the documents say about the project: its files, names, exports, examples and versions exist. */
+import { existsSync } from "node:fs";
 import { access, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseSync } from "vite";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { llmsText } from "../../scripts/llms.js";
 
 interface Package {
@@ -11,14 +12,12 @@ interface Package {
   engines: { node: string };
   exports: Record<string, string | { types: string }>;
 }
-const { version, scripts, engines, exports } = JSON.parse(await readFile("package.json", "utf8")) as Package;
+const textOf = (path: string): Promise<string> => readFile(path, "utf8");
+const { version, scripts, engines, exports } = JSON.parse(await textOf("package.json")) as Package;
 
-it("llms.txt is what `node scripts/llms.js` writes", async () => {
-  expect(await readFile("llms.txt", "utf8")).toBe(await llmsText());
-});
-
-it("llms.txt lists every document once, and no other file", async () => {
-  const text = await readFile("llms.txt", "utf8");
+it("llms.txt is what `node scripts/llms.js` writes, and lists every document once, and no other file", async () => {
+  const text = await textOf("llms.txt");
+  expect(text).toBe(await llmsText());
   const links = [...text.matchAll(/^- \[[^\]]+\]\(([^)]+)\): \S/gm)].map(([, path]) => path!);
   const documents = (await readdir("docs", { recursive: true })).filter((name) => name.endsWith(".md"));
   expect(documents.length).toBeGreaterThan(30);
@@ -27,28 +26,18 @@ it("llms.txt lists every document once, and no other file", async () => {
   expect(new Set(links)).toEqual(new Set([...expected, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]));
 });
 
-it("the changelog begins with the version of the package", async () => {
-  const [, newest] = /^## (\S+?),? /m.exec(await readFile("CHANGELOG.md", "utf8"))!;
-  expect(newest).toBe(version);
-});
-
-it("the documents that install the package from a clone name the file that `npm pack` makes", async () => {
-  const documents = ["docs/guides/getting-started.md", "docs/guides/react.md"];
-  const texts = await Promise.all(documents.map((document) => readFile(document, "utf8")));
-  for (const text of texts) {
-    const files = text.match(/reciproc-[\d.]+\.tgz/g);
+it("the changelog, the file that `npm pack` makes and the policy on versions have the versions of the package", async () => {
+  expect(/^## (\S+?),? /m.exec(await textOf("CHANGELOG.md"))![1]).toBe(version);
+  for (const document of ["docs/guides/getting-started.md", "docs/guides/react.md"]) {
+    const files = (await textOf(document)).match(/reciproc-[\d.]+\.tgz/g);
     expect(new Set(files)).toEqual(new Set([`reciproc-${version}.tgz`]));
   }
-});
-
-it("the policy on versions and the list of what a contributor needs name the supported Node", async () => {
-  const [, oldest] = /^>=(\S+)$/.exec(engines.node)!;
-  for (const document of ["docs/versions.md", "CONTRIBUTING.md"])
-    expect(await readFile(document, "utf8")).toContain(oldest!);
+  const oldest = engines.node.replace(">=", "");
+  for (const document of ["docs/versions.md", "CONTRIBUTING.md"]) expect(await textOf(document)).toContain(oldest);
 });
 
 it("CONTRIBUTING.md is one page, and names commands and folders that exist", async () => {
-  const text = await readFile("CONTRIBUTING.md", "utf8");
+  const text = await textOf("CONTRIBUTING.md");
   expect(text.split("\n").length).toBeLessThan(80);
   const commands = [...text.matchAll(/npm (?:run )?([a-z]+)/g)].map(([, name]) => name!);
   const known = new Set([...Object.keys(scripts), "ci"]);
@@ -61,37 +50,31 @@ it("CONTRIBUTING.md is one page, and names commands and folders that exist", asy
   for (const [, file] of text.matchAll(/npx vitest run (test\/[\w/.]+)/g)) await access(file!);
 });
 
-describe("ARCHITECTURE.md", async () => {
-  const page = (await readFile("docs/ARCHITECTURE.md", "utf8")).replaceAll(/^```.*?^```/gms, "");
+it("ARCHITECTURE.md names members, functions and types that the source has", async () => {
+  const page = (await textOf("docs/ARCHITECTURE.md")).replaceAll(/^```.*?^```/gms, "");
   const paths = (await readdir("src", { recursive: true })).filter((path) => path.endsWith(".ts"));
-  const source = await Promise.all(paths.map((path) => readFile(join("src", path), "utf8")));
+  const source = await Promise.all(paths.map((path) => textOf(join("src", path))));
   const words = new Set(source.flatMap((text) => text.match(/#?\w+/g) ?? []));
   /** The names that are written as code, such as `Connection.send`. */
   const names = [...new Set([...page.matchAll(/`(#?[A-Za-z]\w*(?:\.#?\w+)*)`/g)].map(([, name]) => name!))];
-
-  /** Returns whether a file of the source declares `owner`, and has a member of that name in it. */
-  function has(owner: string, member: string): boolean {
-    const declared = new RegExp(`(?:class|interface|type|const|function) ${owner}\\b`);
+  /** Returns whether a file of the source declares the class, and has a member of that name in it. */
+  const has = (name: string): boolean => {
+    const [type, member] = name.split(".");
+    const declared = new RegExp(`(?:class|interface|type|const|function) ${type}\\b`);
     const used = new RegExp(`^ {2}(?:(?!const|let)[a-z]+ )*${member}(?:[(<;]|[?!]?:| =)`, "m");
     return source.some((text) => declared.test(text) && used.test(text));
-  }
-
-  it("names members that their classes have", () => {
-    const members = names.filter((name) => /^[A-Z]\w*\.#?[a-z]\w*$/.test(name));
-    expect(members.length).toBeGreaterThan(30);
-    expect(members.filter((name) => !has(...(name.split(".") as [string, string])))).toEqual([]);
-  });
-
-  it("names functions and types that the source has", () => {
-    const simple = names.filter((name) => !name.includes(".") && /[a-z][A-Z]|^[A-Z][a-z]/.test(name));
-    expect(simple.length).toBeGreaterThan(30);
-    expect(simple.filter((name) => !words.has(name) && !(name in globalThis))).toEqual([]);
-  });
+  };
+  const members = names.filter((name) => /^[A-Z]\w*\.#?[a-z]\w*$/.test(name));
+  expect(members.length).toBeGreaterThan(30);
+  expect(members.filter((name) => !has(name))).toEqual([]);
+  const simple = names.filter((name) => !name.includes(".") && /[a-z][A-Z]|^[A-Z][a-z]/.test(name));
+  expect(simple.length).toBeGreaterThan(30);
+  expect(simple.filter((name) => !words.has(name) && !(name in globalThis))).toEqual([]);
 });
 
 /** Returns the names that a module exports by itself, types included. */
 async function exportsOf(path: string): Promise<string[]> {
-  const { program } = parseSync(path, await readFile(path, "utf8"));
+  const { program } = parseSync(path, await textOf(path));
   return program.body.flatMap((node) => {
     if (node.type !== "ExportNamedDeclaration") return [];
     const named = node.specifiers.map(({ exported }) => ("name" in exported ? exported.name : exported.value));
@@ -107,18 +90,25 @@ it("API.md names every export of the package", async () => {
   const sources = entries.map((path) => path.replace("./dist/", "src/").replace(".d.ts", ".ts"));
   const names = (await Promise.all(sources.map(exportsOf))).flat();
   expect(new Set(names).size).toBeGreaterThan(60);
-  const document = await readFile("docs/API.md", "utf8");
+  const document = await textOf("docs/API.md");
   expect(names.filter((name) => !document.includes(`\`${name}\``))).toEqual([]);
 });
 
-it("RELIABILITY.md names tests that exist", async () => {
-  const text = await readFile("docs/RELIABILITY.md", "utf8");
-  const named = [...text.matchAll(/`(test\/[^`]+\.test\.ts)`/g)].map(([, file]) => file!);
+it("RELIABILITY.md, and the last column of SECURITY.md, name tests that exist", async () => {
+  const [reliability, security] = await Promise.all(
+    ["RELIABILITY", "SECURITY"].map((name) => textOf(`docs/${name}.md`)),
+  );
+  const named = [...reliability!.matchAll(/`(test\/[^`]+\.test\.ts)`/g)].map(([, file]) => file!);
   expect(named.length).toBeGreaterThan(20);
-  for (const file of named) await expect(access(file).then(() => file)).resolves.toBe(file);
+  const cells = [...security!.matchAll(/\| (`[\w/-]+`(?:, `[\w/-]+`)*) +\|$/gm)].map(([, cell]) => cell!);
+  const files = cells.flatMap((cell) => cell.replaceAll("`", "").split(", "));
+  expect(files.length).toBeGreaterThan(60);
+  for (const file of files) named.push(`test/${/\/|^conformance$/.test(file) ? "" : "attacks/"}${file}`);
+  const found = named.filter((name) => existsSync(name) || existsSync(`${name}.ts`) || existsSync(`${name}.test.ts`));
+  expect(found).toEqual(named);
 });
 
-describe("the examples", async () => {
+it("the examples have a test each, are in the lists, and a README of one page says how to start each", async () => {
   /** The test file that runs each example. */
   const TESTS: Record<string, string> = {
     "board-react": "test/browser/board-react.test.ts",
@@ -131,32 +121,23 @@ describe("the examples", async () => {
   };
   const entries = await readdir("examples", { withFileTypes: true });
   const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
-
-  it("have a test each, and are in the list of README.md and of the documents", async () => {
-    expect(new Set(Object.keys(TESTS))).toEqual(new Set(folders));
-    for (const document of ["README.md", "docs/examples.md"]) {
-      const text = await readFile(document, "utf8");
-      expect(folders.filter((name) => !text.includes(`examples/${name}`))).toEqual([]);
-    }
-    for (const [name, test] of Object.entries(TESTS)) expect(await readFile(test, "utf8")).toContain(name);
-  });
-
-  it.each(folders)(
-    "have a README of one page, which says how to start it, and whose links lead somewhere: %s",
-    async (name) => {
-      const text = await readFile(join("examples", name, "README.md"), "utf8");
-      expect(text.startsWith(`# ${name}\n`)).toBe(true);
-      expect(text.split("\n").length).toBeLessThan(60);
-      expect(text).toContain("npm ci && npm run build");
-      const links = [...text.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map(([, path]) => join("examples", name, path!));
-      expect(links.length).toBeGreaterThan(1);
-      for (const path of links) await access(path);
-    },
-  );
+  expect(new Set(Object.keys(TESTS))).toEqual(new Set(folders));
+  const lists = await Promise.all(["README.md", "docs/examples.md"].map(textOf));
+  for (const [name, test] of Object.entries(TESTS)) {
+    for (const list of lists) expect(list).toContain(`examples/${name}`);
+    expect(await textOf(test)).toContain(name);
+    const text = await textOf(join("examples", name, "README.md"));
+    expect(text.startsWith(`# ${name}\n`)).toBe(true);
+    expect(text.split("\n").length).toBeLessThan(60);
+    expect(text).toContain("npm ci && npm run build");
+    const links = [...text.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map(([, path]) => join("examples", name, path!));
+    expect(links.length).toBeGreaterThan(1);
+    for (const path of links) await access(path);
+  }
 });
 
 it("the lock file contains no URL, and no package with an install script", async () => {
-  const { packages } = JSON.parse(await readFile("package-lock.json", "utf8")) as {
+  const { packages } = JSON.parse(await textOf("package-lock.json")) as {
     packages: Record<string, { resolved?: string; hasInstallScript?: boolean }>;
   };
   const entries = Object.entries(packages);
