@@ -72,16 +72,6 @@ describe("peer.batch()", () => {
     expectEmpty(peer);
   });
 
-  it("rejects its calls as not sent when the connection ends before send()", async () => {
-    const { peer, cut, sent } = rawPeer();
-    const batch = peer.batch();
-    const call = batch.request("b");
-    cut();
-    expect(await rejection(call)).toMatchObject({ outcome: "not-sent" });
-    batch.send();
-    expect(sent).toEqual([]);
-  });
-
   it("settles by an answer that arrives inside send()", async () => {
     const { peer } = rawPeer(
       {},

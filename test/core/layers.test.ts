@@ -145,58 +145,32 @@ const FOR_TESTS = new Set(
     "fleet/follower fleet/engine bridge/framing sockets/frames",
   ].flatMap((line) => line.split(" ")),
 );
-/** How many files of test/ may import others, each with its reason. */
+/** How many files of test/ may import others. The first line of each names the modules, and says why. */
 const MOST_EXCEPTIONS = 15;
-
-/** How many files still import others without a reason. It falls to 0. */
-const MOST_UNEXPLAINED = 0;
-
-/** A file of test/ that imports modules besides `FOR_TESTS`. */
-interface Exception {
-  readonly file: string;
-  readonly modules: string[];
-  /** Whether its first line names each of them, and says why. */
-  readonly isExplained: boolean;
-}
-
-function list(exceptions: readonly Exception[]): string {
-  return exceptions.map(({ file, modules }) => `test/${file}: ${modules.join(", ")}`).join("\n");
-}
 
 const TEST = fileURLToPath(new URL("../", import.meta.url));
 
-function exceptionOf(file: string): Exception | undefined {
+/** Returns the modules that a file of test/ imports besides `FOR_TESTS`, and those that its first line does not name. */
+function exceptionsOf(file: string): { modules: string[]; unexplained: string[] } {
   const text = readFileSync(join(TEST, file), "utf8");
   const paths = [...text.matchAll(/["']((?:\.\.\/)+src\/[\w./-]+)\.(?:js|ts|tsx)["']/g)];
   const modules = [...new Set(paths.map(([, path]) => relative(SRC, join(TEST, dirname(file), path!))))].filter(
     (name) => !name.startsWith("..") && !FOR_TESTS.has(name),
   );
-  if (modules.length === 0) return undefined;
   const [first = ""] = text.split("\n", 1);
-  const named = modules.every((name) => first.includes(`\`${name}\``));
-  return { file, modules, isExplained: /^\/[/*].*\bImports `/.test(first) && named };
+  const isReason = /^\/[/*].*\bImports `/.test(first);
+  return { modules, unexplained: modules.filter((name) => !isReason || !first.includes(`\`${name}\``)) };
 }
 
-describe("the tests", () => {
-  const exceptions = readdirSync(TEST, { recursive: true, encoding: "utf8" })
+it("the tests import only interfaces of src, with few exceptions, each with its reason in the first line", () => {
+  expect(exceptionsOf("core/heartbeat.test.ts")).toEqual({ modules: ["link/heartbeat", "link/tick"], unexplained: [] });
+  const all = readdirSync(TEST, { recursive: true, encoding: "utf8" })
     .filter((file) => /\.tsx?$/.test(file) && !/(^|\/)(node_modules|\.build)\//.test(file))
-    .flatMap((file) => exceptionOf(file) ?? []);
-
-  it("import only interfaces of src, and say in their first line why they import anything else", () => {
-    expect(exceptionOf("core/layers.test.ts")).toBeUndefined();
-    expect(exceptionOf("core/heartbeat.test.ts")).toMatchObject({
-      modules: ["link/heartbeat", "link/tick"],
-      isExplained: true,
-    });
-    const unexplained = exceptions.filter(({ isExplained }) => !isExplained);
-    // The list is printed if it is too long.
-    expect(unexplained.length > MOST_UNEXPLAINED ? list(unexplained) : "").toBe("");
-  });
-
-  it("make few exceptions", () => {
-    const explained = exceptions.filter(({ isExplained }) => isExplained);
-    expect(explained.length > MOST_EXCEPTIONS ? list(explained) : "").toBe("");
-  });
+    .map((file) => ({ file, ...exceptionsOf(file) }))
+    .filter(({ modules }) => modules.length > 0);
+  expect(all.filter(({ unexplained }) => unexplained.length > 0)).toEqual([]);
+  // All are printed if there are too many.
+  expect(all.length > MOST_EXCEPTIONS ? all : []).toEqual([]);
 });
 
 describe("importing an entry", () => {
