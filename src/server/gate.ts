@@ -103,6 +103,7 @@ export abstract class Gate<S extends GateSocket, H, W> {
     // "close" is emitted only once, and `once` takes three times as much memory.
     socket.on("close", () => {
       this.#sockets.delete(socket);
+      this.#deciding.delete(socket);
       leave();
     });
     if (verdict === undefined) this.#admit(undefined, request, socket, head);
@@ -145,13 +146,18 @@ export abstract class Gate<S extends GateSocket, H, W> {
     if (authenticate === undefined || isLater) return { verdict: undefined, leave: this.#leave };
     let parts = 2;
     const leave = (): void => void (--parts === 0 && this.#connections--);
-    const { verdict, settled } = runAuthenticate(authenticate, request, undefined, limits.handshakeTimeoutMs);
+    const { handshakeTimeoutMs } = limits;
+    const { verdict, settled, abandon } = runAuthenticate(authenticate, request, undefined, handshakeTimeoutMs);
     // `authenticate` may run on after its timeout or after its client has disconnected. Until it ends, it counts as a connection.
     void settled.then((outcome) => {
       leave();
       if ("error" in outcome) this.#delegate.failed(outcome.error);
     });
-    return { verdict, leave };
+    const disconnect = (): void => {
+      abandon();
+      leave();
+    };
+    return { verdict, leave: disconnect };
   }
 
   /**
@@ -160,9 +166,10 @@ export abstract class Gate<S extends GateSocket, H, W> {
    */
   authenticate(request: IncomingMessage, auth: unknown, socket: S): Promise<Verdict> {
     const { authenticate, limits } = this.#settings;
-    const { verdict, settled } = runAuthenticate(authenticate!, request, auth, limits.handshakeTimeoutMs);
+    const { verdict, settled, abandon } = runAuthenticate(authenticate!, request, auth, limits.handshakeTimeoutMs);
     let leave = (): void => void socket.off("close", stay);
     const stay = (): void => {
+      abandon();
       this.#connections++;
       leave = this.#leave;
     };

@@ -197,27 +197,36 @@ export type Authenticate = (request: IncomingMessage, auth: unknown) => Promise<
 /** The result of `authenticate`, or a refusal. `error` is what `authenticate` threw. */
 export type Verdict = { admission: Admission } | { refusal: Refusal; error?: unknown };
 
-/**
- * Runs `authenticate`, and fails closed: null, a rejection and a delay beyond `timeoutMs` all refuse. Returns
- * `verdict`, which settles within `timeoutMs`, and `settled`, which settles when `authenticate` does.
- */
+/** One run of `authenticate`. */
+export interface Authentication {
+  /** Settles within the timeout, unless `abandon` was called. */
+  readonly verdict: Promise<Verdict>;
+  /** Settles when `authenticate` does. */
+  readonly settled: Promise<Verdict>;
+  /** Ends the timeout, because the client has disconnected. */
+  readonly abandon: () => void;
+}
+
+/** Runs `authenticate`, and fails closed: null, a rejection and a delay beyond `timeoutMs` all refuse. */
 export function runAuthenticate(
   authenticate: Authenticate,
   request: IncomingMessage,
   auth: unknown,
   timeoutMs: number,
-): { verdict: Promise<Verdict>; settled: Promise<Verdict> } {
+): Authentication {
   const settled = callAuthenticate(authenticate, request, auth);
-  if (timeoutMs === Infinity) return { verdict: settled, settled };
+  if (timeoutMs === Infinity) return { verdict: settled, settled, abandon: () => {} };
   const reason = `authentication took longer than ${timeoutMs} ms`;
+  let timer: ReturnType<typeof setTimeout>;
+  const abandon = (): void => clearTimeout(timer);
   const verdict = new Promise<Verdict>((resolve) => {
     const refuse = (): void => resolve({ refusal: { status: 503, reason } });
-    const timer = setTimeout(refuse, Math.min(timeoutMs, LONGEST_DELAY_MS));
+    timer = setTimeout(refuse, Math.min(timeoutMs, LONGEST_DELAY_MS));
     // The client's socket keeps the process alive while it is open.
     timer.unref?.();
-    void settled.finally(() => clearTimeout(timer)).then(resolve);
+    void settled.finally(abandon).then(resolve);
   });
-  return { verdict, settled };
+  return { verdict, settled, abandon };
 }
 
 async function callAuthenticate(authenticate: Authenticate, request: IncomingMessage, auth: unknown): Promise<Verdict> {

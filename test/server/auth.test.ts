@@ -5,8 +5,8 @@ import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
 import { bareHttp, sendUpgrade } from "../support/network.js";
-import { pass } from "../support/time.js";
-import { gate } from "../support/turns.js";
+import { pass, timersSet } from "../support/time.js";
+import { gate, rejection } from "../support/turns.js";
 import {
   begun,
   ByHand,
@@ -313,6 +313,20 @@ describe("the time of a client that offers `auth`", () => {
     expect(await byHand.next()).toEqual({ bye });
     expect(await byHand.closed).toEqual(bye);
     expect(server.stats()).toMatchObject({ opened: 0, refused: { 503: 1 } });
+  });
+
+  it("leaves no timer of an authenticate that never ends when its socket is closed", async () => {
+    const world = await undecided();
+    const { byHand } = await authenticated(world, { user: "ada" });
+    byHand.say({ auth: { user: "ada" } });
+    await says(world.url, { user: "ada" });
+    const refused = rejection(ByHand.open(world.url));
+    await pass(0);
+    expect(timersSet()).toBeGreaterThan(2);
+    await Promise.all([world.server.close(), refused]);
+    // The timer of all deadlines stays for a moment.
+    await pass(1_000);
+    expect(timersSet()).toBe(0);
   });
 
   it("closes with 4503 if authenticate takes too long", async () => {
