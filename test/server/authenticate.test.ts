@@ -1,6 +1,6 @@
 /** `authenticate` before the handshake is answered, `principal`, and the disconnection of a principal. */
 import { describe, expect, it } from "vitest";
-import { memory, serve, type AnyPeer } from "../../src/node.js";
+import { serve, type AnyPeer } from "../../src/node.js";
 import { maskedFrames } from "../../src/sockets/frames.js";
 import { sendUpgrade, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
@@ -326,35 +326,5 @@ describe("disconnect, after authenticate has accepted a client that offers to re
     byHand.say(HELLO);
     expect(await byHand.closed).toMatchObject(BYE);
     await peer.closed;
-  });
-});
-
-describe("disconnect on another node", () => {
-  it("refuses the clients that this node admits meanwhile, until it has admitted them", async () => {
-    const engine = memory();
-    const { server } = await slow({ engine });
-    const other = await slow({ engine });
-    const arriving = ByHand.open(other.url, { headers: SLOW_EVE });
-    await other.asked;
-    expect(await server.principal("eve").disconnect(4403)).toEqual({ closed: 0, unheard: [] });
-    other.accept();
-    expect(await (await arriving).closed).toMatchObject(BYE);
-    expect(other.peers).toEqual([]);
-    await (await connect(other.url, { headers: EVE })).close();
-    expect(other.peers).toHaveLength(1);
-  });
-
-  it("is seen in the tick in which authenticate accepts", async () => {
-    const engine = memory();
-    await slow({ engine });
-    const [verdict, asked] = [gate<string>(), gate()];
-    const other = await slow({ engine, authenticate: () => (asked.resolve(), verdict.promise) });
-    const arriving = ByHand.open(other.url, { headers: EVE });
-    await asked.promise;
-    verdict.resolve("eve");
-    await Promise.resolve();
-    const disconnecting = other.server.principal("eve").disconnect();
-    expect(await (await arriving).closed).toMatchObject(BYE);
-    expect((await disconnecting).closed).toBe(0);
   });
 });

@@ -1,5 +1,5 @@
 /** A client of `reciproc.v1` whose frames the test writes, and a server whose connections it can cut: in memory, or on a port. */
-import { afterEach, beforeEach, describe, expect, onTestFinished } from "vitest";
+import { afterEach, expect, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { ConnectError, type ConnectOptions } from "../../src/index.js";
 import {
@@ -13,7 +13,7 @@ import {
 } from "../../src/node.js";
 import { testServer, type TestServer, type TestServerOptions } from "../../src/testing/index.js";
 import { binaryFrame } from "../support/binary.js";
-import { bareHttp, plainPeer, upgrade } from "../support/network.js";
+import { bareHttp, upgrade } from "../support/network.js";
 import { useVirtualClock } from "../support/time.js";
 
 /** The servers in memory of the present test, by the host of their address. Other addresses are of real servers. */
@@ -139,21 +139,9 @@ export interface PlainByHand {
   resume(): void;
 }
 
-/** Connects a client of plain JSON-RPC. */
+/** Connects a client of plain JSON-RPC to a server in memory. */
 export async function plainByHand(url: string): Promise<PlainByHand> {
-  const memory = memoryOf(url);
-  if (memory === undefined) {
-    const { webSocket, received, closed } = await plainPeer(url);
-    onTestFinished(() => webSocket.terminate());
-    return {
-      received,
-      closed,
-      close: (code) => webSocket.close(code),
-      cut: () => webSocket.terminate(),
-      pause: () => webSocket.pause(),
-      resume: () => webSocket.resume(),
-    };
-  }
+  const memory = memoryOf(url)!;
   const webSocket = new memory.WebSocket(url, { headers: {} });
   const line = memory.network.of(webSocket);
   const on = (event: string, listener: (event: any) => void): void =>
@@ -202,21 +190,6 @@ type Some<D> = Partial<Omit<ServeOptions<AnyMethods, AnyMethods, D>, "methods">>
   methods?: Record<string, (params: any, context: any) => unknown>;
 };
 
-/** Whether `serving` uses sockets. */
-let isOnPort = false;
-
-/** Runs a suite over a network in memory, and over real sockets. */
-export function describeNetworks(title: string, suite: () => void): void {
-  describe(`${title}, in memory`, () => {
-    suite();
-  });
-  describe(`${title}, over sockets`, () => {
-    beforeEach(() => void (isOnPort = true));
-    afterEach(() => void (isOnPort = false));
-    suite();
-  });
-}
-
 /** The `close` of each server that `serving` made in the present test. */
 const closes: (() => Promise<void>)[] = [];
 
@@ -228,9 +201,8 @@ export function useTime(): void {
   });
 }
 
-/** Serves until the test ends: in memory, unless `describeNetworks` says otherwise. */
+/** Serves in memory until the test ends. */
 export async function serving<D = unknown>(options: Some<D> = {}): Promise<Serving<D>> {
-  if (isOnPort) return servingOnPort(options);
   const kit = testServer<any, any, D>(options as TestServerOptions<any, any, D>);
   const host = `server-${++made}.test`;
   inMemory.set(host, kit);

@@ -84,16 +84,6 @@ it("carries bytes in a batch, and in calls that are queued before the first conn
 });
 
 it.each([
-  ["the link is plain", { link: "plain" as const }, {}],
-  ["the server is plain", {}, { link: "plain" }],
-])("carries bytes as base64 if %s", async (_why, options, ofServer) => {
-  await using server = await serveBytes(ofServer);
-  await using peer = await connect(server.url, options);
-  const value = Buffer.from(DATA).toString("base64");
-  expect(await peer.request("echo", [bytes(DATA)])).toEqual({ kind: "string", value });
-});
-
-it.each([
   ["without the option `bytes`, with base64", {}, "string"],
   ["with it, with a Uint8Array", { bytes }, "object"],
 ])("serves a page %s", async (_what, options, kind) => {
@@ -179,21 +169,6 @@ it("notifies a topic with bytes: binary frames, and base64 on plain links", asyn
   const base64 = Buffer.from(DATA).toString("base64");
   expect(got.filter((value) => typeof value === "string")).toEqual([base64, base64]);
   expect(got.filter((value) => typeof value !== "string").map(textOf)).toEqual([textOf(DATA), textOf(DATA)]);
-});
-
-it("refuses bytes over the limit of the other side with `TooLargeError`, and a reply over it with -32008", async () => {
-  await using server = await serve({
-    port: 0,
-    methods: { get: ([length]: [number]) => bytes(new Uint8Array(length)), put: () => 1 },
-  });
-  await using peer = await connect(server.url);
-  expect(await peer.request("put", [bytes(new Uint8Array(MIB - 1000))])).toBe(1);
-  await expect(peer.request("put", [bytes(new Uint8Array(MIB))])).rejects.toMatchObject({ name: "TooLargeError" });
-  expect(await peer.request("get", [MIB - 1000])).toHaveLength(MIB - 1000);
-  await expect(peer.request("get", [MIB])).rejects.toMatchObject({ code: -32008 });
-  await using plain = await connect(server.url, { link: "plain" });
-  // As base64, the reply is a third longer.
-  await expect(plain.request("get", [MIB - 1000])).rejects.toMatchObject({ code: -32008 });
 });
 
 it("measures bytes as the client gets them, as base64 without the option, and refuses or reports all that are too long", async () => {

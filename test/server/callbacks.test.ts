@@ -125,12 +125,6 @@ describe("an asynchronous function whose value is needed at once is refused with
     await server.server.close();
   });
 
-  it("the `topics` of a node without clients", async () => {
-    const attached = await attach({ engine: memory(), topics: (async () => ({ members: true })) as never });
-    expect(() => attached.topic("room").watch(() => {})).toThrow(refusal("topics"));
-    await attached.close();
-  });
-
   it("the `nextId` of subscriptions", async () => {
     const heads = new Subscriptions({ method: "push", nextId: rejects });
     const server = testServer({ methods: { subscribe: (_params: unknown, context: any) => heads.open(context).id } });

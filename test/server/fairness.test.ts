@@ -5,13 +5,10 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { connect, serve, Subscriptions, type AnyPeer, type ServerContext } from "../../src/node.js";
-import { maskedBinary, maskedFrames } from "../../src/sockets/frames.js";
-import { binaryFrame } from "../support/binary.js";
+import { maskedFrames } from "../../src/sockets/frames.js";
 import { sendUpgrade, plainPeer } from "../support/network.js";
-import { postText, write } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
 import { stall, useVirtualClock } from "../support/time.js";
-
 import { ByHand, LIMITS } from "./by-hand.js";
 
 const MANY = 40;
@@ -42,60 +39,7 @@ async function busy() {
 const numbers = Array.from({ length: MANY }, (_, i) => i);
 const calls = numbers.map((i) => request(i, "work", [i]));
 
-/** Sends the calls in one write over a plain WebSocket. */
-async function sendPlain(url: string, messages: readonly unknown[]): Promise<Disposable> {
-  const socket = await sendUpgrade(url);
-  socket.write(maskedFrames(messages.map((message) => JSON.stringify(message))));
-  return { [Symbol.dispose]: () => void socket.destroy() };
-}
-
-/** Sends the calls in one write, each with bytes in a binary frame of its own. */
-async function sendBytes(url: string, messages: readonly unknown[]): Promise<Disposable> {
-  const socket = await sendUpgrade(url, { "Sec-WebSocket-Protocol": "reciproc.v1" });
-  const frames = messages.map((message) => maskedBinary(binaryFrame(JSON.stringify([[], message]))));
-  socket.write(Buffer.concat([maskedFrames(['{"hello":{"bytes":true}}']), ...frames]));
-  return { [Symbol.dispose]: () => void socket.destroy() };
-}
-
-async function sendPack(url: string, pack: readonly unknown[]): Promise<Disposable> {
-  const client = await ByHand.open(url);
-  await client.next();
-  client.say({ hello: {} });
-  client.say([...pack]);
-  return { [Symbol.dispose]: () => client.cut() };
-}
-
-/** Sends each message in its own POST, all in one write. */
-async function sendPosts(url: string, messages: readonly unknown[]): Promise<Disposable> {
-  const socket = await write(url, messages.map((message) => postText(url, JSON.stringify(message))).join(""));
-  return { [Symbol.dispose]: () => void socket.destroy() };
-}
-
-/** The ways in which the same calls can arrive at once. */
-const WAYS: [string, (url: string) => Promise<Disposable>][] = [
-  ["frames", (url) => sendPlain(url, calls)],
-  ["binary frames", (url) => sendBytes(url, calls)],
-  ["a pack", (url) => sendPack(url, calls)],
-  ["a batch", (url) => sendPlain(url, [calls])],
-  ["a batch in a pack", (url) => sendPack(url, [calls.slice(0, -1), calls.at(-1)])],
-  ["a batch by POST", (url) => sendPosts(url, [calls])],
-  ["POSTs in a pipeline", (url) => sendPosts(url, calls)],
-  ["POSTs of batches in a pipeline", (url) => sendPosts(url, [calls.slice(0, 20), calls.slice(20)])],
-];
-
 describe("calls that arrive together on one connection", () => {
-  it.each(WAYS)("lets another connection be served as %s, and keeps their order", async (_way, send) => {
-    await using at = await busy();
-    await using other = await connect(at.url);
-    await other.request("here");
-    // Sent while the first call runs: so it is queued in the system when that call ends.
-    const answered = new Promise<unknown>((resolve) => (at.onFirst = () => resolve(other.request("here"))));
-    const sender = await send(at.url);
-    expect(await answered).toBeLessThan(MANY / 2);
-    await vi.waitFor(() => expect(at.done).toEqual(numbers));
-    sender[Symbol.dispose]();
-  });
-
   it("sends all responses before it answers the close behind the calls", async () => {
     await using at = await busy();
     const socket = await sendUpgrade(at.url);
@@ -160,22 +104,6 @@ describe("messages that arrived before a client has a listener", () => {
     await vi.waitFor(() => expect(done).toHaveLength(all.length));
     expect(done).toEqual(all);
     expect(client.state).toBe("open");
-  });
-
-  it("dispatches all of them before it reports the close", async () => {
-    await using server = await serve({ port: 0 });
-    server.on("peer", (peer) => {
-      for (const i of numbers) peer.notify("work", [i]);
-      void peer.close(4000, "enough");
-    });
-    const done: number[] = [];
-    const work = ([i]: [number]): void => {
-      stall(1);
-      done.push(i);
-    };
-    await using client = await connect(server.url, { link: "plain", methods: { work }, reconnect: false });
-    expect(await client.closed).toMatchObject({ code: 4000 });
-    expect(done).toEqual(numbers);
   });
 });
 

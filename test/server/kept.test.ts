@@ -259,25 +259,6 @@ it("a text of more than 2,048 characters is refused, and the next one is made of
   expect(randomText(2_048)).not.toBe(text);
 });
 
-it("the bytes of about 100 texts are requested at once, and each is used in one text", () => {
-  randomText(2_048);
-  const filled = recordBytes();
-  const texts = Array.from({ length: 150 }, (_, i) => randomText(21 + (i % 2)));
-  expect(filled).toHaveLength(2);
-  const [first, second] = filled.map(({ bytes }) => bytes) as [Uint8Array, Uint8Array];
-  let [bytes, at] = [first, 0];
-  // Equal bits give equal characters, and different bits give different ones, whatever the order of the alphabet is.
-  const pairs = new Set<string>();
-  for (const text of texts) {
-    if (at + text.length > bytes.length) [bytes, at] = [second, 0];
-    // `nanoid` takes the last byte for the first character.
-    at += text.length;
-    for (let i = 0; i < text.length; i++) pairs.add(`${bytes[at - 1 - i]! & 63} ${text[i]}`);
-  }
-  expect(pairs).toHaveProperty("size", 64);
-  expect(bytes).toBe(second);
-});
-
 it("no bytes of a text stay in memory", () => {
   randomText(2_048);
   const filled = recordBytes();

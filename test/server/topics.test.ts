@@ -135,22 +135,6 @@ describe("a topic", () => {
     expect(members.map(({ got }) => got)).toEqual(members.map(() => expected));
   });
 
-  it("keeps nothing of a peer that closed", async () => {
-    await using server = makeServer();
-    const [a, b] = [await join(server), await join(server)];
-    for (const { peer } of [a, b]) for (const name of ["one", "two"]) server.topic(name).add(peer);
-    Object.assign(a.peer.data, { note: "the data of a" });
-    Object.assign(b.peer.data, { note: "the data of b" });
-    expect(stringsIn(server)).toContain("the data of a");
-    await a.peer.close();
-    // Its line is in memory until the client has noticed the close.
-    await a.client.closed;
-    await turn();
-    const strings = stringsIn(server);
-    expect(strings).toContain("the data of b");
-    expect(strings).not.toContain("the data of a");
-  });
-
   it.each<[string, { engine?: Engine }]>([
     ["alone", {}],
     ["with an engine", { engine: memory() }],
@@ -253,17 +237,6 @@ describe("the events of a topic", () => {
     await a.peer.closed;
     const left = [a.peer, "closed", 0, 0, 0];
     expect(events).toEqual([left, left, ["close", 0, 0, 0]]);
-  });
-
-  it("let a listener notify those who stay", async () => {
-    await using server = makeServer();
-    const [a, b] = [joinSilent(server), joinSilent(server)];
-    const topic = server.topic("den").add(a.peer).add(b.peer);
-    topic.on("leave", (_peer, reason) => topic.notify("left", { reason }));
-    await a.peer.close();
-    expect(a.sent).toEqual([]);
-    expect(b.sent.map((text) => JSON.parse(text) as unknown)).toMatchObject([{ params: { reason: "closed" } }]);
-    expect(server.stats().dropped).toBe(0);
   });
 
   it("omit a socket that is lost and a session that resumes, and have the end of the session", async () => {

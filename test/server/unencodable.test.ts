@@ -138,23 +138,6 @@ describe("an object of the library", () => {
       if (shown !== undefined) expect(JSON.stringify({ found })).toBe(`{"found":"${shown}"}`);
     }
   });
-
-  it("is shown by a failed assertion, and by a listener of `error`", async () => {
-    await using on = await world({
-      boom: () => {
-        throw new Error("boom");
-      },
-    });
-    const { peer } = on;
-    const failed = await rejection((async () => expect({ peer }).toEqual({ peer: 1 }))());
-    expect(failed).toMatchObject({ name: "AssertionError" });
-    const lines: string[] = [];
-    on.server.on("error", ({ message }: any, its, call) => lines.push(JSON.stringify({ message, peer: its, call })));
-    await rejection(on.client.request("boom"));
-    expect(lines.map((line) => JSON.parse(line) as unknown)).toMatchObject([
-      { message: "boom", peer: peer.id, call: { method: "boom" } },
-    ]);
-  });
 });
 
 it("what `peer.remote` has for each name makes it no stream", async () => {
