@@ -1,6 +1,6 @@
 /** Rows of steps, drawn at random, through the oracle. */
 import * as fc from "fast-check";
-import { Breach, LIMITS, World, type Parts, type Side } from "./oracle.js";
+import { Breach, LIMITS, World, type Fault, type Side } from "./oracle.js";
 
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4413, 4499];
 const PASSING = [1000, 1001, 1005, 1006, 1011, 1012, 3000, 4000, 4399, 4500];
@@ -118,9 +118,9 @@ const run = fc.record({
 });
 
 /** Plays runs until one fails or there have been enough. Returns what is wrong, `undefined` if nothing is. */
-export function explore(options: { runs: number; seed: number; shrinks: boolean }, parts?: Parts): string | undefined {
+export function explore(options: { runs: number; seed: number; shrinks: boolean }, fault?: Fault): string | undefined {
   const property = fc.property(run, ({ steps, limits, closes }) => {
-    const world = new World(limits, parts);
+    const world = new World(limits, fault);
     for (const { kind, a, b } of steps) world.perform(() => STEPS[kind](world, a, b));
     world.finish(closes);
   });

@@ -52,7 +52,7 @@ const MOST_FRAMES = 5000;
 interface Message {
   readonly label: string;
   readonly length: number;
-  readonly ticket: { sent: boolean };
+  readonly handle: { sent: boolean };
   /** The key of a message of which only the newest must arrive. */
   readonly key?: string | undefined;
 }
@@ -162,7 +162,8 @@ export abstract class End implements EndpointHooks {
     this.world = world;
     this.side = side;
     this.pair = pair;
-    this.endpoint = world.makeEndpoint(side, this);
+    this.endpoint = new ServerEndpoint({ ...world.limits, ...world.fault.limits }, true, this);
+    world.fault.changeEndpoint?.(side, this.endpoint);
   }
 
   get wire(): LineEnd | undefined {
@@ -294,7 +295,6 @@ export class ClientEnd extends End {
 /** The server of one connection. */
 export class ServerEnd extends End {
   readonly tokens: TokenEntry<ServerEnd>;
-  isOver = false;
 
   constructor(world: World, line: Line, pair: Pair) {
     super(world, "server", pair);
@@ -313,7 +313,6 @@ export class ServerEnd extends End {
   override suspended(): void {}
 
   override over(end: CloseInfo): void {
-    this.isOver = true;
     this.world.registry.drop(this.tokens);
     this.world.serverIsOver(this, end);
   }
@@ -336,28 +335,22 @@ export class ServerEnd extends End {
   }
 }
 
-/** How the ends of a world are made. A fault replaces one of these. */
-export interface Parts {
-  readonly ClientEnd: typeof ClientEnd;
-  readonly ServerEnd: typeof ServerEnd;
-  /** The endpoint of a side. */
-  makeEndpoint(side: Side, limits: EndpointLimits, hooks: EndpointHooks): ServerEndpoint;
-  makeRegistry(options: ConstructorParameters<typeof TokenRegistry>[0]): TokenRegistry<ServerEnd>;
+/** What an end of a world does wrong: nothing, if nothing is given. */
+export interface Fault {
+  readonly ClientEnd?: typeof ClientEnd;
+  readonly ServerEnd?: typeof ServerEnd;
+  readonly limits?: Partial<EndpointLimits>;
   /** Whether a server's end reads what arrives on a line that it has left. */
-  readonly readsOldLines: boolean;
-  /** Whether an end takes a first frame on the line of a client that returns. Returns false where it closes the line. */
-  acceptsFirst(frame: string, line: Line): boolean;
+  readonly readsOldLines?: boolean;
+  changeEndpoint?(side: Side, endpoint: ServerEndpoint): void;
+  changeRegistry?(registry: TokenRegistry<ServerEnd>): void;
+  acceptsFirst?: typeof acceptsFirst;
 }
 
-export const PARTS: Parts = {
-  ClientEnd,
-  ServerEnd,
-  makeEndpoint: (_side, of, hooks) => new ServerEndpoint(of, true, hooks),
-  makeRegistry: (options) => new TokenRegistry(options),
-  readsOldLines: false,
-  acceptsFirst: (frame, line) =>
-    helloOf(frame) !== undefined || (!line.isRefused && resumeOf(member(parse(frame), "resume")) !== undefined),
-};
+/** Whether an end takes a first frame on the line of a client that returns. Returns false where it closes the line. */
+export function acceptsFirst(frame: string, { isRefused }: Pick<Line, "isRefused">): boolean {
+  return helloOf(frame) !== undefined || (!isRefused && resumeOf(member(parse(frame), "resume")) !== undefined);
+}
 
 /** One client, its server, and the lines between them. */
 export class World {
@@ -368,26 +361,20 @@ export class World {
   client: ClientEnd;
   /** Labels of messages that their sender was emitted were not sent. */
   readonly #never = new Set<string>();
-  readonly #parts: Parts;
-  readonly #tokens: string[] = [];
+  readonly fault: Fault;
+  #tokens = 0;
   readonly #labels = { client: 0, server: 0 };
   /** The first that was found. Kept, and not thrown inside the code under test. */
   #breach: Breach | undefined;
   #isClosing = false;
 
-  constructor(kind = 0, parts: Parts = PARTS) {
+  constructor(kind = 0, fault: Fault = {}) {
     this.limits = LIMITS[kind % LIMITS.length]!;
-    this.#parts = parts;
-    this.registry = parts.makeRegistry({
-      makeToken: () => `secret-${this.#tokens.push("")}`,
-      hash: hashOf,
-    });
+    this.fault = fault;
+    this.registry = new TokenRegistry({ makeToken: () => `secret-${++this.#tokens}`, hash: hashOf });
+    fault.changeRegistry?.(this.registry);
     this.client = this.#makeClient();
     this.reconnect();
-  }
-
-  makeEndpoint(side: Side, hooks: EndpointHooks): ServerEndpoint {
-    return this.#parts.makeEndpoint(side, this.limits, hooks);
   }
 
   check(holds: boolean, what: string): void {
@@ -412,33 +399,40 @@ export class World {
   /** The server's end for the client, or else the newest. */
   get server(): ServerEnd | undefined {
     const { server } = this.client.pair;
-    return server === undefined || server.isOver ? this.servers.at(-1) : server;
+    return server === undefined || server.hasEnded ? this.servers.at(-1) : server;
   }
 
   // What can happen.
 
+  /** Returns the end of a side that has not ended. */
+  #open(side: Side): End | undefined {
+    const end = side === "client" ? this.client : this.server;
+    return end?.hasEnded === false ? end : undefined;
+  }
+
+  /** Returns the end of a side, and its session, if messages flow. */
+  #live(side: Side): { end: End; session: Session } | undefined {
+    const end = this.#open(side);
+    return end?.endpoint.state.kind === "live" ? { end, session: end.session! } : undefined;
+  }
+
   /** `key`: only the newest message of that key must arrive. */
   send(side: Side, size = 1, key?: string): void {
-    const end = this.end(side);
-    if (end === undefined || end.hasEnded) return;
+    const end = this.#open(side);
+    if (end === undefined) return;
     const { pair } = end;
     const { sent } = pair.flows[side];
     const label = `${side}-${this.#labels[side]++}`;
     const text = JSON.stringify({ label, x: "x".repeat(size) });
     const handle = key === undefined ? { sent: true } : new LatestHandle("shown", key);
-    const message = { label, length: text.length, ticket: handle, key };
-    const older = sent.find((one) => key !== undefined && one.key === key && !one.ticket.sent);
-    if (older !== undefined) {
-      sent.splice(sent.indexOf(older), 1);
-      this.#never.add(older.label);
-    }
-    const queued = sent.reduce((sum, { ticket, length }) => sum + (ticket.sent ? 0 : length + QUEUED_COST), 0);
+    const message = { label, length: text.length, handle, key };
+    const older = sent.find((one) => key !== undefined && one.key === key && !one.handle.sent);
+    if (older !== undefined) this.#withdraw(sent, older);
+    const queued = sent.reduce((sum, one) => sum + (one.handle.sent ? 0 : one.length + QUEUED_COST), 0);
     // Before it is sent: its connection may end inside.
     sent.push(message);
-    const isTaken = end.endpoint.send(text, message.ticket);
-    if (!isTaken) {
-      sent.splice(sent.indexOf(message), 1);
-      this.#never.add(label);
+    if (!end.endpoint.send(text, handle)) {
+      this.#withdraw(sent, message);
       const isTooMuch = queued + text.length > this.limits.queueLength;
       this.check(isTooMuch || end.session === undefined, `${label} is refused, and there is room for it`);
       if (isTooMuch) pair.reason ??= "too much is queued";
@@ -447,10 +441,16 @@ export class World {
     end.act();
   }
 
+  /** Removes a message, which must not arrive. */
+  #withdraw(sent: Message[], message: Message): void {
+    sent.splice(sent.indexOf(message), 1);
+    this.#never.add(message.label);
+  }
+
   /** An end drops so many messages, which it must report to the other end. */
   drop(side: Side, count: number): void {
-    const end = this.end(side);
-    if (end === undefined || end.hasEnded) return;
+    const end = this.#open(side);
+    if (end === undefined) return;
     end.pair.flows[side].dropped += count;
     end.endpoint.reportMissed(count);
     end.act();
@@ -458,7 +458,7 @@ export class World {
 
   /** A message longer than the other side accepts. */
   sendTooLong(side: Side): void {
-    const end = this.end(side);
+    const end = this.#open(side);
     if (end?.session?.theirs === undefined) return;
     const isTaken = end.endpoint.send(JSON.stringify("x".repeat(1600)));
     this.check(!isTaken, "a message is taken that the other side does not accept");
@@ -466,19 +466,19 @@ export class World {
   }
 
   cancel(side: Side, which: number): void {
-    const end = this.end(side);
-    if (end === undefined || end.hasEnded) return;
+    const end = this.#open(side);
+    if (end === undefined) return;
     const { sent } = end.pair.flows[side];
-    const queued = sent.filter(({ ticket }) => !ticket.sent);
+    const queued = sent.filter(({ handle }) => !handle.sent);
     const message = queued[which % (queued.length || 1)];
-    if (message === undefined) {
-      if (sent.length > 0)
-        this.check(!end.endpoint.cancel(sent[0]!.ticket), `${sent[0]!.label} has left, and is cancelled`);
-      return;
-    }
-    this.check(end.endpoint.cancel(message.ticket), `${message.label} is queued, and cannot be cancelled`);
-    sent.splice(sent.indexOf(message), 1);
-    this.#never.add(message.label);
+    const { label, handle } = message ?? sent[0] ?? {};
+    if (handle === undefined) return;
+    const isCancelled = end.endpoint.cancel(handle);
+    this.check(
+      isCancelled === (message !== undefined),
+      `${label} is ${handle.sent ? "sent" : "queued"}: ${isCancelled}`,
+    );
+    if (message !== undefined) this.#withdraw(sent, message);
   }
 
   /** Lets the next item arrive at one end of a line. Returns false if there is none. */
@@ -486,9 +486,13 @@ export class World {
     const line = this.lines[which];
     const item = line?.[to].underWay.shift();
     if (item === undefined) return false;
-    if (to === "client") this.#toClient(line!, item);
-    else this.#toServer(line!, item);
+    this.#take(to, line!, item);
     return true;
+  }
+
+  #take(to: Side, line: Line, item: Item): void {
+    if (to === "client") this.#toClient(line, item);
+    else this.#toServer(line, item);
   }
 
   /** Lets everything arrive on the newest line. */
@@ -502,21 +506,17 @@ export class World {
   cut(side: Side, code = 1006): void {
     const end = this.end(side);
     if (end?.line === undefined) return;
-    if (isFinal(code)) end.pair.reason ??= `closed with ${code}`;
     const { pair } = end;
+    if (isFinal(code)) pair.reason ??= `closed with ${code}`;
     end.lose(code);
     if (isFinal(code)) this.check(end.hasEnded, `a close with ${code} did not end the session`);
-    else
-      this.check(
-        pair.reason !== undefined || end.session !== undefined || !hadSession(pair),
-        "a passing close ended a session",
-      );
+    else if (end.session === undefined && hadSession(pair))
+      this.check(pair.reason !== undefined, "a passing close ended a session");
   }
 
   /** The client opens another line, if it has none. */
   reconnect(): void {
-    if (this.client.line !== undefined) return;
-    this.client.line = this.#open(this.client.session !== undefined, "alice", true);
+    this.client.line ??= this.#connect(this.client.session !== undefined, "alice", true);
   }
 
   /** The client opens another line, and reads the server's hello: its `resume` is under way. */
@@ -538,8 +538,8 @@ export class World {
 
   /** One end's application closes the connection. */
   close(side: Side): void {
-    const end = this.end(side);
-    if (end === undefined || end.hasEnded) return;
+    const end = this.#open(side);
+    if (end === undefined) return;
     end.pair.reason ??= `closed by the ${side}`;
     this.#isClosing = true;
     const { wire } = end;
@@ -553,11 +553,10 @@ export class World {
 
   /** A wire takes nothing more, or does again. */
   stall(side: Side, isFull: boolean): void {
-    const end = this.end(side);
-    if (end?.wire === undefined) return;
-    end.wire.unsentBytes = isFull ? this.limits.highWaterBytes : 0;
-    if (isFull) return;
-    this.drain(side);
+    const { wire } = this.end(side) ?? {};
+    if (wire === undefined) return;
+    wire.unsentBytes = isFull ? this.limits.highWaterBytes : 0;
+    if (!isFull) this.drain(side);
   }
 
   /** What a link does every 20 ms while its wire is full. */
@@ -567,69 +566,53 @@ export class World {
     end?.act();
   }
 
-  /** A frame that the other end never sent arrives. */
-  inject(side: Side, frame: string): LineEnd | undefined {
-    const end = this.end(side);
-    const { wire } = end ?? {};
-    if (wire === undefined || end!.hasEnded) return undefined;
-    if (side === "client") this.#toClient(wire.line, frame);
-    else this.#toServer(wire.line, frame);
-    return wire;
-  }
-
   /** Opens a line of another client, which shows what it likes. Returns the server's end of it. */
   intrude(principal: string, frames: readonly string[]): LineEnd {
-    const line = this.#open(true, principal, false);
+    const line = this.#connect(true, principal, false);
     for (const frame of frames) if (line.server.open) this.#toServer(line, frame);
     this.lines.splice(this.lines.indexOf(line), 1);
     return line.server;
   }
 
+  /** A frame that the other end never sent arrives, and must end the session. */
+  #endBy(end: End, frame: string): void {
+    end.pair.reason ??= `got ${frame}`;
+    this.#take(end.side, end.line!, frame);
+    this.check(end.hasEnded, `${frame} ended no session`);
+  }
+
   /** What cannot be read arrives. */
   poison(side: Side): void {
-    const end = this.end(side);
-    if (
-      end?.session === undefined ||
-      end.line === undefined ||
-      (side === "client" && end.endpoint.state.kind !== "live")
-    )
-      return;
-    if (side === "server" && end.endpoint.state.kind !== "live") return;
-    end.pair.reason ??= "poisoned";
-    this.inject(side, "[1,");
-    this.check(end.hasEnded, "a frame that cannot be read ended no session");
-    this.check(side === "client" || !this.#isAccepted(end as ServerEnd), "a poisoned session can be resumed");
+    const { end } = this.#live(side) ?? {};
+    if (end === undefined) return;
+    this.#endBy(end, "[1,");
+    const { confirmed, next } = (end as ServerEnd).tokens ?? {};
+    this.check((confirmed ?? next) === undefined, "a poisoned session can be resumed");
   }
 
   /** An ack that cannot be true. */
   lie(side: Side, which: number): void {
-    const end = this.end(side);
-    if (end?.endpoint.state.kind !== "live") return;
-    const { next } = end.session!;
-    const ack = [next, next + 5, -1, 0.5, "1", null, 2 ** 53][which % 7];
-    end.pair.reason ??= "lied to";
-    this.inject(side, JSON.stringify({ ack }));
-    this.check(end.hasEnded, `an ack of ${ack} is taken where ${next - 1} frames were sent`);
+    const { end, session } = this.#live(side) ?? {};
+    if (end === undefined) return;
+    const { next } = session!;
+    this.#endBy(end, JSON.stringify({ ack: [next, next + 5, -1, 0.5, "1", null, 2 ** 53][which % 7] }));
   }
 
   /** An ack that a later one has overtaken. */
   ackLate(side: Side): void {
-    const end = this.end(side);
-    const session = end?.session;
-    if (end?.endpoint.state.kind !== "live" || session === undefined || session.acked === 0) return;
-    const { acked } = session;
-    this.inject(side, JSON.stringify({ ack: acked - 1 }));
-    this.check(!end.hasEnded && session.acked === acked, "a late ack is not ignored");
+    const { end, session } = this.#live(side) ?? {};
+    if (end === undefined || session!.acked === 0) return;
+    const { acked } = session!;
+    this.#take(side, end.line!, JSON.stringify({ ack: acked - 1 }));
+    this.check(!end.hasEnded && session!.acked === acked, "a late ack is not ignored");
   }
 
   /** The other side ends the connection. */
   bye(side: Side): void {
-    const end = this.end(side);
-    if (end?.session === undefined || end.line === undefined || end.endpoint.state.kind === "suspended") return;
-    if (side === "server" && end.endpoint.state.kind !== "live") return;
-    end.pair.reason ??= "emitted bye";
-    this.inject(side, '{"bye":{"code":4001,"reason":"enough"}}');
-    this.check(end.hasEnded, "a bye ends no session");
+    const end = this.#open(side);
+    const { kind } = end?.endpoint.state ?? {};
+    if (kind === "live" || (side === "client" && kind === "resuming"))
+      this.#endBy(end!, '{"bye":{"code":4001,"reason":"enough"}}');
   }
 
   /** Data, or a count that cannot be true, where `resumed` must come. */
@@ -643,14 +626,8 @@ export class World {
       '[{"label":"before"}]',
       ...counts.map((received) => JSON.stringify({ resumed: { token: "x", received } })),
     ];
-    client.pair.reason ??= "answered wrongly";
-    const { line } = client;
-    line!.owesAck = false;
-    client.receive(lies[which % lies.length]!);
-    this.check(
-      client.hasEnded && this.client !== client,
-      `${lies[which % lies.length]} is taken where \`resumed\` must come`,
-    );
+    this.#endBy(client, lies[which % lies.length]!);
+    this.check(this.client !== client, "a client goes on after a wrong answer");
   }
 
   /** A `resume` that was sent before comes again on a line of its own, be it late or from a thief. */
@@ -667,11 +644,8 @@ export class World {
 
   /** The same `resume` comes again on the line that it has resumed. */
   resumeTwice(): void {
-    const end = this.server;
-    if (end?.endpoint.state.kind !== "live") return;
-    end.pair.reason ??= "resumed twice";
-    this.inject("server", resumeFrame(this.newestToken ?? "x"));
-    this.check(end.hasEnded, "a second `resume` is taken on one line");
+    const { end } = this.#live("server") ?? {};
+    if (end !== undefined) this.#endBy(end, resumeFrame(this.newestToken ?? "x"));
   }
 
   /** Another client shows the newest token. */
@@ -723,16 +697,12 @@ export class World {
 
   /** The tokens that were given so far. */
   get given(): readonly string[] {
-    return this.#tokens.map((_, i) => `secret-${i + 1}`);
-  }
-
-  #isAccepted({ tokens }: ServerEnd): boolean {
-    return tokens.confirmed !== undefined || tokens.next !== undefined;
+    return Array.from({ length: this.#tokens }, (_, i) => `secret-${i + 1}`);
   }
 
   // The server of a line.
 
-  #open(returns: boolean, principal: string, isReciproc: boolean): Line {
+  #connect(returns: boolean, principal: string, isReciproc: boolean): Line {
     const token = this.registry.makeToken();
     const line = new Line(this, returns, principal, isReciproc, token);
     this.lines.unshift(line);
@@ -744,7 +714,7 @@ export class World {
   #accept(line: Line): ServerEnd {
     const pair = line.isReciproc ? (line.pair ?? this.client.pair) : new Pair();
     this.check(pair.server === undefined, "two connections are mixed up");
-    const end = new this.#parts.ServerEnd(this, line, pair);
+    const end = new (this.fault.ServerEnd ?? ServerEnd)(this, line, pair);
     this.servers.push(end);
     return end;
   }
@@ -753,12 +723,12 @@ export class World {
     const { end, server } = line;
     if (typeof item !== "string") {
       // A session whose hello came behind its refused `resume` is of no client.
-      const isKept = server.open && !line.isRefused && line.closed?.server?.isOver === false;
+      const isKept = server.open && !line.isRefused && line.closed?.server?.hasEnded === false;
       if (end?.line === line) end.lose(item.code);
       server.open = false;
       this.check(!isKept, "the server keeps a session that its client has closed");
     } else if (end !== undefined) {
-      if (end.line === line || (this.#parts.readsOldLines && end.line !== undefined)) end.receive(item);
+      if (end.line === line || (this.fault.readsOldLines && end.line !== undefined)) end.receive(item);
     } else if (server.open) this.#first(line, item);
   }
 
@@ -766,7 +736,7 @@ export class World {
   #first(line: Line, frame: string): void {
     // The client closed before it read the refusal.
     if (line.isRefused && frame.startsWith('{"bye"')) return;
-    if (!this.#parts.acceptsFirst(frame, line)) return line.server.close(1002);
+    if (!(this.fault.acceptsFirst ?? acceptsFirst)(frame, line)) return line.server.close(1002);
     const resume = resumeOf(member(parse(frame), "resume"));
     if (resume === undefined) return this.#accept(line).receive(frame);
     const found = this.registry.find(resume, line.principal);
@@ -856,8 +826,8 @@ export class World {
     this.check(pair.reason !== undefined || !hadSession(pair), `the ${side} lost its session for no reason: ${why}`);
     pair.reason ??= `the ${side}'s end is over`;
     const { sent, got } = pair.flows[side];
-    for (const [i, { label, ticket }] of sent.entries()) {
-      if (ticket.sent) continue;
+    for (const [i, { label, handle }] of sent.entries()) {
+      if (handle.sent) continue;
       this.check(i >= got, `${label} was not sent, and has arrived`);
       this.#never.add(label);
     }
@@ -865,8 +835,7 @@ export class World {
 
   #makeClient(): ClientEnd {
     const pair = new Pair();
-    pair.client = new this.#parts.ClientEnd(this, "client", pair);
-    return pair.client;
+    return (pair.client = new (this.fault.ClientEnd ?? ClientEnd)(this, "client", pair));
   }
 
   #checkBounds(): void {
@@ -881,7 +850,7 @@ export class World {
       this.check(logLength <= this.limits.logLength + PACK_LENGTH, `${logLength} is logged`);
     }
     // The confirmed token and the newest one of each session that can go on.
-    const entries = this.servers.filter(({ isOver }) => !isOver).map(({ tokens }) => tokens);
+    const entries = this.servers.filter(({ hasEnded }) => !hasEnded).map(({ tokens }) => tokens);
     const most = entries.flatMap(({ confirmed, next }) => [confirmed, next]).filter((token) => token !== undefined);
     this.check(this.registry.size <= most.length, `${this.registry.size} tokens are accepted, not ${most.length}`);
   }
@@ -908,11 +877,11 @@ export class World {
     this.close(closes);
     this.settle();
     this.check(
-      server!.isOver && client.hasEnded,
+      server!.hasEnded && client.hasEnded,
       `the close by the application of the ${closes} did not end the session`,
     );
     this.expire();
-    for (const end of this.servers) if (!end.isOver) end.lose(1006);
+    for (const end of this.servers) if (!end.hasEnded) end.lose(1006);
     this.expire();
     this.check(this.registry.size === 0, `${this.registry.size} tokens are left`);
     this.throwBreach();

@@ -3,7 +3,7 @@
  * both ends show of theirs, by what is under way on the lines, and by what the oracle knows.
  */
 import { expect, it } from "vitest";
-import { World, type End, type Parts, type Side } from "./oracle.js";
+import { World, type End, type Fault, type Side } from "./oracle.js";
 
 /** How much may happen on the way to a state. */
 export interface Bounds {
@@ -54,7 +54,7 @@ function perform(world: World, [kind, side, which]: Step): void {
 }
 
 /** Visits every state once. Throws what the oracle finds, on the way there or when all is mended from there. */
-export function survey(bounds: Bounds, parts?: Parts): Survey {
+export function survey(bounds: Bounds, fault?: Fault): Survey {
   const seen = new Set<string>();
   let paths: Path[] = [{ steps: [], sent: { client: 0, server: 0 }, losses: 0, hasExpired: false, hasClosed: false }];
   let [steps, depth] = [0, 0];
@@ -63,7 +63,7 @@ export function survey(bounds: Bounds, parts?: Parts): Survey {
     for (const path of paths) {
       steps++;
       try {
-        const world = new World(0, parts);
+        const world = new World(0, fault);
         for (const step of path.steps) perform(world, step);
         const key = keyOf(world, path);
         if (seen.has(key)) continue;
@@ -134,7 +134,7 @@ function keyOf(world: World, { sent, losses, hasExpired, hasClosed }: Path): str
       end.pair.reason !== undefined,
       Object.values(end.pair.flows).map(({ sent: messages, got }) => [
         got,
-        messages.map(({ label, ticket }) => label + ticket.sent),
+        messages.map(({ label, handle }) => label + handle.sent),
       ]),
     ];
   };
@@ -150,7 +150,7 @@ function keyOf(world: World, { sent, losses, hasExpired, hasClosed }: Path): str
     endKey(client),
     client.hello !== undefined,
     servers
-      .filter(({ isOver }) => !isOver)
+      .filter(({ hasEnded }) => !hasEnded)
       .map((end) => [endKey(end), end.tokens.confirmed, end.tokens.next, end.tokens.attempt]),
     live.map((line) => [
       line.returns,
