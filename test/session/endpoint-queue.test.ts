@@ -32,36 +32,6 @@ function fill(end: ClientEnd, most = 100): number {
 }
 
 describe("a message", () => {
-  it("is sent once it has its place in a frame, and not while it is queued", () => {
-    const end = ClientEnd.live();
-    const [live, waits] = [newHandle(), newHandle()];
-    live.sent = false;
-    end.endpoint.send(message(1), live);
-    expect(live.sent).toBe(true);
-    end.lose();
-    // The frame was not written, and is logged.
-    expect([live.sent, end.endpoint.cancel(live)]).toEqual([true, false]);
-    end.endpoint.send(message(2), waits);
-    expect(waits.sent).toBe(false);
-    expect(numbers(end.resume(0))).toEqual([1, 2]);
-    expect(waits.sent).toBe(true);
-  });
-
-  it("can be cancelled while it is queued, and then never arrives", () => {
-    const end = ClientEnd.live();
-    end.lose();
-    const handles = range(1, 4).map(newHandle);
-    for (const [i, handle] of handles.entries()) end.endpoint.send(message(i + 1), handle);
-    const { queuedLength } = end.endpoint;
-    expect(handles.map((handle) => end.endpoint.cancel(handle)).slice(0, 1)).toEqual([true]);
-    expect(end.endpoint.queuedLength).toBe(0);
-    for (const [i, handle] of handles.entries()) end.endpoint.send(message(i + 1), handle);
-    expect([end.endpoint.cancel(handles[1]!), end.endpoint.cancel(handles[1]!)]).toEqual([true, false]);
-    expect(end.endpoint.queuedLength).toBe((queuedLength * 3) / 4);
-    expect(numbers(end.resume(0))).toEqual([1, 3, 4]);
-    expect(end.endpoint.cancel(handles[0]!)).toBe(false);
-  });
-
   it("is queued if the socket is closed and has not reported it yet", () => {
     const end = ClientEnd.live();
     end.wire.open = false;
@@ -122,16 +92,6 @@ describe("a socket above its high-water mark", () => {
 });
 
 describe("the replay log", () => {
-  it("takes no more frames than its limit, and queued messages are sent when acks arrive", () => {
-    const end = ClientEnd.live();
-    end.send(1, 40);
-    expect([end.frames().length, end.session.last]).toEqual([16, 16]);
-    end.receive('{"ack":15}');
-    expect(numbers(end.frames())).toEqual(range(17, 40));
-    end.receive('{"ack":16}');
-    expect(end.session.logLength).toBeLessThan(1000);
-  });
-
   it.each([
     [6000, 2],
     [10, 1],
@@ -169,7 +129,7 @@ describe("a queue over its limit", () => {
     expect(taken).toBeLessThanOrEqual(40_000 / 64);
   });
 
-  it("allows a burst: more behind a full socket than without one", () => {
+  it("allows a burst: more behind a full socket than without one, and ends a live session beyond that", () => {
     const end = ClientEnd.live();
     end.wire.unsentBytes = HIGH_WATER;
     expect(fill(end, 18)).toBe(18);
@@ -177,10 +137,6 @@ describe("a queue over its limit", () => {
     end.wire.unsentBytes = 0;
     end.endpoint.drained();
     expect(acknowledged(end)).toEqual(range(0, 17));
-  });
-
-  it("ends a live session beyond that", () => {
-    const end = ClientEnd.live();
     end.wire.unsentBytes = HIGH_WATER;
     expect(fill(end)).toBeGreaterThan(18);
     expect(end.events.at(-1)).toMatchObject({ ended: 1013 });
@@ -287,17 +243,6 @@ describe("the report of dropped messages", () => {
     end.receive(pack(message(1)), '{"missed":2}', pack(message(3)), "[]");
     expect(end.got).toEqual([1, { missed: 2 }, 3]);
     expect(end.frames()).toEqual(['{"ack":4}']);
-  });
-
-  it("is replayed if its socket is lost before it has arrived, with the same count, and never twice", () => {
-    const end = ClientEnd.live();
-    end.endpoint.reportMissed(3);
-    expect(end.frames()).toEqual(['{"missed":3}']);
-    end.lose();
-    end.endpoint.reportMissed(2);
-    expect(end.resume(0)).toEqual(['{"missed":3}', '{"missed":2}']);
-    end.lose();
-    expect(end.resume(2)).toEqual([]);
   });
 
   it("is sent when messages flow again, before the messages that were queued meanwhile, and once", () => {

@@ -278,14 +278,6 @@ describe("a client that resumes its session", () => {
     expect(end.returns()).toEqual([resume("next", 1, 2)]);
   });
 
-  it.each(["[]", '[{"n":1}]', "1", "null", "nonsense"])("closes if %s arrives before `resumed`", (frame) => {
-    const end = suspended();
-    end.returns();
-    end.receive(frame);
-    expect(end.got).toEqual(["s1"]);
-    expect(end.events.at(-1)).toMatchObject({ ended: 1002, isRemote: false });
-  });
-
   it.each<[string, (end: ClientEnd) => unknown, unknown[]]>([
     ["the server does not have it", (end) => (end.returns(), end.receive(REFUSED)), []],
     ["the server keeps no sessions any more", (end) => end.attach({}), []],
@@ -298,15 +290,6 @@ describe("a client that resumes its session", () => {
     expect(end.events.slice(-1)).toEqual(["discarded"]);
     expect([end.kind, end.frames(), end.got.slice(1)]).toEqual(["ended", [], got]);
     expect(end.endpoint.queuedLength).toBe(0);
-  });
-
-  it("grows its attempt with each socket (rule 3)", () => {
-    const end = suspended();
-    for (const attempt of [1, 2, 3]) {
-      expect(end.returns()).toEqual([resume("t", 1, attempt)]);
-      end.lose();
-    }
-    expect(end.kind).toBe("suspended");
   });
 });
 
@@ -341,38 +324,6 @@ describe("replay (rule 5)", () => {
     expect(end.resume(4)).toEqual([first[4], pack(message("6a"), message("6b"))]);
   });
 
-  it("is sent before newer messages, even if the socket accepts it in pieces", () => {
-    const end = ClientEnd.live();
-    end.send(1, 3);
-    end.lose();
-    end.returns();
-    const { wire } = end;
-    wire.onSend = (frame) => void (String(frame).startsWith("[") && (wire.unsentBytes = 2 ** 20));
-    end.receive(resumed("next", 0));
-    end.send(4);
-    expect(end.frames().slice(1)).toEqual([pack(message(1))]);
-    for (const n of [2, 3, 4]) {
-      expect(end.endpoint.isWireFull).toBe(true);
-      wire.unsentBytes = 0;
-      end.endpoint.drained();
-      expect(end.frames()).toEqual([pack(message(n))]);
-    }
-  });
-
-  it("ignores an ack that is lower than an earlier one", () => {
-    const end = ClientEnd.live();
-    end.send(1, 8);
-    end.receive('{"ack":8}', '{"ack":3}');
-    expect([end.session.acked, end.kind]).toEqual([8, "live"]);
-  });
-
-  it.each([9, 1000, 2 ** 53, -1, 0.5, "8", null, [8]])("ends the session for an ack of %j of 8", (ack) => {
-    const end = ClientEnd.live();
-    end.send(1, 8);
-    end.receive(JSON.stringify({ ack }));
-    expect(end.events.at(-1)).toMatchObject({ ended: 1002 });
-  });
-
   it("ends the session for an ack of frames that are logged, but not written to this socket yet", () => {
     const end = ClientEnd.live();
     end.send(1, 3);
@@ -382,33 +333,6 @@ describe("replay (rule 5)", () => {
     end.receive(resumed("next", 0), '{"ack":3}');
     expect(end.events.at(-1)).toMatchObject({ ended: 1002 });
   });
-});
-
-describe("a close (rule 6)", () => {
-  it.each([1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4401, 4413, 4499])(
-    "ends the session at the receiving end with code %i",
-    (code) => {
-      for (const end of [ClientEnd.live(), suspended()]) {
-        end.send(1);
-        end.lose(code, "why");
-        expect(end.endpoint.state).toMatchObject({ kind: "ended", end: { code, reason: "why" } });
-        // What is sent from then on belongs to the lost connection.
-        expect(end.endpoint.send(message(2))).toBe(false);
-        expect(end.endpoint.queuedLength).toBe(0);
-      }
-    },
-  );
-
-  it.each([1000, 1001, 1004, 1005, 1006, 1011, 1012, 1014, 1015, 3000, 4000, 4399, 4500, 4999])(
-    "suspends the session with code %i",
-    (code) => {
-      const end = ClientEnd.live();
-      end.send(1);
-      end.lose(code);
-      expect(end.kind).toBe("suspended");
-      expect(end.resume(0)).toEqual([pack(message(1))]);
-    },
-  );
 });
 
 describe("a message over a limit (rule 6)", () => {

@@ -247,24 +247,6 @@ describe("a message with a key", () => {
     expect((await serving.resume(raw.token)).numbers()).toEqual([1, "b1", 2, "other", "a3", "c1", "c2"]);
   });
 
-  it("replaces none that is in the replay log", async () => {
-    await using serving = new Serving();
-    const raw = await serving.begin();
-    send(serving.served, 1, 1, "a");
-    await serving.settle();
-    raw.cut();
-    for (const n of [2, 3]) send(serving.served, n, 1, "a");
-    expect((await serving.resume(raw.token)).numbers()).toEqual([1, 3]);
-  });
-
-  it("takes the room of the one that it replaces: a full queue takes it, and the session goes on", async () => {
-    await using serving = new Serving({ limits: { maxUnsentBytes: 5000 } });
-    const raw = await serving.begin();
-    raw.cut();
-    for (const n of range(1, 20)) expect(send(serving.served, n, 2000, "a")).toBe(true);
-    expect((await serving.resume(raw.token)).numbers()).toEqual([20]);
-  });
-
   it("is dropped if it is the oldest of more than 1,024 keys, and this side reports it", async () => {
     await using serving = new Serving();
     const raw = await serving.begin();

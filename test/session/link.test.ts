@@ -147,19 +147,6 @@ describe("a pack", () => {
     });
     expect(packs).toEqual([[0, 1, 2], [3]]);
   });
-
-  it("needs no timer: with a stopped clock nothing is held back", async () => {
-    await using serving = new Serving();
-    const client = await serving.test.connect(serving.test.server.url);
-    const got: unknown[] = [];
-    client.on("notification", (_method, params) => got.push((params as unknown[])[0]));
-    for (const n of range(1, 500)) {
-      client.notify("n", [n]);
-      serving.served.peer.notify("n", [n]);
-      if (n % 10 === 0) await serving.settle();
-    }
-    expect([got, serving.served.got]).toEqual([range(1, 500), range(1, 500)]);
-  });
 });
 
 describe.each([
@@ -187,19 +174,6 @@ describe.each([
     await serving.settle();
     expect([got, there]).toEqual([all, all]);
   });
-
-  it("delivers messages that were sent before a close, and refuses those after it", async () => {
-    await using serving = new Serving(ofServer);
-    const client = await serving.test.connect(serving.test.server.url, ofClient as never);
-    for (const n of range(1, 5)) client.notify("n", [n]);
-    const closed = client.close(4000, "done");
-    expect(client.notify("n", [6])).toBe(false);
-    await closed;
-    await serving.settle();
-    expect(serving.served.got).toEqual(range(1, 5));
-    expect(await serving.served.peer.closed).toMatchObject({ code: 4000, reason: "done" });
-    expect(serving.served.peer.notify("n")).toBe(false);
-  });
 });
 
 describe("a client that gets unknown-session (rule 8)", () => {
@@ -222,21 +196,6 @@ describe("a client that gets unknown-session (rule 8)", () => {
     expect(client.take()).toEqual([resume("fresh", 1, 1, ITS_LIMITS)]);
     await client.receive(resumed("next", 1));
     expect(client.events.at(-1)).toBe("resume");
-  });
-
-  it.each([
-    ["packed", HELLO, [HELLO, pack(note("fresh"))]],
-    ["plain", note("welcome"), [note("fresh")]],
-  ])("continues without a session on a link that is %s", async (_what, first, sent) => {
-    await using client = await Scripted.live();
-    await client.lose();
-    client.peer.notify("n", ["lost with the session"]);
-    await client.accept(first);
-    await client.peer.opened;
-    await turn();
-    client.peer.notify("n", ["fresh"]);
-    await turn();
-    expect([client.events, client.take()]).toEqual([["suspend", "lost", "resume"], sent]);
   });
 });
 

@@ -2,8 +2,8 @@
 import * as fc from "fast-check";
 import { Breach, LIMITS, World, type Fault, type Side } from "./oracle.js";
 
-const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4413, 4499];
-const PASSING = [1000, 1001, 1005, 1006, 1011, 1012, 3000, 4000, 4399, 4500];
+const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4401, 4413, 4499];
+const PASSING = [1000, 1001, 1004, 1005, 1006, 1011, 1012, 1014, 1015, 3000, 4000, 4399, 4500, 4999];
 const KEYS = ["ann", "bob"];
 const SIZES = [1, 20, 200, 600, 1100];
 
