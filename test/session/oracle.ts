@@ -135,13 +135,11 @@ export class Line {
   /** Client: the connection that its application has closed on this line. The server learns of it with the close. */
   closed: Pair | undefined;
 
-  constructor(world: World, returns: boolean, principal: string, isReciproc: boolean, token: string) {
+  constructor(world: World, of: Pick<Line, "returns" | "principal" | "isReciproc">) {
     this.world = world;
-    this.returns = returns;
-    this.principal = principal;
-    this.isReciproc = isReciproc;
-    this.token = token;
-    this.isAnswered = !returns;
+    ({ returns: this.returns, principal: this.principal, isReciproc: this.isReciproc } = of);
+    this.token = world.registry.makeToken();
+    this.isAnswered = !of.returns;
     this.client.other = this.server;
     this.server.other = this.client;
   }
@@ -190,26 +188,25 @@ export abstract class End implements EndpointHooks {
     this.wire?.close(code);
     this.line = undefined;
     this.endpoint.detach({ code, reason: "" });
-    if (this.endpoint.state.kind === "ended") this.over(this.endpoint.state.end);
+    const { state } = this.endpoint;
+    if (state.kind === "ended") this.over(state.end);
     else this.suspended();
   }
 
   /** Ends the tick, and does what the endpoint has asked for. */
   act(): void {
     this.endpoint.flush();
-    const discarded = this.#discarded;
-    const ended = this.#ended;
+    const { wire } = this;
+    const [discarded, ended] = [this.#discarded, this.#ended];
     this.#discarded = this.#ended = undefined;
     if (discarded !== undefined) this.startAnew(discarded);
     if (ended === undefined) return;
-    const { wire } = this;
     this.line = undefined;
     // Where the other side ended it, its close follows, and is of no interest any more.
     wire?.close(ended.isRemote ? 1000 : ended.end.code);
     this.over(ended.end);
   }
 
-  abstract suspended(): void;
   abstract over(end: CloseInfo): void;
   abstract startAnew(reason: string): void;
 
@@ -221,7 +218,7 @@ export abstract class End implements EndpointHooks {
 
   receivePack(messages: unknown[]): void {
     for (const message of messages) {
-      if (this.endpoint.state.kind === "ended") return;
+      if (this.hasEnded) return;
       this.world.got(this, (message as { label: string }).label);
     }
   }
@@ -238,6 +235,7 @@ export abstract class End implements EndpointHooks {
     this.#discarded = reason;
   }
 
+  suspended(): void {}
   flows(): void {}
   confirmed(): void {}
   acceptsBroadcast(): boolean {
@@ -276,15 +274,15 @@ export class ClientEnd extends End {
     this.hadSession ||= this.session !== undefined;
   }
 
-  override over(end: CloseInfo): void {
-    this.world.clientIsOver(this, `closed with ${end.code}`);
+  override over({ code }: CloseInfo): void {
+    this.world.begin(this, `closed with ${code}`);
   }
 
   /** The server does not have the session: a new connection begins on the same line. */
   override startAnew(reason: string): void {
     const { line, hello } = this;
     this.line = undefined;
-    const next = this.world.clientIsOver(this, reason);
+    const next = this.world.begin(this, reason);
     next.line = line;
     next.hello = hello;
     next.attach(line!);
@@ -310,11 +308,9 @@ export class ServerEnd extends End {
     this.world.registry.confirm(this.tokens);
   }
 
-  override suspended(): void {}
-
-  override over(end: CloseInfo): void {
+  override over({ code, reason }: CloseInfo): void {
     this.world.registry.drop(this.tokens);
-    this.world.serverIsOver(this, end);
+    this.world.isOver(this, `closed with ${code} ${reason}`);
   }
 
   override startAnew(): void {
@@ -586,8 +582,7 @@ export class World {
     const { end } = this.#live(side) ?? {};
     if (end === undefined) return;
     this.#endBy(end, "[1,");
-    const { confirmed, next } = (end as ServerEnd).tokens ?? {};
-    this.check((confirmed ?? next) === undefined, "a poisoned session can be resumed");
+    this.check(side === "client" || tokensOf(end as ServerEnd).length === 0, "a poisoned session can be resumed");
   }
 
   /** An ack that cannot be true. */
@@ -661,7 +656,7 @@ export class World {
 
   /** A client shows a token in whose place a newer one has come. */
   reuse(which: number): void {
-    const accepted = this.servers.flatMap(({ tokens }) => [tokens.confirmed, tokens.next]);
+    const accepted = this.servers.flatMap(tokensOf);
     const old = this.given.filter((token) => !accepted.includes(hashOf(token)));
     const token = old[which % (old.length || 1)];
     if (token === undefined) return;
@@ -703,10 +698,9 @@ export class World {
   // The server of a line.
 
   #connect(returns: boolean, principal: string, isReciproc: boolean): Line {
-    const token = this.registry.makeToken();
-    const line = new Line(this, returns, principal, isReciproc, token);
+    const line = new Line(this, { returns, principal, isReciproc });
     this.lines.unshift(line);
-    line.server.send(serverHello({ token, ttlMs: TTL_MS, limits: pickLimits(this.limits) }));
+    line.server.send(serverHello({ token: line.token, ttlMs: TTL_MS, limits: pickLimits(this.limits) }));
     if (!returns) this.#accept(line);
     return line;
   }
@@ -811,18 +805,14 @@ export class World {
   }
 
   /** The client's connection is over, and another one begins. */
-  clientIsOver(end: ClientEnd, why: string): ClientEnd {
+  begin(end: ClientEnd, why: string): ClientEnd {
     this.check(end === this.client, "a connection is over twice");
-    this.#isOver(end, why);
+    this.isOver(end, why);
     return (this.client = this.#makeClient());
   }
 
-  serverIsOver(end: ServerEnd, { code, reason }: CloseInfo): void {
-    this.#isOver(end, `closed with ${code} ${reason}`);
-  }
-
-  #isOver(end: End, why: string): void {
-    const { pair, side } = end;
+  /** An end is over, for which there must be a reason. */
+  isOver({ pair, side }: End, why: string): void {
     this.check(pair.reason !== undefined || !hadSession(pair), `the ${side} lost its session for no reason: ${why}`);
     pair.reason ??= `the ${side}'s end is over`;
     const { sent, got } = pair.flows[side];
@@ -850,9 +840,9 @@ export class World {
       this.check(logLength <= this.limits.logLength + PACK_LENGTH, `${logLength} is logged`);
     }
     // The confirmed token and the newest one of each session that can go on.
-    const entries = this.servers.filter(({ hasEnded }) => !hasEnded).map(({ tokens }) => tokens);
-    const most = entries.flatMap(({ confirmed, next }) => [confirmed, next]).filter((token) => token !== undefined);
-    this.check(this.registry.size <= most.length, `${this.registry.size} tokens are accepted, not ${most.length}`);
+    const open = this.servers.filter(({ hasEnded }) => !hasEnded);
+    const most = open.flatMap(tokensOf).length;
+    this.check(this.registry.size <= most, `${this.registry.size} tokens are accepted, not ${most}`);
   }
 
   // The end of a run.
@@ -872,14 +862,10 @@ export class World {
     for (const side of ["client", "server"] as const) for (let i = 0; i < 3; i++) this.send(side, 10);
     this.#settleWell();
     this.#checkComplete();
-    const { server } = this;
-    const { client } = this;
+    const { server, client } = this;
     this.close(closes);
     this.settle();
-    this.check(
-      server!.hasEnded && client.hasEnded,
-      `the close by the application of the ${closes} did not end the session`,
-    );
+    this.check(server!.hasEnded && client.hasEnded, `a close by the ${closes}'s application did not end the session`);
     this.expire();
     for (const end of this.servers) if (!end.hasEnded) end.lose(1006);
     this.expire();
@@ -917,6 +903,11 @@ export class World {
       this.check(from.logLength < this.limits.logLength / 4, "an ack is due for the length");
     }
   }
+}
+
+/** Returns the hashes of the tokens by which a session can be resumed. */
+function tokensOf({ tokens: { confirmed, next } }: ServerEnd): string[] {
+  return [confirmed, next].filter((token) => token !== undefined);
 }
 
 function hashOf(token: string): string {
