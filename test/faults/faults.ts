@@ -11,38 +11,23 @@ import { excuse, EXPIRED, type End } from "./oracle.js";
 /** Resolves when the fault has happened. */
 type Fault = (world: World) => Promise<unknown>;
 
-/** The weight of each fault. The last ones end the session, and with it its calls. */
-export const FAULT_WEIGHTS = {
-  cut: 12,
-  reset: 8,
-  end: 4,
-  cutInHandshake: 6,
-  freeze: 4,
-  freezeAndCut: 4,
-  takeOver: 6,
-  serverLearnsFirst: 3,
-  silence: 4,
-  loseAnswer: 4,
-  loseAck: 4,
-  lateResume: 4,
-  refuse: 3,
-  reconnect: 3,
-  closeInPassing: 4,
-  floodWhileAway: 2,
-  stealFromLive: 2,
-  stealWhileAway: 2,
-  stealAsAnother: 2,
-  stealWithOld: 2,
-  stealForGood: 0.4,
-  closeForGood: 0.5,
-  poison: 0.5,
-  sendAway: 0.4,
-  loseHello: 0.5,
-  restart: 0.4,
-  crash: 0.4,
-};
+/** How often the faults are drawn. The rarest ones end the session, and with it its calls. */
+const BY_WEIGHT = [
+  [12, ["cut"]],
+  [8, ["reset"]],
+  [6, ["cutInHandshake", "takeOver"]],
+  [4, ["end", "freeze", "freezeAndCut", "silence", "loseAnswer", "loseAck", "lateResume", "closeInPassing"]],
+  [3, ["serverLearnsFirst", "refuse", "reconnect"]],
+  [2, ["floodWhileAway", "stealFromLive", "stealWhileAway", "stealAsAnother", "stealWithOld"]],
+  [0.5, ["closeForGood", "poison", "loseHello"]],
+  [0.4, ["stealForGood", "sendAway", "restart", "crash"]],
+] as const;
 
-export type FaultKind = keyof typeof FAULT_WEIGHTS;
+export type FaultKind = (typeof BY_WEIGHT)[number][1][number];
+
+export const FAULT_WEIGHTS = Object.fromEntries(
+  BY_WEIGHT.flatMap(([weight, kinds]) => kinds.map((kind) => [kind, weight])),
+) as Readonly<Record<FaultKind, number>>;
 
 const PASSING = [undefined, 1000, 1001, 1011, 1012, 3000, 4000, 4999];
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013];
@@ -148,20 +133,9 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     first?.drop("server");
   },
   /** The server is unreachable for some attempts. */
-  async refuse(world) {
-    world.proxy.refusals = 1 + world.random.below(3);
-    world.proxy.newest?.cut();
-    await world.until("the client has tried", () => world.proxy.refusals === 0);
-  },
+  refuse: (world) => refuse(world, () => true),
   /** The same, while the client does not wait between its attempts. */
-  async reconnect(world) {
-    world.proxy.refusals = 1 + world.random.below(3);
-    world.proxy.newest?.cut();
-    await world.until("the client has tried", () => {
-      if (!world.client.reconnect()) world.oracle.fail("`reconnect` of the client returned false");
-      return world.proxy.refusals === 0;
-    });
-  },
+  reconnect: (world) => refuse(world, () => world.client.reconnect()),
   /** An intermediary closes the connection, with a code after which a client reconnects. */
   async closeInPassing(world) {
     const side = sideOf(world);
@@ -374,6 +348,16 @@ async function loseResuming(world: World, ...what: [Side, (unit: Unit, line: Lin
   const isLost = resetNext(world, ...what);
   line.cut();
   await unlessLost(world, end, "the reply or its ack is lost", isLost);
+}
+
+/** Cuts the client, and refuses some of its attempts. Meanwhile, `act` must return true. */
+async function refuse(world: World, act: () => boolean): Promise<void> {
+  world.proxy.refusals = 1 + world.random.below(3);
+  world.proxy.newest?.cut();
+  await world.until("the client has tried", () => {
+    if (!act()) world.oracle.fail("`reconnect` of the client returned false");
+    return world.proxy.refusals === 0;
+  });
 }
 
 /** Ends the server, and starts another one on the same port. */

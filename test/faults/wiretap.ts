@@ -3,44 +3,38 @@ import type { Line, Side, Watcher } from "./proxy.js";
 import type { Unit } from "./units.js";
 
 /** A session as the proxy sees it. */
-export interface WireSession {
+export class WireSession {
   /** In the order in which the server issued them. */
-  readonly tokens: string[];
+  readonly tokens: string[] = [];
   /** The newest token that was forwarded to the client. */
   held: string | undefined;
   /** The token with which the client resumed last. */
   shown: string | undefined;
   /** The highest attempt number of the client. */
-  attempt: number;
+  attempt = 0;
   /** How many of the server's frames the client reported last as received. */
-  received: number;
+  received = 0;
   /** Whether a hello that accepts it, or an ack, was forwarded to the server. */
-  isConfirmed: boolean;
+  isConfirmed = false;
 }
 
 /** What is known of one line. */
-export interface WireLine {
+export class WireLine {
   session: WireSession | undefined;
-  /**
-   * The session that the server's hello offers. On the line of a client that offered to resume, it begins with the
-   * client's hello.
-   */
+  /** The session that the server's hello offers. If the client offered to resume, it begins with the client's hello. */
   offered: WireSession | undefined;
   /** Whether the client offers to resume. */
   isReturning: boolean | undefined;
-  /**
-   * `"asking"`: the client sent `resume`, and the reply has not been forwarded. `"answered"`: it has, and no frame
-   * followed.
-   */
-  state: "opening" | "asking" | "answered" | "open";
+  /** `"asking"`: the client sent `resume`, and the reply has not been forwarded. `"answered"`: it has, and no frame followed. */
+  state: "opening" | "asking" | "answered" | "open" = "opening";
   /** The token that the client sent on this line. */
   shown: string | undefined;
   /** Whether the server has sent a close or bye. */
-  isClosedByServer: boolean;
+  isClosedByServer = false;
   /** Whether the server resumed the client's session on this line. */
-  isResumed: boolean;
+  isResumed = false;
   /** Whether the server answered unknown-session. */
-  isRefused: boolean;
+  isRefused = false;
 }
 
 /** The subprotocol of a client that offers to resume. */
@@ -75,19 +69,7 @@ export class Wiretap implements Watcher {
   /** Returns the state of a line. */
   of(line: Line): WireLine {
     let known = this.#lines.get(line);
-    if (known === undefined) {
-      known = {
-        session: undefined,
-        offered: undefined,
-        isReturning: undefined,
-        state: "opening",
-        isResumed: false,
-        isRefused: false,
-        shown: undefined,
-        isClosedByServer: false,
-      };
-      this.#lines.set(line, known);
-    }
+    if (known === undefined) this.#lines.set(line, (known = new WireLine()));
     return known;
   }
 
@@ -166,10 +148,9 @@ export class Wiretap implements Watcher {
       const { session } = control["hello"] as { session?: { token: string } };
       // A hello that asks for `auth`.
       if (session === undefined) return;
-      const offered = { tokens: [], held: undefined, shown: undefined, attempt: 0, received: 0, isConfirmed: false };
-      known.offered = offered;
-      this.given(offered, session.token);
-      if (known.isReturning !== true) known.session = offered;
+      known.offered = new WireSession();
+      this.given(known.offered, session.token);
+      if (known.isReturning !== true) known.session = known.offered;
     } else if ("resumed" in control) {
       const { token } = control["resumed"] as { token?: string };
       known.isRefused = token === undefined;

@@ -194,8 +194,8 @@ export class World {
     if (peer === undefined || peer.state === "closed") return;
     const speaker = { end: this.#serverEnds.get(peer)!, peer };
     for (let i = 0; i < FLOOD; i++) {
-      this.#tell(FLOOD_LENGTH);
-      if (i % FLOOD_EVERY < 3) this.#show();
+      this.#tell("broadcast", FLOOD_LENGTH);
+      if (i % FLOOD_EVERY < 3) this.#tell("latest");
       if (i % FLOOD_EVERY > 0) continue;
       this.traffic.note(speaker, FLOOD_NOTE_LENGTH);
       void this.traffic.echo(speaker);
@@ -228,10 +228,7 @@ export class World {
     this.client.on("resume", () => this.oracle.resumed(this.current));
     this.client.on("missed", ({ count }) => this.oracle.misses(this.current, count));
     this.client.on("lost", (error) => this.#lost(error));
-    this.client.on("close", ({ code, reason }) => {
-      this.current.closedWith = code;
-      this.oracle.over(this.current, `closed with ${code} ${reason}`);
-    });
+    this.client.on("close", (close) => this.oracle.closed(this.current, close));
     this.client.on("error", (error) => this.oracle.fail(`the client reports ${String(error)}`));
     await this.#prove(this.current);
   }
@@ -258,10 +255,7 @@ export class World {
       this.oracle.resumed(end);
       this.credentials.resumed(end);
     });
-    peer.on("close", ({ code, reason }) => {
-      end.closedWith = code;
-      this.oracle.over(end, `closed with ${code} ${reason}`);
-    });
+    peer.on("close", (close) => this.oracle.closed(end, close));
     // First, so that the client knows which end of the server sends.
     this.traffic.note({ end, peer });
     this.server.topic("all").add(peer);
@@ -321,7 +315,7 @@ export class World {
     for (let left = 1 + this.random.below(6); left > 0; left--) {
       if (speaker.end.side === "server" && this.random.chance(0.15)) {
         this.traffic.sent++;
-        this.random.pick([() => this.#tell(), () => this.#show(), () => this.#hint()])();
+        this.#tell(this.random.pick(["broadcast", "latest", "volatile"] as const));
       } else this.traffic.say(speaker);
     }
     if (this.random.chance(0.3)) await sleep(this.random.below(3));
@@ -336,26 +330,17 @@ export class World {
     return { end: this.#serverEnds.get(peer)!, peer };
   }
 
-  /** Sends one message to all of a topic. */
-  #tell(length = 0): void {
-    const label = this.traffic.topicLabel();
-    for (const peer of this.server.topic("all")) this.oracle.broadcasts(this.#serverEnds.get(peer)!, label);
-    this.server.topic("all").notify(TOLD, { label, padding: "x".repeat(length) });
-  }
-
-  /** Sends one message to all of a topic, of which only the newest of its key must arrive. */
-  #show(): void {
-    const label = this.traffic.topicLabel();
-    const latest = this.traffic.key();
-    for (const peer of this.server.topic("all")) this.oracle.shows(this.#serverEnds.get(peer)!, label, latest, true);
-    this.server.topic("all").notify(SHOWN, { label }, { latest });
-  }
-
-  /** Sends one volatile message to all of a topic. */
-  #hint(): void {
-    const label = this.traffic.topicLabel();
-    for (const peer of this.server.topic("all")) this.oracle.hints(this.#serverEnds.get(peer)!, label);
-    this.server.topic("all").notify(TOLD, { label }, { volatile: true });
+  /** Sends one message to all of a topic: one that may be dropped, one of which only the newest of its key must arrive, or a volatile one. */
+  #tell(kind: "broadcast" | "latest" | "volatile", length = 0): void {
+    const { traffic } = this;
+    const label = traffic.topicLabel();
+    const topic = this.server.topic("all");
+    const latest = kind === "latest" ? traffic.key() : undefined;
+    const isVolatile = kind === "volatile";
+    const said = { key: latest, isBroadcast: !isVolatile, isVolatile };
+    for (const peer of topic) this.oracle.says(this.#serverEnds.get(peer)!, label, said);
+    const options = { volatile: isVolatile, ...(latest !== undefined && { latest }) };
+    topic.notify(latest === undefined ? TOLD : SHOWN, { label, padding: "x".repeat(length) }, options);
   }
 
   #isQuiet(): boolean {

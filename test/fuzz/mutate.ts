@@ -1,16 +1,6 @@
 /** Seeded random texts that are messages, almost messages, or no messages. */
+import { Random } from "../faults/random.js";
 import { names } from "./served.js";
-
-/** Returns a seeded generator of numbers from 0 to 1 (mulberry32). */
-export function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 const ODD = [
   null, true, false, 0, -1, 1, 2, 1.5, 2 ** 53, "", "1", "2.0", "echo", "__proto__", "constructor", "rpc.x", "\ud800",
@@ -24,23 +14,13 @@ const PIECES = [
 ]; // prettier-ignore
 
 /** Makes frames from one stream of random numbers. */
-export class Mutator {
-  readonly #random: () => number;
+export class Mutator extends Random {
   readonly #make: ((mutator: Mutator) => unknown) | undefined;
 
   /** `make`: returns a message to mutate. Default: calls of the methods in `served.ts`. */
-  constructor(random: () => number, make?: (mutator: Mutator) => unknown) {
-    this.#random = random;
+  constructor(seed: number, make?: (mutator: Mutator) => unknown) {
+    super(seed);
     this.#make = make;
-  }
-
-  /** Returns an integer from 0 to below `end`. */
-  below(end: number): number {
-    return Math.floor(this.#random() * end);
-  }
-
-  pick<T>(list: readonly T[]): T {
-    return list[this.below(list.length)]!;
   }
 
   /** Returns one frame's text. Half of the texts are JSON, and most of those are almost messages. */
