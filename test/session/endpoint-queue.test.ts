@@ -109,6 +109,11 @@ describe("the replay log", () => {
     end.endpoint.send(message(2, 4900), handle);
     expect([handle.sent, end.endpoint.cancel(handle)]).toEqual([false, true]);
     expect(numbers(end.frames())).toEqual([1]);
+    // Nor a report.
+    const other = ClientEnd.live({ logFrames: 1 });
+    other.endpoint.send(message(1));
+    other.endpoint.reportMissed(2);
+    expect(other.frames()).toEqual([pack(message(1))]);
   });
 });
 

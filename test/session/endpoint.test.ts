@@ -324,6 +324,17 @@ describe("replay (rule 5)", () => {
     expect(end.resume(4)).toEqual([first[4], pack(message("6a"), message("6b"))]);
   });
 
+  it("begins after frames that only an earlier socket has sent, if the other side has received them", () => {
+    const end = ClientEnd.live();
+    end.send(1, 3);
+    end.lose();
+    end.returns();
+    end.wire.unsentBytes = 2 ** 20;
+    end.receive(resumed("next", 0));
+    end.lose();
+    expect(end.resume(2)).toEqual([pack(message(3))]);
+  });
+
   it("ends the session for an ack of frames that are logged, but not written to this socket yet", () => {
     const end = ClientEnd.live();
     end.send(1, 3);

@@ -60,6 +60,19 @@ async function overStream(options: object = {}, protocols: string[] = []) {
   return { client, peer: await arrived, written, server, tcp };
 }
 
+/** Serves a bare client, or another. Returns the server, what `open` returns, and the server's peer. */
+async function served<T = PlainPeer>(options: object, open: (url: string) => Promise<T> = plainPeer as never) {
+  const server = await serve({ port: 0, ...options } as never);
+  onTestFinished(() => server.close());
+  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
+  const client = await open(server.url);
+  return { server, client, peer: await arrived };
+}
+
+/** Returns the first param of each received message. */
+const firstParams = (texts: readonly string[]): unknown[] =>
+  texts.map((text) => (JSON.parse(text) as { params: unknown[] }).params[0]);
+
 /** Resolves when a client has received so many messages. */
 async function until({ webSocket, received }: PlainPeer, count: number): Promise<void> {
   while (received.length < count) await once(webSocket, "message");
@@ -107,14 +120,10 @@ it("writes a message at once if the previous tick had a single one, and else at 
 it.each(["packed", "plain"] as const)(
   "does not count frames of the current tick as unread, with a link that is %s",
   async (link) => {
-    await using server = await serve({ port: 0, limits: { maxUnsentBytes: 4096 }, session: false });
-    const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
-    await using client = await connect(server.url, { link });
-    const heard: unknown[] = [];
-    const all = new Promise<void>((resolve) =>
-      client.on("notification", (_method, params) => void (heard.push(params) === 44 && resolve())),
-    );
-    const peer = await arrived;
+    const options = { limits: { maxUnsentBytes: 4096 }, session: false };
+    const { server, client, peer } = await served(options, (url) => connect(url, { link }));
+    let left = 44;
+    const all = new Promise<void>((resolve) => client.on("notification", () => void (--left === 0 && resolve())));
     server.topic("all").add(peer);
     for (let i = 0; i < 40; i++) {
       peer.notify("n", [i, "x".repeat(300)]);
@@ -127,13 +136,12 @@ it.each(["packed", "plain"] as const)(
 
 it("writes the same memory to every plain peer of a topic, in order with its other messages", async () => {
   const { client, peer, written, server } = await overStream();
-  server.topic("all").add(peer);
-  using other = await plainPeer(`ws://127.0.0.1:${String((client.webSocket as { url: string }).url.split(":")[2])}`);
-  for (const one of server.peers) server.topic("all").add(one);
-  while (server.topic("all").size < 2) {
-    await turn();
-    for (const one of server.peers) server.topic("all").add(one);
-  }
+  const [other, second] = await Promise.all([
+    plainPeer(`ws://127.0.0.1:${new URL((client.webSocket as { url: string }).url).port}`),
+    new Promise<AnyPeer>((resolve) => server.once("peer", (one) => resolve(one as AnyPeer))),
+  ]);
+  onTestFinished(() => other[Symbol.dispose]());
+  for (const one of [peer, second]) server.topic("all").add(one);
   const texts = ["short", "x".repeat(124), "x".repeat(300), "é".repeat(70_000)];
   for (const [i, text] of texts.entries()) {
     for (const one of server.peers) one.notify("before", [i]);
@@ -154,18 +162,11 @@ it("writes the same memory to every plain peer of a topic, in order with its oth
 const TEXTS = Array.from({ length: 60 }, (_, i) => String.fromCharCode(65 + i).repeat(60_000 + 1_100 * i));
 const WIDE = { maxUnsentBytes: 2 ** 28 };
 
-/** Counts the buffers that are allocated for long frames. */
-function allocations(): () => number {
-  const spy = vi.spyOn(Buffer, "allocUnsafeSlow");
-  return () => spy.mock.calls.filter(([size]) => size === 128 * 1024).length;
-}
-
 it("does not overwrite queued frames of a server whose client does not read, and uses few buffers again", async () => {
-  await using server = await serve({ port: 0, limits: WIDE, link: "plain" });
-  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
-  using client = await plainPeer(server.url);
-  const peer = await arrived;
-  const allocated = allocations();
+  const { client, peer } = await served({ limits: WIDE, link: "plain" });
+  const spy = vi.spyOn(Buffer, "allocUnsafeSlow");
+  /** Returns how many buffers were allocated for long frames. */
+  const allocated = (): number => spy.mock.calls.filter(([size]) => size === 128 * 1024).length;
   // Each is read before the next: the buffers are used again.
   for (const [i, text] of TEXTS.entries()) {
     peer.notify("n", [text]);
@@ -183,8 +184,7 @@ it("does not overwrite queued frames of a server whose client does not read, and
   expect(allocated()).toBeLessThan(100);
   client.webSocket.resume();
   await until(client, TEXTS.length + many.length);
-  const texts = client.received.map((text) => (JSON.parse(text) as { params: string[] }).params[0]);
-  expect(texts).toEqual([...TEXTS, ...many]);
+  expect(firstParams(client.received)).toEqual([...TEXTS, ...many]);
 });
 
 it("does not overwrite queued frames of a client whose server does not read", async () => {
@@ -206,7 +206,7 @@ it("does not overwrite queued frames of a client whose server does not read", as
   }
   far.resume();
   while (received.length < TEXTS.length) await once(far, "message");
-  expect(received.map((text) => (JSON.parse(text) as { params: string[] }).params[0])).toEqual(TEXTS);
+  expect(firstParams(received)).toEqual(TEXTS);
   far.terminate();
 });
 
@@ -231,7 +231,7 @@ it("lets the WebSocket write if `ws` does not make its own frames, as in Bun", a
   for (const n of [1, 2]) peer.notify("n", [n]);
   server.topic("all").notify("n", [3]);
   await until(client, 3);
-  expect(client.received.map((text) => (JSON.parse(text) as { params: unknown[] }).params[0])).toEqual([1, 2, 3]);
+  expect(firstParams(client.received)).toEqual([1, 2, 3]);
   // The bytes are not counted there.
   expect(peer.stats().bytesSent).toBe(0);
   client.webSocket.terminate();
@@ -240,17 +240,13 @@ it("lets the WebSocket write if `ws` does not make its own frames, as in Bun", a
 });
 
 it("reports 1006 if the connection is cut without a close frame, once", async () => {
-  await using server = await serve({ port: 0 });
-  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
-  using client = await plainPeer(server.url);
-  const peer = await arrived;
+  const { client, peer } = await served({});
   client.webSocket.terminate();
   expect(await peer.closed).toMatchObject({ code: 1006, reason: "" });
 });
 
 it("treats binary frames of invalid UTF-8 as garbage: a peer answers -32700 and continues", async () => {
-  await using server = await serve({ port: 0, methods: { m: () => 1 } });
-  using client = await plainPeer(server.url);
+  const { client } = await served({ methods: { m: () => 1 } });
   client.webSocket.send(Uint8Array.of(0x22, 0xff, 0x22));
   client.webSocket.send(new TextEncoder().encode('{"jsonrpc":"2.0","id":1,"method":"m"}'));
   await until(client, 2);
