@@ -100,7 +100,9 @@ const limits = (of: Partial<EndpointLimits>): Fault => ({ limits: of });
 /** Rewrites the content of a control frame. */
 function editing(name: string, edit: (value: any) => unknown): Change {
   return (frame) =>
-    frame.startsWith(`{"${name}"`) ? [JSON.stringify({ [name]: edit((JSON.parse(frame) as Record<string, unknown>)[name]) })] : [frame];
+    frame.startsWith(`{"${name}"`)
+      ? [JSON.stringify({ [name]: edit((JSON.parse(frame) as Record<string, unknown>)[name]) })]
+      : [frame];
 }
 
 /** Drops the frames that begin so, while `when` returns true. */

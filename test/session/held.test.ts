@@ -1,10 +1,9 @@
 /** What suspended sessions keep: the bounds of all together, broadcasts, and messages that a newer one makes obsolete. */
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
-import { useVirtualClock } from "../support/time.js";
-import { range, Serving, type RawClient } from "./kit.js";
+import { begun, range, Serving, useServers, type RawClient } from "./kit.js";
 
-useVirtualClock();
+useServers();
 
 const byUser = { principal: ({ user }: { user?: string }): string => user ?? "nobody" };
 /** What a queued message counts for besides its text. */
@@ -29,7 +28,7 @@ const hasEnded = ({ events }: { events: unknown[] }): boolean => events.at(-1) =
 
 describe("the bounds of suspended sessions", () => {
   it("evict the oldest session first for a new client, and one with a socket never", async () => {
-    await using serving = new Serving({ limits: { maxConnections: 4 } });
+    const serving = new Serving({ limits: { maxConnections: 4 } });
     const raws = await open(serving, Array(4).fill(undefined));
     // The order of losing the sockets counts, not the order of opening the sessions.
     for (const i of [2, 0, 3]) {
@@ -47,7 +46,7 @@ describe("the bounds of suspended sessions", () => {
   });
 
   it("end the oldest session of a principal beyond its limit, and no other principal's", async () => {
-    await using serving = new Serving({ ...byUser, limits: { maxSuspendedPerPrincipal: 2 } });
+    const serving = new Serving({ ...byUser, limits: { maxSuspendedPerPrincipal: 2 } });
     const raws = await open(serving, ["alice", "bob", "alice", "alice", "alice"]);
     for (const raw of raws) {
       raw.cut();
@@ -58,7 +57,7 @@ describe("the bounds of suspended sessions", () => {
   });
 
   it("count no resumed session", async () => {
-    await using serving = new Serving({ ...byUser, limits: { maxSuspendedPerPrincipal: 1 } });
+    const serving = new Serving({ ...byUser, limits: { maxSuspendedPerPrincipal: 1 } });
     let raw = await serving.begin("alice");
     for (const attempt of range(1, 5)) {
       raw.cut();
@@ -69,14 +68,14 @@ describe("the bounds of suspended sessions", () => {
   });
 
   it("are not those of a principal without `principal`", async () => {
-    await using serving = new Serving({ limits: { maxSuspendedPerPrincipal: 2 } });
+    const serving = new Serving({ limits: { maxSuspendedPerPrincipal: 2 } });
     for (const raw of await open(serving, Array(10).fill(undefined))) raw.cut();
     await serving.settle();
     expect(serving.stats.suspended).toBe(10);
   });
 
   it("end the session that holds most beyond the common byte limit", async () => {
-    await using serving = new Serving({ limits: { maxSuspendedBytes: 9000 } });
+    const serving = new Serving({ limits: { maxSuspendedBytes: 9000 } });
     const raws = await open(serving, Array(3).fill(undefined));
     const [small, large, other] = serving.peers;
     send(small!, 1, 1000);
@@ -95,8 +94,7 @@ describe("the bounds of suspended sessions", () => {
   });
 
   it("count what a session holds when it loses its socket, and what its peer holds for it", async () => {
-    await using serving = new Serving({ limits: { maxSuspendedBytes: 3000 } });
-    const raw = await serving.begin();
+    const { serving, raw } = await begun({ limits: { maxSuspendedBytes: 3000 } });
     send(serving.served, 1, 4000);
     await serving.settle();
     raw.cut();
@@ -106,8 +104,7 @@ describe("the bounds of suspended sessions", () => {
   });
 
   it("do not count a session that a listener of `suspend` ends by what it sends", async () => {
-    await using serving = new Serving({ limits: { maxSuspendedBytes: 1, maxUnsentBytes: 20_000 } });
-    const raw = await serving.begin();
+    const { serving, raw } = await begun({ limits: { maxSuspendedBytes: 1, maxUnsentBytes: 20_000 } });
     const { peer } = serving.served;
     peer.on("suspend", () => {
       while (peer.notify("n", ["x".repeat(4000)]));
@@ -119,7 +116,7 @@ describe("the bounds of suspended sessions", () => {
   });
 
   it("count exactly after messages are sent, resumed and acknowledged", async () => {
-    await using serving = new Serving();
+    const serving = new Serving();
     let raw = await serving.begin();
     const topic = serving.test.server.topic("all");
     topic.add(serving.served.peer);
@@ -140,10 +137,7 @@ describe("the bounds of suspended sessions", () => {
 
 describe("a broadcast", () => {
   it("is queued and logged like any other message, in order with them, and refused if it is too long for its client", async () => {
-    await using serving = new Serving();
-    const raw = await serving.begin();
-    const topic = serving.test.server.topic("all");
-    topic.add(serving.served.peer);
+    const { serving, raw, topic } = await begun();
     topic.notify("n", [1]);
     raw.cut();
     topic.notify("n", [2]);
@@ -156,10 +150,7 @@ describe("a broadcast", () => {
 
   it("drops broadcasts beyond a lower limit, and ends no session: others get as much as without them, all in order", async () => {
     // Half of it is the queue without a socket, and a quarter is for broadcasts.
-    await using serving = new Serving({ limits: { maxUnsentBytes: 80_000 } });
-    const raw = await serving.begin();
-    const topic = serving.test.server.topic("all");
-    topic.add(serving.served.peer);
+    const { serving, raw, topic } = await begun({ limits: { maxUnsentBytes: 80_000 } });
     raw.cut();
     for (const n of range(0, 99)) topic.notify("n", [`b${n}`, "x".repeat(1000)]);
     const kept = 100 - serving.served.peer.stats().dropped;
@@ -180,10 +171,7 @@ describe("a broadcast", () => {
       [4 * 6 * (textOf(0, 1000) + COST), 6],
       [4 * 6 * (textOf(0, 1000) + COST) - 1, 0],
     ] as const) {
-      await using serving = new Serving({ limits: { maxSuspendedBytes, maxUnsentBytes: 80_000 } });
-      const raw = await serving.begin();
-      const topic = serving.test.server.topic("all");
-      topic.add(serving.served.peer);
+      const { serving, raw, topic } = await begun({ limits: { maxSuspendedBytes, maxUnsentBytes: 80_000 } });
       // The socket is full.
       raw.line.stop();
       for (const n of range(1, 5)) {
@@ -200,7 +188,7 @@ describe("a broadcast", () => {
   });
 
   it("leaves all sessions their place: broadcasts use a quarter of the common limit, and leave all of it to other messages", async () => {
-    await using serving = new Serving({ limits: { maxSuspendedBytes: 40_000 } });
+    const serving = new Serving({ limits: { maxSuspendedBytes: 40_000 } });
     const raws = await open(serving, Array(4).fill(undefined));
     const topic = serving.test.server.topic("all");
     for (const { peer } of serving.peers) topic.add(peer);
@@ -219,16 +207,14 @@ describe("a broadcast", () => {
 
 describe("a message with a key", () => {
   it("is sent at once while messages flow, each one", async () => {
-    await using serving = new Serving();
-    const raw = await serving.begin();
+    const { serving, raw } = await begun();
     for (const n of range(1, 3)) send(serving.served, n, 1, "a");
     await serving.settle();
     expect(raw.numbers()).toEqual([1, 2, 3]);
   });
 
   it("replaces the older one of its method and key in the queue, and has its own place there", async () => {
-    await using serving = new Serving();
-    const raw = await serving.begin();
+    const { serving, raw } = await begun();
     const { peer } = serving.served;
     raw.cut();
     const sent: [n: unknown, latest?: string, method?: string][] = [
@@ -248,8 +234,7 @@ describe("a message with a key", () => {
   });
 
   it("is dropped if it is the oldest of more than 1,024 keys, and this side reports it", async () => {
-    await using serving = new Serving();
-    const raw = await serving.begin();
+    const { serving, raw } = await begun();
     raw.cut();
     for (const n of range(1, 1024)) send(serving.served, n, 1, `key ${n}`);
     // The first is the newest now.
@@ -262,10 +247,7 @@ describe("a message with a key", () => {
   });
 
   it("is one queued message among broadcasts and others: the newest stays, whichever it is", async () => {
-    await using serving = new Serving();
-    const raw = await serving.begin();
-    const topic = serving.test.server.topic("all");
-    topic.add(serving.served.peer);
+    const { serving, raw, topic } = await begun();
     raw.cut();
     send(serving.served, 1, 1, "a");
     topic.notify("n", [2], { latest: "a" });
@@ -277,10 +259,7 @@ describe("a message with a key", () => {
   });
 
   it("as a broadcast is dropped where the queue is full of others, and with it the older one", async () => {
-    await using serving = new Serving({ limits: { maxUnsentBytes: 8000 } });
-    const raw = await serving.begin();
-    const topic = serving.test.server.topic("all");
-    topic.add(serving.served.peer);
+    const { serving, raw, topic } = await begun({ limits: { maxUnsentBytes: 8000 } });
     raw.cut();
     topic.notify("n", [1], { latest: "a" });
     send(serving.served, 2, 2500);
@@ -289,7 +268,7 @@ describe("a message with a key", () => {
   });
 
   it("as a broadcast counts once towards the bound of all sessions, and each reference counts", async () => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const raws = await open(serving, [undefined, undefined]);
     const [all, one] = ["all", "one"].map((name) => serving.test.server.topic(name));
     for (const { peer } of serving.peers) all!.add(peer);
@@ -315,7 +294,7 @@ describe("a message with a key", () => {
   });
 
   it("as a broadcast is dropped beyond a quarter of that bound, unless another session has it already", async () => {
-    await using serving = new Serving({ limits: { maxSuspendedBytes: 40_000 } });
+    const serving = new Serving({ limits: { maxSuspendedBytes: 40_000 } });
     const raws = await open(serving, [undefined, undefined]);
     const topic = serving.test.server.topic("all");
     for (const { peer } of serving.peers) topic.add(peer);

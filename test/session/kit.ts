@@ -1,10 +1,12 @@
 /** One end of `reciproc.v1` at a time: a client's endpoint whose server is the test, or a server whose clients are the test. */
 import type { IncomingMessage } from "node:http";
+import { afterEach } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { Endpoint } from "../../src/session/endpoint.js";
 import { REFUSED } from "../../src/session/frames.js";
 import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
+import { useVirtualClock } from "../support/time.js";
 
 export { REFUSED };
 
@@ -239,12 +241,22 @@ export interface Served {
   readonly events: unknown[];
 }
 
+/** The servers of the present test. */
+const servers: Serving[] = [];
+
+/** Runs each test in virtual time, and closes its servers. */
+export function useServers(): void {
+  useVirtualClock();
+  afterEach(() => Promise.all(servers.splice(0).map(({ test }) => test.server.close())));
+}
+
 /** A server in memory whose clients are the test. */
-export class Serving implements AsyncDisposable {
+export class Serving {
   readonly test: TestServer<any, any, any>;
   readonly peers: Served[] = [];
 
   constructor(options: object = {}) {
+    servers.push(this);
     this.test = testServer<any, any, any>({
       heartbeat: false,
       // A client of the tests is who its header says.
@@ -298,10 +310,6 @@ export class Serving implements AsyncDisposable {
     await this.settle();
     return raw;
   }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.test.server.close();
-  }
 }
 
 /** One connection of a client whose frames the test writes. */
@@ -352,4 +360,13 @@ export class RawClient {
       return value.missed === undefined ? [] : [{ missed: value.missed }];
     });
   }
+}
+
+/** Serves, and opens a session whose peer is in a topic. */
+export async function begun(options?: object) {
+  const serving = new Serving(options);
+  const raw = await serving.begin();
+  const topic = serving.test.server.topic("all");
+  topic.add(serving.served.peer);
+  return { serving, raw, topic };
 }

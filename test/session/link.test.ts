@@ -1,12 +1,12 @@
 /** What a link adds to an endpoint: the end of the tick, checks of a full socket, expiry, and what its peer is told. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { open, type AnyPeer } from "../../src/index.js";
-import { pass, useVirtualClock } from "../support/time.js";
+import { pass } from "../support/time.js";
 import { ScriptedWebSocket } from "../support/scripted.js";
 import { turn } from "../support/turns.js";
-import { hello, HELLO, note, OFFER, pack, range, REFUSED, resume, resumed, Serving, TAKEN } from "./kit.js";
+import { hello, HELLO, note, OFFER, pack, range, REFUSED, resume, resumed, Serving, TAKEN, useServers } from "./kit.js";
 
-useVirtualClock();
+useServers();
 
 /** All WebSockets that the client has made. */
 let made: ScriptedWebSocket[] = [];
@@ -117,7 +117,7 @@ describe("a full socket", () => {
 
 /** Returns the numbers of the messages in each pack that a server sends in a tick. */
 async function packsOf(send: (peer: AnyPeer) => void): Promise<number[][]> {
-  await using serving = new Serving();
+  const serving = new Serving();
   const raw = await serving.begin();
   send(serving.served.peer);
   await serving.settle();
@@ -155,7 +155,7 @@ describe.each([
   ["packed, with a session", {}, {}],
 ] as const)("a link that is %s", (_name, ofClient, ofServer) => {
   it.each([1, 2, 3, 50, 500])("delivers %i messages of one tick whole and in order, both ways", async (count) => {
-    await using serving = new Serving(ofServer);
+    const serving = new Serving(ofServer);
     const client = await serving.test.connect(serving.test.server.url, ofClient as never);
     const got: unknown[] = [];
     client.on("notification", (_method, params) => got.push(params));
@@ -326,7 +326,7 @@ describe("a liveness probe", () => {
   });
 
   it("is a ping of the socket if the link is plain and the socket can ping", async () => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const client = await serving.test.connect(serving.test.server.url, { link: "plain", heartbeat, reconnect: false });
     // Each ping is answered.
     await pass(60_000);
@@ -338,7 +338,7 @@ describe("a liveness probe", () => {
 });
 
 it("sums the traffic of all sockets of a link, also those that it has lost or left", async () => {
-  await using serving = new Serving({ methods: { echo: (params: unknown) => params } });
+  const serving = new Serving({ methods: { echo: (params: unknown) => params } });
   const client = await serving.test.connect(serving.test.server.url);
   await client.request("echo", ["x".repeat(1000)]);
   const before = client.stats();

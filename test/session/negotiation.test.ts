@@ -7,7 +7,7 @@ import { connect as connectStandard, ConnectError, type Peer } from "../../src/i
 import { connect as connectNode, serve } from "../../src/node.js";
 import { bareServer } from "../client/clients.js";
 import { bareHttp, listening, plainPeer, type Listening } from "../support/network.js";
-import { gate, rejection } from "../support/turns.js";
+import { rejection } from "../support/turns.js";
 
 /** Answers every upgrade with an HTTP status. */
 async function refusingServer(...statuses: string[]): Promise<Listening<any> & { asked: string[] }> {
@@ -42,38 +42,6 @@ describe.each([
     await calls(peer);
     void rejection(peer.request("echo", ["x".repeat(100)]));
     expect((await peer.closed).code).toBe(1009);
-  });
-
-  it("announces the longest message: a longer call rejects, and the other calls continue", async () => {
-    prepare();
-    const methods = { echo: (params: unknown) => params, slow: () => slow.promise };
-    const slow = gate<string>();
-    await using server = await serve({ port: 0, limits: { maxMessageBytes: 1000 }, methods });
-    await using peer = await connect(server.url);
-    const errors: unknown[] = [];
-    peer.on("error", (error) => errors.push(error));
-    await peer.request("echo", [1]);
-    const call = peer.request("slow");
-    const long = ["x".repeat(1000)];
-    const why = { code: "TOO_LARGE", method: "echo", maxMessageBytes: 1000 };
-    expect(await rejection(peer.request("echo", long))).toMatchObject(why);
-    expect(peer.notify("echo", long)).toBe(false);
-    expect(errors).toMatchObject([why]);
-    expect(peer.state).toBe("open");
-    slow.resolve("done");
-    expect(await call).toBe("done");
-  });
-
-  it("announces no longest message over a plain link, which ends on a longer call", async () => {
-    prepare();
-    const methods = { echo: (params: unknown) => params, slow: () => new Promise(() => {}) };
-    await using server = await serve({ port: 0, limits: { maxMessageBytes: 1000 }, methods });
-    await using peer = await connect(server.url, { link: "plain" });
-    await peer.request("echo", [1]);
-    const lost = [rejection(peer.request("slow")), rejection(peer.request("echo", ["x".repeat(1000)]))];
-    for (const error of await Promise.all(lost))
-      expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
-    expect(await peer.closed).toMatchObject({ code: 1009 });
   });
 
   it("is not offered with a plain link, and is refused by a plain server", async () => {

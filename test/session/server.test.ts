@@ -1,8 +1,9 @@
 /** The frames of a server: raw clients of a test server, which open, resume and end sessions by hand. */
 import { describe, expect, it } from "vitest";
 import { bytes } from "../../src/index.js";
-import { pass, stall, useVirtualClock } from "../support/time.js";
+import { pass, stall } from "../support/time.js";
 import {
+  begun,
   GREATEST,
   hello,
   HELLO,
@@ -15,17 +16,17 @@ import {
   resumed,
   Serving,
   TAKEN,
+  useServers,
   WIRE_LIMITS,
   wrong,
   type RawClient,
 } from "./kit.js";
 
-useVirtualClock();
+useServers();
 
 /** Returns a server with one session, whose client has lost its socket. Two messages of the server are on their way. */
 async function suspended(options: object = {}): Promise<{ serving: Serving; raw: RawClient }> {
-  const serving = new Serving(options);
-  const raw = await serving.begin();
+  const { serving, raw } = await begun(options);
   for (const n of [1, 2]) {
     serving.served.peer.notify("n", [n]);
     await serving.settle();
@@ -36,7 +37,7 @@ async function suspended(options: object = {}): Promise<{ serving: Serving; raw:
 
 describe("a session", () => {
   it("is opened by two hellos, and delivers messages both ways", async () => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const raw = await serving.open();
     const [frame] = raw.take();
     const limits = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
@@ -50,7 +51,7 @@ describe("a session", () => {
   });
 
   it("sends packs right after a server's hello, while its client still sends plainly", async () => {
-    await using serving = new Serving({ methods: { echo: (params: unknown) => params } });
+    const serving = new Serving({ methods: { echo: (params: unknown) => params } });
     const raw = await serving.open();
     serving.served.peer.notify("n", [0]);
     raw.send(note(1), pack(note(2), note(3)), HELLO, pack(note(4), note(5)));
@@ -60,7 +61,7 @@ describe("a session", () => {
   });
 
   it("does not count plain messages of the client, but all messages that the server sent after its hello", async () => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const first = await serving.open();
     first.send(note("plain"));
     serving.served.peer.notify("n", ["packed"]);
@@ -75,7 +76,6 @@ describe("a session", () => {
 
   it("is confirmed by the hello of a client that offered to resume and begins a new session, with the token of that socket's hello", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     const fresh = await serving.open(true);
     fresh.send(TAKEN, pack(note("fresh")));
     await serving.settle();
@@ -86,7 +86,7 @@ describe("a session", () => {
   });
 
   it("gets bytes as base64 text while the server does not have the client's hello, which says that it takes them", async () => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const raw = await serving.open();
     raw.take();
     for (const frame of ['{"hello":{"bytes":true}}', undefined]) {
@@ -104,7 +104,7 @@ describe("a session", () => {
     '{"hello":true}',
     '{"hello":null}',
   ])("is declined by a client that sends %s", async (frame) => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const raw = await serving.open();
     raw.take();
     // No message is lost, although the socket is full.
@@ -120,7 +120,7 @@ describe("a session", () => {
   });
 
   it("that the client has not confirmed (rule 9) continues although the client's hello is lost: `resume` confirms it, and has the limits", async () => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const first = await serving.open();
     serving.served.peer.notify("n", ["s"]);
     await serving.settle();
@@ -137,7 +137,7 @@ describe("a client's hello", () => {
   it.each(wrong("limits"))(
     "closes with 1002, and nothing after it is read, if it has a wrong %s: %j",
     async (_, value) => {
-      await using serving = new Serving();
+      const serving = new Serving();
       const raw = await serving.open();
       raw.send(JSON.stringify({ hello: { session: true, limits: value } }), pack(note(1)));
       await serving.settle();
@@ -148,7 +148,7 @@ describe("a client's hello", () => {
   );
 
   it.each([LEAST, GREATEST])("can have the limits %j", async (limits) => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const raw = await serving.begin(undefined, { ...limits, more: "x".repeat(1000) });
     expect(serving.served.peer.notify("n", [1])).toBe(limits !== LEAST);
     expect(raw.closedWith).toBeUndefined();
@@ -158,7 +158,6 @@ describe("a client's hello", () => {
 describe("a client that resumes its session", () => {
   it("must not begin with a wrong `resume`: it closes with 1002, and leaves the session, for each wrong member", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     for (const [name, value] of [...wrong("token", "received", "attempt", "limits"), ["bytes", ["long"]] as const]) {
       const late = await serving.open(true);
       const right = { token: raw.token, received: 0, attempt: 1, limits: WIRE_LIMITS };
@@ -182,7 +181,6 @@ describe("a client that resumes its session", () => {
     '{"bye":{"code":1000,"reason":""}}',
   ])("must not begin with %j: no peer is made, and nothing after it is read", async (frame) => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     const late = await serving.open(true);
     late.send(frame, resume(raw.token));
     await serving.settle();
@@ -194,7 +192,6 @@ describe("a client that resumes its session", () => {
     "must send hello next if it is refused, and not %s",
     async (frame) => {
       const { serving, raw } = await suspended();
-      await using _ = serving;
       const late = await serving.resume("wrong");
       expect(late.take()).toEqual([REFUSED]);
       late.send(frame === "resume" ? resume(raw.token) : frame);
@@ -206,7 +203,6 @@ describe("a client that resumes its session", () => {
 
   it("may send bye if it is refused, because it closed before it read that: its close follows", async () => {
     const { serving } = await suspended();
-    await using _ = serving;
     const late = await serving.resume("wrong");
     late.send('{"bye":{"code":4002,"reason":"done"}}');
     await serving.settle();
@@ -219,7 +215,6 @@ describe("a client that resumes its session", () => {
 
   it("cannot resume on a socket that did not offer to resume", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     const other = await serving.open();
     other.send(HELLO, resume(raw.token));
     await serving.settle();
@@ -229,7 +224,6 @@ describe("a client that resumes its session", () => {
 
   it("sends a message like any other if it sends `resume` on a socket that is due a hello", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     const other = await serving.open();
     other.send(resume(raw.token));
     await serving.settle();
@@ -239,7 +233,6 @@ describe("a client that resumes its session", () => {
 
   it("is closed after a timeout if it sends nothing, and its session is not changed", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     const late = await serving.open(true);
     await pass(9_999);
     expect(late.closedWith).toBeUndefined();
@@ -252,7 +245,7 @@ describe("a client that resumes its session", () => {
 
 describe("the old socket (rule 2)", () => {
   it("is closed, and its later frames are not read by the server", async () => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const old = await serving.begin();
     old.send(pack(note(1)));
     await serving.settle();
@@ -273,7 +266,7 @@ describe("the old socket (rule 2)", () => {
   });
 
   it("moves the messages of the current tick to the replay log, in order", async () => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const old = await serving.begin();
     const raw = await serving.open(true);
     raw.take();
@@ -290,7 +283,6 @@ describe("the old socket (rule 2)", () => {
 describe("an attempt (rule 3)", () => {
   it.each([1, 2])("closes its socket and not the session if it is stale: %i after 2", async (attempt) => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     const second = await serving.resume(raw.token, 1, 2);
     expect(second.take()).toEqual([resumed(second.token, 0), pack(note(2))]);
     const late = await serving.resume(raw.token, 0, attempt);
@@ -301,7 +293,6 @@ describe("an attempt (rule 3)", () => {
 
   it("is sent once on a socket: a second `resume` ends socket and session", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     const second = await serving.resume(raw.token);
     second.send(resume(second.token, 0, 2));
     await serving.settle();
@@ -314,7 +305,6 @@ describe("an attempt (rule 3)", () => {
 describe("a token (rule 4)", () => {
   it("changes with each resume, and the previous token is refused after the ack of the new one", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     const second = await serving.resume(raw.token);
     const { token } = second;
     expect(token).not.toBe(raw.token);
@@ -327,7 +317,6 @@ describe("a token (rule 4)", () => {
 
   it("is confirmed by an ack alone: until then, the previous token is accepted too", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     const second = await serving.resume(raw.token);
     second.send(pack(note("c")), '{"ping":1}');
     await serving.settle();
@@ -349,7 +338,7 @@ describe("a `received` (rule 5)", () => {
     [7, false],
     [1000, false],
   ])("is read as %i if 4 to 6 are valid: accepted %j", async (received, isAccepted) => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const first = await serving.begin();
     for (const n of range(1, 6)) {
       serving.served.peer.notify("n", [n]);
@@ -367,7 +356,7 @@ describe("a `received` (rule 5)", () => {
   });
 
   it("is refused for frames that are logged, but were never written to a socket", async () => {
-    await using serving = new Serving();
+    const serving = new Serving();
     const first = await serving.begin();
     serving.served.peer.notify("n", [1]);
     first.cut();
@@ -382,8 +371,7 @@ describe("the end of a session", () => {
   ])(
     "follows a frame that %s, and nothing after it is read, also if the close is never answered",
     async (_what, frame, code) => {
-      await using serving = new Serving({ limits: { maxMessageBytes: 5000 } });
-      const raw = await serving.begin();
+      const { serving, raw } = await begun({ limits: { maxMessageBytes: 5000 } });
       raw.send(frame, pack(note(1)), '{"ping":1}');
       await Promise.resolve();
       // The server has read the frames, and its close does not arrive.
@@ -397,7 +385,7 @@ describe("the end of a session", () => {
   it.each([true, false])(
     "is a bye, the last frame that is read, which gives the reported close: session %j",
     async (isTaken) => {
-      await using serving = new Serving();
+      const serving = new Serving();
       const raw = await serving.open();
       raw.send(isTaken ? TAKEN : HELLO, '{"bye":{"code":4001,"reason":"enough"}}', pack(note(1)), "[1,");
       await serving.settle();
@@ -408,8 +396,7 @@ describe("the end of a session", () => {
   );
 
   it("comes 5 s after a bye without a close, with its own code", async () => {
-    await using serving = new Serving();
-    const raw = await serving.begin();
+    const { serving, raw } = await begun();
     raw.send('{"bye":{"code":4001,"reason":"enough"}}');
     await pass(4_999);
     expect(serving.served.events).toEqual([]);
@@ -425,7 +412,6 @@ describe("the end of a session", () => {
     "is the close() of a client that waits for `resumed` (rule 1): at the server, which %s",
     async (_what, isResumed) => {
       const { serving, raw } = await suspended();
-      await using _ = serving;
       const second = await serving.open(true);
       second.send(resume(raw.token));
       if (isResumed) await serving.settle();
@@ -439,7 +425,6 @@ describe("the end of a session", () => {
 
   it("is a close() of the server while suspended (rule 8), at once: a later `resume` gets unknown-session", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     await serving.served.peer.close(4001, "enough");
     expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
     expect(serving.served.events).toEqual(["suspend", 4001]);
@@ -447,8 +432,7 @@ describe("the end of a session", () => {
   });
 
   it("can be a close() in a listener of `suspend`", async () => {
-    await using serving = new Serving();
-    const raw = await serving.begin();
+    const { serving, raw } = await begun();
     serving.served.peer.on("suspend", () => void serving.served.peer.close(4003));
     raw.cut();
     await serving.settle();
@@ -460,7 +444,6 @@ describe("the end of a session", () => {
 describe("a session without a socket (rule 8)", () => {
   it("lasts for its timeout from each loss, and not a moment longer", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     await pass(59_000);
     const second = await serving.resume(raw.token);
     await pass(120_000);
@@ -476,7 +459,6 @@ describe("a session without a socket (rule 8)", () => {
 
   it("expires at the server when the timeout has passed, however late its timer fires", async () => {
     const { serving, raw } = await suspended();
-    await using _ = serving;
     stall(60_000);
     expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
     expect(serving.served.events).toEqual(["suspend", 1006]);
@@ -509,7 +491,7 @@ describe("a principal (rule 10)", () => {
     ["alice", "nobody"],
     ["nobody", "alice"],
   ])("keeps a session of %j hidden from %j, and unchanged", async (owner, other) => {
-    await using serving = new Serving({ principal: ({ user }: { user: string }) => user });
+    const serving = new Serving({ principal: ({ user }: { user: string }) => user });
     const first = await serving.begin(owner);
     first.send(pack(note(1)));
     await serving.settle();

@@ -116,17 +116,9 @@ function keyOf(world: World, { sent, losses, hasExpired, hasClosed }: Path): str
     const { session } = state;
     return [
       state.kind,
-      session && [
-        session.received,
-        session.next,
-        session.acked,
-        session.last,
-        session.token,
-        session.attempt,
-        session.owes,
-        session.theirs !== undefined,
-      ],
-      session?.logLength,
+      session,
+      session?.last,
+      session?.owes,
       queuedLength,
       end.line === undefined ? -1 : lines.indexOf(end.line),
       number(end.pair.client),
