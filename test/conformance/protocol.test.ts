@@ -1,37 +1,39 @@
-/** Requirements of docs/PROTOCOL.md over a real WebSocket that no other test proves. */
+/** Requirements of docs/PROTOCOL.md over a WebSocket that no other test proves. */
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { WebSocket } from "ws";
 import { mcp, pair } from "../../src/index.js";
 import { serve } from "../../src/node.js";
-import { ByHand, LIMITS, nextPeer, servingOnPort, emitted } from "../server/by-hand.js";
+import { testServer, type TestServer } from "../../src/testing/index.js";
 import { upgrade } from "../support/network.js";
+import { notification } from "../support/raw.js";
 
-/** Opens a WebSocket that offers `protocols`, and resolves with the one that the server chose. */
-async function chosen(url: string, protocols: string[]): Promise<string> {
-  const webSocket = new WebSocket(url, protocols);
-  onTestFinished(() => webSocket.terminate());
-  await once(webSocket, "open");
-  return webSocket.protocol;
+const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
+
+function serving(options: object = {}): TestServer<any, any, any> {
+  const test = testServer<any, any>(options);
+  onTestFinished(() => test.server.close());
+  return test;
+}
+
+/** Opens a WebSocket in memory that offers `protocols`. Returns it with the frames that it receives. */
+async function opened({ server, network, WebSocket }: TestServer<any, any, any>, protocols: string[]) {
+  const webSocket = new WebSocket(server.url, { protocols });
+  const frames: any[] = [];
+  webSocket.addEventListener("message", ({ data }) => frames.push(JSON.parse(String(data))));
+  await network.settle();
+  return { webSocket, frames, say: (frame: object) => webSocket.send(JSON.stringify(frame)) };
 }
 
 describe("the subprotocol that a server chooses", () => {
   it.each([
     ["other,reciproc.v1,mcp", "reciproc.v1"],
     ["other,mcp,reciproc.v1", "mcp"],
-    ["mcp", "mcp"],
-  ])("is the first that a server supports: %s", async (offer, protocol) => {
-    const { url } = await servingOnPort({ dialect: mcp });
-    expect(await chosen(url, offer.split(","))).toBe(protocol);
-  });
-
-  it.each([
     ["reciproc.v1,reciproc.resume", "reciproc.v1"],
     ["reciproc.resume,reciproc.v1", "reciproc.v1"],
-  ])("is agreed on without the offer to resume: %s", async (offer, protocol) => {
-    const { url } = await servingOnPort();
-    expect(await chosen(url, offer.split(","))).toBe(protocol);
+  ])("is the first that a server supports, without the offer to resume: %s", async (offer, protocol) => {
+    const { webSocket } = await opened(serving({ dialect: mcp }), offer.split(","));
+    expect(webSocket.protocol).toBe(protocol);
   });
 });
 
@@ -56,72 +58,48 @@ describe("a handshake that breaks RFC 6455", () => {
   });
 });
 
-describe("a session", () => {
-  it("counts packs and no control frames", async () => {
-    const { server, url } = await servingOnPort({ methods: { add: ([a, b]: [number, number]) => a + b } });
-    const coming = nextPeer(server);
-    const { byHand, token } = await ByHand.begin(url);
-    const peer = await coming;
-    byHand.say([{ jsonrpc: "2.0", id: 1, method: "add", params: [1, 2] }]);
-    for (const frame of [{ ping: 1 }, { ack: 0 }, { later: true }, { ping: 2 }]) byHand.say(frame);
-    const answers: unknown[] = [];
-    while (!answers.some((frame) => (frame as { pong?: number }).pong === 2)) answers.push(await byHand.next());
-    const gone = emitted(peer, "suspend");
-    byHand.cut();
-    await gone;
-    const { byHand: next, answer } = await ByHand.resume(url, token, 1);
-    expect(answer).toEqual({ resumed: { token: expect.any(String), received: 1 } });
-    // The response is replayed, and none of the pongs and acks sent with it.
-    expect(await next.next()).toEqual([{ jsonrpc: "2.0", id: 1, result: 3 }]);
-    next.say({ ping: 3 });
-    expect(await next.next()).toEqual({ pong: 3 });
-  });
-});
-
 describe("a client that offers to resume", () => {
   it("is sent nothing between the hello and its own first frame", async () => {
-    const { server, url } = await servingOnPort();
-    const coming = nextPeer(server);
-    const { byHand, token } = await ByHand.begin(url);
-    const peer = await coming;
-    const gone = emitted(peer, "suspend");
-    byHand.cut();
-    await gone;
-    peer.notify("before", {});
-    const returning = await ByHand.open(url, { returns: true });
-    expect(await returning.next()).toEqual({
-      hello: { session: { token: expect.any(String), ttlMs: 60_000, limits: expect.any(Object) }, bytes: true },
-    });
-    peer.notify("after", {});
-    server.peers.notify("to all", {});
-    returning.say({ resume: { token, received: 0, attempt: 1, limits: LIMITS } });
-    expect(await returning.next()).toEqual({ resumed: { token: expect.any(String), received: 0 } });
-    const methods: string[] = [];
-    while (methods.length < 3) methods.push(...(await returning.next()).map((one: { method: string }) => one.method));
-    expect(methods).toEqual(["before", "after", "to all"]);
+    const test = serving();
+    const { webSocket, frames, say } = await opened(test, ["reciproc.v1"]);
+    const [{ hello }] = frames;
+    say({ hello: { session: true, limits: LIMITS } });
+    await test.network.settle();
+    const [peer] = test.server.peers;
+    test.network.of(webSocket).cut();
+    await test.network.settle();
+    peer!.notify("before");
+    const next = await opened(test, ["reciproc.v1", "reciproc.resume"]);
+    peer!.notify("after");
+    test.server.peers.notify("to all");
+    await test.network.settle();
+    expect(next.frames).toMatchObject([{ hello: {} }]);
+    next.say({ resume: { token: hello.session.token, received: 0, attempt: 1, limits: LIMITS } });
+    await test.network.settle();
+    const [, resumed, ...packs] = next.frames;
+    expect(resumed).toEqual({ resumed: { token: expect.any(String), received: 0 } });
+    expect(packs.flat()).toEqual(["before", "after", "to all"].map((method) => notification(method)));
   });
 });
 
 describe("a token", () => {
   it("has 22 random characters of an alphabet of 64: 132 bits", async () => {
-    const { url } = await servingOnPort();
-    const tokens: string[] = [];
-    for (let i = 0; i < 50; i++) tokens.push((await ByHand.begin(url)).token);
+    const test = serving();
+    const all = await Promise.all(Array.from({ length: 50 }, () => opened(test, ["reciproc.v1"])));
+    const tokens = all.map(({ frames: [{ hello }] }) => hello.session.token as string);
     for (const token of tokens) expect(token).toMatch(/^[\w-]{22}$/);
     expect(new Set(tokens).size).toBe(50);
     // At each position many different characters occur. For 50 draws of 64, fewer than 15 have a probability below 1e-12.
-    for (let place = 0; place < 22; place++) {
+    for (let place = 0; place < 22; place++)
       expect(new Set(tokens.map((token) => token[place])).size).toBeGreaterThanOrEqual(15);
-    }
   });
 });
 
 describe("a value in the shape of a stream", () => {
   it("is plain data for a caller that does not read it", async () => {
     const value = { token: 7, values: [1, 2] };
-    const [, peer] = pair({ methods: { whole: () => value, inside: () => ({ deep: [value] }) } }, {});
-    expect(await peer.request("whole")).toEqual(value);
-    expect(await peer.request("inside")).toEqual({ deep: [value] });
+    const [, peer] = pair({ methods: { m: () => ({ whole: value, deep: [value] }) } }, {});
+    expect(await peer.request("m")).toEqual({ whole: value, deep: [value] });
     await peer.close();
   });
 });

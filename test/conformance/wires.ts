@@ -15,7 +15,7 @@ export interface Wire {
   readonly errors: unknown[];
   /** Sends one frame: text, or the bytes of a binary frame. */
   send(frame: string | Uint8Array): void;
-  /** Resolves with the next received frame. Rejects when the connection has ended, or after a time that only a hang takes. */
+  /** Resolves with the next received frame. Rejects when the connection has ended. */
   receive(): Promise<string>;
   /** Returns the frames that arrived and were not received yet. */
   drain(): string[];
@@ -30,14 +30,11 @@ export interface Connection extends Wire {
   readonly peer: AnyPeer;
 }
 
-const PATIENCE_MS = 120_000;
-
 /** What comes in at the raw client. */
 class Arrivals {
   readonly #frames: string[] = [];
   readonly #end = gate<number>();
-  #code: number | undefined;
-  #wake = (): void => {};
+  #arrival = gate();
 
   get closed(): Promise<number> {
     return this.#end.promise;
@@ -45,13 +42,11 @@ class Arrivals {
 
   add(frame: string): void {
     this.#frames.push(frame);
-    this.#wake();
+    this.#arrival.resolve();
   }
 
   end(code: number): void {
-    this.#code ??= code;
     this.#end.resolve(code);
-    this.#wake();
   }
 
   drain(): string[] {
@@ -59,18 +54,13 @@ class Arrivals {
   }
 
   async receive(): Promise<string> {
-    if (this.#frames.length === 0 && this.#code === undefined) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, PATIENCE_MS);
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
+    if (this.#frames.length === 0) {
+      this.#arrival = gate();
+      await Promise.race([this.#arrival.promise, this.closed]);
     }
     const frame = this.#frames.shift();
-    if (frame !== undefined) return frame;
-    throw new Error(this.#code === undefined ? "no frame came" : `the connection ended with ${this.#code}`);
+    if (frame === undefined) throw new Error(`the connection ended with ${await this.closed}`);
+    return frame;
   }
 }
 
