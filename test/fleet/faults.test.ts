@@ -13,7 +13,13 @@ afterEach(() => {
 it.each([1, 2])("loses, repeats and reorders nothing that is not reported: seed %i", async (seed) => {
   const { figures } = await play({ seed, clients: 8, faults: Object.keys(FAULTS) as Fault[] });
   const happened = ["calls with a result", "calls with an unknown outcome", "publications that arrived"];
-  for (const name of [...happened, "notifications lost", "joins that were complete", "lost connections reported"])
+  for (const name of [
+    ...happened,
+    "notifications lost",
+    "joins that were complete",
+    "lost connections reported",
+    "gaps reported to members",
+  ])
     expect([name, figures[name]]).toEqual([name, expect.toSatisfy((count: number) => count > 0)]);
 });
 

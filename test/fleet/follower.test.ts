@@ -51,9 +51,9 @@ class World {
     return this.follower.read(request, part);
   }
 
-  /** Reads the log until nothing is missing. */
+  /** Reads the log in pages until nothing is missing. */
   heal(): void {
-    while (this.read());
+    while (this.read(2));
   }
 }
 

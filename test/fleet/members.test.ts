@@ -160,6 +160,21 @@ describe("members", () => {
       expect(await names(b)).toEqual([]);
     },
   );
+
+  it("leave when the connection is restored, if they closed meanwhile", async () => {
+    const [engine, a, b, seen] = room();
+    const [ann, eve] = [await joined(a, "ann"), await joined(a, "eve")];
+    engine.links[0]!.down();
+    await ann.client.close();
+    await expectSoon(() => a.server.topic("room").size, 1);
+    expect(await rejection(a.server.topic("room").members())).toMatchObject({ outcome: "not-sent" });
+    expect(await names(b)).toEqual(["ann", "eve"]);
+    engine.links[0]!.up();
+    await settle();
+    expect(await names(b)).toEqual(["eve"]);
+    expect(seen[1]!.at(-1)).toEqual(["left", "ann"]);
+    expect(eve.peer.state).toBe("open");
+  });
 });
 
 describe("the members of a node that was given up", () => {

@@ -74,19 +74,6 @@ const fill = async ({ b }: Joining): Promise<void> => {
 };
 
 describe("a client that returns", () => {
-  it("gets what it missed, then what is live, and then the response", async () => {
-    const [, a, b, , bob] = await room();
-    const at = await say(a, 1, 3);
-    await bob.client.close();
-    await say(a, 4, 8);
-    const returned = await back(a, at);
-    expect(returned.joined).toEqual({ at: expect.stringMatching(/\.8$/), outcome: "complete" });
-    await say(b, 9);
-    await returned.until(7);
-    expect(returned.got.map(([method]) => method)).toEqual([...Array(5).fill("said"), "joined", "said"]);
-    expect(numbers(returned)).toEqual(count(4, 9));
-  });
-
   it("gets what is not in the node's tail from the broker, in one read for all clients", async () => {
     const [engine, a, b] = await room();
     const at = await say(a, 1);
@@ -202,19 +189,6 @@ describe("a client that returns", () => {
     expect(numbers(client)).toEqual(count(152, 251));
   });
 
-  it("gets nothing twice if another node was faster than its new node", async () => {
-    const [engine, a, b, ann] = await room();
-    engine.links[1]!.hold();
-    const at = await say(a, 1, 3);
-    await ann.until(3);
-    const returned = await back(b, at);
-    expect(returned.joined).toEqual({ at, outcome: "complete" });
-    engine.links[1]!.release();
-    await say(a, 4);
-    await returned.until(2);
-    expect(numbers(returned)).toEqual([4]);
-  });
-
   it.each(["closes", "is deleted"])("is not added if it %s while it joins", async (end) => {
     const { a, client, read, joining } = await joiningClient();
     const failing = rejection(joining);
@@ -302,20 +276,6 @@ describe("a node that misses messages", () => {
     expect(numbers(bob)).toEqual([1]);
     await pass(31_000);
     expect(numbers(bob)).toEqual([1, 2, 3]);
-  });
-
-  it("reports a gap if the log no longer has what is missing", async () => {
-    const [engine, a, b, , bob] = await room({ topics: () => ({ log: { length: 3, ttlMs: 60_000 } }) });
-    const gaps = gapsOf(b);
-    await say(a, 1);
-    await bob.until(1);
-    engine.links[1]!.down();
-    await say(a, 2, 9);
-    engine.links[1]!.up();
-    await bob.until(4);
-    expect(numbers(bob)).toEqual([1, 7, 8, 9]);
-    expect(gaps).toEqual([["room", "the log no longer has all entries"]]);
-    expect(b.server.stats().engine!.gaps).toBe(1);
   });
 
   it("counts a frame that is too long as foreign, and goes on after an entry that is no notification", async () => {

@@ -67,17 +67,6 @@ describe("a client that begins a session on another node", () => {
     await client.close();
   });
 
-  it("ends its session also if others do the same at the same time", async () => {
-    const [a, b] = makeNodes(2) as [Node, Node];
-    const { client, move } = await moving(a, b);
-    const clients = [client, ...(await Promise.all(Array.from({ length: 9 }, () => connect(a.server.url))))];
-    const peers = (): number[] => [a, b].map(({ server }) => server.stats().peers);
-    await expectSoon(peers, [10, 0]);
-    await move();
-    await expectSoon(peers, [0, 10]);
-    await Promise.all(clients.map((one) => one.close()));
-  });
-
   it.each([{}, { auth: "ann" }])(
     "settles the calls of that session, of its own node and of others: %j",
     async (auth) => {
@@ -244,7 +233,7 @@ const frameOf = ({ server }: Node, ...tokens: string[]): string =>
 describe("the reports of a node", () => {
   /** For this time after a frame, reports are gathered. */
   const GATHER_MS = 20;
-  it("are sent at once, and those of the next 20 ms in one frame", async () => {
+  it("are sent at once, and those of the next 20 ms in one frame, also when the node closes", async () => {
     const { node, report, reports } = await reporting();
     await report("t1");
     expect(reports()).toEqual([frameOf(node, "t1")]);
@@ -255,14 +244,15 @@ describe("the reports of a node", () => {
     await pass(1);
     expect(reports().slice(1)).toEqual([frameOf(node, "t2", "t3")]);
     await pass(2 * GATHER_MS);
-    await report("t4");
+    for (const token of ["t4", "t5"]) await report(token);
     expect(reports().slice(2)).toEqual([frameOf(node, "t4")]);
-  });
-
-  it("name the principal of the session, if it has one", async () => {
-    const { node, report, reports } = await reporting({ principal: undefined });
-    await report("t1");
-    expect(reports()).toEqual([`1z\t${node.server.nodes.id}\tt1\t\t\n`]);
+    void node.server.close();
+    await pass(0);
+    expect(reports().slice(3)).toEqual([frameOf(node, "t5")]);
+    // Without a principal, the fields are empty.
+    const other = await reporting({ principal: undefined });
+    await other.report("t1");
+    expect(other.reports()).toEqual([`1z\t${other.node.server.nodes.id}\tt1\t\t\n`]);
   });
 
   it("share a frame of 4,096 characters, and a longer one has its own", async () => {
@@ -293,39 +283,19 @@ describe("the reports of a node", () => {
     expect(reports().flatMap((frame) => frame.split("\t").filter((_, i) => i % 3 === 2))).toEqual(tokens);
   });
 
-  it("that are gathered are sent when the node closes", async () => {
-    const { node, report, reports } = await reporting();
-    await report("t1");
-    await report("t2");
-    void node.server.close();
-    await pass(0);
-    expect(reports()).toEqual([frameOf(node, "t1"), frameOf(node, "t2")]);
-  });
-
-  it.each([
-    ["every live node has received it", 2],
-    ["the broker does not count receivers", undefined],
-  ])("are sent once if %s", async (_when, count) => {
-    const { link, report, reports } = await reporting();
-    link.counted = () => count;
-    await report("t1");
-    await pass(120_000);
-    expect(reports()).toHaveLength(1);
-  });
-
-  it.each([
-    ["a live node has not received it", (link: FaultyLink): void => void (link.counted = () => 1)],
-    ["it may be lost", (link: FaultyLink): void => link.fails("send", { times: Infinity, when: "after" })],
-  ])("are repeated for a minute, ever more seldom, while %s", async (_when, fail) => {
+  it.each<[when: string, change: (link: FaultyLink) => void, counts: number[]]>([
+    ["a live node has not received it", (link) => void (link.counted = () => 1), [3, 11, 11]],
+    ["it may be lost", (link) => link.fails("send", { times: Infinity, when: "after" }), [3, 11, 11]],
+    ["a node may lack it: once if all have it", (link) => void (link.counted = () => 2), [1, 1, 1]],
+    ["a node may lack it: once if the broker does not count", (link) => void (link.counted = () => undefined), [1, 1, 1]],
+  ])("are repeated for a minute, ever more seldom, while %s", async (_when, change, counts) => {
     const { node, link, report, reports } = await reporting();
-    fail(link);
+    change(link);
     await report("t1");
-    await pass(1_600);
-    expect(reports()).toHaveLength(3);
-    await pass(60_000);
-    expect(reports()).toHaveLength(11);
-    await pass(120_000);
-    expect(reports()).toEqual(Array.from({ length: 11 }, () => frameOf(node, "t1")));
+    for (const [i, ms] of [1_600, 60_000, 120_000].entries()) {
+      await pass(ms);
+      expect(reports()).toEqual(Array.from({ length: counts[i]! }, () => frameOf(node, "t1")));
+    }
   });
 
   it("are repeated up to 1 Mi, the newest", async () => {
