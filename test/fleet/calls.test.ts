@@ -224,7 +224,7 @@ describe("a call to a peer of another node", () => {
     const { call, bob } = await world({}, {}, { around });
     expect(await call("work")).toBe(1);
     expect(seen).toEqual([["outgoing", "work", bob.peer.id]]);
-    for (const _end of ends) expect(await rejection(call("work"))).toBeInstanceOf(Error);
+    for (let i = 0; i < ends.length; i++) expect(await rejection(call("work"))).toBeInstanceOf(Error);
   });
 
   it("waits for the connection within its timeout, in a room of 1,000 that it leaves when it settles", async () => {

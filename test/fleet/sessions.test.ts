@@ -287,7 +287,11 @@ describe("the reports of a node", () => {
     ["a live node has not received it", (link) => void (link.counted = () => 1), [3, 11, 11]],
     ["it may be lost", (link) => link.fails("send", { times: Infinity, when: "after" }), [3, 11, 11]],
     ["a node may lack it: once if all have it", (link) => void (link.counted = () => 2), [1, 1, 1]],
-    ["a node may lack it: once if the broker does not count", (link) => void (link.counted = () => undefined), [1, 1, 1]],
+    [
+      "a node may lack it: once if the broker does not count",
+      (link) => void (link.counted = () => undefined),
+      [1, 1, 1],
+    ],
   ])("are repeated for a minute, ever more seldom, while %s", async (_when, change, counts) => {
     const { node, link, report, reports } = await reporting();
     change(link);

@@ -116,6 +116,21 @@ describe.each(["topic", "peers"] as const)("to a slow peer of another node, a me
     return { a, b, bob, eve, missed, notify, line };
   }
 
+  it("with `latest` is kept as the newest of its key, and a volatile one is dropped and not counted", async () => {
+    const { a, bob, missed, notify, line } = await slow();
+    for (let n = 1; n <= 20; n++) {
+      await notify("moved", { n, pad: "x".repeat(5_000) }, { latest: n % 2 === 0 ? "ann" : "" });
+      await notify("typing", { n }, { volatile: true });
+    }
+    for (const except of [bob.peer, bob.peer.id, a.server.peer(bob.peer.id)])
+      for (const options of [{}, { latest: "k" }, { whenSlow: "close" }])
+        await notify("said", { n: 0 }, { except, ...options });
+    await notify("end", {});
+    line.start();
+    await expectSoon(() => messagesOf(bob), [19, 20, "end"]);
+    expect([bob.peer.stats().dropped, missed]).toEqual([0, []]);
+  });
+
   it("is dropped and counted on the node of the peer, once, which reports it to the peer", async () => {
     const { b, bob, missed, notify, line } = await slow();
     let counted = 0;
