@@ -204,32 +204,6 @@ it("answers a call with 500,000 errors in its params by one -32602 that names th
   expect(error.data.issues.map(({ path }) => path[0])).toEqual(Array.from({ length: 100 }, (_, i) => i));
 });
 
-describe("a progress token", () => {
-  const methods = {
-    async report(_params: unknown, { progress }: { progress: (value: unknown) => void }) {
-      for (let i = 0; i < 100; i++) {
-        progress(i);
-        await turn();
-      }
-      return "done";
-    },
-  };
-
-  it("requests no reports if it has more than 1,024 characters: reports repeat it, and would multiply the length of the call", async () => {
-    await using on = await target({ methods });
-    using client = await plainPeer(on.url);
-    client.webSocket.send(reporting("x".repeat(1_000_000)));
-    expect(await client.next()).toEqual(result(1, "done"));
-    expect(client.received).toHaveLength(1);
-    client.webSocket.send(reporting("x".repeat(1024)));
-    await vi.waitFor(() => expect(client.received).toHaveLength(102));
-  });
-});
-
-function reporting(workDoneToken: string): string {
-  return JSON.stringify(request(1, "report", { workDoneToken }));
-}
-
 /** Opens a WebSocket for packs. */
 async function packed(url: string): Promise<WebSocket> {
   const webSocket = new WebSocket(url, ["reciproc.v1"]);
@@ -237,31 +211,3 @@ async function packed(url: string): Promise<WebSocket> {
   webSocket.send('{"hello":{}}');
   return webSocket;
 }
-
-describe("the token of a stream", () => {
-  it("is sent back if it is short, and refused if it has more than 1,024 characters: each `next` repeats it", async () => {
-    await using on = await target({
-      methods: {
-        sum: async ({ rows }: { rows: any }, { peer }: ServerContext) => {
-          let sum = 0;
-          for await (const row of peer.iterate<number>(rows)) sum += row;
-          return sum;
-        },
-      },
-    });
-    on.server.on("error", () => {});
-    using client = await plainPeer(on.url);
-    client.webSocket.on("message", (data: Buffer) => {
-      const { id, method } = JSON.parse(data.toString()) as { id: number; method?: string };
-      if (method === "$/enumerator/next")
-        client.webSocket.send(JSON.stringify(result(id, { values: [1], finished: false })));
-    });
-    const call = (id: number, token: string): void =>
-      client.webSocket.send(JSON.stringify(request(id, "sum", { rows: { token } })));
-    call(1, "x".repeat(1_000_000));
-    await vi.waitFor(() => expect(client.received).toEqual([JSON.stringify(failure(1, -32603, "Internal error"))]));
-    call(2, "x".repeat(1024));
-    await vi.waitFor(() => expect(client.received.length).toBeGreaterThan(100));
-    for (const text of client.received) expect(text.length).toBeLessThan(1200);
-  });
-});

@@ -161,17 +161,3 @@ describe("a stream that is offered between two sessions", () => {
   });
 });
 
-describe("a message queued between two sessions", () => {
-  it("is sent in order and before `resume`, and before messages that a `resume` listener sends", async () => {
-    const { peer, take, events, resume } = between();
-    peer.on("resume", () => peer.notify("resumed"));
-    peer.notify("first");
-    const call = rejection(peer.request("second"));
-    peer.notify("third");
-    resume(true);
-    expect(take().map(({ method }) => method)).toEqual(["first", "second", "third", "resumed"]);
-    expect(events).toEqual(["suspend (suspended)", "lost (suspended)", "resume (open)"]);
-    await peer.close();
-    expect(await call).toMatchObject({ outcome: "unknown" });
-  });
-});

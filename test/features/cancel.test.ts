@@ -1,10 +1,10 @@
 /** Cancelling: what the caller sends, which calls a cancel reaches, and how they are answered. The other side is the test. */
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { acp, lsp, mcp, RpcError, TimeoutError, type Dialect } from "../../src/index.js";
+import { acp, lsp, mcp, RpcError, type Dialect } from "../../src/index.js";
 import { countMade } from "../support/counting.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { pass, useVirtualClock } from "../support/time.js";
+import { useVirtualClock } from "../support/time.js";
 import { gate, rejection, turn, type Gate } from "../support/turns.js";
 import { answersTo, cancel, CANCELLED, cancelMcp, waiting } from "./kit.js";
 
@@ -70,22 +70,6 @@ describe("a call that is aborted", () => {
     const failing = rawPeer({ dialect: { ...lsp, cancel: { ...lsp.cancel, params: refuse } } });
     for (const raw of [silent, failing]) await abortOne(raw);
     expect([silent.errors, failing.errors]).toEqual([[], [new Error("no params")]]);
-  });
-
-  it("is cancelled each time when it was made inside `around`", async () => {
-    const raw = rawPeer({ around: (_call, next) => next().catch(() => next()) }, { isReciproc: true });
-    // The signal of the second attempt is already aborted, so nothing is sent.
-    expect(await abortOne(raw, "m", "x")).toEqual([cancel(1)]);
-  });
-
-  it("or times out is cancelled once", async () => {
-    const { peer, messages } = reciprocPeer();
-    const call = rejection(peer.request("m", [], { timeoutMs: 100 }));
-    await pass(99);
-    expect(messages()).toHaveLength(1);
-    await pass(1000);
-    expect(await call).toBeInstanceOf(TimeoutError);
-    expect(messages().slice(1)).toEqual([cancel(1)]);
   });
 
   it("before its batch is sent is omitted, and after that is cancelled apart from the others", async () => {
@@ -171,18 +155,6 @@ describe("a handler whose caller cancels", () => {
     expect(answers).toEqual([request(1, "further", []), cancel(1), failure("r", ...CANCELLED)]);
     expect(raw.errors).toEqual([]);
   });
-
-  it("may close its peer from its abort listener", async () => {
-    const raw = waiting();
-    raw.feed(request(1, "stay"));
-    raw.feed(request(2, "stay"));
-    raw.contexts[0]!.signal.addEventListener("abort", () => void raw.peer.close());
-    raw.feed(cancel(1));
-    expect(raw.contexts[1]!.signal.reason).toMatchObject({ message: expect.stringContaining("closed on this side") });
-    raw.open.resolve(1);
-    await turn();
-    expect(raw.sent).toEqual([]);
-  });
 });
 
 describe("a cancel", () => {
@@ -193,22 +165,6 @@ describe("a cancel", () => {
     expect(raw.contexts[0]!.signal.aborted).toBe(false);
     raw.open.resolve(0);
     await turn();
-  });
-
-  it("finds calls by their ids exactly, also those made after an earlier cancel, and under a used id", async () => {
-    const raw = waiting();
-    raw.feed(request(1, "wait"));
-    raw.feed(cancel(99));
-    for (const id of ["1", null, 1.5, "", 2]) raw.feed(request(id, "wait"));
-    const aborted = (): unknown[] => raw.contexts.filter(({ signal }) => signal.aborted).map(({ id }) => id);
-    for (const [i, id] of ["1", null, 1.5, 1, "", 2].entries()) {
-      raw.feed(cancel(id));
-      expect(aborted()).toHaveLength(i + 1);
-      expect(aborted()).toContain(id);
-    }
-    await turn();
-    expectEmpty(raw.peer);
-    expect(await answersTo(raw, request(1, "wait"), cancel(1))).toEqual([failure(1, ...CANCELLED)]);
   });
 
   it("reaches neither a call that has ended nor the other calls when that call ends", async () => {
@@ -246,22 +202,6 @@ describe("a cancel", () => {
     raw.open.resolve("ran");
     await turn();
     expect(raw.messages()).toEqual([result(1, "ran")]);
-  });
-
-  it("is applied while `around` awaits, which then decides the answer", async () => {
-    const passed = gate();
-    const raw = waiting({
-      around: async (call, next) => {
-        await passed.promise;
-        call.context!.signal.throwIfAborted();
-        return next();
-      },
-    });
-    raw.feed(request(1, "now"));
-    raw.feed(cancel(1));
-    passed.resolve();
-    await turn();
-    expect([raw.messages(), raw.errors]).toEqual([[failure(1, ...CANCELLED)], []]);
   });
 
   it("reaches a handler that has not returned yet, when a transport delivers inside `send`", async () => {

@@ -220,17 +220,4 @@ describe("connecting with a dialect", () => {
     expect(offers).toEqual(["mcp", "reciproc.v1,mcp", undefined]);
     await server.close();
   });
-
-  it.each(["plain", "packed"] as const)("cancels in that dialect, over a %s link", async (link) => {
-    const { server, connect: connectInMemory, contexts } = servingWait([lsp, mcp]);
-    const peer = await connectInMemory(server.url, { dialect: mcp, link });
-    const controller = new AbortController();
-    const call = peer.request("wait", undefined, { signal: controller.signal });
-    await until(() => contexts.length === 1);
-    controller.abort("x");
-    expect(await rejection(call)).toBe("x");
-    await until(() => contexts[0]!.signal.aborted);
-    await peer.close();
-    await server.close();
-  });
 });

@@ -35,7 +35,7 @@ export const inPair: Join = async (ofA = {}, ofB = {}) => joined(...pair(ofA, of
 export const plainPeers =
   (dialect?: Dialect): Join =>
   async (ofA, ofB) => {
-    const [left, right] = line({ isReciproc: false });
+    const [left, right] = line();
     return joined(new Peer(left, { dialect, ...ofA }), new Peer(right, { dialect, ...ofB }));
   };
 
@@ -93,27 +93,15 @@ export function expectIdle({ a, b }: Pick<Joined, "a" | "b">): void {
   for (const peer of [a, b]) expectEmpty(peer);
 }
 
-/** Returns two joined transports. A message arrives in a microtask, or after `delayMs`, however many there are. */
-export function line({
-  isReciproc,
-  delayMs,
-  onSend = () => {},
-}: {
-  isReciproc: boolean;
-  delayMs?: number;
-  onSend?: (text: string) => void;
-}): [Transport, Transport] {
+/** Returns two joined transports of plain JSON-RPC. A message arrives in a microtask. */
+function line(): [Transport, Transport] {
   const receivers: Receiver[] = [];
   let isOpen = true;
-  const later = delayMs === undefined ? queueMicrotask : (run: () => void) => void setTimeout(run, delayMs);
   const end = (own: 0 | 1): Transport => ({
-    isReciproc,
     start: (receiver) => (receivers[own] = receiver),
     send(text) {
-      if (!isOpen) return false;
-      onSend(text);
-      later(() => isOpen && receivers[1 - own]!.receive(text));
-      return true;
+      if (isOpen) queueMicrotask(() => isOpen && receivers[1 - own]!.receive(text));
+      return isOpen;
     },
     close(code = 1000, reason = "") {
       if (!isOpen) return;

@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { lsp, mcp, RpcError, type Context } from "../../src/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
-import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { sessionPeer } from "../support/session-peer.js";
 import { useVirtualClock } from "../support/time.js";
 import { gate, rejection, turn } from "../support/turns.js";
@@ -61,14 +61,6 @@ describe("$/enumerator/abort", () => {
     await turn();
     expect(raw.messages()).toEqual([result(1, { values: [1] })]);
   });
-
-  it("as a request is an unknown method", async () => {
-    const raw = tailing(new Fed().give(1));
-    await feed(raw, request(1, "tail"));
-    const answers = await answersTo(raw, request(2, "$/enumerator/abort", { token: 1 }));
-    expect(answers).toEqual([failure(2, -32601, "Method not found")]);
-    expect(streamsOf(raw)).toBe(1);
-  });
 });
 
 const failing = (error: unknown): AsyncIterable<unknown> => ({
@@ -81,17 +73,6 @@ const failing = (error: unknown): AsyncIterable<unknown> => ({
 });
 
 describe("a source that fails", () => {
-  it.each<[string, unknown, object, number]>([
-    ["with an RpcError", new RpcError(7, "no", { why: 1 }), failure(1, 7, "no", { why: 1 }), 0],
-    ["with anything else", new Error("secret"), failure(1, -32603, "Internal error"), 1],
-    ["with undefined", undefined, failure(1, -32603, "Internal error"), 1],
-  ])("before its first value is the call's error, %s", async (_name, thrown, expected, errors) => {
-    const raw = tailing(new Fed().fail(thrown));
-    expect(await answersTo(raw, request(1, "tail"))).toEqual([expected]);
-    expect(raw.errors).toHaveLength(errors);
-    expectEmpty(raw.peer);
-  });
-
   it.each<[string, unknown]>([
     ["cannot be iterated", { [Symbol.asyncIterator]: 5 }],
     ["has no iterator", { [Symbol.asyncIterator]: () => undefined }],
@@ -189,17 +170,6 @@ describe("a call that is cancelled", () => {
     await feed(raw, request(1, "tail"), next(2, 1));
     expect(await answersTo(raw, cancel(1))).toEqual([failure(2, ...GIVEN_UP)]);
   });
-
-  it.each([
-    ["while its first value is awaited", async () => new Fed()],
-    ["before it has its iterable", async (open: Promise<void>) => (await open, counted())],
-  ])("under mcp sends nothing, %s", async (_name, make) => {
-    const open = gate();
-    const raw = tailing(make(open.promise), { dialect: mcp });
-    await feed(raw, request(1, "tail"), cancelMcp(1), () => open.resolve());
-    expect(raw.sent).toEqual([]);
-    expectEmpty(raw.peer);
-  });
 });
 
 describe("the end of the connection", () => {
@@ -213,18 +183,6 @@ describe("the end of the connection", () => {
     expect(sources.map(({ returned }) => returned)).toEqual([1, 1, 1, 1]);
     expect(raw.contexts.map(({ signal }) => signal.reason.message)).toEqual(sources.map(() => "closed with 1006"));
     expect(raw.errors).toEqual([]);
-    expectEmpty(raw.peer);
-  });
-
-  it("before a handler returned its iterable opens no stream", async () => {
-    const open = gate();
-    const source = counted();
-    const raw = tailing(async () => (await open.promise, source));
-    raw.feed(request(1, "tail"));
-    raw.cut();
-    open.resolve();
-    await turn();
-    expect([source.asked, source.returned]).toEqual([0, 1]);
     expectEmpty(raw.peer);
   });
 });
@@ -313,14 +271,6 @@ describe("a stream whose message is not sent is ended", () => {
     expect(sources.map(({ returned }) => returned)).toEqual([1, 1]);
     expectEmpty(raw.peer);
   });
-
-  it.each(["open", "later"])("in the return value of a notification's handler (%s)", async (method) => {
-    const source = counted();
-    const raw = opening(source, (stream) => ({ stream }));
-    await feed(raw, notification(method));
-    expect([source.asked, source.returned, raw.sent, raw.errors]).toEqual([0, 1, [], []]);
-    expectEmpty(raw.peer);
-  });
 });
 
 describe("a reply to next that is replaced or not sent", () => {
@@ -352,13 +302,5 @@ describe("a reply to next that is replaced or not sent", () => {
     expect(take()).toEqual([failure(null, ...tooLarge(200))]);
     expect(source.returned).toBe(1);
     expectEmpty(peer);
-  });
-
-  it("ends the stream of a first reply as well", async () => {
-    const source = new Fed().give("x".repeat(300));
-    const raw = tailing(source, { limits: { maxReplyBytes: 500 } });
-    expect(await answersTo(raw, request(id, "tail"))).toEqual([failure(id, ...tooLarge(500))]);
-    expect(source.returned).toBe(1);
-    expectEmpty(raw.peer);
   });
 });

@@ -44,30 +44,9 @@ describe("a stream that is offered", () => {
     await answered(raw, call);
   });
 
-  it.each<[string, () => Parameters<AnyPeer["offer"]>[0]]>([
-    ["an array", () => [1, 2]],
-    ["a Set", () => new Set([1, 2])],
-    ["a generator", () => (function* () { yield 1; yield 2; })()],
-    ["promises", () => [Promise.resolve(1), Promise.resolve(2)]],
-  ])("may be made of %s", async (_name, make) => {
-    const raw = rawPeer();
-    const call = raw.peer.request("m", [raw.peer.offer(make())]);
-    expect(await answersTo(raw, next(1, 1))).toEqual([more(1, [1, 2], true)]);
-    await answered(raw, call);
-  }); // prettier-ignore
-
   it.each([5, "text", null, undefined, {}, () => {}])("is not made of %j", (source) => {
     const { peer } = rawPeer();
     expect(() => peer.offer(source as never)).toThrow(/^Expected `source` to be .*, got /);
-  });
-
-  it("can be one of several, each with its own token", async () => {
-    const raw = rawPeer();
-    const call = raw.peer.request("m", { a: raw.peer.offer([1]), b: [raw.peer.offer([2]), raw.peer.offer([3])] });
-    expect(raw.messages()[0].params).toEqual({ a: { token: 1 }, b: [{ token: 2 }, { token: 3 }] });
-    expect(await answersTo(raw, next("y", 2), next("x", 1))).toEqual([more("y", [2], true), more("x", [1], true)]);
-    expect(streamsOf(raw)).toBe(1);
-    await answered(raw, call);
   });
 
   it("may be nested in a result, and outlives the answer", async () => {
@@ -156,16 +135,6 @@ describe("a stream in params ends with its call", () => {
       expectEmpty(peer);
     }
   });
-
-  it("but not with another call", async () => {
-    const raw = rawPeer();
-    const source = new Fed();
-    const calls = [raw.peer.request("m", [raw.peer.offer(source)]), raw.peer.request("m")];
-    raw.feed(result(2, null));
-    await calls[1];
-    expect([streamsOf(raw), source.returned]).toEqual([1, 0]);
-    await answered(raw, calls[0]!);
-  });
 });
 
 describe("offering a stream where none is allowed", () => {
@@ -248,25 +217,6 @@ describe("limits.maxStreams", () => {
     const answers = raw.messages();
     expect(answers.filter(({ result: stream }) => stream?.token !== undefined)).toHaveLength(256);
     expect(answers.find(({ error }) => error)).toEqual(failure(257, ...tooMany));
-  });
-
-  it("refuses a handler's stream with -32009, ends its source, and accepts another when one has ended", async () => {
-    const sources: Fed[] = [];
-    const raw = tailing(() => (sources.push(new Fed().give(1)), sources.at(-1)), { limits });
-    await feed(raw, request(1, "tail"), request(2, "tail"));
-    expect(await answersTo(raw, request(3, "tail"))).toEqual([failure(3, ...tooMany)]);
-    expect(sources.map(({ returned }) => returned)).toEqual([0, 0, 1]);
-    expect(await answersTo(raw, abort(1), request(4, "tail"))).toEqual([result(4, { token: 3, values: [1] })]);
-    expect(raw.errors).toEqual([]);
-  });
-
-  it("refuses a stream in a result with -32009, and ends all streams in it", async () => {
-    const sources = [counted(), counted(), counted()];
-    const raw = tailing((_params: unknown, { peer }: Context) => sources.map((one) => peer.offer(one)), { limits });
-    expect(await answersTo(raw, request(1, "tail"))).toEqual([failure(1, ...tooMany)]);
-    expect(sources.map(({ returned }) => returned)).toEqual([1, 1, 1]);
-    expect(raw.errors).toEqual([]);
-    expectEmpty(raw.peer);
   });
 
   it("rejects a call with a RangeError for a stream in its params, and ends all streams in them", async () => {

@@ -4,7 +4,7 @@ import { lsp, mcp, ProtocolError, RpcError } from "../../src/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { useVirtualClock } from "../support/time.js";
-import { rejection, turn } from "../support/turns.js";
+import { turn } from "../support/turns.js";
 import { answersTo, cancelMcp, untilAborted } from "./kit.js";
 
 useVirtualClock();
@@ -67,11 +67,6 @@ describe("a request of version 1.0", () => {
     expectEmpty(raw.peer);
   });
 
-  it("is refused in kind, at the limit", async () => {
-    const raw = serving({ limits: { maxInFlight: 1 } });
-    expect(await answersTo(raw, call1(1, "wait"), call1(2, "echo"))).toEqual([failure1(2, -32009, "Server is busy")]);
-  });
-
   it.each([",", '","error":', '\\",\\"error\\":{', "\u2028"])("is answered in kind under the id %j", async (id) => {
     const tricky = [{ a: 1, error: 2, result: 3 }];
     const answers = await answersTo(serving(), call1(id, "echo", tricky), call1(id, "fail", tricky));
@@ -81,16 +76,12 @@ describe("a request of version 1.0", () => {
   it("is answered with a deeply nested result, which is not encoded twice", async () => {
     const raw = serving();
     // Near the depth at which `JSON.stringify` fails, which depends on the stack in use.
-    let [least, most] = [1000, 20_000];
-    while (most - least > 1) {
-      const middle = Math.floor((least + most) / 2);
-      if (isEncodable(middle)) least = middle;
-      else most = middle;
-    }
-    for (let depth = least - 200; depth < least + 100; depth += 10)
+    let least = 1000;
+    while (isEncodable(least + 100)) least += 100;
+    for (let depth = least - 200; depth < least + 200; depth += 10)
       raw.feed(`{"id":${depth},"method":"later","params":${nested(depth)}}`);
     await turn();
-    expect(raw.sent).toHaveLength(30);
+    expect(raw.sent).toHaveLength(40);
     raw.errors.length = 0;
   });
 
@@ -158,14 +149,6 @@ describe("messages of both versions", () => {
     const error = [-32008, "Response is too large", { maxReplyBytes: 200 }] as const;
     expect(first).toEqual([answer1(1, "x".repeat(100)), failure1(2, ...error), result(3, [])]);
   });
-
-  it("that are of neither version are answered as without compat", async () => {
-    const raw = serving();
-    const invalid = failure(null, ...INVALID);
-    const answers = await answersTo(raw, 5, "[]", "null", "{", '{"jsonrpc":"3.0"}');
-    expect(answers).toEqual([invalid, invalid, invalid, failure(null, -32700, "Parse error"), invalid]);
-    expect(raw.peer.stats().malformed).toBe(5);
-  });
 });
 
 /** Makes a call, answers it, and returns its outcome. */
@@ -188,18 +171,6 @@ describe("an answer of version 1.0", () => {
     expect(await called(answer1(1, value))).toEqual({ value });
   });
 
-  it.each<[string, unknown, number, string, unknown]>([
-    ["a string", "boom", -32603, "boom", "boom"],
-    ["a number", 0, -32603, "Error", 0],
-    ["false", false, -32603, "Error", false],
-  ])("rejects the call with %s for its error, also without a result", async (_name, error, code, message, data) => {
-    for (const rest of [{ result: null }, {}]) {
-      const outcome = await called({ id: 1, error, ...rest });
-      expect(outcome.error).toBeInstanceOf(RpcError);
-      expect(outcome.error).toMatchObject({ code, message, data, method: "m" });
-    }
-  });
-
   it.each<[string, object]>([
     ["both", { id: 1, result: 1, error: { code: 1, message: "no" } }],
     ["neither", { id: 1 }],
@@ -207,23 +178,5 @@ describe("an answer of version 1.0", () => {
     ["both in 2.0, though one is null", { jsonrpc: "2.0", id: 1, result: null, error: { code: 1, message: "no" } }],
   ])("that is malformed rejects the call with a ProtocolError: %s", async (_name, answer) => {
     expect((await called(answer)).error).toBeInstanceOf(ProtocolError);
-  });
-
-  it("without a pending call is counted and not answered", async () => {
-    const raw = serving();
-    expect(await answersTo(raw, answer1(9, 1), answer1(null, 1), { id: "x", result: null, error: "boom" })).toEqual([]);
-    expect(raw.peer.stats().unmatched).toBe(3);
-  });
-
-  it("settles a batch", async () => {
-    const raw = serving();
-    const batch = raw.peer.batch();
-    const calls = [batch.request("a"), batch.request("b")];
-    batch.send();
-    await turn();
-    raw.feed([answer1(2, "b"), { id: 1, result: null, error: "boom" }]);
-    expect(await calls[1]).toBe("b");
-    expect(await rejection(calls[0]!)).toMatchObject({ message: "boom" });
-    expectEmpty(raw.peer);
   });
 });

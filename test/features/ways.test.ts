@@ -1,21 +1,10 @@
-/** Cancels, progress and streams between two peers, in both directions, on every kind of link, and what latency costs a stream. */
+/** Cancels, progress and streams between two peers, in both directions, on every kind of link. */
 import { describe, expect, it } from "vitest";
-import { acp, lsp, mcp, Peer, type AnyPeer, type Context } from "../../src/index.js";
-import { expectEmpty, type AnyOptions } from "../support/pair.js";
-import { pass, useVirtualClock } from "../support/time.js";
+import { acp, lsp, mcp, type Context } from "../../src/index.js";
+import type { AnyOptions } from "../support/pair.js";
+import { useVirtualClock } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
-import {
-  counted,
-  everyWay,
-  expectIdle,
-  Fed,
-  line,
-  plainPeers,
-  readAll,
-  until,
-  untilAborted,
-  type Join,
-} from "./kit.js";
+import { counted, everyWay, expectIdle, Fed, plainPeers, readAll, until, untilAborted, type Join } from "./kit.js";
 
 useVirtualClock();
 
@@ -205,86 +194,5 @@ describe.each(ways)("a stream %s", (_name, join, requested) => {
     await stream.return!();
     await both.settled();
     expectIdle(both);
-  });
-});
-
-const WAY_MS = 25;
-const ROUND_TRIP_MS = 2 * WAY_MS;
-
-const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** Yields `count` values, one each `everyMs`. */
-async function* steadily(count: number, everyMs: number): AsyncGenerator<number> {
-  for (let i = 1; i <= count; i++) {
-    await sleep(everyMs);
-    yield i;
-  }
-}
-
-/** How a stream was read over a link with latency. Times are in milliseconds since the call. */
-interface Timed {
-  /** When each value arrived. */
-  readonly times: number[];
-  /** When the reading ended. */
-  readonly endMs: number;
-  /** The messages of both sides, and the requests for more values among them. */
-  readonly messages: number;
-  readonly requests: number;
-}
-
-/** Reads a stream over a link that delays each message, with a pause of `eachMs` after each value. */
-async function timed(source: AsyncIterable<unknown>, eachMs = 0, options?: object): Promise<Timed> {
-  const sent: string[] = [];
-  const ends = line({ isReciproc: true, delayMs: WAY_MS, onSend: (text) => sent.push(text) });
-  const server: AnyPeer = new Peer(ends[0], { methods: { tail: () => source } });
-  const client: AnyPeer = new Peer(ends[1], {});
-  const startMs = performance.now();
-  const times: number[] = [];
-  let endMs: number | undefined;
-  void (async () => {
-    for await (const _ of client.stream("tail", [], options)) {
-      times.push(performance.now() - startMs);
-      if (eachMs > 0) await sleep(eachMs);
-    }
-    endMs = performance.now() - startMs;
-  })();
-  await pass(10_000);
-  const requests = sent.filter((text) => text.includes("$/enumerator/next")).length;
-  const messages = sent.length;
-  await Promise.all([server.close(), client.close()]);
-  expectEmpty(server);
-  expectEmpty(client);
-  return { times, endMs: endMs!, messages, requests };
-}
-
-describe(`over a round trip of ${ROUND_TRIP_MS} ms`, () => {
-  it("a source that begins later than 100 ms gets an empty first reply, and takes one more round trip", async () => {
-    // The request for the first value is pending at the source, so no time is lost. Two requests for more are sent.
-    expect(await timed(steadily(1, 400), 0, { timeoutMs: 200 })).toMatchObject({
-      endMs: ROUND_TRIP_MS + 400,
-      messages: 6,
-    });
-  });
-
-  it("each value of a steady source arrives half a round trip or one round trip after it was made", async () => {
-    const { times, endMs, requests } = await timed(steadily(100, 10));
-    expect(times).toHaveLength(100);
-    const latencies = times.map((at, i) => at - WAY_MS - 10 * (i + 1));
-    // A value is sent at once if a request is pending, and otherwise with the next request.
-    expect(Math.min(...latencies)).toBeGreaterThanOrEqual(WAY_MS);
-    expect(Math.max(...latencies)).toBeLessThanOrEqual(WAY_MS + ROUND_TRIP_MS);
-    // 1,000 ms of work. One value per request would take 5,000 ms.
-    expect(endMs).toBeLessThanOrEqual(100 * 10 + 2 * ROUND_TRIP_MS);
-    expect(requests).toBeLessThanOrEqual(2 * (1000 / ROUND_TRIP_MS + 1));
-  });
-
-  it("a reader that takes 1 ms for each value never waits for a faster source", async () => {
-    // One round trip, and then only work.
-    expect(await timed(counted(5000), 1)).toMatchObject({ endMs: ROUND_TRIP_MS + 5000, requests: 5 });
-  });
-
-  it("a source and a reader without any pause move two full replies each round trip", async () => {
-    // The last request is answered without a value.
-    expect(await timed(counted(10_000))).toMatchObject({ endMs: 6 * ROUND_TRIP_MS, requests: 11 });
   });
 });
