@@ -4,7 +4,7 @@ import { WebSocket } from "ws";
 import { connect } from "../../src/node.js";
 import { answer } from "./channel.js";
 import { cpuMs, held, memory } from "./held.js";
-import { MAX_MESSAGE_BYTES, type Kind } from "./kinds.js";
+import type { Kind } from "./measure.js";
 
 /** How many clients are opened or closed at once. */
 const AT_ONCE = 64;
@@ -20,7 +20,7 @@ interface Client {
 
 /** Sends the frame that a peer on a plain link would send. */
 async function openBare(): Promise<Client> {
-  const webSocket = new WebSocket(url, { perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES });
+  const webSocket = new WebSocket(url, { perMessageDeflate: false, maxPayload: 2 ** 20 });
   await once(webSocket, "open");
   return {
     async call(n) {
@@ -45,7 +45,7 @@ async function openPeer(): Promise<Client> {
   };
 }
 
-let clients: Client[] = [];
+const clients: Client[] = [];
 
 /** Runs `job` for every number below `count`, some at a time. */
 async function each(count: number, job: (n: number) => Promise<unknown>): Promise<void> {
@@ -64,16 +64,14 @@ const commands = {
     await each(count, async (n) => {
       const client = await (kind === "ws" ? openBare() : openPeer());
       clients.push(client);
-      const answered = await client.call(n);
-      if (JSON.stringify(answered) === JSON.stringify([n])) right++;
+      if (JSON.stringify(await client.call(n)) === `[${n}]`) right++;
     });
     return { tookMs: performance.now() - from, right };
   },
   /** Returns how many clients are still open. */
   alive: () => clients.filter((client) => client.isOpen()).length,
   async close() {
-    const closing = clients;
-    clients = [];
+    const closing = clients.splice(0);
     await each(closing.length, (n) => closing[n]!.close());
   },
   held,

@@ -8,8 +8,19 @@ import type { ServerStats } from "../../src/node.js";
 import { Child } from "./channel.js";
 import type { ClientCommands } from "./clients.js";
 import type { Held, Memory } from "./held.js";
-import { WARM_UP, type Kind } from "./kinds.js";
 import type { ServerCommands } from "./server.js";
+
+/** The compared kinds: the same connections alone, with a peer, and with a session. */
+export const KINDS = {
+  ws: "bare ws",
+  plain: "reciproc (plain)",
+  packed: "reciproc (packed, a session each)",
+} as const;
+
+export type Kind = keyof typeof KINDS;
+
+/** Connections that are opened and closed first: the code that is compiled for them must not count for the measured ones. */
+export const WARM_UP = 100;
 
 /** What one side held at each time. */
 export interface Side {
@@ -53,9 +64,13 @@ export async function measure(kind: Kind, count: number, idleMs: number, build: 
   const weigh = () => Promise.all([server.ask("memory"), clients.ask("memory")]);
   const spent = () => Promise.all([server.ask("cpuMs"), clients.ask("cpuMs")]);
 
+  const close = async (): Promise<void> => {
+    await clients.ask("close");
+    await server.ask("left");
+  };
+
   await clients.ask("open", WARM_UP);
-  await clients.ask("close");
-  await server.ask("left");
+  await close();
   const empty = await weigh();
 
   const opened = await clients.ask("open", count);
@@ -68,13 +83,11 @@ export async function measure(kind: Kind, count: number, idleMs: number, build: 
   const alive = await clients.ask("alive");
   const connections = await server.ask("connections");
 
-  await clients.ask("close");
-  await server.ask("left");
+  await close();
   const once = await weigh();
 
   const others = await clients.ask("open", count);
-  await clients.ask("close");
-  await server.ask("left");
+  await close();
   const leftStats = await server.ask("stats");
   await server.ask("close");
   const left = await look();

@@ -1,10 +1,9 @@
-/** Writes the measurements as data and a page, in prettier's format. */
+/** The figures of a run, as data and as the tables of docs/scale.md. */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import { join } from "node:path";
-import { tableOf } from "../support/measured.js";
-import { KINDS, WARM_UP } from "./kinds.js";
-import type { Measured, Side } from "./measure.js";
+import { putMeasured, tableOf } from "../support/measured.js";
+import { KINDS, type Measured, type Side } from "./measure.js";
 
 export interface Run {
   readonly connections: number;
@@ -12,54 +11,31 @@ export interface Run {
   readonly results: readonly Measured[];
 }
 
-/** Writes scale.json and scale.md into `directory`. Run from the root of the project. */
-export function writeReport(run: Run, directory: string): void {
-  const report = { measured: new Date().toISOString(), machine: machine(), versions: versions(), ...run };
-  mkdirSync(directory, { recursive: true });
-  writeFileSync(join(directory, "scale.json"), `${JSON.stringify(report, null, 2)}\n`);
-  writeFileSync(join(directory, "scale.md"), page(report));
-}
-
-function machine() {
-  const cpus = os.cpus();
-  return {
-    cpu: `${cpus.length} x ${cpus[0]!.model.trim()}`,
-    memoryGiB: Math.round(os.totalmem() / 2 ** 30),
-    system: `${os.type()} ${os.release()} ${os.arch()}`,
-  };
-}
-
-function versions() {
-  const [ws, reciproc] = ["node_modules/ws/package.json", "package.json"].map(versionIn);
-  return { node: process.versions.node, ws: ws!, reciproc: reciproc! };
-}
-
-function versionIn(path: string): string {
-  return JSON.parse(readFileSync(path, "utf8")).version;
-}
-
-type Report = Run & {
-  readonly measured: string;
-  readonly machine: ReturnType<typeof machine>;
-  readonly versions: ReturnType<typeof versions>;
+const [ws, reciproc] = ["node_modules/ws/package.json", "package.json"].map(
+  (path): string => JSON.parse(readFileSync(path, "utf8")).version,
+);
+const machine = {
+  cpu: `${os.cpus().length} x ${os.cpus()[0]!.model.trim()}`,
+  memoryGiB: Math.round(os.totalmem() / 2 ** 30),
+  system: `${os.type()} ${os.release()} ${os.arch()}`,
 };
+const versions = { node: process.versions.node, ws, reciproc };
+const measured = new Date().toISOString();
 
-function page({
-  measured,
-  machine: { cpu, memoryGiB, system },
-  versions: { node, ws, reciproc },
-  ...run
-}: Report): string {
-  const count = number(run.connections);
-  const seconds = number(run.idleMs / 1000);
-  return `${[
-    `# ${count} idle connections`,
-    "`npm run scale` measures this page and writes it.",
-    `One server has ${count} connections, with default settings. Each connection makes one call, and every answer is checked. Then the connections stay idle for ${seconds} s, except for the heartbeats of both sides. The server is one process and the clients are another, on one machine, and both are started anew for each row. Bare \`ws\` sends back each frame that it gets, and has no heartbeat.`,
-    `Measured ${measured.slice(0, 10)} on ${cpu}, ${memoryGiB} GiB, ${system}, Node ${node}, with ws ${ws}, reciproc ${reciproc}.`,
-    `Memory is the growth of a process after garbage collection, divided by the number of connections. ${WARM_UP} connections were opened and closed before, so compiled code is not counted. Timers are all timers of the process, also those of Node and those that do not keep it alive. Other resources are those that keep the process alive, besides one socket for each connection.`,
-    "## The server",
-    tableOf(
+/** Writes scale.json into `directory`. Run from the root of the project. */
+export function writeReport(run: Run, directory: string): void {
+  mkdirSync(directory, { recursive: true });
+  const report = { measured, machine, versions, ...run };
+  writeFileSync(join(directory, "scale.json"), `${JSON.stringify(report, null, 2)}\n`);
+}
+
+/** Puts the tables of a whole run into docs/scale.md. */
+export function putTables(run: Run): void {
+  const { cpu, memoryGiB, system } = machine;
+  const on = `${cpu}, ${memoryGiB} GiB, ${system}, Node ${versions.node}`;
+  const tables = {
+    machine: `Measured ${measured.slice(0, 10)} on ${on}, with ws ${ws}, reciproc ${reciproc}.`,
+    server: tableOf(
       ["", "right answers", "all open, s", ...SIDE, "bytes in and out while idle", "other resources"],
       run.results.map((result) => [
         KINDS[result.kind],
@@ -70,21 +46,19 @@ function page({
         others(result.server),
       ]),
     ),
-    "## The clients",
-    tableOf(
+    clients: tableOf(
       ["", ...SIDE, "other resources"],
       run.results.map(({ kind, clients }) => [KINDS[kind], ...figures(clients, run), others(clients)]),
     ),
-    "## After all connections have closed",
-    `Then ${count} further connections were opened, made one call each, and were closed. The table shows what was left in each process before it ended by itself. The heap is its growth by the further connections. One timer of each process runs on for up to a second after the last call.`,
-    tableOf(
+    left: tableOf(
       ["", "peers", "sessions", "deadlines", "timers", "heap, bytes for each further connection"],
       run.results.flatMap(({ kind, server, clients }) => [
         leftOf(`${KINDS[kind]}, server`, server, run),
         leftOf(`${KINDS[kind]}, clients`, clients, run),
       ]),
     ),
-  ].join("\n\n")}\n`;
+  };
+  for (const [name, text] of Object.entries(tables)) putMeasured("docs/scale.md", name, text);
 }
 
 const SIDE = ["heap, KiB each", "buffers, KiB each", "resident, KiB each", "timers", "CPU while idle, % of a core"];

@@ -1,14 +1,13 @@
 /**
  * Measures ten thousand idle connections to one server: the memory of each on both sides, and the required conditions.
- * Writes the page only if all conditions hold.
+ * Writes the figures only if all conditions hold: a whole run into docs/scale.json and docs/scale.md.
  *
  *     npm run scale -- [--connections 10000] [--idle SECONDS] [--out DIRECTORY]
  */
 import { parseArgs } from "node:util";
-import { broken } from "./check.js";
-import { KINDS, type Kind } from "./kinds.js";
-import { measure, type Measured } from "./measure.js";
-import { writeReport } from "./report.js";
+import { check } from "./check.js";
+import { KINDS, measure, type Kind, type Measured } from "./measure.js";
+import { putTables, writeReport } from "./report.js";
 
 const FULL = { connections: "10000", idle: "60" };
 /** The default of `limits.maxConnections`, which this run does not raise. */
@@ -42,21 +41,23 @@ function whyNot(): string | undefined {
   return `each process may open ${most} files, and ${needed} are needed: raise the limit (ulimit -Hn ${needed}), or ask for fewer (--connections ${Math.max(1, most - OTHER_FILES)})`;
 }
 
-async function run(): Promise<string[]> {
+async function measureAll(): Promise<void> {
   const results: Measured[] = [];
   for (const kind of Object.keys(KINDS) as Kind[]) {
     process.stdout.write(`${KINDS[kind]}: ${connections} connections ...\n`);
     const measured = await measure(kind, connections, idleMs, import.meta.dirname);
-    const wrong = broken(measured, connections);
-    if (wrong.length > 0) return wrong.map((what) => `${KINDS[kind]}, ${what}`);
+    check(measured, connections);
     results.push(measured);
   }
-  writeReport({ connections, idleMs, results }, out);
-  process.stdout.write(`all is well; see ${out}/scale.md\n`);
-  return [];
+  const run = { connections, idleMs, results };
+  writeReport(run, out);
+  if (out === "docs") putTables(run);
+  process.stdout.write(`all is well; see ${out}/scale.json\n`);
 }
 
 const reason = whyNot();
-const wrong = reason === undefined ? await run() : [reason];
-for (const what of wrong) process.stderr.write(`${what}\n`);
-process.exitCode = wrong.length === 0 ? 0 : 1;
+if (reason === undefined) await measureAll();
+else {
+  process.stderr.write(`${reason}\n`);
+  process.exitCode = 1;
+}

@@ -8,7 +8,6 @@ import { WebSocketServer } from "ws";
 import { serve, type ServerStats } from "../../src/node.js";
 import { answer } from "./channel.js";
 import { cpuMs, held, memory } from "./held.js";
-import { MAX_MESSAGE_BYTES } from "./kinds.js";
 
 interface Serving {
   readonly url: string;
@@ -20,8 +19,8 @@ interface Serving {
 
 /** Sends back what comes. */
 async function serveBare(): Promise<Serving> {
-  const limits = { perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES };
-  const server = new WebSocketServer({ port: 0, host: "127.0.0.1", ...limits });
+  // The limit is the default of `limits.maxMessageBytes`.
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1", perMessageDeflate: false, maxPayload: 2 ** 20 });
   server.on("connection", (webSocket) => {
     webSocket.on("message", (data: Buffer) => webSocket.send(data.toString()));
   });
@@ -36,20 +35,15 @@ async function serveBare(): Promise<Serving> {
 
 async function serveReciproc(): Promise<Serving> {
   const server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
-  return {
-    url: server.url,
-    connections: () => server.peers.size,
-    stats: () => server.stats(),
-    close: () => server.close(),
-  };
+  const { url } = server;
+  return { url, connections: () => server.peers.size, stats: () => server.stats(), close: () => server.close() };
 }
 
 const serving = await (process.argv[2] === "ws" ? serveBare() : serveReciproc());
 
 const commands = {
+  ...serving,
   url: () => serving.url,
-  connections: () => serving.connections(),
-  stats: () => serving.stats(),
   held,
   memory,
   cpuMs,
@@ -57,7 +51,6 @@ const commands = {
   async left() {
     while (serving.connections() > 0) await sleep(5);
   },
-  close: () => serving.close(),
 };
 
 export type ServerCommands = typeof commands;
