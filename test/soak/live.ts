@@ -6,27 +6,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { connect, serve, type AnyPeer } from "../../src/node.js";
 import { Proxy } from "../faults/proxy.js";
 
-/** The load of a live session. */
-export interface LiveLoad {
-  /** The number of peers that move. */
-  readonly movers: number;
-  /** How often each of them moves in a second. */
-  readonly hz: number;
-  readonly awayMs: number;
-}
-
-/** What happened in a live session. `broken`: events that must never happen. */
-export interface LiveFigures {
-  /** Positions that the others sent while the peer was away, and those of them that it got when it was back. */
-  moves: number;
-  positions: number;
-  /** Important messages that were sent while the peer was away, and those of them that it got. */
-  important: { sent: number; arrived: number };
-  /** By how much the length grew that the server stores for the suspended peer. Its replay log is part of it from the start. */
-  queuedLength: number;
-  broken: string[];
-}
-
 /** Important messages in a second: half of them to the topic, half to the peer alone. */
 const IMPORTANT_HZ = 4;
 /** A client that was refused for long waits up to 20 s before its next attempt. */
@@ -34,14 +13,21 @@ const PATIENCE_MS = 30_000;
 /** How long messages flow before the peer is cut, and after it is back. */
 const FLOWING_MS = 1_000;
 
-/** Plays one live session. Rejects if what it waits for does not happen. */
-export async function playLive({ movers, hz, awayMs }: LiveLoad): Promise<LiveFigures> {
-  const figures: LiveFigures = {
+/**
+ * Plays one live session, in which `movers` peers move `hz` times a second, and one is away for `awayMs`. Rejects if what it waits for
+ * does not happen.
+ */
+export async function playLive({ movers, hz, awayMs }: { movers: number; hz: number; awayMs: number }) {
+  const figures = {
+    /** Positions that the others sent while the peer was away, and those of them that it got when it was back. */
     moves: 0,
     positions: 0,
+    /** Important messages that were sent while the peer was away, and those of them that it got. */
     important: { sent: 0, arrived: 0 },
+    /** By how much the length grew that the server stores for the suspended peer. Its replay log is part of it from the start. */
     queuedLength: 0,
-    broken: [],
+    /** Events that must never happen. */
+    broken: [] as string[],
   };
   const broken = (what: string): void => void figures.broken.push(what);
 
@@ -104,8 +90,7 @@ export async function playLive({ movers, hz, awayMs }: LiveLoad): Promise<LiveFi
     setInterval(() => {
       if (!isMoving) return;
       const n = ++spoken;
-      if (n % 2 === 0) serverPeer!.notify("said", { n });
-      else server.topic("live").notify("said", { n });
+      (n % 2 === 0 ? serverPeer! : server.topic("live")).notify("said", { n });
     }, 1000 / IMPORTANT_HZ),
   ];
   const until = async (what: string, holds: () => boolean): Promise<void> => {
@@ -120,7 +105,9 @@ export async function playLive({ movers, hz, awayMs }: LiveLoad): Promise<LiveFi
     await sleep(FLOWING_MS);
     proxy.refusals = Infinity;
     proxy.newest?.cut();
-    await until("both sides know that the peer is away", () => [watcher, serverPeer!].every(isSuspended));
+    await until("both sides know that the peer is away", () =>
+      [watcher, serverPeer!].every(({ state }) => state === "suspended"),
+    );
     // What was on its way when the connection was cut is not counted: the session sends it again as it was.
     sentBefore = new Map(sent);
     const [movesBefore, spokenBefore] = [sum(sent.values()), spoken];
@@ -158,10 +145,6 @@ export async function playLive({ movers, hz, awayMs }: LiveLoad): Promise<LiveFi
     await proxy.close();
   }
   return figures;
-}
-
-function isSuspended(peer: AnyPeer): boolean {
-  return peer.state === "suspended";
 }
 
 function sum(numbers: Iterable<number>): number {
