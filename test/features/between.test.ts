@@ -160,4 +160,3 @@ describe("a stream that is offered between two sessions", () => {
     expectEmpty(peer);
   });
 });
-

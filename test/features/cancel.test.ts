@@ -258,23 +258,6 @@ describe("a cancel", () => {
 });
 
 describe("under mcp", () => {
-  it.each<[string, string, (open: Gate<unknown>) => void, number]>([
-    ["ends by its signal", "wait", () => {}, 0],
-    ["has a result", "stay", (open) => open.resolve("unwanted"), 0],
-    ["has a result that cannot be sent", "stay", (open) => open.resolve(5n), 1],
-    ["fails", "stay", (open) => open.reject(new Error("secret")), 1],
-    ["refuses", "stay", (open) => open.reject(new RpcError(1, "no")), 1],
-  ])("nothing is sent for a cancelled call whose handler %s", async (_name, method, end, errors) => {
-    const raw = waiting({ dialect: mcp });
-    raw.feed(request(1, method));
-    raw.feed(cancelMcp(1));
-    end(raw.open);
-    await turn();
-    expect(raw.contexts[0]!.signal.aborted).toBe(true);
-    expect([raw.sent, raw.errors.length]).toEqual([[], errors]);
-    expectEmpty(raw.peer);
-  });
-
   it("a cancel with the id null or positional params is ignored, and any reason is accepted", async () => {
     const raw = waiting({ dialect: mcp });
     raw.feed(request(null, "stay"));

@@ -1,6 +1,6 @@
 /** Dialects: choosing one, writing one, and what each reads. */
 import { describe, expect, it } from "vitest";
-import { acp, connect, lsp, mcp, serve, type Context, type Dialect } from "../../src/node.js";
+import { acp, lsp, mcp, serve, type Context, type Dialect } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { upgrade } from "../support/network.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
@@ -70,20 +70,6 @@ describe("a custom dialect", () => {
     expect(raw.messages()[1]).toEqual(result("x", "stopped"));
   });
 
-  it("delivers reports to the call whose token it wrote", async () => {
-    const progress: Dialect["progress"] = { ...own.progress, withToken: (_params, tell) => ({ tell }) };
-    const raw = rawPeer({ dialect: { ...own, progress } });
-    const reports: unknown[] = [];
-    const options = { onProgress: (value: unknown) => reports.push(value), timeoutMs: 1000 };
-    const calls = [raw.peer.request("m", {}, options), raw.peer.request("m", { tell: "t" }, options)];
-    raw.feed(notification("so far", { 1: "by a string" }));
-    raw.feed(notification("so far", { t: "by its own" }));
-    for (const id of [1, 2]) raw.feed(result(id, null));
-    await Promise.all(calls);
-    // The id 1 was sent as a number, so "1" is another token.
-    expect(reports).toEqual(["by its own"]);
-  });
-
   it("sets the timeout of a call, unless the peer or the call sets one", async () => {
     const timeouts = Promise.all([
       rejection(rawPeer({ dialect: own }).peer.request("m")),
@@ -116,41 +102,21 @@ describe("an invalid dialect", () => {
   });
 
   it.each<[string, unknown, string]>([
-    ["null", null, "`dialect.cancel.method` to be a string"],
     ["a name", "lsp", "`dialect.cancel.method` to be a string"],
     ["one without progress", { ...own, progress: undefined }, "`dialect.progress.method` to be a string"],
-    ["one whose part is null", { ...own, cancel: null }, "`dialect.cancel.method` to be a string"],
     ["one without cancel.params", without("cancel", "params"), "`dialect.cancel.params` to be a function"],
-    ["one without cancel.idOf", without("cancel", "idOf"), "`dialect.cancel.idOf` to be a function"],
     ["one without progress.read", without("progress", "read"), "`dialect.progress.read` to be a function"],
-    ["one without progress.tokenIn", without("progress", "tokenIn"), "`dialect.progress.tokenIn` to be a function"],
     ["one with a bad timeout", { ...own, timeoutMs: 0 }, "`timeoutMs` to be a positive number"],
   ])("throws an error that names the invalid member: %s", async (_name, given, message) => {
     const dialect = given as Dialect;
     expect(() => rawPeer({ dialect })).toThrow(TypeError);
     expect(() => rawPeer({ dialect })).toThrow(`Expected ${message}, got `);
-    await expect(serve({ noServer: true, dialect })).rejects.toThrow(message);
     await expect(serve({ noServer: true, dialect: [lsp, dialect] })).rejects.toThrow(message);
-    await expect(connect("ws://127.0.0.1:1", { dialect })).rejects.toThrow(message);
   });
 });
 
 describe("params that are null", () => {
   const methods = { echo: (params: unknown) => ({ params }), emitted: () => {} };
-  const invalid = failure(1, -32600, "Invalid Request");
-
-  it.each<[string, Dialect | undefined, unknown]>([
-    ["null without a dialect", undefined, null],
-    ["null under mcp", mcp, null],
-    ["null under acp", acp, null],
-    ["5 under lsp", lsp, 5],
-    ["false under lsp", lsp, false],
-  ])("or of no kind are refused: %s", (_name, dialect, params) => {
-    const raw = rawPeer({ methods, dialect });
-    raw.feed(request(1, "echo", params));
-    raw.feed([request(1, "echo", params)]);
-    expect(raw.messages()).toEqual([invalid, [invalid]]);
-  });
 
   it("are read as absent under lsp in requests and notifications, alone and in batches", () => {
     const seen: unknown[] = [];

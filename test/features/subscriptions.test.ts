@@ -340,6 +340,7 @@ describe("a subscription", () => {
     };
     const raw = rawPeer({ methods: { ...methods, late } });
     raw.feed(notification("subscribe"));
+    expect(opened[0]!.signal.aborted).toBe(true);
     raw.feed(request(1, "late"));
     await raw.peer.close();
     answer.resolve();
