@@ -2,7 +2,6 @@
 import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { parseSync, Visitor } from "vite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Peer } from "../../src/index.js";
 import { connect } from "../../src/node.js";
@@ -175,43 +174,7 @@ describe("an example", () => {
     expect(lines.filter((line) => line.includes("/typed/")).length).toBeGreaterThanOrEqual(typed.length);
     expect(typed.length).toBeGreaterThan(120);
   });
-
-  /**
-   * Where a handler returns what it gets from the constant that holds its own server, the constant's type depends on itself:
-   * error TS7022. Handlers take `server` and `peer` from their context instead.
-   */
-  it("does not use a constant inside its own initializer", () => {
-    const found: string[] = [];
-    let constants = 0;
-    for (const { name, code } of typed) {
-      const { program } = parseSync(name, code);
-      new Visitor({
-        VariableDeclarator({ id, init }) {
-          if (id.type !== "Identifier" || init === null) return;
-          constants++;
-          if (usesOf(id.name, init) > 0) found.push(`${name}: ${id.name}`);
-        },
-      }).visit(program);
-    }
-    expect(constants).toBeGreaterThan(80);
-    expect(found).toEqual([]);
-  });
 });
-
-/** A node of a syntax tree. */
-type Node = Record<string, unknown>;
-
-/** Returns how often an expression uses a variable of that name, where no parameter or inner constant has the same name. */
-function usesOf(name: string, node: unknown): number {
-  if (typeof node !== "object" || node === null) return 0;
-  if (Array.isArray(node)) return node.reduce<number>((sum, child) => sum + usesOf(name, child), 0);
-  const { type, computed, key, property, params, ...rest } = node as Node;
-  if (type === "Identifier") return rest["name"] === name ? 1 : 0;
-  // A name after a dot, or of a member, is no variable.
-  const named = computed === true ? [key, property] : [];
-  if (params !== undefined && usesOf(name, params) > 0) return 0;
-  return usesOf(name, [...named, ...Object.values(rest)]);
-}
 
 describe("the examples without an output", () => {
   it("run unchanged: a server and a client", async () => {

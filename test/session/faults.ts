@@ -1,4 +1,4 @@
-// Imports `core/send-queue`, `core/transport`, `link/socket`, `server/endpoint`, `server/tokens`: a fault changes functions of these.
+// Imports `core/send-queue`, `core/transport`, `link/socket`, `server/endpoint`, `server/tokens`, `session/session`: a fault changes functions of these.
 /**
  * Imports the inside: a fault replaces functions of an endpoint, of the tokens, or of an end of the oracle.
  *
