@@ -153,29 +153,18 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
   it("is the version under test", () => expect(reactVersion).toMatch(new RegExp(`^${version}\\.`)));
 
   describe("the provider", () => {
-    it("opens one connection in StrictMode, gives every render the same peer, and closes it when it is unmounted", async () => {
-      await showOpen({ url: ADA });
-      expect(await page.peer.request("echo", [7])).toBe(7);
-      expect(page.peers.size).toBe(1);
-      expect(opened()).toBe(1);
-      await page.show({});
-      await until(() => kit.server.stats().closed).toEqual({ 1000: 1 });
-      expect(opened()).toBe(1);
-    });
-
-    it("opens one connection without StrictMode", async () => {
-      await showOpen({ url: ADA, strict: false });
-      expect(opened()).toBe(1);
-    });
-
-    it("opens a new peer when it is mounted again", async () => {
-      await showOpen({ url: ADA });
-      await page.show({});
-      await until(() => kit.server.stats().peers).toBe(0);
-      await showOpen({ url: ADA });
-      expect(opened()).toBe(2);
-      expect(page.peers.size).toBe(2);
-    });
+    it.each([true, false])(
+      "opens one connection, gives every render the same peer, and closes it when it is unmounted (StrictMode: %s)",
+      async (strict) => {
+        await showOpen({ url: ADA, strict });
+        expect(await page.peer.request("echo", [7])).toBe(7);
+        expect([page.peers.size, opened()]).toEqual([1, 1]);
+        await page.show({});
+        await until(() => kit.server.stats().closed).toEqual({ 1000: 1 });
+        await showOpen({ url: ADA, strict });
+        expect([page.peers.size, opened()]).toEqual([2, 2]);
+      },
+    );
 
     it("connects as soon as the server is there, and calls of before are sent then", async () => {
       kit.network.stop();
@@ -210,15 +199,18 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       expect(kit.server.stats()).toMatchObject({ peers: 1, opened: 1 });
     });
 
-    it("is needed by every hook", async () => {
-      await page.show({ orphan: true });
-      await untilText("thrown", "This hook needs the `Provider` of its `createReciproc`");
-    });
-
-    it("refuses an `open` that returns a promise, as `connect` does", async () => {
-      page = new Page((async () => Promise.reject(new Error("unused"))) as never);
-      await page.show({ url: ADA });
-      await untilText("thrown", "`open` must be synchronous, and it returned a promise");
+    it.each<[string, Shown, () => Page]>([
+      ["This hook needs the `Provider` of its `createReciproc`", { orphan: true }, newPage],
+      // As `connect` does.
+      [
+        "`open` must be synchronous, and it returned a promise",
+        { url: ADA },
+        () => new Page((async () => {}) as never),
+      ],
+    ])("throws %j", async (message, shown, make) => {
+      page = make();
+      await page.show(shown);
+      await untilText("thrown", message);
     });
   });
 
@@ -236,17 +228,15 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       expect(page.peers.size).toBe(1);
     });
 
-    it("shows that the server has refused the client", async () => {
-      await page.show({ url: MALLORY });
-      await untilText("status", "closed");
-      expect(opened()).toBe(0);
-    });
-
-    it("shows that the server has closed the peer for good", async () => {
-      await showOpen({ url: ADA });
-      for (const peer of kit.server.peers) void peer.close(4400, "enough");
-      await untilText("status", "closed");
-    });
+    it.each([MALLORY, ADA])(
+      "shows that the server has refused the client, or closed the peer for good",
+      async (url) => {
+        await page.show({ url });
+        await until(() => kit.server.peers.size).toBe(url === ADA ? 1 : 0);
+        for (const peer of kit.server.peers) void peer.close(4400, "enough");
+        await untilText("status", "closed");
+      },
+    );
   });
 
   describe("useNotification", () => {
@@ -265,7 +255,7 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       expect(page.heard.map(({ label }) => label)).toEqual(["a", "b", "a", "b", "a", "b"]);
     });
 
-    it("calls the listener of the latest render, without subscribing again", async () => {
+    it("calls the listener of the latest render, without subscribing again, until it is unmounted", async () => {
       await showOpen({ url: ADA, listeners: ["a"] });
       const subscribed = page.peer.listeners("notification");
       kit.server.peers.notify("note", [1]);
@@ -276,6 +266,8 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       const [before, after] = page.heard.map(({ render }) => render);
       expect(after).toBeGreaterThan(before!);
       expect(page.peer.listeners("notification")).toEqual(subscribed);
+      await page.show({ url: ADA });
+      expect(page.peer.listenerCount("notification")).toBe(0);
     });
 
     it("reports a listener that throws as an `error` of the peer", async () => {
@@ -283,15 +275,6 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       const failed = new Promise((resolve) => page.peer.once("error", resolve));
       page.peer.notify("noteMe", [1]);
       expect(await failed).toEqual(new Error("the listener failed"));
-    });
-
-    it("stops when the component is unmounted", async () => {
-      await showOpen({ url: ADA, listeners: ["a", "b"] });
-      await page.show({ url: ADA, listeners: ["b"] });
-      kit.server.peers.notify("note", [1]);
-      await until(() => page.heard.map(({ label }) => label)).toEqual(["b"]);
-      await page.show({ url: ADA });
-      expect(page.peer.listenerCount("notification")).toBe(0);
     });
 
     it("adds a notification to a list of TanStack Query that arrived together with it", async () => {
@@ -351,34 +334,22 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       expect(page.streamRenders).toBeLessThan(500);
     });
 
-    it("begins again when the params change, and ends the stream of before on the server", async () => {
-      await showWaiting();
-      await page.show({ url: ADA, stream: { from: 8, to: -1 } });
-      await untilText("stream", '{"items":[8],"last":8,"done":false}');
-      await until(() => streams.map(({ hasEnded }) => hasEnded)).toEqual([true, false]);
-    });
-
-    it("does not begin again when the params are equal", async () => {
+    it("begins again when the params change, not if they are equal, and ends on the server each time", async () => {
       await showWaiting();
       await page.show({ url: ADA, stream: { from: 7, to: -1 }, topics: ["den"] });
       await untilText("members-0", "Ada");
       expect(streams).toHaveLength(1);
-    });
-
-    it("ends the stream on the server when the component is unmounted", async () => {
-      await showWaiting();
-      await page.show({ url: ADA });
-      await until(() => streams).toEqual([{ from: 7, to: -1, hasEnded: true }]);
-    });
-
-    it("continues over a cut", async () => {
-      await showWaiting();
+      await page.show({ url: ADA, stream: { from: 8, to: -1 } });
+      await untilText("stream", '{"items":[8],"last":8,"done":false}');
+      await until(() => streams.map(({ hasEnded }) => hasEnded)).toEqual([true, false]);
       const resumed = page.peer.waitFor("resume");
       kit.network.cut();
       await resumed;
       await untilText("status", "open");
-      expect(page.text("stream")).toBe('{"items":[7],"last":7,"done":false}');
-      expect(streams).toEqual([{ from: 7, to: -1, hasEnded: false }]);
+      expect(page.text("stream")).toBe('{"items":[8],"last":8,"done":false}');
+      expect(streams).toHaveLength(2);
+      await page.show({ url: ADA });
+      await until(() => streams.map(({ hasEnded }) => hasEnded)).toEqual([true, true]);
     });
 
     it("shows that the session was lost, and reads again after `restart`", async () => {
@@ -474,18 +445,14 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       expect(topicCalls).toEqual(["join den", "join den"]);
     });
 
-    it("shows why it could not join", async () => {
-      await showOpen({ url: ADA, topics: ["secret"] });
-      await untilText("members-0", "the topic is secret");
-    });
-
-    it.each<[string, Shown]>([
-      ["the peer has closed", { url: MALLORY }],
-      ["the queue is full", { url: ADA, options: { limits: { maxUnsentBytes: 1 } } }],
-    ])("shows that it could not join because %s", async (_why, shown) => {
+    it.each<[string, Shown, string]>([
+      ["the server refuses it", { url: ADA, topics: ["secret"] }, "the topic is secret"],
+      ["the peer has closed", { url: MALLORY }, "topic/join"],
+      ["the queue is full", { url: ADA, options: { limits: { maxUnsentBytes: 1 } } }, "topic/join"],
+    ])("shows that it could not join because %s", async (_why, shown, text) => {
       if (shown.options !== undefined) kit.network.stop();
-      await page.show({ ...shown, topics: ["den"] });
-      await until(() => page.text("members-0")).toContain("topic/join");
+      await page.show({ topics: ["den"], ...shown });
+      await until(() => page.text("members-0")).toContain(text);
     });
   });
 }

@@ -81,7 +81,11 @@ export class Page {
   renders = 0;
   readonly open: Open;
   readonly #element = document.createElement("div");
-  readonly #root = createRoot(this.#element, { onRecoverableError: () => {} });
+  readonly #root = createRoot(this.#element, {
+    // React would print the errors that a test expects, as if it had failed.
+    onCaughtError: () => {},
+    onRecoverableError: () => {},
+  });
 
   constructor(open: Open) {
     this.open = open;
