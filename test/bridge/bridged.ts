@@ -12,9 +12,6 @@ export { bridge, type BridgeEnd };
 
 export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 
-/** The default time for which the server's `ws` waits for the answer to a close. */
-export const CLOSE_TIMEOUT_MS = 1000;
-
 /** A client, the server's end of its connection, and the bridge between that and a command. */
 export interface Bridged extends PlainPeer {
   readonly server: WebSocket;
@@ -29,14 +26,16 @@ export interface Bridged extends PlainPeer {
   greeting(): Promise<{ pid: number; helper: number }>;
 }
 
-/** The timeout for commands that do not end by themselves. Other commands get a long one, in case the machine is busy. */
-export const SHORT = { graceMs: 1_000 };
+/** The timeout for commands that do not end by themselves, and have no handler of SIGTERM that must run. */
+export const SHORT = { graceMs: 200 };
+/** The timeout for commands whose handler of SIGTERM must run. Others get a long one, in case the machine is busy. */
+export const LONGER = { graceMs: 1_000 };
 
 /** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command gets "lsp". */
 export async function bridged(
   args: readonly string[],
   given: Partial<BridgeOptions> = {},
-  closeTimeout = CLOSE_TIMEOUT_MS,
+  closeTimeout = 1000,
 ): Promise<Bridged> {
   const options = { port: 0, host: "127.0.0.1", perMessageDeflate: false, closeTimeout };
   const http = new WebSocketServer(options);
@@ -110,14 +109,6 @@ function zombie(pid: number): boolean {
 }
 
 /** Polls until the expectation holds, with enough time for a busy machine. */
-export function eventually<T>(read: () => T, interval = 50) {
-  return expect.poll(read, { interval, timeout: 15_000 });
-}
-
-/** Waits until a number has stopped changing, and returns it. */
-export async function settled(read: () => number): Promise<number> {
-  let last = NaN;
-  const isSame = (): boolean => last === (last = read());
-  await eventually(isSame, 300).toBe(true);
-  return last;
+export function eventually<T>(read: () => T) {
+  return expect.poll(read, { interval: 20 });
 }

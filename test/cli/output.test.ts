@@ -5,15 +5,14 @@ import { describe, expect, it } from "vitest";
 import { RpcError } from "../../src/node.js";
 import { file, beginListening, reciprocServer, run, type Given } from "./program.js";
 
-/** Each kind of character that a terminal may execute, or not show as it is. */
-const INVISIBLE: readonly [kind: string, characters: string][] = [
-  ["a control", "\u001b\u0007\r\t"],
-  ["DEL", "\u007f"],
-  ["a C1 control", "\u0085\u009b\u009f"],
-  ["a mark that changes the direction", "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"],
-  ["a line separator", "\u2028\u2029"],
-  ["a character of no width", "\u00ad\u200b\u200c\u200d\u2060\ufeff"],
-  ["a tag", "\u{e0001}\u{e0041}"],
+/**
+ * Each kind of character that a terminal may execute, or not show as it is: controls, DEL, C1 controls, marks that change the
+ * direction, line separators, characters of no width, and tags.
+ */
+const INVISIBLE = [
+  ..."\u001b\u0007\r\t\u007f\u0085\u009b\u009f",
+  ..."\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
+  ..."\u2028\u2029\u00ad\u200b\u200c\u200d\u2060\ufeff\u{e0001}\u{e0041}",
 ];
 const ANY_INVISIBLE = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
@@ -83,8 +82,8 @@ describe("colours", () => {
 });
 
 describe("an invisible character", () => {
-  it.each(INVISIBLE)("is escaped in every text (%s), and JSON stays the same value", async (_kind, characters) => {
-    const text = `a${[...characters].join("b")}c`;
+  it("is escaped in every text, and JSON stays the same value", async () => {
+    const text = `a${INVISIBLE.join("b")}c`;
     const { url } = await reciprocServer({
       methods: {
         get: () => ({ [text]: text }),

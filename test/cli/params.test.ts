@@ -72,20 +72,6 @@ describe("PARAMS that are not JSON", () => {
     );
   });
 
-  it("have their fault where a foreign character was inserted between two tokens", async () => {
-    await fc.assert(
-      fc.asyncProperty(fc.array(fc.integer(), { minLength: 1 }), fc.nat(), async (numbers, where) => {
-        const parts = numbers.map(String);
-        const at = where % parts.length;
-        const before = `[${parts
-          .slice(0, at)
-          .map((part) => `${part},`)
-          .join("")}`;
-        expect((await faultIn(`${before};${parts.slice(at).join(",")}]`)).column).toBe(before.length + 1);
-      }),
-    );
-  });
-
   it.each([
     ['{"a": 1,}', 8, 'expected a name in double quotes after the comma, got "}"'],
     ["[1,]", 3, 'expected a value, got "]"'],
