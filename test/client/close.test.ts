@@ -42,6 +42,14 @@ async function expectOver(peer: AnyPeer, emitted: string[]): Promise<void> {
   expect(emitted, "events").toHaveLength(times);
 }
 
+/** Returns a function that cuts all connections, and gives the next attempts a server. */
+function cutTo(script: Script): () => void {
+  return () => {
+    network.script = script;
+    network.cut();
+  };
+}
+
 describe("close()", () => {
   describe.each<[object, Script | undefined]>([
     [{}, undefined],
@@ -68,37 +76,18 @@ describe("close()", () => {
   });
 
   describe.each(["suspend", "lost", "resume"] as const)("inside a listener of `%s`", (name) => {
-    /** How the connection causes that event: each way has its own code. */
-    const ways: Record<string, () => Promise<void>> = {
-      "a cut that a restart follows": async () => {
-        network.lose();
-        await pass(1);
-      },
-      "a session whose time is up": async () => {
-        network.script = refuse;
-        network.cut();
-        await pass(60_010);
-        network.script = undefined;
-        await pass(20_000);
-      },
-      "a bye": async () => {
-        void served.at(-1)!.close(4001);
-        await pass(20);
-      },
-      "a server that is now plain": async () => {
-        network.script = says('{"jsonrpc":"2.0","method":"hi"}');
-        network.cut();
-        await pass(1);
-      },
-      "a server without sessions": async () => {
-        network.script = says('{"hello":{}}');
-        network.cut();
-        await pass(1);
-      },
-    };
-
-    const cases = Object.keys(ways).flatMap((way) => [[way, "with onOpen"] as const, [way, "without"] as const]);
-    it.each(cases)("settles at once after %s, %s", async (way, how) => {
+    /** How the connection causes that event, and after which time: each way has its own code. */
+    const ways: [string, () => unknown, number][] = [
+      ["a cut that a restart follows", () => network.lose(), 1],
+      ["a session whose time is up", cutTo(refuse), 60_010],
+      ["a bye", () => served.at(-1)!.close(4001), 20],
+      ["a server that is now plain", cutTo(says('{"jsonrpc":"2.0","method":"hi"}')), 1],
+      ["a server without sessions", cutTo(says('{"hello":{}}')), 1],
+    ];
+    const cases = ways.flatMap(([way, act, ms]) =>
+      ["with onOpen", "without"].map((how) => [way, how, act, ms] as const),
+    );
+    it.each(cases)("settles at once after %s, %s", async (_way, how, act, ms) => {
       let opened = how === "without" ? -1 : 0;
       const { peer, emitted } = await live(how === "without" ? { reconnect: true } : { onOpen: () => void opened++ });
       let closing: Promise<void> | undefined;
@@ -109,7 +98,10 @@ describe("close()", () => {
       });
       const call = rejection(peer.request("never", [], { timeoutMs: Infinity }));
       await pass(1);
-      await ways[way]!();
+      void act();
+      await pass(ms);
+      network.script = undefined;
+      await pass(20_000);
       await closing;
       expect(closing).toBeDefined();
       expect(after).toBe("closed");
