@@ -11,7 +11,7 @@ import { useVirtualClock } from "../support/time.js";
 import { gate, type Gate } from "../support/turns.js";
 import { Mutator } from "./mutate.js";
 import { untilQuiet, seed, useDisasters, useSeed } from "./run.js";
-import { expectReplies, owedTo, waysToWait } from "./reference.js";
+import { asList, expectReplies, owedTo, waysToWait } from "./reference.js";
 
 const MAX_BATCH_ENTRIES = 16;
 const limits = {
@@ -129,15 +129,6 @@ function cancelledBy(text: string): string[] {
     const { method, params } = (member ?? {}) as { method?: string; params?: Json };
     return method === mcp.cancel.method ? (JSON.stringify(params?.["requestId"]) ?? []) : [];
   });
-}
-
-/** Returns the messages of a text. */
-function asList(text: string): (Json | null)[] {
-  try {
-    return [JSON.parse(text) as Json].flat();
-  } catch {
-    return [];
-  }
 }
 
 /** Asserts that every answer was expected once, and that every expected answer was sent, except for calls cancelled under mcp. */

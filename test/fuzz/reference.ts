@@ -14,10 +14,8 @@ const has = (value: Json, name: string): boolean => Object.keys(value).includes(
 /** Section 4: a string, a number or null. A number only if it was parsed without loss. */
 export function isUsableId(id: unknown): boolean {
   if (id === null || typeof id === "string") return true;
-  if (typeof id !== "number") return false;
-  if (id === Infinity || id === -Infinity || id !== id) return false;
-  const isWhole = id % 1 === 0;
-  return !isWhole || (id >= -9007199254740991 && id <= 9007199254740991);
+  if (typeof id !== "number" || !Number.isFinite(id)) return false;
+  return id % 1 !== 0 || Number.isSafeInteger(id);
 }
 
 /** The kind of a parsed message. */
@@ -31,13 +29,9 @@ export function referenceKind(value: unknown): "request" | "notification" | "res
     if (!carriesOutcome && !isBareId) return "invalid";
     return isWellFormedResponse(message) ? "response" : "broken";
   }
-  if (!isVersion2(message)) return "invalid";
-  if (typeof message["method"] !== "string") return "invalid";
-  if (has(message, "params")) {
-    const { params } = message;
-    const isStructured = Array.isArray(params) || (typeof params === "object" && params !== null);
-    if (!isStructured) return "invalid";
-  }
+  if (!isVersion2(message) || typeof message["method"] !== "string") return "invalid";
+  const { params } = message;
+  if (has(message, "params") && (typeof params !== "object" || params === null)) return "invalid";
   if (!has(message, "id")) return "notification";
   return isUsableId(message["id"]) ? "request" : "invalid";
 }
@@ -52,15 +46,11 @@ function isWellFormedResponse(message: Json): boolean {
   if (!has(message, "id") || !isUsableId(message["id"])) return false;
   const hasResult = has(message, "result");
   const hasError = has(message, "error") && message["error"] !== null;
-  if (hasResult && hasError) return false;
-  if (!hasResult && !hasError) return false;
-  if (hasResult) return true;
+  if (hasResult || !hasError) return hasResult !== hasError;
   const { error } = message;
   if (typeof error !== "object" || error === null || Array.isArray(error)) return false;
   const { code, message: text } = error as Json;
-  return (
-    typeof code === "number" && Math.floor(code) === code && Math.abs(code) !== Infinity && typeof text === "string"
-  );
+  return Number.isInteger(code) && typeof text === "string";
 }
 
 const PARSE_ERROR = { code: -32700, message: "Parse error" };
@@ -68,15 +58,21 @@ const INVALID_REQUEST = { code: -32600, message: "Invalid Request" };
 export const METHOD_NOT_FOUND = { code: -32601, message: "Method not found" };
 export const INTERNAL_ERROR = { code: -32603, message: "Internal error" };
 
+/** Returns the messages of a text. */
+export function asList(text: string): (Json | null)[] {
+  try {
+    return [JSON.parse(text) as Json].flat();
+  } catch {
+    return [];
+  }
+}
+
 /** Returns true if a value has an id, not null, without method, params and outcome. */
 function isLoneId(value: unknown): boolean {
   if (value === null || typeof value !== "object" || Array.isArray(value)) return false;
-  const message = value as Json;
-  return (
-    has(message, "id") &&
-    message["id"] !== null &&
-    ["method", "params", "result", "error"].every((name) => !has(message, name))
-  );
+  const names = Object.keys(value);
+  const isBare = !["method", "params", "result", "error"].some((name) => names.includes(name));
+  return isBare && names.includes("id") && (value as Json)["id"] !== null;
 }
 
 /** Returns true if a value is a response and needs no answer. A lone id is one if its call is pending. */
@@ -90,14 +86,11 @@ export function isAnswer(value: unknown, waiting: readonly unknown[]): boolean {
  * call for which `made` returns true.
  */
 export function waysToWait(text: string, made: (id: number) => boolean): unknown[][] {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return [[]];
-  }
-  const members = Array.isArray(value) ? value : [value];
-  const ids = new Set(members.filter(isLoneId).map((member) => (member as Json)["id"]));
+  const ids = new Set(
+    asList(text)
+      .filter(isLoneId)
+      .map((member) => member!["id"]),
+  );
   const doubtful = [...ids].filter((id) => typeof id === "number" && made(id));
   return doubtful.reduce<unknown[][]>((ways, id) => [...ways, ...ways.map((way) => [...way, id])], [[]]);
 }

@@ -104,16 +104,19 @@ describe("a session", () => {
     '{"hello":true}',
     '{"hello":null}',
   ])("is declined by a client that sends %s", async (frame) => {
-    const serving = new Serving();
+    const serving = new Serving({ limits: { maxUnsentBytes: 4000 } });
     const raw = await serving.open();
     raw.take();
     // No message is lost, although the socket is full.
     raw.line.stop();
-    for (const n of [1, 2]) serving.served.peer.notify("n", [n]);
+    for (const n of [1, 2, 3]) {
+      serving.served.peer.notify("n", [n, "x".repeat(1000)]);
+      await serving.settle();
+    }
     raw.line.start();
     raw.send(frame, pack(note(1)));
     await serving.settle();
-    expect([raw.numbers(), serving.served.got]).toEqual([[1, 2], [1]]);
+    expect([raw.numbers(), serving.served.got]).toEqual([[1, 2, 3], [1]]);
     raw.cut();
     expect(serving.served.events).toEqual([1006]);
     expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
