@@ -75,26 +75,6 @@ class Desk {
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => String(i));
 
 describe("a budget", () => {
-  it("runs 6 ms of work at once, and the rest in order, the same amount in each tick", async () => {
-    const desk = new Desk();
-    for (const name of names(40)) desk.take(name);
-    expect(desk.done).toEqual(names(6));
-    expect(desk.socket.isPaused).toBe(true);
-    await desk.finish();
-    expect(desk.done).toEqual(names(40));
-    expect(Math.max(...desk.ticks)).toBeLessThanOrEqual(6);
-    expect(desk.socket).toMatchObject({ isPaused: false, heardAt: expect.any(Number) });
-    expect(desk.socket.heardAt).toBeGreaterThan(1000);
-  });
-
-  it("does not begin a second piece of work if the first takes longer", async () => {
-    const desk = new Desk();
-    for (const name of names(5)) desk.take(name, 30);
-    expect(desk.done).toEqual(["0"]);
-    await desk.finish();
-    expect(Math.max(...desk.ticks)).toBe(1);
-  });
-
   it("never delays a connection that needs less in each tick", async () => {
     const desk = new Desk();
     for (let i = 0; i < 20; i++) {
@@ -112,10 +92,11 @@ describe("a budget", () => {
     desk.take("first", 10);
     desk.take("second");
     await tick();
-    expect(desk.done.length).toBeLessThan(8);
+    expect([desk.done.length < 8, desk.socket.isPaused]).toEqual([true, true]);
     await desk.finish();
     expect(desk.done).toEqual(["first", "second", ...names(20)]);
     expect(Math.max(...desk.ticks)).toBeLessThanOrEqual(6);
+    expect(desk.socket.heardAt).toBeGreaterThan(1000);
   });
 
   it("reads the clock for each message of a pack while messages are slow, and for every eighth while they are fast", () => {
