@@ -40,16 +40,8 @@ async function aptGet(...args: string[]): Promise<boolean> {
   const root = process.getuid?.() === 0 ? [] : ["sudo", "-n"];
   // Serialized, because apt-get fails at once if another one updates the lists, and waits for installations only with an option.
   const oneByOne = canRun("/usr/bin/flock") ? ["flock", join(tmpdir(), "reciproc-apt-get.lock")] : [];
-  const apt = [
-    ...root,
-    ...oneByOne,
-    "env",
-    "DEBIAN_FRONTEND=noninteractive",
-    "apt-get",
-    "-o",
-    "DPkg::Lock::Timeout=300",
-  ];
-  return run([...apt, ...args]);
+  const apt = "env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300".split(" ");
+  return run([...root, ...oneByOne, ...apt, ...args]);
 }
 
 /**

@@ -1,6 +1,8 @@
 /** A NATS for the tests, found or installed, and servers of it. */
 import { connect as connectTcp } from "node:net";
 import { createInterface } from "node:readline";
+import { jetstreamManager, type JetStreamManager } from "@nats-io/jetstream";
+import { connect, NoRespondersError, type NatsConnection } from "@nats-io/transport-node";
 import { aptInstall, canRun, onPath } from "./debian.js";
 import { freePort } from "./ports.js";
 import { Program, type Command } from "./program.js";
@@ -86,17 +88,12 @@ export class NatsServer extends Program {
     return { path: this.#path, args: ["-c", path], output: "stderr", ready: /Server is ready/ };
   }
 
-  /** Replaces the lines of the configuration. They are in force after the next start. */
-  configure(lines: readonly string[]): void {
-    this.#options = { ...this.#options, lines };
-  }
-
   /** Replaces the lines of the configuration while the server runs. Resolves when they are in force. */
   async reload(lines: readonly string[]): Promise<void> {
     const loadedAt = async (): Promise<string> =>
       (await this.#monitor<{ config_load_time: string }>("varz")).config_load_time;
     const before = await loadedAt();
-    this.configure(lines);
+    this.#options = { ...this.#options, lines };
     await this.prepare();
     this.signal("SIGHUP");
     await eventually(loadedAt, (at) => at !== before);
@@ -131,11 +128,6 @@ export class NatsServer extends Program {
 
   async version(): Promise<string> {
     return (await this.#monitor<{ version: string }>("varz")).version;
-  }
-
-  /** Returns how many connections the server has cut because they were too slow. */
-  async slowConsumers(): Promise<number> {
-    return (await this.#monitor<{ slow_consumers: number }>("varz")).slow_consumers;
   }
 }
 
@@ -173,49 +165,8 @@ export async function startCluster(): Promise<NatsServer[]> {
   }
 }
 
-// The types of the libraries do not pass the check of declarations of this project.
-
-/** A connection of `@nats-io/transport-node`. */
-export interface NatsClient {
-  publish(subject: string, payload: string): void;
-  request(subject: string, payload: string, options: { timeout: number }): Promise<unknown>;
-  flush(): Promise<void>;
-  close(): Promise<void>;
-}
-
-interface StreamInfo {
-  readonly config: { description?: string; max_age: number; max_msgs_per_subject: number };
-  readonly state: { first_seq: number; last_seq: number; subjects?: Record<string, number> };
-  readonly cluster?: { leader?: string };
-}
-
-/** The manager of `@nats-io/jetstream`. */
-export interface StreamManager {
-  readonly streams: {
-    names(): AsyncIterable<string> & { next(): Promise<string[]> };
-    info(name: string, options?: { subjects_filter: string }): Promise<StreamInfo>;
-    add(settings: object): Promise<StreamInfo>;
-    update(name: string, settings: object): Promise<StreamInfo>;
-    purge(name: string, options?: { filter?: string; seq?: number }): Promise<unknown>;
-    delete(name: string): Promise<boolean>;
-  };
-}
-
-interface Transport {
-  connect(options: object): Promise<NatsClient>;
-  readonly NoRespondersError: abstract new (...args: never) => Error;
-}
-
-interface JetStream {
-  jetstreamManager(client: NatsClient, options: { timeout: number }): Promise<StreamManager>;
-}
-
-const load = <T>(name: string): Promise<T> => import(name) as Promise<T>;
-const loadTransport = (): Promise<Transport> => load("@nats-io/transport-node");
-
-async function connectTo(url: string): Promise<NatsClient> {
+async function connectTo(url: string): Promise<NatsConnection> {
   const { username, password, protocol, host } = new URL(url);
-  const { connect } = await loadTransport();
   return connect({
     servers: host,
     ...(username === "" ? {} : { user: username, pass: password }),
@@ -226,7 +177,6 @@ async function connectTo(url: string): Promise<NatsClient> {
 /** Returns true if a node is subscribed to a subject. A node confirms each message that asks for it. */
 export async function isSubscribed(url: string, subject: string): Promise<boolean> {
   const client = await connectTo(url);
-  const { NoRespondersError } = await loadTransport();
   try {
     await client.request(subject, "", { timeout: 1_000 });
     return true;
@@ -261,10 +211,9 @@ export async function publishRaw({ port }: NatsServer, subject: string, headers:
 }
 
 /** Connects to a server, runs what manages its streams and disconnects. */
-export async function managed<T>(url: string, run: (manager: StreamManager) => Promise<T>): Promise<T> {
+export async function managed<T>(url: string, run: (manager: JetStreamManager) => Promise<T>): Promise<T> {
   const client = await connectTo(url);
   try {
-    const { jetstreamManager } = await load<JetStream>("@nats-io/jetstream");
     return await run(await jetstreamManager(client, { timeout: 5_000 }));
   } finally {
     await client.close();
