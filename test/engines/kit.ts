@@ -240,17 +240,13 @@ export function jump(ms: number): void {
   });
 }
 
-function countOf(kinds: readonly string[], kind: string): number {
-  return kinds.filter((one) => one === kind).length;
-}
-
+/** Returns the sockets and timers that keep this process running. */
 function handles(): string[] {
   return process.getActiveResourcesInfo().filter((kind) => /^(Timeout|TCP|TLS)/.test(kind));
 }
 
-/** Returns how many sockets and timers keep this process running. */
-export function countHandles(): number {
-  return handles().length;
+function countOf(kinds: readonly string[], kind: string): number {
+  return kinds.filter((one) => one === kind).length;
 }
 
 /**
@@ -261,10 +257,7 @@ export function watchHandles(): () => Promise<void> {
   const before = handles();
   return async () => {
     // A check by `expect.poll` would set a timer itself.
-    for (;;) {
-      const now = handles();
-      if (now.every((kind) => countOf(now, kind) <= countOf(before, kind))) return;
-      await new Promise<void>((resolve) => setImmediate(resolve));
-    }
+    for (let now = handles(); now.some((kind) => countOf(now, kind) > countOf(before, kind)); now = handles())
+      await written();
   };
 }

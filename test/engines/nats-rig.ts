@@ -1,5 +1,6 @@
 /** Rigs over NATS, and a relay that understands what its server sends. */
 import { nanoid } from "nanoid";
+import { afterAll, beforeAll } from "vitest";
 import { nats, type NatsOptions } from "../../src/nats/index.js";
 import { selfSigned } from "../support/certificates.js";
 import { isSubscribed, managed, NatsServer, removeStreams, type NatsServerOptions } from "../support/nats.js";
@@ -130,38 +131,53 @@ export function natsGroup(servers: readonly NatsServer[]): Group {
 export const NATS = kindOf("nats", {});
 export const JETSTREAM = kindOf("nats with JetStream", { jetstream: {} });
 
-/** A message that is held back, or will be. */
-export interface Held {
-  /** Resolves when the message is here. */
-  readonly taken: Promise<void>;
-  /** Delivers it. */
-  release(): void;
+/** A server for the tests of a file, with JetStream. */
+export interface SharedNats {
+  readonly server: NatsServer;
+  rigOf(options?: Partial<NatsOptions>): PrefixedRig;
+  /** Returns a rig of the same prefix whose nodes connect by a relay, and what understands the messages in it. */
+  relayed(
+    rig: PrefixedRig,
+    options?: Partial<NatsOptions>,
+  ): Promise<{ relay: Relay; wire: NatsWire; rig: PrefixedRig }>;
 }
 
-/** A relay between a node and NATS that can hold back one message for the node, while later ones pass it, or change or drop messages. */
-export class NatsRelay implements AsyncDisposable {
-  readonly relay: Relay;
+/** Starts a server before the tests of a file, and ends it after them. */
+export function useNats(): SharedNats {
+  let server: NatsServer;
+  beforeAll(async () => {
+    server = await NatsServer.create();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  const rigOf = (options: Partial<NatsOptions> = {}): PrefixedRig =>
+    natsRig({ url: server.url, jetstream: {}, ...options }, server);
+  return {
+    get server() {
+      return server;
+    },
+    rigOf,
+    relayed: async ({ prefix }, options) => {
+      const relay = use(await Relay.to(server.port));
+      const rig = rigOf({ ...options, url: `nats://127.0.0.1:${relay.port}`, prefix });
+      return { relay, wire: new NatsWire(relay), rig };
+    },
+  };
+}
+
+/** The messages for a node in a relay: holds one back, while later ones pass it, or changes or drops messages. */
+export class NatsWire {
   /** Returns what is delivered for each message: a text of the same length, or `undefined` for none. */
   change: (text: string) => string | undefined = (text) => text;
   /** What has come of a command of the server that is not complete. */
   readonly #rest = new WeakMap<Line, Buffer>();
   readonly #holds = new Map<RegExp, (deliver: () => void) => void>();
 
-  private constructor(relay: Relay) {
-    this.relay = relay;
+  constructor(relay: Relay) {
     relay.pass = (bytes, to, line) => (to === "server" ? bytes : this.#take(bytes, line));
   }
 
-  static async to(server: NatsServer): Promise<NatsRelay> {
-    return use(new NatsRelay(await Relay.to(server.port)));
-  }
-
-  get url(): string {
-    return `nats://127.0.0.1:${this.relay.port}`;
-  }
-
-  /** Holds the next message whose text matches. */
-  hold(pattern: RegExp): Held {
+  /** Holds the next message whose text matches. `taken`: resolves when it is here. `release`: delivers it. */
+  hold(pattern: RegExp): { taken: Promise<void>; release(): void } {
     let release: () => void;
     const taken = new Promise<void>((resolve) =>
       this.#holds.set(pattern, (deliver) => {
@@ -187,10 +203,6 @@ export class NatsRelay implements AsyncDisposable {
     const [, hold] = [...this.#holds].find(([pattern]) => pattern.test(text)) ?? [];
     if (hold === undefined) deliver();
     else hold(deliver);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.relay[Symbol.asyncDispose]();
   }
 }
 

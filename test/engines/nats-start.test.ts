@@ -1,52 +1,24 @@
 /** How the engine starts and closes over NATS, and which servers and users it refuses. */
-import { once } from "node:events";
-import { createServer, type AddressInfo, type Socket } from "node:net";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { type NatsOptions } from "../../src/nats/index.js";
 import { managed, NatsServer, type NatsServerOptions } from "../support/nats.js";
 import { outcomeOf, refusalOf, TestNode, use, watchHandles } from "./kit.js";
-import type { PrefixedRig } from "./failures.js";
-import { linesOf, NatsRelay, natsRig, rightsOf } from "./nats-rig.js";
+import { linesOf, natsRig, rightsOf, useNats } from "./nats-rig.js";
 
 const FEW = { username: "few", password: "se:cret" };
 const PREFIX = "test-rights";
 const { own, streams } = rightsOf(PREFIX);
 
-let server: NatsServer;
-beforeAll(async () => {
-  server = await NatsServer.create();
-});
-afterAll(() => server[Symbol.asyncDispose]());
+const nats = useNats();
+const { rigOf, relayed } = nats;
 
 async function start(options: NatsServerOptions): Promise<NatsServer> {
   return use(await NatsServer.create(options));
 }
 
-function rigOf(options: Partial<NatsOptions> = {}): PrefixedRig {
-  return natsRig({ url: server.url, jetstream: {}, ...options }, server);
-}
-
 /** Resolves with the text of the error with which a node of these options does not open. */
 async function reasonOf(options: NatsOptions): Promise<string> {
   return (await refusalOf(natsRig(options).engine())).message;
-}
-
-/** Returns the URL of a server that accepts connections and sends nothing, and the connections that are open. */
-async function listenSilently(): Promise<{ url: string; sockets: Set<Socket> }> {
-  const sockets = new Set<Socket>();
-  const silent = createServer((socket) => {
-    sockets.add(socket);
-    socket
-      .on("error", () => {})
-      .on("close", () => sockets.delete(socket))
-      .resume();
-  }).listen(0, "127.0.0.1");
-  await once(silent, "listening");
-  onTestFinished(() => {
-    for (const socket of sockets) socket.destroy();
-    silent.close();
-  });
-  return { url: `nats://127.0.0.1:${(silent.address() as AddressInfo).port}`, sockets };
 }
 
 describe("the engine nats, at the start", () => {
@@ -115,7 +87,7 @@ describe("the engine nats, at the start", () => {
   it("rejects a server without JetStream, or without enough servers, at once", async () => {
     const { url } = await start({ jetstream: false });
     expect(await reasonOf({ url, jetstream: {} })).toMatch(/jetstream/i);
-    expect(await reasonOf({ url: server.url, jetstream: { replicas: 3 } })).toMatch(/replicas/);
+    expect(await reasonOf({ url: nats.server.url, jetstream: { replicas: 3 } })).toMatch(/replicas/);
   });
 
   it("does not start without one of its streams", async () => {
@@ -141,24 +113,23 @@ describe("the engine nats, at the start", () => {
 
   it("begins a stream once, if another node has just begun it", async () => {
     const rig = rigOf();
-    const relays = [await NatsRelay.to(server), await NatsRelay.to(server)] as const;
-    const open = ({ url }: NatsRelay): Promise<TestNode> => TestNode.open(rigOf({ url, prefix: rig.prefix }).engine());
+    const [one, two] = [await relayed(rig), await relayed(rig)];
     // The first node has said where the life begins, and has not begun it.
-    const updated = relays[0].hold(new RegExp(`stream_update_response.*"name":"${rig.prefix}_1_l"`));
-    const first = open(relays[0]);
+    const updated = one.wire.hold(new RegExp(`stream_update_response.*"name":"${rig.prefix}_1_l"`));
+    const first = TestNode.open(one.rig.engine());
     await updated.taken;
     // The second one asks before that, and looks for what the first one has said after it.
     const aboutLog = (): RegExp => new RegExp(`stream_info_response.*"name":"${rig.prefix}_1_l"`);
-    const rights = relays[1].hold(aboutLog());
-    const second = open(relays[1]);
+    const rights = two.wire.hold(aboutLog());
+    const second = TestNode.open(two.rig.engine());
     await rights.taken;
-    const info = relays[1].hold(aboutLog());
+    const info = two.wire.hold(aboutLog());
     rights.release();
     await info.taken;
     updated.release();
     await first;
     const life = (): Promise<string | undefined> =>
-      managed(server.url, async (manager) => (await manager.streams.info(`${rig.prefix}_1_l`)).config.description);
+      managed(nats.server.url, async (manager) => (await manager.streams.info(`${rig.prefix}_1_l`)).config.description);
     const begun = await life();
     info.release();
     await second;
@@ -168,15 +139,17 @@ describe("the engine nats, at the start", () => {
 
 describe("the engine nats, when it closes while it starts", () => {
   it("leaves no socket of an attempt that times out, and none of one that goes on", async () => {
-    const { url, sockets } = await listenSilently();
+    const { relay, rig } = await relayed(rigOf());
+    // As a server that accepts connections and sends nothing.
+    relay.pass = () => undefined;
     const untilReleased = watchHandles();
-    const node = new TestNode(natsRig({ url }).engine());
+    const node = new TestNode(rig.engine());
     const opened = outcomeOf(node.connection.open());
-    await expect.poll(() => sockets.size).toBe(1);
-    const [first] = sockets;
+    await expect.poll(() => relay.lines.size).toBe(1);
+    const [first] = relay.lines;
     await node.untilDown();
-    if (!first!.closed) await once(first!, "close");
-    await expect.poll(() => sockets.size).toBe(1);
+    await expect.poll(() => first!.has("client")).toBe(false);
+    await expect.poll(() => relay.lines.size).toBe(1);
     await node.connection.close();
     expect(await opened).toBe("not-sent");
     await untilReleased();
@@ -186,9 +159,9 @@ describe("the engine nats, when it closes while it starts", () => {
     const rig = rigOf();
     const other = await TestNode.open(rig.engine(), "other");
     await other.enter();
-    const relay = await NatsRelay.to(server);
-    const node = await TestNode.open(rigOf({ url: relay.url, prefix: rig.prefix }).engine());
-    const confirmed = relay.hold(/^PONG/);
+    const { wire, rig: slow } = await relayed(rig);
+    const node = await TestNode.open(slow.engine());
+    const confirmed = wire.hold(/^PONG/);
     const entered = outcomeOf(node.enter());
     await confirmed.taken;
     const closed = node.connection.close();
@@ -204,15 +177,15 @@ describe("the engine nats, when it closes while it starts", () => {
     ["beats", true],
   ])("is not live for the others if it closes while it %s, without JetStream", async (_what, hasEntered) => {
     const rig = rigOf({ jetstream: undefined });
-    const relay = await NatsRelay.to(server);
-    const closing = await TestNode.open(rigOf({ url: relay.url, jetstream: undefined, prefix: rig.prefix }).engine());
+    const { wire, rig: slow } = await relayed(rig, { jetstream: undefined });
+    const closing = await TestNode.open(slow.engine());
     const other = await TestNode.open(rig.engine(), "other");
     await other.enter();
     if (hasEntered) await closing.enter();
     // So the confirmation that `close` waits for is that of the step, and the step continues while the connection closes.
-    relay.hold(/^PONG/);
+    wire.hold(/^PONG/);
     // Nor does this node receive what it has sent itself.
-    relay.hold(/left 60000/);
+    wire.hold(/left 60000/);
     const stepped = outcomeOf(hasEntered ? closing.beat() : closing.enter());
     await closing.connection.close();
     await stepped;
@@ -244,7 +217,7 @@ describe("the engine nats, when it closes while it starts", () => {
       // Done if the start has ended before.
       expect(["not-sent", "done"]).toContain(opened);
       await expect(node.connection.send("a:all", "x")).rejects.toMatchObject({ outcome: "not-sent" });
-      await expect.poll(async () => (await server.names()).join()).not.toContain(node.name);
+      await expect.poll(async () => (await nats.server.names()).join()).not.toContain(node.name);
     }
   });
 });

@@ -1,29 +1,15 @@
 /** What the engine does over JetStream when a stream is lost although the connection is not, and when a node dies. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { NatsOptions } from "../../src/nats/index.js";
-import { managed, NatsServer, publishAt, removeStreams } from "../support/nats.js";
-import { Relay } from "../support/relay.js";
-import { jump, outcomeOf, TestNode, TOPIC, untilNothingLeft, use } from "./kit.js";
+import { describe, expect, it } from "vitest";
+import { managed, publishAt, removeStreams } from "../support/nats.js";
+import type { Relay } from "../support/relay.js";
+import { jump, outcomeOf, TestNode, TOPIC, untilNothingLeft } from "./kit.js";
 import type { PrefixedRig } from "./failures.js";
-import { NatsRelay, natsRig } from "./nats-rig.js";
+import { useNats } from "./nats-rig.js";
 
-let server: NatsServer;
-beforeAll(async () => {
-  server = await NatsServer.create();
-});
-afterAll(() => server[Symbol.asyncDispose]());
+const nats = useNats();
+const { rigOf, relayed } = nats;
 
 const LONGEST_LEASE_MS = 600_000;
-
-function rigOf(options: Partial<NatsOptions> = {}): PrefixedRig {
-  return natsRig({ url: server.url, jetstream: {}, ...options }, server);
-}
-
-/** Returns a relay to the server, and a rig of the same prefix whose nodes connect by it. */
-async function relayed({ prefix }: PrefixedRig): Promise<{ relay: Relay; rig: PrefixedRig }> {
-  const relay = use(await Relay.to(server.port));
-  return { relay, rig: rigOf({ url: `nats://127.0.0.1:${relay.port}`, prefix }) };
-}
 
 /** Pauses a relay when a client sends this text, which is not forwarded. Resolves then. */
 function pauseBefore(relay: Relay, text: string): Promise<void> {
@@ -75,7 +61,7 @@ describe("the engine nats gives an incarnation up", () => {
   it("that another node has begun to remove", async () => {
     const rig = rigOf();
     const node = await TestNode.enter(rig.engine());
-    await publishAt(server.url, `${rig.prefix}.1.h.${node.name}.1`, "taken 60000");
+    await publishAt(nats.server.url, `${rig.prefix}.1.h.${node.name}.1`, "taken 60000");
     await expect.poll(() => node.beat()).toEqual({ isMine: false, live: [] });
     await node.enterAgain();
   });
@@ -86,7 +72,7 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     const rig = rigOf();
     const old = await TestNode.enter(rig.engine());
     const before = await old.append("1");
-    await removeStreams(server.url, rig.prefix);
+    await removeStreams(nats.server.url, rig.prefix);
     expect(await outcomeOf(old.append("refused"))).toBe("not-sent");
     const other = await TestNode.enter(rig.engine());
     // It has as many entries and members as the stream before, so what the first node knows would fit.
@@ -104,14 +90,14 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     await dead.connection.subscribe(`t:${TOPIC}`);
     const stream = `${rig.prefix}_1_w`;
     const lastOf = (): Promise<number> =>
-      managed(server.url, async ({ streams }) => (await streams.info(stream)).state.last_seq);
+      managed(nats.server.url, async ({ streams }) => (await streams.info(stream)).state.last_seq);
     const before = await lastOf();
-    await removeStreams(server.url, rig.prefix);
+    await removeStreams(nats.server.url, rig.prefix);
     // So what the node receives of it looks newer than what it knows.
     const other = await openBesides(rig, dead, async () => {
-      await publishAt(server.url, `${rig.prefix}.1.w.=`, "removed at once");
+      await publishAt(nats.server.url, `${rig.prefix}.1.w.=`, "removed at once");
       const seq = Math.max(before + 1_000, (await lastOf()) + 1);
-      await managed(server.url, ({ streams }) => streams.purge(stream, { seq }));
+      await managed(nats.server.url, ({ streams }) => streams.purge(stream, { seq }));
     });
     await dead.until(`t:${TOPIC}`, 1, (frame) => frame.includes(other.id("kept")));
     await dead.put("late");
@@ -125,19 +111,19 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     ["does not notice it", false],
   ])("finds a member whose node says where it is meanwhile, and %s", async (_what, isNoticed) => {
     const rig = rigOf();
-    const relay = await NatsRelay.to(server);
-    const dead = await TestNode.open(rigOf({ url: relay.url, prefix: rig.prefix }).engine());
+    const { relay, wire, rig: own } = await relayed(rig);
+    const dead = await TestNode.open(own.engine());
     await dead.enter(1, 2_000);
-    const said = relay.hold(new RegExp(`\\{"stream":"${rig.prefix}_1_w", ?"seq":`));
+    const said = wire.hold(new RegExp(`\\{"stream":"${rig.prefix}_1_w", ?"seq":`));
     const put = dead.connection.roster!.put("another", dead.id("late"), "1");
     await said.taken;
-    await removeStreams(server.url, rig.prefix);
+    await removeStreams(nats.server.url, rig.prefix);
     const other = await openBesides(rig, dead);
     if (isNoticed) expect((await dead.beat(1, 2_000)).isMine).toBe(false);
     expect(dead.heard).toEqual(isNoticed ? ["all"] : []);
     said.release();
     await put;
-    await relay.relay.close();
+    await relay.close();
     await other.untilMembers([dead.id("late")], "another");
     await other.untilReaped([], "another");
     await other.untilMembers([other.id("kept")]);
@@ -147,12 +133,12 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     "notices it once if an answer about it is overtaken, and nothing if it is there: %s",
     async (isLost) => {
       const rig = rigOf();
-      const relay = await NatsRelay.to(server);
-      const node = await TestNode.enter(rigOf({ url: relay.url, prefix: rig.prefix }).engine());
-      const info = relay.hold(new RegExp(`stream_info_response.*"name":"${rig.prefix}_1_w"`));
+      const { wire, rig: own } = await relayed(rig);
+      const node = await TestNode.enter(own.engine());
+      const info = wire.hold(new RegExp(`stream_info_response.*"name":"${rig.prefix}_1_w"`));
       const overtaken = node.beat();
       await info.taken;
-      await (isLost ? removeStreams(server.url, rig.prefix) : node.put("b"));
+      await (isLost ? removeStreams(nats.server.url, rig.prefix) : node.put("b"));
       expect((await node.beat()).isMine).toBe(!isLost);
       info.release();
       expect((await overtaken).isMine).toBe(!isLost);
@@ -167,9 +153,9 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     const node = await TestNode.open(rig.engine());
     const name = `${rig.prefix}_1_w`;
     const limit = (max_msgs: number): Promise<unknown> =>
-      managed(server.url, ({ streams }) => streams.update(name, { max_msgs, discard: "new" }));
+      managed(nats.server.url, ({ streams }) => streams.update(name, { max_msgs, discard: "new" }));
     await TestNode.enter(rig.engine());
-    const { state } = await managed(server.url, ({ streams }) => streams.info(name));
+    const { state } = await managed(nats.server.url, ({ streams }) => streams.info(name));
     await limit(state.last_seq - state.first_seq + 1);
     await node.enter();
     expect((await node.beat()).isMine).toBe(true);
@@ -183,7 +169,7 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     await expect.poll(leftoversAfterBeat).toContain(said);
     // It notices a purge as any other node does.
     const isMineAfterPurge = async (): Promise<boolean> => {
-      await managed(server.url, ({ streams }) => streams.purge(name));
+      await managed(nats.server.url, ({ streams }) => streams.purge(name));
       return (await node.beat()).isMine;
     };
     await expect.poll(isMineAfterPurge).toBe(false);
@@ -196,7 +182,9 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     const rig = rigOf();
     const node = await TestNode.open(rig.engine());
     const before = await node.append("1");
-    await managed(server.url, ({ streams }) => streams.purge(`${rig.prefix}_1_l`, { filter: `${rig.prefix}.1.l.>` }));
+    await managed(nats.server.url, ({ streams }) =>
+      streams.purge(`${rig.prefix}_1_l`, { filter: `${rig.prefix}.1.l.>` }),
+    );
     expect((await node.read()).epoch).toBe("");
     const after = await node.append("2");
     expect([after.offset, after.epoch === before.epoch]).toEqual([1, false]);
@@ -211,7 +199,9 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     await node.put("b");
     await node.remove("b");
     for (const one of [node, watching]) expect((await one.beat()).isMine).toBe(true);
-    await managed(server.url, ({ streams }) => streams.purge(`${rig.prefix}_1_w`, { filter: `${rig.prefix}.1.*.>` }));
+    await managed(nats.server.url, ({ streams }) =>
+      streams.purge(`${rig.prefix}_1_w`, { filter: `${rig.prefix}.1.*.>` }),
+    );
     for (const one of [node, watching]) {
       expect(await one.beat()).toEqual({ isMine: false, live: [] });
       expect([one.heard, one.downs]).toEqual([["all"], []]);
@@ -234,7 +224,7 @@ describe("the engine nats, when a node dies", () => {
     await node.enter();
     const subject = `${rig.prefix}.1.h.${dead.name}.1`;
     // As a node sends it before it begins. It then dies.
-    await publishAt(server.url, subject, "beats 100", "taken 100");
+    await publishAt(nats.server.url, subject, "beats 100", "taken 100");
     await node.untilReaped([]);
   });
 
@@ -266,13 +256,13 @@ describe("the engine nats, when a node dies", () => {
   it("tries again at the next beat if it could not remove members", async () => {
     const rig = rigOf();
     const dead = await TestNode.enter(rig.engine(), "dead", LONGEST_LEASE_MS);
-    const relay = await NatsRelay.to(server);
-    const node = await TestNode.open(rigOf({ url: relay.url, prefix: rig.prefix }).engine());
+    const { wire, rig: own } = await relayed(rig);
+    const node = await TestNode.open(own.engine());
     await node.enter(1, LONGEST_LEASE_MS);
     await node.untilMembers([dead.id("a")]);
     let isTaken = false;
     let hasFailed = false;
-    relay.change = (text) => {
+    wire.change = (text) => {
       isTaken ||= text.includes(`taken ${LONGEST_LEASE_MS}`);
       if (!isTaken || hasFailed || !text.includes("stream_info_response") || !text.includes(saidOf(dead))) return text;
       hasFailed = true;

@@ -1,9 +1,10 @@
 /** What the engine does when one server of Redis fails: the suite of all brokers, and what only Redis does. */
 import { createClient } from "@redis/client";
 import { describe, expect, it } from "vitest";
-import type { Channel, Position } from "../../src/fleet/engine.js";
+import type { Channel } from "../../src/fleet/engine.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { RedisServer, type RedisServerOptions } from "../support/redis.js";
+import { Relay, type Line } from "../support/relay.js";
 import { describeFailures, type PrefixedRig } from "./failures.js";
 import { jump, outcomeOf, TestNode, TOPIC, untilNothingLeft, use, written } from "./kit.js";
 import { keyOf, REDIS, redisRig, relayRedis, untilReplication } from "./redis-rig.js";
@@ -42,71 +43,45 @@ async function killSubscription(server: RedisServer, node: TestNode): Promise<vo
   await server.command("CLIENT", "KILL", "ID", /^id=(\d+)/.exec(line!)![1]!);
 }
 
-/** Publishes 3 entries that are saved and 2 that are not, kills the server, starts it from the snapshot and publishes 3 more. */
-const restore = async (options: RedisOptions): Promise<{ node: TestNode; positions: Position[] }> => {
-  const { server, rig } = await start({}, options);
-  const node = await TestNode.open(rig.engine());
-  const positions: Position[] = [];
-  for (const body of ["1", "2", "3"]) positions.push(await node.append(body, body));
-  await server.command("SAVE");
-  for (const body of ["4", "5"]) positions.push(await node.append(body));
-  await startAgain(server, node);
-  const isDurable = options.history === "durable";
-  expect(await node.read(0)).toEqual(isDurable ? expect.anything() : { epoch: "", top: 0, entries: [] });
-  // The position of an earlier epoch is not repeated for its key.
-  for (const body of ["6", "7", "8"]) positions.push(await node.append(body, body === "6" ? "1" : body));
-  return { node, positions };
-};
+const keyLike = async (server: RedisServer, pattern: string): Promise<string> =>
+  (await server.command<string[]>("KEYS", pattern))[0]!;
 
 describe("the engine redis, when its server is started from a snapshot", () => {
-  it("does not continue a log, whose end is lost, and has none until the first publication", async () => {
-    const { node, positions } = await restore({});
-    expect(new Set(positions.slice(0, 5).map(({ epoch }) => epoch)).size).toBe(1);
-    const { epoch } = positions[5]!;
-    expect(epoch).not.toBe(positions[0]!.epoch);
-    expect(await node.read()).toEqual({ epoch, top: 3, entries: ["6", "7", "8"].map((body, i) => [i + 1, body]) });
-  });
-
-  it('continues the log if `history` is "durable"', async () => {
-    const { positions } = await restore({ history: "durable" });
-    expect(new Set(positions.map(({ epoch }) => epoch)).size).toBe(1);
-    expect(positions.map(({ offset }) => offset)).toEqual([1, 2, 3, 4, 5, 1, 4, 5]);
-  });
-
-  it("gives the incarnation up, because members that were put last may be lost", async () => {
+  it("continues no log, whose end is lost, and gives the incarnation up, whose members may be lost", async () => {
     const { server, rig } = await start();
     const node = await TestNode.enter(rig.engine());
+    const before = await node.append("1", "key");
     await server.command("SAVE");
+    await node.append("2");
     await node.put("lost");
     await startAgain(server, node);
+    expect(await node.read(0)).toEqual({ epoch: "", top: 0, entries: [] });
+    // The position of an earlier epoch is not repeated for its key.
+    const { epoch, offset } = await node.append("3", "key");
+    expect([offset, epoch === before.epoch]).toEqual([1, false]);
+    expect(await node.read()).toEqual({ epoch, top: 1, entries: [[1, "3"]] });
     expect(await node.beat()).toEqual({ isMine: false, live: [] });
     await node.enterAgain();
   });
+
+  it('continues the log if `history` is "durable"', async () => {
+    const { server, rig } = await start({}, { history: "durable" });
+    const node = await TestNode.open(rig.engine());
+    const before = await node.append("1", "key");
+    await server.command("SAVE");
+    await node.append("2");
+    await startAgain(server, node);
+    expect(await node.append("3", "key")).toEqual(before);
+    expect(await node.append("3")).toEqual({ ...before, offset: 2 });
+  });
 });
 
-const loseList = async (): Promise<Started & { node: TestNode }> => {
+it("the engine redis removes its own members when it closes, although the list of them is lost", async () => {
   const { server, rig } = await start();
   const node = await TestNode.enter(rig.engine());
-  const [list] = await server.command<string[]>("KEYS", `${rig.prefix}:*:o:*`);
-  await server.command("DEL", list!);
-  return { rig, server, node };
-};
-
-describe("the engine redis, when the list of an incarnation is lost", () => {
-  it("removes its own members nevertheless, when it closes", async () => {
-    const { rig, node } = await loseList();
-    await node.connection.close();
-    await untilNothingLeft(rig);
-  });
-
-  it("removes its own members nevertheless, when it was given up", async () => {
-    const { server, node } = await loseList();
-    await server.command("SAVE");
-    await startAgain(server, node);
-    expect((await node.beat()).isMine).toBe(false);
-    await node.enter(2);
-    await node.untilMembers([]);
-  });
+  await server.command("DEL", await keyLike(server, `${rig.prefix}:*:o:*`));
+  await node.connection.close();
+  await untilNothingLeft(rig);
 });
 
 describe("the engine redis, when it loses one of its two connections", () => {
@@ -119,35 +94,21 @@ describe("the engine redis, when it loses one of its two connections", () => {
     await node.untilHeard();
   });
 
-  it("gives the connection up whose commands are not answered for 15 s, although it sends on", async () => {
-    const { server } = await start();
-    const { relay, url, subscribers } = await relayRedis(server);
-    use(relay);
-    const node = await TestNode.open(redisRig({ url }).engine());
-    const others = [...relay.lines].filter((line) => !subscribers.has(line));
-    for (const line of others) line.mute("client");
-    expect(others).toHaveLength(1);
-    const outcomes = new Set<string>();
-    while (node.downs.length === 0) {
-      void outcomeOf(node.connection.send("a:all", "x")).then((outcome) => outcomes.add(outcome));
-      await server.command("PING");
-    }
-    expect(node.downs[0]!.message).toContain("no answer for 15000 ms");
-    await node.untilHeard();
-    expect(outcomes).toContain("unknown");
-    expect(await outcomeOf(node.connection.send("a:all", "again"))).toBe("done");
-  });
-
   it("connects again after its subscriptions were cut while it connected", async () => {
     const { server } = await start();
-    const relayed = await relayRedis(server);
-    const relay = use(relayed.relay);
-    const node = await TestNode.open(redisRig({ url: relayed.url }).engine());
+    const { relay, url, subscribers } = await relayRedis(server);
+    const node = await TestNode.open(redisRig({ url }).engine());
+    const scripted = new Set<Line>();
+    const { pass } = relay;
     let probes = 0;
-    relayed.sent = (text) => {
-      // The script that shows which commands the server accepts.
-      if (!text.includes("EVALSHA") || !text.includes(":probe") || probes++ > 0) return;
-      for (const line of relay.lines) if (!relayed.subscribers.has(line) && !relayed.scripted.has(line)) line.cut();
+    relay.pass = (bytes, to, line) => {
+      if (to === "server" && bytes.includes("EVALSHA")) {
+        scripted.add(line);
+        // The script that shows which commands the server accepts.
+        if (bytes.includes(":probe") && probes++ === 0)
+          for (const other of relay.lines) if (!subscribers.has(other) && !scripted.has(other)) other.cut();
+      }
+      return pass(bytes, to, line);
     };
     node.connection.reconnect(new Error("a test"));
     await node.untilHeard();
@@ -168,8 +129,7 @@ describe("the engine redis, when it loses one of its two connections", () => {
 
 describe("the engine redis, when its server becomes a replica", () => {
   it("notices that it was one meanwhile, although the run id is the same", async () => {
-    const { server, rig } = await start();
-    const other = use(await RedisServer.create());
+    const [{ server, rig }, { server: other }] = [await start(), await start()];
     await follow(other, server);
     const node = await TestNode.open(rig.engine());
     await node.enter();
@@ -189,20 +149,20 @@ describe("the engine redis, when its server becomes a replica", () => {
     expect((await node.beat()).isMine).toBe(false);
   });
 
-  it.each<[string, (node: TestNode) => Promise<unknown>, string]>([
-    ["reads no log", (node) => node.read(), "READONLY"],
-    ["reads no members", (node) => node.members(), "READONLY"],
-    ["notices it at a beat", (node) => node.beat(), "no longer the same primary"],
-  ])("%s", async (_what, operation, reason) => {
-    const { server, rig } = await start();
-    const other = use(await RedisServer.create());
-    const node = await TestNode.enter(rig.engine());
-    await node.append("1");
-    await operation(node);
+  it("notices it when it reads, lists or beats", async () => {
+    const [{ server, rig }, { server: other }] = [await start(), await start()];
+    const nodes = await Promise.all([1, 2, 3].map(() => TestNode.enter(rig.engine())));
+    const operations = [
+      (node: TestNode) => node.read(),
+      (node: TestNode) => node.members(),
+      (node: TestNode) => node.beat(),
+    ];
     await follow(server, other);
-    expect(await outcomeOf(operation(node))).toBe("not-sent");
-    expect(node.downs[0]!.message).toContain(reason);
-    await node.when(() => node.downs.at(-1)!.message.includes("it is a replica"));
+    for (const [i, node] of nodes.entries()) {
+      expect(await outcomeOf(operations[i]!(node))).toBe("not-sent");
+      expect(node.downs[0]!.message).toContain(i < 2 ? "READONLY" : "no longer the same primary");
+      await node.when(() => node.downs.at(-1)!.message.includes("it is a replica"));
+    }
   });
 
   it("does not take a count of 0 as a proof when the server forwards messages to a replica", async () => {
@@ -221,8 +181,7 @@ describe("the engine redis, when its server becomes a replica", () => {
   });
 
   it("does not take a count of 0 as a proof when a replica was connected a moment ago", async () => {
-    const { server, rig } = await start();
-    const replica = use(await RedisServer.create());
+    const [{ server, rig }, { server: replica }] = [await start(), await start()];
     await follow(replica, server);
     const node = await TestNode.open(rig.engine());
     await untilReplication(server, "connected_slaves:1");
@@ -287,7 +246,6 @@ describe("the engine redis, when a server of a cluster ends a subscription", () 
   it("gives one up that is not answered, although topics come and go", async () => {
     const { server } = await startCluster();
     const { relay, url, subscribers } = await relayRedis(server);
-    use(relay);
     // The server reports this address for itself.
     await server.command("CONFIG", "SET", "cluster-announce-port", String(relay.port));
     const node = await TestNode.open(redisRig({ cluster: [url] }).engine());
@@ -304,13 +262,11 @@ describe("the engine redis, when a server of a cluster ends a subscription", () 
   });
 });
 
-const keyLike = async (server: RedisServer, pattern: string): Promise<string> =>
-  (await server.command<string[]>("KEYS", pattern))[0]!;
-
-/** Puts an incarnation on the list of those that are to be removed, as a node does that dies before it removes them. */
-const addDead = async (server: RedisServer, incarnation: string): Promise<void> => {
+/** Puts a member of an incarnation that another node has begun to remove, and then died. */
+const addDead = async (server: RedisServer, node: TestNode): Promise<void> => {
+  await node.connection.roster!.put(TOPIC, "gone/1.x", "1");
   const leases = await keyLike(server, "*:nodes");
-  await server.command("ZADD", leases.replace(/nodes$/, "dead"), "1", incarnation);
+  await server.command("ZADD", leases.replace(/nodes$/, "dead"), "1", "gone/1");
 };
 
 describe("the engine redis, when a node dies", () => {
@@ -318,8 +274,7 @@ describe("the engine redis, when a node dies", () => {
     const { server, rig } = await start();
     const node = await TestNode.open(rig.engine());
     await node.enter();
-    await node.connection.roster!.put(TOPIC, "gone/1.x", "1");
-    await addDead(server, "gone/1");
+    await addDead(server, node);
     await node.untilReaped([]);
     await node.connection.close();
     await untilNothingLeft(rig);
@@ -327,21 +282,23 @@ describe("the engine redis, when a node dies", () => {
 
   it("lets another node remove them after a lease, if the one that claimed to do it dies", async () => {
     const { server, rig } = await start();
-    const { relay, url } = await relayRedis(server);
-    use(relay);
+    const relay = use(await Relay.to(server.port));
     const node = await TestNode.open(rig.engine());
     await node.enter();
-    await node.connection.roster!.put(TOPIC, "gone/1.x", "1");
-    const claimer = await TestNode.open(redis({ url, prefix: rig.prefix }), "claimer");
+    const claimer = await TestNode.open(redis({ url: `redis://127.0.0.1:${relay.port}`, prefix: rig.prefix }));
     await claimer.enter(1, 1_000);
-    await addDead(server, "gone/1");
+    await addDead(server, node);
     // It claims them, and can do nothing more.
-    relay.pass = (bytes, to) => {
-      if (to === "client" && bytes.includes("gone/1")) relay.pause();
-      return relay.isPaused ? undefined : bytes;
-    };
+    const claimed = new Promise<void>((resolve) => {
+      relay.pass = (bytes, to) => {
+        if (to === "server" || !bytes.includes("gone/1")) return bytes;
+        relay.pause();
+        resolve();
+        return undefined;
+      };
+    });
     void outcomeOf(claimer.beat(1, 1_000));
-    while (!relay.isPaused) await server.command("PING");
+    await claimed;
     await node.untilReaped([]);
     relay.cut();
   });

@@ -8,7 +8,7 @@ import { eventually, leftoversAt, RedisServer, removeAt, type RedisServerOptions
 import type { RedisCluster, RedisSentinelGroup } from "../support/redis-groups.js";
 import { Relay, type Line } from "../support/relay.js";
 import type { Broker, BrokerKind, Group, PrefixedRig, Variant } from "./failures.js";
-import { TOPIC } from "./kit.js";
+import { TOPIC, use } from "./kit.js";
 
 /** The rights that the documents name, for the prefixes of the rigs. A cluster needs `CLUSTER_RIGHTS` too. */
 export const RIGHTS =
@@ -40,28 +40,17 @@ export async function untilReplication(server: RedisServer, text: string): Promi
   for (;;) if ((await server.command<string>("INFO", "replication").catch(() => "")).includes(text)) return;
 }
 
-/** A relay of a Redis, which knows the connections that have subscribed, and those that have run a script. */
-export interface RedisRelay {
-  readonly relay: Relay;
-  readonly url: string;
-  readonly subscribers: Set<Line>;
-  readonly scripted: Set<Line>;
-  /** Called with what a client has sent, before it is forwarded. */
-  sent: (text: string) => void;
-}
-
-export async function relayRedis(server: RedisServer): Promise<RedisRelay> {
-  const relay = await Relay.to(server.port);
-  const url = `redis://127.0.0.1:${relay.port}`;
-  const all: RedisRelay = { relay, url, subscribers: new Set(), scripted: new Set(), sent: () => {} };
+/** Returns a relay to a server, and its connections that have subscribed. */
+export async function relayRedis(
+  server: RedisServer,
+): Promise<{ relay: Relay; url: string; subscribers: ReadonlySet<Line> }> {
+  const relay = use(await Relay.to(server.port));
+  const subscribers = new Set<Line>();
   relay.pass = (bytes, to, line) => {
-    const text = to === "server" ? bytes.toString("latin1") : "";
-    if (/subscribe/i.test(text)) all.subscribers.add(line);
-    if (text.includes("EVALSHA")) all.scripted.add(line);
-    if (text !== "") all.sent(text);
+    if (to === "server" && /subscribe/i.test(bytes.toString("latin1"))) subscribers.add(line);
     return bytes;
   };
-  return all;
+  return { relay, url: `redis://127.0.0.1:${relay.port}`, subscribers };
 }
 
 const VARIANTS: Record<Variant, () => RedisServerOptions> = {

@@ -2,14 +2,12 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { TooLargeError } from "../../src/node.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { virtualClock } from "../../src/testing/index.js";
-import { closeAll, makeNode, type Node } from "../fleet/nodes.js";
 import { freePort } from "../support/ports.js";
 import { RedisServer, type RedisServerOptions } from "../support/redis.js";
-import { rejection, turn } from "../support/turns.js";
-import { LOG, outcomeOf, refusalOf, TestNode, use, watchHandles } from "./kit.js";
+import { turn } from "../support/turns.js";
+import { outcomeOf, refusalOf, TestNode, use, watchHandles } from "./kit.js";
 import { redisRig } from "./redis-rig.js";
 
 const MIB = 2 ** 20;
@@ -118,25 +116,4 @@ describe("the engine redis, at the start", () => {
       await (await TestNode.open(redisRig({ url }).engine())).append("1");
     expect(await server.command<string>("INFO", "keyspace")).toMatch(/db0:keys=2,[^]*db3:keys=2,/);
   });
-});
-
-it("a publication over Redis that is too long rejects with `TooLargeError`, and a notification is dropped", async () => {
-  const server = await start();
-  // An echo behind such a frame is late.
-  const rig = redisRig({ url: server.url, leaseMs: 60_000 });
-  const nodes = [0, 1].map(() => makeNode({ engine: rig.engine(), topics: () => ({ log: LOG }) }));
-  onTestFinished(() => closeAll(nodes));
-  const [a, b] = nodes as [Node, Node];
-  await expect.poll(() => nodes.every((node) => node.server.health().ok)).toBe(true);
-  const topic = a.server.topic("room");
-  const text = "x".repeat(16 * MIB - 1024);
-  await topic.publish("said", { text });
-  const { entries } = await b.server.topic("room").read();
-  expect((entries[0]!.params as { text: string }).text === text).toBe(true);
-  const longer = { text: `${text}${"x".repeat(1024)}` };
-  expect(await rejection(topic.publish("said", longer))).toBeInstanceOf(TooLargeError);
-  expect((await topic.read()).entries).toHaveLength(1);
-  const { dropped } = a.server.stats().engine!;
-  topic.notify("said", longer);
-  expect(a.server.stats().engine).toMatchObject({ dropped: dropped + 1, reconnects: 0 });
 });

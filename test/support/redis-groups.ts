@@ -14,6 +14,19 @@ async function rangesAt(server: RedisServer): Promise<Range[]> {
   return ranges;
 }
 
+/** Returns ranges with their primaries, as a text. */
+function textOf(ranges: readonly Range[]): string {
+  return JSON.stringify(ranges.map((range) => range.slice(0, 3)));
+}
+
+/** Resolves when what a server says contains one of the texts. */
+async function untilSays(server: RedisServer, command: readonly string[], ...texts: string[]): Promise<void> {
+  await eventually(
+    () => server.command<string>(...command),
+    (info) => texts.some((text) => info.includes(text)),
+  );
+}
+
 /** A cluster. The first three servers are its primaries at the beginning, and each of the others is a replica of one. */
 export class RedisCluster implements AsyncDisposable {
   readonly servers: readonly RedisServer[];
@@ -35,8 +48,7 @@ export class RedisCluster implements AsyncDisposable {
       const [from, to] = [i, i + 1].map((one) => Math.ceil((one * SLOTS) / PRIMARIES));
       await server.command("CLUSTER", "ADDSLOTSRANGE", String(from), String(to! - 1));
     }
-    const isKnown = (info: string): boolean => info.includes(`cluster_known_nodes:${servers.length}`);
-    for (const server of servers) await eventually(() => server.command<string>("CLUSTER", "INFO"), isKnown);
+    for (const server of servers) await untilSays(server, ["CLUSTER", "INFO"], `cluster_known_nodes:${servers.length}`);
     for (const [i, replica] of servers.slice(PRIMARIES).entries())
       await replica.command("CLUSTER", "REPLICATE", await servers[i]!.command("CLUSTER", "MYID"));
     await cluster.untilOk();
@@ -45,7 +57,6 @@ export class RedisCluster implements AsyncDisposable {
       await eventually(
         () => rangesAt(server),
         (ranges) => ranges.every(({ length }) => length === 4),
-        20_000,
       );
     return cluster;
   }
@@ -62,16 +73,8 @@ export class RedisCluster implements AsyncDisposable {
   /** Resolves when all servers that run see a healthy cluster, and all replicas have the data of their primary. */
   async untilOk(): Promise<void> {
     for (const server of this.servers.filter(({ isRunning }) => isRunning)) {
-      await eventually(
-        () => server.command<string>("CLUSTER", "INFO"),
-        (info) => info.includes("cluster_state:ok"),
-        20_000,
-      );
-      await eventually(
-        () => server.command<string>("INFO", "replication"),
-        (info) => info.includes("role:master") || info.includes("master_link_status:up"),
-        20_000,
-      );
+      await untilSays(server, ["CLUSTER", "INFO"], "cluster_state:ok");
+      await untilSays(server, ["INFO", "replication"], "role:master", "master_link_status:up");
     }
   }
 
@@ -96,18 +99,16 @@ export class RedisCluster implements AsyncDisposable {
     return { slot, owner: serverAt(own[2][1])!, other: serverAt(foreign[2][1])!, replica: serverAt(own[3]?.[1] ?? 0) };
   }
 
-  /** Returns the slots and the ports of their primaries, as each server that runs sees them. */
-  async #views(): Promise<string[]> {
-    const ranges = await Promise.all(this.servers.filter(({ isRunning }) => isRunning).map(rangesAt));
-    return ranges.map((all) => all.map(([from, to, [, port]]) => `${from} to ${to}: ${port}`).join(", "));
+  /** Returns the ranges of slots, as each server that runs sees them. */
+  #views(): Promise<Range[][]> {
+    return Promise.all(this.servers.filter(({ isRunning }) => isRunning).map(rangesAt));
   }
 
-  /** Resolves when all servers agree who has which slots. For some time after a failover, they do not. */
+  /** Resolves when all servers that run agree who has which slots. For some time after a failover, they do not. */
   async #untilAgreed(): Promise<void> {
     await eventually(
       () => this.#views(),
-      (views) => new Set(views).size === 1,
-      20_000,
+      (views) => new Set(views.map(textOf)).size === 1,
     );
   }
 
@@ -120,23 +121,14 @@ export class RedisCluster implements AsyncDisposable {
     const { replica } = await eventually(
       () => this.primaryOf(key),
       (one) => one.replica !== undefined,
-      20_000,
     );
-    const isPrimary = (): Promise<boolean> =>
-      eventually(
-        () => this.#views(),
-        (views) => views.every((view) => view.endsWith(`: ${replica!.port}`) || view.includes(`: ${replica!.port},`)),
-        6_000,
-      ).then(
-        () => true,
-        () => false,
-      );
-    for (let tries = 1; tries <= 10; tries++) {
-      // Redis gives it up after 5 s.
+    const isPrimary = async (): Promise<boolean> =>
+      (await this.#views()).every((ranges) => ranges.some(([, , [, port]]) => port === replica!.port));
+    for (let isDone = false; !isDone;) {
       await replica!.command("CLUSTER", "FAILOVER").catch(() => {});
-      if (await isPrimary()) return;
+      // Redis gives it up after 5 s.
+      isDone = await eventually(isPrimary, (is) => is, 6_000).catch(() => false);
     }
-    throw new Error("the replica was asked 10 times, and did not become the primary");
   }
 
   /**
