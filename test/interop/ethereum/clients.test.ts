@@ -1,14 +1,81 @@
 /** Ethereum libraries call a reciproc server and subscribe to it. */
 import { describe, expect, it } from "vitest";
-import { rejection, turn } from "../../support/turns.js";
+import { RpcError, serve, Subscriptions, type AnyPeer } from "../../../src/node.js";
+import { gate, rejection, turn } from "../../support/turns.js";
 import { Inbox, stateOf } from "../support/inbox.js";
-import { ethers, openViem, openWeb3, viem, web3 } from "./clients.js";
-import { CHAIN_ID, startNode } from "./node.js";
+import { CHAIN_ID, ethers, openViem, openWeb3, viem, web3 } from "./clients.js";
 
-const ADDRESS = `0x${"0".repeat(40)}`;
+const NO_ACCOUNT = { code: 4711, message: "no such account", data: { address: "0x0" } };
+
+/** Starts a reciproc server with the methods of an Ethereum node. A new subscriber gets `early` heads before the reply. */
+async function startNode({ early = 0, withoutHelp = false } = {}) {
+  let latest = 0;
+  const peers = new Inbox<AnyPeer>();
+  /** The changes of subscriptions. */
+  const [subscribed, unsubscribed] = [new Inbox(), new Inbox()];
+  /** The ids of the requests by which viem keeps its connection alive. */
+  const keepAlives: unknown[] = [];
+  const slow = gate<unknown>();
+  const listeners = new Set<(head: unknown) => void>();
+  const subscriptions = new Subscriptions({ method: "eth_subscription" });
+  const numbered = (number: number) => ({ number: `0x${number.toString(16)}` });
+  /** Mines a block, and pushes its head to all subscribers. */
+  const mine = (): void => {
+    const head = numbered(++latest);
+    for (const listen of listeners) listen(head);
+  };
+  const server = await serve({
+    port: 0,
+    methods: {
+      eth_chainId: () => `0x${CHAIN_ID.toString(16)}`,
+      net_version: (_params, { id }) => (keepAlives.push(id), String(CHAIN_ID)),
+      eth_blockNumber: () => numbered(latest).number,
+      eth_getBlockByNumber: ([number]) => ({ number }),
+      eth_getBalance: () => {
+        throw new RpcError(NO_ACCOUNT.code, NO_ACCOUNT.message, NO_ACCOUNT.data);
+      },
+      slow: () => slow.promise,
+      async eth_subscribe([topic], context) {
+        const { id, notify, signal } = subscriptions.open(context);
+        listeners.add(notify);
+        signal.addEventListener("abort", () => listeners.delete(notify));
+        for (let i = 0; i < early; i++) {
+          const result = numbered(++latest);
+          if (withoutHelp) context.peer.notify("eth_subscription", { subscription: id, result });
+          else notify(result);
+          await turn();
+        }
+        subscribed.push(topic);
+        return id;
+      },
+      eth_unsubscribe: ([id], { peer }) => {
+        unsubscribed.push(id);
+        return subscriptions.close(peer, id);
+      },
+    },
+  });
+  server.on("peer", peers.push);
+  const errors: unknown[] = [];
+  server.on("error", (error) => errors.push(error));
+  return {
+    url: server.url,
+    peers,
+    subscriptions,
+    subscribed,
+    unsubscribed,
+    keepAlives,
+    slow,
+    mine,
+    async [Symbol.asyncDispose]() {
+      slow.resolve(null);
+      await server.close();
+      expect(errors).toEqual([]);
+    },
+  };
+}
 
 describe.each(Object.entries({ ethers, viem, web3 }))("%s", (_name, { open, received, lost }) => {
-  it("gets results, many at once", async () => {
+  it("gets results, many at once, and errors with code, message and data", async () => {
     await using node = await startNode();
     await using client = await open(node.url);
     node.mine();
@@ -17,13 +84,7 @@ describe.each(Object.entries({ ethers, viem, web3 }))("%s", (_name, { open, rece
       client.call("eth_getBlockByNumber", [`0x${i.toString(16)}`, false]),
     );
     expect((await Promise.all(calls)).map(({ number }) => Number(number))).toEqual(calls.map((_, i) => i));
-  });
-
-  it("gets errors with code, message and data", async () => {
-    await using node = await startNode();
-    await using client = await open(node.url);
-    const error = received(await rejection(client.call("eth_getBalance", [ADDRESS, "latest"])));
-    expect(error).toEqual({ code: 4711, message: "no such account", data: { address: ADDRESS } });
+    expect(received(await rejection(client.call("eth_getBalance", ["0x0", "latest"])))).toEqual(NO_ACCOUNT);
     expect(received(await rejection(client.call("eth_nope")))).toMatchObject({ code: -32601 });
   });
 
@@ -69,23 +130,16 @@ describe("viem", () => {
     expect(numbers.all).toEqual([4]);
   });
 
-  it("gets the reason for a refused subscription", async () => {
-    await using node = await startNode();
-    await using viemClient = openViem(node.url);
-    const { transport } = viemClient.client;
-    const refused = transport.subscribe({ params: ["logs" as "newHeads"], onData() {} });
-    expect(await rejection(refused)).toMatchObject({ code: -32602, data: { topic: "logs" } });
-  });
-
   it("sends heartbeats as requests of id null, which are answered and have no other effect", async () => {
     await using node = await startNode();
     await using client = openViem(node.url, { keepAlive: { interval: 5 } });
     const numbers = new Inbox<number>();
     await client.subscribe(numbers.push);
     await node.subscribed.next();
-    while (node.requests.filter(([method, id]) => method === "net_version" && id === null).length < 3) {
+    while (node.keepAlives.length < 3) {
       expect(Number(await client.call("eth_chainId"))).toBe(CHAIN_ID);
     }
+    expect(new Set(node.keepAlives)).toEqual(new Set([null]));
     node.mine();
     expect(await numbers.next()).toBe(1);
   });

@@ -2,7 +2,8 @@
 import { WebSocketProvider as EthersProvider } from "ethers";
 import { createPublicClient, RpcRequestError, webSocket, type PublicClient } from "viem";
 import { WebSocketProvider as Web3Provider } from "web3-providers-ws";
-import { CHAIN_ID } from "./node.js";
+
+export const CHAIN_ID = 31_337;
 
 /** An open client. It must end before its node, because some libraries reconnect. */
 export interface EthereumClient extends AsyncDisposable {

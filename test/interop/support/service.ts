@@ -1,7 +1,6 @@
 /** A reciproc server for third-party clients, with a method for each kind of behaviour. */
 import { RpcError, serve, type AnyPeer, type Server } from "../../../src/node.js";
-import { gate, type Gate } from "../../support/turns.js";
-import { Inbox } from "./inbox.js";
+import { Gates, Inbox } from "./inbox.js";
 
 /** A server, and its recorded messages. */
 export interface Service extends AsyncDisposable {
@@ -13,9 +12,9 @@ export interface Service extends AsyncDisposable {
   readonly noted: Inbox;
   /** The connected peers. */
   readonly peers: Inbox<AnyPeer>;
-  /** The gate that ends the call of `wait` with this name. */
-  gateOf(name: string): Gate<unknown>;
-  /** The errors of the server. A test removes expected ones, and the others fail the disposal. */
+  /** The gates that end the calls of `wait`. */
+  readonly gates: Gates;
+  /** The errors of the server. Those that a test does not take fail the disposal. */
   readonly errors: Inbox;
 }
 
@@ -25,15 +24,7 @@ export const ATTIC = { code: 4711, message: "no such room", data: { room: "attic
 /** Starts a server. */
 export async function startService(): Promise<Service> {
   const ids: unknown[] = [];
-  const noted = new Inbox();
-  const peers = new Inbox<AnyPeer>();
-  const errors = new Inbox();
-  const gates = new Map<string, Gate<unknown>>();
-  const gateOf = (name: string): Gate<unknown> => {
-    const known = gates.get(name) ?? gate<unknown>();
-    gates.set(name, known);
-    return known;
-  };
+  const [noted, peers, errors, gates] = [new Inbox(), new Inbox<AnyPeer>(), new Inbox(), new Gates()];
   const server = await serve({
     port: 0,
     around: ({ direction, id }, next) => {
@@ -50,24 +41,23 @@ export async function startService(): Promise<Service> {
       crash: () => {
         throw new Error("the password is hunter2");
       },
-      wait: (params) => gateOf(Array.isArray(params) ? params[0] : params.name).promise,
-      note: (params) => noted.push(params),
+      wait: ([name]) => gates.of(name).promise,
+      note: noted.push,
       /** Calls the caller before it answers. */
       ask: async (params, { peer }) => `you said ${await peer.request("confirm", params)}`,
     },
   });
   server.on("peer", peers.push);
-  server.on("error", (error) => errors.push(error));
+  server.on("error", errors.push);
   return {
     server,
     url: server.url,
     ids,
     noted,
     peers,
-    gateOf,
+    gates,
     errors,
     async [Symbol.asyncDispose]() {
-      for (const { resolve } of gates.values()) resolve(null);
       await server.close();
       if (errors.left.length > 0) throw new AggregateError(errors.left, "unexpected errors of the server");
     },
