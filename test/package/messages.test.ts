@@ -2,7 +2,7 @@
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import type ts59 from "./node_modules/typescript-5.9/lib/typescript.js";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 
 const TYPES = join(import.meta.dirname, "../types");
 const file = join(TYPES, "shown.ts");
@@ -60,38 +60,33 @@ const MISTAKES = [
   'pair<Api, Api>({ ^timeoutMs: "5", methods: { add: () => 1 } }, { methods: { add: () => 1 } });',
 ];
 
-describe("a mistake in the options", () => {
-  it("is an error of one line, at the property", () => {
-    const service = serviceOf(BEGIN + MISTAKES.map((line) => line.replace("^", "")).join("\n"));
-    const found = service.getSemanticDiagnostics(file).map(({ start, messageText }) => {
-      const at = ts.getLineAndCharacterOfPosition(service.getProgram()!.getSourceFile(file)!, start!);
-      const lines = ts.flattenDiagnosticMessageText(messageText, "\n").split("\n").length;
-      return { ...at, lines };
-    });
-    const begin = BEGIN.split("\n").length - 1;
-    const expected = MISTAKES.map((line, i) => ({ line: begin + i, character: line.indexOf("^"), lines: 1 }));
-    expect(found).toEqual(expected);
+it("a mistake in the options is an error of one line, at the property", () => {
+  const service = serviceOf(BEGIN + MISTAKES.map((line) => line.replace("^", "")).join("\n"));
+  const found = service.getSemanticDiagnostics(file).map(({ start, messageText }) => {
+    const at = ts.getLineAndCharacterOfPosition(service.getProgram()!.getSourceFile(file)!, start!);
+    return { ...at, lines: ts.flattenDiagnosticMessageText(messageText, "\n").split("\n").length };
   });
+  const begin = BEGIN.split("\n").length - 1;
+  const expected = MISTAKES.map((line, i) => ({ line: begin + i, character: line.indexOf("^"), lines: 1 }));
+  expect(found).toEqual(expected);
 });
 
-describe("the doc comment of a method in a contract", () => {
-  it.each([
-    ["at a call", 'const peer = await connect<Api>("ws://x"); peer.remote.^add([1, 2]);', "Adds two numbers."],
-    ["at a handler of a server", "await serve<Api>({ port: 1, methods: { ^add: () => 1 } });", "Adds two numbers."],
-    [
-      "at a handler of a client",
-      'await connect<Api, ClientApi>("ws://x", { methods: { ^confirm: () => true } });',
-      "Asks the user.",
-    ],
-    ["at a handler of a test", "testServer<Api>({ methods: { ^add: () => 1 } });", "Adds two numbers."],
-  ])(
-    "is shown %s",
-    (_where, line, comment) => {
-      const text = BEGIN + line;
-      const service = serviceOf(text.replace("^", ""));
-      const info = service.getQuickInfoAtPosition(file, text.indexOf("^") + 1);
-      expect(ts.displayPartsToString(info?.documentation)).toBe(comment);
-    },
-    90_000,
-  );
+/** Places where an editor shows the doc comment of a method, each with a mark before the name. */
+const SHOWN = [
+  ['(await connect<Api>("ws://x")).remote.^add([1, 2]);', "Adds two numbers."],
+  ["await serve<Api>({ port: 1, methods: { ^add: () => 1 } });", "Adds two numbers."],
+  ['await connect<Api, ClientApi>("ws://x", { methods: { ^confirm: () => true } });', "Asks the user."],
+  ["testServer<Api>({ methods: { ^add: () => 1 } });", "Adds two numbers."],
+];
+
+it("the doc comment of a method in a contract is shown at a call and at each handler", () => {
+  const text = BEGIN + SHOWN.map(([line]) => line!.replace("^", "")).join("\n");
+  const service = serviceOf(text);
+  let start = BEGIN.length;
+  const found = SHOWN.map(([line]) => {
+    const info = service.getQuickInfoAtPosition(file, start + line!.indexOf("^"));
+    start += line!.length;
+    return ts.displayPartsToString(info?.documentation);
+  });
+  expect(found).toEqual(SHOWN.map(([, comment]) => comment));
 });

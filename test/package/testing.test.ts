@@ -1,6 +1,6 @@
 /** Runs `reciproc/testing` in a runtime without anything of Node: a page or a worker has no more than this. */
 import { createContext, Script } from "node:vm";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { build } from "esbuild-wasm";
 
 const root = new URL("../..", import.meta.url).pathname;
@@ -51,20 +51,18 @@ const PROGRAM = `
   };
 `;
 
-describe("`reciproc/testing`", () => {
-  it("bundles for a page, and runs without anything of Node", async () => {
-    const { outputFiles } = await build({
-      stdin: { contents: PROGRAM, resolveDir: root },
-      bundle: true,
-      format: "esm",
-      platform: "browser",
-      target: "es2022",
-      logLevel: "error",
-      write: false,
-    });
-    const context = createContext({ ...GLOBALS });
-    new Script(new TextDecoder().decode(outputFiles![0]!.contents)).runInContext(context);
-    const { run } = context as { run: () => Promise<string> };
-    expect(JSON.parse(await run())).toEqual(["ada", 42, "suspended", 1, "page", "closed"]);
+it("`reciproc/testing` bundles for a page, and runs without anything of Node", async () => {
+  const { outputFiles } = await build({
+    stdin: { contents: PROGRAM, resolveDir: root },
+    bundle: true,
+    format: "esm",
+    platform: "browser",
+    target: "es2022",
+    logLevel: "error",
+    write: false,
   });
+  const context = createContext({ ...GLOBALS });
+  new Script(new TextDecoder().decode(outputFiles![0]!.contents)).runInContext(context);
+  const { run } = context as { run: () => Promise<string> };
+  expect(JSON.parse(await run())).toEqual(["ada", 42, "suspended", 1, "page", "closed"]);
 });

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { build } from "esbuild-wasm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { freePort } from "../support/ports.js";
 import { farEnd } from "./far-end.js";
 import { check, RUNTIMES, startWorkerd, type Program } from "./runtimes.js";
 
@@ -12,13 +13,10 @@ const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
 
 type Check = (name: string, options: object) => Promise<any>;
 
-for (const runtime of RUNTIMES) {
-  for (const entry of ["index", "node"]) {
-    describe(`${runtime}, by dist/${entry}.js`, () => {
-      describeClient((name, options) => check(runtime, entry, name, options));
-    });
-  }
-}
+describe.each(RUNTIMES.flatMap((runtime) => [[runtime, "index"] as const, [runtime, "node"] as const]))(
+  "%s, by dist/%s.js",
+  (runtime, entry) => describeClient((name, options) => check(runtime, entry, name, options)),
+);
 
 describe("workerd", () => {
   let folder: string;
@@ -80,14 +78,8 @@ const worker :Workerd.Worker = (
 function describeClient(run: Check): void {
   it.concurrent.each(["packed", "plain"])("calls and is called, over a link that is %s", async (link) => {
     await using far = await farEnd();
-    expect(await run("bothWays", { url: far.url, link })).toEqual({
-      nested: 42,
-      echoes: true,
-      heard: true,
-      isWhole: true,
-      code: 4000,
-      reason: "done",
-    });
+    const outcome = { nested: 42, echoes: true, heard: true, isWhole: true, code: 4000, reason: "done" };
+    expect(await run("bothWays", { url: far.url, link })).toEqual(outcome);
   });
 
   it.concurrent("connects to a server that chooses no subprotocol, without waiting for a timeout", async () => {
@@ -96,22 +88,21 @@ function describeClient(run: Check): void {
   });
 
   it.concurrent("rejects at once when a port refuses", async () => {
-    await using far = await farEnd();
-    expect(await run("failingOpen", { url: far.refusedUrl })).toEqual({ name: "ConnectError", hasCause: true });
+    const url = `ws://127.0.0.1:${await freePort()}`;
+    expect(await run("failingOpen", { url })).toEqual({ name: "ConnectError", hasCause: true });
   });
 
-  it.concurrent.each(["packed", "plain"])("reports a lost connection as 1006, over a link that is %s", async (link) => {
+  it.concurrent("reports a lost connection as 1006", async () => {
     await using far = await farEnd();
-    expect(await run("lostConnection", { url: far.url, link })).toEqual({ code: 1006, call: "ConnectionLostError" });
+    const outcome = { code: 1006, call: "ConnectionLostError" };
+    expect(await run("lostConnection", { url: far.url, link: "packed" })).toEqual(outcome);
   });
 
-  it.concurrent.each(["packed", "plain"])(
-    "closes on a network that carries nothing, with 1006, over a link that is %s",
-    async (link) => {
-      await using far = await farEnd();
-      expect(await run("deadNetwork", { url: far.relayUrl, link })).toEqual({ call: "TimeoutError", code: 1006 });
-    },
-  );
+  it.concurrent("closes on a network that carries nothing, with 1006", async () => {
+    await using far = await farEnd();
+    const outcome = { call: "TimeoutError", code: 1006 };
+    expect(await run("deadNetwork", { url: far.relayUrl, link: "packed" })).toEqual(outcome);
+  });
 
   it.concurrent("closes when a server does not read, and bounds its queue", async () => {
     await using far = await farEnd();
@@ -121,12 +112,9 @@ function describeClient(run: Check): void {
     expect(mostUnsent).toBeLessThan(MOST_UNSENT);
   });
 
-  it.concurrent.each(["packed", "plain"])(
-    "sends queued messages, in order, when the server reads again, over a link that is %s",
-    async (link) => {
-      await using far = await farEnd();
-      const counted = await run("pausedServer", { url: far.url, link });
-      expect(counted).toEqual(Array.from({ length: 300 }, (_, i) => i));
-    },
-  );
+  it.concurrent("sends queued messages, in order, when the server reads again", async () => {
+    await using far = await farEnd();
+    const counted = await run("pausedServer", { url: far.url, link: "packed" });
+    expect(counted).toEqual(Array.from({ length: 300 }, (_, i) => i));
+  });
 }

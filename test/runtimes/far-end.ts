@@ -1,24 +1,18 @@
 /** A server for clients in other runtimes, whose connections can be cut and paused. */
-import { createServer, type Socket as TcpSocket } from "node:net";
+import type { Socket as TcpSocket } from "node:net";
 import { serve, type AnyPeer, type Server } from "../../src/node.js";
 import { bareServer } from "../client/clients.js";
 import { Relay } from "../support/relay.js";
-import { listening } from "../support/network.js";
-
-export interface FarEnd extends AsyncDisposable {
-  /** The address of a server of this package. */
-  readonly url: string;
-  /** The address of the same server through a relay, which its method `freeze` pauses. */
-  readonly relayUrl: string;
-  /** The address of a server that chooses no subprotocol. */
-  readonly bareUrl: string;
-  /** The address of a port without a listener. */
-  readonly refusedUrl: string;
-}
 
 const never = (): Promise<never> => new Promise(() => {});
 
-export async function farEnd(): Promise<FarEnd> {
+/** What a method of the server is given. */
+interface Call {
+  readonly peer: AnyPeer;
+}
+
+/** Starts the servers: of this package, directly and through a relay, and one that chooses no subprotocol. */
+export async function farEnd() {
   const sockets = new WeakMap<object, TcpSocket>();
   const counted: number[] = [];
   const paused: TcpSocket[] = [];
@@ -27,22 +21,23 @@ export async function farEnd(): Promise<FarEnd> {
     port: 0,
     heartbeat: false,
     methods: {
-      outer: async ([x]: [number], { peer }: { peer: AnyPeer }) => peer.request("inner", [x]),
+      outer: async ([x]: [number], { peer }: Call) => peer.request("inner", [x]),
       echo: (params: unknown) => params,
       never,
-      notify([count]: [number], { peer }: { peer: AnyPeer }) {
+      notify([count]: [number], { peer }: Call) {
         for (let i = 0; i < count; i++) peer.notify("n", [i]);
       },
-      cut(_params: unknown, { peer }: { peer: AnyPeer }) {
+      cut(_params: unknown, { peer }: Call) {
         socketOf(peer).destroy();
         return never();
       },
+      /** Lets the relay carry nothing any more. */
       freeze() {
         relay.pause();
         return never();
       },
       /** Stops reading from the caller, in the next tick. Returns a number by which another connection calls `resume`. */
-      pause(_params: unknown, { peer }: { peer: AnyPeer }) {
+      pause(_params: unknown, { peer }: Call) {
         setImmediate(() => socketOf(peer).pause());
         return paused.push(socketOf(peer)) - 1;
       },
@@ -55,14 +50,10 @@ export async function farEnd(): Promise<FarEnd> {
   server.on("peer", (peer, request) => sockets.set(peer, request.socket));
   const relay = await Relay.to(server.url);
   const bare = await bareServer();
-  const silent = await listening(createServer());
-  const refusedUrl = silent.url;
-  await silent[Symbol.asyncDispose]();
   return {
     url: server.url,
     relayUrl: relay.url,
     bareUrl: bare.url,
-    refusedUrl,
     async [Symbol.asyncDispose]() {
       await relay.close();
       await bare[Symbol.asyncDispose]();

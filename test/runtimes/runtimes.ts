@@ -19,16 +19,13 @@ export const COMMANDS = {
 export type RuntimeName = keyof typeof COMMANDS;
 export const RUNTIMES = Object.keys(COMMANDS) as RuntimeName[];
 
-const WORKERD = join(packages, "@cloudflare/workerd-linux-64/bin/workerd");
-
 /** A program that runs until it is disposed of. */
 export interface Program extends AsyncDisposable {
   /** The first line that it printed. */
   readonly firstLine: string;
 }
 
-function start(command: readonly string[], args: readonly string[]): ChildProcess {
-  const [file, ...first] = command;
+function start([file, ...first]: readonly string[], args: readonly string[]): ChildProcess {
   return spawn(file!, [...first, ...args], { cwd: here, stdio: ["pipe", "pipe", "inherit", "pipe"] });
 }
 
@@ -42,11 +39,10 @@ export async function check(runtime: RuntimeName, entry: string, name: string, o
   return JSON.parse(text);
 }
 
-/** Starts `programs/server.js`, which prints its address. */
-export async function serveIn(runtime: RuntimeName): Promise<Program> {
-  const child = start(COMMANDS[runtime], ["programs/server.js"]);
+/** Resolves when a program has printed its first line, on its standard output (1) or another descriptor. */
+async function launch(child: ChildProcess, descriptor: number): Promise<Program> {
   const ended = once(child, "close");
-  const firstLine = await firstLineOf(child.stdout!);
+  const [firstLine] = await once(createInterface(child.stdio[descriptor] as NodeJS.ReadableStream), "line");
   return {
     firstLine,
     async [Symbol.asyncDispose]() {
@@ -54,25 +50,19 @@ export async function serveIn(runtime: RuntimeName): Promise<Program> {
       await ended;
     },
   };
+}
+
+/** Starts `programs/server.js`, which prints its address. */
+export function serveIn(runtime: RuntimeName): Promise<Program> {
+  return launch(start(COMMANDS[runtime], ["programs/server.js"]), 1);
 }
 
 /** Starts workerd with a configuration. Resolves when it listens. Its first line is what it reports then. */
-export async function startWorkerd(configuration: string): Promise<Program> {
-  const child = start([WORKERD], ["serve", configuration, "--control-fd=3"]);
-  const ended = once(child, "close");
+export function startWorkerd(configuration: string): Promise<Program> {
+  const child = start(
+    [join(packages, "@cloudflare/workerd-linux-64/bin/workerd")],
+    ["serve", configuration, "--control-fd=3"],
+  );
   child.stdout!.resume();
-  const firstLine = await firstLineOf(child.stdio[3] as NodeJS.ReadableStream);
-  return {
-    firstLine,
-    async [Symbol.asyncDispose]() {
-      child.kill("SIGKILL");
-      await ended;
-    },
-  };
-}
-
-async function firstLineOf(output: NodeJS.ReadableStream): Promise<string> {
-  const lines = createInterface({ input: output });
-  const [line] = (await once(lines, "line")) as [string];
-  return line;
+  return launch(child, 3);
 }

@@ -67,17 +67,14 @@ describe.each(RUNTIMES)("%s", (runtime) => {
     expect(await peer.closed).toMatchObject({ code: 1006 });
   });
 
-  it.each(["packed", "plain"] as const)(
-    "closes a client on a network that carries nothing, with 1006, over a link that is %s",
-    async (link) => {
-      await using relay = await Relay.to(url);
-      await using peer = await named(`dead ${link}`, link, relay.url);
-      relay.pause();
-      expect(await control.request("close", [`dead ${link}`], { timeoutMs: 15_000 })).toEqual({ code: 1006 });
-      relay.cut();
-      await peer.closed;
-    },
-  );
+  it("closes a client on a network that carries nothing, with 1006", async () => {
+    await using relay = await Relay.to(url);
+    await using peer = await named("dead", "packed", relay.url);
+    relay.pause();
+    expect(await control.request("close", ["dead"])).toEqual({ code: 1006 });
+    relay.cut();
+    await peer.closed;
+  });
 
   it("closes a client that does not read, and bounds its queue and its memory", async () => {
     using slow = await reader("slow");
