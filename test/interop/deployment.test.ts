@@ -11,11 +11,10 @@ import { connect, type NodeConnectOptions, type Peer } from "../../src/node.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { aptUnpack, onPath } from "../support/debian.js";
 import { rejection } from "../support/turns.js";
+import { MAIN, run as runCommand } from "../cli/program.js";
 
-const ORIGIN = "https://app.example";
 const ROOT = join(import.meta.dirname, "../..");
 const PAGE = await readFile(join(ROOT, "docs/guides/deployment.md"), "utf8");
-const MAIN = join(ROOT, "dist/cli/main.js");
 const run = promisify(execFile);
 
 /** Lets the name lead to this machine, as the line of the page in /etc/hosts does. */
@@ -23,6 +22,8 @@ const HOSTS = `
 import dns from "node:dns";
 const { lookup } = dns;
 dns.lookup = (name, ...rest) => lookup(name === "app.example" ? "127.0.0.1" : name, ...rest);`;
+
+const HAPROXY = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"];
 
 /** The proxies, how each is started with the file of the page, what a client sees of a restart, and their Debian packages. */
 const PROXIES: [name: string, args: string[], events: string[], ...packages: string[]][] = [
@@ -33,15 +34,7 @@ const PROXIES: [name: string, args: string[], events: string[], ...packages: str
     "nginx",
   ],
   ["caddy", ["run", "--config", "Caddyfile.app", "--adapter", "caddyfile"], ["suspend", "lost"], "caddy"],
-  [
-    "haproxy",
-    ["-f", "haproxy.cfg", "-db"],
-    ["suspend"],
-    "haproxy",
-    "liblua5.3-0",
-    "libopentracing-c-wrapper0",
-    "libopentracing1",
-  ],
+  ["haproxy", ["-f", "haproxy.cfg", "-db"], ["suspend"], ...HAPROXY],
 ];
 
 let server: Running;
@@ -69,12 +62,8 @@ afterEach(() => server.stop());
 
 /** Connects through the proxy as a page of the host would. */
 function connectThrough(options: NodeConnectOptions = {}): Promise<Peer> {
-  const headers = { host: "app.example", origin: ORIGIN, "x-forwarded-for": "6.6.6.6" };
-  return connect("wss://127.0.0.1:8443/rpc", {
-    headers,
-    tls: { ca: cert, servername: "app.example" },
-    ...options,
-  });
+  const headers = { host: "app.example", origin: "https://app.example", "x-forwarded-for": "6.6.6.6" };
+  return connect("wss://127.0.0.1:8443/rpc", { headers, tls: { ca: cert, servername: "app.example" }, ...options });
 }
 
 /** Resolves with the status of a GET through the proxy. */
@@ -93,16 +82,11 @@ function statusOf(path: string): Promise<number | undefined> {
 describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
   let program: string;
   let libraries = "";
-  let proxy: ChildProcess | undefined;
+  let proxy: ChildProcess;
 
   async function start(): Promise<void> {
-    const env = {
-      ...process.env,
-      LD_LIBRARY_PATH: libraries,
-      HOME: folder,
-      XDG_DATA_HOME: folder,
-      XDG_CONFIG_HOME: folder,
-    };
+    const homes = { HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder };
+    const env = { ...process.env, ...homes, LD_LIBRARY_PATH: libraries };
     proxy = spawn(program, args, { cwd: folder, env, stdio: ["ignore", "ignore", "pipe"] });
     let errors = "";
     proxy.stderr!.on("data", (text: Buffer) => (errors += text.toString()));
@@ -110,7 +94,6 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     await expect.poll(health, { timeout: 240_000 }).toBe(200);
   }
   async function stop(): Promise<void> {
-    if (proxy === undefined || proxy.exitCode !== null) return;
     proxy.kill("SIGTERM");
     await once(proxy, "exit");
   }
@@ -120,30 +103,22 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     if (found !== undefined) program = found;
     else ({ program, libraries } = await aptUnpack(name, ...packages));
   });
+  beforeEach(start);
   afterEach(stop);
 
   it("passes on the WebSocket, the host, the origin and the address of the client, and no forged address", async () => {
-    await start();
     await using peer = await connectThrough();
     expect(await peer.request("myAddress")).toBe("127.0.0.1");
     const headers = { host: "app.example", origin: "https://evil.example" };
     expect(await rejection(connectThrough({ headers }))).toMatchObject({ status: 403 });
-  });
-
-  it("passes on the call of the page's command", async () => {
-    await start();
-    const [, certificates, command] = /NODE_EXTRA_CA_CERTS=(\S+) npx reciproc (.*)$/m.exec(PAGE)!;
-    const env = {
-      ...process.env,
-      NODE_EXTRA_CA_CERTS: certificates,
-      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(HOSTS)}`,
-    };
+    const [, NODE_EXTRA_CA_CERTS, command] = /NODE_EXTRA_CA_CERTS=(\S+) npx reciproc (.*)$/m.exec(PAGE)!;
+    const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(HOSTS)}`;
+    const env = { ...process.env, NODE_EXTRA_CA_CERTS, NODE_OPTIONS };
     const { stdout } = await run(process.execPath, [MAIN, ...command!.split(" ")], { cwd: folder, env });
     expect(stdout).toBe('"127.0.0.1"\n');
   });
 
   it("answers a call that was made while the proxy restarted", async () => {
-    await start();
     await using peer = await connectThrough();
     const emitted: string[] = [];
     for (const event of ["suspend", "lost"] as const) peer.on(event, () => void emitted.push(event));
@@ -156,20 +131,16 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
   });
 });
 
-/** Runs the command `reciproc`. Returns what it prints. */
-async function runCommand(args: string): Promise<string> {
-  const split = [...args.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain!);
-  const calling = run(process.execPath, [MAIN, ...split]);
-  const { stdout, stderr } = await calling.catch((error: unknown) => error as { stdout: string; stderr: string });
-  return stdout + stderr;
-}
-
 it("the commands of the page show what it says of them", async () => {
   const commands = [...PAGE.matchAll(/^npx reciproc (call localhost:8000.*)$/gm)].map(([, args]) => args!);
-  expect(commands).toHaveLength(2);
-  expect(await runCommand(commands[0]!)).toContain("HTTP 403");
+  const [refused, answered, ...others] = commands.map(async (args) => {
+    const split = [...args.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain!);
+    return runCommand(split);
+  });
+  expect(others).toEqual([]);
+  expect(await refused).toMatchObject({ stderr: expect.stringContaining("HTTP 403") });
   expect(server.errors).toContain('Host "other.example" is not allowed');
-  expect(await runCommand(commands[1]!)).toBe('"203.0.113.7"\n');
+  expect(await answered).toMatchObject({ code: 0, stdout: '"203.0.113.7"\n' });
 });
 
 it("the server for production drains at SIGTERM, and is unhealthy meanwhile", async () => {
@@ -182,45 +153,34 @@ it("the server for production drains at SIGTERM, and is unhealthy meanwhile", as
   await stopped;
 });
 
-/** Returns the objects of the page's manifest. */
-async function readManifest(): Promise<Record<string, any>[]> {
-  return parseAllDocuments(await readFile(join(folder, "kubernetes.yaml"), "utf8")).map((document) => {
-    expect(document.errors).toEqual([]);
-    return document.toJS() as Record<string, any>;
-  });
-}
-
-it("the manifest of Kubernetes has only members that its API knows, and all that it requires", async () => {
-  const objects = await readManifest();
-  expect(objects.map(({ apiVersion, kind }) => `${apiVersion}/${kind}`)).toEqual([
-    "apps/v1/Deployment",
-    "v1/Service",
-    "networking.k8s.io/v1/Ingress",
-  ]);
-  const lines = objects.map(({ apiVersion, kind }, i) => {
-    const type = `import("kubernetes-models/${apiVersion}").I${kind}`;
-    return `export const object${i}: ${type} = ${JSON.stringify(objects[i])};`;
+it("the manifest of Kubernetes is valid by the types of its API, and fits the server for production", async () => {
+  const documents = parseAllDocuments(await readFile(join(folder, "kubernetes.yaml"), "utf8"));
+  expect(documents.flatMap(({ errors }) => errors)).toEqual([]);
+  const objects = documents.map((document) => document.toJS() as Record<string, any>);
+  const kinds = objects.map(({ apiVersion, kind }) => `${apiVersion}/${kind}`);
+  expect(kinds).toEqual(["apps/v1/Deployment", "v1/Service", "networking.k8s.io/v1/Ingress"]);
+  const lines = objects.map((object, i) => {
+    const type = `import("kubernetes-models/${object["apiVersion"]}").I${object["kind"]}`;
+    return `export const object${i}: ${type} = ${JSON.stringify(object)};`;
   });
   await writeFile(join(folder, "kubernetes.ts"), lines.join("\n"));
   expect(await compile("kubernetes.ts", "--skipLibCheck")).toBe("");
-});
 
-it("the manifest of Kubernetes fits the server for production", async () => {
-  const [deployment, service, ingress] = await readManifest();
+  const [deployment, service, ingress] = objects.map(({ spec }) => spec);
+  const [name, labels] = [objects[1]!["metadata"].name, deployment.template.metadata.labels];
   const text = await readFile(join(folder, "production.js"), "utf8");
-  const pod = deployment!["spec"].template.spec;
-  const [container] = pod.containers;
-  expect(text).toContain(`PORT ?? ${container.ports[0].containerPort})`);
-  expect(text).toContain(`"${container.readinessProbe.httpGet.path}"`);
-  expect(container.readinessProbe.httpGet.port).toBe(container.ports[0].containerPort);
-  expect(container.env).toEqual([{ name: "HOST", value: "0.0.0.0" }]);
+  const pod = deployment.template.spec;
+  const [{ ports, readinessProbe, env }] = pod.containers;
+  const [{ containerPort }] = ports;
+  expect(text).toContain(`PORT ?? ${containerPort})`);
+  expect(text).toContain(`"${readinessProbe.httpGet.path}"`);
+  expect(readinessProbe.httpGet.port).toBe(containerPort);
+  expect(env).toEqual([{ name: "HOST", value: "0.0.0.0" }]);
   const drainMs = Number(/timeoutMs: ([\d_]+)/.exec(text)![1]!.replace("_", ""));
   expect(pod.terminationGracePeriodSeconds * 1000).toBeGreaterThan(drainMs + 5_000);
-  expect(deployment!["spec"].selector.matchLabels).toEqual(deployment!["spec"].template.metadata.labels);
-  expect(service!["spec"].selector).toEqual(deployment!["spec"].template.metadata.labels);
-  expect(service!["spec"].ports[0].targetPort).toBe(container.ports[0].containerPort);
-  const [rule] = ingress!["spec"].rules;
-  expect(text).toContain(`hosts: ["${rule.host}"]`);
-  const backend = rule.http.paths[0].backend.service;
-  expect([backend.name, backend.port.number]).toEqual([service!["metadata"].name, service!["spec"].ports[0].port]);
+  expect([deployment.selector.matchLabels, service.selector]).toEqual([labels, labels]);
+  expect(service.ports[0].targetPort).toBe(containerPort);
+  const [{ host, http }] = ingress.rules;
+  expect(text).toContain(`hosts: ["${host}"]`);
+  expect(http.paths[0].backend.service).toEqual({ name, port: { number: service.ports[0].port } });
 });

@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WebSocketServer } from "ws";
 import { acp, connect, type AnyPeer, type NodeConnectOptions } from "../../../src/node.js";
-import { addressIn, start } from "../../cli/program.js";
+import { beginListening } from "../../cli/program.js";
 import { listening } from "../../support/network.js";
 import { rejection } from "../../support/turns.js";
 import {
@@ -214,10 +214,12 @@ describe("a reciproc agent", () => {
 });
 
 describe("a reciproc editor", () => {
-  it("gets the answer to a prompt in parts while it serves the SDK's agent", async () => {
+  it("gets the answer to a prompt in parts while it serves the SDK's agent, which agrees to reciproc.v1 without knowing it", async () => {
     const heard: unknown[] = [];
     const app = answering(({ params, client: theirs }) => answerInParts(theirs, params));
-    await using both = await inSession(app, editor((text) => heard.push(text)) as Methods);
+    const methods = editor((text) => heard.push(text)) as Methods;
+    await using both = await inSession(app, methods, { link: "packed" });
+    expect(both.wire.protocol).toBe("reciproc.v1");
     heard.push(await both.peer.request("session/prompt", PROMPT));
     expect(heard).toEqual(IN_PARTS);
   });
@@ -261,25 +263,18 @@ describe("a reciproc editor", () => {
     expect(both.takeComplaints()).toHaveLength(1);
   });
 
-  it("that offers reciproc.v1 speaks plain JSON-RPC to a server that agrees to it without knowing it", async () => {
-    await using both = await inSession(answering(), {}, { link: "packed" });
-    expect(both.wire.protocol).toBe("reciproc.v1");
-    expect(await both.peer.request("session/prompt", PROMPT)).toEqual(END);
-  });
-
   it("drives an agent over stdio behind `reciproc bridge`", async () => {
     const path = fileURLToPath(new URL("stdio-agent.mjs", import.meta.url));
-    const bridge = start(["bridge", "--framing", "lines", "--port", "0", "--", process.execPath, path]);
+    const bridge = await beginListening(["bridge", "--framing", "lines", "--", process.execPath, path]);
     const heard: unknown[] = [];
     const methods = editor((text) => heard.push(text)) as Methods;
-    const url = addressIn(await bridge.until("stdout", "\n"));
-    await using peer: AnyPeer = await connect(url, { link: "plain", dialect: acp, methods });
+    await using peer: AnyPeer = await connect(bridge.url, { link: "plain", dialect: acp, methods });
     await peer.request("initialize", INITIALIZE);
     await peer.request("session/new", NEW_SESSION);
     expect(await peer.request("session/prompt", PROMPT)).toEqual(END);
     expect(heard).toEqual(["what is in /größe 🙂.txt"]);
     await peer.close();
-    bridge.child.kill("SIGTERM");
+    bridge.signal("SIGTERM");
     expect(await bridge.ended).toMatchObject({ code: 0, stderr: "" });
   });
 });

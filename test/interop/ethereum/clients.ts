@@ -9,7 +9,7 @@ export const CHAIN_ID = 31_337;
 export interface EthereumClient extends AsyncDisposable {
   call(method: string, params?: unknown[]): Promise<any>;
   /** Passes the number of each new head to `onHead`. Some libraries return before the server has subscribed them. */
-  subscribe(onHead: (number: number) => void): Promise<{ unsubscribe(): unknown }>;
+  subscribe(onHead: (number: number) => void): Promise<unknown>;
   /** Resolves when its socket has closed. */
   readonly closed: Promise<unknown>;
 }
@@ -29,10 +29,7 @@ export const ethers: Ethereum = {
     const socket = provider.websocket as unknown as WebSocket;
     return {
       call: (method, params = []) => provider.send(method, params),
-      async subscribe(onHead) {
-        await provider.on("block", onHead);
-        return { unsubscribe: () => provider.off("block", onHead) };
-      },
+      subscribe: (onHead) => provider.on("block", onHead),
       closed: new Promise((resolve) => socket.addEventListener("close", resolve)),
       [Symbol.asyncDispose]: () => provider.destroy(),
     };
@@ -54,7 +51,7 @@ export function openViem(
     client,
     call: (method, params = []) => client.request({ method, params } as never),
     async subscribe(onHead) {
-      return { unsubscribe: client.watchBlockNumber({ onBlockNumber: (number) => onHead(Number(number)) }) };
+      client.watchBlockNumber({ onBlockNumber: (number) => onHead(Number(number)) });
     },
     closed: Promise.resolve(),
     [Symbol.asyncDispose]: async () => (await client.transport.getRpcClient()).close(),
@@ -89,7 +86,6 @@ export async function openWeb3(url: string): Promise<EthereumClient & { provider
       provider.on("message", ({ params }: any) => {
         if (params?.subscription === id) onHead(Number(params.result.number));
       });
-      return { unsubscribe: () => call("eth_unsubscribe", [id]) };
     },
     closed: Promise.resolve(),
     [Symbol.asyncDispose]: async () => provider.disconnect(),

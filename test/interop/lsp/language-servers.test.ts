@@ -8,7 +8,7 @@ import { toSocket } from "vscode-ws-jsonrpc";
 import { createServerProcess, createWebSocketConnection, forward } from "vscode-ws-jsonrpc/server";
 import { WebSocketServer } from "ws";
 import { connect, lsp, type AnyPeer } from "../../../src/node.js";
-import { addressIn, MAIN, start } from "../../cli/program.js";
+import { beginListening, MAIN } from "../../cli/program.js";
 import { clean, examplesOf, extract, Running } from "../../readme/examples.js";
 import { expectEmpty } from "../../support/pair.js";
 import { rejection } from "../../support/turns.js";
@@ -28,12 +28,11 @@ interface Bridge {
   stop(): Promise<string>;
 }
 
-/** Starts the real `reciproc bridge` for a command. */
+/** Starts `reciproc bridge` for a command. */
 async function ourBridge(command: readonly string[]): Promise<Bridge> {
-  const { child, ended, until } = start(["bridge", "--port", "0", "--", ...command]);
-  const url = addressIn(await until("stdout", "\n"));
+  const { url, ended, signal } = await beginListening(["bridge", "--", ...command]);
   const stop = async (): Promise<string> => {
-    child.kill("SIGTERM");
+    signal("SIGTERM");
     const { code, stderr } = await ended;
     expect(code).toBe(0);
     return stderr;
@@ -53,29 +52,18 @@ async function theirBridge([program, ...args]: readonly string[]): Promise<Bridg
   return { url, stop: () => new Promise((resolve) => server.close(() => resolve(""))) };
 }
 
-/** An editor and its server. Disposing ends both, and asserts that no state and no error is left. */
-interface Editor extends AsyncDisposable {
-  readonly peer: AnyPeer;
-  readonly capabilities: object;
-  /** The server's requests to the editor, in order: method, id and params. */
-  readonly asked: unknown[][];
-  /** The params of published diagnostics. */
-  readonly published: Inbox<{ uri: string; diagnostics: object[] }>;
-  /** Opens a document. Returns params for the position of "|" in its text, which is removed. */
-  open(uri: string, marked: string): { textDocument: { uri: string }; position: object };
-  readonly stop: Bridge["stop"];
-}
-
-/** Starts a server behind a bridge, and initializes it by a reciproc editor. */
+/** Starts a server behind a bridge, and initializes it by a reciproc editor. Disposing ends both: no state and no error is left. */
 async function openEditor(
   language: "css" | "json",
   methods: Methods = {},
   maxMessageBytes = 2 ** 20,
   bridge = ourBridge,
-): Promise<Editor> {
+) {
   const { url, stop } = await bridge(commandOf(language));
-  const asked: Editor["asked"] = [];
-  const published: Editor["published"] = new Inbox();
+  /** The server's requests to the editor, in order: method, id and params. */
+  const asked: unknown[][] = [];
+  /** The params of published diagnostics. */
+  const published = new Inbox();
   const peer: AnyPeer = await connect(url, {
     // An offer of reciproc.v1 would start the server twice, because the bridge agrees to no protocol and `ws` then fails.
     link: "plain",
@@ -107,7 +95,8 @@ async function openEditor(
     capabilities,
     asked,
     published,
-    open(uri, marked) {
+    /** Opens a document. Returns params for the position of "|" in its text, which is removed. */
+    open(uri: string, marked: string) {
       const [before, ...after] = marked.split("|");
       const lines = before!.split("\n");
       const document = { uri, languageId: language, version: 1, text: [before, ...after].join("") };

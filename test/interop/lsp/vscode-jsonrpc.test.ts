@@ -148,18 +148,12 @@ describe.each<[string, Join]>([
     expect([wire.sent.length, wire.received.length]).toEqual([3, 3]);
   });
 
-  it("sets the trace by $/setTrace, which reaches a handler, and without one the `notification` event", async () => {
+  it("sets the trace by $/setTrace, which reaches a handler", async () => {
     const values: unknown[] = [];
-    await using both = await join();
-    const { peer, theirs } = both;
-    peer.on("notification", (method, params) => values.push([method, params]));
-    const tracer = { log: () => {} };
-    await theirs.trace(Trace.Verbose, tracer, { sendNotification: true });
+    await using both = await join({ "$/setTrace": ({ value }) => void values.push(value) });
+    await both.theirs.trace(Trace.Verbose, { log: () => {} }, { sendNotification: true });
     await settled(both);
-    peer.handle("$/setTrace", ({ value }) => void values.push(value));
-    await theirs.trace(Trace.Off, tracer, { sendNotification: true });
-    await settled(both);
-    expect(values).toEqual([["$/setTrace", { value: "verbose" }], "off"]);
+    expect(values).toEqual(["verbose"]);
   });
 
   it("gives its handler a cancelled token, whose event never fires, if the handler had not begun", async () => {
@@ -210,19 +204,6 @@ describe.each<[string, Join]>([
       await turn();
       await settled(both);
       expect(heard).toEqual([{ kind: "begin" }, 0, null, "a"]);
-    });
-
-    it("that belongs to no call reaches a handler of $/progress, in both directions", async () => {
-      const heard: unknown[] = [];
-      await using both = await join();
-      both.peer.handle("$/progress", (params) => void heard.push(params));
-      both.theirs.onUnhandledProgress((params) => heard.push(params));
-      const report = { token: "index", value: { kind: "begin", title: "Indexing" } };
-      await both.theirs.sendProgress(type, report.token, report.value);
-      await settled(both);
-      both.peer.notify("$/progress", report);
-      await settled(both);
-      expect(heard).toEqual([report, report]);
     });
   });
 
