@@ -27,27 +27,19 @@ const PROGRAM = `
   import { testServer } from "./dist/testing/index.js";
   import { connect } from "./dist/index.js";
   globalThis.run = async () => {
-    const log = [];
     const kit = testServer({
-      authenticate: async ({ headers }) => headers.cookie ?? "page",
-      heartbeat: { intervalMs: 1000, deadAfterMs: 2000 },
-      limits: { handshakeTimeoutMs: 1000 },
+      authenticate: ({ headers }) => headers.cookie ?? "page",
       methods: { who: (_params, { peer }) => peer.auth, ask: (_params, { peer }) => peer.request("answer") },
     });
     const client = await kit.connect(kit.server.url, { headers: { cookie: "ada" }, methods: { answer: () => 42 } });
-    log.push(await client.request("who"), await client.request("ask"));
+    const log = [await client.request("who"), await client.request("ask")];
     kit.network.cut();
-    log.push(client.state);
     await new Promise((resolve) => client.once("resume", resolve));
-    log.push(kit.server.stats().resumed);
     globalThis.WebSocket = kit.WebSocket;
     const page = await connect("ws://localhost/");
     log.push(await page.request("who"));
-    await page.close();
-    await kit.network.settle();
     await kit.server.close();
-    log.push(client.state);
-    return JSON.stringify(log);
+    return [...log, client.state].join();
   };
 `;
 
@@ -64,5 +56,5 @@ it("`reciproc/testing` bundles for a page, and runs without anything of Node", a
   const context = createContext({ ...GLOBALS });
   new Script(new TextDecoder().decode(outputFiles![0]!.contents)).runInContext(context);
   const { run } = context as { run: () => Promise<string> };
-  expect(JSON.parse(await run())).toEqual(["ada", 42, "suspended", 1, "page", "closed"]);
+  expect(await run()).toBe("ada,42,page,closed");
 });

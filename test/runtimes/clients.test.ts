@@ -6,21 +6,24 @@ import { build } from "esbuild-wasm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { freePort } from "../support/ports.js";
 import { farEnd } from "./far-end.js";
-import { check, RUNTIMES, startWorkerd, type Program } from "./runtimes.js";
+import { clientIn, RUNTIMES, startWorkerd, type Check, type Listening } from "./runtimes.js";
 
 /** Eight times `maxUnsentBytes` of the client, one more message, and the overhead of the runtime for each frame. */
 const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
 
-type Check = (name: string, options: object) => Promise<any>;
-
-describe.each(RUNTIMES.flatMap((runtime) => [[runtime, "index"] as const, [runtime, "node"] as const]))(
+describe.concurrent.each(RUNTIMES.flatMap((runtime) => [[runtime, "index"] as const, [runtime, "node"] as const]))(
   "%s, by dist/%s.js",
-  (runtime, entry) => describeClient((name, options) => check(runtime, entry, name, options)),
+  (runtime, entry) => {
+    let client: ReturnType<typeof clientIn>;
+    beforeAll(() => void (client = clientIn(runtime, entry)));
+    afterAll(() => client[Symbol.asyncDispose]());
+    describeClient((name, options) => client.check(name, options));
+  },
 );
 
-describe("workerd", () => {
+describe.concurrent("workerd", () => {
   let folder: string;
-  let workerd: Program;
+  let workerd: Listening;
   let port: number;
 
   beforeAll(async () => {
@@ -76,35 +79,35 @@ const worker :Workerd.Worker = (
 `;
 
 function describeClient(run: Check): void {
-  it.concurrent.each(["packed", "plain"])("calls and is called, over a link that is %s", async (link) => {
+  it.each(["packed", "plain"])("calls and is called, over a link that is %s", async (link) => {
     await using far = await farEnd();
     const outcome = { nested: 42, echoes: true, heard: true, isWhole: true, code: 4000, reason: "done" };
     expect(await run("bothWays", { url: far.url, link })).toEqual(outcome);
   });
 
-  it.concurrent("connects to a server that chooses no subprotocol, without waiting for a timeout", async () => {
+  it("connects to a server that chooses no subprotocol, without waiting for a timeout", async () => {
     await using far = await farEnd();
     expect(await run("withoutSubprotocol", { url: far.bareUrl })).toEqual(["echo"]);
   });
 
-  it.concurrent("rejects at once when a port refuses", async () => {
+  it("rejects at once when a port refuses", async () => {
     const url = `ws://127.0.0.1:${await freePort()}`;
     expect(await run("failingOpen", { url })).toEqual({ name: "ConnectError", hasCause: true });
   });
 
-  it.concurrent("reports a lost connection as 1006", async () => {
+  it("reports a lost connection as 1006", async () => {
     await using far = await farEnd();
     const outcome = { code: 1006, call: "ConnectionLostError" };
     expect(await run("lostConnection", { url: far.url, link: "packed" })).toEqual(outcome);
   });
 
-  it.concurrent("closes on a network that carries nothing, with 1006", async () => {
+  it("closes on a network that carries nothing, with 1006", async () => {
     await using far = await farEnd();
     const outcome = { call: "TimeoutError", code: 1006 };
     expect(await run("deadNetwork", { url: far.relayUrl, link: "packed" })).toEqual(outcome);
   });
 
-  it.concurrent("closes when a server does not read, and bounds its queue", async () => {
+  it("closes when a server does not read, and bounds its queue", async () => {
     await using far = await farEnd();
     const { state, mostUnsent } = await run("slowServer", { url: far.url, link: "plain" });
     expect(state).toBe("closed");
@@ -112,7 +115,7 @@ function describeClient(run: Check): void {
     expect(mostUnsent).toBeLessThan(MOST_UNSENT);
   });
 
-  it.concurrent("sends queued messages, in order, when the server reads again", async () => {
+  it("sends queued messages, in order, when the server reads again", async () => {
     await using far = await farEnd();
     const counted = await run("pausedServer", { url: far.url, link: "packed" });
     expect(counted).toEqual(Array.from({ length: 300 }, (_, i) => i));

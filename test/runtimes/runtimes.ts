@@ -20,31 +20,17 @@ export type RuntimeName = keyof typeof COMMANDS;
 export const RUNTIMES = Object.keys(COMMANDS) as RuntimeName[];
 
 /** A program that runs until it is disposed of. */
-export interface Program extends AsyncDisposable {
-  /** The first line that it printed. */
-  readonly firstLine: string;
+interface Program extends AsyncDisposable {
+  readonly child: ChildProcess;
+  readonly ended: Promise<unknown>;
 }
 
-function start([file, ...first]: readonly string[], args: readonly string[]): ChildProcess {
-  return spawn(file!, [...first, ...args], { cwd: here, stdio: ["pipe", "pipe", "inherit", "pipe"] });
-}
-
-/** Runs a check of `programs/checks.js` in a runtime, by an entry of the package. Resolves with its result. */
-export async function check(runtime: RuntimeName, entry: string, name: string, options: object): Promise<any> {
-  const child = start(COMMANDS[runtime], ["programs/client.js", entry, name, JSON.stringify(options)]);
-  let text = "";
-  child.stdout!.on("data", (data: Buffer) => (text += data.toString()));
-  const [code] = (await once(child, "close")) as [number | null];
-  if (code !== 0) throw new Error(`${runtime} ended with ${code} in ${name}`);
-  return JSON.parse(text);
-}
-
-/** Resolves when a program has printed its first line, on its standard output (1) or another descriptor. */
-async function launch(child: ChildProcess, descriptor: number): Promise<Program> {
+function start([file, ...first]: readonly string[], ...args: string[]): Program {
+  const child = spawn(file!, [...first, ...args], { cwd: here, stdio: ["pipe", "pipe", "inherit", "pipe"] });
   const ended = once(child, "close");
-  const [firstLine] = await once(createInterface(child.stdio[descriptor] as NodeJS.ReadableStream), "line");
   return {
-    firstLine,
+    child,
+    ended,
     async [Symbol.asyncDispose]() {
       child.kill("SIGKILL");
       await ended;
@@ -52,17 +38,44 @@ async function launch(child: ChildProcess, descriptor: number): Promise<Program>
   };
 }
 
-/** Starts `programs/server.js`, which prints its address. */
-export function serveIn(runtime: RuntimeName): Promise<Program> {
-  return launch(start(COMMANDS[runtime], ["programs/server.js"]), 1);
+/** Runs a check of `programs/checks.js`. Resolves with its result. */
+export type Check = (name: string, options: object) => Promise<any>;
+
+/** Starts `programs/client.js` in a runtime, with an entry of the package. */
+export function clientIn(runtime: RuntimeName, entry: string): Program & { check: Check } {
+  const program = start(COMMANDS[runtime], "programs/client.js", entry);
+  const waiting: ((result: unknown) => void)[] = [];
+  createInterface(program.child.stdout!).on("line", (line) => {
+    const [number, result] = JSON.parse(line) as [number, unknown];
+    waiting[number]!(result);
+  });
+  const check: Check = (name, options) =>
+    new Promise((resolve, reject) => {
+      const number = waiting.push(resolve) - 1;
+      program.child.stdin!.write(`${JSON.stringify([number, name, options])}\n`);
+      void program.ended.then(() => reject(new Error(`${runtime} ended in ${name}`)));
+    });
+  return { ...program, check };
 }
 
-/** Starts workerd with a configuration. Resolves when it listens. Its first line is what it reports then. */
-export function startWorkerd(configuration: string): Promise<Program> {
-  const child = start(
-    [join(packages, "@cloudflare/workerd-linux-64/bin/workerd")],
-    ["serve", configuration, "--control-fd=3"],
-  );
-  child.stdout!.resume();
-  return launch(child, 3);
+/** A program that has printed its first line, which tells where it listens. */
+export type Listening = Program & { firstLine: string };
+
+async function listening(program: Program, output: unknown): Promise<Listening> {
+  const [firstLine] = await once(createInterface(output as NodeJS.ReadableStream), "line");
+  return { ...program, firstLine };
+}
+
+/** Starts `programs/server.js`, which prints its address. */
+export function serveIn(runtime: RuntimeName): Promise<Listening> {
+  const program = start(COMMANDS[runtime], "programs/server.js");
+  return listening(program, program.child.stdout);
+}
+
+/** Starts workerd with a configuration. It reports its port. */
+export function startWorkerd(configuration: string): Promise<Listening> {
+  const workerd = join(packages, "@cloudflare/workerd-linux-64/bin/workerd");
+  const program = start([workerd], "serve", configuration, "--control-fd=3");
+  program.child.stdout!.resume();
+  return listening(program, program.child.stdio[3]);
 }

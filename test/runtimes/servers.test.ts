@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { connect, type AnyPeer } from "../../src/node.js";
 import { Relay } from "../support/relay.js";
-import { RUNTIMES, serveIn, type Program } from "./runtimes.js";
+import { RUNTIMES, serveIn, type Listening } from "./runtimes.js";
 
 /** Eight times `maxUnsentBytes` of the server, one more message, and the overhead of the runtime for each frame. */
 const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
@@ -12,7 +12,7 @@ const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
 const MOST_RESIDENT = 64 * 2 ** 20;
 
 describe.each(RUNTIMES)("%s", (runtime) => {
-  let program: Program;
+  let program: Listening;
   let url: string;
   /** Another client, which controls the server. */
   let control: AnyPeer;
@@ -58,22 +58,16 @@ describe.each(RUNTIMES)("%s", (runtime) => {
     expect(await ended).toEqual({ code: 4000, reason: "done" });
   });
 
-  it("reports a lost client as 1006", async () => {
+  it("closes a client on a network that carries nothing, and reports a lost client, with 1006", async () => {
     await using relay = await Relay.to(url);
-    await using peer = await named("lost", "plain", relay.url);
+    await using dead = await named("dead", "packed", relay.url);
+    await using lost = await named("lost", "plain", relay.url);
     const ended = control.request("ended", ["lost"]);
-    relay.cut();
-    expect(await ended).toMatchObject({ code: 1006 });
-    expect(await peer.closed).toMatchObject({ code: 1006 });
-  });
-
-  it("closes a client on a network that carries nothing, with 1006", async () => {
-    await using relay = await Relay.to(url);
-    await using peer = await named("dead", "packed", relay.url);
     relay.pause();
     expect(await control.request("close", ["dead"])).toEqual({ code: 1006 });
     relay.cut();
-    await peer.closed;
+    expect(await ended).toMatchObject({ code: 1006 });
+    for (const { closed } of [dead, lost]) expect(await closed).toMatchObject({ code: 1006 });
   });
 
   it("closes a client that does not read, and bounds its queue and its memory", async () => {

@@ -200,13 +200,13 @@ describe("a JSON server", () => {
   });
 
   it("may send more than 1 MiB if `maxMessageBytes` allows it, and is otherwise closed with 1009", async () => {
-    const text = JSON.stringify(Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`größe${i}`, i])));
+    const text = JSON.stringify(Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`größe${i}`, i])));
     await using roomy = await openEditor("json", {}, 16 * 2 ** 20);
     const { textDocument } = roomy.open("file:///big.json", text);
     const symbols = (await roomy.peer.request("textDocument/documentSymbol", { textDocument })) as object[];
     expect(JSON.stringify(symbols).length).toBeGreaterThan(2 ** 20);
-    expect(symbols).toHaveLength(20_000);
-    expect(symbols[19_999]).toMatchObject({ name: "größe19999" });
+    expect(symbols).toHaveLength(10_000);
+    expect(symbols[9_999]).toMatchObject({ name: "größe9999" });
 
     const narrow = await openEditor("json");
     narrow.open("file:///big.json", text);

@@ -138,16 +138,6 @@ describe.each<[string, Join]>([
     expect(await rejection(both.peer.request("fail"))).toMatchObject({ code: -32603, message });
   });
 
-  it("ignores unknown notifications that begin with $/ and refuses such requests with -32601, as reciproc does", async () => {
-    await using both = await join();
-    const { peer, theirs, wire } = both;
-    await theirs.sendNotification("$/hint", { a: 1 });
-    peer.notify("$/hint", { a: 1 });
-    expect(await rejection(theirs.sendRequest("$/ask"))).toMatchObject({ code: -32601 });
-    expect(await rejection(peer.request("$/ask"))).toMatchObject({ code: -32601 });
-    expect([wire.sent.length, wire.received.length]).toEqual([3, 3]);
-  });
-
   it("sets the trace by $/setTrace, which reaches a handler", async () => {
     const values: unknown[] = [];
     await using both = await join({ "$/setTrace": ({ value }) => void values.push(value) });

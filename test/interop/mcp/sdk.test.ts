@@ -79,18 +79,8 @@ describe.each<[string, Open, number]>([
     expect(await reason.promise).toBe("never mind");
   });
 
-  it("sends and gets reports of progress, in order and before the result", async () => {
-    const third = gate();
-    await using sdk = await open({
-      _build: async (_params, { progress }) => {
-        progress(1);
-        progress({ progress: 2, total: 3, message: "two of three" });
-        progress(3);
-        // The SDK loses a report that comes in one read with the result.
-        await third.promise;
-        return {};
-      },
-    });
+  it("sends reports of progress that arrive in order and before the result", async () => {
+    await using sdk = await open({});
     handle(sdk.theirs, "_build", async (_params, { _meta, sendNotification }) => {
       const { progressToken } = _meta!;
       for (const progress of [1, 2, 3])
@@ -98,18 +88,8 @@ describe.each<[string, Open, number]>([
       return {};
     });
     const heard: unknown[] = [];
-    const onprogress = (value: { progress: number }): void => {
-      heard.push(value);
-      if (value.progress === 3) third.resolve();
-    };
-    heard.push(await sdk.theirs.request({ method: "_build", params: {} }, ANY_RESULT, { onprogress }));
-    const second = { progress: 2, total: 3, message: "two of three" };
-    expect(heard.splice(0)).toEqual([{ progress: 1 }, second, { progress: 3 }, {}]);
-    const params = { _meta: { "example.org/tag": 7 } };
-    heard.push(await sdk.peer.request("_build", params, { onProgress: (value) => void heard.push(value) }));
+    heard.push(await sdk.peer.request("_build", {}, { onProgress: (value) => void heard.push(value) }));
     expect(heard).toEqual([...[1, 2, 3].map((progress) => ({ progress, total: 3 })), {}]);
-    const { params: sent } = sdk.wire.received.find(({ method }) => method === "_build");
-    expect(sent._meta).toEqual({ "example.org/tag": 7, progressToken: expect.any(Number) });
   });
 });
 

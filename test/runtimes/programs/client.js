@@ -1,7 +1,11 @@
-/** Runs one check by the entry named on the command line, and prints its result as JSON. */
+/** Runs checks by the entry named on the command line: one for each line of standard input. Prints each result as a line of JSON. */
+import { createInterface } from "node:readline";
 import { CHECKS } from "./checks.js";
 
-const [, , entry, check, options] = process.argv;
-const result = await CHECKS[check](await import(`../../../dist/${entry}.js`), JSON.parse(options));
-// A connection that is dead would keep the process.
-process.stdout.write(JSON.stringify(result), () => process.exit(0));
+const [, , name] = process.argv;
+const entry = await import(`../../../dist/${name}.js`);
+for await (const line of createInterface({ input: process.stdin })) {
+  const [number, check, options] = JSON.parse(line);
+  const print = (result) => process.stdout.write(`${JSON.stringify([number, result])}\n`);
+  CHECKS[check](entry, options).then(print, (error) => print({ failed: String(error?.stack ?? error) }));
+}
