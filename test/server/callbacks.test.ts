@@ -8,6 +8,7 @@ import { closeAll, makeNode, makeNodes, type Node } from "../fleet/nodes.js";
 import { rawPeer, notification } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 import { uncaughtIn } from "../support/uncaught.js";
+import { joinSilent } from "./members.js";
 
 const bug = new Error("bug of the application");
 const rejects: any = async () => {
@@ -87,26 +88,42 @@ function refusal(name: string): Error {
 }
 
 describe("an asynchronous function whose value is needed at once is refused with its name, if it is", () => {
-  it("`principal`, for a client that connects", async () => {
-    const server = testServer({ authenticate: () => ({ name: "ann" }), principal: rejects });
-    const errors = errorsOf(server);
-    const uncaught = await uncaughtIn(async () => {
-      expect(await rejection(server.connect(server.server.url))).toMatchObject({ status: 401 });
-    });
-    expect(uncaught).toEqual([]);
-    expect(errors).toEqual([refusal("principal")]);
-    await server.server.close();
-  });
+  const NAMED = { authenticate: () => ({ name: "ann" }), principal: rejects };
+  const heads = new Subscriptions({ method: "push", nextId: rejects });
+  const subscribe = (_params: unknown, context: any): string | number => heads.open(context).id;
 
-  it("`principal`, for a peer that the application accepted", async () => {
-    const server = testServer<any, any, any>({ authenticate: () => ({ name: "ann" }), principal: rejects });
-    const errors = errorsOf(server);
-    const uncaught = await uncaughtIn(async () => {
-      server.server.accept({ start() {}, send: () => true, close() {} }, { name: "ann" });
-      await server.server.principal("ann").peers();
-    });
-    expect(uncaught).toEqual([]);
-    expect(errors).toEqual([refusal("principal")]);
+  it.each<[name: string, when: string, options: object, act: (kit: TestServer<any, any, any>) => Promise<unknown>]>([
+    [
+      "principal",
+      "for a client that connects",
+      NAMED,
+      async ({ connect, server }) => expect(await rejection(connect(server.url))).toMatchObject({ status: 401 }),
+    ],
+    [
+      "principal",
+      "for a peer that the application accepted",
+      NAMED,
+      async ({ server }) => {
+        joinSilent(server, {}, { name: "ann" });
+        await server.principal("ann").peers();
+      },
+    ],
+    [
+      "nextId",
+      "of subscriptions",
+      { methods: { subscribe } },
+      async ({ connect, server }) => {
+        const client = await connect(server.url);
+        expect(await rejection(client.request("subscribe"))).toMatchObject({ code: -32603 });
+        await turn();
+        expect(heads.size).toBe(0);
+      },
+    ],
+  ])("`%s`, %s", async (name, _when, options, act) => {
+    await using kit = testServer<any, any, any>(options);
+    const errors = errorsOf(kit);
+    expect(await uncaughtIn(() => act(kit))).toEqual([]);
+    expect(errors).toEqual([refusal(name)]);
   });
 
   it("`topics`", async () => {
@@ -115,35 +132,13 @@ describe("an asynchronous function whose value is needed at once is refused with
     const [peer] = server.server.peers;
     const refused = refusal("topics");
     const uncaught = await uncaughtIn(async () => {
-      const { publish, read, members, join, watch } = bound(server.server.topic("room"));
-      expect(() => watch(() => {})).toThrow(refused);
-      for (const act of [() => join(peer), () => publish("m", {}), read, members])
-        expect(await rejection(act())).toEqual(refused);
+      const room: any = server.server.topic("room");
+      expect(() => room.watch(() => {})).toThrow(refused);
+      for (const [name, given] of Object.entries({ join: [peer], publish: ["m", {}], read: [], members: [] }))
+        expect(await rejection((async () => room[name](...given))())).toEqual(refused);
     });
     expect(uncaught).toEqual([]);
-    await client.close();
-    await server.server.close();
-  });
-
-  it("the `nextId` of subscriptions", async () => {
-    const heads = new Subscriptions({ method: "push", nextId: rejects });
-    const server = testServer({ methods: { subscribe: (_params: unknown, context: any) => heads.open(context).id } });
-    const errors = errorsOf(server);
-    const client = await server.connect(server.server.url);
-    const uncaught = await uncaughtIn(async () => {
-      expect(await rejection(client.request("subscribe"))).toMatchObject({ code: -32603 });
-      await turn();
-    });
-    expect(uncaught).toEqual([]);
-    expect(errors).toEqual([refusal("nextId")]);
-    expect(heads.size).toBe(0);
     await client.close();
     await server.server.close();
   });
 });
-
-/** Returns the functions of a topic, which need no `this`. */
-function bound(topic: any): Record<"publish" | "read" | "members" | "join" | "watch", (...args: unknown[]) => any> {
-  const names = ["publish", "read", "members", "join", "watch"] as const;
-  return Object.fromEntries(names.map((name) => [name, (...args: unknown[]) => topic[name](...args)])) as never;
-}

@@ -94,13 +94,6 @@ describe("a connect that fails", () => {
     expect(error.cause).toBeInstanceOf(Error);
   });
 
-  it("reports a server that is no WebSocket server", async () => {
-    await using where = await listening(createTcpServer((socket) => void socket.end("SSH-2.0-OpenSSH\r\n")));
-    const error = await rejection(connect(where.url));
-    expect(error).toBeInstanceOf(ConnectError);
-    expect(error.cause).toBeInstanceOf(Error);
-  });
-
   it.each(["/relative", "", "ws://user:s3cret@host:port/?token=s3cret", "ftp://x", "file:///x", undefined])(
     "rejects with a TypeError for the address %s, of which the error shows nothing that may be secret",
     async (url) => {

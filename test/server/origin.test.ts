@@ -212,74 +212,41 @@ describe("a refusal", () => {
 });
 
 const CALL = '{"jsonrpc":"2.0","id":1,"method":"run"}';
+const UPGRADE =
+  "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==";
 
-/** Headers that make a request complete, except `Host`. */
-const REQUESTS: Record<string, { line: string; headers: string[]; body: string; taken?: number }> = {
-  "an upgrade": {
-    line: "GET /",
-    headers: [
-      "Connection: Upgrade",
-      "Upgrade: websocket",
-      "Sec-WebSocket-Version: 13",
-      "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-    ],
-    body: "",
-    taken: 101,
-  },
-  "a POST": {
-    line: "POST /",
-    headers: ["Connection: close", "Content-Type: application/json", `Content-Length: ${CALL.length}`],
-    body: CALL,
-    taken: 200,
-  },
-  "a GET": { line: "GET /", headers: ["Connection: close"], body: "" },
+/** The method of each kind of request, its headers except `Host`, and its body. */
+const REQUESTS: Record<string, [method: string, headers: string, body: string]> = {
+  "an upgrade": ["GET", UPGRADE, ""],
+  "a POST": ["POST", `Connection: close\r\nContent-Type: application/json\r\nContent-Length: ${CALL.length}`, CALL],
+  "a GET": ["GET", "Connection: close", ""],
 };
 
 async function send(url: string, kind: string, hosts: string[], version = "1.1"): Promise<Answer> {
-  const { line, headers, body } = REQUESTS[kind]!;
-  const socket = connectTcp(portOf(url), "127.0.0.1");
-  await once(socket, "connect");
-  socket.write(`${[`${line} HTTP/${version}`, ...hosts, ...headers].join("\r\n")}\r\n\r\n${body}`);
-  return readAnswer(socket);
+  const [method, headers, body] = REQUESTS[kind]!;
+  const head = [`${method} / HTTP/${version}`, ...hosts, headers].join("\r\n");
+  return readAnswer(await write(url, `${head}\r\n\r\n${body}`));
 }
 
-it.each(["an upgrade", "a POST"])("accepts one Host header: %s", async (kind) => {
-  await using server = await serve({ port: 0, methods: { run: () => 1 } });
-  expect((await send(server.url, kind, ["Host: localhost"])).status).toBe(REQUESTS[kind]!.taken);
-});
-
 describe.each(Object.keys(REQUESTS))("%s", (kind) => {
-  it.each([
-    ["two different", ["Host: localhost", "Host: evil.example"]],
-    ["two equal", ["Host: localhost", "hOST: localhost"]],
-    ["an empty one besides", ["Host: localhost", "Host:"]],
-  ])("is refused with 400 with more than one Host header: %s", async (_which, hosts) => {
+  it("is refused with 400 with more than one Host header, and not with one", async () => {
     let runs = 0;
     // `hosts` and `origins` do not matter: a request with two names for its target is ambiguous under any of them.
-    await using server = await serve({
-      port: 0,
-      hosts: ["localhost", "evil.example"],
-      origins: "*",
-      methods: { run: () => ++runs },
-    });
-    const refusals: number[] = [];
-    server.on("refuse", ({ status }) => refusals.push(status));
-    expect(await send(server.url, kind, hosts)).toMatchObject({
-      status: 400,
-      body: "the request has 2 `Host` headers, not one\n",
-    });
-    expect(refusals).toEqual([400]);
-    expect(runs).toBe(0);
-    expect(server.peers.size).toBe(0);
+    const options = { hosts: ["localhost", "evil.example"], origins: "*" as const, methods: { run: () => ++runs } };
+    await using server = await serve({ port: 0, ...options });
+    for (const other of ["Host: evil.example", "hOST: localhost", "Host:"])
+      expect(await send(server.url, kind, ["Host: localhost", other])).toMatchObject({
+        status: 400,
+        body: "the request has 2 `Host` headers, not one\n",
+      });
+    expect([server.stats().refused, runs, server.peers.size]).toEqual([{ 400: 3 }, 0, 0]);
+    expect((await send(server.url, kind, ["Host: localhost"])).status).not.toBe(400);
   });
 
   it("is refused with 400 without a Host header, also on an HTTP server that does not require one", async () => {
     await using http = await listening(createServer({ requireHostHeader: false }));
     await using server = await serve({ server: http.server, hosts: ["localhost"], methods: { run: () => 1 } });
-    expect(await send(server.url, kind, [])).toMatchObject({
-      status: 400,
-      body: "the request has 0 `Host` headers, not one\n",
-    });
+    expect((await send(server.url, kind, [])).status).toBe(400);
   });
 });
 

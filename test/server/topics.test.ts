@@ -160,16 +160,7 @@ describe("a topic", () => {
     },
   );
 
-  it.each<[string, unknown]>([
-    ["no name", undefined],
-    ["null", null],
-    ["a number", 5],
-    ["an object", { toString: () => "news" }],
-    ["an empty string", ""],
-    ["513 bytes", "x".repeat(513)],
-    ["514 bytes of UTF-8", "ß".repeat(257)],
-    ["a lone surrogate", "\ud800"],
-  ])("throws a TypeError for %s instead of a name, and nothing exists after it", async (_what, name) => {
+  it("throws a TypeError for anything but a text of 1 to 512 bytes instead of a name, and nothing exists after it", async () => {
     await using server = makeServer();
     const { peer } = joinSilent(server);
     const uses: ((topic: Topic) => unknown)[] = [
@@ -178,7 +169,8 @@ describe("a topic", () => {
       (topic) => topic.on("join", ignore),
       (topic) => topic.size,
     ];
-    for (const use of uses) expect(() => use(server.topic(name as string))).toThrow("`name`");
+    const names = [undefined, null, 5, { toString: () => "news" }, "", "x".repeat(513), "ß".repeat(257), "\ud800"];
+    for (const name of names) for (const use of uses) expect(() => use(server.topic(name as string))).toThrow("`name`");
     expect(server.stats().topics).toBe(0);
   });
 

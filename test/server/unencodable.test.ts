@@ -40,7 +40,6 @@ async function world(methods: Record<string, (params: any, context: any) => unkn
 /** What an application sends, what the error calls it, what the error says to write, and what a log in JSON shows. */
 const OBJECTS: [name: string, make: (context: Context) => unknown, what: string, remedy: string, shown?: string][] = [
   ["peer", ({ peer }) => peer, "peer", "`peer.id`"],
-  ["peer with a listener", ({ peer }) => peer.on("close", () => {}), "peer", "`peer.id`"],
   ["topic", ({ server, peer }) => server.topic("den").add(peer), "group of peers", "({ id }) => id", "den"],
   ["`server.peers`", ({ server }) => server.peers, "group of peers", "({ id }) => id", "peers"],
   ["peer of any node", ({ server, peer }) => server.peer(peer.id), "peer", "`peer.id`"],

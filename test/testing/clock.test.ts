@@ -1,5 +1,4 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { TimeoutError } from "../../src/index.js";
 import { testServer, virtualClock, type VirtualClock } from "../../src/testing/index.js";
 
 /** Puts a clock in place for one test. */
@@ -106,41 +105,6 @@ describe("a virtual clock", () => {
       await expect(clock.pass(ms)).rejects.toThrow("`ms`");
       expect(() => clock.stall(ms)).toThrow("`ms`");
     }
-  });
-
-  it("governs timeouts, heartbeats, reconnecting and the expiry of sessions, and no timer is left", async () => {
-    const clock = clockOfTest();
-    const { server, connect, network } = testServer({
-      methods: { wait: () => new Promise(() => {}) },
-      session: { ttlMs: 60_000 },
-    });
-    const client = await connect(server.url);
-    const call = client.request("wait", undefined, { timeoutMs: 5_000 }).catch((error: unknown) => error);
-    await clock.pass(4_999);
-    expect(client.stats().pending).toBe(1);
-    await clock.pass(1);
-    expect(await call).toBeInstanceOf(TimeoutError);
-    network.stop();
-    await clock.pass(600_000);
-    expect([client.state, server.peers.size]).toEqual(["suspended", 0]);
-    network.start();
-    await clock.pass(20_000);
-    expect([client.state, server.peers.size]).toEqual(["open", 1]);
-    await server.close();
-    expect(clock.timers).toBe(0);
-  });
-
-  it("governs timeouts also in a program that imports `reciproc/node`, soon after a call by the real clock", async () => {
-    await import("../../src/node.js");
-    const { server, connect } = testServer({ methods: { wait: () => new Promise(() => {}), ping: () => "pong" } });
-    const client = await connect(server.url);
-    expect(await client.request("ping")).toBe("pong");
-    const clock = clockOfTest();
-    const call = client.request("wait", undefined, { timeoutMs: 5_000 }).catch((error: unknown) => error);
-    await clock.pass(5_000);
-    expect(client.stats().pending).toBe(0);
-    expect(await call).toBeInstanceOf(TimeoutError);
-    await server.close();
   });
 });
 

@@ -67,15 +67,6 @@ describe("network.cut()", () => {
     expect(await call).toMatchObject({ name: "ConnectionLostError", outcome: "unknown" });
     expect((await client.closed).code).toBe(1006);
   });
-
-  it("may be called while nothing is connected, and again before the client has connected", async () => {
-    kit.network.cut();
-    const { client } = await joined();
-    kit.network.cut();
-    kit.network.cut();
-    await pass(0);
-    expect(client.state).toBe("open");
-  });
 });
 
 describe("network.lose()", () => {
@@ -99,12 +90,6 @@ describe("network.lose()", () => {
     // The line of the client has the new peer of the server.
     const [next] = kit.server.peers;
     expect(kit.network.of(next!)).toBe(kit.network.of(client));
-  });
-
-  it("closes a client that does not reconnect", async () => {
-    const { client } = await joined({ reconnect: false });
-    kit.network.lose();
-    expect(client.state).toBe("closed");
   });
 });
 
