@@ -44,7 +44,7 @@ export function stringsIn(root: object): string[] {
     for (const { value } of [...members, ...privateProperties, ...entries]) {
       if (value?.type === "string") strings.push(String(value.value));
       // Weak collections keep none of their entries in memory.
-      else if (value?.type === "object" && value.objectId !== undefined && !/^weak/.test(value.subtype ?? ""))
+      else if (value?.type === "object" && value.objectId !== undefined && !value.subtype?.startsWith("weak"))
         due.push(value);
     }
   }
