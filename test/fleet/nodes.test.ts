@@ -1,10 +1,10 @@
 /** The life of a node: its start, its beats, its end, `server.nodes` and `attach`. */
 import { describe, expect, it } from "vitest";
-import { attach, EngineError, memory, serve, type Receiver } from "../../src/node.js";
+import { attach, EngineError, memory, serve } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
-import { closeAll, failure, makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
+import { accept, closeAll, failure, makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
 
 useFleet();
 
@@ -127,17 +127,6 @@ it("nodes of several releases say in their names which frames they know, and are
   await older.close();
 });
 
-/** A peer over a transport that takes everything. */
-function accept(server: Awaited<ReturnType<typeof serve>>): any {
-  let receiver: Receiver;
-  const transport = {
-    start: (given: Receiver) => void (receiver = given),
-    send: () => true,
-    close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
-  };
-  return server.accept(transport, undefined);
-}
-
 describe("the start", () => {
   it("rejects if the broker cannot be reached in time, with the last error of the engine if there was one", async () => {
     const engine = lateEngine({ startTimeoutMs: 30 });
@@ -170,7 +159,7 @@ describe("the start", () => {
     const states: string[] = [];
     server.on("engine", ({ state }) => states.push(state));
     expect(server.health()).toMatchObject({ ok: false, engine: "down" });
-    const peer = accept(server);
+    const peer = accept(server, undefined);
     await expect(server.topic("room").add(peer).join(peer)).rejects.toMatchObject(NOT_SENT);
     engine.links[0]!.up();
     await pass(0);
@@ -188,7 +177,7 @@ describe("the start", () => {
     engine.links[0]!.refuse(refusal);
     await pass(0);
     expect([errors, server.health().ok]).toEqual([[refusal], false]);
-    await expect(server.topic("room").join(accept(server))).rejects.toMatchObject({ cause: refusal });
+    await expect(server.topic("room").join(accept(server, undefined))).rejects.toMatchObject({ cause: refusal });
     await settled(server.close());
   });
 

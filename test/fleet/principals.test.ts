@@ -1,10 +1,10 @@
 /** `server.principal`: the peers of one user on all nodes, and the nodes that did not answer. */
 import { beforeEach, expect, it } from "vitest";
-import { EngineError, type Receiver } from "../../src/node.js";
+import { EngineError } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { gate, turn } from "../support/turns.js";
 import { FaultyEngine, type FaultyLink } from "./faulty.js";
-import { makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
+import { accept, makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
 
 useFleet();
 
@@ -35,36 +35,18 @@ async function ask({ server }: Node, waitMs = GATHER_MS): Promise<[ids: string[]
   return answer;
 }
 
-it("is found by all nodes, and its peers are notified and closed with code and reason", async () => {
+it("is found by all nodes, also over `accept`, and its peers are closed with code and reason", async () => {
   const [a, b] = add(2) as [Node, Node];
-  const bobs = [await b.client("bob"), await a.client("bob"), await a.client("bob")];
   const eve = await b.client("eve");
+  const bobs = [(await a.client("bob")).peer, (await b.client("bob")).peer, accept(b.server, { name: "bob" })];
   for (const node of [a, b]) {
     const [ids, unheard] = await ask(node, 0);
-    expect([new Set(ids), unheard]).toEqual([new Set(idsOf(bobs.map(({ peer }) => peer))), []]);
+    expect([new Set(ids), unheard]).toEqual([new Set(idsOf(bobs)), []]);
   }
-  expect(await a.server.principal("nobody").peers()).toEqual({ peers: [], unheard: [] });
-  const found = await b.server.principal("bob").peers();
-  for (const one of [a.server.principal("bob"), b.server.principal("bob"), ...found.peers]) one.notify("toast");
-  for (const one of bobs) await one.until(3);
   await expect(a.server.principal("eve").disconnect(1001)).rejects.toThrow("Expected `code`");
   expect(await a.server.principal("bob").disconnect(4003, "banned")).toEqual({ closed: 3, unheard: [] });
-  for (const one of bobs) expect(await one.peer.closed).toMatchObject({ code: 4003, reason: "banned" });
+  for (const peer of bobs) expect(await peer.closed).toMatchObject({ code: 4003, reason: "banned" });
   expect([eve.got, eve.client.state]).toEqual([[], "open"]);
-});
-
-it("has the peers that `accept` made, too", async () => {
-  const [a, b] = add(2) as [Node, Node];
-  let receiver: Receiver;
-  const transport = {
-    start: (given: Receiver) => void (receiver = given),
-    send: () => true,
-    close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
-  };
-  const peer = b.server.accept(transport, { name: "bob" });
-  expect(await ask(a, 0)).toEqual([[peer.id], []]);
-  expect(await a.server.principal("bob").disconnect(4003)).toMatchObject({ closed: 1 });
-  expect(await peer.closed).toMatchObject({ code: 4003 });
 });
 
 it("has a name of at most 8,192 characters of any kind", async () => {
@@ -101,16 +83,6 @@ it("names the nodes that did not answer in 5 s, or whose answer was too long, an
   link(0).down();
   expect(await ask(a, 0)).toEqual([[own.peer.id], [from, "?"]]);
   expect(bob.peer.state).toBe("open");
-});
-
-it("names a node that does not answer, also if it came after the last beat", async () => {
-  const [a] = add(1) as [Node];
-  await pass(BEAT_MS);
-  const [b] = add(1) as [Node];
-  link(1).loses = isQuestion;
-  await pass(10);
-  expect(a.server.nodes.live).toEqual([a.server.nodes.id]);
-  expect(await ask(a)).toEqual([[], [b.server.nodes.id]]);
 });
 
 it("waits for a node that came while an older question about the nodes was not answered", async () => {

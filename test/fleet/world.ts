@@ -111,14 +111,13 @@ class Client {
       this.resumed++;
       this.stay.endedAt = Infinity;
     });
-    this.peer.on("missed", ({ count }) => (this.stay.dropped += count));
     this.peer.on("close", ({ code }) => code === 1000 || oracle.breach("crash", `client ${this.number}: ${code}`));
   }
 
   #begin(): Stay {
     const { number: client, since } = this;
-    const session = { client, since, told: [], events: [], welcome: undefined };
-    this.stay = { ...session, joinedAt: Infinity, endedAt: Infinity, dropped: 0 };
+    const times = { joinedAt: Infinity, endedAt: Infinity };
+    this.stay = { client, since, told: [], events: [], welcome: undefined, ...times };
     this.#world.oracle.stays.push(this.stay);
     return this.stay;
   }

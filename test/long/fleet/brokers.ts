@@ -147,11 +147,15 @@ export async function startBroker(kind: BrokerKind, prefix: string): Promise<Cha
   const noticeMs = NOTICE_MS[kind];
   const settings = { prefix, leaseMs: LEASE_MS, startTimeoutMs: START_TIMEOUT_MS };
   const single = (server: Program, engineAt: (port: number) => Engine, faults: Record<string, Fault>): ChaosBroker => {
+    const relays: Relay[] = [];
     const next = async (): ReturnType<Place<RelayLink>["next"]> => {
       const link = new RelayLink(await Relay.to(server.port));
+      relays.push(link.relay!);
       return { engine: engineAt(link.relay!.port), link: () => link };
     };
-    const dispose = (): Promise<void> => server[Symbol.asyncDispose]();
+    const dispose = async (): Promise<void> => {
+      for (const one of [...relays, server]) await one[Symbol.asyncDispose]();
+    };
     return { place: { next, noticeMs }, faults: { ...OF_NODES, ...faults }, [Symbol.asyncDispose]: dispose };
   };
   if (kind === "redis") {

@@ -8,7 +8,7 @@ function judgeLateJoin(loadedAt: string): void {
   oracle.started(1);
   for (const [n, at] of ["a.1", "a.2", "b.1"].entries())
     oracle.publications.push({ n, run: 1, key: undefined, state: "unknown", at, orderedAt: 0, time: 0 });
-  const stay = { client: 0, told: [], joinedAt: 0, endedAt: 0, dropped: 0 };
+  const stay = { client: 0, told: [], joinedAt: 0, endedAt: 0 };
   const joined: Arrival = { kind: "joined" };
   const welcome = { run: 1, id: "1.a" };
   const first = { since: undefined, events: [joined], welcome: { ...welcome, outcome: "gap", at: loadedAt } as const };

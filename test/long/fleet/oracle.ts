@@ -73,8 +73,6 @@ export interface Stay {
   welcome: Welcome | undefined;
   joinedAt: number;
   endedAt: number;
-  /** The number of notifications that the server reported as dropped. */
-  dropped: number;
 }
 
 /** One order to publish. */
@@ -212,22 +210,19 @@ export class Oracle {
   }
 
   /** N3. Returns how many notifications did not reach the client while it was a member. */
-  #lostBy({ welcome, joinedAt, endedAt, client, dropped }: Stay, got: ReadonlySet<string>): number {
+  #lostBy({ welcome, joinedAt, endedAt, client }: Stay, got: ReadonlySet<string>): number {
     if (welcome === undefined) return 0;
     let lost = 0;
-    const wrong: string[] = [];
     for (const { run, n, time } of this.sent) {
       if (time < joinedAt || time > endedAt - ON_THE_WAY_MS || got.has(`${run} ${n}`)) continue;
       lost++;
-      const isOwn = run === welcome.run;
-      const isExcused = isOwn
-        ? time > this.runs.get(run)!.endedAt - ON_THE_WAY_MS
-        : this.#isTroubled(run, time, time) || this.#isTroubled(welcome.run, time, time);
+      const isExcused =
+        run === welcome.run
+          ? time > this.runs.get(run)!.endedAt - ON_THE_WAY_MS
+          : this.#isTroubled(run, time, time) || this.#isTroubled(welcome.run, time, time);
       if (!isExcused)
-        wrong.push(`${n} of node ${run} at ${time} did not reach client ${client} of node ${welcome.run}`);
+        this.breach("N3", `${n} of node ${run} at ${time} did not reach client ${client} of node ${welcome.run}`);
     }
-    // The server has counted those that it dropped because the client was slow.
-    if (wrong.length > dropped) for (const text of wrong) this.breach("N3", text);
     return lost;
   }
 
