@@ -71,24 +71,6 @@ describe("a call that is aborted", () => {
     for (const raw of [silent, failing]) await abortOne(raw);
     expect([silent.errors, failing.errors]).toEqual([[], [new Error("no params")]]);
   });
-
-  it("before its batch is sent is omitted, and after that is cancelled apart from the others", async () => {
-    const { peer, messages, feed } = reciprocPeer();
-    const controllers = [new AbortController(), new AbortController()] as const;
-    const batch = peer.batch();
-    const dropped = batch.request("dropped", [], { signal: controllers[0].signal });
-    const gone = batch.request("gone", [], { signal: controllers[1].signal });
-    const kept = batch.request("kept");
-    controllers[0].abort("x");
-    batch.send();
-    expect(await rejection(dropped)).toBe("x");
-    controllers[1].abort("y");
-    expect(await rejection(gone)).toBe("y");
-    expect(messages()).toEqual([[request(2, "gone", []), request(3, "kept")], cancel(2)]);
-    feed([result(3, "there")]);
-    expect(await kept).toBe("there");
-    expectEmpty(peer);
-  });
 });
 
 describe("a peer", () => {

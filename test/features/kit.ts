@@ -152,46 +152,36 @@ export function counted(count = Infinity, valueOf: (i: number) => unknown = (i) 
 export class Fed implements AsyncIterable<unknown> {
   returned = 0;
   asked = 0;
-  readonly #waiting: Gate<IteratorResult<unknown>>[] = [];
-  readonly #given: Gate<IteratorResult<unknown>>[] = [];
+  #given = 0;
+  readonly #steps: Gate<IteratorResult<unknown>>[] = [];
 
   [Symbol.asyncIterator](): AsyncIterator<unknown> {
     return {
-      next: () => {
-        this.asked++;
-        return this.#take(this.#given, this.#waiting).promise;
-      },
+      next: () => this.#step(this.asked++).promise,
       return: async () => (this.returned++, { done: true, value: undefined }),
     };
   }
 
   give(...values: unknown[]): this {
-    for (const value of values) this.#take(this.#waiting, this.#given).resolve({ done: false, value });
+    for (const value of values) this.#step(this.#given++).resolve({ done: false, value });
     return this;
   }
 
   finish(): this {
-    this.#take(this.#waiting, this.#given).resolve({ done: true, value: undefined });
+    this.#step(this.#given++).resolve({ done: true, value: undefined });
     return this;
   }
 
   fail(error: unknown): this {
-    this.#take(this.#waiting, this.#given).reject(error);
+    this.#step(this.#given++).reject(error);
     return this;
   }
 
-  /** Returns the first of `ready`, or a new one that is put into `others`. */
-  #take(
-    ready: Gate<IteratorResult<unknown>>[],
-    others: Gate<IteratorResult<unknown>>[],
-  ): Gate<IteratorResult<unknown>> {
-    const first = ready.shift();
-    if (first !== undefined) return first;
-    const made = gate<IteratorResult<unknown>>();
+  #step(i: number): Gate<IteratorResult<unknown>> {
+    const step = (this.#steps[i] ??= gate());
     // A failure that no next() has read yet.
-    made.promise.catch(() => {});
-    others.push(made);
-    return made;
+    step.promise.catch(() => {});
+    return step;
   }
 }
 

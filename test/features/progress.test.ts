@@ -181,19 +181,6 @@ describe("a received report", () => {
     expectEmpty(raw.peer);
   });
 
-  it("is ignored after the end of the connection, and onProgress may end it", async () => {
-    const raw = reciprocPeer();
-    const reports: unknown[] = [];
-    const close = (value: unknown): void => void (reports.push(value), raw.peer.close());
-    const calls = [raw.peer.request("m", {}, { onProgress: close }), raw.peer.request("m", {}, { onProgress: close })];
-    const outcomes = calls.map(rejection);
-    raw.feed([report(1, 1), report(2, "unread"), result(1, "unread")]);
-    raw.feed(report(2, "late"));
-    for (const error of await Promise.all(outcomes)) expect(error).toMatchObject({ code: "CONNECTION_LOST" });
-    expect(reports).toEqual([1]);
-    expectEmpty(raw.peer);
-  });
-
   it("with a token that another program has chosen reaches the application, also if it equals an id of this side", async () => {
     vi.mocked(Math.random).mockReturnValue(0.5);
     const got: unknown[] = [];

@@ -5,19 +5,7 @@ import { expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
-import {
-  abort,
-  answersTo,
-  counted,
-  Fed,
-  feed,
-  GIVEN_UP,
-  more,
-  next,
-  NO_SUCH_STREAM,
-  streamsOf,
-  tailing,
-} from "./kit.js";
+import { abort, answersTo, counted, Fed, feed, GIVEN_UP, more, next, NO_SUCH_STREAM, tailing } from "./kit.js";
 
 useVirtualClock();
 
@@ -110,19 +98,6 @@ describe("a stream in params ends with its call", () => {
     expect(raw.errors).toEqual([]);
   });
 
-  it("also when the call was in a batch that was never sent", async () => {
-    const raw = rawPeer();
-    const source = counted();
-    const controller = new AbortController();
-    const call = raw.peer.batch().request("m", [raw.peer.offer(source)], { signal: controller.signal });
-    await turn();
-    expect(streamsOf(raw)).toBe(1);
-    controller.abort("x");
-    expect(await rejection(call)).toBe("x");
-    expect([source.asked, source.returned]).toEqual([0, 1]);
-    expectEmpty(raw.peer);
-  });
-
   it("also when the connection accepts no more messages", async () => {
     const closed = rawPeer();
     const refusing = rawPeer({}, { onSend: () => false });
@@ -208,16 +183,6 @@ describe("offering a stream where none is allowed", () => {
 
 describe("limits.maxStreams", () => {
   const limits = { maxStreams: 2 };
-  const tooMany = [-32009, "Too many streams are open"] as const;
-
-  it("is 256 by default", async () => {
-    const raw = tailing(() => new Fed().give(1));
-    for (let id = 1; id <= 257; id++) raw.feed(request(id, "tail"));
-    await turn();
-    const answers = raw.messages();
-    expect(answers.filter(({ result: stream }) => stream?.token !== undefined)).toHaveLength(256);
-    expect(answers.find(({ error }) => error)).toEqual(failure(257, ...tooMany));
-  });
 
   it("rejects a call with a RangeError for a stream in its params, and ends all streams in them", async () => {
     const raw = rawPeer({ limits });

@@ -410,15 +410,6 @@ describe("iterate", () => {
     expect(() => rawPeer().peer.iterate(stream as never)).toThrow(/^Expected `stream` to be .*, got /);
   });
 
-  it("rejects for an object that is not a stream, and aborts its token", async () => {
-    const raw = rawPeer({}, { isReciproc: true });
-    for (const stream of [[], { rows: [] }, { token: 1, values: 5 }]) {
-      const error = await rejection(readAll(raw.peer.iterate(stream as never)));
-      expect(error).toMatchObject({ code: "PROTOCOL", raw: stream });
-    }
-    expect(raw.messages()).toEqual([abort(1)]);
-  });
-
   it("aborts an unread stream once when its iterator is returned", async () => {
     const raw = rawPeer();
     const stream = raw.peer.iterate({ token: 0 } as never)[Symbol.asyncIterator]();

@@ -349,15 +349,6 @@ describe("a subscription", () => {
     expect([opened.length, subscriptions.size, sent(raw)]).toEqual([2, 0, []]);
   });
 
-  it("ends when the reply to the whole batch of its call is too long to be sent", () => {
-    const { subscriptions, methods } = served();
-    const { transport, take } = sessionPeer({ methods });
-    transport.maxMessageBytes = 200;
-    transport.feed([request(1, "subscribe"), ...[2, 3, 4].map((id) => request(id, "missing"))]);
-    expect(take()).toEqual([failure(null, -32008, "Response is too large", { maxReplyBytes: 200 })]);
-    expect(subscriptions.size).toBe(0);
-  });
-
   it("ends when the response of its call is not sent: refused by the transport, or cancelled under mcp", async () => {
     const refused = subscribing(undefined, {}, undefined, { onSend: () => false });
     expect([refused.raw.peer.state, refused.subscriptions.size]).toEqual(["open", 0]);
@@ -415,8 +406,6 @@ describe("an invalid subscription", () => {
     [{}, "`method`"],
     [{ method: "m", nextId: 5 }, "`nextId`"],
     [{ method: "m", limits: { maxHeld: 0 } }, "`limits.maxHeld`"],
-    [{ method: "m", limits: { maxOpen: 1 } }, "`maxOpen`"],
-    [{ method: "m", maxHeld: 1 }, "`maxHeld`"],
   ])("is a TypeError that names the invalid option (case %#)", (options, name) => {
     const message = expect.stringContaining(name);
     const create = (): unknown => new Subscriptions(options as SubscriptionsOptions);
