@@ -192,36 +192,26 @@ describe("a client that could not connect", () => {
     expect(emitted).toEqual(["suspend", "resume"]);
   });
 
-  it.each([401, 403])("does not retry if a server refuses it with %i", async (status) => {
-    network.script = dismiss(4000 + status, "not you");
-    const connecting = rejection(connectPage({ reconnect: { initial: true } }));
-    await pass(0);
-    expect(await connecting).toMatchObject({ code: "CONNECT_FAILED", status });
-    expect(network.attempts).toHaveLength(1);
-  });
-
-  it("retries if the server is full", async () => {
-    network.script = dismiss(4503, "full");
-    const connecting = connectPage({ reconnect: { initial: true } });
-    await pass(1000);
-    expect(network.attempts.length).toBeGreaterThan(1);
-    network.script = undefined;
-    await pass(20_000);
-    await connecting;
-  });
-
   it.each([
     [4001, undefined],
     [4399, undefined],
     [4400, 400],
+    [4401, 401],
+    [4403, 403],
     [4599, 599],
     [4600, undefined],
     [4999, undefined],
-  ])("reports the HTTP status that the code of a bye stands for: %i", async (code, status) => {
+  ])("takes a bye with %i as the HTTP status %s, and retries except after 401 and 403", async (code, status) => {
     network.script = dismiss(code, "not you");
     const error = await rejection(connectPage());
     expect(error).toBeInstanceOf(ConnectError);
     expect((error as ConnectError).status).toBe(status);
+    const { length } = network.attempts;
+    const peer = openPage({ reconnect: { initial: true } });
+    await pass(1000);
+    const isFinal = status === 401 || status === 403;
+    expect(peer.state).toBe(isFinal ? "closed" : "connecting");
+    expect(network.attempts.length > length + 1).toBe(!isFinal);
   });
 
   it("does not retry if the runtime has no WebSocket", async () => {
