@@ -145,6 +145,27 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
   });
 });
 
+it.each([
+  ["are checked again", 0, 1],
+  ["do not end it if broadcasts were queued before", 3, 0],
+])(
+  "unsent bytes behind the next socket of a session %s, even if nothing more is sent",
+  async (_what, count, closes) => {
+    const one = counting();
+    one.receiver.suspended!();
+    for (let i = 0; i < count; i++) {
+      one.broadcast();
+      one.transport.unsentBytes = 0;
+    }
+    one.transport.unsentBytes = LIMIT + 1 + count * LONG.length;
+    await pass(60_000);
+    expect(one.closes).toEqual([]);
+    one.receiver.resumed!();
+    await pass(10_000);
+    expect(one.closes).toHaveLength(closes);
+  },
+);
+
 describe("a broadcast", () => {
   it.each(["x", "€"])("of %j that is queued does not count against ordinary messages", async (character) => {
     const one = counting();
