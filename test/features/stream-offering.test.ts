@@ -184,6 +184,13 @@ describe("offering a stream where none is allowed", () => {
 describe("limits.maxStreams", () => {
   const limits = { maxStreams: 2 };
 
+  it("is 256 by default", async () => {
+    const raw = tailing(() => new Fed().give(1));
+    await feed(raw, ...Array.from({ length: 257 }, (_, id) => request(id, "tail")));
+    const refused = raw.messages().filter(({ error }) => error !== undefined);
+    expect(refused).toEqual([failure(256, -32009, "Too many streams are open")]);
+  });
+
   it("rejects a call with a RangeError for a stream in its params, and ends all streams in them", async () => {
     const raw = rawPeer({ limits });
     const sources = [counted(), counted(), counted()];
