@@ -142,8 +142,9 @@ describe("a budget", () => {
     const [old, next] = [new Desk(), new Desk()];
     old.take("old", 10);
     old.budget.defer(() => next.done.push("old rest"));
-    next.take("new", 10, () => next.budget.adopt(old.budget));
+    next.take("new", 10);
     next.take("newer");
+    next.budget.adopt(old.budget);
     expect(old.budget.hasWork).toBe(false);
     await Promise.all([next.finish(), old.finish()]);
     expect(next.done).toEqual(["new", "old rest", "newer"]);
