@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { bytes, bytesOf, encodeError, encodeNotification, encodeRequest, encodeResult, Peer } from "../../src/index.js";
 import * as codec from "../../src/core/codec.js";
 import type { TextWithBytes } from "../../src/core/bytes.js";
@@ -186,6 +186,14 @@ describe("a binary frame", () => {
     let value = bytes.read(frame);
     for (let i = 0; i < depth; i++) value = (value as unknown[])[0];
     expect(value).toEqual(Uint8Array.of(7));
+  });
+
+  it("with many numbers lists no key of them, which would take ten times as long as `JSON.parse`", () => {
+    const keys = vi.spyOn(Object, "keys");
+    expect(bytes.read(binaryFrame(`[["a",0],[${"0,".repeat(10_000)}"a"]]`))).toHaveLength(10_001);
+    const listed = keys.mock.results.flatMap(({ value }) => value as string[]);
+    keys.mockRestore();
+    expect(listed).toEqual([]);
   });
 
   it("keeps no more memory alive than twice the bytes that stay in use", () => {

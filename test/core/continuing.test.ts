@@ -81,6 +81,23 @@ describe("a loss", () => {
     expect(events).toEqual(["suspend (suspended)", "lost (suspended)", "resume (open)"]);
   });
 
+  it("keeps the counts, and the handlers of this peer", async () => {
+    const ends = sessionPeer({ methods: { of: () => "all" } });
+    const { peer, transport, take } = ends;
+    const undo = peer.handle("of", () => "this one");
+    transport.feed(request(1, "of"));
+    peer.notify("said");
+    lose(ends);
+    transport.resume();
+    take();
+    transport.feed(request(1, "of"));
+    expect(() => peer.handle("of", () => "another")).toThrow("has a handler already");
+    undo();
+    transport.feed(request(2, "of"));
+    expect(take()).toEqual([result(1, "this one"), result(2, "all")]);
+    expect(peer.stats()).toMatchObject({ requestsReceived: 3, notificationsSent: 1 });
+  });
+
   it("may occur repeatedly, and lets a listener prepare the next connection, even if another one throws", async () => {
     const { peer, transport, take, events, errors } = sessionPeer();
     const bug = new Error("bug in a listener");

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { TimeoutError, type AnyPeer } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
-import { notification, request, result } from "../support/raw.js";
+import { failure, notification, request, result } from "../support/raw.js";
 import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
@@ -153,6 +153,16 @@ describe("`retry` has no effect", () => {
     await pass(20_000);
     expect(logins).toEqual([1, "not-sent", 1]);
     expect(await queued).toBe(2);
+  });
+
+  it("on a call that was answered with an error, or is too long", async () => {
+    const { peer, transport, take } = sessionPeer(RETRY);
+    const refused = rejection(peer.request("m"));
+    transport.feed(failure(1, 1, "no"));
+    expect(await refused).toMatchObject({ code: 1 });
+    transport.maxMessageBytes = 10;
+    expect(await rejection(peer.request("m", ["long"]))).toMatchObject({ code: "TOO_LARGE" });
+    expect(take()).toEqual([request(1, "m")]);
   });
 });
 

@@ -271,6 +271,36 @@ it("a plain call makes no AbortController, unless its handler reads `signal`, an
   await a.close();
 });
 
+it("a plain call adds nothing to a Map or a Set, whose tables would be reallocated all the time", async () => {
+  let added = 0;
+  class CountedMap<K, V> extends Map<K, V> {
+    override set(key: K, value: V): this {
+      added++;
+      return super.set(key, value);
+    }
+  }
+  class CountedSet<T> extends Set<T> {
+    override add(value: T): this {
+      added++;
+      return super.add(value);
+    }
+  }
+  vi.stubGlobal("Map", CountedMap);
+  vi.stubGlobal("Set", CountedSet);
+  await load(true);
+  const [a, b] = entry.pair<any, any>({ methods: METHODS }, {});
+  await b.request("plain");
+  added = 0;
+  a.notify("plain");
+  b.notify("slow");
+  await Promise.all([b.request("plain"), b.request("slow")]);
+  expect(added).toBe(0);
+  // The first call with its own timeout opens a queue, so this count would see a Map.
+  await b.request("plain", undefined, { timeoutMs: 12_345 });
+  expect(added).toBeGreaterThan(0);
+  await a.close();
+});
+
 describe("a message that the other side can repeat without end", () => {
   it.each<[string, object, number, number]>([
     ["an error with id null", { jsonrpc: "2.0", id: null, error: { code: 1, message: "no" } }, 0, 1],
