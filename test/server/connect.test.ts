@@ -5,15 +5,12 @@ import { createServer as createTcpServer } from "node:net";
 import { type TLSSocket } from "node:tls";
 import { describe, expect, it, vi, afterEach } from "vitest";
 import { virtualClock } from "../../src/testing/index.js";
-import { ConnectError, connect, serve, contract } from "../../src/node.js";
+import { ConnectError, connect, serve } from "../../src/node.js";
 import { selfSigned } from "../support/certificates.js";
 import { listening, portOf } from "../support/network.js";
-import { gate, rejection, turn } from "../support/turns.js";
+import { gate, rejection } from "../support/turns.js";
 import { WebSocket } from "ws";
 import { connect as connectStandard } from "../../src/index.js";
-import { z } from "zod";
-import { post, read } from "../support/post.js";
-import { request } from "../support/raw.js";
 
 /** Returns an address without a listener. */
 async function deadUrl(): Promise<string> {
@@ -103,25 +100,6 @@ describe("a connect that fails", () => {
       expect(error.message).not.toContain("s3cret");
     },
   );
-
-  it("rejects with a TypeError for bad options, without a connection attempt", async () => {
-    let upgrades = 0;
-    const http = createServer();
-    http.on("upgrade", () => upgrades++);
-    await using where = await listening(http);
-    for (const [options, name] of [
-      [{ openTimeoutMs: 0 }, "`openTimeoutMs`"],
-      [{ timeoutMs: -1 }, "`timeoutMs`"],
-      [{ methods: { m: 5 } }, "`methods.m`"],
-      [{ reconect: true }, "`reconect`"],
-    ] as const) {
-      const error = await rejection(connect(where.url, options as object));
-      expect(error).toBeInstanceOf(TypeError);
-      expect(error.message).toContain(name);
-    }
-    await turn();
-    expect(upgrades).toBe(0);
-  });
 });
 
 describe("over TLS", () => {
@@ -183,28 +161,4 @@ describe("connect of the standard entry", () => {
     vi.stubGlobal("location", { href: "https://127.0.0.1:9/page" });
     expect((await rejection(connectStandard("/rpc"))).url).toBe("wss://127.0.0.1:9/rpc");
   });
-});
-
-it("checks params and results of calls by HTTP POST", async () => {
-  const methods = { add: ([a, b]: [number, number]) => (a === 0 ? (String(b) as never) : a + b) };
-  const sums = contract({ add: { params: z.tuple([z.number(), z.number()]), result: z.number() } });
-  await using server = await serve({ port: 0, contract: sums, check: "both", methods });
-  const errors: string[] = [];
-  server.on("error", (error) => errors.push((error as Error).message));
-  const call = async (params: unknown): Promise<unknown> =>
-    (await read(await post(server.url, request(1, "add", params))))[1];
-  expect(await call([1, 2])).toMatchObject({ result: 3 });
-  expect(await call([1, "2"])).toMatchObject({ error: { code: -32602 } });
-  expect(await call([0, 2])).toMatchObject({ error: { code: -32603, message: "Internal error" } });
-  expect(errors).toEqual([expect.stringMatching(/^The result of "add" does not fit its schema: .*number/)]);
-});
-
-it("refuses a server and a client whose handlers do not fit their contract", async () => {
-  const theirs = contract({ confirm: { result: z.boolean() }, toast: { params: z.object({ text: z.string() }) } });
-  const methods = { confirm: () => true };
-  const refusal = "Expected `methods.toast` to be a function, as `contract` has that name";
-  await expect(serve({ port: 0, contract: theirs, methods: methods as never })).rejects.toThrow(refusal);
-  // The options are checked before anything is sent.
-  const url = "ws://127.0.0.1:1";
-  await expect(connect(url, { contract: theirs, methods: methods as never })).rejects.toThrow(refusal);
 });

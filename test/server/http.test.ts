@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect as connectHttp2, createServer as createHttp2 } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { RpcError, serve, Subscriptions, type CloseInfo, type ServerContext } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { readAnswer } from "../support/network.js";
@@ -29,20 +29,6 @@ describe("a POST", () => {
     const response = await post(server.url, message);
     expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
     expect(await read(response)).toEqual([200, reply]);
-  });
-
-  it("is answered while its handler runs if it is a notification, and that handler is not aborted", async () => {
-    const open = gate();
-    const ended = gate<boolean>();
-    const log = async (_params: unknown, { signal }: { signal: AbortSignal }): Promise<void> => {
-      await open.promise;
-      ended.resolve(signal.aborted);
-    };
-    await using server = await serve({ port: 0, methods: { log } });
-    const answer = await postRaw(server.url, JSON.stringify(notification("log")));
-    expect(answer.status).toBe(204);
-    open.resolve();
-    expect(await ended.promise).toBe(false);
   });
 
   it("can be of each type of JSON in UTF-8", async () => {
@@ -80,45 +66,28 @@ describe("a POST", () => {
     expect(await call(server, "add", [1, 2])).toEqual(ok(3));
   });
 
-  it.each([
-    ["100 wait", "is answered", 100],
-    ["101 wait", "is cut, and what runs is aborted", 101],
-  ])("has a limit of requests on its connection: if %s for their responses, it %s", async (_what, _how, count) => {
-    const warned: unknown[] = [];
-    const warn = (warning: Error): void => void warned.push(warning.message);
-    process.on("warning", warn);
-    onTestFinished(() => void process.off("warning", warn));
+  it("is one of at most 100 on its connection that wait for their responses: beyond that, the connection is cut", async () => {
     const open = gate<number>();
     let running = 0;
-    const slowly = {
-      slow(_params: unknown, { signal }: ServerContext) {
-        running++;
-        signal.addEventListener("abort", () => running--);
-        return open.promise;
-      },
+    const slow = (_params: unknown, { signal }: ServerContext): Promise<number> => {
+      running++;
+      signal.addEventListener("abort", () => running--);
+      return open.promise;
     };
-    await using server = await serve({ port: 0, methods: slowly });
+    await using server = await serve({ port: 0, methods: { slow } });
     const one = postText(server.url, JSON.stringify(request(1, "slow")));
-    const socket = await write(server.url, one.repeat(count - 1));
-    await vi.waitFor(() => expect(running).toBe(count - 1));
-    const chunks: Buffer[] = [];
-    socket.on("data", (chunk: Buffer) => chunks.push(chunk));
-    socket.write(one);
-    if (count > 100) {
-      await once(socket, "close");
-      await vi.waitFor(() => expect(running).toBe(0));
-      expect(chunks).toEqual([]);
-      return;
-    }
-    await vi.waitFor(() => expect(running).toBe(count));
+    const cut = await write(server.url, one.repeat(100));
+    await vi.waitFor(() => expect(running).toBe(100));
+    let bytes = 0;
+    cut.on("data", (part: Buffer) => (bytes += part.length));
+    cut.write(one);
+    await new Promise((resolve) => cut.once("close", resolve));
+    expect(bytes).toBe(0);
+    await vi.waitFor(() => expect(running).toBe(0));
+    const socket = await write(server.url, one.repeat(99) + postText(server.url, "", { Connection: "close" }));
+    await vi.waitFor(() => expect(running).toBe(99));
     open.resolve(7);
-    const answers = (): string[] => String(Buffer.concat(chunks)).match(/"result":7/g) ?? [];
-    await vi.waitFor(() => expect(answers()).toHaveLength(count));
-    // The connection accepts more.
-    socket.write(one);
-    await vi.waitFor(() => expect(answers()).toHaveLength(count + 1));
-    expect(warned).toEqual([]);
-    socket.destroy();
+    expect(String(Buffer.concat(await socket.toArray())).match(/"result":7/g)).toHaveLength(99);
   });
 
   it("can be a slow batch over HTTP/2, passed to handleRequest", async () => {
@@ -162,17 +131,17 @@ describe("a refused request", () => {
   const runIt = JSON.stringify(request(1, "run"));
 
   it.each<[string, Record<string, string>, number, string]>([
-    ["a form's type", { "Content-Type": "text/plain" }, 415, '`Content-Type` is "text/plain", not "application/json"'],
-    ["no type", { "Content-Type": "" }, 415, '`Content-Type` is ""'],
+    ["a form's type", { "Content-Type": "text/plain" }, 415, "`Content-Type`"],
+    ["no type", { "Content-Type": "" }, 415, "`Content-Type`"],
     ["a type that begins like one", { "Content-Type": "application/json-rpc-2" }, 415, "`Content-Type`"],
-    ["another charset of json-rpc", { "Content-Type": "application/json-rpc; charset=latin1" }, 415, "in UTF-8"],
+    ["another charset of json-rpc", { "Content-Type": "application/json-rpc; charset=latin1" }, 415, "`Content-Type`"],
     ["a list of types", { "Content-Type": "application/json, text/plain" }, 415, "`Content-Type`"],
-    ["a compressed body", { "Content-Encoding": "gzip" }, 415, '`Content-Encoding` is "gzip", not "identity"'],
-    ["another Host", { Host: "evil.example" }, 403, 'Host "evil.example" is not allowed'],
-    ["another Origin", { Origin: "https://evil.example" }, 403, 'Origin "https://evil.example" is not allowed'],
-    ["a sandboxed page", { Origin: "null" }, 403, 'Origin "null" is not allowed'],
-    ["an empty credential, which authenticate returns", { Authorization: "" }, 401, "authentication failed"],
-    ["a Content-Length over the limit", { "Content-Length": "1048577" }, 413, "`limits.maxMessageBytes`, 1048576"],
+    ["a compressed body", { "Content-Encoding": "gzip" }, 415, "`Content-Encoding`"],
+    ["another Host", { Host: "evil.example" }, 403, "Host"],
+    ["another Origin", { Origin: "https://evil.example" }, 403, "Origin"],
+    ["a sandboxed page", { Origin: "null" }, 403, "Origin"],
+    ["an empty credential, which authenticate returns", { Authorization: "" }, 401, "authentication"],
+    ["a Content-Length over the limit", { "Content-Length": "1048577" }, 413, "`limits.maxMessageBytes`"],
   ])("is refused for %s: nothing runs, and the connection ends", async (_what, headers, status, reason) => {
     let ran = 0;
     await using server = await serve({
@@ -186,8 +155,7 @@ describe("a refused request", () => {
     const answer = await readAnswer(socket);
     expect(answer).toMatchObject({ status, headers: { connection: "close" } });
     if (status !== 413) expect(answer.body).toContain(reason);
-    expect(refusals).toEqual([expect.stringContaining(`${status} `)]);
-    expect(refusals[0]).toContain(reason);
+    expect(refusals).toEqual([expect.stringMatching(`^${status} .*${reason}`)]);
     expect(ran).toBe(0);
   });
 
@@ -197,53 +165,21 @@ describe("a refused request", () => {
     const answer = await readAnswer(await write(server.url, `PUT / HTTP/1.1\r\nHost: ${host}\r\n\r\n`));
     expect(answer).toMatchObject({ status: 405, headers: { allow: "GET, POST, OPTIONS" } });
   });
-
-  it("is refused if its body does not arrive in time", async () => {
-    using clock = virtualClock();
-    const asked = gate();
-    await using server = await serve({
-      port: 0,
-      limits: { handshakeTimeoutMs: 500 },
-      authenticate: () => (asked.resolve(), {}),
-      methods,
-    });
-    const { refusals } = recorded(server);
-    const socket = await write(server.url, postText(server.url, "{", { "Content-Length": "100" }));
-    await asked.promise;
-    const answering = readAnswer(socket);
-    await clock.pass(500);
-    const answer = await answering;
-    expect(answer).toMatchObject({ status: 408, headers: { connection: "close" } });
-    expect(refusals).toEqual(["408 the request took longer than `limits.handshakeTimeoutMs`, 500"]);
-  });
 });
 
 describe("a message over maxMessageBytes", () => {
   const tooLarge = failure(null, -32007, "Request is too large", { maxMessageBytes: 50 });
   const limits = { maxMessageBytes: 50 };
 
-  it("is refused with 413 and an error, with and without a Content-Length", async () => {
+  it("is refused with 413 and an error, with and without a Content-Length, even if the client first sends all of it", async () => {
     await using server = await serve({ port: 0, limits, methods });
-    const { refusals } = recorded(server);
-    expect(await read(await post(server.url, " ".repeat(51)))).toEqual([413, tooLarge]);
+    for (const body of ["张".repeat(17), " ".repeat(8 * 2 ** 20)])
+      expect(await read(await post(server.url, body))).toEqual([413, tooLarge]);
     const chunk = `33\r\n${" ".repeat(51)}\r\n`;
     const socket = await write(server.url, postText(server.url, chunk, { "Transfer-Encoding": "chunked" }));
-    const answer = await new Promise<string>((resolve) => socket.once("data", (data) => resolve(String(data))));
-    expect(answer).toContain("HTTP/1.1 413 ");
-    expect(answer).toContain(JSON.stringify(tooLarge));
-    expect(refusals).toEqual(Array(2).fill("413 the message is longer than `limits.maxMessageBytes`, 50"));
+    expect(String((await once(socket, "data"))[0])).toContain("HTTP/1.1 413 ");
     socket.destroy();
-  });
-
-  it("can be exactly that long, and is refused even if the client first sends all of it", async () => {
-    await using server = await serve({ port: 0, limits, methods });
-    for (const [body, status] of [
-      [" ".repeat(50), 200],
-      ["张".repeat(16), 200],
-      ["张".repeat(17), 413],
-      [" ".repeat(8 * 2 ** 20), 413],
-    ] as const)
-      expect((await post(server.url, body)).status).toBe(status);
+    expect((await post(server.url, `${"张".repeat(16)}  `)).status).toBe(200);
   });
 
   it("is cut after a second if it never ends", async () => {
@@ -283,25 +219,14 @@ describe("a page of another origin", () => {
       vary: "Origin",
     });
     expect(asked).toBe(0);
+    const other = await post(server.url, "{}", { Origin: "https://evil.example" });
+    expect([other.status, other.headers.get("access-control-allow-origin")]).toEqual([403, null]);
     const reply = await post(server.url, request(1, "add", [1, 2]), { Origin });
     const refusal = await post(server.url, request(1, "add", [1, 2]), { Origin });
     expect([reply.status, refusal.status]).toEqual([200, 401]);
     for (const { headers } of [preflight, reply, refusal]) {
       expect(headers.get("access-control-allow-origin")).toBe(Origin);
       expect(headers.get("access-control-allow-credentials")).toBeNull();
-    }
-  });
-
-  it.each([
-    [origins, "https://evil.example", null],
-    ["*" as const, "https://other.example", "https://other.example"],
-  ])("can read what %j allows: %s", async (allowed, other, readable) => {
-    await using server = await serve({ port: 0, origins: allowed, methods });
-    for (const method of ["OPTIONS", "POST"]) {
-      const headers = { Origin: other, "Content-Type": "application/json" };
-      const response = await fetch(server.url.replace("ws:", "http:"), { method, headers });
-      expect(response.status === 403).toBe(readable === null);
-      expect(response.headers.get("access-control-allow-origin")).toBe(readable);
     }
   });
 });
@@ -367,18 +292,14 @@ describe("the peer of a POST", () => {
     expect(peers).toBe(0);
   });
 
-  it("is answered with 500 if its handler closes it, and not by a silent cut that causes a retry", async () => {
+  it("is answered with 500 if its handler or a limit closes it, and not by a silent cut that causes a retry", async () => {
     await using server = await serve({
       port: 0,
+      limits: { maxMalformedPerMinute: 2 },
       methods: { leave: (_params, { peer }) => peer.close(4001, "go away").then(() => "late") },
     });
     const response = await post(server.url, request(1, "leave"));
-    expect(await read(response)).toEqual([500, "go away; what was called may have run\n"]);
-  });
-
-  it("is answered with 500 if it sends more malformed messages than allowed", async () => {
-    await using server = await serve({ port: 0, limits: { maxMalformedPerMinute: 2 }, methods });
-    expect(await read(await post(server.url, [1, 2]))).toMatchObject([200, [{}, {}]]);
+    expect(await read(response)).toEqual([500, expect.stringContaining("may have run")]);
     expect((await post(server.url, [1, 2, 3])).status).toBe(500);
   });
 });
@@ -398,20 +319,12 @@ describe("a feature that needs more than one message", () => {
       await turn();
       throw new RpcError(7, "no more");
     },
-    async work(_params: unknown, { progress }: ServerContext) {
-      progress(50);
-      await turn();
-      progress(100);
-      return "done";
-    },
     subscribe: (_params: unknown, context: ServerContext) => heads.open(context).id,
   };
 
   it.each<[string, string, unknown, object]>([
-    ["a whole stream", "count", [3], result(1, { values: [1, 2, 3] })],
     ["a long stream", "count", [20_000], result(1, { values: Array.from({ length: 20_000 }, (_, i) => i + 1) })],
     ["the error of a stream that fails", "failing", [], failure(1, 7, "no more")],
-    ["the result without its progress reports", "work", { workDoneToken: 1 }, result(1, "done")],
     ["an error for a subscription", "subscribe", [], failure(1, -32601, "Notifications not supported")],
   ])("sends as the response %s, alone and in a batch", async (_what, method, params, reply) => {
     await using server = await serve({ port: 0, methods: many });
@@ -420,13 +333,12 @@ describe("a feature that needs more than one message", () => {
     expect(heads.size).toBe(0);
   });
 
-  it("refuses an endless stream as too large and stops its source, and refuses a stream inside a result", async () => {
+  it("refuses an endless stream as too large and stops its source", async () => {
     const stopped = gate<boolean>();
     await using server = await serve({
       port: 0,
       limits: { maxReplyBytes: 100_000 },
       methods: {
-        both: (_params: unknown, { peer }: ServerContext) => ({ log: peer.offer([1, 2]) }),
         async *endless(_params: unknown, { signal }: { signal: AbortSignal }) {
           try {
             for (;;) yield "x".repeat(1000);
@@ -436,13 +348,9 @@ describe("a feature that needs more than one message", () => {
         },
       },
     });
-    const { errors } = recorded(server);
     const reply = failure(1, -32008, "Response is too large", { maxReplyBytes: 100_000 });
     expect(await call(server, "endless")).toEqual([200, reply]);
     expect(await stopped.promise).toBe(true);
-    expect(errors).toEqual([]);
-    expect(await call(server, "both")).toEqual([200, failure(1, -32603, "Internal error")]);
-    expect(errors).toEqual([expect.any(Error)]);
   });
 });
 
@@ -485,7 +393,7 @@ describe("server.close()", () => {
     await server.close();
     expect(signal.reason).toMatchObject({ message: "closed on this side with 1001 (the server is closing)" });
     expect((await notified.promise).aborted).toBe(true);
-    expect(await read(await answer)).toEqual([500, "the server is closing; what was called may have run\n"]);
+    expect(await read(await answer)).toEqual([500, expect.stringContaining("may have run")]);
   });
 
   it.each(["whose authenticate runs", "whose body is in flight"])("refuses with 503 a request %s", async (what) => {
@@ -507,8 +415,8 @@ describe("server.close()", () => {
     if (what !== "whose authenticate runs") socket.write("}");
     open.resolve({});
     await closing;
-    expect(await answer).toMatchObject({ status: 503, body: "the server is closing\n" });
-    expect(refusals).toEqual(["503 the server is closing"]);
+    expect((await answer).status).toBe(503);
+    expect(refusals).toHaveLength(1);
     expect(ran).toBe(0);
   });
 

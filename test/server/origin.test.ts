@@ -6,7 +6,7 @@ import { connect as connectTcp, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { serve, type Refusal } from "../../src/node.js";
+import { serve, type ConnectError, type Refusal } from "../../src/node.js";
 import { listening, portOf, readAnswer, upgrade, type Answer } from "../support/network.js";
 import { postText, write } from "../support/post.js";
 import { request } from "../support/raw.js";
@@ -23,6 +23,7 @@ const LOCAL: Rules = {};
 const PUBLIC: Rules = { at: "203.0.113.5" };
 const DEV: Rules = { hosts: ["dev.example"] };
 const DEV_PORT: Rules = { hosts: ["dev.example:9"] };
+const HTTP_PORT: Rules = { hosts: ["app.example:80"] };
 const ORG: Rules = { ...PUBLIC, hosts: ["example.org"] };
 const APP: Rules = { origins: ["https://app.example"] };
 const ANY: Rules = { origins: "*" };
@@ -80,12 +81,7 @@ describe("Host, on a connection to a loopback address,", () => {
     ["cannot be two names", LOCAL, { Host: "localhost evil.example" }, 403],
     ["can be a listed name, with any port", DEV, { Host: "dev.example:9" }, 101],
     ["cannot be a listed name on a port other than the listed one", DEV_PORT, { Host: "dev.example:8" }, 403],
-    [
-      "can be a name listed with a default port, as browsers leave it out",
-      { hosts: ["app.example:80"] },
-      { Host: "app.example" },
-      101,
-    ],
+    ["can be listed with a default port, as browsers leave it out", HTTP_PORT, { Host: "app.example" }, 101],
     ["can be a name listed with the port of https", { hosts: ["app.example:443"] }, { Host: "App.example" }, 101],
     ["is refused even if origins is *", ANY, { Host: "evil.example" }, 403],
   ]);
@@ -121,16 +117,9 @@ describe("the address of a connection", () => {
   it("is loopback for a client of this machine, on a server that listens on every address", async () => {
     const http = createServer();
     await once(http.listen(0), "listening");
-    await using server = await serve({ server: http, methods: { run: () => 1 } });
+    await using server = await serve({ server: http });
     expect((await upgrade(server.url, { Host: "evil.example" })).status).toBe(403);
     expect((await upgrade(server.url, { Host: "tenant.localhost:3000" })).status).toBe(101);
-    const text = postText(server.url, JSON.stringify(request(1, "run")), { Host: "evil.example", Connection: "close" });
-    expect((await readAnswer(await write(server.url, text))).status).toBe(403);
-    // A proxy on this machine passes the public name on.
-    await server.close();
-    await using behind = await serve({ server: http, hosts: ["app.example"] });
-    expect((await upgrade(behind.url, { Host: "app.example" })).status).toBe(101);
-    expect((await upgrade(behind.url, { Host: "localhost" })).status).toBe(101);
     http.close();
   });
 
@@ -165,12 +154,7 @@ describe("Origin", () => {
     ["cannot be loopback for a host that is not loopback", PUBLIC, from("http://localhost:5173", "example.org"), 403],
     ["can be the host's, https by default port", PUBLIC, from("https://example.org", "example.org"), 101],
     ["can be the host's, https with an explicit port", PUBLIC, from("https://example.org", "example.org:443"), 101],
-    [
-      "can be the host's on another port only if that is the host's port too",
-      PUBLIC,
-      from("https://example.org:8443", "example.org:8443"),
-      101,
-    ],
+    ["can be the host's, on the host's port", PUBLIC, from("https://example.org:8443", "example.org:8443"), 101],
     ["cannot be another port of a public host", PUBLIC, from("https://example.org:8443", "example.org"), 403],
     ["cannot be a subdomain", PUBLIC, from("https://sub.example.org", "example.org"), 403],
     ["can be a listed one", APP, { Origin: "https://app.example" }, 101],
@@ -186,20 +170,8 @@ describe("a refusal", () => {
     ["Host", "evil.example", "hosts"],
     ["Origin", "https://evil.example", "origins"],
   ])("names a refused %s, and the option that allows it", async (header, value, option) => {
-    const reason = `${header} "${value}" is not allowed; if it is yours, list it in \`${option}\``;
-    expect((await ask(LOCAL, { [header]: value })).refusal).toEqual({ status: 403, reason });
-  });
-
-  it("is sent even if its listener throws, which is reported to `error`", async () => {
-    await using server = await serve({ port: 0 });
-    const bug = new Error("bug in a listener");
-    const errors: unknown[] = [];
-    server.on("refuse", () => {
-      throw bug;
-    });
-    server.on("error", (error) => errors.push(error));
-    expect((await upgrade(server.url, { Host: "evil.example" })).status).toBe(403);
-    expect(errors).toEqual([bug]);
+    const { refusal } = await ask(LOCAL, { [header]: value });
+    expect(refusal).toEqual({ status: 403, reason: expect.stringMatching(`^${header} "${value}".*\`${option}\``) });
   });
 
   it("echoes nothing of the request as HTML", async () => {
@@ -235,10 +207,7 @@ describe.each(Object.keys(REQUESTS))("%s", (kind) => {
     const options = { hosts: ["localhost", "evil.example"], origins: "*" as const, methods: { run: () => ++runs } };
     await using server = await serve({ port: 0, ...options });
     for (const other of ["Host: evil.example", "hOST: localhost", "Host:"])
-      expect(await send(server.url, kind, ["Host: localhost", other])).toMatchObject({
-        status: 400,
-        body: "the request has 2 `Host` headers, not one\n",
-      });
+      expect((await send(server.url, kind, ["Host: localhost", other])).status).toBe(400);
     expect([server.stats().refused, runs, server.peers.size]).toEqual([{ 400: 3 }, 0, 0]);
     expect((await send(server.url, kind, ["Host: localhost"])).status).not.toBe(400);
   });
@@ -260,28 +229,22 @@ it("accepts a request of HTTP/1.0 without a Host header from another machine, if
   expect((await send(server.url, "a POST", [], "1.0")).status).toBe(200);
 });
 
-/** Returns the status of a page's WebSocket to an address of `bank.example`. */
-async function statusFrom(Origin: string, url: string, options: object = {}): Promise<number> {
-  await using kit = testServer(options);
+it.each([
+  ["http://bank.example", "wss://bank.example", [], 403],
+  ["https://bank.example", "wss://bank.example", [], 101],
+  ["http://bank.example", "ws://bank.example", [], 101],
+  ["http://bank.example", "wss://bank.example", ["http://bank.example"], 101],
+  ["http://localhost:5173", "wss://localhost:3000", [], 101],
+])("refuses a page without TLS at the TLS server of its name, unless it is listed: %s to %s, %j", async (...row) => {
+  const [Origin, url, origins, status] = row;
+  await using kit = testServer({ origins });
   const connecting = kit.connect(url, { link: "plain", headers: { Origin } });
-  return await connecting.then(
-    () => 101,
-    (error: { status: number }) => error.status,
-  );
-}
-
-describe("a page loaded without TLS", () => {
-  it.each([
-    ["http://bank.example", "wss://bank.example", 403],
-    ["https://bank.example", "wss://bank.example", 101],
-    ["http://bank.example", "ws://bank.example", 101],
-  ])("cannot connect to the TLS server of the same name: %s to %s", async (origin, url, status) => {
-    expect(await statusFrom(origin, url)).toBe(status);
-  });
-
-  it("can connect if it is listed, and on loopback", async () => {
-    const origins = ["http://bank.example"];
-    expect(await statusFrom("http://bank.example", "wss://bank.example", { origins })).toBe(101);
-    expect(await statusFrom("http://localhost:5173", "wss://localhost:3000")).toBe(101);
-  });
+  expect(
+    (
+      await connecting.then(
+        () => ({ status: 101 }),
+        (error: ConnectError) => error,
+      )
+    ).status,
+  ).toBe(status);
 });

@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 import { lsp, mcp, Peer, serve, type Receiver, type Transport } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { plainPeer } from "../support/network.js";
-import { notification, request, result } from "../support/raw.js";
+import { request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 import { joinSilent } from "./members.js";
 
@@ -104,15 +104,6 @@ function failing(): Promise<never> {
   return Promise.reject(new Error("bug"));
 }
 
-it("refuses an unknown event of a server, and names the known events", async () => {
-  await using kit = testServer({ methods: {} });
-  const { server } = kit;
-  expect(() => server.on("connection" as never, () => {})).toThrow(/peer, refresh, refuse, error, missed, engine, gap/);
-  expect(() => (server as any).emit("said")).toThrow(TypeError);
-  expect(() => server.once("said" as never, () => {})).toThrow(TypeError);
-  expect(server.on("refuse", () => {}).listenerCount("refuse")).toBe(1);
-});
-
 describe("server.accept", () => {
   it("makes a peer of any transport, with the server's handlers and the caller's auth, and closes it with 1001", async () => {
     const server = await serve({
@@ -164,17 +155,5 @@ describe("server.accept", () => {
     for (const whenSlow of ["drop", "close"] as const)
       for (const method of ["a", "b"]) server.peers.notify(method, ["x".repeat(30_000)], { whenSlow });
     expect([missed, peer.stats().dropped]).toEqual([["b", "a", "b"], 3]);
-  });
-});
-
-describe("onForeignMessage of a server", () => {
-  it("gets messages of a client, with the client's peer", async () => {
-    const seen: unknown[] = [];
-    await using kit = testServer({ onForeignMessage: (message, peer) => seen.push(message, peer) });
-    const { peer, sent, feed } = joinSilent(kit.server);
-    feed({ event: "hello" });
-    peer.notify("seen");
-    expect(seen).toEqual([{ event: "hello" }, peer]);
-    expect(sent.map((text) => JSON.parse(text) as unknown)).toEqual([notification("seen")]);
   });
 });

@@ -1,6 +1,6 @@
 /** Topics: their members, their names, what `notify` and `request` omit, and their events. */
 import { describe, expect, it } from "vitest";
-import { memory, type AnyMethods, type AnyPeer, type Engine, type Topic as TopicOf } from "../../src/node.js";
+import { memory, type AnyMethods, type AnyPeer, type Topic as TopicOf } from "../../src/node.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 import { emitted } from "./by-hand.js";
@@ -122,43 +122,22 @@ describe("a topic", () => {
     expect(late.sent).toHaveLength(1);
   });
 
-  it("encodes a notification once for all its members", async () => {
-    await using server = makeServer();
-    const members = await Promise.all(Array.from({ length: 5 }, () => join(server)));
-    const topic = server.topic("news");
-    for (const { peer } of members) topic.add(peer);
-    let encoded = 0;
-    const params = { toJSON: () => ({ encoded: ++encoded }) };
-    for (const group of [topic, server.peers]) group.notify("said", params);
-    await turn();
-    const expected = [1, 2].map((n) => ["said", { encoded: n }]);
-    expect(members.map(({ got }) => got)).toEqual(members.map(() => expected));
+  it("throws a TypeError for a value that is no peer of its server, and nothing changes", async () => {
+    await using server = makeServer({ engine: memory() });
+    await using other = makeServer();
+    const { peer } = await join(server);
+    const foreign = await join(other);
+    const topic = server.topic("news").add(peer);
+    for (const value of [undefined, null, peer.id, server.peer(peer.id), { state: "closed" }]) {
+      const wrong = value as typeof peer;
+      for (const use of ["add", "delete", "has"] as const) expect(() => topic[use](wrong)).toThrow("`peer`");
+      expect(() => server.peers.has(wrong)).toThrow("`peer`");
+      expect(await rejection(topic.join(wrong))).toBeInstanceOf(TypeError);
+    }
+    for (const theirs of [foreign.peer, foreign.client]) expect(() => topic.add(theirs)).toThrow(TypeError);
+    expect(topic.delete(foreign.peer)).toBe(false);
+    expect([[...topic], server.stats().topics]).toEqual([[peer], 1]);
   });
-
-  it.each<[string, { engine?: Engine }]>([
-    ["alone", {}],
-    ["with an engine", { engine: memory() }],
-  ])(
-    "throws a TypeError for a value that is no peer of its server, and nothing changes (%s)",
-    async (_which, options) => {
-      await using server = makeServer(options);
-      await using other = makeServer();
-      const { peer } = await join(server);
-      const foreign = await join(other);
-      const topic = server.topic("news").add(peer);
-      const joined: unknown[] = [];
-      topic.on("join", (one) => joined.push(one));
-      for (const value of [undefined, null, peer.id, server.peer(peer.id), { state: "closed" }]) {
-        const wrong = value as typeof peer;
-        for (const use of ["add", "delete", "has"] as const) expect(() => topic[use](wrong)).toThrow("`peer`");
-        expect(() => server.peers.has(wrong)).toThrow("`peer`");
-        expect(await rejection(topic.join(wrong))).toBeInstanceOf(TypeError);
-      }
-      for (const theirs of [foreign.peer, foreign.client]) expect(() => topic.add(theirs)).toThrow(TypeError);
-      expect(topic.delete(foreign.peer)).toBe(false);
-      expect([[...topic], joined, server.stats().topics]).toEqual([[peer], [], 1]);
-    },
-  );
 
   it("throws a TypeError for anything but a text of 1 to 512 bytes instead of a name, and nothing exists after it", async () => {
     await using server = makeServer();
@@ -174,18 +153,14 @@ describe("a topic", () => {
     expect(server.stats().topics).toBe(0);
   });
 
-  it("takes the longest name, names that differ in one unit, and those of inherited members", async () => {
+  it("takes the longest name, and those of inherited members", async () => {
     await using server = makeServer();
     const { peer } = joinSilent(server);
-    const odd = ["😀", "\0", "5", "__proto__", "constructor", "toString"];
-    const names = ["ß".repeat(256), "x".repeat(512), `${"x".repeat(511)}y`, ...odd];
-    for (const [n, name] of names.entries()) {
+    for (const name of ["ß".repeat(256), "__proto__", "constructor"]) {
       expect(server.topic(name).size).toBe(0);
       expect([...server.topic(name).add(peer)]).toEqual([peer]);
-      expect(server.stats().topics).toBe(n + 1);
     }
-    await peer.close();
-    expect(server.stats().topics).toBe(0);
+    expect(server.stats().topics).toBe(3);
   });
 });
 
@@ -271,27 +246,11 @@ describe("the listeners of a topic", () => {
     expect(seen).toHaveLength(2);
   });
 
-  it("are called once if `once` added them, also by two joins inside each other, and can be removed", async () => {
-    await using server = makeServer();
-    const [a, b] = [joinSilent(server), joinSilent(server)];
-    const topic = server.topic("den");
-    const seen: unknown[] = [];
-    topic.once("join", (peer) => (seen.push(peer), topic.add(b.peer)));
-    topic.once("join", fail).off("join", fail);
-    topic.once("leave", (peer, reason) => seen.push([peer, reason]));
-    topic.add(a.peer);
-    for (const { peer } of [a, b]) topic.delete(peer);
-    expect(seen).toEqual([a.peer, [a.peer, "deleted"]]);
-  });
-
   it("throw a TypeError for an unknown event, or unless they are functions", async () => {
     await using server = makeServer();
     const topic = server.topic("den").on("join", ignore);
-    for (const how of ["on", "once", "off"] as const)
-      for (const wrong of [5, undefined]) expect(() => topic[how]("join", wrong as never)).toThrow(TypeError);
-    for (const name of ["joined", "__proto__", "toString", ""])
-      for (const how of ["on", "once"] as const)
-        expect(() => topic[how](name as "join", ignore)).toThrow(`\`${name}\``);
+    for (const how of ["on", "once", "off"] as const) expect(() => topic[how]("join", 5 as never)).toThrow(TypeError);
+    for (const how of ["on", "once"] as const) expect(() => topic[how]("joined" as "join", ignore)).toThrow("`joined`");
   });
 
   it("report what they throw or reject with to the server's `error`, and stop no other listener", async () => {
@@ -326,15 +285,5 @@ describe("the listeners of a topic", () => {
     expect(stringsIn(server)).not.toContain("the name of a topic");
     server.topic("the name of a topic").on("join", ignore);
     expect(stringsIn(server)).toContain("the name of a topic");
-  });
-
-  it("stay if one of them removes the last and adds another", async () => {
-    await using server = makeServer();
-    const { peer } = joinSilent(server);
-    const topic = server.topic("den");
-    const seen: string[] = [];
-    topic.once("join", () => topic.on("join", () => seen.push("second")));
-    for (let i = 0; i < 2; i++) topic.add(peer).delete(peer);
-    expect(seen).toEqual(["second"]);
   });
 });

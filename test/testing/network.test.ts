@@ -109,26 +109,6 @@ describe("network.stop()", () => {
     expect(client.stats().unsentBytes).toBe(0);
   });
 
-  it.each(["packed", "plain"] as const)(
-    "lets the heartbeats of both sides find the connection dead (%s)",
-    async (link) => {
-      const heartbeat = { intervalMs: 1_000, deadAfterMs: 3_000 };
-      await kit.server.close();
-      serveAgain({ heartbeat });
-      const { client, peer } = await joined({ heartbeat, link });
-      await pass(60_000);
-      kit.network.stop();
-      await pass(2_000);
-      expect([client.state, peer.state]).toEqual(["open", "open"]);
-      await pass(3_000);
-      const state = link === "packed" ? "suspended" : "closed";
-      expect([client.state, peer.state]).toEqual([state, state]);
-      kit.network.start();
-      await pass(20_000);
-      expect(kit.server.stats()).toMatchObject({ opened: 1, resumed: link === "packed" ? 1 : 0 });
-    },
-  );
-
   it("lets a client wait for the handshake until its timeout", async () => {
     kit.network.stop();
     const connecting = rejection(kit.connect(kit.server.url, { openTimeoutMs: 5_000 }));

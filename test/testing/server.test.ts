@@ -149,24 +149,6 @@ describe("the handshake of a test server", () => {
   });
 });
 
-it("`open` of a test server returns a peer at once, whose calls are queued until it is open or refused", async () => {
-  let isKnown = true;
-  await using kit = testServer({ authenticate: () => isKnown || null, methods: { add: ([a, b]) => a + b } });
-  const peer = kit.open(kit.server.url, { methods: { title: () => "Countess" } });
-  expect(peer.state).toBe("connecting");
-  const sum = peer.request("add", [1, 2]);
-  await peer.opened;
-  expect([peer.state, await sum]).toEqual(["open", 3]);
-  const [serverPeer] = kit.server.peers;
-  expect(await serverPeer!.request("title")).toBe("Countess");
-  expect(kit.network.of(peer)).toBe(kit.network.of(serverPeer!));
-  isKnown = false;
-  const unknown = kit.open(kit.server.url);
-  const call = rejection(unknown.request("add"));
-  expect(await rejection(unknown.opened)).toMatchObject({ name: "ConnectError", status: 401 });
-  expect(await call).toMatchObject({ outcome: "not-sent" });
-});
-
 describe("closing a test server", () => {
   it("closes the peers of both sides with 1001, once, rejects their calls, and leaves no deadline", async () => {
     const { server, connect } = testServer({ methods: { wait: () => new Promise(() => {}) } });
