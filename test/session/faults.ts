@@ -90,6 +90,15 @@ function sends(
   }));
 }
 
+/** Ends that say of each message that it is sent, or that it is not. */
+function marks(sent: boolean): Fault {
+  return sends((_one, next, _text, handle) => {
+    const isTaken = next();
+    if (handle !== undefined) handle.sent = sent;
+    return isTaken;
+  });
+}
+
 /** Ends that hear another close code than the one that came. */
 function hears(change: (code: number) => number): Fault {
   return endpoint("both", (_one, { detach }) => ({ detach: (end) => detach({ ...end, code: change(end.code) }) }));
@@ -98,12 +107,22 @@ function hears(change: (code: number) => number): Fault {
 const limits = (of: Partial<EndpointLimits>): Fault => ({ limits: of });
 
 /** Rewrites the content of a control frame. */
-function editing(name: string, edit: (value: any) => unknown): Change {
-  return (frame) =>
+function editing(name: string, edit: (value: any, endpoint: ServerEndpoint) => unknown): Change {
+  return (frame, one) =>
     frame.startsWith(`{"${name}"`)
-      ? [JSON.stringify({ [name]: edit((JSON.parse(frame) as Record<string, unknown>)[name]) })]
+      ? [JSON.stringify({ [name]: edit((JSON.parse(frame) as Record<string, unknown>)[name], one) })]
       : [frame];
 }
+
+/** Moves the count of received frames in a control frame. */
+function moving(name: string, by: number): Change {
+  return editing(name, (value: { received?: number }) =>
+    value.received === undefined ? value : { ...value, received: Math.max(0, value.received + by) },
+  );
+}
+
+const isResuming = ({ state }: ServerEndpoint): boolean => state.kind === "resuming";
+const isLive = ({ state }: ServerEndpoint): boolean => state.kind === "live";
 
 /** Drops the frames that begin so, while `when` returns true. */
 function dropping(start: string, when: (endpoint: ServerEndpoint, frame: string) => boolean = () => true): Change {
@@ -112,10 +131,8 @@ function dropping(start: string, when: (endpoint: ServerEndpoint, frame: string)
 
 /** Moves the count of received frames in `resume` and `resumed`. */
 function moved(by: number): Fault {
-  const move = (value: { received?: number }): unknown =>
-    value.received === undefined ? value : { ...value, received: Math.max(0, value.received + by) };
   return reads("both", (frame, one) =>
-    editing("resume", move)(frame, one).flatMap((text) => editing("resumed", move)(text, one)),
+    moving("resume", by)(frame, one).flatMap((text) => moving("resumed", by)(text, one)),
   );
 }
 
@@ -131,6 +148,10 @@ function unlimited(name: "logFrames" | "logLength"): Fault {
 }
 
 const ackOf = (frame: string): unknown => (JSON.parse(frame) as { ack: unknown }).ack;
+const oneMore = (count: number): number => count + 1;
+const withOneAttempt = (resume: object): object => ({ ...resume, attempt: 1 });
+const withFirstToken = (value: object, { state }: ServerEndpoint): object =>
+  "token" in value ? { ...value, token: state.session!.token } : value;
 
 /** Returns the queued message that a message with a key replaces. */
 function olderOf(queue: ServerEndpoint["queue"], handle: SendHandle | undefined): SendHandle | undefined {
@@ -153,14 +174,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   "1: a returning client sends data before `resumed`": writes("client", (frame) =>
     frame.startsWith('{"resume"') ? [frame, '[{"label":"early"}]'] : [frame],
   ),
-  "1: a client takes data before `resumed`": reads(
-    "client",
-    dropping("[", ({ state }) => state.kind === "resuming"),
-  ),
-  "1: a client that closes before `resumed` sends no bye": writes(
-    "client",
-    dropping('{"bye"', ({ state }) => state.kind === "resuming"),
-  ),
+  "1: a client takes data before `resumed`": reads("client", dropping("[", isResuming)),
+  "1: a client that closes before `resumed` sends no bye": writes("client", dropping('{"bye"', isResuming)),
   "1: a server takes anything from a client that says it returns": {
     acceptsFirst: (frame, line) => acceptsFirst(frame, line) || !frame.includes("resume"),
   },
@@ -177,32 +192,16 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       }
     },
   },
-  "2: a server counts before it has left the old line": writes(
-    "server",
-    editing("resumed", (value: { received?: number }) =>
-      value.received === undefined ? value : { ...value, received: Math.max(0, value.received - 1) },
-    ),
-  ),
+  "2: a server counts before it has left the old line": writes("server", moving("resumed", -1)),
   "3: a server takes attempts that were overtaken": tokens(({ find }) => ({
     find(resume, principal) {
       const found = find(resume, principal);
       return found === "stale" ? find({ ...resume, attempt: 2 ** 50 }, principal) : found;
     },
   })),
-  "3: a client's attempts do not grow": writes(
-    "client",
-    editing("resume", (value: object) => ({ ...value, attempt: 1 })),
-  ),
-  "3: a server takes a second `resume` on one line": reads(
-    "server",
-    dropping('{"resume"', ({ state }) => state.kind === "live"),
-  ),
-  "4: a client keeps its first token": reads("client", (frame, one) =>
-    editing("resumed", (value: object) => ("token" in value ? { ...value, token: one.state.session!.token } : value))(
-      frame,
-      one,
-    ),
-  ),
+  "3: a client's attempts do not grow": writes("client", editing("resume", withOneAttempt)),
+  "3: a server takes a second `resume` on one line": reads("server", dropping('{"resume"', isLive)),
+  "4: a client keeps its first token": reads("client", editing("resumed", withFirstToken)),
   "4: a server accepts no token before it is confirmed": tokens(({ renew }) => ({
     renew(entry, token) {
       const newest = renew(entry, token);
@@ -237,10 +236,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       },
     };
   }),
-  "4: a client acks no `resumed`": writes(
-    "client",
-    dropping('{"ack"', ({ state }) => state.kind === "resuming"),
-  ),
+  "4: a client acks no `resumed`": writes("client", dropping('{"ack"', isResuming)),
   "5: replay begins before what was received": moved(-1),
   "5: replay leaves a frame out": moved(1),
   "5: queued messages overtake what is replayed": endpoint("both", (one, real) => {
@@ -289,16 +285,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   "6: a message that the other side does not accept is sent": sends((_one, next, text) => text.length > 1500 || next()),
   "7: a queued message cannot be cancelled": endpoint("both", () => ({ cancel: () => false })),
   "7: a cancelled message is sent all the same": endpoint("both", () => ({ cancel: (handle) => !handle.sent })),
-  "7: a queued message counts as sent": sends((_one, next, _text, handle) => {
-    const isTaken = next();
-    if (handle !== undefined) handle.sent = true;
-    return isTaken;
-  }),
-  "7: a message that is sent counts as queued": sends((_one, next, _text, handle) => {
-    const isTaken = next();
-    if (handle !== undefined) handle.sent = false;
-    return isTaken;
-  }),
+  "7: a queued message counts as sent": marks(true),
+  "7: a message that is sent counts as queued": marks(false),
   "7: frames leave above the high-water mark": limits({ highWaterBytes: 2 ** 30 }),
   "7: a full wire is not drained": endpoint("both", () => ({ drained: () => {} })),
   "7: the log has no bound in frames": limits({ logFrames: 2 ** 40 }),
@@ -308,10 +296,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     const isTooMuch = one.state.session !== undefined && one.queuedLength + text.length > 6000;
     return !isTooMuch && next();
   }),
-  "7: no ack is sent": writes(
-    "both",
-    dropping('{"ack"', ({ state }) => state.kind === "live"),
-  ),
+  "7: no ack is sent": writes("both", dropping('{"ack"', isLive)),
   "7: a message with a key replaces none": sends((_one, next, _text, handle) =>
     next(handle instanceof LatestHandle ? { sent: true } : handle),
   ),
@@ -341,10 +326,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       if (one.canSend) reportMissed(count);
     },
   })),
-  "5: a report counts too many dropped messages": reads(
-    "both",
-    editing("missed", (count: number) => count + 1),
-  ),
+  "5: a report counts too many dropped messages": reads("both", editing("missed", oneMore)),
   "7: acks are due by length alone": unlimited("logFrames"),
   "7: acks are due by frames alone": unlimited("logLength"),
   "8: a session outlives its time": endpoint("both", (_one, { end }) => ({

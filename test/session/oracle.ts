@@ -26,21 +26,17 @@ import {
 import { Session } from "../../src/session/session.js";
 import { PACK_LENGTH } from "../../src/session/sizes.js";
 
-/** What the oracle has found. */
+/** A rule that was broken. */
 export class Breach extends Error {}
 
 export type Side = "client" | "server";
 
-/** How a world is limited. */
+/** The limits of each kind of world. */
 export const LIMITS: readonly EndpointLimits[] = [
-  limits({ logFrames: 8, logLength: 3000, highWaterBytes: 2 ** 20 }),
-  limits({ logFrames: 4, logLength: 2 ** 20, highWaterBytes: 1 }),
-  limits({ logFrames: 2 ** 20, logLength: 3000, highWaterBytes: 5000 }),
-];
-
-function limits(of: Pick<EndpointLimits, "logFrames" | "logLength" | "highWaterBytes">): EndpointLimits {
-  return { maxMessageBytes: 1500, queueLength: 6000, burstLength: 6000, ...of };
-}
+  { logFrames: 8, logLength: 3000, highWaterBytes: 2 ** 20 },
+  { logFrames: 4, logLength: 2 ** 20, highWaterBytes: 1 },
+  { logFrames: 2 ** 20, logLength: 3000, highWaterBytes: 5000 },
+].map((of) => ({ maxMessageBytes: 1500, queueLength: 6000, burstLength: 6000, ...of }));
 
 const TTL_MS = 60_000;
 /** What a queued message counts for besides its length. */
@@ -81,9 +77,7 @@ type Item = string | { readonly code: number };
 export class LineEnd implements Wire {
   open = true;
   unsentBytes = 0;
-  /** What is under way to this end. */
   readonly underWay: Item[] = [];
-  /** What this end has sent. */
   readonly sent: string[] = [];
   readonly side: Side;
   readonly line: Line;
@@ -176,13 +170,11 @@ export abstract class End implements EndpointHooks {
     return this.endpoint.state.kind === "ended";
   }
 
-  /** Takes what arrives on its line. */
   receive(frame: string): void {
     this.endpoint.receive(frame);
     this.act();
   }
 
-  /** Loses its line. */
   lose(code: number): void {
     if (this.wire !== undefined) this.wire.underWay.length = 0;
     this.wire?.close(code);
@@ -317,7 +309,6 @@ export class ServerEnd extends End {
     throw new Breach("a server cannot begin anew");
   }
 
-  /** Goes on over another line. */
   resume(line: Line, resume: ResumeFrame): void {
     // Rule 2: the old line is left before the count of received frames is read.
     if (this.line !== undefined) {
@@ -367,7 +358,7 @@ export class World {
   constructor(kind = 0, fault: Fault = {}) {
     this.limits = LIMITS[kind % LIMITS.length]!;
     this.fault = fault;
-    this.registry = new TokenRegistry({ makeToken: () => `secret-${++this.#tokens}`, hash: hashOf });
+    this.registry = new TokenRegistry({ makeToken: () => `secret-${++this.#tokens}`, hash: (token) => `#${token}` });
     fault.changeRegistry?.(this.registry);
     this.client = this.#makeClient();
     this.reconnect();
@@ -377,7 +368,6 @@ export class World {
     if (!holds) this.#breach ??= new Breach(what);
   }
 
-  /** Lets something happen, and checks everything. */
   perform(act: (world: World) => void): void {
     act(this);
     this.#checkBounds();
@@ -398,11 +388,8 @@ export class World {
     return server === undefined || server.hasEnded ? this.servers.at(-1) : server;
   }
 
-  // What can happen.
-
-  /** Returns the end of a side that has not ended. */
   #open(side: Side): End | undefined {
-    const end = side === "client" ? this.client : this.server;
+    const end = this.end(side);
     return end?.hasEnded === false ? end : undefined;
   }
 
@@ -443,7 +430,6 @@ export class World {
     this.#never.add(message.label);
   }
 
-  /** An end drops so many messages, which it must report to the other end. */
   drop(side: Side, count: number): void {
     const end = this.#open(side);
     if (end === undefined) return;
@@ -452,7 +438,6 @@ export class World {
     end.act();
   }
 
-  /** A message longer than the other side accepts. */
   sendTooLong(side: Side): void {
     const end = this.#open(side);
     if (end?.session?.theirs === undefined) return;
@@ -491,7 +476,6 @@ export class World {
     else this.#toServer(line, item);
   }
 
-  /** Lets everything arrive on the newest line. */
   settle(): void {
     for (let i = 0; this.deliver("server") || this.deliver("client"); i++) {
       if (i > MOST_FRAMES) throw new Breach("the ends never come to rest");
@@ -510,7 +494,6 @@ export class World {
       this.check(pair.reason !== undefined, "a passing close ended a session");
   }
 
-  /** The client opens another line, if it has none. */
   reconnect(): void {
     this.client.line ??= this.#connect(this.client.session !== undefined, "alice", true);
   }
@@ -521,7 +504,6 @@ export class World {
     if (this.client.hello === undefined) this.deliver("client");
   }
 
-  /** The time of all suspended sessions is up. */
   expire(): void {
     for (const end of [this.client, ...this.servers]) {
       if (end.endpoint.state.kind !== "suspended" || end.line !== undefined) continue;
@@ -532,7 +514,6 @@ export class World {
     }
   }
 
-  /** One end's application closes the connection. */
   close(side: Side): void {
     const end = this.#open(side);
     if (end === undefined) return;
@@ -577,7 +558,6 @@ export class World {
     this.check(end.hasEnded, `${frame} ended no session`);
   }
 
-  /** What cannot be read arrives. */
   poison(side: Side): void {
     const { end } = this.#live(side) ?? {};
     if (end === undefined) return;
@@ -585,7 +565,6 @@ export class World {
     this.check(side === "client" || tokensOf(end as ServerEnd).length === 0, "a poisoned session can be resumed");
   }
 
-  /** An ack that cannot be true. */
   lie(side: Side, which: number): void {
     const { end, session } = this.#live(side) ?? {};
     if (end === undefined) return;
@@ -643,7 +622,6 @@ export class World {
     if (end !== undefined) this.#endBy(end, resumeFrame(this.newestToken ?? "x"));
   }
 
-  /** Another client shows the newest token. */
   steal(): void {
     if (this.newestToken === undefined) return;
     const { server } = this;
@@ -657,7 +635,8 @@ export class World {
   /** A client shows a token in whose place a newer one has come. */
   reuse(which: number): void {
     const accepted = this.servers.flatMap(tokensOf);
-    const old = this.given.filter((token) => !accepted.includes(hashOf(token)));
+    const given = Array.from({ length: this.#tokens }, (_, i) => `secret-${i + 1}`);
+    const old = given.filter((one) => !accepted.includes(`#${one}`));
     const token = old[which % (old.length || 1)];
     if (token === undefined) return;
     const wire = this.intrude("alice", [resumeFrame(token)]);
@@ -685,17 +664,9 @@ export class World {
     this.check(wire.sent.includes(REFUSED) && server.hasEnded, `${received} is taken for a count of frames`);
   }
 
-  /** The newest token that the client has. */
   get newestToken(): string | undefined {
     return this.client.session?.token;
   }
-
-  /** The tokens that were given so far. */
-  get given(): readonly string[] {
-    return Array.from({ length: this.#tokens }, (_, i) => `secret-${i + 1}`);
-  }
-
-  // The server of a line.
 
   #connect(returns: boolean, principal: string, isReciproc: boolean): Line {
     const line = new Line(this, { returns, principal, isReciproc });
@@ -761,9 +732,6 @@ export class World {
     this.check(!line.owesAck || !line.client.open, "the client has a token, and did not ack it");
   }
 
-  // What the ends report.
-
-  /** An end has written a frame. */
   sentFrame({ side, line, unsentBytes }: LineEnd, frame: string): void {
     if (/^(\[|\{"missed")/.test(frame) && !this.#isClosing && hadSession(this.client.pair))
       this.check(unsentBytes < this.limits.highWaterBytes, "a frame leaves above the high-water mark");
@@ -788,7 +756,6 @@ export class World {
     this.check(older.length === 0, "a newer line did not evict the older");
   }
 
-  /** An end has received a message. */
   got(end: End, label: string): void {
     const flow = end.pair.flows[end.side === "client" ? "server" : "client"];
     const due = flow.sent[flow.got];
@@ -797,7 +764,6 @@ export class World {
     flow.got++;
   }
 
-  /** An end has received a report of dropped messages. */
   missed(end: End, count: number): void {
     const flow = end.pair.flows[end.side === "client" ? "server" : "client"];
     flow.reported += count;
@@ -844,8 +810,6 @@ export class World {
     const most = open.flatMap(tokensOf).length;
     this.check(this.registry.size <= most, `${this.registry.size} tokens are accepted, not ${most}`);
   }
-
-  // The end of a run.
 
   /** Mends everything: then nothing may be missing, and closing must leave nothing behind. */
   finish(closes: Side = "client"): void {
@@ -910,20 +874,11 @@ function tokensOf({ tokens: { confirmed, next } }: ServerEnd): string[] {
   return [confirmed, next].filter((token) => token !== undefined);
 }
 
-function hashOf(token: string): string {
-  return `#${token}`;
+/** Returns a `resume` that is no late one. */
+function resumeFrame(token: string, received = 0): string {
+  return JSON.stringify({ resume: { token, received, attempt: 2 ** 40, limits: pickLimits(LIMITS[0]!) } });
 }
 
-/** A `resume` that is no late one. */
-function parsed(token: string, received = 0): ResumeFrame {
-  return { token, received, attempt: 2 ** 40, limits: pickLimits(LIMITS[0]!) };
-}
-
-function resumeFrame(token: string, received?: number): string {
-  return JSON.stringify({ resume: parsed(token, received) });
-}
-
-/** Whether the client has taken the session of a pair. */
 function hadSession({ client }: Pair): boolean {
   return client?.hadSession === true;
 }
