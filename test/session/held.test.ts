@@ -9,12 +9,7 @@ const byUser = { principal: ({ user }: { user?: string }): string => user ?? "no
 /** What a queued message counts for besides its text. */
 const COST = 64;
 
-/** Opens a session for each user. Returns the connections. */
-async function open(serving: Serving, users: readonly (string | undefined)[]): Promise<RawClient[]> {
-  const raws: RawClient[] = [];
-  for (const user of users) raws.push(await serving.begin(user));
-  return raws;
-}
+const many = (count: number): undefined[] => Array<undefined>(count).fill(undefined);
 
 /** Returns how many characters a notification has, besides its own text of so many. */
 const textOf = (n: unknown, padding: number, method = "n"): number =>
@@ -28,8 +23,7 @@ const hasEnded = ({ events }: { events: unknown[] }): boolean => events.at(-1) =
 
 describe("the bounds of suspended sessions", () => {
   it("evict the oldest session first for a new client, and one with a socket never", async () => {
-    const serving = new Serving({ limits: { maxConnections: 4 } });
-    const raws = await open(serving, Array(4).fill(undefined));
+    const { serving, raws } = await begun({ limits: { maxConnections: 4 } }, many(4));
     // The order of losing the sockets counts, not the order of opening the sessions.
     for (const i of [2, 0, 3]) {
       raws[i]!.cut();
@@ -46,8 +40,13 @@ describe("the bounds of suspended sessions", () => {
   });
 
   it("end the oldest session of a principal beyond its limit, and no other principal's", async () => {
-    const serving = new Serving({ ...byUser, limits: { maxSuspendedPerPrincipal: 2 } });
-    const raws = await open(serving, ["alice", "bob", "alice", "alice", "alice"]);
+    const { serving, raws } = await begun({ ...byUser, limits: { maxSuspendedPerPrincipal: 2 } }, [
+      "alice",
+      "bob",
+      "alice",
+      "alice",
+      "alice",
+    ]);
     for (const raw of raws) {
       raw.cut();
       await serving.settle();
@@ -68,15 +67,14 @@ describe("the bounds of suspended sessions", () => {
   });
 
   it("are not those of a principal without `principal`", async () => {
-    const serving = new Serving({ limits: { maxSuspendedPerPrincipal: 2 } });
-    for (const raw of await open(serving, Array(10).fill(undefined))) raw.cut();
+    const { serving, raws } = await begun({ limits: { maxSuspendedPerPrincipal: 2 } }, many(10));
+    for (const raw of raws) raw.cut();
     await serving.settle();
     expect(serving.stats.suspended).toBe(10);
   });
 
   it("end the session that holds most beyond the common byte limit", async () => {
-    const serving = new Serving({ limits: { maxSuspendedBytes: 9000 } });
-    const raws = await open(serving, Array(3).fill(undefined));
+    const { serving, raws } = await begun({ limits: { maxSuspendedBytes: 9000 } }, many(3));
     const [small, large, other] = serving.peers;
     send(small!, 1, 1000);
     send(large!, 2, 4000);
@@ -116,10 +114,8 @@ describe("the bounds of suspended sessions", () => {
   });
 
   it("count exactly after messages are sent, resumed and acknowledged", async () => {
-    const serving = new Serving();
-    let raw = await serving.begin();
-    const topic = serving.test.server.topic("all");
-    topic.add(serving.served.peer);
+    const { serving, raws, topic } = await begun();
+    let [raw] = raws as [RawClient];
     for (const i of range(1, 5)) {
       raw.cut();
       for (const n of [1, 2]) send(serving.served, n, 100 * i);
@@ -128,8 +124,7 @@ describe("the bounds of suspended sessions", () => {
       expect(serving.stats.suspendedBytes).toBe(expected);
       raw = await serving.resume(raw.token, i - 1, i);
       // The three messages of the queue are one pack.
-      raw.send(`{"ack":${i}}`);
-      await serving.settle();
+      await raw.deliver(`{"ack":${i}}`);
       expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
     }
   });
@@ -188,10 +183,7 @@ describe("a broadcast", () => {
   });
 
   it("leaves all sessions their place: broadcasts use a quarter of the common limit, and leave all of it to other messages", async () => {
-    const serving = new Serving({ limits: { maxSuspendedBytes: 40_000 } });
-    const raws = await open(serving, Array(4).fill(undefined));
-    const topic = serving.test.server.topic("all");
-    for (const { peer } of serving.peers) topic.add(peer);
+    const { serving, raws, topic } = await begun({ limits: { maxSuspendedBytes: 40_000 } }, many(4));
     for (const raw of raws) raw.cut();
     for (const n of range(1, 40)) topic.notify("n", [n, "x".repeat(1000)]);
     expect(160 - serving.stats.dropped).toBe(8 + 1);
@@ -268,23 +260,21 @@ describe("a message with a key", () => {
   });
 
   it("as a broadcast counts once towards the bound of all sessions, and each reference counts", async () => {
-    const serving = new Serving();
-    const raws = await open(serving, [undefined, undefined]);
-    const [all, one] = ["all", "one"].map((name) => serving.test.server.topic(name));
-    for (const { peer } of serving.peers) all!.add(peer);
-    one!.add(serving.peers[0]!.peer);
+    const { serving, raws, topic } = await begun({}, many(2));
+    const one = serving.test.server.topic("one");
+    one.add(serving.peers[0]!.peer);
     for (const raw of raws) raw.cut();
-    const broadcast = (topic: typeof all, n: number, padding: number): unknown =>
-      topic!.notify("n", [n, "x".repeat(padding)], { latest: "a" });
+    const broadcast = (to: typeof one, n: number, padding: number): unknown =>
+      to.notify("n", [n, "x".repeat(padding)], { latest: "a" });
     const held = (...texts: number[]): number => texts.reduce((sum, length) => sum + length) + 2 * COST;
-    broadcast(all, 1, 1000);
+    broadcast(topic, 1, 1000);
     expect(serving.stats.suspendedBytes).toBe(held(textOf(1, 1000)));
-    broadcast(all, 2, 2000);
+    broadcast(topic, 2, 2000);
     expect(serving.stats.suspendedBytes).toBe(held(textOf(2, 2000)));
     // One session replaces it: the other one still has the text.
     broadcast(one, 3, 100);
     expect(serving.stats.suspendedBytes).toBe(held(textOf(2, 2000), textOf(3, 100)));
-    broadcast(all, 4, 10);
+    broadcast(topic, 4, 10);
     expect(serving.stats.suspendedBytes).toBe(held(textOf(4, 10)));
     const back = await serving.resume(raws[0]!.token);
     expect([back.numbers(), serving.stats.suspendedBytes]).toEqual([[4], textOf(4, 10) + COST]);
@@ -294,10 +284,7 @@ describe("a message with a key", () => {
   });
 
   it("as a broadcast is dropped beyond a quarter of that bound, unless another session has it already", async () => {
-    const serving = new Serving({ limits: { maxSuspendedBytes: 40_000 } });
-    const raws = await open(serving, [undefined, undefined]);
-    const topic = serving.test.server.topic("all");
-    for (const { peer } of serving.peers) topic.add(peer);
+    const { serving, raws, topic } = await begun({ limits: { maxSuspendedBytes: 40_000 } }, many(2));
     for (const raw of raws) raw.cut();
     for (const [n, key, padding] of [
       [1, "a", 4600],

@@ -296,18 +296,24 @@ export class Serving {
   /** Opens a connection and a session on it. */
   async begin(user?: string, limits: object = WIRE_LIMITS): Promise<RawClient> {
     const raw = await this.open(false, user);
-    raw.send(JSON.stringify({ hello: { session: true, limits } }));
-    await this.settle();
+    await raw.deliver(JSON.stringify({ hello: { session: true, limits } }));
     raw.take();
     return raw;
+  }
+
+  /** Notifies the newest client, of each value in a tick of its own. */
+  async notify(...values: unknown[]): Promise<void> {
+    for (const value of values) {
+      this.served.peer.notify("n", [value].flat());
+      await this.settle();
+    }
   }
 
   /** Opens a connection of a client that resumes. Returns it with the server's answer, unread. */
   async resume(token: string, received = 0, attempt = 1, user?: string): Promise<RawClient> {
     const raw = await this.open(true, user);
     raw.take();
-    raw.send(resume(token, received, attempt));
-    await this.settle();
+    await raw.deliver(resume(token, received, attempt));
     return raw;
   }
 }
@@ -318,12 +324,14 @@ export class RawClient {
   token = "";
   readonly cut: () => void;
   readonly line: ReturnType<Serving["test"]["network"]["of"]>;
+  readonly #serving: Serving;
   readonly #webSocket: InstanceType<Serving["test"]["WebSocket"]>;
   #frames: string[] = [];
   /** How the server closed it. */
   closedWith: { code: number; reason: string } | undefined;
 
   constructor(serving: Serving, protocols: readonly string[], user?: string) {
+    this.#serving = serving;
     const { WebSocket, network } = serving.test;
     const headers: Record<string, string> = user === undefined ? {} : { user };
     this.#webSocket = new WebSocket(serving.test.server.url, { protocols, headers });
@@ -341,6 +349,12 @@ export class RawClient {
   /** Sends frames, if the connection is still open. */
   send(...frames: string[]): void {
     for (const frame of frames) if (this.closedWith === undefined) this.#webSocket.send(frame);
+  }
+
+  /** Sends frames, and waits until they have arrived. */
+  async deliver(...frames: string[]): Promise<void> {
+    this.send(...frames);
+    await this.#serving.settle();
   }
 
   close(code: number, reason = ""): void {
@@ -362,11 +376,14 @@ export class RawClient {
   }
 }
 
-/** Serves, and opens a session whose peer is in a topic. */
-export async function begun(options?: object) {
+/** Serves, and opens a session of each user, whose peers are in a topic. `raw`: the first. */
+export async function begun(options?: object, users: readonly (string | undefined)[] = [undefined]) {
   const serving = new Serving(options);
-  const raw = await serving.begin();
   const topic = serving.test.server.topic("all");
-  topic.add(serving.served.peer);
-  return { serving, raw, topic };
+  const raws: RawClient[] = [];
+  for (const user of users) {
+    raws.push(await serving.begin(user));
+    topic.add(serving.served.peer);
+  }
+  return { serving, raws, raw: raws[0]!, topic };
 }

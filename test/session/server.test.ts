@@ -27,10 +27,7 @@ useServers();
 /** Returns a server with one session, whose client has lost its socket. Two messages of the server are on their way. */
 async function suspended(options: object = {}): Promise<{ serving: Serving; raw: RawClient }> {
   const { serving, raw } = await begun(options);
-  for (const n of [1, 2]) {
-    serving.served.peer.notify("n", [n]);
-    await serving.settle();
-  }
+  await serving.notify(1, 2);
   raw.cut();
   return { serving, raw };
 }
@@ -43,8 +40,7 @@ describe("a session", () => {
     const limits = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
     expect(frame).toBe(hello({ token: raw.token, ttlMs: 60_000, limits }, { bytes: true }));
     raw.send(TAKEN, pack(note(1)));
-    serving.served.peer.notify("n", [2]);
-    await serving.settle();
+    await serving.notify(2);
     expect([serving.served.got, raw.take()]).toEqual([[1], [pack(note(2))]]);
     raw.cut();
     expect(serving.served.events).toEqual(["suspend"]);
@@ -54,8 +50,7 @@ describe("a session", () => {
     const serving = new Serving({ methods: { echo: (params: unknown) => params } });
     const raw = await serving.open();
     serving.served.peer.notify("n", [0]);
-    raw.send(note(1), pack(note(2), note(3)), HELLO, pack(note(4), note(5)));
-    await serving.settle();
+    await raw.deliver(note(1), pack(note(2), note(3)), HELLO, pack(note(4), note(5)));
     expect(serving.served.got).toEqual(range(1, 5));
     expect(raw.numbers()).toEqual([0]);
   });
@@ -64,10 +59,8 @@ describe("a session", () => {
     const serving = new Serving();
     const first = await serving.open();
     first.send(note("plain"));
-    serving.served.peer.notify("n", ["packed"]);
-    await serving.settle();
-    first.send(TAKEN);
-    await serving.settle();
+    await serving.notify("packed");
+    await first.deliver(TAKEN);
     first.cut();
     const raw = await serving.resume(first.token, 1);
     expect(raw.take()).toEqual([resumed(raw.token, 0)]);
@@ -77,8 +70,7 @@ describe("a session", () => {
   it("is confirmed by the hello of a client that offered to resume and begins a new session, with the token of that socket's hello", async () => {
     const { serving, raw } = await suspended();
     const fresh = await serving.open(true);
-    fresh.send(TAKEN, pack(note("fresh")));
-    await serving.settle();
+    await fresh.deliver(TAKEN, pack(note("fresh")));
     expect([serving.peers.length, serving.served.got]).toEqual([2, ["fresh"]]);
     expect(fresh.token).not.toBe(raw.token);
     fresh.cut();
@@ -110,12 +102,10 @@ describe("a session", () => {
     // No message is lost, although the socket is full.
     raw.line.stop();
     for (const n of [1, 2, 3]) {
-      serving.served.peer.notify("n", [n, "x".repeat(1000)]);
-      await serving.settle();
+      await serving.notify([n, "x".repeat(1000)]);
     }
     raw.line.start();
-    raw.send(frame, pack(note(1)));
-    await serving.settle();
+    await raw.deliver(frame, pack(note(1)));
     expect([raw.numbers(), serving.served.got]).toEqual([[1, 2, 3], [1]]);
     raw.cut();
     expect(serving.served.events).toEqual([1006]);
@@ -125,8 +115,7 @@ describe("a session", () => {
   it("that the client has not confirmed (rule 9) continues although the client's hello is lost: `resume` confirms it, and has the limits", async () => {
     const serving = new Serving();
     const first = await serving.open();
-    serving.served.peer.notify("n", ["s"]);
-    await serving.settle();
+    await serving.notify("s");
     first.cut();
     expect(serving.served.events).toEqual(["suspend"]);
     const raw = await serving.resume(first.token);
@@ -142,8 +131,7 @@ describe("a client's hello", () => {
     async (_, value) => {
       const serving = new Serving();
       const raw = await serving.open();
-      raw.send(JSON.stringify({ hello: { session: true, limits: value } }), pack(note(1)));
-      await serving.settle();
+      await raw.deliver(JSON.stringify({ hello: { session: true, limits: value } }), pack(note(1)));
       expect(raw.closedWith).toMatchObject({ code: 1002 });
       expect([serving.served.got, serving.served.events]).toEqual([[], [1002]]);
       expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
@@ -164,8 +152,7 @@ describe("a client that resumes its session", () => {
     for (const [name, value] of [...wrong("token", "received", "attempt", "limits"), ["bytes", ["long"]] as const]) {
       const late = await serving.open(true);
       const right = { token: raw.token, received: 0, attempt: 1, limits: WIRE_LIMITS };
-      late.send(JSON.stringify({ resume: { ...right, [name]: value } }));
-      await serving.settle();
+      await late.deliver(JSON.stringify({ resume: { ...right, [name]: value } }));
       expect(late.closedWith, `${name}: ${JSON.stringify(value)}`).toMatchObject({ code: 1002 });
     }
     expect(serving.served.events).toEqual(["suspend"]);
@@ -185,8 +172,7 @@ describe("a client that resumes its session", () => {
   ])("must not begin with %j: no peer is made, and nothing after it is read", async (frame) => {
     const { serving, raw } = await suspended();
     const late = await serving.open(true);
-    late.send(frame, resume(raw.token));
-    await serving.settle();
+    await late.deliver(frame, resume(raw.token));
     expect(late.closedWith).toMatchObject({ code: 1002 });
     expect([serving.peers.length, serving.served.events]).toEqual([1, ["suspend"]]);
   });
@@ -197,8 +183,7 @@ describe("a client that resumes its session", () => {
       const { serving, raw } = await suspended();
       const late = await serving.resume("wrong");
       expect(late.take()).toEqual([REFUSED]);
-      late.send(frame === "resume" ? resume(raw.token) : frame);
-      await serving.settle();
+      await late.deliver(frame === "resume" ? resume(raw.token) : frame);
       expect(late.closedWith).toMatchObject({ code: 1002 });
       expect([serving.peers.length, serving.served.events]).toEqual([1, ["suspend"]]);
     },
@@ -207,8 +192,7 @@ describe("a client that resumes its session", () => {
   it("may send bye if it is refused, because it closed before it read that: its close follows", async () => {
     const { serving } = await suspended();
     const late = await serving.resume("wrong");
-    late.send('{"bye":{"code":4002,"reason":"done"}}');
-    await serving.settle();
+    await late.deliver('{"bye":{"code":4002,"reason":"done"}}');
     expect(late.closedWith).toBeUndefined();
     late.close(4002, "done");
     await serving.settle();
@@ -219,8 +203,7 @@ describe("a client that resumes its session", () => {
   it("cannot resume on a socket that did not offer to resume", async () => {
     const { serving, raw } = await suspended();
     const other = await serving.open();
-    other.send(HELLO, resume(raw.token));
-    await serving.settle();
+    await other.deliver(HELLO, resume(raw.token));
     expect(other.closedWith).toMatchObject({ code: 1002 });
     expect(serving.peers[0]!.events).toEqual(["suspend"]);
   });
@@ -228,8 +211,7 @@ describe("a client that resumes its session", () => {
   it("sends a message like any other if it sends `resume` on a socket that is due a hello", async () => {
     const { serving, raw } = await suspended();
     const other = await serving.open();
-    other.send(resume(raw.token));
-    await serving.settle();
+    await other.deliver(resume(raw.token));
     expect([serving.served.peer.stats().malformed, other.closedWith]).toEqual([1, undefined]);
     expect(serving.peers[0]!.events).toEqual(["suspend"]);
   });
@@ -250,21 +232,18 @@ describe("the old socket (rule 2)", () => {
   it("is closed, and its later frames are not read by the server", async () => {
     const serving = new Serving();
     const old = await serving.begin();
-    old.send(pack(note(1)));
-    await serving.settle();
+    await old.deliver(pack(note(1)));
     const raw = await serving.open(true);
     // Both frames are on their way when the newer socket takes over.
     old.line.stop();
     old.send(pack(note(2)));
     raw.take();
-    raw.send(resume(old.token));
-    await serving.settle();
+    await raw.deliver(resume(old.token));
     expect(raw.take()).toEqual([resumed(raw.token, 1)]);
     old.line.start();
     await serving.settle();
     expect(old.closedWith).toMatchObject({ code: 4000 });
-    raw.send('{"ack":0}', pack(note(2)), pack(note(3)));
-    await serving.settle();
+    await raw.deliver('{"ack":0}', pack(note(2)), pack(note(3)));
     expect([serving.served.got, serving.served.events]).toEqual([[1, 2, 3], []]);
   });
 
@@ -275,10 +254,7 @@ describe("the old socket (rule 2)", () => {
     raw.take();
     raw.send(resume(old.token));
     // The newer socket takes over before the end of this tick.
-    serving.served.peer.notify("n", [1]);
-    await serving.settle();
-    serving.served.peer.notify("n", [2]);
-    await serving.settle();
+    await serving.notify(1, 2);
     expect(raw.numbers()).toEqual([1, 2]);
   });
 });
@@ -297,8 +273,7 @@ describe("an attempt (rule 3)", () => {
   it("is sent once on a socket: a second `resume` ends socket and session", async () => {
     const { serving, raw } = await suspended();
     const second = await serving.resume(raw.token);
-    second.send(resume(second.token, 0, 2));
-    await serving.settle();
+    await second.deliver(resume(second.token, 0, 2));
     expect(second.closedWith).toMatchObject({ code: 1002 });
     expect(serving.served.events).toEqual(["suspend", "resume", 1002]);
     expect((await serving.resume(second.token, 0, 3)).take()).toEqual([REFUSED]);
@@ -311,8 +286,7 @@ describe("a token (rule 4)", () => {
     const second = await serving.resume(raw.token);
     const { token } = second;
     expect(token).not.toBe(raw.token);
-    second.send('{"ack":0}');
-    await serving.settle();
+    await second.deliver('{"ack":0}');
     second.cut();
     expect((await serving.resume(raw.token, 0, 99)).take()).toEqual([REFUSED]);
     expect((await serving.resume(token, 0, 2)).take()[0]).toContain('{"resumed":{"token"');
@@ -321,12 +295,10 @@ describe("a token (rule 4)", () => {
   it("is confirmed by an ack alone: until then, the previous token is accepted too", async () => {
     const { serving, raw } = await suspended();
     const second = await serving.resume(raw.token);
-    second.send(pack(note("c")), '{"ping":1}');
-    await serving.settle();
+    await second.deliver(pack(note("c")), '{"ping":1}');
     const third = await serving.resume(raw.token, 0, 2);
     expect(third.take()[0]).toBe(resumed(third.token, 1));
-    third.send('{"ack":2}');
-    await serving.settle();
+    await third.deliver('{"ack":2}');
     expect((await serving.resume(raw.token, 0, 99)).take()).toEqual([REFUSED]);
   });
 });
@@ -344,8 +316,7 @@ describe("a `received` (rule 5)", () => {
     const serving = new Serving();
     const first = await serving.begin();
     for (const n of range(1, 6)) {
-      serving.served.peer.notify("n", [n]);
-      await serving.settle();
+      await serving.notify(n);
       if (n === 4) first.send('{"ack":4}');
     }
     first.cut();
@@ -353,8 +324,7 @@ describe("a `received` (rule 5)", () => {
     if (isAccepted) return expect(raw.numbers()).toEqual(range(received + 1, 6));
     expect(raw.take()).toEqual([REFUSED]);
     expect(serving.served.events).toEqual(["suspend", 1002]);
-    raw.send(HELLO);
-    await serving.settle();
+    await raw.deliver(HELLO);
     expect(serving.peers).toHaveLength(2);
   });
 
@@ -390,8 +360,7 @@ describe("the end of a session", () => {
     async (isTaken) => {
       const serving = new Serving();
       const raw = await serving.open();
-      raw.send(isTaken ? TAKEN : HELLO, '{"bye":{"code":4001,"reason":"enough"}}', pack(note(1)), "[1,");
-      await serving.settle();
+      await raw.deliver(isTaken ? TAKEN : HELLO, '{"bye":{"code":4001,"reason":"enough"}}', pack(note(1)), "[1,");
       expect([raw.closedWith, serving.served.got]).toEqual([undefined, []]);
       raw.cut();
       expect(await serving.served.peer.closed).toMatchObject({ code: 4001, reason: "enough" });
@@ -476,8 +445,7 @@ describe("a server that closes", () => {
       await serving.resume("wrong"),
       await serving.open(true),
     ];
-    fresh.send(HELLO);
-    await serving.settle();
+    await fresh.deliver(HELLO);
     const closing = serving.test.server.close();
     silent.send(resume(raw.token));
     refused.send(HELLO);
@@ -496,8 +464,7 @@ describe("a principal (rule 10)", () => {
   ])("keeps a session of %j hidden from %j, and unchanged", async (owner, other) => {
     const serving = new Serving({ principal: ({ user }: { user: string }) => user });
     const first = await serving.begin(owner);
-    first.send(pack(note(1)));
-    await serving.settle();
+    await first.deliver(pack(note(1)));
     first.cut();
     expect((await serving.resume(first.token, 0, 99, other)).take()).toEqual([REFUSED]);
     // Its attempt does not count either.
