@@ -6,9 +6,8 @@ import { closeFrame, textFrame, type Unit } from "./units.js";
 import { CLIENT_NAME } from "./traffic.js";
 import type { World } from "./world.js";
 import type { WireSession } from "./wiretap.js";
-import { excuse, EXPIRED, type End } from "./oracle.js";
+import { EXPIRED, type End } from "./oracle.js";
 
-/** Resolves when the fault has happened. */
 type Fault = (world: World) => Promise<unknown>;
 
 /** How often the faults are drawn. The rarest ones end the session, and with it its calls. */
@@ -33,12 +32,11 @@ const PASSING = [undefined, 1000, 1001, 1011, 1012, 3000, 4000, 4999];
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013];
 const HOSTILE = ["[1,", '"text"', "1", '{"ack":-1}', '{"ack":9007199254740991}', '{"missed":0}', '{"missed":"1"}'];
 
-/** All of them. */
+/** Each fault resolves when it has happened. */
 export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   cut: async (world) => (await atByte(world)).cut(),
   reset: async (world) => (await atByte(world)).reset(),
   end: async (world) => (await atByte(world)).end(),
-  /** Cuts handshakes once or several times in a row. */
   async cutInHandshake(world) {
     world.proxy.newest?.cut();
     for (let left = 1 + world.random.below(3); left > 0; left--) {
@@ -57,7 +55,6 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       await world.until("the client comes again, and is cut", () => isCut);
     }
   },
-  /** Freezes one direction for a while. */
   async freeze(world) {
     const side = sideOf(world);
     const line = await atByte(world, side);
@@ -69,9 +66,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     await sleep(world.random.below(20));
     line.reset();
   },
-  /**
-   * The client resumes while the server considers the old socket alive, and its last frames on that arrive afterwards.
-   */
+  /** The client resumes while the server considers the old socket alive, and its last frames on that arrive afterwards. */
   async takeOver(world) {
     const { line, end } = await settled(world);
     line.toServer.freeze();
@@ -79,7 +74,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     line.drop("client");
     await unlessLost(world, end, "the client comes back", () => hasLeft(world, line));
     line.toServer.thaw();
-    const isClosed = (): boolean => world.tap.of(line).isClosedByServer || !line.has("server");
+    const isClosed = (): boolean => line.wire.isClosedByServer || !line.has("server");
     await unlessLost(world, end, "the server closes the socket that was taken over", isClosed);
     await sleep(1);
     line.drop("server");
@@ -106,7 +101,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   /** The server resumed the session, and `resumed` never reached the client. */
   loseAnswer: (world) => loseResuming(world, "client", has("resumed")),
   /** The client has `resumed`, and its ack has not reached the server. */
-  loseAck: (world) => loseResuming(world, "server", (_unit, line) => world.tap.of(line).isResumed),
+  loseAck: (world) => loseResuming(world, "server", (_unit, line) => line.wire.isResumed),
   /** A `resume` arrives when a later one has already resumed, and before its first ack. */
   async lateResume(world) {
     const { line, end } = await settled(world);
@@ -118,7 +113,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
         first = hold(early);
         onNextLine(world, (later) => {
           later.toServer.gate = () => {
-            if (world.tap.of(later).isResumed) second = hold(later);
+            if (later.wire.isResumed) second = hold(later);
           };
         });
         early.drop("client");
@@ -127,7 +122,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     line.cut();
     await unlessLost(world, end, "a later `resume` is answered", () => second !== undefined);
     first?.toServer.thaw();
-    const isRefused = (): boolean => first === undefined || isTurnedAway(world, first);
+    const isRefused = (): boolean => first === undefined || isTurnedAway(first);
     await unlessLost(world, end, "the late `resume` is refused", isRefused);
     second?.toServer.thaw();
     first?.drop("server");
@@ -155,7 +150,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   async stealFromLive(world) {
     const { line, end } = await proven(world);
     line.toServer.freeze();
-    const { session } = world.tap.of(line);
+    const { session } = line.wire;
     const shown = stolen(session!);
     const intrusion = await intrude(world.port, CLIENT_NAME, shown);
     expectAccepted(world, end, session!, shown, intrusion);
@@ -181,12 +176,12 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   },
   /** The thief's principal matters too: another principal never affects the session. */
   async stealAsAnother(world) {
-    const { session } = world.tap.of((await settled(world)).line);
+    const { session } = (await settled(world)).line.wire;
     await expectRefused(world, "bob", stolen(session!), "another principal was given the session");
   },
   /** A replaced token: its successor was confirmed, or issued again. */
   async stealWithOld(world) {
-    const { session } = world.tap.of((await settled(world)).line);
+    const { session } = (await settled(world)).line.wire;
     const { tokens, shown, received, attempt } = session!;
     const old = tokens.slice(0, -1).filter((token) => token !== shown);
     if (shown === undefined || old.length === 0) return;
@@ -285,14 +280,8 @@ async function atByte(world: World, side = sideOf(world)): Promise<Line> {
   }
 }
 
-/** A line on which a session flows, and the client's end of that session. */
-interface Live {
-  readonly line: Line;
-  readonly end: End;
-}
-
-/** Resolves when a session flows, as both ends know. */
-async function settled(world: World): Promise<Live> {
+/** Resolves when a session flows, as both ends know, with its line and the client's end. */
+async function settled(world: World): Promise<{ line: Line; end: End }> {
   await world.until("messages flow", () => world.isFlowing);
   return { line: world.proxy.newest!, end: world.current };
 }
@@ -311,7 +300,7 @@ async function endBy(world: World, why: string, act: (line: Line) => void): Prom
 }
 
 /** Waits until the server also has the client's hello or `resume`. */
-async function proven(world: World): Promise<Live> {
+async function proven(world: World): ReturnType<typeof settled> {
   await world.until("the server has the client's hello", () => world.isFlowing && world.current.isProven);
   return settled(world);
 }
@@ -326,10 +315,7 @@ function acceptsSession({ control }: Unit): boolean {
   return (control?.["hello"] as { session?: unknown } | undefined)?.session === true;
 }
 
-/**
- * Resets the client's next connection in front of the first unit to a side that `matches`. Returns a function that
- * returns whether that has happened.
- */
+/** Resets the client's next connection before the first unit that `matches`. Returns a function that tells whether it has. */
 function resetNext(world: World, side: Side, matches: (unit: Unit, line: Line) => boolean): () => boolean {
   let isLost = false;
   onNextLine(world, (next) => {
@@ -364,7 +350,7 @@ async function refuse(world: World, act: () => boolean): Promise<void> {
 async function restart(world: World, why: string, begin: () => void): Promise<void> {
   await settled(world);
   await world.demandLoss(why, async () => {
-    for (const end of world.oracle.ends) if (!end.isOver) excuse(end, why);
+    for (const end of world.oracle.ends) if (!end.isOver) end.reason ??= why;
     begin();
     await world.server.close();
     await world.serve();
@@ -393,8 +379,8 @@ function hold(line: Line): Line {
 }
 
 /** Returns whether the server will refuse to resume on this line. */
-function isTurnedAway(world: World, line: Line): boolean {
-  const { isClosedByServer, isRefused } = world.tap.of(line);
+function isTurnedAway(line: Line): boolean {
+  const { isClosedByServer, isRefused } = line.wire;
   return isClosedByServer || isRefused || !line.has("server");
 }
 
@@ -404,14 +390,9 @@ async function unlessLost(world: World, session: End, what: string, holds: () =>
   world.tap.onOpened = undefined;
 }
 
-/** The frames of a thief. */
-interface Stolen {
-  token: string;
-  received: number;
-  attempt: number;
-}
+/** What a thief shows: the client's token, and a count that the client has sent. */
+type Stolen = Parameters<typeof intrude>[2];
 
-/** Returns the client's token, and a count that the client has sent. */
 function stolen({ held, received, attempt }: WireSession): Stolen {
   return { token: held!, received, attempt: attempt + 1 };
 }
@@ -442,12 +423,9 @@ async function expectRefused(world: World, name: string, shown: Stolen, breach: 
 }
 
 /** Keeps the client disconnected while `act` runs with its session. */
-async function whileAway(
-  world: World,
-  act: (session: WireSession, end: End) => Promise<unknown>,
-): Promise<{ session: WireSession; end: End }> {
+async function whileAway(world: World, act: (session: WireSession, end: End) => Promise<unknown>) {
   const { line, end } = await proven(world);
-  const session = world.tap.of(line).session!;
+  const session = line.wire.session!;
   world.proxy.refusals = Infinity;
   line.cut();
   await act(session, end);

@@ -10,16 +10,13 @@ export class Breach extends Error {
   override readonly name = "Breach";
 }
 
-/**
- * Tolerance for a session that expires slightly early. The session records the loss before its `suspend` event arrives
- * here, and a loaded process can pause in between.
- */
+/** Tolerance: a session records its loss before its `suspend` event arrives here, and a loaded process can pause in between. */
 const GRAIN_MS = 100;
 
 /** One end of a session. */
 export class End {
   readonly side: "client" | "server";
-  /** Unique in a world. */
+  /** Its place in `ends`. */
   readonly index: number;
   /** The messages that this end sent, in order, and how many of them have arrived. */
   readonly sent: Sent[] = [];
@@ -41,7 +38,6 @@ export class End {
   isProven = false;
   suspendedAt: number | undefined;
   isOver = false;
-  /** The code of its close. */
   closedWith: number | undefined;
 
   constructor(side: End["side"], index: number) {
@@ -86,9 +82,7 @@ export class Call {
   readonly from: End;
   readonly expects: Expectation;
   ran = 0;
-  /** The end at which it ran. */
   ranAt: End | undefined;
-  /** Progress reports that its caller got. */
   reports = 0;
   /** Whether the call was rejected because its session was lost. */
   isLost = false;
@@ -122,7 +116,6 @@ const NO_OUTCOMES = {
   "given-up": 0,
   lost: 0,
   suspends: 0,
-  /** Reports of progress. */
   reports: 0,
   /** Messages with bytes that have arrived. */
   bytes: 0,
@@ -149,19 +142,16 @@ export class Oracle {
   readonly losses: string[] = [];
   readonly #calls = new Map<string, Call>();
   readonly #ttlMs: number;
-  /** The first breach. */
   breach: Breach | undefined;
 
   constructor(ttlMs: number) {
     this.#ttlMs = ttlMs;
   }
 
-  /** Records a breach. Only the first counts. */
   readonly fail = (what: string): void => {
     this.breach ??= new Breach(what);
   };
 
-  /** Begins an end. */
   begin(side: End["side"]): End {
     const end = new End(side, this.ends.length);
     this.ends.push(end);
@@ -196,7 +186,6 @@ export class Oracle {
       this.fail(`${other.missed} messages were reported as missed, of ${dropsOf(other)}`);
   }
 
-  /** Records a broadcast that was refused. */
   refused(end: End, label: string): void {
     const last = end.sent.pop();
     if (last?.label !== label) this.fail(`${label} was refused, and something was sent since`);
@@ -243,7 +232,6 @@ export class Oracle {
     this.arrives(at.other.index, at, label);
   }
 
-  /** Records that a handler runs at an end. */
   runs(label: string, at: End): void {
     const call = this.#calls.get(label);
     if (call === undefined) return this.fail(`${label} ran, and was never called`);
@@ -263,7 +251,6 @@ export class Oracle {
     if (call.reports !== reports) this.fail(`${call.label} was answered after ${call.reports} of ${reports} reports`);
   }
 
-  /** Records a progress report at the caller. */
   reported(call: Call, value: unknown): void {
     this.tally.reports++;
     if (call.outcome !== undefined) this.fail(`${call.label} got report ${String(value)} after it was settled`);
@@ -290,7 +277,6 @@ export class Oracle {
     if (outcome !== "unknown") this.fail(`a stream in the params of ${label} was ${outcome}, says its reader`);
   }
 
-  /** Records that a call is rejected. */
   rejected(call: Call, error: unknown): void {
     const { label, expects } = call;
     const { code } = error as { code?: unknown };
@@ -319,10 +305,9 @@ export class Oracle {
   resumed(end: End): void {
     if (end.suspendedAt === undefined) this.fail(`the ${end.side}'s end was resumed and not suspended`);
     end.suspendedAt = undefined;
-    if (end.side === "server") prove(end);
+    if (end.side === "server") end.isProven = true;
   }
 
-  /** Records the `close` of an end. */
   closed(end: End, { code, reason }: { code: number; reason: string }): void {
     end.closedWith = code;
     this.over(end, `closed with ${code} ${reason}`);
@@ -334,12 +319,12 @@ export class Oracle {
     end.isOver = true;
     this.tally.lost++;
     const { suspendedAt, other } = end;
-    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS) excuse(end, EXPIRED);
-    if (!end.isProven && other?.isProven !== true) excuse(end, "the client's hello has perhaps never come");
+    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS) end.reason ??= EXPIRED;
+    if (!end.isProven && other?.isProven !== true) end.reason ??= "the client's hello has perhaps never come";
     if (end.reason === undefined && other?.reason === undefined)
       this.fail(`the ${end.side} gave a session up for no reason: ${why}`);
     this.losses.push(`end ${end.index} of the ${end.side}: ${why}, for ${end.reason ?? other?.reason}`);
-    excuse(end, `the ${end.side}'s end is over`);
+    end.reason ??= `the ${end.side}'s end is over`;
   }
 
   /** Checks that nothing is left after the world has ended. */
@@ -437,13 +422,3 @@ export const EXPIRED = "its time was up";
 /** The `code` of an error that a handler throws, and of an aborted call's reason. */
 export const FAILURE = 4711;
 export const ABORTED = "GIVEN_UP";
-
-/** Sets the reason for the end of an end and of its other side. */
-export function excuse(end: End | undefined, reason: string): void {
-  if (end !== undefined) end.reason ??= reason;
-}
-
-/** Records that the server has the client's hello or `resume`. */
-export function prove(end: End): void {
-  end.isProven = true;
-}

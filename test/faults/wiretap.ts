@@ -1,6 +1,7 @@
 /** The sessions as the proxy sees them, and the rules whose breach is visible on the wire. */
-import type { Line, Side, Watcher } from "./proxy.js";
+import type { Line, Side } from "./proxy.js";
 import type { Unit } from "./units.js";
+import type { Variant } from "./variants.js";
 
 /** A session as the proxy sees it. */
 export class WireSession {
@@ -35,6 +36,11 @@ export class WireLine {
   isResumed = false;
   /** Whether the server answered unknown-session. */
   isRefused = false;
+
+  /** Whether a session flows, and both ends agree on its token. */
+  get isSettled(): boolean {
+    return this.session?.isConfirmed === true && (!this.isResumed || this.state === "open");
+  }
 }
 
 /** The subprotocol of a client that offers to resume. */
@@ -45,14 +51,13 @@ const BINARY = 0x82;
 const CLOSE = 0x88;
 
 /** Watches a proxy. */
-export class Wiretap implements Watcher {
+export class Wiretap {
   readonly #byToken = new Map<string, WireSession>();
-  readonly #lines = new WeakMap<Line, WireLine>();
   readonly #breach: (what: string) => void;
   /** The session that a client entered last. */
   newest: WireSession | undefined;
-  /** As of `Watcher`. */
-  bend: Watcher["bend"];
+  /** As of a variant. */
+  bend: Variant["bend"];
   /** Called with each new line. */
   onOpened: ((line: Line) => void) | undefined;
 
@@ -60,37 +65,14 @@ export class Wiretap implements Watcher {
     this.#breach = breach;
   }
 
-  /** Returns whether a session flows on a line, and both ends agree on its token. */
-  isSettled(line: Line): boolean {
-    const { session, state, isResumed } = this.of(line);
-    return session?.isConfirmed === true && (isResumed ? state === "open" : true);
-  }
-
-  /** Returns the state of a line. */
-  of(line: Line): WireLine {
-    let known = this.#lines.get(line);
-    if (known === undefined) this.#lines.set(line, (known = new WireLine()));
-    return known;
-  }
-
-  /** Describes the lines for a failure report. */
-  describe(line: Line): string {
-    const { state, session, isResumed } = this.of(line);
-    return `a line that is ${state}${isResumed ? ", resumed" : ""}, ${session?.tokens.length ?? "no"} tokens, attempt ${session?.attempt ?? "none"}`;
-  }
-
-  opened(line: Line): void {
-    this.onOpened?.(line);
-  }
-
-  arrived(line: Line, to: Side, unit: Unit): void {
-    const known = this.of(line);
+  /** Reads a complete head or frame before it is forwarded. */
+  arrived(known: WireLine, to: Side, unit: Unit): void {
     if (to === "server") this.#fromClient(known, unit);
     else this.#fromServer(known, unit);
   }
 
-  forwarded(line: Line, to: Side, { control }: Unit): void {
-    const known = this.of(line);
+  /** Reads it again when it has been forwarded completely. */
+  forwarded(known: WireLine, to: Side, { control }: Unit): void {
     if (control === undefined) return;
     if (to === "server") {
       if (("ack" in control || "hello" in control) && known.session !== undefined) known.session.isConfirmed = true;

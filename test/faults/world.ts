@@ -5,7 +5,7 @@ import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { Credentials } from "./credentials.js";
 import { ENDINGS, WAITING, type EndingKind } from "./endings.js";
 import { FAULTS, FAULT_WEIGHTS, type FaultKind } from "./faults.js";
-import { excuse, Oracle, prove, SHOWN, TOLD, type End, type Tally } from "./oracle.js";
+import { Oracle, SHOWN, TOLD, type End, type Tally } from "./oracle.js";
 import { Proxy } from "./proxy.js";
 import { Random } from "./random.js";
 import { CLIENT_NAME, MAX_MESSAGE_BYTES, Traffic, type Speaker } from "./traffic.js";
@@ -39,9 +39,7 @@ const SHORT_TTL_MS = 700;
 const HEARTBEAT = { intervalMs: 60, deadAfterMs: 120 };
 /** A suspended client's queue can have half of it, and broadcasts a quarter. */
 const MAX_UNSENT_BYTES = 2 ** 20;
-/**
- * The number of broadcasts that exceeds the limit: 770 KB. Every `FLOOD_EVERY`th has a notification beside it: 346 KB.
- */
+/** The number of broadcasts that exceeds the limit: 770 KB. Every `FLOOD_EVERY`th has a notification beside it: 346 KB. */
 const FLOOD = 700;
 const FLOOD_LENGTH = 1_000;
 const FLOOD_EVERY = 25;
@@ -80,7 +78,6 @@ export class World {
   readonly #ending: EndingKind;
   readonly #serverEnds = new Map<AnyPeer, End>();
   readonly #done: Partial<Record<FaultKind, number>> = {};
-  /** The last faults. */
   #recent: FaultKind[] = [];
   #cuts = 0;
 
@@ -120,7 +117,7 @@ export class World {
 
   /** Ends everything, in any state that a breach has left. */
   async dispose(): Promise<void> {
-    for (const end of this.oracle.ends) excuse(end, "the world ends");
+    for (const end of this.oracle.ends) end.reason ??= "the world ends";
     await this.proxy?.close();
     const closed = [this.client?.close(), this.server?.close()];
     await Promise.race([Promise.allSettled(closed), sleep(this.plan.patienceMs, undefined, { ref: false })]);
@@ -146,7 +143,6 @@ export class World {
     this.server.on("error", (error) => this.oracle.fail(`the server reports ${String(error)}`));
   }
 
-  /** Returns the end of a server's peer that a message has reached. */
   #arrivesAt(peer: AnyPeer): End {
     const end = this.#serverEnds.get(peer)!;
     this.credentials.check(end);
@@ -174,7 +170,7 @@ export class World {
   /** Expects that the client's current session ends soon. */
   async demandLoss(why: string, cause: () => unknown): Promise<void> {
     const { current } = this;
-    excuse(current, why);
+    current.reason ??= why;
     await cause();
     await this.until(`the client loses its session: ${why}`, () => current.isOver);
   }
@@ -182,13 +178,10 @@ export class World {
   /** Returns whether the client has a session whose messages flow. */
   get isFlowing(): boolean {
     const { newest } = this.proxy;
-    return this.client.state === "open" && newest !== undefined && this.tap.isSettled(newest);
+    return this.client.state === "open" && newest !== undefined && newest.wire.isSettled;
   }
 
-  /**
-   * Sends more broadcasts than fit in a suspended client's queue, with other messages between them, which must all
-   * arrive.
-   */
+  /** Sends more broadcasts than fit in a suspended client's queue, and other messages between them, which must all arrive. */
   flood(): void {
     const peer = this.serverPeer;
     if (peer === undefined || peer.state === "closed") return;
@@ -211,7 +204,7 @@ export class World {
   async #begin(): Promise<void> {
     await this.serve();
     const { client = same, bend } = this.plan.variant ?? {};
-    if (bend !== undefined) this.tap.bend = (line, to, unit) => bend(unit, to, this.tap.of(line));
+    this.tap.bend = bend;
     this.proxy = await Proxy.listen(() => this.port, this.tap);
     const real: AnyPeer = await connect(`ws://127.0.0.1:${this.proxy.port}`, {
       methods: this.traffic.methods(() => this.current) as never,
@@ -264,10 +257,9 @@ export class World {
   /** Makes two calls in sequence. The result of the second shows that the server has the client's hello. */
   async #prove(end: End): Promise<void> {
     for (let i = 0; i < 2 && !end.isOver; i++) await this.traffic.echo({ end, peer: this.client });
-    if (!end.isOver) prove(end);
+    if (!end.isOver) end.isProven = true;
   }
 
-  /** Runs one fault during traffic. */
   async #step(): Promise<void> {
     const kind = this.#draw();
     this.#recent = [...this.#recent.slice(-4), kind];
@@ -376,7 +368,7 @@ export class World {
   /** Describes the state for a failure report. */
   #situation(): string {
     const { newest } = this.proxy ?? {};
-    const line = newest === undefined ? "no connection" : this.tap.describe(newest);
+    const line = newest === undefined ? "no connection" : `a line that is ${newest.wire.state}`;
     return ` (the client is ${this.client?.state}, ${this.oracle.due(this.current)}, ${this.traffic.sent} messages, ${this.traffic.readers} readers and ${this.traffic.streams} sources of streams, ${this.#cuts} cuts, ${line}; faults: ${this.#recent.join(", ")}; losses: ${this.oracle.losses.slice(-3).join("; ")})`;
   }
 
