@@ -1,7 +1,5 @@
-/**
- * The traffic of both sides of a world: methods that report their runs to the oracle, and calls whose outcome it
- * checks.
- */
+/** The traffic of both sides of a world: methods that report their runs to the oracle, and calls whose outcome it checks. */
+import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { bytes, RpcError, type AnyPeer, type Bytes, type CallOptions, type Stream } from "../../src/index.js";
 import type { NotifyOptions } from "../../src/node.js";
@@ -16,7 +14,6 @@ interface Said {
   /** The duration, or the number of values to yield. */
   n?: number;
   padding?: string;
-  /** A stream to read. */
   of?: Stream<number>;
   /** Bytes, whose content follows from the label and from their number. */
   data?: Bytes | undefined;
@@ -25,7 +22,6 @@ interface Said {
 
 type Context = { peer: AnyPeer; signal: AbortSignal; progress: (value: unknown) => void };
 
-/** The number of keys of `latest`. */
 const KEYS = 5;
 /** How many of the other messages carry bytes. */
 const SHARE_WITH_BYTES = 0.1;
@@ -41,7 +37,6 @@ export interface Speaker {
   readonly peer: AnyPeer;
 }
 
-/** The messages of one world. */
 export class Traffic {
   /** The number of messages so far. Each member of a batch counts. */
   sent = 0;
@@ -52,7 +47,6 @@ export class Traffic {
   readonly #hanging = new Map<End, number>();
   readonly #oracle: Oracle;
   readonly #random: Random;
-  /** Given if the client has `auth`. */
   readonly #credentials: Credentials | undefined;
   #labels = 0;
   /** The views in the message that is being sent. */
@@ -145,7 +139,6 @@ export class Traffic {
     reconnect: [1, (speaker) => this.#reconnect(speaker)],
   };
 
-  /** Sends one message of a random kind. */
   say(speaker: Speaker): void {
     const weights = Object.fromEntries(Object.entries(this.#kinds).map(([kind, [weight]]) => [kind, weight]));
     void this.#kinds[this.#random.weighted(weights)]![1](speaker);
@@ -168,7 +161,6 @@ export class Traffic {
     if (!peer.notify(SHOWN, said, { latest })) this.#oracle.refused(end, said.label);
   }
 
-  /** Returns one of a few keys. */
   key(): string {
     return `key ${this.#random.below(KEYS)}`;
   }
@@ -187,7 +179,6 @@ export class Traffic {
     return this.#judge(call, peer.request("steps", said, { onProgress }));
   }
 
-  /** Returns a name for a message of a topic. */
   topicLabel(): string {
     return `topic ${++this.#labels}`;
   }
@@ -207,7 +198,6 @@ export class Traffic {
     return { ...said, data: bytes(view), size: view.length };
   }
 
-  /** Makes a call whose result has bytes. */
   async #fetch({ end, peer }: Speaker): Promise<void> {
     const size = this.#length();
     const said = this.#said(end, size);
@@ -326,14 +316,12 @@ export class Traffic {
     }
   }
 
-  /** Calls with a stream in the params. */
   #give({ end, peer }: Speaker): Promise<void> {
     const said = this.#said(end, this.#random.below(100));
     const call = this.#oracle.calls(end, said.label, {});
     return this.#judge(call, peer.request("take", { ...said, of: peer.offer(this.#counting(said.n!)) }));
   }
 
-  /** Reads such a stream. */
   async #take({ label, n, of }: Said, peer: AnyPeer): Promise<void> {
     let read = 0;
     this.readers++;
@@ -362,16 +350,10 @@ export class Traffic {
     }
   }
 
-  #hang(end: End, signal: AbortSignal): Promise<void> {
+  async #hang(end: End, signal: AbortSignal): Promise<void> {
     this.#hanging.set(end, this.hanging(end) + 1);
-    return new Promise((resolve) => {
-      const done = (): void => {
-        this.#hanging.set(end, this.hanging(end) - 1);
-        resolve();
-      };
-      if (signal.aborted) done();
-      else signal.addEventListener("abort", done);
-    });
+    if (!signal.aborted) await once(signal, "abort");
+    this.#hanging.set(end, this.hanging(end) - 1);
   }
 }
 

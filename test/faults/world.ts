@@ -175,7 +175,6 @@ export class World {
     await this.until(`the client loses its session: ${why}`, () => current.isOver);
   }
 
-  /** Returns whether the client has a session whose messages flow. */
   get isFlowing(): boolean {
     const { newest } = this.proxy;
     return this.client.state === "open" && newest !== undefined && newest.wire.isSettled;
@@ -254,7 +253,7 @@ export class World {
     this.server.topic("all").add(peer);
   }
 
-  /** Makes two calls in sequence. The result of the second shows that the server has the client's hello. */
+  /** The result of a second call shows that the server has the client's hello. */
   async #prove(end: End): Promise<void> {
     for (let i = 0; i < 2 && !end.isOver; i++) await this.traffic.echo({ end, peer: this.client });
     if (!end.isOver) end.isProven = true;
@@ -295,7 +294,7 @@ export class World {
     await done;
   }
 
-  /** Returns whether fewer messages were sent than are due for the cuts so far. */
+  /** Whether fewer messages were sent than are due for the cuts so far. */
   get #mayTalk(): boolean {
     const { messages, cuts } = this.plan;
     return this.traffic.sent < (messages * (this.#cuts + 1)) / cuts;
