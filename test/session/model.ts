@@ -36,7 +36,7 @@ const STEPS = {
   cancel: (world, a, b) => world.cancel(sideOf(a), b),
   flood: (world, a) => times(12, () => world.send(sideOf(a), 1200)),
   tooLong: (world, a) => world.sendTooLong(sideOf(a)),
-  poison: (world, a) => world.poison(sideOf(a)),
+  poison: (world, a) => world.lie(sideOf(a)),
   lie: (world, a, b) => world.lie(sideOf(a), b),
   ackLate: (world, a) => (world.settle(), world.ackLate(sideOf(a))),
   bye: (world, a) => world.bye(sideOf(a)),

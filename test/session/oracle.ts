@@ -558,18 +558,14 @@ export class World {
     this.check(end.hasEnded, `${frame} ended no session`);
   }
 
-  poison(side: Side): void {
-    const { end } = this.#live(side) ?? {};
-    if (end === undefined) return;
-    this.#endBy(end, "[1,");
-    this.check(side === "client" || tokensOf(end as ServerEnd).length === 0, "a poisoned session can be resumed");
-  }
-
-  lie(side: Side, which: number): void {
+  /** What cannot be read arrives, or an ack that cannot be true: one of seven. */
+  lie(side: Side, which = -1): void {
     const { end, session } = this.#live(side) ?? {};
     if (end === undefined) return;
     const { next } = session!;
-    this.#endBy(end, JSON.stringify({ ack: [next, next + 5, -1, 0.5, "1", null, 2 ** 53][which % 7] }));
+    const acks = [next, next + 5, -1, 0.5, "1", null, 2 ** 53];
+    this.#endBy(end, which < 0 ? "[1," : JSON.stringify({ ack: acks[which % 7] }));
+    this.check(side === "client" || tokensOf(end as ServerEnd).length === 0, "a session can be resumed after a lie");
   }
 
   /** An ack that a later one has overtaken. */
@@ -627,8 +623,7 @@ export class World {
     const { server } = this;
     const before = server?.line;
     const hadEnded = server?.hasEnded;
-    const wire = this.intrude("mallory", [resumeFrame(this.newestToken)]);
-    this.check(wire.sent.includes(REFUSED), "another principal resumes a session");
+    this.#showWrong("mallory", this.newestToken, "another principal resumes a session");
     this.check(server?.line === before && server?.hasEnded === hadEnded, "another principal ends a session");
   }
 
@@ -638,9 +633,12 @@ export class World {
     const given = Array.from({ length: this.#tokens }, (_, i) => `secret-${i + 1}`);
     const old = given.filter((one) => !accepted.includes(`#${one}`));
     const token = old[which % (old.length || 1)];
-    if (token === undefined) return;
-    const wire = this.intrude("alice", [resumeFrame(token)]);
-    this.check(wire.sent.includes(REFUSED), "an old token resumes a session");
+    if (token !== undefined) this.#showWrong("alice", token, "an old token resumes a session");
+  }
+
+  #showWrong(principal: string, token: string, breach: string): void {
+    const wire = this.intrude(principal, [resumeFrame(token)]);
+    this.check(wire.sent.includes(REFUSED), breach);
   }
 
   /** A client that says it returns says neither `resume` nor a hello, or after a refusal anything but a hello. */

@@ -4,8 +4,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket as TcpSocket } from "node:net";
 import { Duplex } from "node:stream";
 import { afterEach, expect, it, onTestFinished, vi } from "vitest";
-import { WebSocketServer } from "ws";
-import { connect, serve, type AnyPeer } from "../../src/node.js";
+import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { maskedFrames } from "../../src/sockets/frames.js";
 import { bareHttp, plainPeer, type PlainPeer } from "../support/network.js";
 import { turn } from "../support/turns.js";
@@ -69,6 +68,14 @@ async function served<T = PlainPeer>(options: object, open: (url: string) => Pro
   return { server, client, peer: await arrived };
 }
 
+/** Opens one more bare client. Returns it, and the server's peer. */
+async function another(server: Server, url = server.url): Promise<[PlainPeer, AnyPeer]> {
+  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
+  const client = await plainPeer(url);
+  onTestFinished(() => client[Symbol.dispose]());
+  return [client, await arrived];
+}
+
 /** Returns the first param of each received message. */
 const firstParams = (texts: readonly string[]): unknown[] =>
   texts.map((text) => (JSON.parse(text) as { params: unknown[] }).params[0]);
@@ -77,15 +84,6 @@ const firstParams = (texts: readonly string[]): unknown[] =>
 async function until({ webSocket, received }: PlainPeer, count: number): Promise<void> {
   while (received.length < count) await once(webSocket, "message");
 }
-
-it("makes at most two writes for a hundred sends in one tick", async () => {
-  const { client, peer, written } = await overStream();
-  const before = written.writes;
-  for (let i = 0; i < 100; i++) peer.notify("n", [1, 2, 3]);
-  await until(client, 100);
-  expect(written.writes - before).toBeGreaterThan(0);
-  expect(written.writes - before).toBeLessThanOrEqual(2);
-});
 
 it("answers the pings of `reciproc.v1` in one read with one write", async () => {
   const { client, written } = await overStream({}, ["reciproc.v1"]);
@@ -136,11 +134,7 @@ it.each(["packed", "plain"] as const)(
 
 it("writes the same memory to every plain peer of a topic, in order with its other messages", async () => {
   const { client, peer, written, server } = await overStream();
-  const [other, second] = await Promise.all([
-    plainPeer(`ws://127.0.0.1:${new URL((client.webSocket as { url: string }).url).port}`),
-    new Promise<AnyPeer>((resolve) => server.once("peer", (one) => resolve(one as AnyPeer))),
-  ]);
-  onTestFinished(() => other[Symbol.dispose]());
+  const [other, second] = await another(server, (client.webSocket as { url: string }).url);
   for (const one of [peer, second]) server.topic("all").add(one);
   const texts = ["short", "x".repeat(124), "x".repeat(300), "é".repeat(70_000)];
   for (const [i, text] of texts.entries()) {
@@ -163,7 +157,7 @@ const TEXTS = Array.from({ length: 60 }, (_, i) => String.fromCharCode(65 + i).r
 const WIDE = { maxUnsentBytes: 2 ** 28 };
 
 it("does not overwrite queued frames of a server whose client does not read, and uses few buffers again", async () => {
-  const { client, peer } = await served({ limits: WIDE, link: "plain" });
+  const { server, client, peer } = await served({ limits: WIDE, link: "plain" });
   const spy = vi.spyOn(Buffer, "allocUnsafeSlow");
   /** Returns how many buffers were allocated for long frames. */
   const allocated = (): number => spy.mock.calls.filter(([size]) => size === 128 * 1024).length;
@@ -174,40 +168,22 @@ it("does not overwrite queued frames of a server whose client does not read, and
   }
   expect(allocated()).toBeLessThanOrEqual(8);
   client.webSocket.pause();
+  const [other, second] = await another(server);
   const many = Array.from({ length: 6 }, () => TEXTS).flat();
   for (const text of many) {
     peer.notify("n", [text]);
+    await turn();
+    // It may not borrow a buffer that the system has not read yet.
+    second.notify("n", [text]);
     await turn();
   }
   expect(peer.stats().unsentBytes).toBeGreaterThan(0);
   // A full socket gets no pooled buffer, so that its frames take no more memory than is counted.
   expect(allocated()).toBeLessThan(100);
   client.webSocket.resume();
-  await until(client, TEXTS.length + many.length);
+  await Promise.all([until(client, TEXTS.length + many.length), until(other, many.length)]);
   expect(firstParams(client.received)).toEqual([...TEXTS, ...many]);
-});
-
-it("does not overwrite queued frames of a client whose server does not read", async () => {
-  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-  await once(server, "listening");
-  onTestFinished(() => {
-    server.close();
-  });
-  const connected = once(server, "connection");
-  const url = `ws://127.0.0.1:${(server.address() as { port: number }).port}`;
-  await using client = await connect(url, { link: "plain", limits: WIDE });
-  const [far] = (await connected) as [PlainPeer["webSocket"]];
-  const received: string[] = [];
-  far.on("message", (data: Buffer) => received.push(data.toString()));
-  far.pause();
-  for (const text of TEXTS) {
-    client.notify("n", [text]);
-    await turn();
-  }
-  far.resume();
-  while (received.length < TEXTS.length) await once(far, "message");
-  expect(firstParams(received)).toEqual(TEXTS);
-  far.terminate();
+  expect(firstParams(other.received)).toEqual(many);
 });
 
 it("lends nothing to a stream that is no system socket: such a stream can keep its chunks", async () => {
@@ -237,12 +213,6 @@ it("lets the WebSocket write if `ws` does not make its own frames, as in Bun", a
   client.webSocket.terminate();
   expect((await peer.closed).code).toBe(1006);
   expect(peer.notify("n")).toBe(false);
-});
-
-it("reports 1006 if the connection is cut without a close frame, once", async () => {
-  const { client, peer } = await served({});
-  client.webSocket.terminate();
-  expect(await peer.closed).toMatchObject({ code: 1006, reason: "" });
 });
 
 it("treats binary frames of invalid UTF-8 as garbage: a peer answers -32700 and continues", async () => {
