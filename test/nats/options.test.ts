@@ -3,10 +3,9 @@ import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { lackOf } from "../../src/nats/client.js";
 import { nats } from "../../src/nats/index.js";
-import { Names, nameOf, tokenOf } from "../../src/nats/names.js";
+import { Names } from "../../src/nats/names.js";
 import { readOptions } from "../../src/nats/options.js";
 import { rightsOf } from "../engines/nats-rig.js";
-import { HOSTILE_NAMES } from "../engines/kit.js";
 
 describe("the options of nats()", () => {
   it.each<[string, object, RegExp]>([
@@ -73,29 +72,12 @@ it.each([
   else expect(lack).toMatch(new RegExp(`^version ${version || "unknown"} is too old: ${needed} or later is needed`));
 });
 
-describe("the names in NATS", () => {
-  it("are one token each, and different for different topics", () => {
-    const tokens = HOSTILE_NAMES.map(tokenOf);
-    for (const token of tokens) expect(token).toMatch(/^([A-Za-z0-9_-]|=[0-9A-F]{2})+$/);
-    expect(new Set(tokens).size).toBe(HOSTILE_NAMES.length);
-    expect(tokens.map(nameOf)).toEqual(HOSTILE_NAMES);
-  });
-
-  it("say where an incarnation has members", () => {
-    const names = new Names("p");
-    for (const topic of HOSTILE_NAMES)
-      expect(Names.readOwned(names.owned("node-1/12", topic))).toEqual(["node-1/12", topic]);
-    expect(Names.readOwned(names.entered("node-1/12"))).toEqual(["node-1/12", undefined]);
-    expect(Names.readOwned("app.1.o.node.1.=Q")).toBeUndefined();
-  });
-
-  it("fit into a line of the protocol, which has 4,096 bytes", () => {
-    const names = new Names("p".repeat(64));
-    const topic = "ß".repeat(256);
-    const node = "n".repeat(64);
-    const longest = [names.owned(`${node}/${10 ** 14}`, topic), names.key(topic, "ß".repeat(256))];
-    for (const name of longest) expect(name.length).toBeLessThan(2_000);
-  });
+it("the names in NATS fit into a line of the protocol, which has 4,096 bytes", () => {
+  const names = new Names("p".repeat(64));
+  const topic = "ß".repeat(256);
+  const node = "n".repeat(64);
+  const longest = [names.owned(`${node}/${10 ** 14}`, topic), names.key(topic, "ß".repeat(256))];
+  for (const name of longest) expect(name.length).toBeLessThan(2_000);
 });
 
 it("the rights of the user in these tests are those that docs/API.md names", async () => {

@@ -35,6 +35,23 @@ export async function aptInstall(...packages: string[]): Promise<boolean> {
   return (await aptGet("update")) && aptGet("install", "-y", ...packages);
 }
 
+/**
+ * Resolves with the path of a server: the one that an environment variable names, or the first of these programs that is found. Installs
+ * the first one if necessary. If that fails, rejects with the remedy. `oldest`: the oldest version that the tests run with.
+ */
+export async function ensureServer(variable: string, oldest: string, ...names: [string, ...string[]]): Promise<string> {
+  const given = process.env[variable] ?? "";
+  if (given !== "") {
+    if (canRun(given)) return given;
+    throw new Error(`${variable} is ${given}, which cannot be run`);
+  }
+  const find = (): string | undefined => [...onPath(...names), `/usr/sbin/${names[0]}`].find(canRun);
+  const found = find() ?? ((await aptInstall(names[0])) ? find() : undefined);
+  if (found === undefined)
+    throw new Error(`${names[0]} cannot be found or installed; install ${oldest} or later, or set ${variable}`);
+  return found;
+}
+
 async function aptGet(...args: string[]): Promise<boolean> {
   if (!canRun("/usr/bin/apt-get")) return false;
   const root = process.getuid?.() === 0 ? [] : ["sudo", "-n"];

@@ -3,31 +3,13 @@ import { connect as connectTcp } from "node:net";
 import { createInterface } from "node:readline";
 import { jetstreamManager, type JetStreamManager } from "@nats-io/jetstream";
 import { connect, NoRespondersError, type NatsConnection } from "@nats-io/transport-node";
-import { aptInstall, canRun, onPath } from "./debian.js";
+import { ensureServer } from "./debian.js";
 import { freePort } from "./ports.js";
 import { Program, type Command } from "./program.js";
 import { eventually } from "./redis.js";
 
-const CURE =
-  "no nats-server found and none could be installed; install NATS 2.9 or later, or set NATS_SERVER_PATH to one";
 /** How often a cluster is started anew. */
 const STARTS = 5;
-
-function findNats(): string | undefined {
-  return [...onPath("nats-server"), "/usr/sbin/nats-server"].find(canRun);
-}
-
-/** Resolves with the path of a NATS server. Installs one if necessary. If that fails, rejects with the remedy. */
-export async function ensureNats(): Promise<string> {
-  const given = process.env["NATS_SERVER_PATH"];
-  if (given !== undefined && given !== "") {
-    if (canRun(given)) return given;
-    throw new Error(`NATS_SERVER_PATH is ${given}, which cannot be run`);
-  }
-  const found = findNats() ?? ((await aptInstall("nats-server")) ? findNats() : undefined);
-  if (found === undefined) throw new Error(CURE);
-  return found;
-}
 
 export interface NatsServerOptions {
   /** Lines of the configuration, such as `max_payload: 64KB`. */
@@ -53,7 +35,7 @@ export class NatsServer extends Program {
   }
 
   static async create(options: NatsServerOptions = {}): Promise<NatsServer> {
-    return Program.launch(new NatsServer(await ensureNats(), options));
+    return Program.launch(new NatsServer(await ensureServer("NATS_SERVER_PATH", "NATS 2.9", "nats-server"), options));
   }
 
   /** The URL without credentials. */

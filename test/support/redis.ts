@@ -1,23 +1,12 @@
 /** A Redis for the tests, found or installed, and servers of it. */
 import { createClient } from "@redis/client";
-import { aptInstall, canRun, onPath } from "./debian.js";
+import { ensureServer } from "./debian.js";
 import { freePort } from "./ports.js";
 import { Program, type Command } from "./program.js";
 
-const NAMES = ["redis-server", "valkey-server"];
-const CURE =
-  "no redis-server found and none could be installed; install Redis 6.2 or later, or set REDIS_SERVER_PATH to one";
-
-/** Resolves with the path of a Redis server. Installs one if necessary. If that fails, rejects with the remedy. */
-export async function ensureRedis(): Promise<string> {
-  const given = process.env["REDIS_SERVER_PATH"];
-  if (given !== undefined && given !== "") {
-    if (canRun(given)) return given;
-    throw new Error(`REDIS_SERVER_PATH is ${given}, which cannot be run`);
-  }
-  const found = onPath(...NAMES)[0] ?? ((await aptInstall("redis-server")) ? onPath(...NAMES)[0] : undefined);
-  if (found === undefined) throw new Error(CURE);
-  return found;
+/** Resolves with the path of a Redis server, as `ensureServer` does. */
+export function ensureRedis(): Promise<string> {
+  return ensureServer("REDIS_SERVER_PATH", "Redis 6.2", "redis-server", "valkey-server");
 }
 
 export interface RedisServerOptions {

@@ -9,7 +9,7 @@
  *     await relay.close(); // cuts, and refuses connections; `open` accepts them again, on the same port
  *
  * `lines` holds the connections. Each has the same verbs, and `reset`, `end`, `drop` (of one side) and `write` (of forged bytes).
- * `pass` sees all bytes by connection and direction: it returns what is forwarded. `closed` is called when a connection has ended.
+ * `pass` sees all bytes by connection and direction: it returns what is forwarded.
  */
 import { once } from "node:events";
 import { connect as connectTcp, createServer, type Server, type Socket } from "node:net";
@@ -33,7 +33,6 @@ export class Line {
   readonly #muted = new Set<Side>();
   /** Whether the end of one side is hidden from the other. */
   #isSplit = false;
-  #isReported = false;
 
   constructor(relay: Relay, client: Socket, server: Socket) {
     this.#relay = relay;
@@ -55,7 +54,7 @@ export class Line {
   /** Ends both sockets at once. */
   cut(): void {
     for (const side of SIDES) this.#sockets[side].destroy();
-    this.#finish(undefined);
+    this.#finish();
   }
 
   /** Resets both sockets (RST). */
@@ -64,7 +63,7 @@ export class Line {
     for (const socket of Object.values(this.#sockets))
       if (socket.writableEnded) socket.destroy();
       else socket.resetAndDestroy();
-    this.#finish(undefined);
+    this.#finish();
   }
 
   /** Ends both sockets gracefully (FIN), after the bytes that were forwarded. */
@@ -76,7 +75,7 @@ export class Line {
   drop(side: Side): void {
     this.#isSplit = true;
     this.#sockets[side].destroy();
-    this.#finish(undefined);
+    this.#finish();
   }
 
   /** Reads nothing from one side, or from both. Its bytes and its end arrive after `mend`. */
@@ -122,14 +121,11 @@ export class Line {
     // The end waits for `mend` too.
     if (this.#paused.has(by)) return;
     if (!this.#isSplit) this.#sockets[otherThan(by)].destroySoon();
-    this.#finish(by);
+    this.#finish();
   }
 
-  #finish(by: Side | undefined): void {
+  #finish(): void {
     if (SIDES.every((side) => !this.has(side))) this.#relay.lines.delete(this);
-    if (this.#isReported) return;
-    this.#isReported = true;
-    this.#relay.closed(this, by);
   }
 }
 
@@ -147,8 +143,6 @@ export class Relay implements AsyncDisposable {
   target: Target;
   /** Called with the bytes for one side. Returns those that are forwarded now. `Line.write` forwards others later. */
   pass: (bytes: Buffer, to: Side, line: Line) => Buffer | undefined = (bytes) => bytes;
-  /** Called once for each connection that has ended. `by`: the side that ended it, or `undefined` if the relay did. */
-  closed: (line: Line, by: Side | undefined) => void = () => {};
   readonly #paused = new Set<Side>();
   #listener: Server | undefined;
 
@@ -166,11 +160,6 @@ export class Relay implements AsyncDisposable {
   /** The address of the relay for a WebSocket, which stays the same for all targets. */
   get url(): string {
     return `ws://127.0.0.1:${this.port}/`;
-  }
-
-  /** Whether nothing is read from a side. */
-  get isPaused(): boolean {
-    return this.#paused.size > 0;
   }
 
   /** Ends all connections. */
@@ -219,7 +208,7 @@ export class Relay implements AsyncDisposable {
     const port = typeof target === "string" ? portOf(target) : target;
     const line = new Line(this, client, connectTcp(port, "127.0.0.1"));
     this.lines.add(line);
-    if (this.isPaused) line.pause(...this.#paused);
+    if (this.#paused.size > 0) line.pause(...this.#paused);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
