@@ -9,6 +9,7 @@ import { useNats } from "./nats-rig.js";
 const nats = useNats();
 const { rigOf, relayed } = nats;
 
+const LEASE_MS = 60_000;
 const LONGEST_LEASE_MS = 600_000;
 
 /** Pauses a relay when a client sends this text, which is not forwarded. Resolves then. */
@@ -33,9 +34,9 @@ function saidOf(node: TestNode, number = 1): string {
 async function openBesides(rig: PrefixedRig, other: TestNode, prepare?: () => Promise<unknown>): Promise<TestNode> {
   const node = await TestNode.open(rig.engine(), "other");
   await prepare?.();
-  await node.enter();
+  await node.enter(1, LONGEST_LEASE_MS);
   await node.put("kept");
-  await expect.poll(async () => (await node.beat()).live).toContain(other.incarnation());
+  await expect.poll(async () => (await node.beat(1, LONGEST_LEASE_MS)).live).toContain(other.incarnation());
   return node;
 }
 
@@ -86,7 +87,7 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
   it("finds a member that follows a change in the new stream, if its node dies before its next beat", async () => {
     const rig = rigOf();
     const { relay, rig: own } = await relayed(rig);
-    const dead = await TestNode.enter(own.engine(), "dead", 2_000);
+    const dead = await TestNode.enter(own.engine(), "dead");
     await dead.connection.subscribe(`t:${TOPIC}`);
     const stream = `${rig.prefix}_1_w`;
     const lastOf = (): Promise<number> =>
@@ -103,7 +104,8 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     await dead.put("late");
     relay.pause();
     await other.untilMembers([other.id("kept"), dead.id("late")]);
-    await other.untilReaped([other.id("kept")]);
+    jump(LEASE_MS + 1);
+    await other.untilReaped([other.id("kept")], TOPIC, 1, LONGEST_LEASE_MS);
   });
 
   it.each([
@@ -113,19 +115,20 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     const rig = rigOf();
     const { relay, wire, rig: own } = await relayed(rig);
     const dead = await TestNode.open(own.engine());
-    await dead.enter(1, 2_000);
+    await dead.enter();
     const said = wire.hold(new RegExp(`\\{"stream":"${rig.prefix}_1_w", ?"seq":`));
     const put = dead.connection.roster!.put("another", dead.id("late"), "1");
     await said.taken;
     await removeStreams(nats.server.url, rig.prefix);
     const other = await openBesides(rig, dead);
-    if (isNoticed) expect((await dead.beat(1, 2_000)).isMine).toBe(false);
+    if (isNoticed) expect((await dead.beat()).isMine).toBe(false);
     expect(dead.heard).toEqual(isNoticed ? ["all"] : []);
     said.release();
     await put;
     await relay.close();
     await other.untilMembers([dead.id("late")], "another");
-    await other.untilReaped([], "another");
+    jump(LEASE_MS + 1);
+    await other.untilReaped([], "another", 1, LONGEST_LEASE_MS);
     await other.untilMembers([other.id("kept")]);
   });
 
@@ -234,9 +237,9 @@ describe("the engine nats, when a node dies", () => {
     const dead = await TestNode.enter(own.engine(), "dead", 200);
     relay.pause();
     const node = await TestNode.open(rig.engine());
-    await node.enter(1, 2_000);
+    await node.enter();
     await node.untilMembers([dead.id("a")]);
-    await node.untilReaped([], TOPIC, 1, 2_000);
+    await node.untilReaped([]);
     await untilNothingLeft(rig, saidOf(dead));
   });
 
@@ -270,7 +273,7 @@ describe("the engine nats, when a node dies", () => {
     };
     jump(LONGEST_LEASE_MS / 2);
     await node.beat(1, LONGEST_LEASE_MS);
-    jump(LONGEST_LEASE_MS - 1_000);
+    jump(LONGEST_LEASE_MS / 2 + LEASE_MS);
     await node.untilReaped([], TOPIC, 1, LONGEST_LEASE_MS);
     expect(hasFailed).toBe(true);
   });
@@ -278,14 +281,14 @@ describe("the engine nats, when a node dies", () => {
   it("does not remove the members of a node with a longer lease, of which it has heard nothing", async () => {
     const rig = rigOf();
     const { relay, rig: own } = await relayed(rig);
-    const silent = await TestNode.enter(own.engine(), "silent");
+    const silent = await TestNode.enter(own.engine(), "silent", LONGEST_LEASE_MS);
     // So it does not hear of the other node, and is silent until its next beat.
     relay.mute("client");
     const node = await TestNode.open(rig.engine(), "short");
-    await node.enter(1, 9_000);
+    await node.enter(1, LEASE_MS);
     for (let beats = 0; beats < 15; beats++) {
-      jump(3_000);
-      expect((await node.beat(1, 9_000)).isMine).toBe(true);
+      jump(LEASE_MS / 2);
+      expect((await node.beat(1, LEASE_MS)).isMine).toBe(true);
     }
     await node.untilMembers([silent.id("a")]);
     relay.cut();

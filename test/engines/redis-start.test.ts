@@ -50,7 +50,7 @@ describe("the engine redis, at the start", () => {
     expect(await opening).toBe("not-sent");
   });
 
-  it("waits for a server that refuses to write for a while", async () => {
+  it("waits for a server that refuses to write for a while, and reads if it refuses later", async () => {
     const server = await start({ settings: { "min-replicas-to-write": "1" } });
     const node = use(new TestNode(redisRig({ url: server.url }).engine()));
     const opened = outcomeOf(node.connection.open());
@@ -58,6 +58,10 @@ describe("the engine redis, at the start", () => {
     expect(node.downs[0]!.message).toMatch(/refuses commands of the engine: .*NOREPLICAS/);
     await server.command("CONFIG", "SET", "min-replicas-to-write", "0");
     expect(await opened).toBe("done");
+    const { epoch } = await node.append("1");
+    await server.command("CONFIG", "SET", "min-replicas-to-write", "1");
+    expect(await outcomeOf(node.append("2"))).toBe("not-sent");
+    expect(await node.read()).toEqual({ epoch, top: 1, entries: [[1, "1"]] });
   });
 
   it("names the commands that its user may not run", async () => {
