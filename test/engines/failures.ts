@@ -3,11 +3,10 @@
  * over each kind of broker. What is a rule of one broker only is in the files of that broker.
  */
 import { describe, expect, it, vi } from "vitest";
-import { EngineError, type Engine, type EngineSettings, type Position, type RosterId } from "../../src/fleet/engine.js";
+import { EngineError, type Engine, type Position, type RosterId } from "../../src/fleet/engine.js";
 import type { Program } from "../support/program.js";
 import type { Relay } from "../support/relay.js";
 import {
-  isAscending,
   logFrame,
   outcomeOf,
   refusalOf,
@@ -35,7 +34,6 @@ export interface RigOptions {
   /** The password, as in a URL. */
   readonly login?: string;
   readonly prefix?: string;
-  readonly settings?: EngineSettings;
 }
 
 /** One server of a broker, and what can be done to it. It loses everything when it is killed. */
@@ -66,7 +64,7 @@ export interface BrokerKind {
 /** Servers of a broker that serve together, of which one has what the tests append and put. */
 export interface Group {
   /** Returns a rig with a prefix of its own. */
-  rig(settings?: EngineSettings): Promise<PrefixedRig>;
+  rig(): Promise<PrefixedRig>;
   /** Kills or stops the server that has the topic of the tests. `replaced`: resolves when another one can serve. */
   failover(rig: PrefixedRig, how: "kill" | "pause"): Promise<{ replaced(): Promise<void>; restore(): Promise<void> }>;
   /** Returns an engine of the server that `failover` disturbs, if an engine can have that one only. */
@@ -271,43 +269,11 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
       expect(error).toMatchObject({ name: "EngineError", outcome: "not-sent" });
       expect(error.message).toMatch(/self.signed certificate/);
     });
-
-    it("keeps applications with different prefixes apart", async () => {
-      const { broker } = await start();
-      const [a, b] = [await TestNode.open(broker.rig().engine()), await TestNode.open(broker.rig().engine())];
-      await a.connection.send("a:all", "x");
-      await a.until("a:all", 1);
-      await b.connection.send("a:all", "y");
-      expect(await b.until("a:all", 1)).toEqual(["y"]);
-      if (!hasLog) return;
-      await a.append("1");
-      expect((await b.read()).epoch).toBe("");
-    });
   });
 
   if (!hasLog) return;
 
   describe(`the logs of the engine ${kindName}`, () => {
-    it("miss no acknowledged entry while the connections of a reader are cut again and again", async () => {
-      const { broker, rig } = await start();
-      const writer = await TestNode.open(rig.engine(), "writer");
-      const { relay, node: reader } = await over(broker, rig, "reader");
-      await reader.connection.subscribe(CHANNEL);
-      const acked: number[] = [];
-      for (let cuts = 1; cuts <= 5; cuts++) {
-        for (let i = 0; i < 50; i++) acked.push((await writer.append("x")).offset);
-        relay.cut();
-        await reader.untilHeard(cuts);
-      }
-      const { top, entries } = await reader.read(1_000);
-      expect(top).toBe(250);
-      expect(acked).toEqual(entries.map(([offset]) => offset));
-      const live = reader.of(CHANNEL).map((frame) => Number(/^1L\t\S+\t(\d+)\n/.exec(frame)![1]));
-      expect(isAscending(live)).toBe(true);
-      expect([reader.downs.length, reader.ups]).toEqual([5, 5]);
-      expect([writer.downs, writer.heard]).toEqual([[], []]);
-    });
-
     it("begin another epoch after a purge, and the incarnation is given up", async () => {
       const { broker, rig } = await start();
       const node = await TestNode.enter(rig.engine());

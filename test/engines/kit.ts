@@ -58,11 +58,6 @@ export function rosterFrame(version: number, id: RosterId, as: string | undefine
   return as === undefined ? `1l\t${version}\t${id}\n` : `1j\t${version}\t${id}\n${as}`;
 }
 
-/** Returns true if each number is greater than the one before. */
-export function isAscending(numbers: readonly number[]): boolean {
-  return numbers.every((number, i) => i === 0 || number > numbers[i - 1]!);
-}
-
 /** One node of a fleet. What it appends, puts and lists is of the topic `TOPIC`. */
 export class TestNode implements AsyncDisposable {
   readonly name: string;

@@ -4,7 +4,7 @@ import { NatsServer, publishAt, startCluster } from "../support/nats.js";
 import { describeFailover, describeFailures } from "./failures.js";
 import { outcomeOf, refusalOf, TestNode, use } from "./kit.js";
 import { JETSTREAM, NATS, natsGroup, natsRig } from "./nats-rig.js";
-import { describeServerFailover, describeServerFailures } from "./servers.js";
+import { describeServerFailures } from "./servers.js";
 
 describeFailures(NATS);
 describeFailures(JETSTREAM);
@@ -52,7 +52,6 @@ describe("a cluster of NATS", () => {
   afterAll(() => Promise.all(servers.map((server) => server[Symbol.asyncDispose]())));
 
   describeFailover("nats with a cluster", () => natsGroup(servers), false);
-  describeServerFailover(() => natsGroup(servers));
 
   it("makes a node give its incarnation up if the streams do not answer for longer than its lease", async () => {
     const group = natsGroup(servers);

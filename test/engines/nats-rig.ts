@@ -52,8 +52,8 @@ export function natsRig(options: NatsOptions, server?: NatsServer): PrefixedRig 
   };
   return {
     prefix,
-    // Nodes learn of each other at each beat, every second.
-    engine: () => nats({ leaseMs: 3_000, ...options, prefix }),
+    // No lease ends while the machine is busy.
+    engine: () => nats({ leaseMs: 60_000, ...options, prefix }),
     ...(hasJetStream ? {} : { lacks: ["log", "roster"] as const }),
     leftovers: async () => [
       ...(hasJetStream ? await members() : []),
@@ -84,10 +84,10 @@ function kindOf(name: string, jetstream: Pick<NatsOptions, "jetstream">): Broker
       return {
         server,
         address: new URL(server.url).host,
-        rig: ({ port, login = "", prefix, settings } = {}) => {
+        rig: ({ port, login = "", prefix } = {}) => {
           const url = server.url.replace("//", `//${login === "" ? "" : `few:${login}@`}`);
           const at = port === undefined ? url : url.replace(`:${server.port}`, `:${port}`);
-          return natsRig({ url: at, ...jetstream, ...settings, ...(prefix !== undefined && { prefix }) }, server);
+          return natsRig({ url: at, ...jetstream, ...(prefix !== undefined && { prefix }) }, server);
         },
         relay: () => Relay.to(server.port),
         purge: ({ prefix }) => removeStreams(server.url, prefix),
@@ -110,12 +110,12 @@ export function natsGroup(servers: readonly NatsServer[]): Group {
     return servers.filter(({ name }) => leaders.includes(name));
   };
   return {
-    rig: async (settings) => {
+    rig: async () => {
       const rig = over(first!, {});
       await (await TestNode.open(rig.engine())).connection.close();
       const holders = await holdersOf(rig);
       const free = servers.find((server) => !holders.includes(server));
-      return over(free!, { ...settings, prefix: rig.prefix });
+      return over(free!, { prefix: rig.prefix });
     },
     failover: async (rig, how) => {
       const holders = await holdersOf(rig);

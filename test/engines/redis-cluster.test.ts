@@ -1,12 +1,10 @@
 /** The engine over a Redis Cluster, while slots move and servers fail. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Channel, Position } from "../../src/fleet/engine.js";
-import { commandAt } from "../support/redis.js";
 import { RedisCluster } from "../support/redis-groups.js";
 import { describeFailover } from "./failures.js";
-import { isAscending, TestNode, TOPIC, written } from "./kit.js";
+import { TestNode, TOPIC, written } from "./kit.js";
 import { CLUSTER_RIGHTS, clusterGroup, keyOf, redisRig, RIGHTS } from "./redis-rig.js";
-import { describeServerFailover } from "./servers.js";
 import { describeEngine } from "./suite.js";
 
 const CHANNEL = `t:${TOPIC}` as const;
@@ -35,8 +33,6 @@ it("the engine redis reports that it may not read after which time a primary is 
 });
 
 describe("the engine redis with a cluster", () => {
-  beforeAll(() => cluster.setSilence(3_000));
-
   it("continues on another server when a slot is moved, and gives each message once", async () => {
     const rig = redisRig({ cluster: cluster.urls });
     const [a, b] = [await TestNode.open(rig.engine(), "a"), await TestNode.open(rig.engine(), "b")];
@@ -77,6 +73,7 @@ describe("the engine redis with a cluster", () => {
   });
 
   it("gives no message twice or late while a replica takes over, also by a node without a subscription there", async () => {
+    await cluster.setSilence(3_000);
     const rig = redisRig({ cluster: cluster.urls });
     const [reader, writer] = [await TestNode.open(rig.engine(), "reader"), await TestNode.open(rig.engine(), "writer")];
     const ownerOf = async (channel: Channel): Promise<string> =>
@@ -101,20 +98,13 @@ describe("the engine redis with a cluster", () => {
       await reader.until(channel, 1, (frame) => frame === String(last));
       await cluster.untilOk();
     }
-    expect(isAscending(reader.of(channel).map(Number))).toBe(true);
+    const received = reader.of(channel).map(Number);
+    expect(received.every((number, i) => i === 0 || number > received[i - 1]!)).toBe(true);
   });
 
-  describeFailover("redis with a cluster", () => clusterGroup(cluster));
-  describeServerFailover(() => clusterGroup(cluster));
-
-  it("has nothing left after all tests but logs", async () => {
-    await expect
-      .poll(async () => {
-        const keys = await Promise.all(
-          (await cluster.primaries()).map((url) => commandAt<string[]>(url, ["KEYS", "*"])),
-        );
-        return keys.flat().filter((key) => !/:[mlk]:/.test(key));
-      })
-      .toEqual([]);
+  describe("after a silence of 10 s", () => {
+    // An engine gives up a server that answers nothing for half of it, so a shorter one would race with a busy machine.
+    beforeAll(() => cluster.setSilence(10_000));
+    describeFailover("redis with a cluster", () => clusterGroup(cluster));
   });
 });

@@ -21,8 +21,8 @@ export function redisRig(options: RedisOptions, servers: readonly string[] = [])
   const prefix = options.prefix ?? `test-${nanoid(8)}`;
   return {
     prefix,
-    // Nodes learn of each other at each beat, every second.
-    engine: () => redis({ leaseMs: 3_000, ...options, prefix }),
+    // No lease ends while the machine is busy.
+    engine: () => redis({ leaseMs: 60_000, ...options, prefix }),
     leftovers: async () => (await Promise.all(servers.map((url) => leftoversAt(url, prefix)))).flat(),
     close: async () => {
       await Promise.all(servers.map((url) => removeAt(url, prefix)));
@@ -70,10 +70,10 @@ export const REDIS: BrokerKind = {
     const broker: Broker = {
       server,
       address: host,
-      rig: ({ port, login = "", prefix, settings } = {}) => {
+      rig: ({ port, login = "", prefix } = {}) => {
         const url = server.url.replace("//", `//${login === "" ? "" : `:${login}@`}`);
         const at = port === undefined ? url : url.replace(`:${server.port}`, `:${port}`);
-        return redisRig({ url: at, ...settings, ...(prefix !== undefined && { prefix }) }, [server.url]);
+        return redisRig({ url: at, ...(prefix !== undefined && { prefix }) }, [server.url]);
       },
       relay: () => Relay.to(server.port),
       purge: async () => void (await server.command("FLUSHALL")),
@@ -88,7 +88,7 @@ export const REDIS: BrokerKind = {
 /** Returns a cluster, each slot of which has a primary and a replica. */
 export function clusterGroup(cluster: RedisCluster): Group {
   return {
-    rig: async (settings) => redisRig({ cluster: cluster.urls, ...settings }),
+    rig: async () => redisRig({ cluster: cluster.urls }),
     failover: async (rig, how) => {
       const key = keyOf(rig, `t:${TOPIC}`);
       const { owner } = await cluster.primaryOf(key);
@@ -112,7 +112,7 @@ export function clusterGroup(cluster: RedisCluster): Group {
 /** Returns a primary and a replica with a Sentinel. */
 export function sentinelGroup(group: RedisSentinelGroup): Group {
   return {
-    rig: async (settings) => redisRig({ sentinel: group.place, ...settings }),
+    rig: async () => redisRig({ sentinel: group.place }),
     failover: async (_rig, how) => {
       const { primary, replica } = await group.untilReplicated();
       await primary[how]();

@@ -6,7 +6,6 @@ import { RedisSentinelGroup } from "../support/redis-groups.js";
 import { describeFailover } from "./failures.js";
 import { TestNode, use } from "./kit.js";
 import { redisRig, sentinelGroup } from "./redis-rig.js";
-import { describeServerFailover } from "./servers.js";
 import { describeEngine } from "./suite.js";
 
 let group: RedisSentinelGroup;
@@ -20,10 +19,10 @@ afterAll(() => group[Symbol.asyncDispose]());
 
 describeEngine("redis with a Sentinel", async () => redisRig({ sentinel: group.place }, [group.primary.url]));
 
-describe("after a silence of 2 s", () => {
-  beforeAll(() => group.setSilence(2_000));
+describe("after a silence of 10 s", () => {
+  // An engine gives up a primary that answers nothing for half of it, so a shorter one would race with a busy machine.
+  beforeAll(() => group.setSilence(10_000));
   describeFailover("redis with a Sentinel", () => sentinelGroup(group));
-  describeServerFailover(() => sentinelGroup(group));
 });
 
 it("the engine redis uses the newest view of the Sentinels", async () => {

@@ -109,9 +109,9 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         await b.connection.subscribe(CHANNEL);
         await b.connection.log?.append(TOPIC, "1", RULE, "key");
         await b.connection.log?.read(TOPIC, 0, 10);
-        await b.connection.roster?.enter(b.incarnation(), 10_000);
+        await b.enter();
         await b.connection.roster?.put(TOPIC, b.id("x"), "{}");
-        await b.connection.roster?.beat(b.incarnation(), 10_000);
+        await b.beat();
         const closed = b.connection.close();
         const { length } = b.received;
         await a.connection.send("a:all", "late");
