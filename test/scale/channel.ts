@@ -1,14 +1,14 @@
 /** Commands to another process, one at a time, over Node's own channel. */
-import { fork, type ChildProcess } from "node:child_process";
+import { fork } from "node:child_process";
 import { once } from "node:events";
-
-/** The commands of a process, by name. Results are passed as JSON. */
-export type Commands = Record<string, (...args: any[]) => unknown>;
 
 /** The time in which a process must end by itself after its parent has disconnected. */
 const PATIENCE_MS = 20_000;
 /** The exit code of a process that was kept alive. */
 const KEPT_ALIVE = 9;
+
+/** The commands of a process, by name. Results are passed as JSON. */
+export type Commands = Record<string, (...args: any[]) => unknown>;
 
 /** Serves `commands` to the parent until it disconnects. If anything keeps the process alive after that, it fails. */
 export function answer(commands: Commands): void {
@@ -19,34 +19,23 @@ export function answer(commands: Commands): void {
   });
 }
 
-/** A process that serves commands. Disposing of it kills it if it has not ended. */
-export class Child<C extends Commands> {
-  readonly #name: string;
-  readonly #process: ChildProcess;
-  readonly #ended: Promise<(number | string | null)[]>;
-
-  constructor(file: string, name: string, args: readonly string[]) {
-    this.#name = name;
-    this.#process = fork(file, args, { execArgv: ["--expose-gc", "--disable-warning=ExperimentalWarning"] });
-    this.#ended = once(this.#process, "exit");
-  }
-
-  async ask<K extends string & keyof C>(command: K, ...args: Parameters<C[K]>): Promise<Awaited<ReturnType<C[K]>>> {
-    this.#process.send([command, ...args]);
-    const ended = this.#ended.then(([how]) => Promise.reject(new Error(`${this.#name} ended with ${how}`)));
-    const [reply] = await Promise.race([once(this.#process, "message"), ended]);
-    return reply.value;
-  }
-
-  /** Disconnects from the process. Rejects unless it then ends by itself: otherwise a resource has leaked. */
-  async end(): Promise<void> {
-    this.#process.disconnect();
-    const [how] = await this.#ended;
-    if (how === KEPT_ALIVE) throw new Error(`${this.#name}: something keeps it alive`);
-    if (how !== 0) throw new Error(`${this.#name} ended with ${how}`);
-  }
-
-  [Symbol.dispose](): void {
-    this.#process.kill("SIGKILL");
-  }
+/** Starts a process that serves commands. Disposing of it kills it if it has not ended. */
+export function startChild<C extends Commands>(file: string, ...args: string[]) {
+  const child = fork(file, args, { execArgv: ["--expose-gc", "--disable-warning=ExperimentalWarning"] });
+  const ended = once(child, "exit");
+  return {
+    async ask<K extends string & keyof C>(command: K, ...params: Parameters<C[K]>): Promise<Awaited<ReturnType<C[K]>>> {
+      child.send([command, ...params]);
+      const failed = ended.then(([how]) => Promise.reject(new Error(`${file} ended with ${how}`)));
+      const [reply] = await Promise.race([once(child, "message"), failed]);
+      return reply.value;
+    },
+    /** Disconnects from the process. Rejects unless it then ends by itself: otherwise a resource has leaked. */
+    async end(): Promise<void> {
+      child.disconnect();
+      const [how] = await ended;
+      if (how !== 0) throw new Error(`${file} ${how === KEPT_ALIVE ? "is kept alive" : `ended with ${how}`}`);
+    },
+    [Symbol.dispose]: () => void child.kill("SIGKILL"),
+  };
 }

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { WebSocket } from "ws";
 import { connect } from "../../src/node.js";
 import { answer } from "./channel.js";
-import { cpuMs, held, memory } from "./held.js";
+import { measurements } from "./held.js";
 import type { Kind } from "./measure.js";
 
 /** How many clients are opened or closed at once. */
@@ -11,41 +11,32 @@ const AT_ONCE = 64;
 
 const [kind, url] = process.argv.slice(2) as [Kind, string];
 
-interface Client {
-  /** Sends `n` in a call. Resolves with the result. */
-  call(n: number): Promise<unknown>;
-  isOpen(): boolean;
-  close(): Promise<unknown>;
-}
-
 /** Sends the frame that a peer on a plain link would send. */
-async function openBare(): Promise<Client> {
+async function openBare() {
   const webSocket = new WebSocket(url, { perMessageDeflate: false, maxPayload: 2 ** 20 });
   await once(webSocket, "open");
   return {
-    async call(n) {
+    async call(n: number): Promise<unknown> {
       webSocket.send(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "echo", params: [n] }));
       const [data] = (await once(webSocket, "message")) as [Buffer];
       return JSON.parse(data.toString()).params;
     },
     isOpen: () => webSocket.readyState === WebSocket.OPEN,
-    async close() {
+    async close(): Promise<void> {
       webSocket.close(1000);
       await once(webSocket, "close");
     },
   };
 }
 
-async function openPeer(): Promise<Client> {
+async function openPeer() {
   const peer = await connect(url, { link: kind === "plain" ? "plain" : "packed" });
-  return {
-    call: (n) => peer.request("echo", [n]),
-    isOpen: () => peer.state === "open",
-    close: () => peer.close(),
-  };
+  const call = (n: number): Promise<unknown> => peer.request("echo", [n]);
+  return { call, isOpen: () => peer.state === "open", close: () => peer.close() };
 }
 
-const clients: Client[] = [];
+const open = kind === "ws" ? openBare : openPeer;
+const clients: Awaited<ReturnType<typeof open>>[] = [];
 
 /** Runs `job` for every number below `count`, some at a time. */
 async function each(count: number, job: (n: number) => Promise<unknown>): Promise<void> {
@@ -62,7 +53,7 @@ const commands = {
     const from = performance.now();
     let right = 0;
     await each(count, async (n) => {
-      const client = await (kind === "ws" ? openBare() : openPeer());
+      const client = await open();
       clients.push(client);
       if (JSON.stringify(await client.call(n)) === `[${n}]`) right++;
     });
@@ -74,9 +65,7 @@ const commands = {
     const closing = clients.splice(0);
     await each(closing.length, (n) => closing[n]!.close());
   },
-  held,
-  memory,
-  cpuMs,
+  ...measurements,
 };
 
 export type ClientCommands = typeof commands;

@@ -3,13 +3,15 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import { join } from "node:path";
 import { putMeasured, tableOf } from "../support/measured.js";
-import { KINDS, type Measured, type Side } from "./measure.js";
+import { KINDS, type Measured } from "./measure.js";
 
-export interface Run {
+interface Run {
   readonly connections: number;
   readonly idleMs: number;
   readonly results: readonly Measured[];
 }
+
+type Side = Measured["server"];
 
 const [ws, reciproc] = ["node_modules/ws/package.json", "package.json"].map(
   (path): string => JSON.parse(readFileSync(path, "utf8")).version,
@@ -22,40 +24,29 @@ const machine = {
 const versions = { node: process.versions.node, ws, reciproc };
 const measured = new Date().toISOString();
 
-/** Writes scale.json into `directory`. Run from the root of the project. */
+/** Writes scale.json into `directory`, and the tables of docs/scale.md if that is the directory. Run from the root of the project. */
 export function writeReport(run: Run, directory: string): void {
   mkdirSync(directory, { recursive: true });
   const report = { measured, machine, versions, ...run };
   writeFileSync(join(directory, "scale.json"), `${JSON.stringify(report, null, 2)}\n`);
-}
-
-/** Puts the tables of a whole run into docs/scale.md. */
-export function putTables(run: Run): void {
+  if (directory !== "docs") return;
   const { cpu, memoryGiB, system } = machine;
   const on = `${cpu}, ${memoryGiB} GiB, ${system}, Node ${versions.node}`;
   const tables = {
     machine: `Measured ${measured.slice(0, 10)} on ${on}, with ws ${ws}, reciproc ${reciproc}.`,
     server: tableOf(
-      ["", "right answers", "all open, s", ...SIDE, "bytes in and out while idle", "other resources"],
+      ["", "right answers", "all open, s", ...SIDE, "bytes in and out while idle"],
       run.results.map((result) => [
         KINDS[result.kind],
         `${number(result.right)} of ${number(2 * run.connections)}`,
         number(result.openMs / 1000, 1),
         ...figures(result.server, run),
         trafficOf(result, run.connections),
-        others(result.server),
       ]),
     ),
     clients: tableOf(
-      ["", ...SIDE, "other resources"],
-      run.results.map(({ kind, clients }) => [KINDS[kind], ...figures(clients, run), others(clients)]),
-    ),
-    left: tableOf(
-      ["", "peers", "sessions", "deadlines", "timers", "heap, bytes for each further connection"],
-      run.results.flatMap(({ kind, server, clients }) => [
-        leftOf(`${KINDS[kind]}, server`, server, run),
-        leftOf(`${KINDS[kind]}, clients`, clients, run),
-      ]),
+      ["", ...SIDE],
+      run.results.map(({ kind, clients }) => [KINDS[kind], ...figures(clients, run)]),
     ),
   };
   for (const [name, text] of Object.entries(tables)) putMeasured("docs/scale.md", name, text);
@@ -75,18 +66,6 @@ function trafficOf({ stats }: Measured, connections: number): string {
   const { opened, full } = stats;
   const bytes = full.bytesReceived - opened.bytesReceived + full.bytesSent - opened.bytesSent;
   return `${number(bytes / connections, 1)} each`;
-}
-
-function others({ full }: Side): string {
-  const { TCPSocketWrap: _sockets, ...other } = full.resources;
-  return Object.entries(other)
-    .map(([kind, count]) => `${number(count)} ${kind}`)
-    .join(", ");
-}
-
-function leftOf(title: string, { once, left }: Side, { connections }: Run): string[] {
-  const { peers, sessions, deadlines, timers } = left;
-  return [title, ...[peers, sessions, deadlines, timers, (left.heap - once.heap) / connections].map((n) => number(n))];
 }
 
 function number(value: number, digits = 0): string {

@@ -1,24 +1,14 @@
-/**
- * Runs the server in a process of its own: `node server.js KIND`. All options have their defaults, heartbeats included.
- */
+/** Runs the server in a process of its own: `node server.js KIND`. All options have their defaults, heartbeats included. */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { WebSocketServer } from "ws";
 import { serve, type ServerStats } from "../../src/node.js";
 import { answer } from "./channel.js";
-import { cpuMs, held, memory } from "./held.js";
-
-interface Serving {
-  readonly url: string;
-  connections(): number;
-  /** Undefined for bare `ws`. */
-  stats(): ServerStats | undefined;
-  close(): Promise<void>;
-}
+import { measurements } from "./held.js";
 
 /** Sends back what comes. */
-async function serveBare(): Promise<Serving> {
+async function serveBare() {
   // The limit is the default of `limits.maxMessageBytes`.
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", perMessageDeflate: false, maxPayload: 2 ** 20 });
   server.on("connection", (webSocket) => {
@@ -26,27 +16,25 @@ async function serveBare(): Promise<Serving> {
   });
   await once(server, "listening");
   return {
-    url: `ws://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: () => `ws://127.0.0.1:${(server.address() as AddressInfo).port}`,
     connections: () => server.clients.size,
     stats: () => undefined,
-    close: () => new Promise((resolve) => server.close(() => resolve())),
+    close: () => new Promise<void>((resolve) => server.close(() => resolve())),
   };
 }
 
-async function serveReciproc(): Promise<Serving> {
+async function serveReciproc() {
   const server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
-  const { url } = server;
-  return { url, connections: () => server.peers.size, stats: () => server.stats(), close: () => server.close() };
+  const stats = (): ServerStats => server.stats();
+  return { url: () => server.url, connections: () => server.peers.size, stats, close: () => server.close() };
 }
 
 const serving = await (process.argv[2] === "ws" ? serveBare() : serveReciproc());
 
 const commands = {
   ...serving,
-  url: () => serving.url,
-  held,
-  memory,
-  cpuMs,
+  ...measurements,
+  stats: (): ServerStats | undefined => serving.stats(),
   /** Waits until no client is connected: a client closes before the server notices. */
   async left() {
     while (serving.connections() > 0) await sleep(5);
