@@ -9,17 +9,13 @@ it(
   `gives a peer that was away for ${AWAY_MS} ms all important messages, and one position of each of ${MOVERS} others`,
   { timeout: AWAY_MS + 60_000 },
   async () => {
-    const { broken, important, moves, positions, queuedLength } = await playLive({
-      movers: MOVERS,
-      hz: HZ,
-      awayMs: AWAY_MS,
-    });
+    const broken: string[] = [];
+    const load = { movers: MOVERS, hz: HZ, awayMs: AWAY_MS };
+    const { importantSent, moves, queuedLength } = await playLive(load, (what) => broken.push(what));
     expect(broken).toEqual([]);
-    expect(important.sent).toBeGreaterThan(AWAY_MS / 1000);
-    expect(important.arrived).toBe(important.sent);
+    expect(importantSent).toBeGreaterThan(AWAY_MS / 1000);
     expect(moves).toBeGreaterThan(MOVERS * 10);
-    expect(positions).toBe(MOVERS);
     // Each position takes about 140, and each important message as much.
-    expect(queuedLength).toBeLessThan(200 * (MOVERS + important.sent));
+    expect(queuedLength).toBeLessThan(200 * (MOVERS + importantSent));
   },
 );

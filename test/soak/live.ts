@@ -14,22 +14,23 @@ const PATIENCE_MS = 30_000;
 const FLOWING_MS = 1_000;
 
 /**
- * Plays one live session, in which `movers` peers move `hz` times a second, and one is away for `awayMs`. Rejects if what it waits for
- * does not happen.
+ * Plays one live session, in which `movers` peers move `hz` times a second, and one is away for `awayMs`. Calls `broken` for each
+ * event that must never happen. Rejects if what it waits for does not happen.
  */
-export async function playLive({ movers, hz, awayMs }: { movers: number; hz: number; awayMs: number }) {
+export async function playLive(
+  { movers, hz, awayMs }: { movers: number; hz: number; awayMs: number },
+  broken: (what: string) => void,
+) {
   const figures = {
     /** Positions that the others sent while the peer was away, and those of them that it got when it was back. */
     moves: 0,
     positions: 0,
     /** Important messages that were sent while the peer was away, and those of them that it got. */
-    important: { sent: 0, arrived: 0 },
+    importantSent: 0,
+    importantArrived: 0,
     /** By how much the length grew that the server stores for the suspended peer. Its replay log is part of it from the start. */
     queuedLength: 0,
-    /** Events that must never happen. */
-    broken: [] as string[],
   };
-  const broken = (what: string): void => void figures.broken.push(what);
 
   await using server = await serve({
     port: 0,
@@ -95,10 +96,8 @@ export async function playLive({ movers, hz, awayMs }: { movers: number; hz: num
   ];
   const until = async (what: string, holds: () => boolean): Promise<void> => {
     const deadline = performance.now() + PATIENCE_MS;
-    while (!holds()) {
-      if (performance.now() > deadline) throw new Error(`it did not come to be that ${what}`);
-      await sleep(5);
-    }
+    while (!holds() && performance.now() < deadline) await sleep(5);
+    if (!holds()) throw new Error(`it did not come to be that ${what}`);
   };
 
   try {
@@ -119,16 +118,20 @@ export async function playLive({ movers, hz, awayMs }: { movers: number; hz: num
     isMoving = false;
     await Promise.all(others.map(({ peer }) => peer.request("join")));
     figures.moves = sum(sent.values()) - movesBefore;
-    figures.important.sent = spoken - spokenBefore;
+    figures.importantSent = spoken - spokenBefore;
     proxy.refusals = 0;
     await until("the peer is back, with all important messages", () => watcher.state === "open" && heard === spoken);
     await watcher.request("join");
-    figures.important.arrived = heard - spokenBefore;
+    figures.importantArrived = heard - spokenBefore;
     for (const [name, n] of sent) {
       const { n: last, count } = got.get(name) ?? { n: 0, count: 0 };
       figures.positions += count;
       if (last !== n) broken(`the last position of ${name} is ${last}, not ${n}`);
     }
+    if (figures.positions !== movers) broken(`${figures.positions} positions of ${movers} peers arrived`);
+    const { importantSent, importantArrived } = figures;
+    if (importantArrived !== importantSent)
+      broken(`${importantArrived} of ${importantSent} important messages arrived`);
     if (server.stats().resumed !== 1) broken(`${server.stats().resumed} sessions were resumed`);
     if (serverPeer!.state !== "open") broken("the server has another peer");
     isMoving = true;

@@ -69,39 +69,36 @@ function broken(what: string): void {
   if (figures.broken.push(what) > 100) figures.broken.length = 100;
 }
 
-class Client {
-  readonly peer: AnyPeer;
-  said = 0;
-  /** The number of the last broadcast. */
-  seen = 0;
-  /** How often the socket was lost. */
-  losses = 0;
-
-  constructor(peer: AnyPeer) {
-    this.peer = peer;
-    peer.on("suspend", () => {
-      this.losses++;
-      figures.suspends++;
-    });
-    peer.on("resume", () => void figures.resumes++);
-    peer.on("lost", (error) => {
-      figures.lost++;
-      broken(`a session was lost: ${error.message}`);
-    });
-    peer.on("error", (error) => broken(`a client reports ${String(error)}`));
-  }
-
-  moves(): void {
-    const at = { n: ++this.said, x: random.below(2000), y: random.below(1200) };
-    if (this.peer.notify("moved", at)) figures.notifications.sent++;
-    else broken("a notification was not taken");
-  }
-
-  saw({ n }: { n: number }): void {
+/** Connects a client to the proxy, and joins a room. */
+async function openClient(room: string) {
+  let [said, seen, losses] = [0, 0, 0];
+  const board = ({ n }: { n: number }): void => {
     figures.broadcasts.arrived++;
-    if (n !== this.seen + 1) broken(`broadcast ${n} came after ${this.seen}`);
-    this.seen = n;
-  }
+    if (n !== seen + 1) broken(`broadcast ${n} came after ${seen}`);
+    seen = n;
+  };
+  const peer: AnyPeer = await connect(`ws://127.0.0.1:${proxy.port}`, { methods: { board, echo } } as never);
+  peer.on("suspend", () => {
+    losses++;
+    figures.suspends++;
+  });
+  peer.on("resume", () => void figures.resumes++);
+  peer.on("lost", (error) => {
+    figures.lost++;
+    broken(`a session was lost: ${error.message}`);
+  });
+  peer.on("error", (error) => broken(`a client reports ${String(error)}`));
+  await peer.request("join", { room });
+  return {
+    peer,
+    /** Returns how often the socket was lost. */
+    losses: () => losses,
+    move() {
+      const at = { n: ++said, x: random.below(2000), y: random.below(1200) };
+      if (peer.notify("moved", at)) figures.notifications.sent++;
+      else broken("a notification was not taken");
+    },
+  };
 }
 
 /** The last notification of each peer, and the numbers of its calls, by the server's peer. */
@@ -114,26 +111,6 @@ function echo({ n }: { n: number }, { peer }: { peer: AnyPeer }): number {
   if (ran.has(n)) broken(`call ${n} ran twice`);
   calledBy.set(peer, ran.add(n));
   return n;
-}
-
-async function startServer(): Promise<Server> {
-  const server = await serve({
-    port: 0,
-    methods: {
-      join: ({ room }: { room: string }, { peer }: { peer: AnyPeer }) => {
-        heard.set(peer, 0);
-        server.topic(room).add(peer);
-      },
-      moved: ({ n }: { n: number }, { peer }: { peer: AnyPeer }) => {
-        figures.notifications.arrived++;
-        if (n !== heard.get(peer)! + 1) broken(`notification ${n} came after ${heard.get(peer)}`);
-        heard.set(peer, n);
-      },
-      echo,
-    },
-  });
-  server.on("error", (error) => broken(`the server reports ${String(error)}`));
-  return server;
 }
 
 /** Makes a call, and counts its outcome. */
@@ -183,8 +160,25 @@ const HURTS: Record<string, (line: Line) => unknown> = {
   },
 };
 
-async function heapInUse(): Promise<number> {
-  return Number(((await memoryInUse()).heapUsed / MIB).toFixed(1));
+/** Writes the figures so far. */
+async function write(isWhole = false): Promise<void> {
+  heapMiB.push(Number(((await memoryInUse()).heapUsed / MIB).toFixed(1)));
+  const { user, system } = process.cpuUsage();
+  const ranMs = performance.now() - startedAt;
+  const report = {
+    machine: MACHINE,
+    at: new Date().toISOString(),
+    minutes: Number((ranMs / MINUTE_MS).toFixed(1)),
+    isWhole,
+    load: { peers: peerCount, hz, callsASecond: CALLS_A_SECOND, broadcastsASecond: BROADCASTS_A_SECOND },
+    cpuShare: Number(((user + system) / 1000 / ranMs).toFixed(3)),
+    ...figures,
+    cutsInAll: sum(figures.cuts),
+    latencyMs: { all: durationsOf(latencies.all), undisturbed: durationsOf(latencies.undisturbed) },
+    heapMiB,
+  };
+  mkdirSync(dirname(values.out), { recursive: true });
+  writeFileSync(values.out, `${JSON.stringify(report, null, 2)}\n`);
 }
 
 /** Returns the figures for docs/RELIABILITY.md. */
@@ -212,16 +206,17 @@ function summary(): string {
   );
 }
 
+function inMs(us: number): number {
+  return Number((us / 1000).toPrecision(3));
+}
+
 /** Returns the durations that half, 99 of 100 and all calls did not exceed, in milliseconds. */
-function summaryOf(some: RecordableHistogram): { p50: number; p99: number; longest: number } {
-  const [p50, p99, longest] = [some.percentile(50), some.percentile(99), some.max].map((us) =>
-    Number((us / 1000).toPrecision(3)),
-  ) as [number, number, number];
-  return { p50, p99, longest };
+function durationsOf(some: RecordableHistogram) {
+  return { p50: inMs(some.percentile(50)), p99: inMs(some.percentile(99)), longest: inMs(some.max) };
 }
 
 function spread(some: RecordableHistogram): string {
-  const { p50, p99, longest } = summaryOf(some);
+  const { p50, p99, longest } = durationsOf(some);
   return `half within ${p50} ms, 99 of 100 within ${p99} ms, all within ${longest} ms`;
 }
 
@@ -234,44 +229,33 @@ function sum(counts: Record<string, number>): number {
   return Object.values(counts).reduce((total, count) => total + count, 0);
 }
 
-function write(isWhole: boolean): void {
-  const { user, system } = process.cpuUsage();
-  const ranMs = performance.now() - startedAt;
-  const report = {
-    machine: MACHINE,
-    at: new Date().toISOString(),
-    minutes: Number((ranMs / MINUTE_MS).toFixed(1)),
-    isWhole,
-    load: { peers: peerCount, hz, callsASecond: CALLS_A_SECOND, broadcastsASecond: BROADCASTS_A_SECOND },
-    cpuShare: Number(((user + system) / 1000 / ranMs).toFixed(3)),
-    ...figures,
-    cutsInAll: sum(figures.cuts),
-    latencyMs: { all: summaryOf(latencies.all), undisturbed: summaryOf(latencies.undisturbed) },
-    heapMiB,
-  };
-  mkdirSync(dirname(values.out), { recursive: true });
-  writeFileSync(values.out, `${JSON.stringify(report, null, 2)}\n`);
-}
-
-const server = await startServer();
+const server: Server<any, any, any> = await serve({
+  port: 0,
+  methods: {
+    join: ({ room }: { room: string }, { peer }: { peer: AnyPeer }) => {
+      heard.set(peer, 0);
+      server.topic(room).add(peer);
+    },
+    moved: ({ n }: { n: number }, { peer }: { peer: AnyPeer }) => {
+      figures.notifications.arrived++;
+      if (n !== heard.get(peer)! + 1) broken(`notification ${n} came after ${heard.get(peer)}`);
+      heard.set(peer, n);
+    },
+    echo,
+  },
+});
+server.on("error", (error) => broken(`the server reports ${String(error)}`));
 const proxy = await Proxy.listen(() => Number(new URL(server.url).port));
 const clients = await Promise.all(
-  Array.from({ length: peerCount }, async (_, index) => {
-    const methods = { board: (at: { n: number }) => client.saw(at), echo };
-    const peer: AnyPeer = await connect(`ws://127.0.0.1:${proxy.port}`, { methods } as never);
-    const client: Client = new Client(peer);
-    await peer.request("join", { room: `room ${Math.floor(index / ROOM_SIZE)}` });
-    return client;
-  }),
+  Array.from({ length: peerCount }, (_, index) => openClient(`room ${Math.floor(index / ROOM_SIZE)}`)),
 );
 /** The number of the last broadcast to each room. */
 const told = new Map(Array.from({ length: Math.ceil(peerCount / ROOM_SIZE) }, (_, i) => [`room ${i}`, 0]));
-heapMiB.push(await heapInUse());
-write(false);
+await write();
 
 const timers = [
   setInterval(() => {
-    for (const client of clients) client.moves();
+    for (const client of clients) client.move();
   }, 1000 / hz),
   setInterval(() => {
     for (const [room, last] of told) {
@@ -284,7 +268,7 @@ const timers = [
   setInterval(
     () => {
       const client = random.pick(clients);
-      void call(client.peer, () => client.losses);
+      void call(client.peer, client.losses);
       void call(random.pick([...heard.keys()]), () => figures.suspends);
     },
     1000 / (CALLS_A_SECOND * peerCount),
@@ -305,16 +289,10 @@ async function playLiveSessions(): Promise<void> {
   const { live } = figures;
   do {
     try {
-      const { moves, positions, important, broken: rules } = await playLive(LIVE);
+      const session = await playLive(LIVE, (what) => broken(`in a live session, ${what}`));
       live.sessions++;
-      live.moves += moves;
-      live.positions += positions;
-      live.importantSent += important.sent;
-      live.importantArrived += important.arrived;
-      for (const rule of rules) broken(`in a live session, ${rule}`);
-      if (positions !== LIVE.movers) broken(`${positions} positions of ${LIVE.movers} peers arrived`);
-      if (important.arrived !== important.sent)
-        broken(`${important.arrived} of ${important.sent} important messages arrived`);
+      for (const name of ["moves", "positions", "importantSent", "importantArrived"] as const)
+        live[name] += session[name];
     } catch (error) {
       broken(`a live session failed: ${String(error)}`);
     }
@@ -327,8 +305,7 @@ for (let minute = 0; minute < minutes && !stop.signal.aborted; minute++) {
   await sleep(MINUTE_MS, undefined, { signal: stop.signal }).catch(() => {});
   // By now each number has certainly run once, or never will.
   calledBy.clear();
-  heapMiB.push(await heapInUse());
-  write(false);
+  await write();
 }
 for (const timer of timers) clearInterval(timer);
 await liveSessions;
@@ -344,8 +321,7 @@ if (!isQuiet()) broken("something was never delivered, or never settled");
 await Promise.all(clients.map(({ peer }) => peer.close()));
 await server.close();
 await proxy.close();
-heapMiB.push(await heapInUse());
-write(!stop.signal.aborted);
+await write(!stop.signal.aborted);
 if (!stop.signal.aborted && values.out === OUT) putMeasured("docs/RELIABILITY.md", "soak", summary());
 process.stdout.write(`${figures.broken.length === 0 ? "nothing broke" : figures.broken.join("\n")}\n`);
 process.exitCode = figures.broken.length === 0 ? 0 : 1;
