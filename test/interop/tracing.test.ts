@@ -1,6 +1,6 @@
 /** Proves that the unchanged code of docs/guides/tracing.md makes the documented spans and measurements on both sides. */
 import { join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { pathToFileURL } from "node:url";
 import { context, metrics, propagation, SpanKind, SpanStatusCode, trace, type Attributes } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { CompositePropagator, W3CBaggagePropagator, W3CTraceContextPropagator } from "@opentelemetry/core";
@@ -28,18 +28,11 @@ const spans = new InMemorySpanExporter();
 const measurements = new InMemoryMetricExporter(AggregationTemporality.DELTA);
 const reader = new PeriodicExportingMetricReader({ exporter: measurements, exportIntervalMillis: 2 ** 31 - 1 });
 
-type Package = typeof Source;
-type Traced = (methods: object, options?: { meta?: boolean }) => Around;
-
 /** The package as the guide's code imports it, because an error class of another copy would not match. */
-let reciproc: Package;
-let traced: Traced;
+let reciproc: typeof Source;
+let traced: (methods: object, options?: { meta?: boolean }) => Around;
 let server: Server;
 let peer: Peer;
-
-async function load(path: string): Promise<any> {
-  return import(pathToFileURL(path).href);
-}
 
 beforeAll(async () => {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
@@ -50,7 +43,8 @@ beforeAll(async () => {
   metrics.setGlobalMeterProvider(new MeterProvider({ readers: [reader] }));
   await linkPackages(import.meta.dirname);
   await extract("docs/guides/tracing.md");
-  reciproc = await load(fileURLToPath(new URL("../../dist/node.js", import.meta.url)));
+  const load = (path: string): Promise<any> => import(pathToFileURL(path).href);
+  reciproc = await load(join(import.meta.dirname, "../../dist/node.js"));
   ({ traced } = await load(join(folder, "tracing.js")));
   ({ server } = await load(join(folder, "traced-server.js")));
   ({ peer } = await load(join(folder, "traced-client.js")));
@@ -103,17 +97,19 @@ function tracedPair(methods: AnyMethods, meta = true, ofCaller: AnyOptions = {})
   return caller;
 }
 
-/** Returns the data points of each measurement by its name. */
-async function measured(): Promise<Record<string, [unit: string, points: [Attributes, Histogram][]]>> {
+/** Returns the data points of each measurement. */
+async function measured(): Promise<
+  { name: string; unit: string; points: { attributes: Attributes; value: Histogram }[] }[]
+> {
   await turn();
   await reader.forceFlush();
-  const found = measurements.getMetrics().flatMap(({ scopeMetrics }) => scopeMetrics.flatMap((scope) => scope.metrics));
-  return Object.fromEntries(
-    found.map(({ descriptor: { name, unit }, dataPoints }) => [
-      name,
-      [unit, dataPoints.map(({ attributes, value }) => [attributes, value as Histogram])],
-    ]),
-  );
+  return measurements
+    .getMetrics()
+    .flatMap(({ scopeMetrics }) =>
+      scopeMetrics.flatMap(({ metrics: all }) =>
+        all.map(({ descriptor: { name, unit }, dataPoints }) => ({ name, unit, points: dataPoints as never })),
+      ),
+    );
 }
 
 const COMMON = { "rpc.system.name": "jsonrpc", "jsonrpc.protocol.version": "2.0" };
@@ -175,16 +171,17 @@ describe("the tracing guide's two peers", () => {
     }
     for (let i = 0; i < 2; i++) await peer.request("plan", { city: "Rome" });
     const found = await measured();
-    expect(Object.keys(found).sort()).toEqual(["rpc.client.call.duration", "rpc.server.call.duration"]);
-    const row = (method: string, count: number, more: Attributes = {}): unknown[] => [
-      { "rpc.system.name": "jsonrpc", "rpc.method": method, ...more },
-      count,
-    ];
+    expect(found.map(({ name }) => name).sort()).toEqual(["rpc.client.call.duration", "rpc.server.call.duration"]);
+    const row = (method: string, count: number, more: Attributes = {}): unknown => ({
+      attributes: { "rpc.system.name": "jsonrpc", "rpc.method": method, ...more },
+      value: expect.objectContaining({ count }),
+    });
     const rows = [row("plan", 2), row("plan", 1, answeredBy("409")), row("calendar", 3), row("planned", 2)];
-    for (const [unit, points] of Object.values(found)) {
+    for (const { unit, points } of found) {
       expect(unit).toBe("s");
-      expect(new Set(points.map(([attributes, { count }]) => [attributes, count]))).toEqual(new Set(rows));
-      for (const [, { sum }] of points) expect(sum).toBeGreaterThan(0);
+      expect(points).toHaveLength(rows.length);
+      for (const expected of rows) expect(points).toContainEqual(expect.objectContaining(expected));
+      for (const { value } of points) expect(value.sum).toBeGreaterThan(0);
     }
   });
 });
@@ -225,19 +222,14 @@ describe("the tracing guide's around", () => {
   });
 
   it("marks a notification whose handler fails, without a code, because none crosses the wire", async () => {
-    await using b = tracedPair({
-      fail() {
-        throw new RangeError("too far");
-      },
-    });
+    await using b = tracedPair({ fail } as never);
     b.notify("fail", { far: true });
     const all = await ended();
     expect(tree(all)).toEqual(["fail CLIENT", "  fail SERVER"]);
-    const { attributes, status } = spanOf(all, "fail", SpanKind.SERVER);
-    expect(status.code).toBe(SpanStatusCode.ERROR);
-    expect(attributes["error.type"]).toBe("RangeError");
+    expect(all.map(({ status }) => status.code).sort()).toEqual([SpanStatusCode.UNSET, SpanStatusCode.ERROR]);
+    const { attributes } = spanOf(all, "fail", SpanKind.SERVER);
+    expect(attributes).toMatchObject({ "error.type": "Error" });
     expect(attributes).not.toHaveProperty("rpc.response.status_code");
-    expect(spanOf(all, "fail", SpanKind.CLIENT).status.code).toBe(SpanStatusCode.UNSET);
   });
 
   it("counts all unknown methods under one name", async () => {
@@ -249,8 +241,9 @@ describe("the tracing guide's around", () => {
       ["jsonrpc", { "rpc.method": "_OTHER", "rpc.method_original": "toString", "error.type": "-32601" }],
       ["jsonrpc", { "rpc.method": "_OTHER", "rpc.method_original": "a1b2c3" }],
     ]);
-    const [, points] = (await measured())["rpc.server.call.duration"]!;
-    expect(points.map(([attributes]) => attributes["rpc.method"])).toEqual(["_OTHER", "_OTHER"]);
+    const served = (await measured()).filter(({ name }) => name === "rpc.server.call.duration");
+    const methods = served.flatMap(({ points }) => points.map(({ attributes }) => attributes["rpc.method"]));
+    expect(methods).toEqual(["_OTHER", "_OTHER"]);
   });
 
   it("adds the context and the baggage to params by name, without changing the caller's object, and not to positional params", async () => {
