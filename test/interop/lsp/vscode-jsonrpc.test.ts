@@ -13,7 +13,7 @@ import {
 } from "vscode-jsonrpc";
 import { createWebSocketConnection, listen, toSocket } from "vscode-ws-jsonrpc";
 import { lsp } from "../../../src/node.js";
-import { gate, rejection, turn } from "../../support/turns.js";
+import { rejection, turn } from "../../support/turns.js";
 import { behavesWithSdk, joinClient, joinServer, type Joined, type Methods, type Traits } from "../support/sdk.js";
 
 /** Joins a vscode-jsonrpc connection with a reciproc peer that serves these methods, and `sync`, as the other side does. */
@@ -95,6 +95,9 @@ function opening(join: Join): Traits["open"] {
   };
 }
 
+const PROGRESS = [{ kind: "begin" }, 0, null, { kind: "end" }];
+const PROGRESS_TYPE = new ProgressType<unknown>();
+
 describe.each<[string, Join]>([
   ["their client and our server", joinTheirClient],
   ["our client and their server", joinTheirServer],
@@ -131,16 +134,12 @@ describe.each<[string, Join]>([
     expect(await rejection(peer.request("typed"))).toMatchObject({ code: -32602 });
   });
 
-  it("reveals the message of an error that its handler throws", async () => {
-    await using both = await join();
+  it("reveals the message of an error that its handler throws, and sets the trace by $/setTrace, which reaches a handler", async () => {
+    const values: unknown[] = [];
+    await using both = await join({ "$/setTrace": ({ value }) => void values.push(value) });
     both.theirs.onRequest("fail", () => Promise.reject(new Error("disk full")));
     const message = expect.stringContaining("disk full");
     expect(await rejection(both.peer.request("fail"))).toMatchObject({ code: -32603, message });
-  });
-
-  it("sets the trace by $/setTrace, which reaches a handler", async () => {
-    const values: unknown[] = [];
-    await using both = await join({ "$/setTrace": ({ value }) => void values.push(value) });
     await both.theirs.trace(Trace.Verbose, { log: () => {} }, { sendNotification: true });
     await settled(both);
     expect(values).toEqual(["verbose"]);
@@ -161,54 +160,46 @@ describe.each<[string, Join]>([
     expect(fired).toEqual(["cancelled"]);
   });
 
-  describe("progress", () => {
-    const type = new ProgressType<unknown>();
-
-    it.each([
-      ["workDoneToken", 0],
-      ["partialResultToken", "part-1"],
-    ])("of reciproc reaches the caller that asked by %s %j, before the result", async (name, token) => {
-      await using both = await join({
-        build: (_params, { progress }) => {
-          for (const value of [{ kind: "begin" }, 0, null, { kind: "end" }]) progress(value);
-          return "built";
-        },
-      });
-      const heard: unknown[] = [];
-      both.theirs.onProgress(type, token, (value) => void heard.push(value));
-      heard.push(await both.theirs.sendRequest("build", { [name]: token }));
-      expect(heard).toEqual([{ kind: "begin" }, 0, null, { kind: "end" }, "built"]);
+  it.each([
+    ["workDoneToken", 0],
+    ["partialResultToken", "part-1"],
+  ])("gets progress of reciproc that it asked for by %s %j, before the result", async (name, token) => {
+    await using both = await join({
+      build: (_params, { progress }) => {
+        for (const value of PROGRESS) progress(value);
+        return "built";
+      },
     });
+    const heard: unknown[] = [];
+    both.theirs.onProgress(PROGRESS_TYPE, token, (value) => void heard.push(value));
+    heard.push(await both.theirs.sendRequest("build", { [name]: token }));
+    expect(heard).toEqual([...PROGRESS, "built"]);
+  });
 
-    it("of vscode-jsonrpc reaches `onProgress`, before the result and not after", async () => {
-      await using both = await join();
-      const { peer, theirs } = both;
-      theirs.onRequest("build", async ({ workDoneToken, file }: { workDoneToken: number; file: string }) => {
-        for (const value of [{ kind: "begin" }, 0, null]) await theirs.sendProgress(type, workDoneToken, value);
-        setImmediate(() => void theirs.sendProgress(type, workDoneToken, "too late"));
-        return file;
-      });
-      const heard: unknown[] = [];
-      const onProgress = (value: unknown): void => void heard.push(value);
-      heard.push(await peer.request("build", { file: "a" }, { onProgress }));
-      await turn();
-      await settled(both);
-      expect(heard).toEqual([{ kind: "begin" }, 0, null, "a"]);
+  it("sends progress that reaches `onProgress`, before the result and not after", async () => {
+    await using both = await join();
+    const { peer, theirs } = both;
+    theirs.onRequest("build", async ({ workDoneToken }: { workDoneToken: number }) => {
+      for (const value of PROGRESS) await theirs.sendProgress(PROGRESS_TYPE, workDoneToken, value);
+      setImmediate(() => void theirs.sendProgress(PROGRESS_TYPE, workDoneToken, "too late"));
+      return "built";
     });
+    const heard: unknown[] = [];
+    heard.push(await peer.request("build", { file: "a" }, { onProgress: (value) => void heard.push(value) }));
+    await turn();
+    await settled(both);
+    expect(heard).toEqual([...PROGRESS, "built"]);
   });
 
   describe("limitations of vscode-jsonrpc", () => {
     it("reports a close with any code but 1000 as an error before the close", async () => {
       const reported: string[] = [];
-      const closed = gate();
       await using both = await join();
       both.theirs.onError(([error]) => reported.push(error.message));
-      both.theirs.onClose(() => {
-        reported.push("closed");
-        closed.resolve();
-      });
+      const closed = new Promise<void>((resolve) => both.theirs.onClose(resolve));
+      void closed.then(() => reported.push("closed"));
       await both.peer.close(4000, "moved");
-      await closed.promise;
+      await closed;
       expect(reported).toEqual([expect.stringContaining("code = 4000, reason = moved"), "closed"]);
     });
 
