@@ -3,19 +3,17 @@ import { EngineError, type Engine } from "../../src/node.js";
 import type { Figures } from "../long/fleet/oracle.js";
 import { FaultyEngine, type FaultyLink } from "./faulty.js";
 import { settled } from "./nodes.js";
-import { after, LEASE_MS, World, type FleetNode, type Misuse } from "./world.js";
-
-type Node = FleetNode<FaultyLink>;
+import { after, LEASE_MS, World, type Fault as FaultOf, type Misuse } from "./world.js";
 
 /** Runs a fault of the connection of one node. */
 const ofOne =
-  (fault: (link: FaultyLink, world: World<FaultyLink>) => Promise<void>) =>
-  (world: World<FaultyLink>, one: Node): Promise<void> =>
-    world.during([one], async () => {
+  (fault: (link: FaultyLink, world: World<FaultyLink>) => Promise<void>): FaultOf<FaultyLink> =>
+  (world, one) =>
+    world.during(async () => {
       await fault(one.link, world);
       one.link.release();
       one.link.up();
-    });
+    }, one);
 
 /** The faults of a node, of its connection, and of the broker. Each resolves when it is over. */
 export const FAULTS = {
@@ -53,15 +51,15 @@ export const FAULTS = {
   }),
   expired: ofOne(async (link) => link.expire()),
   killed: (world, one) => world.kill(one),
-  emptied: (world, { link }) => world.during([...world.nodes.values()], () => link.engine.restart()),
-} satisfies Record<string, (world: World<FaultyLink>, one: Node) => Promise<void>>;
+  emptied: (world, { link }) => world.during(() => link.engine.restart()),
+} satisfies Record<string, FaultOf<FaultyLink>>;
 
 export type Fault = keyof typeof FAULTS;
 
 export interface Plan {
   readonly seed: number;
   readonly clients: number;
-  /** The faults, each three times, one after the other. */
+  /** The faults, each three times: two nodes have faults at a time, and the broker is emptied meanwhile. */
   readonly faults?: readonly Fault[] | undefined;
   /** How long there is traffic without a fault, in milliseconds. */
   readonly ms?: number;
@@ -84,14 +82,12 @@ export async function play(
     link: () => engine.links.at(-1)!,
   });
   const world = new World(seed, clients, { next, noticeMs: 0 }, misuse);
-  const { random } = world;
   const disturb = async (): Promise<void> => {
-    for (let i = 0; i < 3 * faults.length; i++) {
-      await FAULTS[faults[i % faults.length]!](world, world.any);
-      await after(random.below(500));
-      world.isBlind = random.chance(0.5);
-      if (random.chance(0.5)) world.cut(3);
-    }
+    const all = [...faults, ...faults, ...faults];
+    const ofNodes = all.filter((name) => name !== "emptied");
+    const halves = [0, 1].map((half) => ofNodes.filter((_, i) => i % 2 === half));
+    const sequences = [...halves, all.filter((name) => name === "emptied")];
+    await world.disturb(...sequences.map((names) => names.map((name) => FAULTS[name])));
     await after(ms);
     await act(world);
   };

@@ -11,6 +11,9 @@ import {
 } from "../../src/node.js";
 import { gate, type Gate } from "../support/turns.js";
 
+/** More changes than a broker has in a test. */
+const VERSIONS = 1_000;
+
 /** The engine of several nodes. */
 export class FaultyEngine implements Engine {
   readonly name = "faulty";
@@ -33,6 +36,7 @@ export class FaultyEngine implements Engine {
   /** All channels that had a subscription, and all topics that had a member. */
   readonly channels = new Set<Channel>(["a:all"]);
   readonly topics = new Set<string>();
+  #restarts = 0;
 
   constructor(settings: EngineSettings = {}, lacks: readonly ("log" | "roster")[] = []) {
     this.settings = settings;
@@ -54,13 +58,27 @@ export class FaultyEngine implements Engine {
     return connection;
   }
 
-  /** The broker ends, and another one begins with nothing. The nodes that have a connection get one to that. */
+  /** The broker ends, and another one begins with nothing. The nodes that have a connection get one to that, the others later. */
   async restart(): Promise<void> {
     this.inner = memory();
+    this.#restarts++;
+    const stranger = await this.stranger();
+    // The versions of rosters are greater than all before.
+    for (let i = 0; i < VERSIONS * this.#restarts; i++) void stranger.roster!.put("begun", "stranger/1.a", String(i));
+    await stranger.close();
     const links = this.links.filter(({ isDown }) => !isDown);
     for (const link of links) link.down();
-    for (const link of links) await link.move();
+    for (const link of this.links) link.move();
     for (const link of links) link.up();
+  }
+
+  /** Removes the members of an incarnation. */
+  async reap(incarnation: Incarnation): Promise<void> {
+    const reaper = await this.stranger("reaper");
+    for (const topic of this.topics)
+      for (const [id] of (await reaper.roster!.list(topic)).members)
+        if (id.startsWith(`${incarnation}.`)) await reaper.roster!.put(topic, id, undefined);
+    await reaper.close();
   }
 
   /** Returns what is left in the broker when all nodes are closed, except logs: subscriptions, members and leases. */
@@ -109,7 +127,7 @@ export class FaultyLink implements EngineConnection {
   readonly #closed = gate<never>();
   readonly engine: FaultyEngine;
   #inner: EngineConnection;
-  readonly #channels = new Set<Channel>();
+  readonly #channels = new Set<Channel>(["a:all"]);
   #held: HeldFrame[] | undefined;
   /** Whether the connection is lost, and when it was. */
   isDown = false;
@@ -134,7 +152,12 @@ export class FaultyLink implements EngineConnection {
           return this.#run("put", () => this.#inner.roster!.put(...args));
         },
         list: (...args) => this.#run("list", () => this.#inner.roster!.list(...args)),
-        enter: (...args) => this.#run("enter", () => this.#inner.roster!.enter(...args)),
+        enter: (...args) =>
+          this.#run("enter", async () => {
+            await this.#inner.roster!.enter(...args);
+            // What the node put after it was given up.
+            for (const one of engine.expired) if (one.startsWith(`${node}/`)) await engine.reap(one);
+          }),
         beat: (incarnation, leaseMs) =>
           this.#run("beat", async () => {
             const state = await this.#inner.roster!.beat(incarnation, leaseMs);
@@ -157,15 +180,16 @@ export class FaultyLink implements EngineConnection {
   }
 
   /** Connects to the present broker of the engine, with the same subscriptions. */
-  async move(): Promise<void> {
+  move(): void {
     this.#inner = this.#connect();
-    await this.#inner.open();
-    for (const channel of this.#channels) await this.#inner.subscribe(channel);
+    void this.#inner.open();
+    for (const channel of this.#channels) void this.#inner.subscribe(channel);
   }
 
   /** For the broker, the node has ended. */
   async kill(): Promise<void> {
     this.down();
+    this.engine.links.splice(this.engine.links.indexOf(this), 1);
     await this.#inner.close();
   }
 
@@ -254,9 +278,11 @@ export class FaultyLink implements EngineConnection {
     return this.commands.filter((name) => name === command).length;
   }
 
-  /** The connection is lost. */
+  /** The connection is lost, with the frames on their way. */
   down(): void {
+    if (this.isDown) return;
     this.isDown = true;
+    if (this.#held !== undefined) this.#held = [];
     this.losses.push(performance.now());
     this.host.down(new EngineError("faulty: lost", "unknown"));
   }
@@ -285,13 +311,9 @@ export class FaultyLink implements EngineConnection {
   }
 
   /** The lease of this node's incarnation has expired, and another node removes its members. */
-  async expire(number = 1): Promise<void> {
+  expire(number = 1): Promise<void> {
     const incarnation: Incarnation = `${this.node}/${number}`;
     this.engine.expired.add(incarnation);
-    const reaper = await this.engine.stranger("reaper");
-    for (const topic of this.engine.topics)
-      for (const [id] of (await reaper.roster!.list(topic)).members)
-        if (id.startsWith(`${incarnation}.`)) await reaper.roster!.put(topic, id, undefined);
-    await reaper.close();
+    return this.engine.reap(incarnation);
   }
 }

@@ -222,21 +222,6 @@ describe("a client that returns", () => {
     expect((await topic.join(peer, { since })).outcome).toBe("gap");
   });
 
-  it("is not added by any join that was asked for before it is removed", async () => {
-    const [, a, , ann] = await room();
-    const { peer } = await a.client();
-    const topic = a.server.topic("room");
-    const removed = [topic.join(peer), topic.join(peer), topic.join(peer)].map(rejection);
-    topic.delete(peer);
-    const later = topic.join(peer);
-    for (const error of await Promise.all(removed)) expect(error).toMatchObject(NOT_SENT);
-    expect([(await later).outcome, topic.has(peer)]).toEqual(["gap", true]);
-    const again = [topic.join(peer), topic.join(peer)].map(rejection);
-    topic.delete(peer);
-    await Promise.all(again);
-    expect([topic.has(peer), topic.has(ann.peer)]).toEqual([false, true]);
-  });
-
   it("joins once, if it joins twice at the same time", async () => {
     const [, a, b] = await room();
     const since = await say(a, 1);

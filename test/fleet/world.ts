@@ -13,6 +13,7 @@ import {
   type Rule,
   type Run,
   type Stay,
+  type Trouble,
   type Welcome,
 } from "../long/fleet/oracle.js";
 import { closeAll, makeNode, type Node } from "./nodes.js";
@@ -52,10 +53,13 @@ export interface Link {
 /** What connects each node to the broker. */
 export interface Place<L extends Link> {
   /** Returns the engine of the next node, and what returns its connection when the node is made. */
-  next(): Promise<{ readonly engine: Engine; readonly link: () => L }>;
+  next(): Promise<{ readonly engine: Engine; readonly link: (node: Node) => L }>;
   /** How long a node may take until it notices that a fault has ended its connection. */
   readonly noticeMs: number;
 }
+
+/** Resolves when the fault is over. `one`: a node that has no other fault of its own. */
+export type Fault<L extends Link> = (world: World<L>, one: FleetNode<L>) => Promise<void>;
 
 /** How the application of a node or of a client is wrong. */
 export type Misuse =
@@ -160,6 +164,9 @@ export class World<L extends Link> {
   readonly #sockets = new Map<WebSocket, Node>();
   readonly #made: Node[] = [];
   readonly #pending = new Set<Promise<unknown>>();
+  /** The nodes with faults of their own, and the faults of all connections that last. */
+  readonly #disturbed = new Set<FleetNode<L>>();
+  readonly #troubles = new Set<Trouble>();
   #isOver = false;
   #next = 0;
   #numbers = 0;
@@ -179,6 +186,7 @@ export class World<L extends Link> {
   /** Starts a node. It has the place of the one with its name that has ended. */
   async start(route: string): Promise<void> {
     const run = this.oracle.started(this.oracle.runs.size + 1);
+    run.troubles.push(...this.#troubles);
     const { engine, link } = await this.#place.next();
     const node = makeNode({
       engine,
@@ -204,7 +212,7 @@ export class World<L extends Link> {
     });
     for (let times = this.misuse === "watches twice" ? 2 : 1; times > 0; times--)
       server.topic(LOGGED).watch((event, { id }) => this.oracle.member(run, event, id));
-    this.nodes.set(route, { route, node, run, link: link() });
+    this.nodes.set(route, { route, node, run, link: link(node) });
   }
 
   async #join({ server }: Node, { since, as }: any, peer: AnyPeer): Promise<Omit<Welcome, "run">> {
@@ -251,29 +259,48 @@ export class World<L extends Link> {
       if (i % every === 0) node.network.of(socket as never).cut();
   }
 
-  /** Runs a fault of the connections of these nodes. Resolves when they have connections again. */
-  async during(nodes: readonly FleetNode<L>[], fault: () => unknown): Promise<void> {
+  /** Plays faults, together with those of the other sequences. There are no more sequences than nodes. */
+  async disturb(...sequences: readonly (readonly Fault<L>[])[]): Promise<void> {
+    const play = async (faults: readonly Fault<L>[]): Promise<void> => {
+      for (const left = [...faults]; left.length > 0; await after(this.random.below(500))) {
+        const [fault] = left.splice(this.random.below(left.length), 1);
+        const one = this.random.pick([...this.nodes.values()].filter((node) => !this.#disturbed.has(node)));
+        this.#disturbed.add(one);
+        const end = fault!(this, one);
+        this.isBlind = this.random.chance(0.5);
+        this.cut(this.clients.length / 6);
+        await end;
+        this.#disturbed.delete(one);
+      }
+    };
+    await Promise.all(sequences.map(play));
+  }
+
+  /** Runs a fault of the connection of one node, or of all. Resolves when they have connections again. */
+  async during(fault: () => unknown, one?: FleetNode<L>): Promise<void> {
     const trouble = { from: now(), to: Infinity };
-    for (const { run } of nodes) run.troubles.push(trouble);
+    if (one === undefined) this.#troubles.add(trouble);
+    const nodes = (): FleetNode<L>[] => (one === undefined ? [...this.nodes.values()] : [one]);
+    for (const { run } of nodes()) run.troubles.push(trouble);
     await fault();
     await after(this.#place.noticeMs);
     await this.until("W", () => {
-      const away = nodes.filter(
+      const away = nodes().filter(
         ({ node: { server }, run }) => !server.health().ok || run.states.at(-1)?.state === "down",
       );
       return away.length === 0 ? undefined : `nodes without a connection: ${away.map(({ run }) => run.run).join(", ")}`;
     });
     trouble.to = now();
+    this.#troubles.delete(trouble);
   }
 
   /** A node ends as a process that is killed. Another one has its place. */
   async kill({ route, node, run, link }: FleetNode<L>): Promise<void> {
+    await this.start(route);
     run.endedAt = now();
     run.troubles.push({ from: now(), to: Infinity });
-    this.nodes.delete(route);
     await link.kill();
     node.network.cut();
-    await this.start(route);
   }
 
   /** Waits until a check returns no complaint. Otherwise, a rule is broken. */
@@ -351,9 +378,10 @@ export class World<L extends Link> {
 
   async #call({ run }: Run, peer: Pick<AnyPeer, "request">, method: string): Promise<void> {
     const n = ++this.#numbers;
-    const call: Call = { n, run, tookMs: 0, result: undefined, state: "pending" };
+    const call: Call = { n, run, lateMs: 0, result: undefined, state: "pending" };
     this.oracle.calls.push(call);
-    const startedAt = now();
+    let dueAt = Infinity;
+    void after(TIMEOUT_MS).then(() => (dueAt = now()));
     const timeoutMs = this.misuse === "calls without a timeout" ? Infinity : TIMEOUT_MS;
     try {
       call.result = await peer.request(method, { n }, { timeoutMs });
@@ -361,7 +389,7 @@ export class World<L extends Link> {
     } catch (error) {
       call.state = this.#outcomeOf(error);
     }
-    call.tookMs = now() - startedAt;
+    call.lateMs = now() - dueAt;
   }
 
   #outcomeOf(error: unknown): "not-sent" | "unknown" {
@@ -374,11 +402,11 @@ export class World<L extends Link> {
   async #publishUnseen(): Promise<void> {
     const [away, other] = [...this.nodes.values()] as [FleetNode<L>, FleetNode<L>];
     let last: string | undefined;
-    await this.during([away], async () => {
+    await this.during(async () => {
       await away.link.down();
       last = await this.#publish(0, undefined, other);
       await away.link.up();
-    });
+    }, away);
     await this.until("L1", () => {
       const behind = this.clients.filter(
         ({ since, stay }) => !covers(since, last!) && stay.events.at(-1)?.kind !== "missed",

@@ -4,7 +4,8 @@ import type { Engine } from "../../../src/node.js";
 import { Names } from "../../../src/redis/names.js";
 import { redis } from "../../../src/redis/index.js";
 import type { Random } from "../../faults/random.js";
-import { after, LEASE_MS, LOGGED, type Link, type Place, type World } from "../../fleet/world.js";
+import type { Node } from "../../fleet/nodes.js";
+import { after, LEASE_MS, LOGGED, type Fault as FaultOf, type Link, type Place } from "../../fleet/world.js";
 import { NatsServer, removeStreams } from "../../support/nats.js";
 import type { Program } from "../../support/program.js";
 import { RedisCluster } from "../../support/redis-groups.js";
@@ -12,12 +13,13 @@ import { commandAt, RedisServer } from "../../support/redis.js";
 import { Relay } from "../../support/relay.js";
 
 export type BrokerKind = "redis" | "nats" | "cluster";
-export type Fault = (world: World<RelayLink>) => Promise<void>;
+export type Fault = FaultOf<RelayLink>;
 
-/** A broker, and what can happen to it and to its connections. */
+/** A broker, and what can happen to its connections and to itself. It has one fault at a time. */
 export interface ChaosBroker extends AsyncDisposable {
   readonly place: Place<RelayLink>;
-  readonly faults: Readonly<Record<string, Fault>>;
+  readonly ofNodes: Readonly<Record<string, Fault>>;
+  readonly ofBroker: Readonly<Record<string, Fault>>;
 }
 
 /** The relay of one node. */
@@ -26,13 +28,17 @@ class RelayLink implements Link {
   /** A node over a cluster has none: it connects to the addresses that the cluster names. */
   readonly relay: Relay | undefined;
 
-  constructor(relay?: Relay) {
+  readonly #node: Node;
+
+  constructor(node: Node, relay?: Relay) {
+    this.#node = node;
     this.relay = relay;
   }
 
   cut(): void {
     if (this.relay === undefined || this.relay.lines.size === 0) return;
-    this.losses.push(performance.now());
+    // While the broker does not answer, a new node has a connection that does not work yet.
+    if (this.#node.server.health().ok) this.losses.push(performance.now());
     this.relay.cut();
   }
 
@@ -61,17 +67,15 @@ const NOTICE_MS = { redis: 1_000, nats: 1_000, cluster: 4_000 } satisfies Record
 
 const ofOne =
   (fault: (link: RelayLink & { relay: Relay }, random: Random) => Promise<void>): Fault =>
-  (world) => {
-    const one = world.any;
-    return world.during([one], () => fault(one.link as RelayLink & { relay: Relay }, world.random));
-  };
+  (world, one) =>
+    world.during(() => fault(one.link as RelayLink & { relay: Relay }, world.random), one);
 const ofAll =
   (fault: (random: Random) => Promise<unknown>): Fault =>
   (world) =>
-    world.during([...world.nodes.values()], () => fault(world.random));
+    world.during(() => fault(world.random));
 
 const OF_NODES: Readonly<Record<string, Fault>> = {
-  "node killed": (world) => world.kill(world.any),
+  "node killed": (world, one) => world.kill(one),
   "node cut": ofOne(async (link) => link.cut()),
   "node cut at a byte": ofOne(async (link, random) => {
     let left = random.below(MOST_BYTES);
@@ -130,11 +134,11 @@ function faultsOfRedis(get: () => Promise<RedisServer>, all: () => Promise<reado
   const faults = faultsOf(get, () => commandAll("FLUSHALL"));
   return {
     ...faults,
-    "broker killed after a snapshot": async (world) => {
+    "broker killed after a snapshot": async (...args) => {
       await (await get()).command("SAVE");
       // So there is more than what was saved.
       await after(300);
-      await faults["broker killed"]!(world);
+      await faults["broker killed"]!(...args);
     },
     "broker kills clients": ofAll((random) =>
       commandAll("CLIENT", "KILL", "TYPE", random.pick(["normal", "pubsub"]), "SKIPME", "yes"),
@@ -146,17 +150,21 @@ function faultsOfRedis(get: () => Promise<RedisServer>, all: () => Promise<reado
 export async function startBroker(kind: BrokerKind, prefix: string): Promise<ChaosBroker> {
   const noticeMs = NOTICE_MS[kind];
   const settings = { prefix, leaseMs: LEASE_MS, startTimeoutMs: START_TIMEOUT_MS };
-  const single = (server: Program, engineAt: (port: number) => Engine, faults: Record<string, Fault>): ChaosBroker => {
+  const single = (
+    server: Program,
+    engineAt: (port: number) => Engine,
+    ofBroker: ChaosBroker["ofBroker"],
+  ): ChaosBroker => {
     const relays: Relay[] = [];
     const next = async (): ReturnType<Place<RelayLink>["next"]> => {
-      const link = new RelayLink(await Relay.to(server.port));
-      relays.push(link.relay!);
-      return { engine: engineAt(link.relay!.port), link: () => link };
+      const relay = await Relay.to(server.port);
+      relays.push(relay);
+      return { engine: engineAt(relay.port), link: (node) => new RelayLink(node, relay) };
     };
     const dispose = async (): Promise<void> => {
       for (const one of [...relays, server]) await one[Symbol.asyncDispose]();
     };
-    return { place: { next, noticeMs }, faults: { ...OF_NODES, ...faults }, [Symbol.asyncDispose]: dispose };
+    return { place: { next, noticeMs }, ofNodes: OF_NODES, ofBroker, [Symbol.asyncDispose]: dispose };
   };
   if (kind === "redis") {
     const server = await RedisServer.create();
@@ -186,14 +194,18 @@ export async function startBroker(kind: BrokerKind, prefix: string): Promise<Cha
   };
   const untilOk = ([name, fault]: [string, Fault]): [string, Fault] => [
     name,
-    (world) => fault(world).finally(() => cluster.untilOk()),
+    (...args) => fault(...args).finally(() => cluster.untilOk()),
   ];
   return {
     place: {
-      next: async () => ({ engine: redis({ cluster: cluster.urls, ...settings }), link: () => new RelayLink() }),
+      next: async () => ({
+        engine: redis({ cluster: cluster.urls, ...settings }),
+        link: (node) => new RelayLink(node),
+      }),
       noticeMs,
     },
-    faults: Object.fromEntries(Object.entries(faults).map(untilOk)),
+    ofNodes: {},
+    ofBroker: Object.fromEntries(Object.entries(faults).map(untilOk)),
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
 }

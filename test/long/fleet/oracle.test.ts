@@ -33,7 +33,7 @@ it("reports no breach but W of a world that has not settled", () => {
 
 it("reports a call that settles too late", () => {
   const oracle = new Oracle();
-  oracle.calls.push({ n: 1, run: 1, tookMs: 60_000, result: 1, state: "result" });
+  oracle.calls.push({ n: 1, run: 1, lateMs: 60_000, result: 1, state: "result" });
   oracle.ran.set(1, 1);
   expect(() => oracle.judge()).toThrow(/^1 breaches\nC1: .*$/);
 });

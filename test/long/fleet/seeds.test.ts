@@ -6,8 +6,8 @@ import { randomUUID } from "node:crypto";
 import { cpus } from "node:os";
 import { afterEach, expect, it, vi } from "vitest";
 import { publishFleet } from "../../../scripts/fleet.js";
-import { after, World } from "../../fleet/world.js";
-import { startBroker, type BrokerKind } from "./brokers.js";
+import { World } from "../../fleet/world.js";
+import { startBroker, type BrokerKind, type Fault } from "./brokers.js";
 import type { Figures } from "./oracle.js";
 
 afterEach(() => {
@@ -30,30 +30,22 @@ interface Played {
   readonly faults: Figures;
 }
 
-/** Plays each fault of a broker once, in the order of the seed. */
+const isWanted = ([name]: [string, Fault]): boolean => RECIPROC_FLEET_FAULT?.split(",").includes(name) ?? true;
+
+/** Plays each fault of a broker and of its connections once: two nodes have faults at a time, and the broker a third one. */
 async function play(broker: BrokerKind, seed: number): Promise<Played> {
   await using chaos = await startBroker(broker, `fleet-${randomUUID().slice(0, 8)}`);
   const world = new World(seed, CLIENTS, chaos.place);
-  const { random } = world;
-  const left = RECIPROC_FLEET_FAULT?.split(",") ?? Object.keys(chaos.faults);
-  const faults: Figures = {};
+  const [ofNodes, ofBroker] = [chaos.ofNodes, chaos.ofBroker].map((all) => Object.entries(all).filter(isWanted));
+  const all = [0, 1].map((half) => ofNodes!.filter((_, i) => i % 2 === half));
   const startedAt = performance.now();
   try {
-    const figures = await world.play(NODES, async () => {
-      while (left.length > 0) {
-        const [name] = left.splice(random.below(left.length), 1) as [string];
-        faults[name] = 1;
-        const fault = chaos.faults[name]!(world);
-        world.isBlind = random.chance(0.5);
-        world.cut(10);
-        await fault;
-        await after(random.below(500));
-      }
-    });
+    const sequences = [...all, ofBroker!].map((part) => part.map(([, fault]) => fault));
+    const figures = await world.play(NODES, () => world.disturb(...sequences));
+    const faults = Object.fromEntries([...ofNodes!, ...ofBroker!].map(([name]) => [name, 1]));
     return { broker, ms: performance.now() - startedAt, figures, faults };
   } catch (error) {
-    const names = Object.keys(faults).join(", ");
-    throw new Error(`seed ${seed} over ${broker}, after ${names}: ${String(error)}`, { cause: error });
+    throw new Error(`seed ${seed} over ${broker}: ${String(error)}`, { cause: error });
   } finally {
     await world.close();
   }
