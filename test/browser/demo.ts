@@ -177,46 +177,48 @@ export interface Cuttable extends Visitor {
 /** Starts a demo that Ada visits by a network of her own. */
 export async function withCuttable(
   run: (ada: Cuttable, demo: VisitedDemo) => Promise<void>,
-  { options, ...how }: Visit & { options?: object } = {},
+  { options, open = visit, ...how }: Visit & { options?: object } = {},
 ): Promise<void> {
-  await withDemo(async (demo) => {
-    await using relay = await Relay.to(demo.url);
-    const visitor = await visit(relay.url.replace("ws:", "http:"), "Ada", options);
-    const { page } = visitor;
-    await note(page);
-    const cut = async (): Promise<void> => {
-      const before = await said(page);
-      relay.target = () => undefined;
-      relay.cut();
-      await expect.poll(() => said(page)).toEqual([...before, "Reconnecting"]);
-    };
-    const mend = async (): Promise<void> => {
-      relay.target = demo.url;
-      await page.evaluate(() => dispatchEvent(new Event("online")));
-    };
-    await run({ ...visitor, cut, mend }, demo);
-    await leave(visitor);
-  }, how);
+  await withDemo(
+    async (demo) => {
+      await using relay = await Relay.to(demo.url);
+      const visitor = await open(relay.url.replace("ws:", "http:"), "Ada", options);
+      const { page } = visitor;
+      await note(page);
+      const cut = async (): Promise<void> => {
+        const before = await said(page);
+        relay.target = () => undefined;
+        relay.cut();
+        await expect.poll(() => said(page)).toEqual([...before, "Reconnecting"]);
+      };
+      const mend = async (): Promise<void> => {
+        relay.target = demo.url;
+        await page.evaluate(() => dispatchEvent(new Event("online")));
+      };
+      await run({ ...visitor, cut, mend }, demo);
+      await leave(visitor);
+    },
+    { open, ...how },
+  );
 }
 
-/** Starts to record each connection state that the page shows. */
-export async function note(page: Page): Promise<void> {
-  await page.evaluate(() => {
-    const status = document.querySelector<HTMLElement>("#status")!;
+/** Starts to record each text that an element of the page shows, by default the connection states. */
+export async function note(page: Page, selector = "#status"): Promise<void> {
+  await page.locator(selector).evaluate((element: HTMLElement) => {
     const words: string[] = [];
     const write = (): void => {
-      words.push(status.textContent);
-      status.dataset["said"] = JSON.stringify(words);
+      words.push(element.textContent);
+      element.dataset["said"] = JSON.stringify(words);
     };
-    new MutationObserver(write).observe(status, { childList: true });
+    new MutationObserver(write).observe(element, { childList: true });
   });
 }
 
-/** Returns the states that the page has shown since `note`. */
-export function said(page: Page): Promise<string[]> {
+/** Returns the texts that the element has shown since `note`. */
+export function said(page: Page, selector = "#status"): Promise<string[]> {
   return page
-    .locator("#status")
-    .evaluate((status: HTMLElement) => JSON.parse(status.dataset["said"] ?? "[]") as string[]);
+    .locator(selector)
+    .evaluate((element: HTMLElement) => JSON.parse(element.dataset["said"] ?? "[]") as string[]);
 }
 
 /** Joins the board without a browser, by a connection like that of a page. `methods` replace the default ones. */
