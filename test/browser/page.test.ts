@@ -1,12 +1,6 @@
-import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { newPage } from "./browser.js";
-import { draw, live, PHONE, picture, say, startDemo, strokes, withDemo, withOne } from "./demo.js";
-
-const LINE: [number, number][] = [
-  [0.2, 0.2],
-  [0.6, 0.7],
-];
+import { draw, live, PHONE, picture, say, strokes, withDemo, withOne } from "./demo.js";
 
 describe("the page", () => {
   it("draws with a finger on a phone, does not scroll for it, and fits in its width", () =>
@@ -28,42 +22,6 @@ describe("the page", () => {
       await page.locator(".line").waitFor();
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
     }));
-
-  it("shows the longest names at pointers and reactions inside the board", () =>
-    withDemo(async (demo) => {
-      const name = "W".repeat(24);
-      const wide = await demo.invite(name, { viewport: { width: 1440, height: 900 } });
-      const narrow = await demo.invite(name, PHONE);
-      for (const { page } of [wide, narrow]) await page.emulateMedia({ reducedMotion: "reduce" });
-      for (const [from, to] of [
-        [wide.page, narrow.page],
-        [narrow.page, wide.page],
-      ] as const) {
-        const { x, y, width, height } = (await from.locator("#canvas").boundingBox())!;
-        await from.mouse.move(x + width * 0.98, y + height / 2);
-        const cursor = await nameBoxes(to, ".cursor .name", 1);
-        const rising = nameBoxes(to, ".balloon .name", 16);
-        // Each balloon rises at another place.
-        await from.getByRole("button", { name: "React with fire" }).evaluate((button: HTMLButtonElement) => {
-          for (let i = 0; i < 16; i++) button.click();
-        });
-        for (const { overhang: over, widest } of [cursor, await rising]) {
-          expect(over).toBe(0);
-          expect(widest).toBeLessThan(0.5);
-        }
-      }
-    }));
-
-  it("starts with a random name if the stored one is invalid", async () => {
-    await using board = await startDemo();
-    const page = await visitWith(board.url, () => {
-      localStorage.setItem("reciproc-demo", JSON.stringify({ name: " ", color: "nope" }));
-    });
-    await live(page);
-    expect(await page.getByLabel("You are").inputValue()).toMatch(/^[A-Z][a-z]+ [A-Z][a-z]+$/);
-    expect(await page.locator("#colors :checked").count()).toBe(1);
-    await page.context().close();
-  });
 
   it("gives each window of a browser a name and a colour of its own, which a reload keeps", () =>
     withOne(async ({ page: first }) => {
@@ -97,73 +55,69 @@ describe("the page", () => {
       for (const page of windows.slice(1)) await page.close();
     }));
 
-  it("reports a refusal by the server, and connects again by its button", async () => {
-    await using board = await startDemo();
-    const page = await visitWith(board.url, () => {
-      // Changes the first visit only.
-      if (sessionStorage.getItem("asked") !== null) return;
-      sessionStorage.setItem("asked", "yes");
-      const { send } = WebSocket.prototype;
-      WebSocket.prototype.send = function (data) {
-        send.call(this, typeof data === "string" ? data.replace('"color":"', '"color":"not ') : data);
-      };
-    });
-    await page.getByRole("alert").getByText("The server did not let you in: ").waitFor();
-    await page.getByText("Closed", { exact: true }).waitFor();
-    await page.getByRole("button", { name: "Reload" }).click();
-    await live(page);
-    expect(await page.getByRole("alert").count()).toBe(0);
-    await page.context().close();
-  });
+  it("starts with a random name if the stored one is invalid, reports a refusal, and connects by its button", () =>
+    withDemo(async (demo) => {
+      const page = await newPage();
+      await page.addInitScript(() => {
+        // Changes the first visit only.
+        if (sessionStorage.getItem("asked") !== null) return;
+        sessionStorage.setItem("asked", "yes");
+        localStorage.setItem("reciproc-demo", JSON.stringify({ name: " ", color: "nope" }));
+        const { send } = WebSocket.prototype;
+        WebSocket.prototype.send = function (data) {
+          send.call(this, typeof data === "string" ? data.replace('"color":"', '"color":"not ') : data);
+        };
+      });
+      await page.goto(demo.url);
+      await page.getByRole("alert").getByText("The server did not let you in: ").waitFor();
+      await page.getByText("Closed", { exact: true }).waitFor();
+      await page.getByRole("button", { name: "Reload" }).click();
+      await live(page);
+      expect(await page.getByRole("alert").count()).toBe(0);
+      expect(await page.getByLabel("You are").inputValue()).toMatch(/^[A-Z][a-z]+ [A-Z][a-z]+$/);
+      expect(await page.locator("#colors :checked").count()).toBe(1);
+      await page.context().close();
+    }));
 
   it("shows the newest lines to a new page, beside a list of people that does not shrink them", () =>
     withOne(async (ada, demo) => {
-      for (let i = 1; i <= 8; i++) {
-        await say(ada.page, `line ${i}`);
-      }
+      for (let i = 1; i <= 8; i++) await say(ada.page, `line ${i}`);
       await ada.page.locator(".line", { hasText: "line 8" }).waitFor();
-      const names = ["Another one of 24 chars!", "And one more of 24 chars"];
-      for (const { page } of [ada, await demo.invite(names[0]!), await demo.invite(names[1]!)]) {
+      const others = [await demo.invite("Another one of 24 chars!"), await demo.invite("And one more of 24 chars")];
+      for (const { page } of [ada, ...others]) {
         const below = (): Promise<number> =>
           page.locator("#lines").evaluate((list) => list.scrollHeight - list.scrollTop - list.clientHeight);
         await expect.poll(below).toBeLessThan(5);
       }
     }));
 
-  it("undoes by Ctrl+Z, but not while a text field has the focus", () =>
+  it("undoes by Ctrl+Z outside of text fields, takes whole characters of a name, and sends a line once", () =>
     withOne(async ({ page }) => {
-      await draw(page, LINE);
-      await draw(page, [[0.5, 0.2]]);
+      for (const y of [0.2, 0.4]) await draw(page, [[0.5, y]]);
       await strokes(page, 2);
       await page.getByLabel("Message").press("Control+z");
       await page.getByLabel("Red", { exact: true }).press("Control+z");
       await strokes(page, 1);
       await page.locator("body").press("Meta+z");
       await strokes(page, 0);
-    }));
 
-  it("keeps the old name if the new one is blank, and never splits a character of a name", () =>
-    withOne(async ({ page }) => {
-      const field = page.getByLabel("You are");
-      await field.fill("  ");
-      await field.press("Enter");
-      await expect.poll(() => field.inputValue()).toBe("Ada");
+      const name = page.getByLabel("You are");
+      await name.fill("  ");
+      await name.press("Enter");
+      await expect.poll(() => name.inputValue()).toBe("Ada");
       const family = "\u{1F468}\u200D\u{1F469}\u200D\u{1F467}\u200D\u{1F466}";
-      await field.fill("");
+      await name.fill("");
       // As a paste does.
       await page.keyboard.insertText(family.repeat(3));
-      expect(await field.inputValue()).toBe(family.repeat(2));
-      await field.press("Enter");
+      expect(await name.inputValue()).toBe(family.repeat(2));
+      await name.press("Enter");
       await page.locator(".person", { hasText: `${family.repeat(2)} (you)` }).waitFor();
       // In a full field, the end of an inserted text is dropped.
-      await field.fill("x".repeat(23));
-      await field.press("Home");
+      await name.fill("x".repeat(23));
+      await name.press("Home");
       await page.keyboard.insertText("y\u{1F600}");
-      expect(await field.inputValue()).toBe(`y${"x".repeat(23)}`);
-    }));
+      expect(await name.inputValue()).toBe(`y${"x".repeat(23)}`);
 
-  it("sends a line once and keeps the text typed while it is sent", () =>
-    withOne(async ({ page }) => {
       const field = page.getByLabel("Message");
       // All in one tick, so that no answer can arrive in between.
       await field.evaluate((input: HTMLInputElement) => {
@@ -184,31 +138,3 @@ describe("the page", () => {
       expect(await field.inputValue()).toBe(long);
     }));
 });
-
-/** Opens the page after `prepare` ran in it. */
-async function visitWith(url: string, prepare: () => void): Promise<Page> {
-  const page = await newPage();
-  await page.addInitScript(prepare);
-  await page.goto(url);
-  return page;
-}
-
-/**
- * Waits until the board has `least` of these elements, which may be removed soon after. Returns how many pixels they reach out of it,
- * and the width of the widest as a part of the board's.
- */
-async function nameBoxes(page: Page, elements: string, least: number): Promise<{ overhang: number; widest: number }> {
-  const found = await page.waitForFunction(
-    ([selector, count]) => {
-      const { left, right, width } = document.querySelector(".board")!.getBoundingClientRect();
-      const boxes = [...document.querySelectorAll(selector)].map((each) => each.getBoundingClientRect());
-      if (boxes.length < count) return undefined;
-      return {
-        overhang: Math.max(...boxes.map((box) => Math.round(Math.max(left - box.left, box.right - right, 0)))),
-        widest: Math.max(...boxes.map((box) => box.width)) / width,
-      };
-    },
-    [elements, least] as const,
-  );
-  return (await found.jsonValue())!;
-}
