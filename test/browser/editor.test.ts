@@ -1,8 +1,9 @@
-import type { Locator, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
-import { browser, end } from "./browser.js";
-import { draw, noticed, PHONE, startDemo, strokes, withDemo, withOne } from "./demo.js";
-import { goTo, line, pointAt, ready, squiggles, textOf, visitEditor, withOneEditor, withTwoEditors } from "./editor.js";
+import { gate } from "../support/turns.js";
+import { end, newPage } from "./browser.js";
+import { draw, noticed, PHONE, startDemo, strokes, withDemo } from "./demo.js";
+import { goTo, line, pointAt, ready, textOf, visitEditor, withOneEditor, withTwoEditors } from "./editor.js";
 
 /** A page that Chromium ends before it has sent its close leaves when its session expires. */
 const LEFT_SOON = { env: { SESSION_TTL_MS: "5000" } };
@@ -70,35 +71,21 @@ describe("the editor", () => {
       await ada.page.keyboard.type("\nbor");
       await ada.page.getByRole("option", { name: "border", exact: true }).waitFor();
       await line(bo.page, "bor").first().waitFor();
-      const rows = (direction: string, method: string): Locator =>
-        ada.page.locator(`.message.${direction}[data-method="${method}"]`);
-      /** Waits until the newest message of the method has this duration. */
-      const expectDuration = async (direction: string, method: string, what: RegExp): Promise<void> => {
-        const duration = rows(direction, method).first().locator(".duration");
-        await expect.poll(() => duration.textContent()).toMatch(what);
-      };
-      const answered = /^\d+(\.\d)? ms$/;
+      const durationOf = (direction: string, method: string): Promise<string | null> =>
+        ada.page.locator(`.message.${direction}[data-method="${method}"] .duration`).first().textContent();
+      // The language server calls the page too, and waits for the answer.
       for (const method of ["open", "edit", "initialize", "textDocument/completion"])
-        await expectDuration("outgoing", method, answered);
-      // The language server calls the page, and waits for the answer.
-      expect(await rows("incoming", "workspace/configuration").locator(".duration").textContent()).toMatch(answered);
+        await expect.poll(() => durationOf("outgoing", method)).toMatch(/ ms$/);
+      expect(await durationOf("incoming", "workspace/configuration")).toMatch(/ ms$/);
       for (const method of ["textDocument/didOpen", "textDocument/didChange", "point"])
-        await expectDuration("outgoing", method, /^notify$/);
+        expect(await durationOf("outgoing", method)).toBe("notify");
       for (const method of ["edited", "pointed", "textDocument/publishDiagnostics"])
-        await expectDuration("incoming", method, /^notify$/);
-      expect(await rows("outgoing", "edit").count()).toBe(1);
+        expect(await durationOf("incoming", method)).toBe("notify");
+      expect(await ada.page.locator(".message.outgoing[data-method=edit]").count()).toBe(1);
     }));
 
-  it("is reached by keyboard alone, and by its address", () =>
-    withTwoEditors(async ({ page }) => {
-      await page.getByRole("tab", { name: "Editor" }).focus();
-      await page.keyboard.press("ArrowRight");
-      await page.getByRole("tabpanel", { name: "Board" }).waitFor();
-      expect(await page.getByRole("tab", { name: "Board" }).evaluate((tab) => tab === document.activeElement)).toBe(
-        true,
-      );
-      await page.keyboard.press("End");
-      await page.getByRole("tabpanel", { name: "Editor" }).waitFor();
+  it("is reached by its address, and its files and text by the keyboard", () =>
+    withOneEditor(async ({ page }) => {
       expect(new URL(page.url()).hash).toBe("#editor");
       expect(await page.getByRole("link", { name: "Open a second window" }).getAttribute("href")).toBe(page.url());
       await page.getByRole("tab", { name: /^welcome\.css/ }).focus();
@@ -115,15 +102,15 @@ describe("the editor", () => {
       expect(await page.locator("#canvas").isVisible()).toBe(false);
     }));
 
-  it("does not change the board, and undoes in the text only", () =>
-    withOne(async ({ page }) => {
+  it("does not change the board, undoes in the text only, and asks for a vote in either room", () =>
+    withTwoEditors(async ({ page }, bo) => {
+      await page.getByRole("tab", { name: "Board" }).click();
       await draw(page, [
         [0.2, 0.2],
         [0.6, 0.7],
       ]);
       await strokes(page, 1);
       await page.getByRole("tab", { name: "Editor" }).click();
-      await ready(page, "css");
       await goTo(page, "place-items");
       await page.keyboard.type(" /* gone */");
       await page.keyboard.press("Control+z");
@@ -131,86 +118,64 @@ describe("the editor", () => {
       await page.keyboard.press("Control+z");
       await page.getByRole("tab", { name: "Board" }).click();
       await strokes(page, 1);
-    }));
-
-  it("asks for a vote in either room", () =>
-    withTwoEditors(async (ada, bo) => {
-      await ada.page.getByRole("tab", { name: "Board" }).click();
-      await ada.page.getByRole("button", { name: "Clear", exact: true }).click();
+      await page.getByRole("button", { name: "Clear", exact: true }).click();
       await bo.page.getByRole("alertdialog", { name: "Ada would like to clear the board." }).waitFor();
       await bo.page.getByRole("button", { name: "Keep it" }).click();
-      for (const { page } of [ada, bo]) await noticed(page, "The board stays: Bo refused.");
+      for (const each of [page, bo.page]) await noticed(each, "The board stays: Bo refused.");
     }));
 
-  it("loads only when it is opened, and from the demo's server only", async () => {
+  it("loads only when it is opened, from the demo's server only, and shows the file whose tab was clicked", async () => {
     await using demo = await startDemo();
-    const context = await (await browser()).newContext();
-    const page = await context.newPage();
+    const page = await newPage();
     const addresses: string[] = [];
     page.on("request", (request) => addresses.push(request.url()));
     page.on("websocket", (webSocket) => addresses.push(webSocket.url().replace("ws", "http")));
+    const clicked = gate();
+    await page.route("**/editor/room.js", async (route) => {
+      await clicked.promise;
+      await route.continue();
+    });
     await page.goto(demo.url);
     await page.getByText("Live", { exact: true }).waitFor();
     expect(addresses.filter((address) => address.includes("codemirror"))).toEqual([]);
     await page.getByRole("tab", { name: "Editor" }).click();
-    await ready(page, "css");
-    await pointAt(page, "display: grid", "display");
+    const tab = page.getByRole("tab", { name: "server.json" });
+    await tab.click();
+    await expect.poll(() => tab.getAttribute("aria-selected")).toBe("true");
+    clicked.resolve();
+    await ready(page, "json");
+    expect(await textOf(page)).toContain('"maxConnections"');
+    await pointAt(page, '"link"', '"link"');
     expect(addresses.filter((address) => address.includes("codemirror")).length).toBeGreaterThan(5);
     const elsewhere = addresses.filter((address) => !address.startsWith(demo.url) && !address.startsWith("data:"));
     expect(elsewhere).toEqual([]);
-    await context.close();
+    await page.context().close();
   });
 
-  it("shows the file whose tab was clicked while the editor loaded", () =>
-    withOne(async ({ page }) => {
-      let load: (() => void) | undefined;
-      const clicked = new Promise<void>((resolve) => (load = resolve));
-      await page.route("**/editor/room.js", async (route) => {
-        await clicked;
-        await route.continue();
-      });
-      await page.getByRole("tab", { name: "Editor" }).click();
-      const tab = page.getByRole("tab", { name: "server.json" });
-      await tab.click();
-      await expect.poll(() => tab.getAttribute("aria-selected")).toBe("true");
-      load!();
-      await ready(page, "json");
-      expect(await textOf(page)).toContain('"maxConnections"');
-      await page.unrouteAll();
-    }));
-
-  it("fits on a phone", () =>
+  it.each([
+    ["on a phone", PHONE],
+    ["wide", { viewport: { width: 1024, height: 768 } }],
+  ])("keeps the list of completions inside a page that is %s, at each end of the text", (_which, device) =>
     withDemo(
       async (demo) => {
-        const { page } = await demo.invite("A name of 24 characters!", PHONE);
-        await expect.poll(() => squiggles(page)).toEqual(["colr"]);
-        await goTo(page, "place-items");
-        await page.keyboard.type("\nbor");
-        await page.getByRole("option", { name: "border", exact: true }).waitFor();
-        expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
-        for (const part of ["#rooms", "#status", "#name", "#files", ".statusline", ".cm-tooltip-autocomplete"]) {
-          const { x, width } = (await page.locator(part).boundingBox())!;
-          expect(x).toBeGreaterThanOrEqual(0);
-          expect(x + width).toBeLessThanOrEqual(390);
-        }
-      },
-      { open: visitEditor },
-    ));
-
-  it("keeps the list of completions and its explanation inside, at each end of the text", () =>
-    withDemo(
-      async (demo) => {
-        const { page } = await demo.invite("Ada", { viewport: { width: 1024, height: 768 } });
+        const { page } = await demo.invite("A name of 24 characters!", device);
         for (const place of ["display: grid", "transition: none"]) {
           await goTo(page, place);
           await page.keyboard.type("\nbor");
-          await page.locator(".cm-completionInfo").waitFor();
-          await expect.poll(() => overlaps(page)).toEqual([false, false]);
+          await page.getByRole("option", { name: "border", exact: true }).waitFor();
+          // On a phone, the explanation may cover the tools.
+          const parts = [".cm-tooltip-autocomplete", ...(device === PHONE ? [] : [".cm-completionInfo"])];
+          for (const part of parts) {
+            await page.locator(part).waitFor();
+            await expect.poll(() => isOverhanging(page, part)).toBe(false);
+          }
           await page.keyboard.press("Escape");
         }
+        expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(device.viewport.width);
       },
       { open: visitEditor },
-    ));
+    ),
+  );
 
   it("never renders received text as HTML", () =>
     withOneEditor(async ({ page }) => {
@@ -245,13 +210,11 @@ describe("the editor", () => {
     }));
 });
 
-/** Whether the list of completions and its explanation reach out of the editor. */
-function overlaps(page: Page): Promise<boolean[]> {
-  return page.evaluate(() => {
+/** Returns true if the part reaches out of the editor. */
+function isOverhanging(page: Page, part: string): Promise<boolean> {
+  return page.evaluate((selector) => {
     const editor = document.querySelector(".desk")!.getBoundingClientRect();
-    return [".cm-tooltip-autocomplete", ".cm-completionInfo"].map((part) => {
-      const { left, top, right, bottom } = document.querySelector(part)!.getBoundingClientRect();
-      return left < editor.left || top < editor.top || right > editor.right || bottom > editor.bottom;
-    });
-  });
+    const { left, top, right, bottom } = document.querySelector(selector)!.getBoundingClientRect();
+    return left < editor.left || top < editor.top || right > editor.right || bottom > editor.bottom;
+  }, part);
 }
