@@ -5,17 +5,21 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
-import type { Frame, Page } from "playwright-core";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { WebSocketServer, type ServerOptions } from "ws";
+import type { BrowserContext, Frame, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { WebSocketServer } from "ws";
+import type * as Entry from "../../src/index.js";
 import type { AnyPeer } from "../../src/index.js";
 import { bytes, bytesOf, serve, type ServeOptions, type Server } from "../../src/node.js";
 import { Relay } from "../support/relay.js";
 import { gate, type Gate } from "../support/turns.js";
 import { launchTabs } from "./chromium.js";
-import { openBarePage } from "./site.js";
+import { newPage } from "./browser.js";
+import { bundle, startPage, type Site } from "./bundle.js";
 
 declare global {
+  /** The whole browser entry, imported by the page. */
+  var reciproc: typeof Entry;
   /** The peer of the page, and its events. */
   var peer: AnyPeer;
   var emitted: string[];
@@ -23,6 +27,8 @@ declare global {
   var pushed: unknown[];
 }
 
+/** A bare page that has imported the built package. */
+let site: Site;
 let page: Page;
 let server: Server<any, any, any>;
 let relay: Relay;
@@ -66,6 +72,19 @@ function digest(view: Uint8Array): string {
   return createHash("sha256").update(view).digest("hex");
 }
 
+/** Opens the bare page in a context of its own. `host` is another name of this machine. */
+async function openBarePage(context?: BrowserContext, host = "127.0.0.1"): Promise<Page> {
+  const opened = await (context?.newPage() ?? newPage());
+  await opened.goto(site.url.replace("127.0.0.1", host));
+  await opened.waitForFunction(() => document.title === "ready");
+  return opened;
+}
+
+beforeAll(async () => {
+  const contents = 'import * as entry from "reciproc"; globalThis.reciproc = entry; document.title = "ready";';
+  site = await startPage(await bundle({ stdin: { contents } }));
+});
+afterAll(() => site.close());
 beforeEach(async () => {
   heard = [];
   cutAt = -1;
@@ -83,13 +102,6 @@ afterEach(async () => {
 async function start(options: Partial<ServeOptions<any, any, any>> = {}): Promise<void> {
   server = await serve<any, any, any>({ port: 0, methods: methods as never, ...options });
   relay = await Relay.to(server.url);
-}
-
-/** Starts another server in place of the usual one. */
-async function restart(options: Partial<ServeOptions<any, any, any>>): Promise<void> {
-  await relay.close();
-  await server.close();
-  await start(options);
 }
 
 /** Connects the page, and waits until its session is one for both sides: at the client's next frame after the first reply. */
@@ -112,16 +124,6 @@ async function connectPage(options: object = {}): Promise<void> {
 /** Waits until the page's peer has emitted exactly these events, and attempts. */
 async function untilEmitted(...names: string[]): Promise<void> {
   await expect.poll(() => page.evaluate(() => emitted.filter((name) => name !== "attempt"))).toEqual(names);
-}
-
-/** Records the frames that the page sends and gets from now on. */
-function record(): (string | Buffer)[] {
-  const frames: (string | Buffer)[] = [];
-  page.on("websocket", (webSocket) => {
-    for (const event of ["framesent", "framereceived"] as const)
-      webSocket.on(event as "framesent", ({ payload }) => void frames.push(payload));
-  });
-  return frames;
 }
 
 /** Sends 150 messages. Returns the answers to the calls among them. */
@@ -182,7 +184,11 @@ const pattern = (length: number): Uint8Array => Uint8Array.from({ length }, (_, 
 
 describe("bytes of a page", () => {
   it("are a binary frame of a megabyte there and back, unchanged", async () => {
-    const frames = record();
+    const frames: (string | Buffer)[] = [];
+    page.on("websocket", (webSocket) => {
+      for (const event of ["framesent", "framereceived"] as const)
+        webSocket.on(event as "framesent", ({ payload }) => void frames.push(payload));
+    });
     await connectPage();
     const length = 1_000_000;
     const answer = await page.evaluate(async (size) => {
@@ -219,30 +225,6 @@ describe("bytes of a page", () => {
 });
 
 describe("a close", () => {
-  it.each(["page", "server"])("shows both sides the code and the reason if the %s closes", async (side) => {
-    await connectPage({ reconnect: false });
-    const [served] = server.peers;
-    const lost = page.evaluate(() => peer.request("never").catch((error: { outcome: string }) => error.outcome));
-    await expect.poll(() => heard).toHaveLength(1);
-    if (side === "page") await page.evaluate(() => peer.close(4001, "enough"));
-    else await served!.close(4001, "enough");
-    expect(await served!.closed).toMatchObject({ code: 4001, reason: "enough" });
-    expect(await page.evaluate(() => peer.closed)).toEqual({ code: 4001, reason: "enough" });
-    expect(await lost).toBe("unknown");
-  });
-
-  it("is with 4413 when a message exceeds the page's limit, and reports 1009", async () => {
-    await connectPage({ limits: { maxMessageBytes: 1000 }, reconnect: false });
-    const [served] = server.peers;
-    const info = page.evaluate(async () => {
-      const error = await peer.request("flood").catch((reason: unknown) => reason as Error & { outcome: string });
-      const outcome = error instanceof reciproc.ConnectionLostError && error.outcome;
-      return { code: (await peer.closed).code, outcome, pushed };
-    });
-    expect(await served!.closed).toMatchObject({ code: 4413 });
-    expect(await info).toEqual({ code: 1009, outcome: "unknown", pushed: [] });
-  });
-
   it("may have a code that a standard WebSocket cannot send", async () => {
     // The page reads nothing and sends no acks, so the queue exceeds its limit.
     await connectPage({ limits: { maxUnsentBytes: 50_000, maxReplyBytes: 50_000, maxMessageBytes: 20_000 } });
@@ -271,16 +253,6 @@ function attempt(url: string, options: object = {}): Promise<unknown> {
   );
 }
 
-/** Connects the page and calls `echo` thirty times in one tick. Returns the number of correct answers. */
-function callFromPage(url: string): Promise<number> {
-  return page.evaluate(async (target) => {
-    const other = await reciproc.connect(target);
-    const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => other.request("echo", [`ü${i}`])));
-    await other.close();
-    return answers.filter((answer, i) => (answer as string[])[0] === `ü${i}`).length;
-  }, url);
-}
-
 describe("a connection attempt of a page", () => {
   it("rejects with ConnectError if the server refuses the page's origin or host name", async () => {
     await page.context().close();
@@ -299,50 +271,9 @@ describe("a connection attempt of a page", () => {
     ]);
   });
 
-  it("sends `auth` in its hello, and in no URL and no header, and once more after a refusal with 4401", async () => {
-    const heads: string[] = [];
-    const shown: unknown[] = [];
-    await restart({
-      authenticate({ url, rawHeaders }, auth) {
-        heads.push(url!, ...rawHeaders);
-        shown.push(auth);
-        return (auth as { token?: string } | undefined)?.token === "ada-2" ? { name: "ada" } : null;
-      },
-    });
-    const frames = record();
-    const asked = await page.evaluate(async (url) => {
-      const numbers: number[] = [];
-      await reciproc.connect(url, { auth: ({ number }) => ({ token: `ada-${numbers.push(number)}` }) });
-      return numbers;
-    }, relay.url);
-    expect(asked).toEqual([1, 2]);
-    expect(shown).toEqual([{ token: "ada-1" }, { token: "ada-2" }]);
-    expect(frames).toContain('{"hello":{"auth":{"token":"ada-1"}}}');
-    expect(frames).toContainEqual(expect.stringMatching(/^\{"bye":\{"code":4401/));
-    expect(heads).toContain("reciproc.v1, reciproc.auth");
-    expect(heads.filter((text) => text.includes("ada"))).toEqual([]);
-    // Without an `auth`, the page is refused before its WebSocket opens, and can read why.
-    expect(await attempt(relay.url)).toEqual([401, relay.url]);
-  });
-
-  it("agrees on reciproc.v1, and packs thirty calls of a tick into a few frames", async () => {
-    const frames = record();
-    expect(await callFromPage(server.url)).toBe(30);
-    expect(frames.map(String)).toContainEqual(expect.stringMatching(/^\{"hello":\{"session":true,/));
-    const sent = frames.map(String).filter((frame) => frame.includes('"method"'));
-    expect(sent.length).toBeLessThanOrEqual(3);
-  });
-
-  it.each<[string, ServerOptions, string[]]>([
-    [
-      "again, without the offer, if a server ignores subprotocols",
-      { handleProtocols: () => false },
-      ["reciproc.v1", ""],
-    ],
-    ["plainly, at once, with a server that agrees to any subprotocol", {}, ["reciproc.v1"]],
-  ])("connects %s, and reads JSON in binary frames", async (_what, options, offers) => {
+  it("connects again, without the offer, if a server ignores subprotocols, and reads JSON in binary frames", async () => {
     const seen: string[] = [];
-    const bare = new WebSocketServer({ ...options, port: 0 });
+    const bare = new WebSocketServer({ handleProtocols: () => false, port: 0 });
     bare.on("connection", (webSocket) =>
       webSocket.on("message", (data: Buffer) => {
         const { id, params } = JSON.parse(data.toString()) as { id: number; params: unknown };
@@ -352,8 +283,17 @@ describe("a connection attempt of a page", () => {
     );
     bare.on("headers", (_headers, request) => seen.push(request.headers["sec-websocket-protocol"] ?? ""));
     await once(bare, "listening");
-    expect(await callFromPage(`ws://127.0.0.1:${(bare.address() as AddressInfo).port}/`)).toBe(30);
-    expect(seen).toEqual(offers);
+    const count = await page.evaluate(
+      async (port) => {
+        const other = await reciproc.connect(`ws://127.0.0.1:${port}/`);
+        const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => other.request("echo", [`ü${i}`])));
+        await other.close();
+        return answers.filter((answer, i) => (answer as string[])[0] === `ü${i}`).length;
+      },
+      (bare.address() as AddressInfo).port,
+    );
+    expect(count).toBe(30);
+    expect(seen).toEqual(["reciproc.v1", ""]);
     for (const client of bare.clients) client.terminate();
     bare.close();
   });
@@ -461,7 +401,9 @@ function postFrom(frame: Page | Frame, headers: Record<string, string>): Promise
 describe("HTTP POST from a page of another origin", () => {
   it("lets a page of another local port call, with custom headers, and read why it is refused", async () => {
     const asked: unknown[] = [];
-    await restart({
+    await relay.close();
+    await server.close();
+    await start({
       authenticate: ({ headers: { authorization } }) => (asked.push(authorization), authorization ?? null),
     });
     const reply = [200, '{"jsonrpc":"2.0","id":1,"result":[1,2]}'];
