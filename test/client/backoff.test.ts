@@ -1,8 +1,7 @@
 /** When a client connects again, by a virtual clock. */
 import { describe, expect, it, vi } from "vitest";
 import { ConnectError } from "../../src/index.js";
-import { Random } from "../faults/random.js";
-import { pass, timersSet, useVirtualClock } from "../support/time.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
 import {
   bye,
@@ -16,10 +15,8 @@ import {
   openPage,
   refuse,
   says,
-  URL,
   useNetwork,
 } from "./attempts.js";
-import { record } from "./clients.js";
 
 useVirtualClock();
 useNetwork();
@@ -167,31 +164,6 @@ it.each([1001, 1002, 1006, 1009, 1011, 1012, 1013, 3000, 4000, 4399, 4500, 4999]
 );
 
 describe("a client that could not connect", () => {
-  it("rejects at once without `reconnect.initial`", async () => {
-    network.script = refuse;
-    expect(await rejection(connectPage({ reconnect: true }))).toMatchObject({ code: "CONNECT_FAILED" });
-    // One attempt with the offer, and one without.
-    expect(network.attempts.map(({ protocols }) => protocols)).toEqual([["reciproc.v1"], []]);
-  });
-
-  it("retries like a client that lost its socket with `reconnect.initial`, and then behaves like any other", async () => {
-    network.script = refuse;
-    const from = performance.now();
-    const connecting = connectPage({ reconnect: { initial: true } });
-    await pass(2200);
-    expect([...new Set(network.times(from))]).toEqual([0, 300, 850, 1900]);
-    network.script = undefined;
-    await pass(2050);
-    const peer = await connecting;
-    const emitted = record(peer);
-    await pass(10);
-    await expectEcho(peer);
-    network.cut();
-    await pass(10);
-    await expectEcho(peer);
-    expect(emitted).toEqual(["suspend", "resume"]);
-  });
-
   it.each([
     [4001, undefined],
     [4399, undefined],
@@ -218,61 +190,4 @@ describe("a client that could not connect", () => {
     vi.stubGlobal("WebSocket", undefined);
     expect(await rejection(connectPage({ reconnect: { initial: true } }))).toBeInstanceOf(TypeError);
   });
-});
-
-/** Asserts that no 100 ms hold more than three times the mean. If the mean is a few, chance alone sometimes does. */
-function expectSpread(times: readonly number[], attempt: number): void {
-  const buckets = new Map<number, number>();
-  for (const at of times) buckets.set(Math.floor(at / 100), (buckets.get(Math.floor(at / 100)) ?? 0) + 1);
-  const mean = times.length / (Math.max(...buckets.keys()) - Math.min(...buckets.keys()) + 1);
-  const most = mean > 50 ? 3 * mean : 3 * mean + 6 * Math.sqrt(mean);
-  expect(Math.max(...buckets.values()), `attempt ${attempt}`).toBeLessThanOrEqual(most);
-}
-
-/** Returns the times of the first, second ... attempt of each client. */
-function triesSince(from: number): number[][] {
-  const tries: number[][] = [];
-  const made = new Map<string, number>();
-  for (const { at, url } of network.attempts) {
-    if (at < from) continue;
-    const n = made.get(url) ?? 0;
-    made.set(url, n + 1);
-    (tries[n] ??= []).push(at - from);
-  }
-  return tries;
-}
-
-it("spreads the attempts of two thousand clients, except the first, which each client makes at once", async () => {
-  const count = 2000;
-  const random = new Random(11);
-  vi.spyOn(Math, "random").mockImplementation(() => random.next());
-  network.script = says(HELLO);
-  const peers = Array.from({ length: count }, (_, i) => openPage({ heartbeat: false }, `${URL}${i}`));
-  await pass(6000);
-  const first = performance.now();
-  network.script = refuse;
-  network.cut();
-  await pass(6500);
-  network.script = says(HELLO, '{"resumed":{"refused":"unknown-session"}}');
-  // The longest delay.
-  await pass(20_100);
-  const tries = triesSince(first);
-  expect(new Set(tries[0])).toEqual(new Set([0]));
-  expect(tries.length).toBeGreaterThanOrEqual(5);
-  expect(tries.slice(0, 4).map((times) => times.length)).toEqual(Array(4).fill(count));
-  for (const [i, times] of tries.entries()) if (i > 0) expectSpread(times, i + 1);
-  expect(peers.every(({ state }) => state === "open")).toBe(true);
-  // Again, with a server that names a time.
-  await pass(6000);
-  const again = performance.now();
-  for (const attempt of network.attempts.filter(({ webSocket }) => webSocket.readyState === 1)) {
-    const webSocket = attempt.webSocket as typeof network.scripted;
-    webSocket.say(bye(1001, "", 5000));
-    webSocket.end({ code: 1001, reason: "" });
-  }
-  await pass(5100);
-  const [returns] = triesSince(again);
-  expect(returns).toHaveLength(count);
-  expectSpread(returns!, 1);
-  expect(timersSet()).toBeLessThan(10);
 });

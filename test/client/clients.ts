@@ -1,26 +1,10 @@
-/** Shared by the tests of a client: both `connect` functions, a record of events, and plain JSON-RPC servers. */
-import { afterEach, beforeEach, describe, vi } from "vitest";
-import { WebSocket, WebSocketServer } from "ws";
-import { connect as connectStandard, type AnyPeer, type CloseInfo } from "../../src/index.js";
-import { connect as connectNode } from "../../src/node.js";
+/** Shared by the tests of a client: a record of events, and plain JSON-RPC servers. */
+import { WebSocketServer, type WebSocket } from "ws";
+import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { bareHttp, type Listening } from "../support/network.js";
 
 /** Either `connect`, untyped. */
 export type Connect = (url: string, options?: object) => Promise<AnyPeer>;
-
-/**
- * Runs a suite over Node's `connect` and over that of a standard WebSocket, for which the WebSocket of `ws` stands in.
- */
-export function describeClients(title: string, suite: (connect: Connect, isNode: boolean) => void): void {
-  describe(`${title}, from Node`, () => {
-    suite(connectNode as Connect, true);
-  });
-  describe(`${title}, by a standard WebSocket`, () => {
-    beforeEach(() => void vi.stubGlobal("WebSocket", WebSocket));
-    afterEach(() => void vi.unstubAllGlobals());
-    suite(connectStandard as Connect, false);
-  });
-}
 
 /** Connects, and waits until the server knows that the client has its session: from then on both keep it. */
 export async function confirmed(connect: Connect, url: string, options?: object): Promise<AnyPeer> {

@@ -114,17 +114,6 @@ describe("close()", () => {
     });
   });
 
-  it("settles inside `resume` of a resumed session", async () => {
-    const { peer, emitted } = await live();
-    let closing: Promise<void> | undefined;
-    peer.on("resume", () => (closing = peer.close()));
-    network.cut();
-    await pass(1);
-    await closing;
-    expect(emitted).toEqual(["suspend", "resume", "close 1000"]);
-    await expectOver(peer, emitted);
-  });
-
   it("rejects the calls of a running onOpen without an `error`, and queued calls as not sent", async () => {
     network.script = plainEcho;
     const opening = gate();

@@ -1,8 +1,8 @@
 /** One connection attempt: how a WebSocket fails, servers that are silent or changed, addresses, and `signal`. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ConnectError, mcp } from "../../src/index.js";
-import { pass, timersSet, useVirtualClock } from "../support/time.js";
-import { Outcomes, rejection } from "../support/turns.js";
+import { pass, useVirtualClock } from "../support/time.js";
+import { rejection } from "../support/turns.js";
 import {
   connectPage,
   expectEcho,
@@ -15,7 +15,6 @@ import {
   refuse,
   says,
   stopper,
-  URL,
   useNetwork,
   type Script,
 } from "./attempts.js";
@@ -136,51 +135,9 @@ describe("a socket on which no messages begin to flow", () => {
     expect(emitted).toEqual(["suspend", "resume", "suspend", "lost", "resume"]);
     await expectEcho(peer);
   });
-
-  it("has no timeout if openTimeoutMs is Infinity", async () => {
-    const peer = await connectPage({ openTimeoutMs: Infinity });
-    await pass(10);
-    network.script = silent["opens and sends nothing"]!;
-    const { length } = network.attempts;
-    network.cut();
-    await pass(50_000);
-    expect(network.attempts).toHaveLength(length + 1);
-    expect(peer.state).toBe("suspended");
-  });
-
-  it("rejects connect if it is the first, and leaves nothing", async () => {
-    network.script = silent["never opens"]!;
-    const failed = rejection(connectPage({ openTimeoutMs: 2000 }));
-    await pass(2000);
-    expect(await failed).toMatchObject({ message: `could not connect to ${URL}: not open within 2000 ms` });
-    await pass(1000);
-    expect(network.attempts).toHaveLength(1);
-    expect([network.openCount, timersSet()]).toEqual([0, 0]);
-  });
 });
 
 describe("connect with a signal", () => {
-  it.each<[string, Script | undefined, object]>([
-    ["whose `onOpen` runs", undefined, { onOpen: (remote: any) => remote.request("never") }],
-    ["that does not open", hang, {}],
-    ["that does not open, and has for ever to do so", hang, { openTimeoutMs: Infinity }],
-    ["whose server agrees and says nothing", says(), {}],
-  ])("stops an attempt %s", async (_name, script, options) => {
-    const { signal, abort, listeners } = stopper(REASON);
-    network.script = script;
-    const outcomes = new Outcomes().watch("connect", connectPage({ ...options, signal }));
-    await pass(50);
-    expect(outcomes.list).toEqual([]);
-    abort();
-    await pass(0);
-    expect(outcomes.list).toEqual([{ name: "connect", reason: REASON }]);
-    expect(listeners()).toBe(0);
-    await pass(1000);
-    expect([network.openCount, timersSet()]).toEqual([0, 0]);
-    await pass(60_000);
-    expect(network.attempts).toHaveLength(1);
-  });
-
   it("rejects or resolves with an open peer, whichever microtask aborts it", async () => {
     const ends = new Set<string>();
     for (let moment = 0; moment < 60; moment++) {
@@ -229,6 +186,7 @@ describe("connect with a signal", () => {
 });
 
 const { URL: StandardURL } = globalThis;
+const SECRET = "ws://user:s3cret@server.test/rpc?signed=a+b%20c~%2f";
 
 /** The URL of React Native: it has no setters, and most getters throw. */
 class ReadonlyURL {
@@ -260,39 +218,29 @@ describe("a client in a runtime without `TextDecoder`, and whose `URL` has only 
   });
 
   it.each([
-    ["ws://server.test/rpc", undefined, "ws://server.test/rpc"],
+    [SECRET, undefined, SECRET],
     ["http://server.test/rpc#part", undefined, "ws://server.test/rpc"],
-    ["https://server.test/", undefined, "wss://server.test/"],
     ["/rpc?room=a%20b", "https://server.test/page?x=1", "wss://server.test/rpc?room=a%20b"],
     [new StandardURL("http://server.test/rpc"), undefined, "ws://server.test/rpc"],
-  ])("connects to %s", async (url, page, address) => {
-    vi.stubGlobal("location", page && { href: page });
-    network.script = plainEcho;
-    const peer = await connect(url);
-    await pass(1);
-    expect(network.last.url).toBe(address);
-    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
-    await peer.close(3000, "ü".repeat(100));
-  });
-
-  it.each([
-    ["ws://server.test/rpc", "ws://server.test/rpc?node=n7"],
-    ["ws://server.test/rpc?signed=a+b%20c", "ws://server.test/rpc?signed=a+b%20c&node=n7"],
-  ])("resumes a session with its route: %s", async (url, resumed) => {
-    network.script = says(helloWith({ route: "n7" }));
-    const peer = await connect(url);
-    await pass(1);
-    network.cut();
-    await pass(1);
-    expect(network.last.url).toBe(resumed);
-    await peer.close();
-    await pass(0);
-  });
-
-  it("shows no secret of its URL in an error", async () => {
-    network.script = refuse;
-    const failed = rejection(connect("ws://user:s3cret@server.test/rpc?token=s3cret"));
-    await pass(0);
-    expect(await failed).toMatchObject({ name: "ConnectError", url: "ws://server.test/rpc" });
-  });
+  ])(
+    "connects to %s, adds its route to the end of its URL when it resumes, and shows no secret",
+    async (url, page, address) => {
+      vi.stubGlobal("location", page && { href: page });
+      network.script = says(helloWith({ route: "n7" }));
+      const peer = await connect(url);
+      await pass(1);
+      for (let cuts = 0; cuts < 2; cuts++) {
+        network.cut();
+        await pass(1000);
+      }
+      const resumed = `${address}${address.includes("?") ? "&" : "?"}node=n7`;
+      expect(network.attempts.map((attempt) => attempt.url).slice(0, 3)).toEqual([address, resumed, resumed]);
+      await peer.close(3000, "ü".repeat(100));
+      network.script = refuse;
+      const failed = rejection(connect(url));
+      await pass(0);
+      const shown = address.replace("user:s3cret@", "").split("?")[0];
+      expect(await failed).toMatchObject({ name: "ConnectError", url: shown });
+    },
+  );
 });

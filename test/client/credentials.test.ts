@@ -2,7 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { contract, pair, type AnyPeer, type Attempt, type ConnectError } from "../../src/index.js";
+import { contract, type AnyPeer, type Attempt, type ConnectError } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
 import { pass, useVirtualClock } from "../support/time.js";
@@ -157,16 +157,6 @@ describe("credentials of a client", () => {
       const { url, rawHeaders } = requests[0]!;
       expect(`${url} ${rawHeaders.join(" ")}`).not.toContain("ada");
       expect(rawHeaders).toContain("reciproc.v1,reciproc.auth");
-    });
-
-    it.each([
-      ["without authenticate", { authenticate: undefined, principal: undefined }],
-      ["without authenticate and sessions", { authenticate: undefined, principal: undefined, session: false }],
-      ["that is plain", { authenticate: () => "by request", principal: undefined, link: "plain" }],
-    ])("is not needed by a server %s", async (_what, options) => {
-      await using server = serveUsers(options);
-      await using peer = await server.connect(URL, { auth: "token" });
-      expect(await peer.request("auth")).toEqual(options.authenticate === undefined ? null : "by request");
     });
 
     it('is not sent to a server that is not reciproc, or by `link: "plain"`', async () => {
@@ -373,19 +363,6 @@ describe("credentials of a client", () => {
       expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
     });
 
-    it("rejects if the session is lost meanwhile, and sends nothing to the next server if that does not ask", async () => {
-      network.script = says(AUTH_HELLO, HELLO);
-      const peer = await connectPage({ auth: { token: "s3cret" } });
-      await pass(10);
-      network.script = says('{"jsonrpc":"2.0","method":"hi"}');
-      network.cut();
-      const renewed = rejection(peer.reauthenticate());
-      await pass(10);
-      expect(await renewed).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
-      expect(peer.state).toBe("open");
-      expect(network.last.sent.join("")).not.toContain("s3cret");
-    });
-
     it("rejects when the peer closes, and at once on a closed peer", async () => {
       const late = gate<unknown>();
       await using server = serveUsers({
@@ -417,12 +394,6 @@ describe("credentials of a client", () => {
       expect(await rejection(one!.reauthenticate())).toBeInstanceOf(TypeError);
     });
   });
-});
-
-it("rejects reauthenticate of a peer in memory with a TypeError", async () => {
-  const [a, b] = pair({}, {});
-  expect(await rejection(a.reauthenticate())).toBeInstanceOf(TypeError);
-  await Promise.all([a.close(), b.close()]);
 });
 
 it("reauthenticates a peer that is not open yet when it is, or rejects as not sent if it closes before", async () => {

@@ -73,15 +73,19 @@ describe("a peer that is connecting", () => {
     expect(network.attempts).toHaveLength(1);
   });
 
-  it.each<[string, Script, boolean]>([
-    ["closed during an attempt", hang, false],
-    ["closed between two attempts", refuse, false],
-    ["aborted during an attempt", hang, true],
-    ["aborted between two attempts", refuse, true],
-  ])("can be %s, and makes no attempt after that", async (_when, script, isAborted) => {
+  const GREETS = { onOpen: (remote: any) => remote.request("never") };
+  it.each<[string, Script | undefined, object, boolean]>([
+    ["closed during an attempt", hang, {}, false],
+    ["closed between two attempts", refuse, {}, false],
+    ["aborted during an attempt", hang, {}, true],
+    ["aborted during an attempt without a timeout", hang, { openTimeoutMs: Infinity }, true],
+    ["aborted between two attempts", refuse, {}, true],
+    ["aborted while its server says nothing", says(), { auth: "token" }, true],
+    ["aborted while `onOpen` runs", undefined, GREETS, true],
+  ])("can be %s, and makes no attempt after that", async (_when, script, options, isAborted) => {
     const { signal, abort, listeners } = stopper(REASON);
     network.script = script;
-    const peer = openPage({ ...TRIES, signal });
+    const peer = openPage({ ...TRIES, ...options, signal });
     const emitted = record(peer);
     const call = rejection(peer.request("echo", []));
     await pass(1000);
@@ -130,7 +134,7 @@ describe("a peer that is connecting", () => {
     expect(network.openCount).toBe(0);
   });
 
-  it("emits `attempt` after `suspend` and `lost`, with the close and the server's delay", async () => {
+  it("emits `attempt` after `suspend` and `lost`, with the close and the server's delay, which `reconnect()` skips", async () => {
     const peer = openPage();
     await peer.opened;
     await pass(6000);
@@ -146,7 +150,9 @@ describe("a peer that is connecting", () => {
     network.dismiss({ code: 1001, reason: "restarting" }, 4000);
     await pass(1);
     network.script = undefined;
-    await pass(2000);
+    // Skips the delay.
+    expect(peer.reconnect()).toBe(true);
+    await pass(1);
     expect(emitted).toEqual([
       "suspend",
       "attempt 1 after 0",
@@ -158,33 +164,5 @@ describe("a peer that is connecting", () => {
       "resume",
     ]);
     expect(errors).toEqual(["the connection ended with 1006", "the connection ended with 1001 (restarting)"]);
-  });
-
-  it("skips the delay that the server asked for at `reconnect()`", async () => {
-    network.script = says(HELLO);
-    const peer = openPage();
-    await peer.opened;
-    await pass(10);
-    network.dismiss({ code: 1001, reason: "restarting" }, 60_000);
-    network.script = undefined;
-    await pass(1000);
-    expect(peer.state).toBe("suspended");
-    expect(peer.reconnect()).toBe(true);
-    await pass(1);
-    expect(peer.state).toBe("open");
-  });
-
-  it("makes the next attempt follow at once if `reconnect()` is called in `suspend`", async () => {
-    const peer = openPage();
-    await peer.opened;
-    peer.on("suspend", () => peer.reconnect());
-    for (let i = 0; i < 3; i++) {
-      await pass(10);
-      const from = performance.now();
-      network.cut();
-      await pass(1);
-      expect(network.times(from)).toEqual([0]);
-      expect(peer.state).toBe("open");
-    }
   });
 });

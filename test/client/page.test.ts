@@ -90,16 +90,6 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
     expect(pings()).toBe(0);
   });
 
-  it("works also if the peer ends with its socket", async () => {
-    const { peer, emitted } = await live({ reconnect: false });
-    await pass(31_000);
-    expect(pings()).toBe(1);
-    test.network.stop();
-    await pass(60_000);
-    expect(emitted).toEqual(["close 1006"]);
-    expect(await peer.closed).toMatchObject({ code: 1006, reason: expect.stringContaining("nothing was heard") });
-  });
-
   it("cannot ping over a plain link, and disconnects no server there", async () => {
     network.script = plainEcho;
     const { peer, emitted } = await live({ reconnect: true });

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { AnyPeer, Stream } from "../../src/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { gate, Outcomes, rejection } from "../support/turns.js";
-import { connectPage, expectEcho, live, network, openPage, plainEcho, refuse, test, useNetwork } from "./attempts.js";
+import { connectPage, expectEcho, live, network, openPage, refuse, test, useNetwork } from "./attempts.js";
 
 useVirtualClock();
 
@@ -12,10 +12,6 @@ useNetwork({
   echo: (params: unknown) => (heard.push(params), params),
   note: (params: unknown) => void heard.push(params),
   open: ([name]: [string], { peer }: { peer: AnyPeer }) => ({ values: peer.offer([name]) }),
-  steps: (_params: unknown, { progress }: { progress: (value: unknown) => void }) => {
-    for (const step of [1, 2, 3]) progress(step);
-    return "done";
-  },
 });
 beforeEach(() => void (heard.length = 0));
 
@@ -102,17 +98,6 @@ describe("a client whose server has stopped reading", () => {
     for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent" });
     expect(heard).toEqual([["sent"], ["notification"]]);
   });
-});
-
-it("asks for progress when it has reconnected, also if the previous server was plain", async () => {
-  network.script = plainEcho;
-  const peer = await down({ reconnect: true });
-  const emitted: unknown[] = [];
-  const call = peer.request("steps", { a: 1 }, { onProgress: (value) => emitted.push(value) });
-  network.script = undefined;
-  await pass(20_000);
-  expect(await call).toBe("done");
-  expect(emitted).toEqual([1, 2, 3]);
 });
 
 it("sends after `onOpen` no more than a full socket accepts: the session lasts", async () => {

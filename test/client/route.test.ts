@@ -1,11 +1,9 @@
 /** The `route` of a session: the name by which a load balancer finds the server that has it. */
-import type { IncomingMessage } from "node:http";
 import { describe, expect, it } from "vitest";
 import { serve } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { helloWith, live, network, openPage, says, URL, useNetwork } from "./attempts.js";
-import { confirmed, type Connect } from "./clients.js";
 
 useVirtualClock();
 useNetwork();
@@ -18,25 +16,6 @@ function added(): string[] {
 }
 
 describe("a client whose session has a route", () => {
-  it.each([
-    ["rpc", "rpc?node=n7"],
-    ["rpc?signed=a+b%20c~%2f", "rpc?signed=a+b%20c~%2f&node=n7"],
-  ])(
-    "adds it to the end of its URL when it resumes, and leaves the rest of the URL alone: %s",
-    async (path, resumed) => {
-      const urls: (string | undefined)[] = [];
-      const authenticate = ({ url }: IncomingMessage): object => (urls.push(url), {});
-      await using server = testServer<any, any, any>({ session: { route: "n7" }, authenticate });
-      await using peer = await confirmed(server.connect as Connect, `${URL}${path}`);
-      for (let cuts = 0; cuts < 2; cuts++) {
-        server.network.cut();
-        await pass(10_000);
-        expect(peer.state).toBe("open");
-      }
-      expect(urls).toEqual([`/${path}`, `/${resumed}`, `/${resumed}`]);
-    },
-  );
-
   it("does not add it when the session has ended, and adds that of the next session", async () => {
     network.script = says(helloWith({ route: "n7" }));
     await live();
@@ -57,13 +36,6 @@ describe("a client whose session has a route", () => {
     openPage({ reconnect: { initial: true } });
     await pass(2000);
     expect(network.attempts.map(({ webSocket }) => webSocket.readyState)).toEqual([3, 3, 1]);
-  });
-
-  it("adds nothing for a server that gives none", async () => {
-    await live();
-    network.cut();
-    await pass(10);
-    expect(added()).toEqual(["", ""]);
   });
 });
 

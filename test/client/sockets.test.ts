@@ -3,12 +3,12 @@ import { getEventListeners, once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { createServer as createTcpServer, type Socket } from "node:net";
 import { expect, it } from "vitest";
-import type { AnyPeer, Attempt, CloseInfo } from "../../src/index.js";
-import { connect as connectNode, open as openNode, serve } from "../../src/node.js";
+import type { Attempt, CloseInfo } from "../../src/index.js";
+import { connect as connectNode, serve } from "../../src/node.js";
 import { listening } from "../support/network.js";
 import { Relay } from "../support/relay.js";
 import { rejection } from "../support/turns.js";
-import { bareServer, confirmed, describeClients, event, record, type Connect } from "./clients.js";
+import { bareServer, confirmed, event, record, type Connect } from "./clients.js";
 
 it.each([
   ["headers", new Map([["a", "b"]])],
@@ -62,40 +62,20 @@ it("detects a frozen plain server from Node, by pings of the WebSocket", async (
   expect(emitted).toEqual(["suspend", "lost", "resume"]);
 });
 
-const echo = (params: unknown): unknown => params;
-
-it("queues what is sent before the server listens, and is open when it does", async () => {
-  const taken = await serve({ port: 0 });
-  const { url } = taken;
-  await taken.close();
-  await using peer = openNode(url, { reconnect: { initial: true } }) as AnyPeer;
-  const call = peer.request("echo", [5]);
-  await event(peer, "attempt");
-  expect(peer.state).toBe("connecting");
-  await using late = await serve({ port: Number(new globalThis.URL(url).port), methods: { echo } });
-  expect(late.url).toBe(url);
-  peer.reconnect();
-  expect(await call).toEqual([5]);
-  await peer.opened;
-  expect(peer.state).toBe("open");
-});
-
-describeClients("connect with a signal", (connect: Connect) => {
-  it("disconnects from a server that never answers", async () => {
-    const controller = new AbortController();
-    const { signal } = controller;
-    const listener = createTcpServer();
-    await using silent = await listening(listener);
-    const arrival = once(listener, "connection");
-    const connecting = rejection(connect(silent.url, { signal }));
-    const [socket] = (await arrival) as [Socket];
-    socket.resume();
-    socket.on("error", () => {});
-    const gone = once(socket, "close");
-    const reason = new Error("the user went elsewhere");
-    controller.abort(reason);
-    expect(await connecting).toBe(reason);
-    await gone;
-    expect(getEventListeners(signal, "abort")).toEqual([]);
-  });
+it("disconnects from a server that never answers when its signal aborts", async () => {
+  const controller = new AbortController();
+  const { signal } = controller;
+  const listener = createTcpServer();
+  await using silent = await listening(listener);
+  const arrival = once(listener, "connection");
+  const connecting = rejection(connectNode(silent.url, { signal }));
+  const [socket] = (await arrival) as [Socket];
+  socket.resume();
+  socket.on("error", () => {});
+  const gone = once(socket, "close");
+  const reason = new Error("the user went elsewhere");
+  controller.abort(reason);
+  expect(await connecting).toBe(reason);
+  await gone;
+  expect(getEventListeners(signal, "abort")).toEqual([]);
 });

@@ -164,12 +164,6 @@ describe("a call that is cancelled", () => {
     expect([source.returned, raw.contexts[0]!.signal.aborted]).toEqual([1, true]);
     expectEmpty(raw.peer);
   });
-
-  it("while a next is pending answers that next with an error, not as finished", async () => {
-    const raw = tailing(new Fed().give(1));
-    await feed(raw, request(1, "tail"), next(2, 1));
-    expect(await answersTo(raw, cancel(1))).toEqual([failure(2, ...GIVEN_UP)]);
-  });
 });
 
 describe("the end of the connection", () => {

@@ -152,17 +152,6 @@ describe("a push", () => {
     expect(sent(raw)).toEqual([result(1, 1), ...pushes(1, 2, 4, 5, 6)]);
   });
 
-  it("reaches each of many subscriptions of a peer by its own id, and no other peer", async () => {
-    const { methods, opened } = served(({ id, notify }) => notify(`early ${id}`));
-    const [one, other] = [rawPeer({ methods }), rawPeer({ methods })];
-    for (const id of ["a", "b"]) one.feed(request(id, "subscribe"));
-    other.feed(request("c", "subscribe"));
-    await pass(0);
-    for (const { id, notify } of opened) notify(`late ${id}`);
-    expect(sent(one).slice(2)).toEqual([push(1, "early 1"), push(2, "early 2"), push(1, "late 1"), push(2, "late 2")]);
-    expect(sent(other).slice(1)).toEqual([push(3, "early 3"), push(3, "late 3")]);
-  });
-
   it("follows its reply between two reciproc peers too, under a random id", async () => {
     const heads = new Subscriptions<string>({ method: "head" });
     const subscribe = (_params: unknown, context: Context): unknown => {
@@ -359,16 +348,6 @@ describe("a subscription", () => {
     answer.resolve();
     await pass(0);
     expect([opened[0]!.signal.aborted, subscriptions.size, sent(raw)]).toEqual([true, 0, []]);
-  });
-
-  it.each([false, true])("serves a client of JSON-RPC 1.0 as well (in a batch: %s)", async (isBatch) => {
-    const call = { id: 1, method: "subscribe", params: [] };
-    const message = isBatch ? [call] : call;
-    const { raw } = subscribing(first, { compat: "1.0" }, message);
-    const reply = { id: 1, result: 1, error: null };
-    expect(sent(raw)).toEqual([isBatch ? [reply] : reply]);
-    await pass(0);
-    expect(sent(raw)).toEqual(pushes("first"));
   });
 
   it("can be one of several that a single call opens", async () => {

@@ -4,7 +4,6 @@ import { lsp, mcp, ProtocolError, RpcError } from "../../src/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { useVirtualClock } from "../support/time.js";
-import { turn } from "../support/turns.js";
 import { answersTo, cancelMcp, untilAborted } from "./kit.js";
 
 useVirtualClock();
@@ -73,18 +72,6 @@ describe("a request of version 1.0", () => {
     expect(answers).toEqual([answer1(id, tricky), failure1(id, 7, "no", { why: [1] })]);
   });
 
-  it("is answered with a deeply nested result, which is not encoded twice", async () => {
-    const raw = serving();
-    // Near the depth at which `JSON.stringify` fails, which depends on the stack in use.
-    let least = 1000;
-    while (isEncodable(least + 100)) least += 100;
-    for (let depth = least - 200; depth < least + 200; depth += 10)
-      raw.feed(`{"id":${depth},"method":"later","params":${nested(depth)}}`);
-    await turn();
-    expect(raw.sent).toHaveLength(40);
-    raw.errors.length = 0;
-  });
-
   it("can be cancelled, and may read a stream, in kind", async () => {
     const raw = serving({ dialect: lsp });
     const cancel1 = { method: "$/cancelRequest", params: [1], id: null };
@@ -99,19 +86,6 @@ describe("a request of version 1.0", () => {
     expectEmpty(raw.peer);
   });
 });
-
-function nested(depth: number): string {
-  return "[".repeat(depth) + "]".repeat(depth);
-}
-
-function isEncodable(depth: number): boolean {
-  try {
-    JSON.stringify(JSON.parse(nested(depth)));
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 describe("a notification of version 1.0", () => {
   it("is run and not answered, with the id null or, which is tolerated, without one", async () => {

@@ -123,17 +123,6 @@ describe.each(ways)("a stream %s", (_name, join, requested) => {
     expectIdle(both);
   });
 
-  it.each([[5, 100_000], [2, 1_000_000], [400, 1000]])(
-    "of %i values of %i characters is read completely",
-    async (n, length) => {
-      await using both = await join(serving);
-      const values = await readAll(both.b.stream("sized", [n, length]));
-      expect(values).toEqual(numbers(n).map((i) => `${i}`.padEnd(length, "x")));
-      await both.settled();
-      expectIdle(both);
-    },
-  ); // prettier-ignore
-
   it("may be part of a result, and of params, and is read by the other side", async () => {
     await using both = await join(serving);
     const { all, none }: any = await both.b.request("nested", [1500]);
