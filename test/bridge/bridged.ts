@@ -26,10 +26,8 @@ export interface Bridged extends PlainPeer {
   greeting(): Promise<{ pid: number; helper: number }>;
 }
 
-/** The timeout for commands that do not end by themselves, and have no handler of SIGTERM that must run. */
-export const SHORT = { graceMs: 200 };
-/** The timeout for commands whose handler of SIGTERM must run. Others get a long one, in case the machine is busy. */
-export const LONGER = { graceMs: 1_000 };
+/** For commands that end neither by themselves nor at the end of their input. Others get a long time, in case the machine is busy. */
+export const SHORT = { graceMs: 100 };
 
 /** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command gets "lsp". */
 export async function bridged(

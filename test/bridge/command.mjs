@@ -57,7 +57,7 @@ const commands = {
     const text = "x".repeat(Number(size));
     for (let i = 0; i < Number(count); i++) {
       if (say({ i, text })) continue;
-      const waiting = setTimeout(() => stderr.write(`stuck at ${i}\n`), 300);
+      const waiting = setTimeout(() => stderr.write(`stuck at ${i}\n`), 100);
       await once(stdout, "drain");
       clearTimeout(waiting);
     }
@@ -91,7 +91,7 @@ const commands = {
 
   /** Ignores the end of its input and SIGTERM. */
   stubborn() {
-    process.on("SIGTERM", () => stderr.write("SIGTERM\n"));
+    process.on("SIGTERM", () => {});
     stay();
     say({ pid: process.pid });
   },
@@ -118,21 +118,15 @@ const commands = {
     onMessage((text) => stderr.write(JSON.parse(text)));
   },
 
-  /** Writes bytes, given in hexadecimal, and keeps running. */
-  raw(hex) {
-    stdout.write(Buffer.from(hex, "hex"));
-    stdin.resume();
-  },
-
-  /** Writes bytes and exits with 0. */
+  /** Writes bytes, given in hexadecimal, and exits with 0. */
   rawExit(hex) {
     stdout.write(Buffer.from(hex, "hex"));
   },
 
-  /** Answers, writes invalid UTF-8, and writes another message when its input ends. */
+  /** Answers, breaks the framing, and writes another message when its input ends. */
   incorrigible() {
     say({ pid: process.pid });
-    onMessage((text) => stdout.write(Buffer.concat([text, Buffer.of(10, 255, 10)])));
+    onMessage((text) => stdout.write(`${frame(text.toString())}${"ü".repeat(500)}\n`));
     stdin.on("end", () => say("late"));
   },
 
@@ -143,11 +137,9 @@ const commands = {
     say({ pid: process.pid });
   },
 
-  /** Runs a child process that does the work, as `npx` does, and ends with it. */
+  /** Runs a child process that does the work, as `npx` does. */
   wrapper(...inner) {
-    const helper = spawn(process.execPath, [process.argv[1], ...inner], { stdio: "inherit" });
-    helper.on("exit", (code) => process.exit(code ?? 1));
-    process.on("SIGTERM", () => process.exit(143));
+    spawn(process.execPath, [process.argv[1], ...inner], { stdio: "inherit" });
   },
 
   /** Exits with 4 while a child still holds its output. With "apart", the child has its own process group. */
