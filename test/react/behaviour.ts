@@ -18,8 +18,6 @@ let streams: { from: number; to: number; hasEnded: boolean }[];
 let topicCalls: string[];
 /** What else the notification says about a peer that was sent away. */
 let leaving: WeakMap<object, { notice: string }>;
-/** Whether each call of `wait` was cancelled. */
-let waits: boolean[];
 let kit: TestServer<ServerApi, ClientApi, Auth>;
 let page: Page;
 let pages: Page[];
@@ -63,18 +61,9 @@ function start(): TestServer<ServerApi, ClientApi, Auth> {
           stream.hasEnded = true;
         }
       },
-      // oxlint-disable-next-line require-yield
-      async *fail() {
-        throw new RpcError(410, "no stream today");
-      },
       echo: ([value]) => value,
       numbers: () => [1, 2],
       noteMe: ([value], { peer }) => void peer.notify("note", [value]),
-      wait: (_params, { signal }) =>
-        new Promise((resolve) => {
-          const at = waits.push(false) - 1;
-          signal.addEventListener("abort", () => resolve((waits[at] = true)));
-        }),
       askMe: (params, { peer }) =>
         (peer as Peer).request("ask", params).catch(({ code }: RpcError) => `code ${code}`) as Promise<string>,
     },
@@ -139,7 +128,6 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
   beforeEach(() => {
     streams = [];
     topicCalls = [];
-    waits = [];
     leaving = new WeakMap();
     pages = [];
     kit = start();
@@ -165,20 +153,6 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
         expect([page.peers.size, opened()]).toEqual([2, 2]);
       },
     );
-
-    it("connects as soon as the server is there, and calls of before are sent then", async () => {
-      kit.network.stop();
-      await page.show({ url: ADA });
-      await untilText("status", "connecting");
-      const echoed = page.peer.request("echo", [3]);
-      const failed = page.peer.waitFor("attempt");
-      kit.network.cut();
-      await failed;
-      kit.network.start();
-      expect(await echoed).toBe(3);
-      await untilText("status", "open");
-      expect(page.statuses).toEqual(["connecting", "open"]);
-    });
 
     it("closes the peer of a provider that suspends and is never mounted, after 30 s", async () => {
       using clock = virtualClock();
@@ -270,13 +244,6 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       expect(page.peer.listenerCount("notification")).toBe(0);
     });
 
-    it("reports a listener that throws as an `error` of the peer", async () => {
-      await showOpen({ url: ADA, throws: true });
-      const failed = new Promise((resolve) => page.peer.once("error", resolve));
-      page.peer.notify("noteMe", [1]);
-      expect(await failed).toEqual(new Error("the listener failed"));
-    });
-
     it("adds a notification to a list of TanStack Query that arrived together with it", async () => {
       kit.network.stop();
       await page.show({ url: ADA, numbers: true });
@@ -285,13 +252,6 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       kit.network.start();
       await untilText("status", "open");
       await untilText("numbers", "1,2,3");
-    });
-
-    it("is beside a query that cancels its handler on the server when its component is unmounted", async () => {
-      await showOpen({ url: ADA, waits: true, strict: false });
-      await until(() => waits).toEqual([false]);
-      await page.show({ url: ADA, strict: false });
-      await until(() => waits).toEqual([true]);
     });
   });
 
@@ -359,11 +319,6 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       page.restart();
       await untilText("stream", '{"items":[7],"last":7,"done":false}');
       expect(streams).toHaveLength(2);
-    });
-
-    it("shows the error of the server", async () => {
-      await showOpen({ url: ADA, fails: true });
-      await untilText("fails", '{"items":[],"done":true,"error":"no stream today"}');
     });
   });
 

@@ -13,15 +13,12 @@ export interface Visitor {
 export interface ServerApi extends TopicServer<Visitor> {
   /** Counts from a number to another. Without a positive end, yields the first, and waits until its reader stops. */
   count(params: { from: number; to: number }): Stream<number>;
-  fail(): Stream<number>;
   echo(params: [value: number]): number;
   /** Removes a visitor from a topic. The notification to the members contains the notice. */
   sendAway(params: { topic: string; visitor: string; notice: string }): void;
   numbers(): number[];
   /** Makes the server send the notification `note`. */
   noteMe(params: [value: number]): void;
-  /** Returns when it is cancelled. */
-  wait(): boolean;
   /** Makes the server call `ask` of the caller with these params, and returns the answer. */
   askMe(params: unknown[]): string;
 }
@@ -43,13 +40,8 @@ export interface Shown {
   listeners?: string[];
   asker?: string;
   stream?: { from: number; to: number; keep?: number };
-  fails?: boolean;
   /** Whether a component reads `numbers` by TanStack Query, and adds the notes to them. */
   numbers?: boolean;
-  /** Whether a component reads `wait` by TanStack Query. */
-  waits?: boolean;
-  /** Whether the listeners throw. */
-  throws?: boolean;
   /** A topic for each component that shows members. */
   topics?: string[];
   /** Whether the provider is inside of a hidden `Activity` of React 19. */
@@ -143,15 +135,6 @@ function Asker({ answer }: { answer: string }) {
   return null;
 }
 
-function Failed() {
-  useNotification("note", () => {
-    throw new Error("the listener failed");
-  });
-  return null;
-}
-
-const FOR_EVER = { staleTime: Infinity, networkMode: "always" } as const;
-
 function Numbers() {
   const peer = usePeer();
   const queries = useQueryClient();
@@ -159,18 +142,13 @@ function Numbers() {
   const { data = [] } = useQuery({
     queryKey,
     queryFn: ({ signal }) => peer.request("numbers", undefined, { signal }),
-    ...FOR_EVER,
+    staleTime: Infinity,
+    networkMode: "always",
   });
   useNotification("note", ([value]) => {
     queries.setQueryData<number[]>(queryKey, (old = []) => [...old, value]);
   });
   return <output id="numbers">{data.join()}</output>;
-}
-
-function Waiting() {
-  const peer = usePeer();
-  useQuery({ queryKey: ["wait"], queryFn: ({ signal }) => peer.request("wait", undefined, { signal }), ...FOR_EVER });
-  return null;
 }
 
 /** Returns what is shown of an error. */
@@ -184,11 +162,6 @@ function Counter({ from, to, keep }: { from: number; to: number; keep?: number }
   page.restart = restart;
   page.streamRenders++;
   return <output id="stream">{JSON.stringify({ items, last, done, error: nameOf(error) })}</output>;
-}
-
-function Failing() {
-  const { items, done, error } = useStream("fail");
-  return <output id="fails">{JSON.stringify({ items, done, error: (error as Error | undefined)?.message })}</output>;
 }
 
 function Members({ topic, at }: { topic: string; at: number }) {
@@ -223,7 +196,7 @@ const queryClient = new QueryClient();
 function App({ shown }: { shown: Shown }) {
   const page = usePage();
   const renders = ++page.renders;
-  const { url, options, listeners = [], asker, stream, fails, topics = [], suspends, numbers, waits, throws } = shown;
+  const { url, options, listeners = [], asker, stream, topics = [], suspends, numbers } = shown;
   if (url === undefined) return null;
   return (
     <Provider url={url} options={{ ...options, methods: { served: () => {} } }} open={page.open}>
@@ -234,12 +207,7 @@ function App({ shown }: { shown: Shown }) {
       ))}
       {asker !== undefined && <Asker answer={asker} />}
       {stream !== undefined && <Counter {...stream} />}
-      {fails === true && <Failing />}
-      {throws === true && <Failed />}
-      <QueryClientProvider client={queryClient}>
-        {numbers === true && <Numbers />}
-        {waits === true && <Waiting />}
-      </QueryClientProvider>
+      <QueryClientProvider client={queryClient}>{numbers === true && <Numbers />}</QueryClientProvider>
       {topics.map((topic, at) => (
         <Members key={at} topic={topic} at={at} />
       ))}
