@@ -38,14 +38,6 @@ async function alarm(text: string, given?: Given): Promise<string> {
 }
 
 describe("a result", () => {
-  it("is compact JSON in a pipe, and indented, coloured JSON on a terminal", async () => {
-    const value = { a: ["x", 1] };
-    expect(await printed(value)).toBe('{"a":["x",1]}');
-    const shown = await printed(value, { isTTY: true });
-    expect(stripVTControlCharacters(shown)).toBe(JSON.stringify(value, null, 2));
-    expect(shown).toContain("\u001b[32m");
-  });
-
   it("is the same JSON without its colours", async () => {
     const values = fc.sample(json, 500);
     const shown = await printed(values, { isTTY: true });
