@@ -40,19 +40,6 @@ describe("a message in fragments", () => {
     expect((await closeFrame(raw.socket)).code).toBe(1008);
     expect((await raw.peer.closed).code).toBe(1008);
   });
-
-  it("is cut by the heartbeat if its bytes stop before its end", async () => {
-    using clock = virtualClock();
-    await using on = await target({ heartbeat: { intervalMs: 100, deadAfterMs: 200 } });
-    using raw = await rawSocket(on);
-    const { bytesReceived } = raw.peer.stats();
-    const unfinished = Buffer.concat([frame(TEXT, "x".repeat(1000), false), frameHead(CONTINUATION, 100_000)]);
-    await raw.write(Buffer.concat([unfinished, Buffer.from("x")]));
-    await vi.waitFor(() => expect(raw.peer.stats().bytesReceived).toBe(bytesReceived + unfinished.length + 1));
-    await clock.pass(400);
-    expect(await raw.peer.closed).toMatchObject({ code: 1006 });
-    expect(raw.peer.stats()).toMatchObject({ running: 0, pending: 0 });
-  });
 });
 
 it("closes with 1008 if a long message arrives in more pieces than it needs", async () => {

@@ -97,13 +97,30 @@ describe("the size of a suspended session", () => {
     expect(world.server.stats().suspendedBytes).toBeLessThan(1_000);
   });
 
-  it("counts the bytes in the params of running calls", async () => {
+  it.each<[string, (byHand: ByHand) => unknown]>([
+    [
+      "as bytes",
+      async (byHand) => {
+        await byHand.hello();
+        byHand.sayBytes(request(1, "wait", { data: "a" }), new Uint8Array(50_000));
+      },
+    ],
+    [
+      "of calls that were made before the session began",
+      async (byHand) => {
+        byHand.say(request(1, "wait", { text: "x".repeat(50_000) }));
+        await byHand.hello();
+      },
+    ],
+  ])("counts the params %s", async (_what, call) => {
     const open = gate();
     const world = await serving({ methods: { wait: () => open.promise } });
-    const session = await begun(world);
-    session.byHand.sayBytes(request(1, "wait", { data: "a" }), new Uint8Array(50_000));
-    await until(() => session.peer.stats().running === 1);
-    await drop(session);
+    const coming = nextPeer(world.server);
+    const byHand = await ByHand.open(world.url);
+    await call(byHand);
+    const peer = await coming;
+    await until(() => peer.stats().running === 1);
+    await drop({ byHand, peer });
     const { suspendedBytes } = world.server.stats();
     expect(suspendedBytes).toBeGreaterThan(50_000);
     expect(suspendedBytes).toBeLessThan(52_000);
@@ -129,20 +146,6 @@ describe("the size of a suspended session", () => {
       await peer.close();
       expect(world.server.stats().suspendedBytes).toBe(0);
     }
-  });
-
-  it("counts the params of calls that were made before the session began", async () => {
-    const open = gate();
-    const world = await serving({ methods: { wait: () => open.promise } });
-    const coming = nextPeer(world.server);
-    const byHand = await ByHand.open(world.url);
-    byHand.say(request(1, "wait", { text: "x".repeat(50_000) }));
-    await byHand.hello();
-    await drop({ byHand, peer: await coming });
-    const { suspendedBytes } = world.server.stats();
-    expect(suspendedBytes).toBeGreaterThan(50_000);
-    expect(suspendedBytes).toBeLessThan(52_000);
-    open.resolve();
   });
 
   it("keeps nothing of the finished members of a batch that waits for one response", async () => {

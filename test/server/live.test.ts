@@ -112,13 +112,4 @@ describe("a dropped message", () => {
     expect(count).toBeGreaterThan(0);
     expect([peer.stats().dropped, missed.methods]).toEqual([count, { said: count }]);
   });
-
-  it('is one that is too long for its client, also with `whenSlow: "close"`', async () => {
-    await using server = makeServer();
-    const missed = missedBy(server);
-    const { client, got } = await joinSession(server, { limits: { maxMessageBytes: 500 } });
-    for (const whenSlow of ["drop", "close"] as const) server.peers.notify("said", [MANY], { whenSlow });
-    await pass(0);
-    expect([got, missed.methods, client.state]).toEqual([[1, 1], { said: 2 }, "open"]);
-  });
 });

@@ -1,5 +1,4 @@
-import { once } from "node:events";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { ServerStats } from "../../src/node.js";
 import { plainPeer, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
@@ -119,55 +118,33 @@ describe("server.stats()", () => {
     expect(server.stats()).toMatchObject({ opened: 3, closed: { 1008: 1, 4321: 1, 1006: 1 } });
   });
 
-  it("never decreases, whatever happens", async () => {
-    const world = await servingOnPort({
-      methods: { one: () => 1, slow: turn },
-      limits: { maxUnsentBytes: 2 ** 20, maxInFlight: 2, maxMalformedPerMinute: 3 },
+  it("never decreases when connections are cut, also one that has queued bytes", async () => {
+    const { server, url, cut } = await servingOnPort({
+      methods: { one: () => 1 },
+      limits: { maxUnsentBytes: 2 ** 20 },
     });
-    const { server, url, cut } = world;
     let last = countsOf(server.stats());
-    const over = new AbortController();
-    onTestFinished(() => over.abort());
-    const looks: string[] = [];
     const look = (): void => {
       const now = countsOf(server.stats());
-      for (const [name, count] of last)
-        if (!((now.get(name) ?? -1) >= count)) looks.push(`${name} ${count} -> ${now.get(name)}`);
+      for (const [name, count] of last) expect(now.get(name)).toBeGreaterThanOrEqual(count);
       last = now;
     };
-    const watching = (async () => {
-      for (; !over.signal.aborted; look()) await turn();
-    })();
     const client = await connect(url);
-    await client.request("one");
-    await client.request("one");
-    // A reader that stops, and still has many queued bytes when its connection is cut.
+    for (let i = 0; i < 2; i++) await client.request("one");
     const coming = nextPeer(server);
     using deaf = await plainPeer(url);
     deaf.webSocket.pause();
     const slow = await coming;
-    while (slow.stats().unsentBytes < 2 ** 19) {
-      slow.notify("n", ["x".repeat(2 ** 16)]);
-      await turn();
-    }
+    for (; slow.stats().unsentBytes < 2 ** 19; await turn()) slow.notify("n", ["x".repeat(2 ** 16)]);
     look();
     const back = emitted(client, "resume");
     cut();
+    look();
     await Promise.all([back, slow.closed]);
     look();
-    for (let i = 0; i < 5; i++) void client.request("slow").catch(() => {});
-    await post(url, '{"jsonrpc":"2.0","id":1,"method":"one"}');
-    using noise = await plainPeer(url);
-    for (let i = 0; i < 5; i++) noise.webSocket.send("nonsense");
-    await once(noise.webSocket, "close");
-    await upgrade(url, { Origin: "https://example.org" });
-    await client.request("one").catch(() => {});
     await client.close();
     await vi.waitFor(() => expect(server.stats().peers).toBe(0));
-    await turn();
-    over.abort();
-    await watching;
-    expect(looks).toEqual([]);
-    expect(server.stats()).toMatchObject({ opened: 4, resumed: 1, refused: { 403: 1 } });
+    look();
+    expect(server.stats()).toMatchObject({ opened: 2, resumed: 1 });
   });
 });

@@ -1,6 +1,6 @@
 /** The network of a test server, under a fake clock: everything below happens without a real timer. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { bytes, ConnectError, pair, type AnyPeer } from "../../src/index.js";
+import { bytes, pair, type AnyPeer } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection } from "../support/turns.js";
@@ -107,18 +107,6 @@ describe("network.stop()", () => {
     expect(await call).toEqual(["late"]);
     expect(heard).toEqual([0, 1, 2]);
     expect(client.stats().unsentBytes).toBe(0);
-  });
-
-  it("lets a client wait for the handshake until its timeout", async () => {
-    kit.network.stop();
-    const connecting = rejection(kit.connect(kit.server.url, { openTimeoutMs: 5_000 }));
-    const patient = kit.connect(kit.server.url, { openTimeoutMs: 60_000 });
-    await pass(5_000);
-    expect(await connecting).toBeInstanceOf(ConnectError);
-    expect((await connecting).message).toContain("not open within 5000 ms");
-    kit.network.start();
-    expect((await patient).state).toBe("open");
-    expect(kit.server.stats().opened).toBe(1);
   });
 });
 

@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { connect } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
-import { rejection, turn } from "../support/turns.js";
+import { turn } from "../support/turns.js";
 
 afterEach(() => void vi.unstubAllGlobals());
 
@@ -38,17 +38,6 @@ describe("the WebSocket of a test server", () => {
     expect(serverPeer!.state).toBe("closed");
     expect(await lost).toBeInstanceOf(Error);
     await peer.close();
-  });
-
-  it("sends the origin and the cookies of the page", async () => {
-    vi.stubGlobal("location", { origin: "https://board.test", href: "https://board.test/rooms/1" });
-    vi.stubGlobal("document", { cookie: "session=1" });
-    await using kit = testServer({ authenticate: ({ headers, url }) => [headers.origin, headers.cookie, url] });
-    vi.stubGlobal("WebSocket", kit.WebSocket);
-    const peer = await connect("/rpc");
-    expect([...kit.server.peers].map(({ auth }) => auth)).toEqual([["https://board.test", "session=1", "/rpc"]]);
-    await peer.close();
-    expect(await rejection(connect("wss://other.test/"))).toMatchObject({ status: 403 });
   });
 
   it("speaks plain JSON-RPC for a client that is not reciproc, with standard events", async () => {

@@ -132,21 +132,6 @@ describe("the handshake of a test server", () => {
       expect(kit.server.stats()).toMatchObject({ opened: 0, refused: { [status]: 1 } });
     }
   });
-
-  it("can take as long as `authenticate` does, and a client that gives up is forgotten", async () => {
-    const asked = gate();
-    const answer = gate<string>();
-    await using kit = testServer({ authenticate: () => (asked.resolve(), answer.promise) });
-    const controller = new AbortController();
-    const connecting = rejection(kit.connect(kit.server.url, { signal: controller.signal }));
-    await asked.promise;
-    controller.abort(new Error("changed my mind"));
-    expect((await connecting).message).toBe("changed my mind");
-    answer.resolve("late");
-    await kit.network.settle();
-    expect(kit.server.stats().opened).toBe(0);
-    expect((await kit.connect(kit.server.url)).state).toBe("open");
-  });
 });
 
 describe("closing a test server", () => {
