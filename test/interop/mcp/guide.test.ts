@@ -2,6 +2,7 @@
 import type { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import {
   CreateMessageRequestSchema,
+  ElicitRequestSchema,
   ListRootsRequestSchema,
   ResourceListChangedNotificationSchema,
 } from "@modelcontextprotocol/sdk/types.js";
@@ -105,18 +106,32 @@ describe("the example mcp-server", () => {
     const client = await connectClient(url, {}, WebSocket);
     client.setNotificationHandler(ResourceListChangedNotificationSchema, () => changed.resolve());
     expect((await client.listTools()).tools.map(({ name }) => name)).toEqual(["add_note", "find_notes", "delete_note"]);
-    expect(await call(client, "add_note", { text: "Buy bread" })).toEqual(["The note has the id 2."]);
+    expect(await call(client, "add_note", { text: "Buy milk" })).toEqual(["The note has the id 2."]);
     await changed.promise;
-    expect(await call(client, "find_notes", { text: "bread" })).toEqual(["2: Buy bread"]);
+    expect(await call(client, "find_notes", { text: "milk" })).toEqual(["2: Buy milk"]);
     const { resources } = await client.listResources();
     expect(resources.map(({ uri }) => uri)).toEqual(["note:///1", "note:///2"]);
     const { contents } = await client.readResource({ uri: "note:///2" });
-    expect(contents).toEqual([{ uri: "note:///2", mimeType: "text/plain", text: "Buy bread" }]);
+    expect(contents).toEqual([{ uri: "note:///2", mimeType: "text/plain", text: "Buy milk" }]);
     expect(await call(client, "find_notes", {})).toEqual(['"text" must be a string.', "failed"]);
     expect(await call(client, "delete_note", { id: "9" })).toEqual(["There is no note 9.", "failed"]);
     expect(await call(client, "delete_note", { id: "1" })).toEqual(["This client cannot ask its user.", "failed"]);
     expect(await rejection(client.callTool({ name: "toString" }))).toMatchObject({ code: -32602 });
     expect(await rejection(client.readResource({ uri: "note:///9" }))).toMatchObject({ code: -32002 });
+    await client.close();
+  });
+
+  it("asks the user of the SDK's client before it deletes a note", async () => {
+    const asked: string[] = [];
+    const client = await connectClient(url, { elicitation: {} }, WebSocket, (sdk) =>
+      sdk.setRequestHandler(ElicitRequestSchema, ({ params: { message } }) => ({
+        action: asked.push(message) === 1 ? "decline" : "accept",
+      })),
+    );
+    expect(await call(client, "delete_note", { id: "2" })).toEqual(["The user wants to keep the note."]);
+    expect(await call(client, "delete_note", { id: "2" })).toEqual(["The note is deleted."]);
+    expect(asked).toEqual(['Delete "Buy milk"?', 'Delete "Buy milk"?']);
+    expect(await call(client, "find_notes", { text: "milk" })).toEqual(["No note contains this text."]);
     await client.close();
   });
 
