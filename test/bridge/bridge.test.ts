@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WebSocket } from "ws";
 import { uncaughtIn } from "../support/uncaught.js";
-import { bridge, bridged, type BridgeEnd, eventually, runs, SHORT, type Bridged } from "./bridged.js";
+import { bridge, bridged, type BridgeEnd, eventually, PATIENT, runs, SHORT, type Bridged } from "./bridged.js";
 
 const MIB = 2 ** 20;
 
@@ -200,7 +200,7 @@ describe("the end of the command", () => {
   });
 
   it("closes when the command has closed its input and still runs", async () => {
-    const pair = await bridged(["unreadable"], SHORT);
+    const pair = await bridged(["unreadable"], PATIENT);
     const { pid } = await pair.greeting();
     pair.webSocket.send("1");
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command closed its input" });
@@ -236,7 +236,7 @@ describe("the end of the WebSocket", () => {
   });
 
   it("is noticed while reading is paused because the command does not read", async () => {
-    const pair = await bridged(["unreading"], { ...SHORT, pingMs: 50 });
+    const pair = await bridged(["unreading"], { ...PATIENT, pingMs: 50 });
     const { pid } = await pair.greeting();
     for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
     await eventually(() => pair.server.isPaused).toBe(true);
@@ -246,7 +246,7 @@ describe("the end of the WebSocket", () => {
   });
 
   it("ends the child processes of a command with it", async () => {
-    const pair = await bridged(["wrapper", "stubborn"], SHORT);
+    const pair = await bridged(["wrapper", "stubborn"], PATIENT);
     const { pid } = await pair.greeting();
     pair.webSocket.close();
     expect(await pair.over).toMatchObject({ endedBy: "socket", signal: "SIGTERM" });
@@ -259,7 +259,7 @@ describe("child processes that outlive their command", () => {
     ["are ended, and do not delay the end", ["leave"], false],
     ["do not delay the end when they have left the process group", ["leave", "apart"], true],
   ])("%s", async (_what, command, outlives) => {
-    const pair = await bridged(command, SHORT);
+    const pair = await bridged(command, PATIENT);
     const { helper } = await pair.greeting();
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
     await pair.over;

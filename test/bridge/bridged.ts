@@ -28,6 +28,8 @@ export interface Bridged extends PlainPeer {
 
 /** For commands that end neither by themselves nor at the end of their input. Others get a long time, in case the machine is busy. */
 export const SHORT = { graceMs: 100 };
+/** For commands that must have time to write or to end at SIGTERM before the bridge goes further. */
+export const PATIENT = { graceMs: 1_000 };
 
 /** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command gets "lsp". */
 export async function bridged(
