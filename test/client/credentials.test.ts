@@ -363,6 +363,19 @@ describe("credentials of a client", () => {
       expect(await peer.request("auth")).toEqual({ user: "ada", n: 2 });
     });
 
+    it("rejects if the session is lost meanwhile, and sends nothing to the next server if that does not ask", async () => {
+      network.script = says(AUTH_HELLO, HELLO);
+      const peer = await connectPage({ auth: { token: "s3cret" } });
+      await pass(10);
+      network.script = says('{"jsonrpc":"2.0","method":"hi"}');
+      network.cut();
+      const renewed = rejection(peer.reauthenticate());
+      await pass(10);
+      expect(await renewed).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
+      expect(peer.state).toBe("open");
+      expect(network.last.sent.join("")).not.toContain("s3cret");
+    });
+
     it("rejects when the peer closes, and at once on a closed peer", async () => {
       const late = gate<unknown>();
       await using server = serveUsers({

@@ -169,6 +169,18 @@ describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
     expect([peer.state, await call]).toEqual(["open", ["queued"]]);
   });
 
+  it("fails on a later connection too: the peer emits `error`, and the client connects again", async () => {
+    let runs = 0;
+    const onOpen = (caller: any): unknown => (++runs === 2 ? never(caller) : undefined);
+    const { peer, emitted } = await live({ onOpen, openTimeoutMs: 2000 });
+    network.lose();
+    await pass(2010);
+    await pass(310);
+    expect(emitted).toEqual(["suspend", "lost", `error ${LATE}`, "lost", "resume"]);
+    await expectEcho(peer);
+    expect(runs).toBe(3);
+  });
+
   it("is awaited without end if that is `Infinity`, and its end ends the timeout", async () => {
     let end!: () => void;
     const onOpen = (): Promise<void> => new Promise((resolve) => (end = resolve));
@@ -227,6 +239,19 @@ describe("a client of a plain server with onOpen", () => {
       await pass(6000);
     }
     expect(emitted).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
+  });
+
+  it("retries without an event if the socket is lost during one", async () => {
+    let runs = 0;
+    const onOpen = async (remote: Caller<any>): Promise<void> => {
+      if (++runs === 2) network.cut();
+      await remote.request("login");
+    };
+    const { emitted } = await live({ link: "plain", onOpen });
+    network.cut();
+    await pass(1000);
+    expect(emitted).toEqual(["suspend", "lost", "lost", "resume"]);
+    expect(runs).toBe(3);
   });
 });
 
