@@ -92,6 +92,8 @@ export function clusterGroup(cluster: RedisCluster): Group {
     failover: async (rig, how) => {
       const key = keyOf(rig, `t:${TOPIC}`);
       const { owner } = await cluster.primaryOf(key);
+      // A replica that is behind does not take over.
+      await untilReplication(owner, "state=online");
       await owner[how]();
       return {
         replaced: async () => {
