@@ -118,7 +118,7 @@ describe("a call to a peer of another node", () => {
     expect(outcomeOf(await failure(call("work")))).toEqual(NOT_SENT);
   });
 
-  it("settles truly whatever a stranger sends in the name of its node", async () => {
+  it("settles truly whatever a foreign node sends in the name of its node", async () => {
     const options = { principal: ({ name }: { name: string }) => name };
     const { engine, a, b, bob, call } = await world({}, {}, options);
     await pass(4_000);
@@ -135,7 +135,7 @@ describe("a call to a peer of another node", () => {
     await turn();
     expect(a.server.stats().engine!.foreign).toBe(foreign + 1);
     // An answer counts only if it comes from the node that was called.
-    for (const number of [1, 2]) await answer(number, "ok", '"forged"', "stranger");
+    for (const number of [1, 2]) await answer(number, "ok", '"forged"', "foreign");
     await answer(1, "protocol", `{"message":${trap}}`);
     await answer(2, "large", `{"bytes":${trap}}`);
     expect((await Promise.all(calls)).map(({ code }) => code as string)).toEqual(["PROTOCOL", "TOO_LARGE"]);
@@ -144,7 +144,7 @@ describe("a call to a peer of another node", () => {
     await answer(3, "ok", trap);
     expect(await asking).toEqual({ closed: 0, unheard: [] });
     link!.loses = () => false;
-    await link!.send(`n:${from}`, `1x\t7\tstranger\t${bob.peer.id.split(".")[1]!}\t4001\n${trap}`);
+    await link!.send(`n:${from}`, `1x\t7\tforeign\t${bob.peer.id.split(".")[1]!}\t4001\n${trap}`);
     expect(await bob.peer.closed).toMatchObject({ code: 4001, reason: "" });
   });
 

@@ -51,7 +51,7 @@ export class FaultyEngine implements Engine {
   }
 
   /** Opens a connection without a server. Puts the frames that it receives into `got`. */
-  async stranger(node = "stranger", got: string[] = []): Promise<EngineConnection> {
+  async foreign(node = "foreign", got: string[] = []): Promise<EngineConnection> {
     const received = (_channel: Channel, frame: string): void => void got.push(frame);
     const connection = this.inner.createConnection(node, { received, up() {}, down() {}, heard() {} });
     await connection.open();
@@ -62,10 +62,10 @@ export class FaultyEngine implements Engine {
   async restart(): Promise<void> {
     this.inner = memory();
     this.#restarts++;
-    const stranger = await this.stranger();
+    const foreign = await this.foreign();
     // The versions of rosters are greater than all before.
-    for (let i = 0; i < VERSIONS * this.#restarts; i++) void stranger.roster!.put("begun", "stranger/1.a", String(i));
-    await stranger.close();
+    for (let i = 0; i < VERSIONS * this.#restarts; i++) void foreign.roster!.put("begun", "foreign/1.a", String(i));
+    await foreign.close();
     const links = this.links.filter(({ isDown }) => !isDown);
     for (const link of links) link.down();
     for (const link of this.links) link.move();
@@ -74,7 +74,7 @@ export class FaultyEngine implements Engine {
 
   /** Removes the members of an incarnation. */
   async reap(incarnation: Incarnation): Promise<void> {
-    const reaper = await this.stranger("reaper");
+    const reaper = await this.foreign("reaper");
     for (const topic of this.topics)
       for (const [id] of (await reaper.roster!.list(topic)).members)
         if (id.startsWith(`${incarnation}.`)) await reaper.roster!.put(topic, id, undefined);
@@ -84,17 +84,17 @@ export class FaultyEngine implements Engine {
   /** Returns what is left in the broker when all nodes are closed, except logs: subscriptions, members and leases. */
   async leftovers(): Promise<string[]> {
     const left: string[] = [];
-    const stranger = await this.stranger();
+    const foreign = await this.foreign();
     for (const channel of this.channels) {
       const own = channel === "a:all" ? 1 : 0;
-      if ((await stranger.send(channel, ""))! > own) left.push(`subscription ${channel}`);
+      if ((await foreign.send(channel, ""))! > own) left.push(`subscription ${channel}`);
     }
     for (const topic of this.topics)
-      for (const [id] of (await stranger.roster!.list(topic)).members) left.push(`member ${topic} ${id}`);
-    await stranger.roster!.enter("stranger/1", 1_000);
-    const { live } = await stranger.roster!.beat("stranger/1", 1_000);
-    await stranger.close();
-    return [...left, ...live.filter((one) => one !== "stranger/1")];
+      for (const [id] of (await foreign.roster!.list(topic)).members) left.push(`member ${topic} ${id}`);
+    await foreign.roster!.enter("foreign/1", 1_000);
+    const { live } = await foreign.roster!.beat("foreign/1", 1_000);
+    await foreign.close();
+    return [...left, ...live.filter((one) => one !== "foreign/1")];
   }
 }
 

@@ -112,8 +112,8 @@ describe("members", () => {
   it("are at most 10,000 in a topic, and more may join without `as`", async () => {
     const [engine, a, b] = room();
     const eve = await joined(a, "eve");
-    const stranger = await engine.stranger();
-    for (let i = 1; i < 10_000; i++) await stranger.roster!.put("room", `stranger/1.m${i}`, "1");
+    const foreign = await engine.foreign();
+    for (let i = 1; i < 10_000; i++) await foreign.roster!.put("room", `foreign/1.m${i}`, "1");
     await turn();
     const ann = await a.client();
     const topic = a.server.topic("room");
@@ -124,7 +124,7 @@ describe("members", () => {
     // One of them may change what the others see.
     await topic.join(eve.peer, { as: "eva" });
     expect(await b.server.topic("room").members()).toContainEqual(of(eve, "eva"));
-    await stranger.close();
+    await foreign.close();
   });
 
   it("are removed if `join` fails with an unknown outcome", async () => {

@@ -109,7 +109,7 @@ it("nodes of several releases say in their names which frames they know, and are
   expect(a.server.nodes.id).toMatch(/^[\w-]{12}-1e$/);
   const got: string[] = [];
   // It knows the kinds up to progress reports. It would ignore each frame of a later kind.
-  const older = await engine.stranger("an-older-node-19", got);
+  const older = await engine.foreign("an-older-node-19", got);
   await older.roster!.enter("an-older-node-19/1", 10_000);
   await pass(BEAT_MS);
   expect(a.server.nodes.live).toHaveLength(3);
@@ -144,7 +144,7 @@ describe("the start", () => {
     makeNode({ engine, principal });
     await turn();
     const got: string[] = [];
-    const asking = await engine.stranger("asking-1e", got);
+    const asking = await engine.foreign("asking-1e", got);
     const [link] = engine.links;
     link!.host.received("a:all", "1u\t1\tasking-1e\tpeers\t0\tbob\nnull");
     link!.up();

@@ -259,17 +259,17 @@ describe("a node that misses messages", () => {
   it("counts a frame that is too long as foreign, and goes on after an entry that is no notification", async () => {
     const [engine, a, b, ann, bob] = await room();
     const at = await say(a, 1);
-    const stranger = await engine.stranger();
+    const foreignNode = await engine.foreign();
     const evil = '{"jsonrpc":"2.0","method":"evil","params":{}}';
     const long = `{"jsonrpc":"2.0","method":"evil","params":["${"x".repeat(16 * 2 ** 20)}"]}`;
     const { foreign } = b.server.stats().engine!;
-    await stranger.send("t:room", `1N\tstranger\n${long}`);
+    await foreignNode.send("t:room", `1N\tforeign\n${long}`);
     await turn();
     expect(b.server.stats().engine!.foreign).toBe(foreign + 1);
     for (const body of ["not json", "[]", evil.replace("{}", "[1]"), '{"jsonrpc":"2.0","method":"evil"}'])
-      await stranger.log!.append("room", body, { length: 200, ttlMs: 60_000 }, undefined);
+      await foreignNode.log!.append("room", body, { length: 200, ttlMs: 60_000 }, undefined);
     const last = await say(a, 2);
-    await stranger.close();
+    await foreignNode.close();
     await Promise.all([ann.until(2), bob.until(2)]);
     expect([ann.got.length, numbers(bob)]).toEqual([2, [1, 2]]);
     // The skipped entries have offsets too, so a position after them is complete.
@@ -306,12 +306,12 @@ describe("the tail that a node keeps of a log", () => {
   it("is one of those that have 32 MiB together, and the one that was not added to for longest is dropped", async () => {
     const engine = new FaultyEngine();
     const [a] = makeNodes(1, RULES, engine) as [Node];
-    const stranger = await engine.stranger();
+    const foreignNode = await engine.foreign();
     const { peer } = await a.client();
     const rest = '{"jsonrpc":"2.0","method":"said","params":{"text":""}}'.length;
     const body = `{"jsonrpc":"2.0","method":"said","params":{"text":"${"x".repeat(64 * 1024 - rest)}"}}`;
     const append = async (i: number): Promise<void> =>
-      void (await stranger.log!.append(`t${i}`, body, { length: 10, ttlMs: 60_000 }, undefined));
+      void (await foreignNode.log!.append(`t${i}`, body, { length: 10, ttlMs: 60_000 }, undefined));
     const positions = await Promise.all(count(0, 512).map((i) => a.server.topic(`t${i}`).join(peer)));
     const costs = async (i: number): Promise<number> => {
       const before = engine.links[0]!.count("read");
@@ -325,7 +325,7 @@ describe("the tail that a node keeps of a log", () => {
     await append(512);
     await turn();
     expect([await costs(0), await costs(1), await costs(512)]).toEqual([1, 0, 0]);
-    await stranger.close();
+    await foreignNode.close();
   });
 });
 

@@ -51,8 +51,8 @@ describe("notify of a topic", () => {
       for (const method of ["said", "all"])
         expect(got.flatMap(([name, { n }]) => (name === method ? [n as number] : []))).toEqual(numbers);
     }
-    const { peer: stranger } = await makeNode({}).client();
-    for (const except of [stranger, [p0, stranger]])
+    const { peer: foreign } = await makeNode({}).client();
+    for (const except of [foreign, [p0, foreign]])
       expect(() => a.server.topic("room").notify("said", {}, { except: except as never })).toThrow("Expected `except`");
   });
 
