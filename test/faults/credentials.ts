@@ -25,12 +25,10 @@ export interface Account {
 /** Why the server refuses each `auth` of `reauthenticate`: `authenticate` returns nothing, or names another user. */
 export type AuthRefusal = "unknown user" | "other user";
 
-/** One call of `reauthenticate`. */
 interface Renewal {
   readonly from: End;
   /** Each later number may be that of its `auth`. A call that is made while another is pending shares the `auth` of that one. */
   readonly since: number;
-  /** The last number when it was settled. */
   until: number;
   outcome: "result" | "not-sent" | "unknown" | undefined;
 }
@@ -67,7 +65,6 @@ export class Credentials {
     this.#random = random;
   }
 
-  /** The function `auth` of the client. */
   readonly show = async ({ number }: Attempt): Promise<Auth> => {
     const id = ++this.#lastId;
     // An open connection has the number 0.
@@ -78,7 +75,6 @@ export class Credentials {
     return { name: refusal === "unknown user" ? UNKNOWN_NAME : OTHER_NAME, id };
   };
 
-  /** The function `authenticate` of the server. */
   readonly authenticate = async ({ headers }: IncomingMessage, auth: unknown): Promise<Account | undefined> => {
     const { name = headers.authorization, id } = (auth ?? {}) as Partial<Auth>;
     if (id !== undefined) this.#arrived.add(id);
@@ -93,7 +89,6 @@ export class Credentials {
     if (this.#random.chance(0.3)) await sleep(this.#random.below(4));
   }
 
-  /** Records a new peer of the server. */
   begins(end: End, peer: AnyPeer): void {
     this.#holders.set(end, { peer, accounts: [], before: 0 });
     this.#takes(end);
@@ -116,7 +111,6 @@ export class Credentials {
     accounts.push(auth);
   }
 
-  /** Records that a server's peer is suspended. */
   suspended(end: End): void {
     const holder = this.#holders.get(end)!;
     holder.before = holder.accounts.length;

@@ -1,7 +1,6 @@
 /** How a world ends: which side closes, live or suspended, and what the other side must report. */
 import type { AuthRefusal } from "./credentials.js";
 import { has, onNextLine } from "./faults.js";
-import { excuse } from "./oracle.js";
 import type { Line } from "./proxy.js";
 import type { World } from "./world.js";
 
@@ -14,14 +13,14 @@ export const WAITING: ReadonlySet<EndingKind> = new Set(["clientClosesAway", "va
 export const ENDINGS: Readonly<Record<EndingKind, (world: World) => Promise<unknown>>> = {
   async clientCloses(world) {
     const { current, client } = world;
-    excuse(current, "the client closes");
+    current.reason ??= "the client closes";
     void client.close();
     await world.until("both ends are over", () => current.isOver && current.other!.isOver);
   },
   /** A client that is closed with 1000 does not reconnect. */
   async serverCloses(world) {
     const { current, client, serverPeer } = world;
-    excuse(current, "the server closes");
+    current.reason ??= "the server closes";
     void serverPeer!.close();
     await world.until("the client is closed for good", () => client.state === "closed" && current.isOver);
   },
@@ -30,7 +29,7 @@ export const ENDINGS: Readonly<Record<EndingKind, (world: World) => Promise<unkn
     world.proxy.refusals = Infinity;
     world.proxy.newest?.cut();
     await world.until("the client is suspended", () => client.state === "suspended");
-    excuse(current, "the client closes");
+    current.reason ??= "the client closes";
     const { other } = current;
     void client.close();
     if (!current.isOver) world.oracle.fail("close() while suspended did not settle at once");
@@ -51,7 +50,7 @@ export const ENDINGS: Readonly<Record<EndingKind, (world: World) => Promise<unkn
     });
     world.proxy.newest?.cut();
     await world.until("the server has resumed", () => held !== undefined);
-    excuse(current, "the client closes");
+    current.reason ??= "the client closes";
     void client.close();
     await world.until("the server knows that the client has closed", () => other!.isOver);
     if (other!.closedWith !== 1000) world.oracle.fail(`the server's peer was closed with ${other!.closedWith}`);
@@ -62,7 +61,7 @@ export const ENDINGS: Readonly<Record<EndingKind, (world: World) => Promise<unkn
   /** The server does not accept a fresh `auth`. */
   async authRefused(world) {
     const { current, client, credentials, random } = world;
-    excuse(current, "its `auth` is refused");
+    current.reason ??= "its `auth` is refused";
     credentials.refusal = random.pick<AuthRefusal>(["unknown user", "other user"]);
     const { other } = current;
     await credentials.renew({ end: current, peer: client });
@@ -75,18 +74,18 @@ export const ENDINGS: Readonly<Record<EndingKind, (world: World) => Promise<unkn
     world.proxy.refusals = Infinity;
     world.proxy.newest?.cut();
     await world.until("both ends are over in their time", () => current.isOver && current.other!.isOver);
-    excuse(world.current, "the client closes");
+    world.current.reason ??= "the client closes";
     void client.close();
   },
   async drain(world) {
     const { current, client, server } = world;
-    excuse(current, "the server goes away");
+    current.reason ??= "the server goes away";
     world.proxy.refusals = Infinity;
     await server.drain({ timeoutMs: world.plan.patienceMs, retryMs: 5 });
     // A client whose heartbeat disconnected it earlier cannot know the close.
     const isCutOff = (): boolean => world.hasHeartbeat && client.state === "suspended";
     await world.until("the client knows", () => current.isOver || isCutOff());
-    excuse(world.current, "the client closes");
+    world.current.reason ??= "the client closes";
     void client.close();
   },
 };

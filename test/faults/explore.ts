@@ -19,9 +19,7 @@ export interface Exploration extends Pick<Plan, "messages" | "cuts"> {
   readonly seeds: readonly number[] | undefined;
   /** No world is started after this time. Default: there is no such time. */
   readonly minutes?: number;
-  /** Makes a world with a broken rule. */
   readonly variant?: () => Variant;
-  /** As in `Plan`. */
   readonly patienceMs?: number;
 }
 
@@ -74,7 +72,7 @@ function again(seed: number, { messages, cuts }: Pick<Plan, "messages" | "cuts">
 }
 
 /** Returns the sum of all outcomes. */
-export function sumOf(figures: readonly Figures[]): Omit<Figures, "faults"> & { faults: Figures["faults"] } {
+export function sumOf(figures: readonly Figures[]): Figures {
   const sum = { faults: {} } as Record<string, number> & { faults: Record<string, number> };
   for (const { faults, ...counts } of figures) {
     add(sum, counts);

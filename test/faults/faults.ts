@@ -6,54 +6,37 @@ import { closeFrame, textFrame, type Unit } from "./units.js";
 import { CLIENT_NAME } from "./traffic.js";
 import type { World } from "./world.js";
 import type { WireSession } from "./wiretap.js";
-import { excuse, EXPIRED, type End } from "./oracle.js";
+import { EXPIRED, type End } from "./oracle.js";
 
-/** Resolves when the fault has happened. */
 type Fault = (world: World) => Promise<unknown>;
 
-/** The weight of each fault. The last ones end the session, and with it its calls. */
-export const FAULT_WEIGHTS = {
-  cut: 12,
-  reset: 8,
-  end: 4,
-  cutInHandshake: 6,
-  freeze: 4,
-  freezeAndCut: 4,
-  takeOver: 6,
-  serverLearnsFirst: 3,
-  silence: 4,
-  loseAnswer: 4,
-  loseAck: 4,
-  lateResume: 4,
-  refuse: 3,
-  reconnect: 3,
-  closeInPassing: 4,
-  floodWhileAway: 2,
-  stealFromLive: 2,
-  stealWhileAway: 2,
-  stealAsAnother: 2,
-  stealWithOld: 2,
-  stealForGood: 0.4,
-  closeForGood: 0.5,
-  poison: 0.5,
-  sendAway: 0.4,
-  loseHello: 0.5,
-  restart: 0.4,
-  crash: 0.4,
-};
+/** How often the faults are drawn. The rarest ones end the session, and with it its calls. */
+const BY_WEIGHT = [
+  [12, ["cut"]],
+  [8, ["reset"]],
+  [6, ["cutInHandshake", "takeOver"]],
+  [4, ["end", "freeze", "freezeAndCut", "silence", "loseAnswer", "loseAck", "lateResume", "closeInPassing"]],
+  [3, ["serverLearnsFirst", "refuse", "reconnect"]],
+  [2, ["floodWhileAway", "stealFromLive", "stealWhileAway", "stealAsAnother", "stealWithOld"]],
+  [0.5, ["closeForGood", "poison", "loseHello"]],
+  [0.4, ["stealForGood", "sendAway", "restart", "crash"]],
+] as const;
 
-export type FaultKind = keyof typeof FAULT_WEIGHTS;
+export type FaultKind = (typeof BY_WEIGHT)[number][1][number];
+
+export const FAULT_WEIGHTS = Object.fromEntries(
+  BY_WEIGHT.flatMap(([weight, kinds]) => kinds.map((kind) => [kind, weight])),
+) as Readonly<Record<FaultKind, number>>;
 
 const PASSING = [undefined, 1000, 1001, 1011, 1012, 3000, 4000, 4999];
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013];
 const HOSTILE = ["[1,", '"text"', "1", '{"ack":-1}', '{"ack":9007199254740991}', '{"missed":0}', '{"missed":"1"}'];
 
-/** All of them. */
+/** Each fault resolves when it has happened. */
 export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   cut: async (world) => (await atByte(world)).cut(),
   reset: async (world) => (await atByte(world)).reset(),
   end: async (world) => (await atByte(world)).end(),
-  /** Cuts handshakes once or several times in a row. */
   async cutInHandshake(world) {
     world.proxy.newest?.cut();
     for (let left = 1 + world.random.below(3); left > 0; left--) {
@@ -72,7 +55,6 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       await world.until("the client comes again, and is cut", () => isCut);
     }
   },
-  /** Freezes one direction for a while. */
   async freeze(world) {
     const side = sideOf(world);
     const line = await atByte(world, side);
@@ -84,9 +66,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     await sleep(world.random.below(20));
     line.reset();
   },
-  /**
-   * The client resumes while the server considers the old socket alive, and its last frames on that arrive afterwards.
-   */
+  /** The client resumes while the server considers the old socket alive, and its last frames on that arrive afterwards. */
   async takeOver(world) {
     const { line, end } = await settled(world);
     line.toServer.freeze();
@@ -94,7 +74,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     line.drop("client");
     await unlessLost(world, end, "the client comes back", () => hasLeft(world, line));
     line.toServer.thaw();
-    const isClosed = (): boolean => world.tap.of(line).isClosedByServer || !line.has("server");
+    const isClosed = (): boolean => line.wire.isClosedByServer || !line.has("server");
     await unlessLost(world, end, "the server closes the socket that was taken over", isClosed);
     await sleep(1);
     line.drop("server");
@@ -121,7 +101,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   /** The server resumed the session, and `resumed` never reached the client. */
   loseAnswer: (world) => loseResuming(world, "client", has("resumed")),
   /** The client has `resumed`, and its ack has not reached the server. */
-  loseAck: (world) => loseResuming(world, "server", (_unit, line) => world.tap.of(line).isResumed),
+  loseAck: (world) => loseResuming(world, "server", (_unit, line) => line.wire.isResumed),
   /** A `resume` arrives when a later one has already resumed, and before its first ack. */
   async lateResume(world) {
     const { line, end } = await settled(world);
@@ -133,7 +113,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
         first = hold(early);
         onNextLine(world, (later) => {
           later.toServer.gate = () => {
-            if (world.tap.of(later).isResumed) second = hold(later);
+            if (later.wire.isResumed) second = hold(later);
           };
         });
         early.drop("client");
@@ -142,26 +122,15 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     line.cut();
     await unlessLost(world, end, "a later `resume` is answered", () => second !== undefined);
     first?.toServer.thaw();
-    const isRefused = (): boolean => first === undefined || isTurnedAway(world, first);
+    const isRefused = (): boolean => first === undefined || isTurnedAway(first);
     await unlessLost(world, end, "the late `resume` is refused", isRefused);
     second?.toServer.thaw();
     first?.drop("server");
   },
   /** The server is unreachable for some attempts. */
-  async refuse(world) {
-    world.proxy.refusals = 1 + world.random.below(3);
-    world.proxy.newest?.cut();
-    await world.until("the client has tried", () => world.proxy.refusals === 0);
-  },
+  refuse: (world) => refuse(world, () => true),
   /** The same, while the client does not wait between its attempts. */
-  async reconnect(world) {
-    world.proxy.refusals = 1 + world.random.below(3);
-    world.proxy.newest?.cut();
-    await world.until("the client has tried", () => {
-      if (!world.client.reconnect()) world.oracle.fail("`reconnect` of the client returned false");
-      return world.proxy.refusals === 0;
-    });
-  },
+  reconnect: (world) => refuse(world, () => world.client.reconnect()),
   /** An intermediary closes the connection, with a code after which a client reconnects. */
   async closeInPassing(world) {
     const side = sideOf(world);
@@ -181,7 +150,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   async stealFromLive(world) {
     const { line, end } = await proven(world);
     line.toServer.freeze();
-    const { session } = world.tap.of(line);
+    const { session } = line.wire;
     const shown = stolen(session!);
     const intrusion = await intrude(world.port, CLIENT_NAME, shown);
     expectAccepted(world, end, session!, shown, intrusion);
@@ -207,12 +176,12 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   },
   /** The thief's principal matters too: another principal never affects the session. */
   async stealAsAnother(world) {
-    const { session } = world.tap.of((await settled(world)).line);
+    const { session } = (await settled(world)).line.wire;
     await expectRefused(world, "bob", stolen(session!), "another principal was given the session");
   },
   /** A replaced token: its successor was confirmed, or issued again. */
   async stealWithOld(world) {
-    const { session } = world.tap.of((await settled(world)).line);
+    const { session } = (await settled(world)).line.wire;
     const { tokens, shown, received, attempt } = session!;
     const old = tokens.slice(0, -1).filter((token) => token !== shown);
     if (shown === undefined || old.length === 0) return;
@@ -311,14 +280,8 @@ async function atByte(world: World, side = sideOf(world)): Promise<Line> {
   }
 }
 
-/** A line on which a session flows, and the client's end of that session. */
-interface Live {
-  readonly line: Line;
-  readonly end: End;
-}
-
-/** Resolves when a session flows, as both ends know. */
-async function settled(world: World): Promise<Live> {
+/** Resolves when a session flows, as both ends know, with its line and the client's end. */
+async function settled(world: World): Promise<{ line: Line; end: End }> {
   await world.until("messages flow", () => world.isFlowing);
   return { line: world.proxy.newest!, end: world.current };
 }
@@ -337,7 +300,7 @@ async function endBy(world: World, why: string, act: (line: Line) => void): Prom
 }
 
 /** Waits until the server also has the client's hello or `resume`. */
-async function proven(world: World): Promise<Live> {
+async function proven(world: World): ReturnType<typeof settled> {
   await world.until("the server has the client's hello", () => world.isFlowing && world.current.isProven);
   return settled(world);
 }
@@ -352,10 +315,7 @@ function acceptsSession({ control }: Unit): boolean {
   return (control?.["hello"] as { session?: unknown } | undefined)?.session === true;
 }
 
-/**
- * Resets the client's next connection in front of the first unit to a side that `matches`. Returns a function that
- * returns whether that has happened.
- */
+/** Resets the client's next connection before the first unit that `matches`. Returns a function that tells whether it has. */
 function resetNext(world: World, side: Side, matches: (unit: Unit, line: Line) => boolean): () => boolean {
   let isLost = false;
   onNextLine(world, (next) => {
@@ -376,11 +336,21 @@ async function loseResuming(world: World, ...what: [Side, (unit: Unit, line: Lin
   await unlessLost(world, end, "the reply or its ack is lost", isLost);
 }
 
+/** Cuts the client, and refuses some of its attempts. Meanwhile, `act` must return true. */
+async function refuse(world: World, act: () => boolean): Promise<void> {
+  world.proxy.refusals = 1 + world.random.below(3);
+  world.proxy.newest?.cut();
+  await world.until("the client has tried", () => {
+    if (!act()) world.oracle.fail("`reconnect` of the client returned false");
+    return world.proxy.refusals === 0;
+  });
+}
+
 /** Ends the server, and starts another one on the same port. */
 async function restart(world: World, why: string, begin: () => void): Promise<void> {
   await settled(world);
   await world.demandLoss(why, async () => {
-    for (const end of world.oracle.ends) if (!end.isOver) excuse(end, why);
+    for (const end of world.oracle.ends) if (!end.isOver) end.reason ??= why;
     begin();
     await world.server.close();
     await world.serve();
@@ -409,8 +379,8 @@ function hold(line: Line): Line {
 }
 
 /** Returns whether the server will refuse to resume on this line. */
-function isTurnedAway(world: World, line: Line): boolean {
-  const { isClosedByServer, isRefused } = world.tap.of(line);
+function isTurnedAway(line: Line): boolean {
+  const { isClosedByServer, isRefused } = line.wire;
   return isClosedByServer || isRefused || !line.has("server");
 }
 
@@ -420,14 +390,9 @@ async function unlessLost(world: World, session: End, what: string, holds: () =>
   world.tap.onOpened = undefined;
 }
 
-/** The frames of a thief. */
-interface Stolen {
-  token: string;
-  received: number;
-  attempt: number;
-}
+/** What a thief shows: the client's token, and a count that the client has sent. */
+type Stolen = Parameters<typeof intrude>[2];
 
-/** Returns the client's token, and a count that the client has sent. */
 function stolen({ held, received, attempt }: WireSession): Stolen {
   return { token: held!, received, attempt: attempt + 1 };
 }
@@ -458,12 +423,9 @@ async function expectRefused(world: World, name: string, shown: Stolen, breach: 
 }
 
 /** Keeps the client disconnected while `act` runs with its session. */
-async function whileAway(
-  world: World,
-  act: (session: WireSession, end: End) => Promise<unknown>,
-): Promise<{ session: WireSession; end: End }> {
+async function whileAway(world: World, act: (session: WireSession, end: End) => Promise<unknown>) {
   const { line, end } = await proven(world);
-  const session = world.tap.of(line).session!;
+  const session = line.wire.session!;
   world.proxy.refusals = Infinity;
   line.cut();
   await act(session, end);

@@ -10,39 +10,40 @@ export class Breach extends Error {
   override readonly name = "Breach";
 }
 
-/**
- * Tolerance for a session that expires slightly early. The session records the loss before its `suspend` event arrives
- * here, and a loaded process can pause in between.
- */
+/** Tolerance: a session records its loss before its `suspend` event arrives here, and a loaded process can pause in between. */
 const GRAIN_MS = 100;
 
 /** One end of a session. */
-export interface End {
+export class End {
   readonly side: "client" | "server";
-  /** Unique in a world. */
+  /** Its place in `ends`. */
   readonly index: number;
   /** The messages that this end sent, in order, and how many of them have arrived. */
-  readonly sent: Sent[];
-  got: number;
+  readonly sent: Sent[] = [];
+  got = 0;
   /** How many of its broadcasts without a key have not arrived. */
-  missing: number;
+  missing = 0;
   /** The newest message of each key, and the newest that has arrived. */
-  readonly newest: Map<string, Sent>;
-  readonly shown: Map<string, Sent>;
+  readonly newest = new Map<string, Sent>();
+  readonly shown = new Map<string, Sent>();
   /** How many messages of each method its peer has dropped, as the server reports it. */
-  readonly dropped: Map<string, number>;
+  readonly dropped = new Map<string, number>();
   /** How many of its messages were dropped, as the other end reports it. */
-  missed: number;
+  missed = 0;
   /** The other end of the session, once something arrived there. */
   other: End | undefined;
   /** Why this end may end before its session expires. */
   reason: string | undefined;
   /** Whether the server certainly has the client's hello or `resume`. */
-  isProven: boolean;
+  isProven = false;
   suspendedAt: number | undefined;
-  isOver: boolean;
-  /** The code of its close. */
+  isOver = false;
   closedWith: number | undefined;
+
+  constructor(side: End["side"], index: number) {
+    this.side = side;
+    this.index = index;
+  }
 }
 
 interface Sent {
@@ -76,18 +77,22 @@ export interface Expectation {
 }
 
 /** One call. */
-export interface Call {
+export class Call {
   readonly label: string;
   readonly from: End;
   readonly expects: Expectation;
-  ran: number;
-  /** The end at which it ran. */
+  ran = 0;
   ranAt: End | undefined;
-  /** Progress reports that its caller got. */
-  reports: number;
+  reports = 0;
   /** Whether the call was rejected because its session was lost. */
-  isLost: boolean;
+  isLost = false;
   outcome: "result" | "error" | "not-sent" | "unknown" | "given-up" | undefined;
+
+  constructor(label: string, from: End, expects: Expectation) {
+    this.label = label;
+    this.from = from;
+    this.expects = expects;
+  }
 }
 
 /** No outcomes of calls and notifications. */
@@ -104,14 +109,13 @@ const NO_OUTCOMES = {
   /** Reports of dropped messages, and the sum of their counts. */
   reportsOfMissed: 0,
   missed: 0,
-  results: 0,
-  errors: 0,
-  notSent: 0,
+  result: 0,
+  error: 0,
+  "not-sent": 0,
   unknown: 0,
-  givenUp: 0,
+  "given-up": 0,
   lost: 0,
   suspends: 0,
-  /** Reports of progress. */
   reports: 0,
   /** Messages with bytes that have arrived. */
   bytes: 0,
@@ -138,69 +142,31 @@ export class Oracle {
   readonly losses: string[] = [];
   readonly #calls = new Map<string, Call>();
   readonly #ttlMs: number;
-  /** The first breach. */
   breach: Breach | undefined;
 
   constructor(ttlMs: number) {
     this.#ttlMs = ttlMs;
   }
 
-  /** Records a breach. Only the first counts. */
   readonly fail = (what: string): void => {
     this.breach ??= new Breach(what);
   };
 
-  /** Begins an end. */
   begin(side: End["side"]): End {
-    const end: End = {
-      side,
-      index: this.ends.length,
-      sent: [],
-      got: 0,
-      missing: 0,
-      newest: new Map(),
-      shown: new Map(),
-      dropped: new Map(),
-      missed: 0,
-      other: undefined,
-      reason: undefined,
-      isProven: false,
-      suspendedAt: undefined,
-      isOver: false,
-      closedWith: undefined,
-    };
+    const end = new End(side, this.ends.length);
     this.ends.push(end);
     return end;
   }
 
-  /** Records that an end is about to send a notification. */
-  notifies(end: End, label: string): void {
-    this.tally.notifications++;
-    end.sent.push({ label, call: undefined });
-  }
-
-  /**
-   * Records that an end is about to send a broadcast, which may be dropped. It must not end a session: `over` accepts
-   * no such reason.
-   */
-  broadcasts(end: End, label: string): void {
-    this.tally.broadcasts++;
-    end.missing++;
-    end.sent.push({ label, call: undefined, isBroadcast: true });
-  }
-
-  /** Records that an end is about to send a message of which only the newest of a key must arrive. */
-  shows(end: End, label: string, key: string, isBroadcast: boolean): void {
-    this.tally.latest++;
-    const message = { label, call: undefined, key, isBroadcast };
-    end.newest.set(key, message);
+  /** Records that an end is about to send a notification. A broadcast must not end a session: `over` accepts no such reason. */
+  says(end: End, label: string, kind: Omit<Sent, "label" | "call"> = {}): void {
+    const { key, isBroadcast, isVolatile } = kind;
+    const message = { label, call: undefined, ...kind };
     end.sent.push(message);
-  }
-
-  /** Records that a topic is about to send a volatile message. */
-  hints(end: End, label: string): void {
-    this.tally.volatile++;
-    end.sent.push({ label, call: undefined, isVolatile: true });
+    if (key !== undefined) end.newest.set(key, message);
+    else if (isBroadcast === true) end.missing++;
+    const ordinary = isVolatile === true ? "volatile" : isBroadcast === true ? "broadcasts" : "notifications";
+    this.tally[key === undefined ? ordinary : "latest"]++;
   }
 
   /** Records that the server reports a dropped message of an end of its own. */
@@ -220,7 +186,6 @@ export class Oracle {
       this.fail(`${other.missed} messages were reported as missed, of ${dropsOf(other)}`);
   }
 
-  /** Records a broadcast that was refused. */
   refused(end: End, label: string): void {
     const last = end.sent.pop();
     if (last?.label !== label) this.fail(`${label} was refused, and something was sent since`);
@@ -231,16 +196,7 @@ export class Oracle {
   /** Records that an end is about to call. `isOrdered`: the call is sent at once, after all earlier messages. */
   calls(from: End, label: string, expects: Expectation, isOrdered = true): Call {
     this.tally.calls++;
-    const call: Call = {
-      label,
-      from,
-      expects,
-      ran: 0,
-      ranAt: undefined,
-      reports: 0,
-      isLost: false,
-      outcome: undefined,
-    };
+    const call = new Call(label, from, expects);
     this.#calls.set(label, call);
     if (isOrdered) from.sent.push({ label, call });
     return call;
@@ -276,7 +232,6 @@ export class Oracle {
     this.arrives(at.other.index, at, label);
   }
 
-  /** Records that a handler runs at an end. */
   runs(label: string, at: End): void {
     const call = this.#calls.get(label);
     if (call === undefined) return this.fail(`${label} ran, and was never called`);
@@ -288,7 +243,6 @@ export class Oracle {
   /** Records that a call is fulfilled. `isRight`: with the result of its handler. */
   fulfilled(call: Call, isRight: boolean): void {
     this.#settles(call, "result");
-    this.tally.results++;
     if (!isRight) this.fail(`${call.label} was answered with the answer to something else`);
     if (call.ran !== 1) this.fail(`${call.label} has a result, and ran ${call.ran} times`);
     if (call.expects.fails === true) this.fail(`${call.label} has a result, and its handler failed`);
@@ -297,7 +251,6 @@ export class Oracle {
     if (call.reports !== reports) this.fail(`${call.label} was answered after ${call.reports} of ${reports} reports`);
   }
 
-  /** Records a progress report at the caller. */
   reported(call: Call, value: unknown): void {
     this.tally.reports++;
     if (call.outcome !== undefined) this.fail(`${call.label} got report ${String(value)} after it was settled`);
@@ -324,16 +277,20 @@ export class Oracle {
     if (outcome !== "unknown") this.fail(`a stream in the params of ${label} was ${outcome}, says its reader`);
   }
 
-  /** Records that a call is rejected. */
   rejected(call: Call, error: unknown): void {
+    const { label, expects } = call;
     const { code } = error as { code?: unknown };
-    if (code === "TIMEOUT" || code === "CONNECTION_LOST") this.#unanswered(call, error as TimeoutError);
-    else if (code === "TOO_LARGE") this.#tooLong(call);
-    else if (code === ABORTED) this.#aborted(call);
-    else if (code === FAILURE) this.#failed(call, error as RpcError);
-    else {
-      this.#settles(call, "error");
-      this.fail(`${call.label} was rejected with ${String(error)}`);
+    if (code === "TIMEOUT" || code === "CONNECTION_LOST") return this.#unanswered(call, error as TimeoutError);
+    this.#settles(call, code === "TOO_LARGE" ? "not-sent" : code === ABORTED ? "given-up" : "error");
+    if (code === "TOO_LARGE") {
+      if (expects.isTooLong !== true) this.fail(`${label} was too long for the other side, and is not`);
+      if (call.ran > 0) this.fail(`${label} was too long to be sent, and ran`);
+    } else if (code === ABORTED) {
+      if (expects.mayGiveUp !== true) this.fail(`${label} was given up, and no rule allows that`);
+    } else {
+      const isRight = code === FAILURE && expects.fails === true && (error as RpcError).data === label;
+      if (!isRight) this.fail(`${label} was rejected with ${String(error)}`);
+      if (call.ran !== 1) this.fail(`${label} has an error, and ran ${call.ran} times`);
     }
   }
 
@@ -348,7 +305,12 @@ export class Oracle {
   resumed(end: End): void {
     if (end.suspendedAt === undefined) this.fail(`the ${end.side}'s end was resumed and not suspended`);
     end.suspendedAt = undefined;
-    if (end.side === "server") prove(end);
+    if (end.side === "server") end.isProven = true;
+  }
+
+  closed(end: End, { code, reason }: { code: number; reason: string }): void {
+    end.closedWith = code;
+    this.over(end, `closed with ${code} ${reason}`);
   }
 
   /** Records that an end has ended: by `lost` at the client, `close` at the server, or a requested close. */
@@ -357,12 +319,12 @@ export class Oracle {
     end.isOver = true;
     this.tally.lost++;
     const { suspendedAt, other } = end;
-    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS) excuse(end, EXPIRED);
-    if (!end.isProven && other?.isProven !== true) excuse(end, "the client's hello has perhaps never come");
+    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS) end.reason ??= EXPIRED;
+    if (!end.isProven && other?.isProven !== true) end.reason ??= "the client's hello has perhaps never come";
     if (end.reason === undefined && other?.reason === undefined)
       this.fail(`the ${end.side} gave a session up for no reason: ${why}`);
     this.losses.push(`end ${end.index} of the ${end.side}: ${why}, for ${end.reason ?? other?.reason}`);
-    excuse(end, `the ${end.side}'s end is over`);
+    end.reason ??= `the ${end.side}'s end is over`;
   }
 
   /** Checks that nothing is left after the world has ended. */
@@ -422,11 +384,11 @@ export class Oracle {
   #settles(call: Call, outcome: NonNullable<Call["outcome"]>): void {
     if (call.outcome !== undefined) this.fail(`${call.label} settled twice`);
     call.outcome = outcome;
+    this.tally[outcome]++;
   }
 
   #unanswered(call: Call, { outcome, code }: TimeoutError | ConnectionLostError): void {
     this.#settles(call, outcome);
-    this.tally[outcome === "unknown" ? "unknown" : "notSent"]++;
     if (outcome === "not-sent" && call.ran > 0) this.fail(`${call.label} is reported as not sent, and ran`);
     call.isLost = code === "CONNECTION_LOST";
     if (call.isLost && outcome === "not-sent" && call.expects.isRetried === true && this.#hasNext(call.from))
@@ -440,27 +402,6 @@ export class Oracle {
   #hasNext({ side, index }: End): boolean {
     const last = this.ends.filter((end) => end.side === side).at(-1)!;
     return side === "client" && last.index > index && last.reason === undefined;
-  }
-
-  #tooLong(call: Call): void {
-    this.#settles(call, "not-sent");
-    this.tally.notSent++;
-    if (call.expects.isTooLong !== true) this.fail(`${call.label} was too long for the other side, and is not`);
-    if (call.ran > 0) this.fail(`${call.label} was too long to be sent, and ran`);
-  }
-
-  #aborted(call: Call): void {
-    this.#settles(call, "given-up");
-    this.tally.givenUp++;
-    if (call.expects.mayGiveUp !== true) this.fail(`${call.label} was given up, and no rule allows that`);
-  }
-
-  #failed(call: Call, error: RpcError): void {
-    this.#settles(call, "error");
-    this.tally.errors++;
-    if (call.expects.fails !== true || error.data !== call.label)
-      this.fail(`${call.label} was rejected with ${error.message}`);
-    if (call.ran !== 1) this.fail(`${call.label} has an error, and ran ${call.ran} times`);
   }
 }
 
@@ -483,13 +424,3 @@ export const EXPIRED = "its time was up";
 /** The `code` of an error that a handler throws, and of an aborted call's reason. */
 export const FAILURE = 4711;
 export const ABORTED = "GIVEN_UP";
-
-/** Sets the reason for the end of an end and of its other side. */
-export function excuse(end: End | undefined, reason: string): void {
-  if (end !== undefined) end.reason ??= reason;
-}
-
-/** Records that the server has the client's hello or `resume`. */
-export function prove(end: End): void {
-  end.isProven = true;
-}

@@ -1,32 +1,21 @@
 /** The relay of a world: the units of each connection, and network faults at a byte that the test chooses. */
 import { Relay, type Line as Connection, type Side } from "../support/relay.js";
 import { Units, type Unit } from "./units.js";
+import { WireLine, type Wiretap } from "./wiretap.js";
 
 export type { Side };
-
-/** Observes the proxy. */
-export interface Watcher {
-  /** Called with the first bytes of a connection. */
-  opened?(line: Line): void;
-  /** Called with a complete head or frame before it is forwarded. */
-  arrived?(line: Line, to: Side, unit: Unit): void;
-  /** Called when the unit has been forwarded completely. */
-  forwarded?(line: Line, to: Side, unit: Unit): void;
-  /** Returns what is forwarded instead of a unit. */
-  bend?: ((line: Line, to: Side, unit: Unit) => Buffer) | undefined;
-}
 
 /** Forwards connections to a local port. */
 export class Proxy {
   /** How many of the next connections are reset at once. `Infinity` means all. */
   refusals = 0;
-  readonly watcher: Watcher;
+  readonly #tap: Wiretap | undefined;
   readonly #lines = new WeakMap<Connection, Line>();
   readonly #relay: Relay;
 
-  private constructor(relay: Relay, watcher: Watcher) {
+  private constructor(relay: Relay, tap: Wiretap | undefined) {
     this.#relay = relay;
-    this.watcher = watcher;
+    this.#tap = tap;
     relay.pass = (bytes, to, connection) => {
       this.#lineOf(connection).to(to).take(bytes);
       return undefined;
@@ -34,11 +23,9 @@ export class Proxy {
   }
 
   /** `target` returns the current port. */
-  static async listen(target: () => number, watcher: Watcher = {}): Promise<Proxy> {
-    const proxy: Proxy = new Proxy(
-      await Relay.to(() => (proxy.refusals > 0 ? void proxy.refusals-- : target())),
-      watcher,
-    );
+  static async listen(target: () => number, tap?: Wiretap): Promise<Proxy> {
+    const relay = await Relay.to(() => (proxy.refusals > 0 ? void proxy.refusals-- : target()));
+    const proxy = new Proxy(relay, tap);
     return proxy;
   }
 
@@ -65,8 +52,8 @@ export class Proxy {
   #lineOf(connection: Connection): Line {
     let line = this.#lines.get(connection);
     if (line === undefined) {
-      this.#lines.set(connection, (line = new Line(this, connection)));
-      this.watcher.opened?.(line);
+      this.#lines.set(connection, (line = new Line(connection, this.#tap)));
+      this.#tap?.onOpened?.(line);
     }
     return line;
   }
@@ -74,15 +61,17 @@ export class Proxy {
 
 /** One connection: a half to the client, and a half to the server. */
 export class Line {
-  readonly toServer: Flow;
-  readonly toClient: Flow;
+  /** What the tap has read on it. */
+  readonly wire = new WireLine();
+  readonly tap: Wiretap | undefined;
+  readonly toServer = new Flow(this, "server");
+  readonly toClient = new Flow(this, "client");
   readonly #connection: Connection;
   #isEnding = false;
 
-  constructor({ watcher }: Proxy, connection: Connection) {
+  constructor(connection: Connection, tap: Wiretap | undefined) {
     this.#connection = connection;
-    this.toServer = new Flow(this, "server", watcher, (bytes) => connection.write("server", bytes));
-    this.toClient = new Flow(this, "client", watcher, (bytes) => connection.write("client", bytes));
+    this.tap = tap;
   }
 
   /** Whether both halves are open, and no fault has ended them. */
@@ -90,12 +79,10 @@ export class Line {
     return this.has("client") && this.has("server") && !this.#isEnding;
   }
 
-  /** Returns whether the half to that side is open. */
   has(side: Side): boolean {
     return this.#connection.has(side);
   }
 
-  /** Returns the flow to a side. */
   to(side: Side): Flow {
     return side === "client" ? this.toClient : this.toServer;
   }
@@ -133,9 +120,9 @@ export class Line {
     this.end();
   }
 
-  /** Sends a forged frame between two frames. */
-  slipIn(side: Side, frame: Buffer): void {
-    this.#connection.write(side, frame);
+  /** Sends bytes, which may be a forged frame between two frames. */
+  slipIn(side: Side, bytes: Buffer): void {
+    this.#connection.write(side, bytes);
   }
 
   #freeze(): void {
@@ -152,8 +139,6 @@ export class Flow {
   gate: ((unit: Unit) => void) | undefined;
   readonly #line: Line;
   readonly #to: Side;
-  readonly #watcher: Watcher;
-  readonly #write: (bytes: Buffer) => void;
   readonly #units = new Units();
   readonly #queue: Unit[] = [];
   /** The rest of a unit that a stop cut in two. */
@@ -161,27 +146,23 @@ export class Flow {
   #isFrozen = false;
   #stop: { at: number; reached: () => void } | undefined;
 
-  constructor(line: Line, to: Side, watcher: Watcher, write: (bytes: Buffer) => void) {
+  constructor(line: Line, to: Side) {
     this.#line = line;
     this.#to = to;
-    this.#watcher = watcher;
-    this.#write = write;
   }
 
   take(chunk: Buffer): void {
     for (const unit of this.#units.take(chunk)) {
-      this.#watcher.arrived?.(this.#line, this.#to, unit);
+      this.#line.tap?.arrived(this.#line.wire, this.#to, unit);
       this.#queue.push(unit);
     }
     this.#pump();
   }
 
-  /** Stops forwarding until `thaw`. */
   freeze(): void {
     this.#isFrozen = true;
   }
 
-  /** Continues to forward. */
   thaw(): void {
     this.#isFrozen = false;
     this.#stop = undefined;
@@ -194,7 +175,6 @@ export class Flow {
     if (bytes === 0) this.#checkStop();
   }
 
-  /** Cancels `stopAfter`. */
   goOn(): void {
     this.#stop = undefined;
   }
@@ -207,15 +187,16 @@ export class Flow {
     const [unit] = this.#queue;
     if (this.#torn === undefined) this.gate?.(unit!);
     if (this.#isFrozen) return;
-    const bytes = this.#torn ?? this.#watcher.bend?.(this.#line, this.#to, unit!) ?? unit!.bytes;
+    const { tap, wire } = this.#line;
+    const bytes = this.#torn ?? tap?.bend?.(unit!, this.#to, wire) ?? unit!.bytes;
     const room = this.#stop === undefined ? Infinity : this.#stop.at - this.forwarded;
     const part = room < bytes.length ? bytes.subarray(0, room) : bytes;
     this.#torn = part.length < bytes.length ? bytes.subarray(part.length) : undefined;
     this.forwarded += part.length;
-    this.#write(part);
+    this.#line.slipIn(this.#to, part);
     if (this.#torn === undefined) {
       this.#queue.shift();
-      this.#watcher.forwarded?.(this.#line, this.#to, unit!);
+      tap?.forwarded(wire, this.#to, unit!);
     }
     this.#checkStop();
   }

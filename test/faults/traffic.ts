@@ -1,9 +1,8 @@
-/**
- * The traffic of both sides of a world: methods that report their runs to the oracle, and calls whose outcome it
- * checks.
- */
+/** The traffic of both sides of a world: methods that report their runs to the oracle, and calls whose outcome it checks. */
+import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { bytes, RpcError, type AnyPeer, type Bytes, type CallOptions, type Stream } from "../../src/index.js";
+import type { NotifyOptions } from "../../src/node.js";
 import type { Credentials } from "./credentials.js";
 import { ABORTED, FAILURE, SHOWN, TOLD, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
 import type { Random } from "./random.js";
@@ -15,7 +14,6 @@ interface Said {
   /** The duration, or the number of values to yield. */
   n?: number;
   padding?: string;
-  /** A stream to read. */
   of?: Stream<number>;
   /** Bytes, whose content follows from the label and from their number. */
   data?: Bytes | undefined;
@@ -24,29 +22,6 @@ interface Said {
 
 type Context = { peer: AnyPeer; signal: AbortSignal; progress: (value: unknown) => void };
 
-/** The weight of each kind. */
-const WEIGHTS = {
-  echo: 30,
-  slow: 6,
-  fail: 3,
-  hang: 3,
-  late: 4,
-  aborted: 3,
-  note: 34,
-  show: 12,
-  hint: 5,
-  batch: 4,
-  steps: 4,
-  stream: 2,
-  take: 1,
-  long: 0.3,
-  fetch: 4,
-  again: 10,
-  renew: 2,
-  reconnect: 1,
-};
-
-/** The number of keys of `latest`. */
 const KEYS = 5;
 /** How many of the other messages carry bytes. */
 const SHARE_WITH_BYTES = 0.1;
@@ -62,7 +37,6 @@ export interface Speaker {
   readonly peer: AnyPeer;
 }
 
-/** The messages of one world. */
 export class Traffic {
   /** The number of messages so far. Each member of a batch counts. */
   sent = 0;
@@ -73,7 +47,6 @@ export class Traffic {
   readonly #hanging = new Map<End, number>();
   readonly #oracle: Oracle;
   readonly #random: Random;
-  /** Given if the client has `auth`. */
   readonly #credentials: Credentials | undefined;
   #labels = 0;
   /** The views in the message that is being sent. */
@@ -95,6 +68,14 @@ export class Traffic {
       arrives(said, context);
       this.#oracle.runs(said.label, at(context));
     };
+    /** Returns a handler that acts, and returns the label of its call. */
+    const call =
+      (act: (said: Said, context: Context) => unknown) =>
+      async (said: Said, context: Context): Promise<string> => {
+        runs(said, context);
+        await act(said, context);
+        return said.label;
+      };
     return {
       // Made again, it arrives in a later session than that in which it was called.
       again: (said, context) => (this.#oracle.runs(said.label, at(context)), said.label),
@@ -103,33 +84,18 @@ export class Traffic {
         runs(said, context),
         { label: said.label, data: bytes(contentOf(said.label, said.n!)) }
       ),
-      slow: async (said, context) => {
-        runs(said, context);
-        await sleep(said.n);
-        return said.label;
-      },
-      fail: (said, context) => {
-        runs(said, context);
-        throw new RpcError(FAILURE, "as it was asked to", said.label);
-      },
-      hang: async (said, context) => {
-        runs(said, context);
-        await this.#hang(at(context), context.signal);
-        return said.label;
-      },
-      steps: async (said, context) => {
-        runs(said, context);
-        for (let step = 0; step < said.n!; step++) {
+      slow: call(({ n }) => sleep(n)),
+      fail: call(({ label }) => {
+        throw new RpcError(FAILURE, "as it was asked to", label);
+      }),
+      hang: call((_said, context) => this.#hang(at(context), context.signal)),
+      steps: call(async ({ n }, { progress }) => {
+        for (let step = 0; step < n!; step++) {
           if (step % 2 === 1) await sleep(0);
-          context.progress(step);
+          progress(step);
         }
-        return said.label;
-      },
-      take: async (said, context) => {
-        runs(said, context);
-        await this.#take(said, context.peer);
-        return said.label;
-      },
+      }),
+      take: call((said, { peer }) => this.#take(said, peer)),
       note: arrives,
       [TOLD]: ({ label }, context) => this.#oracle.arrivesFromTopic(at(context), label),
       [SHOWN]: (said, context) => {
@@ -150,59 +116,53 @@ export class Traffic {
     return [...this.#hanging.values()].reduce((sum, count) => sum + count, 0);
   }
 
-  /** Sends one message of a random kind. */
+  /** What an end may say, and how often. */
+  readonly #kinds: Readonly<Record<string, readonly [weight: number, say: (speaker: Speaker) => unknown]>> = {
+    echo: [30, (speaker) => this.echo(speaker)],
+    slow: [6, (speaker) => this.#call(speaker, "slow", this.#random.below(8))],
+    fail: [3, (speaker) => this.#call(speaker, "fail", 0, undefined, { fails: true })],
+    hang: [3, (speaker) => this.#call(speaker, "hang", 0, this.#givenUp())],
+    late: [4, (speaker) => this.#call(speaker, "slow", this.#random.below(20), this.#late())],
+    aborted: [3, (speaker) => this.#call(speaker, "echo", 0, this.#givenUp())],
+    note: [34, (speaker) => this.note(speaker)],
+    show: [12, (speaker) => this.#show(speaker)],
+    // If a volatile notification is taken, it must arrive like any other.
+    hint: [5, (speaker) => this.note(speaker, undefined, { volatile: true })],
+    batch: [4, (speaker) => this.#batch(speaker)],
+    steps: [4, (speaker) => this.steps(speaker)],
+    stream: [2, (speaker) => this.#stream(speaker)],
+    take: [1, (speaker) => this.#give(speaker)],
+    long: [0.3, (speaker) => this.#tooLong(speaker)],
+    fetch: [4, (speaker) => this.#fetch(speaker)],
+    again: [10, (speaker) => this.#again(speaker)],
+    renew: [2, (speaker) => this.#renew(speaker)],
+    reconnect: [1, (speaker) => this.#reconnect(speaker)],
+  };
+
   say(speaker: Speaker): void {
-    this.#say(speaker);
+    const weights = Object.fromEntries(Object.entries(this.#kinds).map(([kind, [weight]]) => [kind, weight]));
+    void this.#kinds[this.#random.weighted(weights)]![1](speaker);
     // The message has copied its bytes, whether it was sent, queued or refused.
     for (const view of this.#views.splice(0)) view.fill(0);
   }
 
-  #say(speaker: Speaker): void {
-    const kind = this.#random.weighted(WEIGHTS);
-    if (kind === "note") this.note(speaker);
-    else if (kind === "show") this.show(speaker);
-    else if (kind === "hint") this.#hint(speaker);
-    else if (kind === "batch") this.#batch(speaker);
-    else if (kind === "stream") void this.#stream(speaker);
-    else if (kind === "fetch") void this.#fetch(speaker);
-    else if (kind === "take") void this.#give(speaker);
-    else if (kind === "steps") void this.steps(speaker);
-    else if (kind === "hang") void this.#call(speaker, "hang", 0, this.#givenUp());
-    else if (kind === "aborted") void this.#call(speaker, "echo", 0, this.#givenUp());
-    else if (kind === "late") void this.#call(speaker, "slow", this.#random.below(20), this.#late());
-    else if (kind === "fail") void this.#call(speaker, "fail", 0, undefined, { fails: true });
-    else if (kind === "long") void this.#tooLong(speaker);
-    else if (kind === "again") void this.#again(speaker);
-    else if (kind === "renew") this.#renew(speaker);
-    else if (kind === "reconnect") this.#reconnect(speaker);
-    else void this.#call(speaker, kind, this.#random.below(8));
-  }
-
   /** Sends a notification, padded to `length` if that is given. */
-  note({ end, peer }: Speaker, length?: number): void {
+  note({ end, peer }: Speaker, length?: number, options: NotifyOptions<any> = {}): void {
     const said = this.#said(end, 0, length);
-    this.#oracle.notifies(end, said.label);
-    if (!peer.notify("note", said)) this.#oracle.refused(end, said.label);
+    this.#oracle.says(end, said.label);
+    if (!peer.notify("note", said, options)) this.#oracle.refused(end, said.label);
   }
 
   /** Sends a notification of which only the newest of its key must arrive. */
-  show({ end, peer }: Speaker): void {
+  #show({ end, peer }: Speaker): void {
     const said = this.#said(end);
     const latest = this.key();
-    this.#oracle.shows(end, said.label, latest, false);
+    this.#oracle.says(end, said.label, { key: latest });
     if (!peer.notify(SHOWN, said, { latest })) this.#oracle.refused(end, said.label);
   }
 
-  /** Returns one of a few keys. */
   key(): string {
     return `key ${this.#random.below(KEYS)}`;
-  }
-
-  /** Sends a volatile notification. If it is taken, it must arrive like any other. */
-  #hint({ end, peer }: Speaker): void {
-    const said = this.#said(end);
-    this.#oracle.notifies(end, said.label);
-    if (!peer.notify("note", said, { volatile: true })) this.#oracle.refused(end, said.label);
   }
 
   /** Makes a call that is answered at once. Resolves when it is settled. */
@@ -219,7 +179,6 @@ export class Traffic {
     return this.#judge(call, peer.request("steps", said, { onProgress }));
   }
 
-  /** Returns a name for a message of a topic. */
   topicLabel(): string {
     return `topic ${++this.#labels}`;
   }
@@ -239,7 +198,6 @@ export class Traffic {
     return { ...said, data: bytes(view), size: view.length };
   }
 
-  /** Makes a call whose result has bytes. */
   async #fetch({ end, peer }: Speaker): Promise<void> {
     const size = this.#length();
     const said = this.#said(end, size);
@@ -323,7 +281,7 @@ export class Traffic {
     for (let left = 1 + this.#random.below(4); left > 0; left--) {
       const said = this.#said(end);
       if (this.#random.chance(0.4)) {
-        this.#oracle.notifies(end, said.label);
+        this.#oracle.says(end, said.label);
         batch.notify("note", said);
       } else {
         const call = this.#oracle.calls(end, said.label, {});
@@ -358,14 +316,12 @@ export class Traffic {
     }
   }
 
-  /** Calls with a stream in the params. */
   #give({ end, peer }: Speaker): Promise<void> {
     const said = this.#said(end, this.#random.below(100));
     const call = this.#oracle.calls(end, said.label, {});
     return this.#judge(call, peer.request("take", { ...said, of: peer.offer(this.#counting(said.n!)) }));
   }
 
-  /** Reads such a stream. */
   async #take({ label, n, of }: Said, peer: AnyPeer): Promise<void> {
     let read = 0;
     this.readers++;
@@ -394,16 +350,10 @@ export class Traffic {
     }
   }
 
-  #hang(end: End, signal: AbortSignal): Promise<void> {
+  async #hang(end: End, signal: AbortSignal): Promise<void> {
     this.#hanging.set(end, this.hanging(end) + 1);
-    return new Promise((resolve) => {
-      const done = (): void => {
-        this.#hanging.set(end, this.hanging(end) - 1);
-        resolve();
-      };
-      if (signal.aborted) done();
-      else signal.addEventListener("abort", done);
-    });
+    if (!signal.aborted) await once(signal, "abort");
+    this.#hanging.set(end, this.hanging(end) - 1);
   }
 }
 

@@ -1,7 +1,4 @@
-/**
- * Splits the bytes of one direction of a WebSocket connection into its HTTP head and its frames (RFC 6455, section
- * 5.2).
- */
+/** Splits the bytes of one direction of a WebSocket connection into its HTTP head and its frames (RFC 6455, section 5.2). */
 
 /** A complete head or frame. */
 export interface Unit {
@@ -29,7 +26,8 @@ export class Units {
 
   #next(): Unit | undefined {
     const rest = this.#rest;
-    const end = this.#isRaw ? rest.length : this.#isHead ? headEnd(rest) : frameEnd(rest);
+    const { start, length } = payloadOf(rest);
+    const end = this.#isRaw ? rest.length : this.#isHead ? headEnd(rest) : start + length;
     if (end === 0 || end > rest.length) return undefined;
     const bytes = rest.subarray(0, end);
     this.#rest = rest.subarray(end);
@@ -44,11 +42,6 @@ export class Units {
 function headEnd(bytes: Buffer): number {
   const at = bytes.indexOf("\r\n\r\n");
   return at < 0 ? Infinity : at + 4;
-}
-
-function frameEnd(bytes: Buffer): number {
-  const { start, length } = payloadOf(bytes);
-  return start + length;
 }
 
 /** Returns where the payload begins, or a value beyond the buffer if that cannot be read yet. */

@@ -1,46 +1,46 @@
 /** The sessions as the proxy sees them, and the rules whose breach is visible on the wire. */
-import type { Line, Side, Watcher } from "./proxy.js";
+import type { Line, Side } from "./proxy.js";
 import type { Unit } from "./units.js";
+import type { Variant } from "./variants.js";
 
 /** A session as the proxy sees it. */
-export interface WireSession {
+export class WireSession {
   /** In the order in which the server issued them. */
-  readonly tokens: string[];
+  readonly tokens: string[] = [];
   /** The newest token that was forwarded to the client. */
   held: string | undefined;
   /** The token with which the client resumed last. */
   shown: string | undefined;
   /** The highest attempt number of the client. */
-  attempt: number;
+  attempt = 0;
   /** How many of the server's frames the client reported last as received. */
-  received: number;
+  received = 0;
   /** Whether a hello that accepts it, or an ack, was forwarded to the server. */
-  isConfirmed: boolean;
+  isConfirmed = false;
 }
 
 /** What is known of one line. */
-export interface WireLine {
+export class WireLine {
   session: WireSession | undefined;
-  /**
-   * The session that the server's hello offers. On the line of a client that offered to resume, it begins with the
-   * client's hello.
-   */
+  /** The session that the server's hello offers. If the client offered to resume, it begins with the client's hello. */
   offered: WireSession | undefined;
   /** Whether the client offers to resume. */
   isReturning: boolean | undefined;
-  /**
-   * `"asking"`: the client sent `resume`, and the reply has not been forwarded. `"answered"`: it has, and no frame
-   * followed.
-   */
-  state: "opening" | "asking" | "answered" | "open";
+  /** `"asking"`: the client sent `resume`, and the reply has not been forwarded. `"answered"`: it has, and no frame followed. */
+  state: "opening" | "asking" | "answered" | "open" = "opening";
   /** The token that the client sent on this line. */
   shown: string | undefined;
   /** Whether the server has sent a close or bye. */
-  isClosedByServer: boolean;
+  isClosedByServer = false;
   /** Whether the server resumed the client's session on this line. */
-  isResumed: boolean;
+  isResumed = false;
   /** Whether the server answered unknown-session. */
-  isRefused: boolean;
+  isRefused = false;
+
+  /** Whether a session flows, and both ends agree on its token. */
+  get isSettled(): boolean {
+    return this.session?.isConfirmed === true && (!this.isResumed || this.state === "open");
+  }
 }
 
 /** The subprotocol of a client that offers to resume. */
@@ -51,14 +51,13 @@ const BINARY = 0x82;
 const CLOSE = 0x88;
 
 /** Watches a proxy. */
-export class Wiretap implements Watcher {
+export class Wiretap {
   readonly #byToken = new Map<string, WireSession>();
-  readonly #lines = new WeakMap<Line, WireLine>();
   readonly #breach: (what: string) => void;
   /** The session that a client entered last. */
   newest: WireSession | undefined;
-  /** As of `Watcher`. */
-  bend: Watcher["bend"];
+  /** As of a variant. */
+  bend: Variant["bend"];
   /** Called with each new line. */
   onOpened: ((line: Line) => void) | undefined;
 
@@ -66,49 +65,14 @@ export class Wiretap implements Watcher {
     this.#breach = breach;
   }
 
-  /** Returns whether a session flows on a line, and both ends agree on its token. */
-  isSettled(line: Line): boolean {
-    const { session, state, isResumed } = this.of(line);
-    return session?.isConfirmed === true && (isResumed ? state === "open" : true);
-  }
-
-  /** Returns the state of a line. */
-  of(line: Line): WireLine {
-    let known = this.#lines.get(line);
-    if (known === undefined) {
-      known = {
-        session: undefined,
-        offered: undefined,
-        isReturning: undefined,
-        state: "opening",
-        isResumed: false,
-        isRefused: false,
-        shown: undefined,
-        isClosedByServer: false,
-      };
-      this.#lines.set(line, known);
-    }
-    return known;
-  }
-
-  /** Describes the lines for a failure report. */
-  describe(line: Line): string {
-    const { state, session, isResumed } = this.of(line);
-    return `a line that is ${state}${isResumed ? ", resumed" : ""}, ${session?.tokens.length ?? "no"} tokens, attempt ${session?.attempt ?? "none"}`;
-  }
-
-  opened(line: Line): void {
-    this.onOpened?.(line);
-  }
-
-  arrived(line: Line, to: Side, unit: Unit): void {
-    const known = this.of(line);
+  /** Reads a complete head or frame before it is forwarded. */
+  arrived(known: WireLine, to: Side, unit: Unit): void {
     if (to === "server") this.#fromClient(known, unit);
     else this.#fromServer(known, unit);
   }
 
-  forwarded(line: Line, to: Side, { control }: Unit): void {
-    const known = this.of(line);
+  /** Reads it again when it has been forwarded completely. */
+  forwarded(known: WireLine, to: Side, { control }: Unit): void {
     if (control === undefined) return;
     if (to === "server") {
       if (("ack" in control || "hello" in control) && known.session !== undefined) known.session.isConfirmed = true;
@@ -166,10 +130,9 @@ export class Wiretap implements Watcher {
       const { session } = control["hello"] as { session?: { token: string } };
       // A hello that asks for `auth`.
       if (session === undefined) return;
-      const offered = { tokens: [], held: undefined, shown: undefined, attempt: 0, received: 0, isConfirmed: false };
-      known.offered = offered;
-      this.given(offered, session.token);
-      if (known.isReturning !== true) known.session = offered;
+      known.offered = new WireSession();
+      this.given(known.offered, session.token);
+      if (known.isReturning !== true) known.session = known.offered;
     } else if ("resumed" in control) {
       const { token } = control["resumed"] as { token?: string };
       known.isRefused = token === undefined;

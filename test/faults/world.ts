@@ -5,7 +5,7 @@ import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { Credentials } from "./credentials.js";
 import { ENDINGS, WAITING, type EndingKind } from "./endings.js";
 import { FAULTS, FAULT_WEIGHTS, type FaultKind } from "./faults.js";
-import { excuse, Oracle, prove, SHOWN, TOLD, type End, type Tally } from "./oracle.js";
+import { Oracle, SHOWN, TOLD, type End, type Tally } from "./oracle.js";
 import { Proxy } from "./proxy.js";
 import { Random } from "./random.js";
 import { CLIENT_NAME, MAX_MESSAGE_BYTES, Traffic, type Speaker } from "./traffic.js";
@@ -39,9 +39,7 @@ const SHORT_TTL_MS = 700;
 const HEARTBEAT = { intervalMs: 60, deadAfterMs: 120 };
 /** A suspended client's queue can have half of it, and broadcasts a quarter. */
 const MAX_UNSENT_BYTES = 2 ** 20;
-/**
- * The number of broadcasts that exceeds the limit: 770 KB. Every `FLOOD_EVERY`th has a notification beside it: 346 KB.
- */
+/** The number of broadcasts that exceeds the limit: 770 KB. Every `FLOOD_EVERY`th has a notification beside it: 346 KB. */
 const FLOOD = 700;
 const FLOOD_LENGTH = 1_000;
 const FLOOD_EVERY = 25;
@@ -80,7 +78,6 @@ export class World {
   readonly #ending: EndingKind;
   readonly #serverEnds = new Map<AnyPeer, End>();
   readonly #done: Partial<Record<FaultKind, number>> = {};
-  /** The last faults. */
   #recent: FaultKind[] = [];
   #cuts = 0;
 
@@ -120,7 +117,7 @@ export class World {
 
   /** Ends everything, in any state that a breach has left. */
   async dispose(): Promise<void> {
-    for (const end of this.oracle.ends) excuse(end, "the world ends");
+    for (const end of this.oracle.ends) end.reason ??= "the world ends";
     await this.proxy?.close();
     const closed = [this.client?.close(), this.server?.close()];
     await Promise.race([Promise.allSettled(closed), sleep(this.plan.patienceMs, undefined, { ref: false })]);
@@ -146,7 +143,6 @@ export class World {
     this.server.on("error", (error) => this.oracle.fail(`the server reports ${String(error)}`));
   }
 
-  /** Returns the end of a server's peer that a message has reached. */
   #arrivesAt(peer: AnyPeer): End {
     const end = this.#serverEnds.get(peer)!;
     this.credentials.check(end);
@@ -174,28 +170,24 @@ export class World {
   /** Expects that the client's current session ends soon. */
   async demandLoss(why: string, cause: () => unknown): Promise<void> {
     const { current } = this;
-    excuse(current, why);
+    current.reason ??= why;
     await cause();
     await this.until(`the client loses its session: ${why}`, () => current.isOver);
   }
 
-  /** Returns whether the client has a session whose messages flow. */
   get isFlowing(): boolean {
     const { newest } = this.proxy;
-    return this.client.state === "open" && newest !== undefined && this.tap.isSettled(newest);
+    return this.client.state === "open" && newest !== undefined && newest.wire.isSettled;
   }
 
-  /**
-   * Sends more broadcasts than fit in a suspended client's queue, with other messages between them, which must all
-   * arrive.
-   */
+  /** Sends more broadcasts than fit in a suspended client's queue, and other messages between them, which must all arrive. */
   flood(): void {
     const peer = this.serverPeer;
     if (peer === undefined || peer.state === "closed") return;
     const speaker = { end: this.#serverEnds.get(peer)!, peer };
     for (let i = 0; i < FLOOD; i++) {
-      this.#tell(FLOOD_LENGTH);
-      if (i % FLOOD_EVERY < 3) this.#show();
+      this.#tell("broadcast", FLOOD_LENGTH);
+      if (i % FLOOD_EVERY < 3) this.#tell("latest");
       if (i % FLOOD_EVERY > 0) continue;
       this.traffic.note(speaker, FLOOD_NOTE_LENGTH);
       void this.traffic.echo(speaker);
@@ -211,7 +203,7 @@ export class World {
   async #begin(): Promise<void> {
     await this.serve();
     const { client = same, bend } = this.plan.variant ?? {};
-    if (bend !== undefined) this.tap.bend = (line, to, unit) => bend(unit, to, this.tap.of(line));
+    this.tap.bend = bend;
     this.proxy = await Proxy.listen(() => this.port, this.tap);
     const real: AnyPeer = await connect(`ws://127.0.0.1:${this.proxy.port}`, {
       methods: this.traffic.methods(() => this.current) as never,
@@ -228,10 +220,7 @@ export class World {
     this.client.on("resume", () => this.oracle.resumed(this.current));
     this.client.on("missed", ({ count }) => this.oracle.misses(this.current, count));
     this.client.on("lost", (error) => this.#lost(error));
-    this.client.on("close", ({ code, reason }) => {
-      this.current.closedWith = code;
-      this.oracle.over(this.current, `closed with ${code} ${reason}`);
-    });
+    this.client.on("close", (close) => this.oracle.closed(this.current, close));
     this.client.on("error", (error) => this.oracle.fail(`the client reports ${String(error)}`));
     await this.#prove(this.current);
   }
@@ -258,22 +247,18 @@ export class World {
       this.oracle.resumed(end);
       this.credentials.resumed(end);
     });
-    peer.on("close", ({ code, reason }) => {
-      end.closedWith = code;
-      this.oracle.over(end, `closed with ${code} ${reason}`);
-    });
+    peer.on("close", (close) => this.oracle.closed(end, close));
     // First, so that the client knows which end of the server sends.
     this.traffic.note({ end, peer });
     this.server.topic("all").add(peer);
   }
 
-  /** Makes two calls in sequence. The result of the second shows that the server has the client's hello. */
+  /** The result of a second call shows that the server has the client's hello. */
   async #prove(end: End): Promise<void> {
     for (let i = 0; i < 2 && !end.isOver; i++) await this.traffic.echo({ end, peer: this.client });
-    if (!end.isOver) prove(end);
+    if (!end.isOver) end.isProven = true;
   }
 
-  /** Runs one fault during traffic. */
   async #step(): Promise<void> {
     const kind = this.#draw();
     this.#recent = [...this.#recent.slice(-4), kind];
@@ -309,7 +294,7 @@ export class World {
     await done;
   }
 
-  /** Returns whether fewer messages were sent than are due for the cuts so far. */
+  /** Whether fewer messages were sent than are due for the cuts so far. */
   get #mayTalk(): boolean {
     const { messages, cuts } = this.plan;
     return this.traffic.sent < (messages * (this.#cuts + 1)) / cuts;
@@ -321,7 +306,7 @@ export class World {
     for (let left = 1 + this.random.below(6); left > 0; left--) {
       if (speaker.end.side === "server" && this.random.chance(0.15)) {
         this.traffic.sent++;
-        this.random.pick([() => this.#tell(), () => this.#show(), () => this.#hint()])();
+        this.#tell(this.random.pick(["broadcast", "latest", "volatile"] as const));
       } else this.traffic.say(speaker);
     }
     if (this.random.chance(0.3)) await sleep(this.random.below(3));
@@ -336,26 +321,17 @@ export class World {
     return { end: this.#serverEnds.get(peer)!, peer };
   }
 
-  /** Sends one message to all of a topic. */
-  #tell(length = 0): void {
-    const label = this.traffic.topicLabel();
-    for (const peer of this.server.topic("all")) this.oracle.broadcasts(this.#serverEnds.get(peer)!, label);
-    this.server.topic("all").notify(TOLD, { label, padding: "x".repeat(length) });
-  }
-
-  /** Sends one message to all of a topic, of which only the newest of its key must arrive. */
-  #show(): void {
-    const label = this.traffic.topicLabel();
-    const latest = this.traffic.key();
-    for (const peer of this.server.topic("all")) this.oracle.shows(this.#serverEnds.get(peer)!, label, latest, true);
-    this.server.topic("all").notify(SHOWN, { label }, { latest });
-  }
-
-  /** Sends one volatile message to all of a topic. */
-  #hint(): void {
-    const label = this.traffic.topicLabel();
-    for (const peer of this.server.topic("all")) this.oracle.hints(this.#serverEnds.get(peer)!, label);
-    this.server.topic("all").notify(TOLD, { label }, { volatile: true });
+  /** Sends one message to all of a topic: one that may be dropped, one of which only the newest of its key must arrive, or a volatile one. */
+  #tell(kind: "broadcast" | "latest" | "volatile", length = 0): void {
+    const { traffic } = this;
+    const label = traffic.topicLabel();
+    const topic = this.server.topic("all");
+    const latest = kind === "latest" ? traffic.key() : undefined;
+    const isVolatile = kind === "volatile";
+    const said = { key: latest, isBroadcast: !isVolatile, isVolatile };
+    for (const peer of topic) this.oracle.says(this.#serverEnds.get(peer)!, label, said);
+    const options = { volatile: isVolatile, ...(latest !== undefined && { latest }) };
+    topic.notify(latest === undefined ? TOLD : SHOWN, { label, padding: "x".repeat(length) }, options);
   }
 
   #isQuiet(): boolean {
@@ -391,7 +367,7 @@ export class World {
   /** Describes the state for a failure report. */
   #situation(): string {
     const { newest } = this.proxy ?? {};
-    const line = newest === undefined ? "no connection" : this.tap.describe(newest);
+    const line = newest === undefined ? "no connection" : `a line that is ${newest.wire.state}`;
     return ` (the client is ${this.client?.state}, ${this.oracle.due(this.current)}, ${this.traffic.sent} messages, ${this.traffic.readers} readers and ${this.traffic.streams} sources of streams, ${this.#cuts} cuts, ${line}; faults: ${this.#recent.join(", ")}; losses: ${this.oracle.losses.slice(-3).join("; ")})`;
   }
 
