@@ -5,6 +5,7 @@ import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
 import { bareHttp, sendUpgrade } from "../support/network.js";
+import { notification } from "../support/raw.js";
 import { pass, timersSet } from "../support/time.js";
 import { gate, rejection } from "../support/turns.js";
 import {
@@ -94,7 +95,7 @@ function undecided(options: object = {}): Promise<Serving<User>> {
 }
 
 describe("a client that offers `auth`", () => {
-  it.each([{ token: [1, "ä"] }, undefined])(
+  it.each([{ token: [1, "ä"] }, "", 0, false, null, undefined])(
     "is asked for it before it gets a token, and authenticate gets it with the upgrade request: %j",
     async (auth) => {
       const { server, url } = await serving<object>({
@@ -159,13 +160,19 @@ describe("a client that offers `auth`", () => {
     expect([ran, server.stats().opened]).toEqual([0, 0]);
   });
 
-  it("can send a hello of 16 KiB, and is closed with 1009 for one byte more", async () => {
-    const most = 16_384 - '{"hello":{"auth":""}}'.length;
+  it("can send 16 KiB in its hello and in a later `auth`, and is closed with 1009 for one byte more", async () => {
     const lengths: number[] = [];
-    const { url } = await serving<any>({ authenticate: (_request, auth) => lengths.push((auth as string).length) });
-    expect(await (await says(url, "x".repeat(most))).next()).toEqual(OFFERS_SESSION);
-    expect((await (await says(url, "x".repeat(most + 1))).closed).code).toBe(1009);
-    expect(lengths).toEqual([most]);
+    const world = await serving<any>({ authenticate: (_request, auth) => lengths.push((auth as string).length) });
+    const most = 16_384 - '{"hello":{"auth":""}}'.length;
+    expect((await (await says(world.url, "x".repeat(most + 1))).closed).code).toBe(1009);
+    const { byHand } = await authenticated(world, "x".repeat(most));
+    // The last character but one takes two bytes.
+    const longest = `${"x".repeat(16_384 - '{"auth":"äx"}'.length - 1)}äx`;
+    byHand.say({ auth: longest });
+    expect(await byHand.next()).toEqual({ authenticated: true });
+    byHand.say({ auth: `${longest}y` });
+    expect((await byHand.closed).code).toBe(1009);
+    expect(lengths).toEqual([most, longest.length]);
   });
 
   it("counts as a connection before it is accepted, and while its authenticate runs on after it has disconnected", async () => {
@@ -304,6 +311,29 @@ describe("the time of a client that offers `auth`", () => {
     await pass(1_000);
     expect(timersSet()).toBe(0);
   });
+
+  it("waits for authenticate beyond `maxMessagesPerSecond`, which its messages share, and never runs it after a disconnect", async () => {
+    const calls: unknown[] = [];
+    const authenticate = (_request: IncomingMessage, auth: unknown): unknown => (calls.push(auth), auth);
+    const methods = { ran: () => {} };
+    const rate = { maxMessagesPerSecond: 10 };
+    const world = await users({ authenticate, principal: () => "ada", methods, limits: rate, session: false });
+    const { byHand, peer } = await authenticated(world, 1);
+    byHand.say(Array.from({ length: 9 }, () => notification("ran")));
+    byHand.say({ auth: 2 });
+    expect(await byHand.next()).toEqual({ authenticated: true });
+    byHand.say({ auth: 3 });
+    await pass(99);
+    expect(calls).toEqual([1, 2]);
+    await pass(1);
+    expect([await byHand.next(), calls]).toEqual([{ authenticated: true }, [1, 2, 3]]);
+    byHand.say({ auth: 4 });
+    await pass(0);
+    byHand.cut();
+    await pass(10_000);
+    expect(calls).toEqual([1, 2, 3]);
+    expect(peer.stats()).toMatchObject({ notificationsReceived: 9, refusedRate: 0 });
+  });
 });
 
 describe("a client that resumes", () => {
@@ -367,20 +397,6 @@ describe("`auth` on an open connection", () => {
     expect(list).toEqual([]);
     expect(refusals).toEqual([`401 ${reason}`]);
     expect((await resumes(world.url, { user: "ada" }, token)).answer).toEqual(REFUSED);
-  });
-
-  it("may be a frame of 16 KiB, and closes with 1009 for one byte more", async () => {
-    const lengths: number[] = [];
-    const world = await serving<any>({ authenticate: (_request, auth) => lengths.push((auth as string).length) });
-    const { byHand, peer } = await authenticated(world, "first");
-    // The last character but one takes two bytes.
-    const longest = `${"x".repeat(16_384 - '{"auth":"äx"}'.length - 1)}äx`;
-    byHand.say({ auth: longest });
-    expect(await byHand.next()).toEqual({ authenticated: true });
-    byHand.say({ auth: `${longest}y` });
-    expect((await byHand.closed).code).toBe(1009);
-    expect(await peer.closed).toMatchObject({ code: 1009 });
-    expect(lengths).toEqual(["first".length, longest.length]);
   });
 
   it("closes with 1002 if another one comes before the reply", async () => {

@@ -18,7 +18,6 @@ import {
   statusOf,
   suspended,
   useTime,
-  type Serving,
 } from "./by-hand.js";
 
 describe("authenticate", () => {
@@ -103,15 +102,13 @@ describe("the time of authenticate", () => {
   });
 });
 
+function fail(): never {
+  throw new Error("no name");
+}
+
 describe("the principal", () => {
   it.each<[string, () => string, unknown]>([
-    [
-      "throws",
-      () => {
-        throw new Error("no name");
-      },
-      new Error("no name"),
-    ],
+    ["throws", fail, new Error("no name")],
     ["is a number", () => 7 as never, expect.objectContaining({ message: expect.stringContaining("`principal()`") })],
     ["is a string with a lone surrogate", () => "\ud800", expect.any(TypeError)],
     ["is too long", () => "x".repeat(8_193), expect.any(TypeError)],
@@ -131,33 +128,18 @@ const REASON = "the principal was disconnected while this client was admitted";
 const BYE = { code: 4503, reason: REASON };
 const HELLO = { hello: { session: true, limits: LIMITS } };
 const EVE = { "x-name": "eve" };
-const SLOW_EVE = { ...EVE, "x-slow": "1" };
+const SLOW_EVE = { "x-name": "slow eve" };
 
-/** A server whose `authenticate` waits for the test, for each client that comes with the header `x-slow` or asks it by its `auth`. */
-interface World extends Serving<string> {
-  /** Resolves when `authenticate` waits. */
-  readonly asked: Promise<void>;
-  /** Lets `authenticate` accept its client. */
-  accept(): void;
-  readonly peers: AnyPeer[];
-  readonly refusals: string[];
-  readonly errors: unknown[];
-}
-
-interface Auth {
-  name?: string;
-  isSlow?: boolean;
-}
-
-async function slow(options: object = {}, serveOn: typeof serving = serving): Promise<World> {
+/** Serves, with an `authenticate` that waits for `accept` if a client says that it is "slow ...", by a header or by its `auth`. */
+async function slow(options: object = {}, serveOn: typeof serving = serving) {
   const [asked, answer] = [gate(), gate()];
   const world = await serveOn<string>({
     authenticate: async ({ headers }, auth) => {
-      const { name = String(headers["x-name"]), isSlow = headers["x-slow"] !== undefined } = (auth ?? {}) as Auth;
-      if (!isSlow) return name;
+      const name = (auth ?? headers["x-name"]) as string;
+      if (!name.startsWith("slow ")) return name;
       asked.resolve();
       await answer.promise;
-      return name;
+      return name.slice("slow ".length);
     },
     principal: (name) => name,
     ...options,
@@ -199,9 +181,9 @@ describe("disconnect, while authenticate runs for a client of the principal", ()
 
   it("ends a connection whose client authenticates again, and its new result changes nothing", async () => {
     const { server, url, asked, accept, peers, errors } = await slow();
-    let auth: Auth = { name: "eve" };
+    let auth = "eve";
     const client = await connect(url, { auth: () => auth, reconnect: false });
-    auth = { name: "eve", isSlow: true };
+    auth = "slow eve";
     const renewing = client.reauthenticate().catch(() => "failed");
     await asked;
     const [peer] = peers;
@@ -217,7 +199,7 @@ describe("disconnect, while authenticate runs for a client of the principal", ()
 
   it("refuses no client of another principal, and none that comes afterwards", async () => {
     const { server, url, asked, accept, peers, refusals } = await slow();
-    const arriving = connect(url, { headers: { "x-name": "ada", "x-slow": "1" } });
+    const arriving = connect(url, { headers: { "x-name": "slow ada" } });
     await asked;
     await server.principal("eve").disconnect(4403, "banned");
     await connect(url, { headers: EVE });
