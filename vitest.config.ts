@@ -1,9 +1,18 @@
 import { configDefaults, defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** Folders whose tests need more than `npm ci` brings, or a long time: `npm run test:all`. All others belong to `npm test`. */
 const ALL = ["browser", "engines", "interop", "long", "package", "runtimes", "scale", "scaling", "site", "soak"].map(
   (folder) => `test/${folder}/**/*.test.ts`,
 );
+
+/** Starts the long runs first, so that none of them is left over when all others are done. */
+class LongFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification): number => (moduleId.includes("/test/long/") ? 0 : 1);
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
+  }
+}
 
 export default defineConfig({
   test: {
@@ -14,6 +23,7 @@ export default defineConfig({
     hookTimeout: 300_000,
     expect: { poll: { timeout: 240_000 } },
     maxWorkers: 2,
+    sequence: { sequencer: LongFirst },
     projects: [
       {
         extends: true,
