@@ -2,11 +2,11 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { clean, extract, folder, Running, tsc } from "../readme/examples.js";
-import { browser } from "./browser.js";
-import { bundle, startPage, type ReactVersion, type Site } from "./bundle.js";
-import { status } from "./windows.js";
+import { newPage } from "./browser.js";
+import { bundle, startPage, type ReactVersion } from "./bundle.js";
+import { enterText, status } from "./windows.js";
 
 const TYPES = join(import.meta.dirname, "node_modules/@types/react-18");
 
@@ -46,76 +46,53 @@ it("the examples of the React guide are valid TypeScript with the types of React
 });
 
 const notes = (page: Page): Promise<string[]> => page.getByLabel("Notes").getByRole("listitem").allTextContents();
-async function add(page: Page, text: string): Promise<void> {
-  await page.getByLabel("Note", { exact: true }).fill(text);
-  await page.getByLabel("Note", { exact: true }).press("Enter");
-}
+const add = (page: Page, text: string): Promise<void> => enterText(page, "Note", text);
 
-describe.each([18, 19] as ReactVersion[])("the page of the guide, with React %i", (version) => {
-  let server: Running;
-  let site: Site;
-  let ada: Page;
-  let bo: Page;
-
-  async function open(): Promise<Page> {
-    const page = await (await (await browser()).newContext()).newPage();
+it.each([18, 19] as ReactVersion[])("the page of the React guide works with React %i", async (version) => {
+  let server = await start();
+  const contents = await readFile(join(folder, "app.tsx"), "utf8");
+  // Not an import of the file: the bundler drops it, because the package says that its files have no side effects.
+  const site = await startPage(await bundle({ stdin: { contents, resolveDir: folder, loader: "tsx" } }, version));
+  const open = async (): Promise<Page> => {
+    const page = await newPage();
     await page.goto(site.url.replace("127.0.0.1", "localhost"));
     await status(page, "open").waitFor();
     return page;
+  };
+  const ada = await open();
+  await ada.getByText("guest 1", { exact: true }).waitFor();
+  const bo = await open();
+  for (const page of [ada, bo]) {
+    await page.getByText("guest 1, guest 2").waitFor();
+    await page.getByText("log of level info").waitFor();
   }
 
-  beforeAll(async () => {
-    server = await start();
-    const contents = await readFile(join(folder, "app.tsx"), "utf8");
-    // Not an import of the file: the bundler drops it, because the package says that its files have no side effects.
-    site = await startPage(await bundle({ stdin: { contents, resolveDir: folder, loader: "tsx" } }, version));
-    ada = await open();
-    await ada.getByText("guest 1", { exact: true }).waitFor();
-    bo = await open();
-  });
-  afterAll(async () => {
-    await Promise.all([ada.context().close(), bo.context().close(), server.stop()]);
-    site.close();
-  });
+  await add(ada, "milk");
+  await add(bo, "bread");
+  for (const page of [ada, bo]) await expect.poll(() => notes(page)).toEqual(["milk", "bread"]);
+  await ada.getByRole("button", { name: "Clear" }).click();
+  await bo.getByText("Clear all notes?").waitFor();
+  await bo.getByRole("button", { name: "No" }).click();
+  await bo.getByText("Clear all notes?").waitFor({ state: "detached" });
+  expect(await notes(ada)).toEqual(["milk", "bread"]);
+  await ada.getByRole("button", { name: "Clear" }).click();
+  await bo.getByRole("button", { name: "Yes" }).click();
+  for (const page of [ada, bo]) await expect.poll(() => notes(page)).toEqual([]);
 
-  it("shows who is here, and the log", async () => {
-    for (const page of [ada, bo]) {
-      await page.getByText("guest 1, guest 2").waitFor();
-      await page.getByText("log of level info").waitFor();
-    }
-  });
-
-  it("shows a note of one page in both", async () => {
-    await add(ada, "milk");
-    await add(bo, "bread");
-    for (const page of [ada, bo]) await expect.poll(() => notes(page)).toEqual(["milk", "bread"]);
-  });
-
-  it("asks the other user before it clears the notes", async () => {
-    await ada.getByRole("button", { name: "Clear" }).click();
-    await bo.getByText("Clear all notes?").waitFor();
-    await bo.getByRole("button", { name: "No" }).click();
-    await bo.getByText("Clear all notes?").waitFor({ state: "detached" });
-    expect(await notes(ada)).toEqual(["milk", "bread"]);
-    await ada.getByRole("button", { name: "Clear" }).click();
-    await bo.getByRole("button", { name: "Yes" }).click();
-    for (const page of [ada, bo]) await expect.poll(() => notes(page)).toEqual([]);
-  });
-
-  it("shows the state of a server that was restarted, and a note that was written meanwhile", async () => {
-    await add(ada, "eggs");
-    await expect.poll(() => notes(bo)).toEqual(["eggs"]);
-    await server.stop("SIGKILL");
-    for (const page of [ada, bo]) await status(page, "suspended").waitFor();
-    await add(bo, "tea");
-    await expect.poll(() => notes(bo)).toEqual(["eggs", "tea ..."]);
-    server = await start();
-    for (const page of [ada, bo]) {
-      await status(page, "open").waitFor();
-      await expect.poll(() => notes(page)).toEqual(["tea"]);
-    }
-    await expect.poll(() => ada.getByLabel("Here").textContent()).toMatch(/^guest \d, guest \d$/);
-    await ada.getByRole("button", { name: "The log was interrupted: read again" }).click();
-    await ada.getByText("log of level info").waitFor();
-  });
+  await add(ada, "eggs");
+  await expect.poll(() => notes(bo)).toEqual(["eggs"]);
+  await server.stop("SIGKILL");
+  for (const page of [ada, bo]) await status(page, "suspended").waitFor();
+  await add(bo, "tea");
+  await expect.poll(() => notes(bo)).toEqual(["eggs", "tea ..."]);
+  server = await start();
+  for (const page of [ada, bo]) {
+    await status(page, "open").waitFor();
+    await expect.poll(() => notes(page)).toEqual(["tea"]);
+  }
+  await expect.poll(() => ada.getByLabel("Here").textContent()).toMatch(/^guest \d, guest \d$/);
+  await ada.getByRole("button", { name: "The log was interrupted: read again" }).click();
+  await ada.getByText("log of level info").waitFor();
+  await Promise.all([ada.context().close(), bo.context().close(), server.stop()]);
+  site.close();
 });
