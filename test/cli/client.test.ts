@@ -7,6 +7,8 @@ import { freePort } from "../support/ports.js";
 import { gate, rejection } from "../support/turns.js";
 import { begin, plainServer, reciprocServer, run, type Ended, type Given } from "./program.js";
 
+const INPUT = Buffer.from('\ufeff["é"]');
+
 const methods = {
   echo: (params: unknown) => params ?? "none",
   ada: () => ({ name: "Ada", tags: ["x", null] }),
@@ -29,32 +31,20 @@ function errorIn({ stdout, stderr }: Ended): unknown {
 }
 
 describe("reciproc call", () => {
-  it.each<[what: string, argv: string[], expected: Partial<Ended>, input?: Given]>([
-    ["the result as one line of compact JSON when piped", ["ada"], { stdout: '{"name":"Ada","tags":["x",null]}\n' }],
-    [
-      "the result in an object with --json",
-      ["ada", "--json"],
-      { stdout: '{"result":{"name":"Ada","tags":["x",null]}}\n' },
-    ],
-    ["what it sent: params as typed", ["echo", ' {"a":[1,"é"]}'], { stdout: '{"a":[1,"é"]}\n' }],
-    ["what it sent: no params if they are omitted", ["echo"], { stdout: '"none"\n' }],
-    [
-      "what it sent: params of standard input, without its byte order mark, even if a character is split between chunks",
-      ["echo", "-"],
-      { stdout: '["é"]\n' },
-      { stdin: [Buffer.from('\ufeff["é"]').subarray(0, 6), Buffer.from('\ufeff["é"]').subarray(6)] },
-    ],
-    ["code, message and data of an error", ["fail"], { code: 1, stderr: 'error 403: declined\n{"by":"you"}\n' }],
-    ["an error without data", ["missing"], { code: 1, stderr: "error -32601: Method not found\n" }],
-    ["an error without terminal control characters", ["draw"], { code: 1, stderr: "error 1: a\\u001b[2J\\u202e b\n" }],
-    [
-      "an error on standard output with --json",
-      ["fail", "--json"],
-      { code: 1, stdout: '{"error":{"code":403,"message":"declined","data":{"by":"you"}}}\n' },
-    ],
-  ])("prints %s", async (_what, argv, expected, input) => {
+  it.each<[argv: string[], expected: Partial<Ended>, given?: Given]>([
+    [["ada"], { stdout: '{"name":"Ada","tags":["x",null]}\n' }],
+    [["ada", "--json"], { stdout: '{"result":{"name":"Ada","tags":["x",null]}}\n' }],
+    [["echo", ' {"a":[1,"é"]}'], { stdout: '{"a":[1,"é"]}\n' }],
+    [["echo"], { stdout: '"none"\n' }],
+    // The input begins with a byte order mark, and a character is split between its chunks.
+    [["echo", "-"], { stdout: '["é"]\n' }, { stdin: [INPUT.subarray(0, 6), INPUT.subarray(6)] }],
+    [["fail"], { code: 1, stderr: 'error 403: declined\n{"by":"you"}\n' }],
+    [["missing"], { code: 1, stderr: "error -32601: Method not found\n" }],
+    [["draw"], { code: 1, stderr: "error 1: a\\u001b[2J\\u202e b\n" }],
+    [["fail", "--json"], { code: 1, stdout: '{"error":{"code":403,"message":"declined","data":{"by":"you"}}}\n' }],
+  ])("prints the result or the error of %j", async (argv, expected, given) => {
     const { url } = await reciprocServer({ methods });
-    expect(await run(["call", url, ...argv], input)).toEqual({ code: 0, stdout: "", stderr: "", ...expected });
+    expect(await run(["call", url, ...argv], given)).toEqual({ code: 0, stdout: "", stderr: "", ...expected });
   });
 
   it("exits 1 when the call times out", async () => {
@@ -67,14 +57,17 @@ describe("reciproc call", () => {
     expect(errorIn(json!)).toMatchObject({ code: "TIMEOUT" });
   });
 
-  it("does not crash when the result is nested too deeply to be printed", async () => {
+  it("does not crash when the result is nested too deeply to be printed, and offers no subprotocol with --plain", async () => {
     const deep = "[".repeat(50_000) + "]".repeat(50_000);
-    const url = await plainServer((socket) =>
-      socket.on("message", () => socket.send(`{"jsonrpc":"2.0","id":1,"result":${deep}}`)),
-    );
+    const offers: unknown[] = [];
+    const url = await plainServer((socket, { headers }) => {
+      offers.push(headers["sec-websocket-protocol"]);
+      socket.on("message", () => socket.send(`{"jsonrpc":"2.0","id":1,"result":${deep}}`));
+    });
     const stderr = "the result is nested too deeply to be written\n";
     expect(await run(["call", "--plain", url, "m"])).toEqual({ code: 1, stdout: "", stderr });
-    expect(errorIn(await run(["call", "--plain", "--json", url, "m"]))).toMatchObject({ code: "TOO_DEEP" });
+    expect(errorIn(await run(["call", "--json", url, "m"]))).toMatchObject({ code: "TOO_DEEP" });
+    expect(offers).toEqual([undefined, "reciproc.v1"]);
   });
 
   it("exits 1 when the answer breaks the protocol, and prints it", async () => {
@@ -114,11 +107,12 @@ describe("reciproc call", () => {
   it.each<[string, (socket: WebSocket) => void, string]>([
     ["is lost", (socket) => socket.terminate(), "it ended without a close"],
     ["is closed", (socket) => socket.close(4001, "go away"), "closed with 4001 (go away)"],
-  ])("prints reason and outcome when the connection %s during the call, and exits 2", async (_how, end, reason) => {
+  ])("prints reason and outcome when the connection %s, and exits 2, as `notify` does", async (_how, end, reason) => {
     const url = await plainServer((socket) => socket.on("message", () => end(socket)));
-    const where = new URL(url).host;
-    const stderr = `lost the connection to ${where}: ${reason}; the call may have run\n`;
-    expect(await run(["call", url, "any"])).toEqual({ code: 2, stdout: "", stderr });
+    const lost = `lost the connection to ${new URL(url).host}: ${reason};`;
+    expect(await run(["call", url, "any"])).toEqual({ code: 2, stdout: "", stderr: `${lost} the call may have run\n` });
+    const stderr = `${lost} "moved" may not have arrived\n`;
+    expect(await run(["notify", url, "moved"])).toEqual({ code: 2, stdout: "", stderr });
     const json = await run(["call", url, "any", "--json"]);
     expect(json.code).toBe(2);
     expect(errorIn(json)).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
@@ -137,36 +131,20 @@ describe("reciproc call", () => {
   });
 });
 
-describe("reciproc notify", () => {
-  it("exits after the server has read the notification", async () => {
-    const seen: unknown[] = [];
-    const { url } = await reciprocServer({
-      fallback: (params: unknown, { method, id }: any) => void seen.push({ method, id: id as unknown, params }),
-    });
-    const silent = { code: 0, stdout: "", stderr: "" };
-    expect(await run(["notify", url, "moved", '{"x":4}'])).toEqual(silent);
-    expect(await run(["notify", url, "piped", "-", "--json"], "[1]")).toEqual(silent);
-    expect(await run(["notify", url, "bare"])).toEqual(silent);
-    expect(seen).toEqual([
-      { method: "moved", id: undefined, params: { x: 4 } },
-      { method: "piped", id: undefined, params: [1] },
-      { method: "bare", id: undefined, params: undefined },
-    ]);
+it("reciproc notify exits after the server has read the notification", async () => {
+  const seen: unknown[] = [];
+  const { url } = await reciprocServer({
+    fallback: (params: unknown, { method, id }: any) => void seen.push({ method, id: id as unknown, params }),
   });
-
-  it("exits 2 when the connection is lost before the close is answered", async () => {
-    const url = await plainServer((socket) => socket.on("message", () => socket.terminate()));
-    const stderr = `lost the connection to ${new URL(url).host}: it ended without a close; "moved" may not have arrived\n`;
-    expect(await run(["notify", url, "moved"])).toEqual({ code: 2, stdout: "", stderr });
-  });
-
-  it("exits 2 when the server closes for a reason of its own", async () => {
-    const { url } = await reciprocServer({ limits: { maxMessageBytes: 100 } });
-    const ended = await run(["notify", url, "moved", JSON.stringify(["x".repeat(200)]), "--json"]);
-    expect(ended.code).toBe(2);
-    const message = expect.stringContaining("closed with 1009") as string;
-    expect(errorIn(ended)).toMatchObject({ code: "CONNECTION_LOST", message });
-  });
+  const silent = { code: 0, stdout: "", stderr: "" };
+  expect(await run(["notify", url, "moved", '{"x":4}'])).toEqual(silent);
+  expect(await run(["notify", url, "piped", "-", "--json"], { stdin: [Buffer.from("[1]")] })).toEqual(silent);
+  expect(await run(["notify", url, "bare"])).toEqual(silent);
+  expect(seen).toEqual([
+    { method: "moved", id: undefined, params: { x: 4 } },
+    { method: "piped", id: undefined, params: [1] },
+    { method: "bare", id: undefined, params: undefined },
+  ]);
 });
 
 describe("reciproc listen", () => {
@@ -209,28 +187,15 @@ describe("reciproc listen", () => {
     expect(stderr).toBe(`connected to ${new URL(url).host}; Ctrl-C ends\n`);
   });
 
-  it.each<[what: string, options: string[], end: (socket: WebSocket) => void, code: number, message: string]>([
-    ["0 when the server closes with 1000", [], (socket) => socket.close(1000), 0, ""],
-    ["0 with --once when the server closes with 1000", ["--once"], (socket) => socket.close(1000), 0, ""],
-    ["0 with --once when the server closes with 1001", ["--once"], (socket) => socket.close(1001), 0, ""],
-    ["0 with --once when the server closes without a code", ["--once"], (socket) => socket.close(), 0, ""],
-    [
-      "2 with --once when the connection is lost",
-      ["--once"],
-      (socket) => socket.terminate(),
-      2,
-      "it ended without a close",
-    ],
-    [
-      "2 when the server closes for good",
-      [],
-      (socket) => socket.close(4401, "token expired"),
-      2,
-      "closed with 4401 (token expired)",
-    ],
-  ])("exits %s", async (_when, options, end, code, message) => {
-    const url = await plainServer(end);
-    const stderr = code === 0 ? "" : `lost the connection to ${new URL(url).host}: ${message}\n`;
+  it.each<[code: number, options: string[], close: [code?: number, reason?: string] | undefined, how: string]>([
+    [0, [], [1000], ""],
+    [0, ["--once"], [1001], ""],
+    [0, ["--once"], [], ""],
+    [2, ["--once"], undefined, "it ended without a close"],
+    [2, [], [4401, "token expired"], "closed with 4401 (token expired)"],
+  ])("exits %i with the options %j when the server closes with %j", async (code, options, close, how) => {
+    const url = await plainServer((socket) => (close === undefined ? socket.terminate() : socket.close(...close)));
+    const stderr = code === 0 ? "" : `lost the connection to ${new URL(url).host}: ${how}\n`;
     expect(await run(["listen", url, ...options])).toEqual({ code, stdout: "", stderr });
     if (code === 0) return;
     expect(errorIn(await run(["listen", url, "--json", ...options]))).toMatchObject({ code: "CONNECTION_LOST" });
@@ -277,29 +242,4 @@ describe("reciproc listen", () => {
       `lost the connection to ${host}; trying again\nconnected to ${host} again; nothing is missing\n`,
     );
   });
-
-  it("reconnects to a plain JSON-RPC server, too", async () => {
-    let connections = 0;
-    const url = await plainServer((socket) =>
-      socket.send(`{"jsonrpc":"2.0","method":"hello ${++connections}"}`, () => connections === 1 && socket.terminate()),
-    );
-    const { signal, until, ended } = begin(["listen", url]);
-    await until("stdout", "hello 2");
-    await until("stderr", "is missing\n");
-    signal("SIGINT");
-    expect(await ended).toMatchObject({ code: 0 });
-  });
-});
-
-it.each([
-  ["no subprotocol with --plain", ["--plain"], undefined],
-  ["the subprotocol of reciproc without it", [], "reciproc.v1"],
-])("a client offers %s", async (_what, options, offer) => {
-  const offers: (string | undefined)[] = [];
-  const url = await plainServer((socket, { headers }) => {
-    offers.push(headers["sec-websocket-protocol"]);
-    socket.on("message", () => socket.send('{"jsonrpc":"2.0","id":1,"result":3}'));
-  });
-  expect(await run(["call", url, "add", ...options])).toMatchObject({ code: 0 });
-  expect(offers).toEqual([offer]);
 });

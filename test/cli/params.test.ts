@@ -126,20 +126,6 @@ describe("PARAMS that are not JSON", () => {
   });
 });
 
-it.each([
-  ["3", "a number"],
-  ['"x"', "a string"],
-  ["true", "a boolean"],
-  ["null", "null"],
-])("PARAMS %s are refused as %s", async (text, kind) => {
-  const message = `PARAMS must be a JSON array or object, got ${kind}`;
-  expect(await callWith(text)).toMatchObject({ code: 64, stderr: expect.stringContaining(message) as string });
-});
-
-it("PARAMS after -- are no option", async () => {
-  expect((await callWith("--json")).stderr).toMatch(/^reciproc call: PARAMS is not JSON: /);
-});
-
 it.each<[what: string, chunks: Uint8Array[], message: string]>([
   ["empty", [], "standard input is empty"],
   ["not UTF-8", [Uint8Array.of(0xff)], "standard input is not UTF-8"],

@@ -30,11 +30,8 @@ describe("the program", () => {
 
   it("exits 64 when a file to serve never finishes loading", async () => {
     const { ended } = start(["serve", await file("api.mjs", "await new Promise(() => {});"), "--port", "0"]);
-    expect(await ended).toMatchObject({
-      code: 64,
-      stdout: "",
-      stderr: expect.stringContaining("never finishes loading") as string,
-    });
+    const stderr = expect.stringContaining("never finishes loading") as string;
+    expect(await ended).toMatchObject({ code: 64, stdout: "", stderr });
   });
 
   it("prints a large result whole, and ends though the server never answers the close", async () => {
@@ -63,15 +60,8 @@ describe("the program", () => {
   });
 
   it("leaves no command of a bridge running when a second signal ends it at once", async () => {
-    const { child, ended, until } = start([
-      "bridge",
-      "--framing=lines",
-      "--port=0",
-      "--",
-      process.execPath,
-      COMMAND,
-      "stubborn",
-    ]);
+    const command = [process.execPath, COMMAND, "stubborn"];
+    const { child, ended, until } = start(["bridge", "--framing=lines", "--port=0", "--", ...command]);
     const url = addressIn(await until("stdout", "\n"));
     using client = await plainPeer(url);
     const { pid } = JSON.parse(client.received[0] ?? String((await once(client.webSocket, "message"))[0])) as {

@@ -1,5 +1,6 @@
 /** Runs the command line: as a function in this process, and as the built program (build it first). */
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
+import { EventEmitter } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
@@ -22,38 +23,27 @@ export interface Ended {
   stderr: string;
 }
 
-/** A standard stream that keeps what is written. */
-class Screen {
+/** The standard output or the standard error of a run in this process. If it is broken, each write fails. */
+class Screen extends EventEmitter {
   readonly isTTY: boolean;
-  text = "";
-  onText: (() => void) | undefined;
-  #onError: ((error: Error) => void) | undefined;
-  #error: Error | undefined;
+  readonly #error: Error | undefined;
 
-  constructor(isTTY: boolean) {
+  constructor(isTTY: boolean, broken?: string) {
+    super();
     this.isTTY = isTTY;
+    if (broken !== undefined) this.#error = Object.assign(new Error(`${broken}: it failed`), { code: broken });
   }
 
   write(text: string, done?: (error?: Error) => void): void {
-    if (this.#error === undefined) this.text += text;
-    else this.#onError!(this.#error);
-    this.onText?.();
+    if (this.#error === undefined) this.emit("data", text);
+    else this.emit("error", this.#error);
     queueMicrotask(() => done?.(this.#error));
-  }
-
-  on(_event: "error", listener: (error: Error) => void): void {
-    this.#onError = listener;
-  }
-
-  /** Lets every later write fail. */
-  break(code: string): void {
-    this.#error = Object.assign(new Error(`${code}: it failed`), { code });
   }
 }
 
 /** What a run in this process is given. */
 export interface Given {
-  stdin?: string | AsyncIterable<Uint8Array> | readonly Uint8Array[];
+  stdin?: AsyncIterable<Uint8Array> | readonly Uint8Array[];
   /** Whether the standard output and the standard error are terminals. Default: neither. */
   isTTY?: boolean | { stdout: boolean; stderr: boolean };
   env?: NodeJS.ProcessEnv;
@@ -68,52 +58,52 @@ export interface Running {
   until(output: "stdout" | "stderr", wanted: string): Promise<string>;
 }
 
+/** Returns what is known of a run, by its exit code and by the `data` events of its outputs. */
+function observe(code: Promise<number | null>, outputs: Record<"stdout" | "stderr", EventEmitter>): Running {
+  const printed = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const)
+    outputs[name].on("data", (text: string) => void (printed[name] += text));
+  const ended = code.then((exitCode) => ({ code: exitCode, ...printed }));
+  const until: Running["until"] = (output, wanted) =>
+    new Promise((resolve, reject) => {
+      const look = (): void => void (printed[output].includes(wanted) && resolve(printed[output]));
+      look();
+      outputs[output].on("data", look);
+      void ended.then((end) => reject(new Error(`ended without ${wanted}: ${JSON.stringify(end)}`)));
+    });
+  return { ended, until };
+}
+
 /** A run in this process. */
 export interface RunningHere extends Running {
-  readonly stdout: Screen;
   /** Sends the first signal. */
   signal(name: NodeJS.Signals): void;
 }
 
 /** Begins a run in this process, and ends it by SIGINT at the end of the test. */
-export function begin(
-  args: readonly string[],
-  { stdin = "", isTTY = false, env = {}, broken }: Given = {},
-): RunningHere {
+export function begin(args: readonly string[], given: Given = {}): RunningHere {
+  const { stdin = [], isTTY = false, env = {}, broken } = given;
   const isTerminal = typeof isTTY === "boolean" ? { stdout: isTTY, stderr: isTTY } : isTTY;
-  const screens = { stdout: new Screen(isTerminal.stdout), stderr: new Screen(isTerminal.stderr) };
-  if (broken !== undefined) screens.stdout.break(broken);
+  const screens = { stdout: new Screen(isTerminal.stdout, broken), stderr: new Screen(isTerminal.stderr) };
   const signalled = gate<NodeJS.Signals>();
-  const chunks = typeof stdin === "string" ? [new TextEncoder().encode(stdin)] : stdin;
   const input = (async function* () {
-    yield* chunks;
+    yield* stdin;
   })();
   const surroundings = { ...screens, stdin: input, env, untilSignal: () => signalled.promise };
-  const printed = () => ({ stdout: screens.stdout.text, stderr: screens.stderr.text });
-  const ended = runProgram(args, surroundings).then((code) => ({ code, ...printed() }));
+  const begun = observe(
+    Promise.resolve().then(() => runProgram(args, surroundings)),
+    screens,
+  );
   onTestFinished(async () => {
     signalled.resolve("SIGINT");
-    await ended;
+    await begun.ended;
   });
-  const listeners = new Set<() => void>();
-  for (const screen of Object.values(screens)) screen.onText = () => listeners.forEach((listener) => listener());
-  return {
-    ended,
-    stdout: screens.stdout,
-    signal: signalled.resolve,
-    until: (output, wanted) =>
-      untilPrinted(
-        ended,
-        () => printed()[output],
-        wanted,
-        (look) => listeners.add(look),
-      ),
-  };
+  return { ...begun, signal: signalled.resolve };
 }
 
 /** Runs the command line in this process to its end. */
-export function run(args: readonly string[], given?: Given | string): Promise<Ended> {
-  return begin(args, typeof given === "string" ? { stdin: given } : given).ended;
+export function run(args: readonly string[], given?: Given): Promise<Ended> {
+  return begin(args, given).ended;
 }
 
 /** A run of the built program. */
@@ -125,34 +115,9 @@ export interface Started extends Running {
 export function start(args: readonly string[], env: NodeJS.ProcessEnv = {}): Started {
   const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, ...env } });
   onTestFinished(() => void child.kill("SIGKILL"));
-  const printed = { stdout: "", stderr: "" };
-  for (const name of ["stdout", "stderr"] as const)
-    child[name].setEncoding("utf8").on("data", (text: string) => (printed[name] += text));
-  const ended = new Promise<Ended>((resolve) => child.on("close", (code) => resolve({ code, ...printed })));
-  const until: Running["until"] = (output, wanted) =>
-    untilPrinted(
-      ended,
-      () => printed[output],
-      wanted,
-      (look) => child[output].on("data", look),
-    );
-  return { child, ended, until };
-}
-
-function untilPrinted(
-  ended: Promise<Ended>,
-  printed: () => string,
-  wanted: string,
-  onText: (look: () => void) => unknown,
-): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const look = (): void => {
-      if (printed().includes(wanted)) resolve(printed());
-    };
-    look();
-    onText(look);
-    void ended.then((end) => reject(new Error(`ended without ${wanted}: ${JSON.stringify(end)}`)));
-  });
+  for (const output of [child.stdout, child.stderr]) output.setEncoding("utf8");
+  const code = new Promise<number | null>((resolve) => child.on("close", resolve));
+  return { child, ...observe(code, child) };
 }
 
 /** Begins `reciproc serve` or `bridge` on a free port. Resolves with its address when it has printed that. */

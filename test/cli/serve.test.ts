@@ -1,15 +1,17 @@
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
-import { freePort } from "../support/ports.js";
 import { gate, rejection } from "../support/turns.js";
 import { beginListening, file, run } from "./program.js";
 
 const API = `export default {
   add: ([a, b]) => a + b,
   ask: (_params, { peer }) => peer.request("confirm"),
-  fail() { throw new TypeError("two\\nlines"); },
   async rename() { throw new RangeError("too long"); },
+  fail() { throw new TypeError("two\\n  lines\\t \\r\\n and \\u001b[2J a third"); },
   text() { throw "a text"; },
+  thing() { throw { a: 1 }; },
+  nothing() { throw null; },
+  hostile() { throw Object.defineProperty(new Error("x"), "message", { get() { throw 1; } }); },
   hang: () => new Promise(() => {}),
 };\n`;
 
@@ -35,13 +37,6 @@ describe("reciproc serve", () => {
     signal("SIGTERM");
     expect((await peer.closed).code).toBe(1001);
     expect(await ended).toEqual({ code: 0, stdout: `listening on ${url}\n`, stderr: "" });
-  });
-
-  it("listens on the given host and port", async () => {
-    const port = await freePort();
-    const { url } = await serving("--port", String(port), "--host", "localhost");
-    expect(new URL(url).port).toBe(String(port));
-    expect(await run(["call", `localhost:${port}`, "add", "[1,2]"])).toMatchObject({ code: 0 });
   });
 
   it("finishes running handlers on SIGTERM, delivers their answers, and refuses new connections", async () => {
@@ -75,38 +70,40 @@ describe("reciproc serve", () => {
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
-  it("names the failed method of a call or notification, and prints its error once", async () => {
-    const { url, until, signal, ended } = await serving();
+  it("prints an error of a handler in one line, however many it has, with the method and the place in the file", async () => {
+    const { url, until } = await serving();
     await using peer = await connect(url);
     peer.notify("rename");
-    await expect(peer.request("rename")).rejects.toMatchObject({ code: -32603, message: "Internal error" });
+    for (const method of ["rename", "fail", "text", "thing", "nothing", "hostile"])
+      await expect(peer.request(method)).rejects.toMatchObject({ code: -32603, message: "Internal error" });
     await expect(peer.request("missing")).rejects.toMatchObject({ code: -32601 });
-    await expect(peer.request("text")).rejects.toMatchObject({ code: -32603 });
     await expect(peer.request("ask")).rejects.toMatchObject({ code: -32603 });
     await until("stderr", "ask: ");
-    signal("SIGTERM");
-    const line = String.raw`rename: RangeError: too long \(/.*api\.mjs:5:26\)\n`;
-    // A thrown primitive cannot carry the method name.
-    // The last error is one that a handler received from its caller and did not catch.
-    const { stderr } = await ended;
-    expect(stderr).toMatch(new RegExp(`^${line}${line}error: 'a text'\nask: RpcError: Method not found`));
+    const place = expect.stringMatching(/^rename: RangeError: too long \(\/.*api\.mjs:4:26\)$/) as string;
+    expect((await until("stderr", "Method not found")).split("\n").slice(0, -1)).toEqual([
+      place,
+      place,
+      expect.stringMatching(/^fail: TypeError: two lines and \\u001b\[2J a third \(\/.*api\.mjs:5:18\)$/),
+      // A thrown primitive cannot carry the method name.
+      "error: 'a text'",
+      "thing: { a: 1 }",
+      "error: null",
+      "hostile: a value that cannot be shown",
+      // A handler received it from its caller and did not catch it.
+      expect.stringMatching(/^ask: RpcError: Method not found/),
+    ]);
   });
 
-  it("prints a refused upgrade in one line", async () => {
-    const { url, until } = await serving("--path", "/rpc");
-    await expect(connect(url.replace("/rpc", "/other"))).rejects.toMatchObject({ status: 404 });
-    expect(await until("stderr", "\n")).toMatch(/^refused 127\.0\.0\.1: 404, .*--path is "\/rpc"\n$/);
-  });
-
-  it("names its own options when it refuses a host or an origin, and accepts the allowed ones", async () => {
+  it("names its own options when it refuses a path, a host or an origin, and accepts the allowed ones", async () => {
     const page = { Host: "example.org", Origin: "https://app.example.org" };
-    const strict = await serving();
+    const strict = await serving("--path", "/rpc");
+    await expect(connect(strict.url.replace("/rpc", "/other"))).rejects.toMatchObject({ status: 404 });
     await expect(connect(strict.url, { headers: page })).rejects.toMatchObject({ status: 403 });
-    expect(await strict.until("stderr", "\n")).toMatch(
-      /^refused 127\.0\.0\.1: 403, Host "example\.org" is not allowed; .*list it in --allow-host\n$/,
-    );
     const named = await serving("--allow-host", "example.org");
     await expect(connect(named.url, { headers: page })).rejects.toMatchObject({ status: 403 });
+    expect(await strict.until("stderr", "example")).toMatch(
+      /^refused 127\.0\.0\.1: 404, .*--path is "\/rpc"\nrefused 127\.0\.0\.1: 403, Host "example\.org" is not allowed; .*list it in --allow-host\n$/,
+    );
     expect(await named.until("stderr", "\n")).toMatch(
       /^refused 127\.0\.0\.1: 403, Origin "https:\/\/app\.example\.org" is not allowed; .*list it in --allow-origin\n$/,
     );
@@ -129,11 +126,10 @@ describe("reciproc serve", () => {
   it("exits 2 when it cannot listen", async () => {
     const { url } = await serving();
     const { port } = new URL(url);
-    expect(await run(["serve", await file("api.mjs", API), "--port", port])).toEqual({
-      code: 2,
-      stdout: "",
-      stderr: `cannot listen on 127.0.0.1:${port}: the address is in use\n`,
-    });
+    const args = ["serve", await file("api.mjs", API), "--port", port];
+    const stderr = `cannot listen on 127.0.0.1:${port}: the address is in use\n`;
+    expect(await run(args)).toEqual({ code: 2, stdout: "", stderr });
+    expect((await run([...args, "--host", "none.invalid"])).stderr).toContain("getaddrinfo");
   });
 
   it.each([

@@ -8,14 +8,9 @@ const COMMANDS = ["serve", "call", "notify", "listen", "bridge"];
 const NOWHERE = "127.0.0.1:1";
 
 describe("reciproc", () => {
-  it("begins with the shebang line", async () => {
+  it("begins with the shebang line, and prints the version of the package", async () => {
     expect(await readFile(MAIN, "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);
-  });
-
-  it("prints the version of the package", async () => {
-    const { version } = JSON.parse(await readFile(new URL("../../package.json", import.meta.url), "utf8")) as {
-      version: string;
-    };
+    const { version } = JSON.parse(await readFile("package.json", "utf8")) as { version: string };
     expect(await run(["--version"])).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
   });
 
@@ -60,6 +55,8 @@ describe("a wrong command line", () => {
     [call("--header", "nothing"), /--header takes "Name: value"/],
     [call("--header", "Bad Name: value"), /--header takes/],
     [call("--header", "Name: a\r\nEvil: b"), /--header takes/],
+    [call("3"), /: PARAMS must be a JSON array or object, got a number;/],
+    [call("null"), /: PARAMS must be a JSON array or object, got null;/],
     [serve("--drain-timeout", "0"), /--drain-timeout takes milliseconds.*got "0"/],
     [serve("--port", "65536"), /--port takes a whole number from 0 to 65535/],
     [serve("--path", "rpc"), /--path takes a path such as \/rpc, got "rpc"/],
