@@ -2,15 +2,15 @@ import { once } from "node:events";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WebSocket } from "ws";
 import { uncaughtIn } from "../support/uncaught.js";
-import { bridge, bridged, type BridgeEnd, eventually, PATIENT, runs, SHORT, type Bridged } from "./bridged.js";
+import { bridge, bridged, type BridgeEnd, type Bridged, type BridgeOptions, eventually, greeted } from "./bridged.js";
+import { PATIENT, runs, SHORT } from "./bridged.js";
 
 const MIB = 2 ** 20;
 
-/** Sends, and waits until `count` messages have arrived. */
-async function exchange({ webSocket, received }: Bridged, frames: (string | Buffer)[], count = frames.length) {
-  for (const frame of frames) webSocket.send(frame);
-  await eventually(() => received.length).toBe(count);
-  return received;
+/** Sends to a command that does not read, until the bridge no longer reads the client. */
+async function fill({ webSocket, server }: Bridged): Promise<void> {
+  for (let i = 0; i < 40; i++) webSocket.send(`"${"x".repeat(100_000)}"`);
+  await eventually(() => server.isPaused).toBe(true);
 }
 
 describe("a bridge", () => {
@@ -25,34 +25,16 @@ describe("a bridge", () => {
     ];
     const kinds = new Set<boolean>();
     pair.webSocket.on("message", (_data, isBinary: boolean) => kinds.add(isBinary));
-    expect(await exchange(pair, [...texts, Buffer.from('"é"')])).toEqual([...texts, '"é"']);
+    for (const frame of [...texts, Buffer.from('"é"')]) pair.webSocket.send(frame);
+    await eventually(() => pair.received).toEqual([...texts, '"é"']);
     expect(kinds).toEqual(new Set([false]));
-  });
-
-  it("closes with 1011 and the limit when the command writes a message that is too long, and ends the command", async () => {
-    const pair = await bridged(["flood", "100", "2000"], { maxMessageBytes: 1000 });
-    const { code, reason } = await pair.closed;
-    expect(code).toBe(1011);
-    expect(reason).toMatch(/^the command broke the framing: Expected `line` to be .*1000/);
-    expect(await pair.over).toMatchObject({ endedBy: "command", close: { code: 1011 } });
-    expect(pair.received).toEqual([]);
-  });
-
-  it("delivers all output of the command before it exited, and closes with its exit code", async () => {
-    const pair = await bridged(["exit", "3", "1000"]);
-    const reason = "the command exited with code 3";
-    expect(await pair.closed).toEqual({ code: 1011, reason });
-    expect(pair.received).toEqual(Array.from({ length: 1000 }, (_, i) => String(i)));
-    const close = { code: 1011, reason, error: undefined };
-    expect(await pair.over).toEqual({ endedBy: "command", reason, isFailure: true, close, exitCode: 3, signal: null });
   });
 
   it.each([
     ["1007 on a binary frame that is not UTF-8", Buffer.of(0xff), 1007, "a binary frame must be UTF-8"],
     ["1009 on a message that is too long", "1".repeat(101), 1009, "a message has at most 100 bytes, got 101"],
   ])("closes with %s, and passes nothing on after that", async (_what, frame, code, reason) => {
-    const pair = await bridged(["tidy"], { maxMessageBytes: 100 });
-    await pair.greeting();
+    const pair = await greeted(["tidy"], { maxMessageBytes: 100 });
     for (const sent of ["1".repeat(100), frame, "late"]) pair.webSocket.send(sent);
     expect(await pair.closed).toEqual({ code, reason });
     expect(await pair.over).toMatchObject({ endedBy: "socket", isFailure: true, exitCode: 0 });
@@ -70,7 +52,7 @@ describe("a bridge", () => {
       most = Math.max(most, this.bufferedAmount);
     });
     pair.webSocket.pause();
-    await pair.untilStderr("stuck at ");
+    await eventually(pair.stderr).toContain("stuck at ");
     await eventually(() => most).toBeGreaterThan(MIB);
     // One message above the high-water mark, which is checked after each chunk.
     expect(most).toBeLessThan(MIB + 2 * SIZE);
@@ -85,8 +67,7 @@ describe("a bridge", () => {
   it("stops reading the client while the command does not read, and loses nothing", async () => {
     const COUNT = 50;
     const text = `"${"x".repeat(100_000)}"`;
-    const pair = await bridged(["unreading"], SHORT);
-    const { pid } = await pair.greeting();
+    const { pid, ...pair } = await greeted(["unreading"], SHORT);
     let read = 0;
     pair.server.on("message", (data: Buffer) => (read += data.length));
     for (let i = 0; i < COUNT; i++) pair.webSocket.send(text);
@@ -94,52 +75,31 @@ describe("a bridge", () => {
     await eventually(() => pair.server.isPaused).toBe(true);
     expect(read).toBeLessThan(2 * MIB);
     process.kill(pid, "SIGUSR2");
-    expect(await exchange(pair, [], 1)).toEqual([JSON.stringify({ bytes: COUNT * text.length + 5 })]);
+    await eventually(() => pair.received).toEqual([JSON.stringify({ bytes: COUNT * text.length + 5 })]);
   });
 });
 
-/** The number of referenced timers in this process. */
-function timers(): number {
-  return process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
-}
+const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
 
 describe("the end of the command", () => {
   const incomplete = Buffer.from("Content-Length: 9\r\n\r\n{}").toString("hex");
   const unended = Buffer.from("1\n2").toString("hex");
-  it.each<[string, string[], close: { code: number; reason: string }, received: string[], end: Partial<BridgeEnd>]>([
-    [
-      "1000 when it exits with code 0",
-      ["exit", "0", "1"],
-      { code: 1000, reason: "the command exited with code 0" },
-      ["0"],
-      { isFailure: false, exitCode: 0, signal: null },
-    ],
-    [
-      "1011 and the signal that killed it",
-      ["signal", "SIGABRT"],
-      { code: 1011, reason: "the command was killed by SIGABRT" },
-      ["1"],
-      { isFailure: true, exitCode: null, signal: "SIGABRT" },
-    ],
-    [
-      "1011 when a message is incomplete, even if it exited with code 0",
-      ["rawExit", incomplete, "lsp"],
-      { code: 1011, reason: "the command exited with code 0, in the middle of a message" },
-      [],
-      { isFailure: true, exitCode: 0 },
-    ],
-    [
-      "1000 after a last line without a line end",
-      ["rawExit", unended],
-      { code: 1000, reason: "the command exited with code 0" },
-      ["1", "2"],
-      { isFailure: false },
-    ],
-  ])("closes with %s", async (_when, command, close, received, end) => {
-    const pair = await bridged(command);
-    expect(await pair.closed).toEqual(close);
+  const all = Array.from({ length: 1000 }, (_, i) => String(i));
+
+  it.each<[string, string[], code: number, why: string, received: string[], end: Partial<BridgeEnd>]>([
+    ["1000 if its code is 0", ["exit", "0", "1"], 1000, "exited with code 0", ["0"], { exitCode: 0, signal: null }],
+    ["1011 after all its output", ["exit", "3", "1000"], 1011, "exited with code 3", all, { exitCode: 3 }],
+    ["1011 if it is killed", ["signal", "SIGABRT"], 1011, "was killed by SIGABRT", ["1"], { signal: "SIGABRT" }],
+    ["1011 in a message", ["rawExit", incomplete, "lsp"], 1011, "exited with code 0, in the middle of .*", [], {}],
+    ["1000 after a line without an end", ["rawExit", unended], 1000, "exited with code 0", ["1", "2"], { exitCode: 0 }],
+    ["1011 after a long message", ["flood", "100", "2000"], 1011, "broke .*: Expected `line` to be .*1000.*", [], {}],
+  ])("closes with %s", async (_when, command, code, why, received, end) => {
+    const pair = await bridged(command, { maxMessageBytes: 1000 });
+    const reason = expect.stringMatching(`^the command ${why}$`) as string;
+    expect(await pair.closed).toEqual({ code, reason });
     expect(pair.received).toEqual(received);
-    expect(await pair.over).toMatchObject({ endedBy: "command", reason: close.reason, ...end });
+    const close = { code, reason, error: undefined };
+    expect(await pair.over).toMatchObject({ endedBy: "command", reason, isFailure: code !== 1000, close, ...end });
   });
 
   it.each([
@@ -156,8 +116,7 @@ describe("the end of the command", () => {
   });
 
   it("delivers all its output before the close, for any time", async () => {
-    const pair = await bridged(["pid"]);
-    const { pid } = await pair.greeting();
+    const { pid, ...pair } = await greeted(["pid"]);
     const closing = vi.spyOn(pair.server, "close");
     // As when the client's window is full.
     pair.raw.cork();
@@ -174,8 +133,7 @@ describe("the end of the command", () => {
   });
 
   it("delivers nothing after an invalid message, and truncates the reason to the 123 bytes of a close frame", async () => {
-    const pair = await bridged(["incorrigible", "lsp"]);
-    const { pid } = await pair.greeting();
+    const { pid, ...pair } = await greeted(["incorrigible", "lsp"]);
     pair.raw.cork();
     pair.webSocket.send("1");
     await eventually(() => runs(pid)).toBe(false);
@@ -189,10 +147,8 @@ describe("the end of the command", () => {
   });
 
   it("is reported correctly while reading from the client is paused", async () => {
-    const pair = await bridged(["unreading"]);
-    const { pid } = await pair.greeting();
-    for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
-    await eventually(() => pair.server.isPaused).toBe(true);
+    const { pid, ...pair } = await greeted(["unreading"]);
+    await fill(pair);
     process.kill(pid, "SIGKILL");
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command was killed by SIGKILL" });
     // The client's close frame follows all its messages.
@@ -200,8 +156,7 @@ describe("the end of the command", () => {
   });
 
   it("closes when the command has closed its input and still runs", async () => {
-    const pair = await bridged(["unreadable"], PATIENT);
-    const { pid } = await pair.greeting();
+    const { pid, ...pair } = await greeted(["unreadable"], PATIENT);
     pair.webSocket.send("1");
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command closed its input" });
     expect(await pair.over).toMatchObject({ endedBy: "command", signal: "SIGTERM" });
@@ -211,8 +166,7 @@ describe("the end of the command", () => {
 
 describe("the end of the WebSocket", () => {
   it("ends the command's input, after all earlier messages", async () => {
-    const pair = await bridged(["tidy"]);
-    const { pid } = await pair.greeting();
+    const { pid, ...pair } = await greeted(["tidy"]);
     for (let i = 0; i < 100; i++) pair.webSocket.send(String(i));
     pair.webSocket.close(3000, "done");
     expect(await pair.over).toEqual({
@@ -227,29 +181,15 @@ describe("the end of the WebSocket", () => {
     expect(runs(pid)).toBe(false);
   });
 
-  it("ends a command that ignores SIGTERM by SIGKILL", async () => {
-    const pair = await bridged(["stubborn"], SHORT);
-    const { pid } = await pair.greeting();
+  it.each<[string, string[], Partial<BridgeOptions>, NodeJS.Signals]>([
+    ["ends a command that ignores SIGTERM by SIGKILL", ["stubborn"], SHORT, "SIGKILL"],
+    ["is noticed while the command does not read", ["unreading"], { ...PATIENT, pingMs: 50 }, "SIGTERM"],
+    ["ends the child processes of a command with it", ["wrapper", "stubborn"], PATIENT, "SIGTERM"],
+  ])("%s", async (_what, command, options, signal) => {
+    const { pid, ...pair } = await greeted(command, options);
+    if (command[0] === "unreading") await fill(pair);
     pair.webSocket.terminate();
-    expect(await pair.over).toMatchObject({ endedBy: "socket", close: { code: 1006 }, signal: "SIGKILL" });
-    expect(runs(pid)).toBe(false);
-  });
-
-  it("is noticed while reading is paused because the command does not read", async () => {
-    const pair = await bridged(["unreading"], { ...PATIENT, pingMs: 50 });
-    const { pid } = await pair.greeting();
-    for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
-    await eventually(() => pair.server.isPaused).toBe(true);
-    pair.webSocket.terminate();
-    expect(await pair.over).toMatchObject({ endedBy: "socket", signal: "SIGTERM" });
-    expect(runs(pid)).toBe(false);
-  });
-
-  it("ends the child processes of a command with it", async () => {
-    const pair = await bridged(["wrapper", "stubborn"], PATIENT);
-    const { pid } = await pair.greeting();
-    pair.webSocket.close();
-    expect(await pair.over).toMatchObject({ endedBy: "socket", signal: "SIGTERM" });
+    expect(await pair.over).toMatchObject({ endedBy: "socket", close: { code: 1006 }, signal });
     expect(runs(pid)).toBe(false);
   });
 });
@@ -259,8 +199,7 @@ describe("child processes that outlive their command", () => {
     ["are ended, and do not delay the end", ["leave"], false],
     ["do not delay the end when they have left the process group", ["leave", "apart"], true],
   ])("%s", async (_what, command, outlives) => {
-    const pair = await bridged(command, PATIENT);
-    const { helper } = await pair.greeting();
+    const { helper, ...pair } = await greeted(command, PATIENT);
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
     await pair.over;
     expect(runs(helper)).toBe(outlives);
@@ -274,8 +213,7 @@ describe("aborting a bridge", () => {
     const { signal } = controller;
     const add = vi.spyOn(signal, "addEventListener");
     const remove = vi.spyOn(signal, "removeEventListener");
-    const pair = await bridged(["pid"], { signal });
-    const { pid } = await pair.greeting();
+    const { pid, ...pair } = await greeted(["pid"], { signal });
     controller.abort();
     expect(await pair.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
     expect(await pair.over).toMatchObject({ endedBy: "signal", close: { code: 1001 }, exitCode: 0 });
@@ -288,10 +226,10 @@ describe("aborting a bridge", () => {
     const controller = new AbortController();
     const pair = await bridged(["flood", "200", "100000"], { signal: controller.signal }, 60_000);
     pair.webSocket.pause();
-    await pair.untilStderr("stuck at ");
+    await eventually(pair.stderr).toContain("stuck at ");
     controller.abort();
     // The command was blocked too, and continues now.
-    await pair.untilStderr("done");
+    await eventually(pair.stderr).toContain("done");
     expect(pair.server.readyState).toBe(WebSocket.CLOSING);
     pair.webSocket.terminate();
     expect(await pair.over).toMatchObject({ endedBy: "signal", exitCode: 0 });
@@ -309,8 +247,7 @@ describe("draining a bridge", () => {
     const [set, clear] = [vi.spyOn(globalThis, "setTimeout"), vi.spyOn(globalThis, "clearTimeout")];
     onTestFinished(() => void vi.restoreAllMocks());
     const controller = new AbortController();
-    const pair = await bridged(["thorough"], { drain: controller.signal, drainMs: 12_345 });
-    await pair.greeting();
+    const pair = await greeted(["thorough"], { drain: controller.signal, drainMs: 12_345 });
     for (let i = 0; i < 3; i++) pair.webSocket.send("1");
     pair.webSocket.ping();
     await once(pair.webSocket, "pong");
@@ -331,8 +268,12 @@ describe("draining a bridge", () => {
     ["when the client disconnects", 60_000, "socket", ({ webSocket }) => webSocket.terminate()],
   ])("ends a command that still runs %s", async (_when, drainMs, endedBy, act) => {
     const [drain, abort] = [new AbortController(), new AbortController()];
-    const pair = await bridged(["stubborn"], { drain: drain.signal, signal: abort.signal, drainMs, ...SHORT });
-    const { pid } = await pair.greeting();
+    const { pid, ...pair } = await greeted(["stubborn"], {
+      drain: drain.signal,
+      signal: abort.signal,
+      drainMs,
+      ...SHORT,
+    });
     drain.abort();
     act(pair, () => abort.abort());
     expect(await pair.closed).toMatchObject({ code: endedBy === "signal" ? 1001 : 1006 });
@@ -343,8 +284,7 @@ describe("draining a bridge", () => {
 
 describe("the command's standard error", () => {
   it("does not stop the command when it is ignored", async () => {
-    const pair = await bridged(["complain"], { stderr: "ignore" });
-    const { pid } = await pair.greeting();
+    const { pid, ...pair } = await greeted(["complain"], { stderr: "ignore" });
     for (let i = 0; i < 20; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
     pair.webSocket.close();
     expect(await pair.over).toMatchObject({ exitCode: 0 });
@@ -363,8 +303,7 @@ describe("the command's standard error", () => {
       return Promise.reject(bug);
     };
     const uncaught = await uncaughtIn(async () => {
-      const pair = await bridged(["complain"], { stderr: fails });
-      await pair.greeting();
+      const pair = await greeted(["complain"], { stderr: fails });
       pair.webSocket.send('"oh "');
       await eventually(() => chunks.length).toBe(1);
       pair.webSocket.send('"no"');

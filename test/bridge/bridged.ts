@@ -8,7 +8,7 @@ import { WebSocketServer, type WebSocket } from "ws";
 import { bridge, type BridgeEnd, type BridgeOptions } from "../../src/bridge/bridge.js";
 import { plainPeer, type PlainPeer } from "../support/network.js";
 
-export { bridge, type BridgeEnd };
+export { bridge, type BridgeEnd, type BridgeOptions };
 
 export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 
@@ -20,10 +20,6 @@ export interface Bridged extends PlainPeer {
   readonly over: Promise<BridgeEnd>;
   /** The standard error of the command. */
   stderr(): string;
-  /** Resolves when the standard error contains `wanted`. */
-  untilStderr(wanted: string): Promise<void>;
-  /** Removes the first received message, and returns it parsed. */
-  greeting(): Promise<{ pid: number; helper: number }>;
 }
 
 /** For commands that end neither by themselves nor at the end of their input. Others get a long time, in case the machine is busy. */
@@ -44,7 +40,6 @@ export async function bridged(
   });
   await once(http, "listening");
   let stderr = "";
-  const listeners = new Set<() => void>();
   const joined = new Promise<Pick<Bridged, "server" | "raw" | "over">>((resolve) => {
     http.on("connection", (server, { socket: raw }) => {
       const over = bridge(server, {
@@ -52,10 +47,7 @@ export async function bridged(
         args: [COMMAND, ...args],
         framing: args.includes("lsp") ? "lsp" : "lines",
         graceMs: 15_000,
-        stderr: (chunk) => {
-          stderr += chunk.toString();
-          for (const listener of listeners) listener();
-        },
+        stderr: (chunk) => (stderr += chunk.toString()),
         ...given,
       });
       over.catch(() => {});
@@ -68,42 +60,27 @@ export async function bridged(
     client.webSocket.terminate();
     await over.catch(() => {});
   });
-  return {
-    ...client,
-    server,
-    raw,
-    over,
-    stderr: () => stderr,
-    untilStderr: (wanted) =>
-      new Promise((resolve) => {
-        const look = (): void => {
-          if (stderr.includes(wanted)) resolve();
-        };
-        listeners.add(look);
-        look();
-      }),
-    greeting: async () => {
-      if (client.received.length === 0) await once(client.webSocket, "message");
-      return JSON.parse(client.received.shift()!) as { pid: number; helper: number };
-    },
-  };
+  return { ...client, server, raw, over, stderr: () => stderr };
+}
+
+/** Bridges a connection to a command that begins by writing its number, or that of its helper. */
+export async function greeted(
+  ...given: Parameters<typeof bridged>
+): Promise<Bridged & { pid: number; helper: number }> {
+  const pair = await bridged(...given);
+  if (pair.received.length === 0) await once(pair.webSocket, "message");
+  return { ...pair, ...(JSON.parse(pair.received.shift()!) as { pid: number; helper: number }) };
 }
 
 /** Returns true if the process runs. A zombie does not run. */
 export function runs(pid: number): boolean {
   try {
     process.kill(pid, 0);
+    // Without the name, which may contain anything.
+    return (
+      process.platform !== "linux" || !/ Z /.test(readFileSync(`/proc/${pid}/stat`, "latin1").replace(/\(.*\)/s, ""))
+    );
   } catch {
-    return false;
-  }
-  return !zombie(pid);
-}
-
-function zombie(pid: number): boolean {
-  try {
-    return / Z /.test(readFileSync(`/proc/${pid}/stat`, "latin1").replace(/\(.*\)/s, ""));
-  } catch {
-    // No such directory, or not Linux.
     return false;
   }
 }

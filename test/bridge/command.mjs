@@ -2,48 +2,25 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, writeSync } from "node:fs";
+import { createInterface } from "node:readline";
 
 const [name, ...args] = process.argv.slice(2);
 const { stdin, stdout, stderr } = process;
 
-const withHeader = (text) => `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
-const withLine = (text) => `${text}\n`;
-const frame = args.includes("lsp") ? withHeader : withLine;
+const isLsp = args.includes("lsp");
+const frame = (text) => (isLsp ? `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}` : `${text}\n`);
 /** Writes a message. */
 const say = (value) => stdout.write(frame(JSON.stringify(value)));
 /** Keeps running, for a limited time in case a failed test does not end it. */
 const stay = () => setTimeout(() => process.exit(9), 60_000);
 
-/** Calls back with each message on standard input, as bytes. */
-function onMessage(listener) {
-  let rest = Buffer.alloc(0);
-  stdin.on("data", (chunk) => {
-    rest = Buffer.concat([rest, chunk]);
-    for (;;) {
-      const [start, end, next] = frame === withHeader ? headed(rest) : lined(rest);
-      if (end > rest.length || end < 0) return;
-      listener(rest.subarray(start, end));
-      rest = rest.subarray(next);
-    }
-  });
-}
-
-function headed(bytes) {
-  const blank = bytes.indexOf("\r\n\r\n");
-  if (blank < 0) return [0, -1, 0];
-  const end = blank + 4 + Number(/^Content-Length: (\d+)$/.exec(bytes.toString("latin1", 0, blank))[1]);
-  return [blank + 4, end, end];
-}
-
-function lined(bytes) {
-  const end = bytes.indexOf("\n");
-  return [0, end, end + 1];
-}
+/** Calls back with each line of standard input. */
+const onMessage = (listener) => createInterface(stdin).on("line", listener);
 
 const commands = {
-  /** Echoes each message. */
+  /** Echoes its input. */
   echo() {
-    onMessage((text) => stdout.write(frame === withHeader ? withHeader(text.toString()) : withLine(text.toString())));
+    stdin.pipe(stdout);
   },
 
   /** Writes its number, and echoes. */
@@ -73,7 +50,7 @@ const commands = {
       let bytes = 0;
       onMessage((text) => {
         bytes += text.length;
-        if (text.equals(Buffer.from('"end"'))) say({ bytes });
+        if (text === '"end"') say({ bytes });
       });
     });
   },
@@ -126,7 +103,7 @@ const commands = {
   /** Answers, breaks the framing, and writes another message when its input ends. */
   incorrigible() {
     say({ pid: process.pid });
-    onMessage((text) => stdout.write(`${frame(text.toString())}${"ü".repeat(500)}\n`));
+    stdin.on("data", () => stdout.write(`${frame("1")}${"ü".repeat(500)}\n`));
     stdin.on("end", () => say("late"));
   },
 
