@@ -1,10 +1,9 @@
 import { once } from "node:events";
 import { connect as connectHttp2, createServer as createHttp2 } from "node:http2";
-import type { AddressInfo } from "node:net";
 import { describe, expect, it, vi } from "vitest";
 import { RpcError, serve, Subscriptions, type CloseInfo, type ServerContext } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
-import { readAnswer } from "../support/network.js";
+import { listening, readAnswer } from "../support/network.js";
 import { call, post, postRaw, postText, read, write } from "../support/post.js";
 import { failure, notification, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
@@ -19,28 +18,21 @@ const methods = {
 const ok = (value: unknown): unknown => [200, result(1, value)];
 
 describe("a POST", () => {
-  it.each<[string, unknown, unknown]>([
-    ["a call", request(1, "add", [1, 2]), result(1, 3)],
-    ["an empty body", "", failure(null, -32700, "Parse error")],
-    ["what is not UTF-8", Buffer.of(0x22, 0xff, 0x22), failure(null, -32700, "Parse error")],
-    ["a stream's `next`", request(1, "$/enumerator/next", { token: 1 }), failure(1, -32001, "No such stream")],
-  ])("is answered with 200 and JSON if it is %s", async (_what, message, reply) => {
+  it("is answered with 200 and JSON, also if it is malformed, with each type of JSON in UTF-8", async () => {
     await using server = await serve({ port: 0, methods });
-    const response = await post(server.url, message);
-    expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
-    expect(await read(response)).toEqual([200, reply]);
-  });
-
-  it("can be of each type of JSON in UTF-8", async () => {
-    await using server = await serve({ port: 0, methods });
-    for (const type of [
-      "application/json",
-      'Application/JSON ;v=1;charset="UTF-8"',
-      "application/json-rpc",
-      "application/jsonrequest;charset=utf-8",
-    ]) {
-      const headers = { "Content-Type": type, "Content-Encoding": "Identity" };
-      expect([type, (await postRaw(server.url, "{}", headers)).status]).toEqual([type, 200]);
+    for (const [type, message, reply] of [
+      ["application/json", request(1, "add", [1, 2]), result(1, 3)],
+      ['Application/JSON ;v=1;charset="UTF-8"', "", failure(null, -32700, "Parse error")],
+      ["application/json-rpc", Buffer.of(0x22, 0xff, 0x22), failure(null, -32700, "Parse error")],
+      [
+        "application/jsonrequest;charset=utf-8",
+        request(1, "$/enumerator/next", { token: 1 }),
+        failure(1, -32001, "No such stream"),
+      ],
+    ] as const) {
+      const response = await post(server.url, message, { "Content-Type": type, "Content-Encoding": "Identity" });
+      expect([type, response.headers.get("content-type")]).toEqual([type, "application/json; charset=utf-8"]);
+      expect(await read(response)).toEqual([200, reply]);
     }
   });
 
@@ -93,38 +85,28 @@ describe("a POST", () => {
   it("can be a slow batch over HTTP/2, passed to handleRequest", async () => {
     using clock = virtualClock();
     await using server = await serve({ noServer: true, methods: { slow: () => (clock.stall(3), 1) } });
-    const http = createHttp2((request2, response) => {
-      server.handleRequest(request2 as never, response as never);
-    });
-    await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
-    const { port } = http.address() as AddressInfo;
-    const session = connectHttp2(`http://127.0.0.1:${port}`);
-    const stream = session.request({
-      ":method": "POST",
-      ":path": "/",
-      "content-type": "application/json",
-      host: `127.0.0.1:${port}`,
-    });
+    await using http = await listening(
+      createHttp2((asked, response) => server.handleRequest(asked as never, response as never)) as never,
+    );
+    const { host } = new URL(http.url);
+    const session = connectHttp2(`http://${host}`);
+    const stream = session.request({ ":method": "POST", ":path": "/", "content-type": "application/json", host });
     stream.end(JSON.stringify(Array.from({ length: 10 }, (_, i) => request(i, "slow"))));
     const body = String(Buffer.concat((await stream.toArray()) as Buffer[]));
     expect((JSON.parse(body) as { result: number }[]).map(({ result: one }) => one)).toEqual(Array(10).fill(1));
     session.close();
-    http.close();
   });
 });
 
-describe("a GET or HEAD", () => {
-  it.each(["GET", "HEAD"])("is answered with 426: %s", async (method) => {
-    await using server = await serve({ port: 0, path: "/rpc", methods });
-    const { refusals } = recorded(server);
-    for (const url of [server.url, server.url.replace("/rpc", "/other")]) {
-      const response = await fetch(url.replace("ws:", "http:"), { method });
-      expect(response.status).toBe(426);
-      expect(response.headers.get("upgrade")).toBe("websocket");
-      expect((await response.text()) === "").toBe(method === "HEAD");
-    }
-    expect(refusals).toEqual([]);
-  });
+it.each(["GET", "HEAD"])("a %s is answered with 426, at any path", async (method) => {
+  await using server = await serve({ port: 0, path: "/rpc", methods });
+  const { refusals } = recorded(server);
+  for (const url of [server.url, server.url.replace("/rpc", "/other")]) {
+    const response = await fetch(url.replace("ws:", "http:"), { method });
+    expect([response.status, response.headers.get("upgrade")]).toEqual([426, "websocket"]);
+    expect((await response.text()) === "").toBe(method === "HEAD");
+  }
+  expect(refusals).toEqual([]);
 });
 
 describe("a refused request", () => {
@@ -232,15 +214,26 @@ describe("a page of another origin", () => {
 });
 
 describe("the peer of a POST", () => {
-  it("has the `auth` that authenticate returns, and the server in its context", async () => {
+  it("has the `auth` that authenticate returns, is in no group, emits no event, and is closed when it is answered", async () => {
+    const closed = gate<CloseInfo>();
+    let peers = 0;
     await using server = await serve({
       port: 0,
       authenticate: ({ headers }, auth) => ({ user: headers.cookie, auth: typeof auth }),
-      methods: { who: (_params, { peer, server: its }) => [peer.auth, its === server] },
+      methods: {
+        look(_params, { peer, server: its }) {
+          void peer.closed.then(closed.resolve);
+          expect(() => its.topic("den").add(peer)).toThrow(TypeError);
+          return [its === server, its.peers.size, its.peers.has(peer), its.topic("den").size, peer.auth];
+        },
+      },
     });
+    server.on("peer", () => peers++);
     // A POST has no `auth`, whatever it offers.
     const headers = { Cookie: "ada", "Sec-WebSocket-Protocol": "reciproc.v1, reciproc.auth" };
-    expect(await call(server, "who", undefined, headers)).toEqual(ok([{ user: "ada", auth: "undefined" }, true]));
+    const seen = [true, 0, false, 0, { user: "ada", auth: "undefined" }];
+    expect(await call(server, "look", undefined, headers)).toEqual(ok(seen));
+    expect([await closed.promise, peers]).toEqual([{ code: 1000, reason: "" }, 0]);
   });
 
   it("cannot be called, and the error gives the reason", async () => {
@@ -262,25 +255,6 @@ describe("the peer of a POST", () => {
     const cause = { message: expect.stringContaining("HTTP POST") };
     for (const error of await lost.promise)
       expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent", cause });
-  });
-
-  it("is not among the server's peers nor in a topic, emits no peer event, and is closed when it is answered", async () => {
-    const closed = gate<CloseInfo>();
-    let peers = 0;
-    await using server = await serve({
-      port: 0,
-      methods: {
-        look(_params, context) {
-          void context.peer.closed.then(closed.resolve);
-          expect(() => context.server.topic("den").add(context.peer)).toThrow(TypeError);
-          return [context.server.peers.size, context.server.peers.has(context.peer), context.server.topic("den").size];
-        },
-      },
-    });
-    server.on("peer", () => peers++);
-    expect(await call(server, "look")).toEqual(ok([0, false, 0]));
-    expect(await closed.promise).toEqual({ code: 1000, reason: "" });
-    expect(peers).toBe(0);
   });
 
   it("is answered with 500 if its handler or a limit closes it, and not by a silent cut that causes a retry", async () => {
