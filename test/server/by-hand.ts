@@ -127,39 +127,6 @@ export class ByHand {
   }
 }
 
-/** A client of plain JSON-RPC. */
-export interface PlainByHand {
-  readonly received: string[];
-  readonly closed: Promise<{ code: number; reason: string }>;
-  close(code: number): void;
-  /** Cuts the connection without a close frame. */
-  cut(): void;
-  /** Reads nothing more, until `resume`. */
-  pause(): void;
-  resume(): void;
-}
-
-/** Connects a client of plain JSON-RPC to a server in memory. */
-export async function plainByHand(url: string): Promise<PlainByHand> {
-  const memory = memoryOf(url)!;
-  const webSocket = new memory.WebSocket(url, { headers: {} });
-  const line = memory.network.of(webSocket);
-  const on = (event: string, listener: (event: any) => void): void =>
-    (webSocket as unknown as EventTarget).addEventListener(event, listener);
-  const received: string[] = [];
-  on("message", ({ data }) => received.push(data));
-  const closed = new Promise<{ code: number; reason: string }>((resolve) => on("close", resolve));
-  await new Promise<void>((resolve) => on("open", () => resolve()));
-  return {
-    received,
-    closed,
-    close: (code) => webSocket.close(code),
-    cut: () => line.cut(),
-    pause: () => line.stop(),
-    resume: () => line.start(),
-  };
-}
-
 /** `connect` of `reciproc/node`, to a server in memory if the address is of one. */
 export function connect(url: string, options: ConnectOptions<any> & Record<string, unknown> = {}): Promise<AnyPeer> {
   return (memoryOf(url)?.connect ?? (connectNode as (url: string, options: object) => Promise<AnyPeer>))(url, options);

@@ -3,7 +3,7 @@ import type { ServerStats } from "../../src/node.js";
 import { plainPeer, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { gate, rejection, turn } from "../support/turns.js";
-import { ByHand, connect, emitted, nextPeer, plainByHand, serving, servingOnPort, suspended } from "./by-hand.js";
+import { ByHand, connect, emitted, nextPeer, serving, servingOnPort, suspended } from "./by-hand.js";
 
 const GAUGES = ["peers", "suspended", "suspendedBytes", "topics", "pending", "running", "streams", "unsentBytes"];
 
@@ -110,10 +110,10 @@ describe("server.stats()", () => {
     expect(server.stats()).toMatchObject({ peers: 1, suspended: 0, suspendedBytes: 0, opened: 1, resumed: 1 });
     byHand.say([1, 2]);
     await peer.closed;
-    const plain = await plainByHand(url);
-    plain.close(4_321);
-    await plain.closed;
-    (await plainByHand(url)).cut();
+    const plain = { link: "plain", reconnect: false } as const;
+    await (await connect(url, plain)).close(4_321);
+    await connect(url, plain);
+    world.cut();
     await vi.waitFor(() => expect(server.stats().peers).toBe(0));
     expect(server.stats()).toMatchObject({ opened: 3, closed: { 1008: 1, 4321: 1, 1006: 1 } });
   });
