@@ -1,12 +1,12 @@
 /** Reading a stream: the messages sent for it, and the handling of replies, ends and failures. The other side is the test. */
 import { describe, expect, it } from "vitest";
-import { pair, ProtocolError, RpcError, TimeoutError } from "../../src/index.js";
+import { ProtocolError, RpcError } from "../../src/index.js";
 import { countedSignal } from "../support/counting.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { sessionPeer } from "../support/session-peer.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { Outcomes, rejection, turn } from "../support/turns.js";
+import { rejection, turn } from "../support/turns.js";
 import { abort, cancel, feed, more, next, readAll } from "./kit.js";
 
 useVirtualClock();
@@ -55,6 +55,9 @@ async function beginReading(
 }
 
 const DONE = { done: true, value: undefined };
+/** The longest token, as a text and as JSON. */
+const MOST = "x".repeat(1024);
+const NESTED = { deep: [MOST.slice('{"deep":[""]}'.length)] };
 
 describe("reading a stream", () => {
   it("calls when reading begins, requests more values ahead, and ends with the last value", async () => {
@@ -81,42 +84,18 @@ describe("reading a stream", () => {
     expectEmpty(raw.peer);
   });
 
-  it.each<[string, object, unknown[]]>([
-    ["an empty one", {}, []],
-    ["a complete one", { values: [1, null, "", false, [2], {}] }, [1, null, "", false, [2], {}]],
-    ["one with a token that is null", { token: null, values: [1] }, [1]],
-    ["one with members of another kind", { values: [1], more: true }, [1]],
-  ])("reads %s from the first reply, and requests no more", async (_name, stream, values) => {
-    const read = await readingFrom(result(1, stream));
+  it.each<[string, object[], unknown[], object[]]>([
+    ["an empty one", [result(1, {})], [], []],
+    ["a complete one", [result(1, { values: [1, null, "", false, [2], {}] })], [1, null, "", false, [2], {}], []],
+    ["one whose token is null", [result(1, { token: null, values: [1] })], [1], []],
+    ["one with a token of any type", [result(1, { token: [0] }), more(2, [], true)], [], [next(2, [0])]],
+    ["one with a token of 1,024 characters", [result(1, { token: MOST }), more(2, [], true)], [], [next(2, MOST)]],
+    ["one with as many of JSON", [result(1, { token: NESTED }), more(2, [1], true)], [1], [next(2, NESTED)]],
+  ])("reads %s", async (_name, replies, values, sent) => {
+    const read = await readingFrom(...replies);
     expect([read.values, read.end]).toEqual([values, ["end"]]);
-    expect(read.raw.sent).toHaveLength(1);
+    expect(read.raw.messages().slice(1)).toEqual(sent);
     expectEmpty(read.raw.peer);
-  });
-
-  const most = "x".repeat(1024);
-  const nested = { deep: [most.slice('{"deep":[""]}'.length)] };
-
-  it.each([0, "", -1.5, false, true, [], {}, 2 ** 60, most, nested])(
-    "sends a token of at most 1,024 characters back unchanged (%#)",
-    async (token) => {
-      const { raw, end } = await readingFrom(result(1, { token }));
-      expect(raw.messages()[1]).toEqual(next(2, token));
-      await feed(raw, more(2, [], true));
-      expect(end).toEqual(["end"]);
-    },
-  );
-
-  it.each<[string, unknown]>([
-    ["a string", `${most}x`],
-    ["an object", { ...nested, x: "" }],
-  ])("refuses a longer token, and sends it not once: %s", async (_kind, token) => {
-    const refusal = expect.objectContaining({ name: "ProtocolError", raw: { token, values: [1] } });
-    const { raw, values, end } = await readingFrom(result(1, { token, values: [1] }));
-    expect([values, end]).toEqual([[], [refusal]]);
-    expect(() => raw.peer.iterate({ token, values: [1] } as never)).toThrow(ProtocolError);
-    await turn();
-    expect(raw.sent).toHaveLength(1);
-    expectEmpty(raw.peer);
   });
 
   it.each([
@@ -136,20 +115,6 @@ describe("reading a stream", () => {
     expectEmpty(raw.peer);
   });
 
-  it("has one request pending at most at a foreign peer, and settles calls of next() in their order", async () => {
-    const raw = rawPeer();
-    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    const outcomes = new Outcomes();
-    for (let i = 0; i < 6; i++) outcomes.watch(`${i}`, stream.next());
-    await turn();
-    await feed(raw, result(1, { token: 9 }), more(2, ["a", "b"]), more(3, ["c"]), more(4, ["d"], true));
-    expect(outcomes.list).toEqual([
-      ...["a", "b", "c", "d"].map((value, i) => ({ name: `${i}`, value: { done: false, value } })),
-      ...[4, 5].map((i) => ({ name: `${i}`, value: DONE })),
-    ]);
-    expect(raw.sent).toHaveLength(4);
-  });
-
   it("is possible only once", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail");
@@ -164,37 +129,9 @@ describe("reading a stream", () => {
     expect(() => raw.peer.iterate(received)).toThrow("a stream can be read once");
     expect(await again).toEqual([1]);
   });
-
-  it("that never begins sends nothing", async () => {
-    const raw = rawPeer();
-    raw.peer.stream("tail");
-    raw.peer.iterate({ token: 0 } as never);
-    const returned = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    expect(await returned.return!(5)).toEqual({ done: true, value: 5 });
-    expect(await returned.next()).toEqual(DONE);
-    await raw.peer.close();
-    expect(raw.sent).toEqual([]);
-  });
 });
 
 describe("a reader that stops", () => {
-  it.each<[string, object, object[]]>([
-    ["an abort", { token: "t", values: [1, 2, 3] }, [next(2, "t"), abort("t")]],
-    ["no abort at the last value", { values: [1, 2] }, []],
-  ])("sends %s when it breaks its loop, and ignores a late reply", async (_what, opening, sent) => {
-    const raw = rawPeer();
-    const read = async (): Promise<void> => {
-      for await (const value of raw.peer.stream("tail")) if (value === 2) break;
-    };
-    const done = read();
-    await turn();
-    await feed(raw, result(1, opening));
-    await done;
-    await feed(raw, more(2, [4], true));
-    expect(raw.messages().slice(1)).toEqual(sent);
-    expectEmpty(raw.peer);
-  });
-
   it("settles a pending next() at once when it returns", async () => {
     const { raw, stream, first } = await beginReading({ token: 7 });
     expect(await stream.return!("bye")).toEqual({ done: true, value: "bye" });
@@ -203,35 +140,28 @@ describe("a reader that stops", () => {
     expect(raw.messages().slice(1)).toEqual([next(2, 7), abort(7)]);
   });
 
-  it.each<
-    [string, object | undefined, (stop: { stream: AsyncIterator<unknown>; controller: AbortController }) => unknown]
-  >([
-    ["returns", undefined, ({ stream }) => stream.return!()],
-    ["is aborted", undefined, ({ controller }) => controller.abort()],
-    ["times out", { timeoutMs: 100 }, () => pass(100)],
-  ])("cancels the call when it %s before the first reply, with or without a dialect", async (how, options, stop) => {
+  it.each<[string, (stream: AsyncIterator<unknown>, controller: AbortController) => unknown, object]>([
+    ["returns", (stream) => stream.return!(), { value: DONE }],
+    ["is aborted", (_stream, controller) => controller.abort("enough"), { reason: "enough" }],
+  ])("cancels the call when it %s before the first reply, with or without a dialect", async (_how, stop, outcome) => {
     const controller = new AbortController();
-    const { raw, stream, first } = await beginReading(undefined, { signal: controller.signal, ...options });
-    const outcome = Promise.allSettled([first]);
-    await stop({ stream, controller });
-    const reason = how === "times out" ? expect.any(TimeoutError) : controller.signal.reason;
-    expect(await outcome).toMatchObject([how === "returns" ? { value: DONE } : { reason }]);
+    const { raw, stream, first } = await beginReading(undefined, { signal: controller.signal });
+    const settled = Promise.allSettled([first]);
+    await stop(stream, controller);
+    expect(await settled).toMatchObject([outcome]);
     expectEmpty(raw.peer);
     await feed(raw, failure(1, -32800, "Request cancelled"));
     expect(raw.messages().slice(1)).toEqual([cancel(1)]);
   });
 
-  it.each<[string, object, object[]]>([
-    ["aborts the stream of the first reply", { token: "t", values: [1] }, [abort("t")]],
-    ["sends no abort for a complete stream", { values: [1] }, []],
-  ])("%s when it stops before reading that reply", async (_what, opening, sent) => {
+  it("aborts the stream of the first reply when it stops before reading that reply", async () => {
     const { raw, stream, first } = await beginReading();
     // The call is settled, and its result has not been read yet.
-    raw.feed(result(1, opening));
+    raw.feed(result(1, { token: "t", values: [1] }));
     void stream.return!();
     expect(await first).toEqual(DONE);
     await turn();
-    expect(raw.messages().slice(1)).toEqual(sent);
+    expect(raw.messages().slice(1)).toEqual([abort("t")]);
     expectEmpty(raw.peer);
   });
 });
@@ -259,14 +189,10 @@ describe("a reader's signal", () => {
     expect(raw.sent).toHaveLength(2);
   });
 
-  it.each([
-    ["signal", { signal: "soon" }],
-    ["timeoutMs", { timeoutMs: 0 }],
-    ["timeout", { timeout: 5 }],
-  ])("and options reject the first read if %s is invalid", async (name, options) => {
-    const { raw, end } = await reading(rawPeer(), options);
+  it("rejects the first read if it is none", async () => {
+    const { raw, end } = await reading(rawPeer(), { signal: "soon" });
     expect(end).toEqual([expect.any(TypeError)]);
-    expect((end[0] as Error).message).toContain(`\`${name}\``);
+    expect((end[0] as Error).message).toContain("`signal`");
     expect(raw.sent).toEqual([]);
   });
 });
@@ -281,17 +207,11 @@ it("a reader's timeout does not apply after the first reply", async () => {
   expect([values, end]).toEqual([[1], ["end"]]);
 });
 
-describe("a stream that fails", () => {
+describe("a stream", () => {
   it.each<[string, object[], unknown[], object, object[]]>([
     ["its call", [failure(1, 404, "no file", { file: "log" })], [], { code: 404, data: { file: "log" } }, []],
     // The error freed the token.
-    [
-      "more values",
-      [result(1, { token: "t", values: [1] }), failure(2, 5, "no more")],
-      [1],
-      { code: 5 },
-      [next(2, "t")],
-    ],
+    ["more values", [result(1, { token: "t", values: [1] }), failure(2, 5, "no")], [1], { code: 5 }, [next(2, "t")]],
     [
       "a busy request for more values, which left the token in use",
       [result(1, { token: "t" }), failure(2, -32009, "Too many messages")],
@@ -299,55 +219,44 @@ describe("a stream that fails", () => {
       { code: -32009 },
       [next(2, "t"), abort("t")],
     ],
-  ])("with an error for %s rejects after the values before it", async (_what, messages, values, error, sent) => {
-    const read = await readingFrom(...messages);
+  ])("rejects with an error for %s, after the values before it", async (_what, replies, values, error, sent) => {
+    const read = await readingFrom(...replies);
     expect(read.end[0]).toBeInstanceOf(RpcError);
     expect([read.values, read.end]).toMatchObject([values, [{ method: "tail", ...error }]]);
     expect(read.raw.messages().slice(1)).toEqual(sent);
   });
 
   it.each<[string, unknown, object[]]>([
+    ["a token that is too long", { token: `${MOST}x`, values: [1] }, []],
+    ["such a token of JSON", { token: { ...NESTED, x: "" }, values: [1] }, []],
     ["null", null, []],
-    ["a number", 5, []],
     ["an array", [1, 2], []],
-    ["an object whose values are none", { values: "abc" }, []],
-    ["an object whose values are null", { values: null }, []],
-    ["an object that is no stream", { rows: [1, 2] }, []],
-    ["an object with invalid values beside a token", { token: "t", values: {} }, [abort("t")]],
-  ])("because its first reply is %s rejects with a ProtocolError", async (_name, stream, sent) => {
-    const { raw, end } = await readingFrom(result(1, stream));
-    expect(end).toEqual([expect.any(ProtocolError)]);
-    expect(end[0]).toMatchObject({ raw: stream });
+    ["values that are none", { values: "abc" }, []],
+    ["no stream", { rows: [1, 2] }, []],
+    ["invalid values beside a token", { token: "t", values: {} }, [abort("t")]],
+  ])("rejects with a ProtocolError if its first reply is %s", async (_name, stream, sent) => {
+    const { raw, values, end } = await readingFrom(result(1, stream));
+    expect([values, end]).toEqual([[], [expect.objectContaining({ name: "ProtocolError", raw: stream })]]);
     expect(raw.messages().slice(1)).toEqual(sent);
     expectEmpty(raw.peer);
   });
 
-  it.each<[string, () => unknown, string]>([
-    ["an empty object", () => ({}), "an object"],
-    ["a list", () => [1, 2], "an array"],
-    ["nothing", () => undefined, "`null`"],
-    ["a long text", () => "x".repeat(1000), `\`${"x".repeat(99)}`],
-  ])("because the method of a reciproc peer returns %s names the method and what came", async (_name, rows, came) => {
-    const [peer, other] = pair({}, { methods: { rows } });
-    const error = await rejection(readAll(peer.stream("rows")));
-    expect(error).toBeInstanceOf(ProtocolError);
-    expect(error.message).toBe(`expected a stream of "rows", got ${came}`);
-    await Promise.all([peer.close(), other.closed]);
+  it("rejects with a ProtocolError that names the method if the first reply of a reciproc peer is empty", async () => {
+    const read = await reading(rawPeer({}, { isReciproc: true }));
+    await feed(read.raw, result(1, {}));
+    expect(read.end).toEqual([expect.any(ProtocolError)]);
+    expect((read.end[0] as Error).message).toContain('"tail", got an object');
   });
 
-  it.each<[string, object]>([
-    ["null", result(2, null)],
-    ["an array", result(2, [1])],
-    ["an object without values", result(2, { finished: true })],
-    ["an object with values that are none", result(2, { values: { length: 1 }, finished: false })],
-    ["an object that does not say whether it is finished", result(2, { values: [1] })],
-    ["an object that says so by something else", result(2, { values: [1], finished: 1 })],
-    ["an object with no values that says there are more", result(2, { values: [], finished: false })],
-    ["no response", { jsonrpc: "2.0", id: 2 }],
-  ])("because more of it is %s rejects with a ProtocolError, and is aborted", async (_name, reply) => {
-    const { raw, values, end } = await readingFrom(result(1, { token: "t", values: [0] }), reply);
-    expect([values, end]).toEqual([[0], [expect.any(ProtocolError)]]);
-    if ("result" in reply) expect(end[0]).toMatchObject({ raw: reply.result });
+  it.each<[string, unknown]>([
+    ["null", null],
+    ["without values", { finished: true }],
+    ["without values that are an array", { values: { length: 1 }, finished: false }],
+    ["without `finished`", { values: [1] }],
+    ["not finished, and has no values", { values: [], finished: false }],
+  ])("rejects with a ProtocolError if a later reply is %s, and is aborted", async (_name, reply) => {
+    const { raw, values, end } = await readingFrom(result(1, { token: "t", values: [0] }), result(2, reply));
+    expect([values, end]).toEqual([[0], [expect.objectContaining({ name: "ProtocolError", raw: reply })]]);
     expect(raw.messages().slice(2)).toEqual([abort("t")]);
     expectEmpty(raw.peer);
   });
@@ -369,8 +278,12 @@ it("a stream whose connection is lost rejects as unknown, even if the request fo
 });
 
 describe("iterate", () => {
-  it.each([undefined, null, 5, "stream", true])("throws for %j", (stream) => {
-    expect(() => rawPeer().peer.iterate(stream as never)).toThrow(/^Expected `stream` to be .*, got /);
+  it("throws for what is no stream, and for a token that is too long", () => {
+    const { peer, sent } = rawPeer();
+    for (const stream of [undefined, null, 5])
+      expect(() => peer.iterate(stream as never)).toThrow(/^Expected `stream` to be .*, got /);
+    expect(() => peer.iterate({ token: `${MOST}x` } as never)).toThrow(ProtocolError);
+    expect(sent).toEqual([]);
   });
 
   it("aborts an unread stream once when its iterator is returned", async () => {
