@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { contract, RpcError, type AnyPeer, type Around, type Context } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
-import { connectedPair, type ConnectedPair } from "../support/pair.js";
+import { connectedPair, inBatch, type ConnectedPair } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 
@@ -147,13 +147,6 @@ describe("a handler whose own call was answered with an error", () => {
     expect(raw.errors).toEqual([]);
   });
 });
-
-function inBatch(peer: AnyPeer, method: string): Promise<unknown> {
-  const batch = peer.batch();
-  const call = batch.request(method);
-  batch.send();
-  return call;
-}
 
 async function readAll(from: AnyPeer, method = "values"): Promise<void> {
   for await (const _ of from.stream(method));

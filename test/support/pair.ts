@@ -35,6 +35,14 @@ export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): Conne
   };
 }
 
+/** Makes one call in a batch. */
+export function inBatch(peer: AnyPeer, method: string, params?: object): Promise<unknown> {
+  const batch = peer.batch();
+  const call = batch.request(method, params);
+  batch.send();
+  return call;
+}
+
 /** Asserts that the tables of a closed peer are empty. */
 export function expectEmpty(peer: AnyPeer): void {
   expect(peer.stats()).toMatchObject({ pending: 0, running: 0, streams: 0 });
