@@ -1,5 +1,5 @@
 // What JSON makes of each type. A compiler that disagrees with a line reports it.
-import type { Carried, Item, Jsonify, NotJson, Result, Stream } from "reciproc";
+import type { Carried, Item, Jsonify, NotJson, Params, Result, Stream } from "reciproc";
 import { is, type Equal } from "./api.js";
 
 interface User {
@@ -108,6 +108,7 @@ interface Api {
   log(): Stream<{ at: Date }>;
   moved(params: { x: number }): void;
 }
+is<Equal<Params<Api["when"]>, { from: string; count?: number }>>();
 is<Equal<Result<Api["when"]>, { at: string }>>();
 is<Equal<Result<Api["user"]>, User | null>>();
 is<Equal<Item<Api["log"]>, { at: string }>>();
