@@ -8,7 +8,7 @@ import { connectedPair, inBatch, type AnyOptions, type ConnectedPair } from "../
 import { notification, rawPeer, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
-const api = contract({
+const CHECKED = contract({
   add: { params: z.tuple([z.number(), z.number()]), result: z.object({ sum: z.number() }) },
   copy: { result: z.string(), progress: z.object({ done: z.number() }) },
   tail: { stream: z.object({ line: z.string() }) },
@@ -79,8 +79,7 @@ const INTERNAL = { code: -32603, message: "Internal error" };
 
 describe.each(Object.entries(CONTRACTS))("a contract of %s", (_name, one) => {
   it("refuses invalid params with -32602 and the path of each issue, and runs no handler", async () => {
-    const find = (): never => expect.fail("`find` was called");
-    const methods = { find, day: ({ day }: { day: unknown }) => day, sum: () => "3" };
+    const methods = { find: raise, day: ({ day }: { day: unknown }) => day, sum: () => "3" };
     await using pair = checking({ contract: one, methods });
     const error = await rejection(pair.b.request("find", { name: "p4ssword-sent-by-mistake", at: [1, "two"] }));
     // Only message and path of each issue.
@@ -103,7 +102,10 @@ describe("a contract", () => {
   const wrong = handlersOf("3", [1, "2"], ["a", 7]);
 
   it("checks nothing but params without `check`", async () => {
-    await using pair = connectedPair({ contract: api, methods: wrong } as AnyOptions, { remote: api } as AnyOptions);
+    await using pair = connectedPair(
+      { contract: CHECKED, methods: wrong } as AnyOptions,
+      { remote: CHECKED } as AnyOptions,
+    );
     expect(await rejection(pair.b.request("add", [1, "2"]))).toMatchObject({ code: -32602 });
     expect(await pair.b.request("add", [1, 2])).toEqual({ sum: "3" });
     expect(await copied(pair)).toEqual(["ok", { done: 1 }, { done: "2" }]);
@@ -111,7 +113,7 @@ describe("a contract", () => {
   });
 
   it("accepts values that fit", async () => {
-    await using pair = checking({ contract: api, methods: fitting }, { remote: api });
+    await using pair = checking({ contract: CHECKED, methods: fitting }, { remote: CHECKED });
     expect(await pair.b.request("add", [1, 2])).toEqual({ sum: 3 });
     expect(await copied(pair)).toEqual(["ok", { done: 1 }, { done: 2 }]);
     expect(await read(pair.b.stream("tail"))).toEqual([{ line: "a" }, { line: "b" }]);
@@ -119,7 +121,7 @@ describe("a contract", () => {
   });
 
   it("sends no value that does not fit, and reports it where it was made", async () => {
-    await using pair = checking({ contract: api, methods: wrong });
+    await using pair = checking({ contract: CHECKED, methods: wrong });
     expect(await rejection(pair.b.request("add", [1, 2]))).toMatchObject(INTERNAL);
     const seen: unknown[] = [];
     expect(await rejection(read(pair.b.stream("tail"), seen))).toMatchObject(INTERNAL);
@@ -135,7 +137,7 @@ describe("a contract", () => {
   });
 
   it("rejects a call for a result that does not fit, and reports progress that does not as an error", async () => {
-    await using pair = checking({ methods: wrong }, { remote: api });
+    await using pair = checking({ methods: wrong }, { remote: CHECKED });
     for (const call of [pair.b.request("add", [1, 2]), pair.b.remote.add([1, 2]), inBatch(pair.b, "add", [1, 2])]) {
       const error = await rejection(call);
       expect(error).toMatchObject({ name: "ProtocolError", code: "PROTOCOL", raw: { sum: "3" } });
@@ -153,7 +155,7 @@ describe("a contract", () => {
       return: async () => (stopped.resolve(), { done: true, value: undefined }),
       [Symbol.asyncIterator]: () => source,
     };
-    await using pair = checking({ methods: { tail: () => source } }, { remote: api });
+    await using pair = checking({ methods: { tail: () => source } }, { remote: CHECKED });
     const reader = pair.b.stream("tail")[Symbol.asyncIterator]();
     expect(await reader.next()).toEqual({ done: false, value: { line: "a" } });
     const error = await rejection(reader.next() as Promise<unknown>);
@@ -402,7 +404,7 @@ describe("a contract", () => {
   });
 
   it("may have entries without a handler if there is a `fallback`, whose params and results it checks", async () => {
-    await using pair = checking({ contract: api, fallback: (_params: unknown, { method }: Context) => method });
+    await using pair = checking({ contract: CHECKED, fallback: (_params: unknown, { method }: Context) => method });
     expect(await pair.b.request("copy")).toBe("copy");
     expect(await rejection(pair.b.request("add", ["x"]))).toMatchObject({ code: -32602 });
     expect(await rejection(pair.b.request("add", [1, 2]))).toMatchObject(INTERNAL);

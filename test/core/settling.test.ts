@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { ConnectionLostError, memory, TimeoutError } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { countedSignal } from "../support/counting.js";
-import { expectEmpty } from "../support/pair.js";
+import { expectEmpty, inBatch } from "../support/pair.js";
 import { rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
@@ -61,7 +61,9 @@ describe("a call", () => {
     expect(await raw.peer.request("m")).toBe("at once");
     const lost = rawPeer({}, { onSend: (_text, self) => self.cut() });
     expect(await rejection(lost.peer.request("m"))).toMatchObject({ outcome: "unknown" });
-    expectEmpty(lost.peer);
+    const batch = rawPeer({}, { onSend: (text, { feed }) => feed([result(JSON.parse(text)[0].id, "at once")]) });
+    expect(await inBatch(batch.peer, "m")).toBe("at once");
+    for (const { peer } of [lost, batch]) expectEmpty(peer);
   });
 
   it("is found by its id among any number of others, and by no other value", async () => {
@@ -77,38 +79,23 @@ describe("a call", () => {
     expect(raw.peer.stats()).toMatchObject({ pending: 0, unmatched: 11 });
   });
 
-  it("is found by its id beside one that is much older, whichever is answered first", async () => {
-    for (const rest of [
-      [1, 17, 33],
-      [17, 1, 33],
-    ]) {
-      const raw = rawPeer();
-      const outcomes = new Outcomes();
-      for (let id = 1; id <= 33; id++) {
-        outcomes.watch(String(id), raw.peer.request("m"));
-        // Ids of which 16 is a factor of the difference share a place in the table.
-        if (id % 16 !== 1) raw.feed(result(id, id));
-      }
-      for (const id of [49, ...rest]) raw.feed(result(id, id));
-      await turn();
-      expect(outcomes.names.slice(-3)).toEqual(rest.map(String));
-      expect(raw.peer.stats()).toMatchObject({ pending: 0, unmatched: 1 });
-    }
-  });
-
-  it("rejects in the order of the calls when the connection ends", async () => {
+  it.each([[[1, 17, 33]], [[17, 1, 33]]])("is found by its id beside one that is much older: %j", async (rest) => {
     const raw = rawPeer();
     const outcomes = new Outcomes();
-    const names = Array.from({ length: 100 }, (_, i) => String(i));
-    for (const name of names) outcomes.watch(name, raw.peer.request("m"));
-    raw.cut();
+    for (let id = 1; id <= 33; id++) {
+      outcomes.watch(String(id), raw.peer.request("m"));
+      // Ids of which 16 is a factor of the difference share a place in the table.
+      if (id % 16 !== 1) raw.feed(result(id, id));
+    }
+    for (const id of [49, ...rest]) raw.feed(result(id, id));
     await turn();
-    expect(outcomes.names).toEqual(names);
+    expect(outcomes.names.slice(-3)).toEqual(rest.map(String));
+    expect(raw.peer.stats()).toMatchObject({ pending: 0, unmatched: 1 });
   });
 });
 
 describe("a lost connection", () => {
-  it("is the cause of the errors of its calls", async () => {
+  it("is the cause of the errors of its calls, which reject in their order", async () => {
     const causes: [Parameters<RawPeer["cut"]>[0], object][] = [
       [{ error: new Error("ECONNRESET") }, new Error("ECONNRESET")],
       [{ code: 1001, reason: "going away" }, new Error("closed with 1001 (going away)")],
@@ -116,10 +103,12 @@ describe("a lost connection", () => {
     ];
     for (const [info, cause] of causes) {
       const { peer, cut } = rawPeer();
-      const call = peer.request("m");
+      const outcomes = new Outcomes();
+      for (const name of ["1", "2", "3"]) outcomes.watch(name, peer.request("m"));
       cut(info);
-      expect(await rejection(call)).toMatchObject({ message: '"m" may have run: the connection was lost', cause });
       const late = await rejection(peer.request("m"));
+      const reason = expect.objectContaining({ message: '"m" may have run: the connection was lost', cause });
+      expect(outcomes.list).toEqual(["1", "2", "3"].map((name) => ({ name, reason })));
       expect(late).toMatchObject({ message: '"m" was not sent: no connection', cause });
     }
   });
@@ -139,27 +128,21 @@ describe("a lost connection", () => {
 });
 
 const broken = new Error("broken transport");
+function raise(): never {
+  throw broken;
+}
 
 describe("a transport that takes no message", () => {
   it.each<[string, () => boolean, unknown[]]>([
     ["returns false", () => false, []],
-    [
-      "throws",
-      () => {
-        throw broken;
-      },
-      [broken],
-    ],
+    ["throws", raise, [broken]],
   ])("makes calls fail as not sent when it %s, and reports only what it threw", async (_how, onSend, thrown) => {
     const { peer, errors, feed } = rawPeer({ methods: { m: () => 1 } }, { onSend });
     const { controller, listeners } = countedSignal();
     const error = await rejection(peer.request("m", [], { signal: controller.signal }));
     expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent", cause: expect.any(Error) });
     expect([listeners(), errors.splice(0)]).toEqual([0, thrown]);
-    const batch = peer.batch();
-    const calls = [batch.request("a"), batch.request("b")];
-    batch.send();
-    for (const call of calls) expect(await rejection(call)).toMatchObject({ outcome: "not-sent" });
+    expect(await rejection(inBatch(peer, "a"))).toMatchObject({ outcome: "not-sent" });
     expect(peer.notify("said")).toBe(false);
     errors.length = 0;
     // A reply is dropped.
