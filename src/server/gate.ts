@@ -203,8 +203,8 @@ export abstract class Gate<S extends GateSocket, H, W> {
     void verdict.then((decision) => {
       this.#deciding.delete(socket);
       socket.off("error", ignore);
-      if ("refusal" in decision) return this.#refuse(decision.refusal, request, socket, head);
-      if (!this.#isShut) this.#admit(decision.admission, request, socket, head);
+      if ("refusal" in decision) this.#refuse(decision.refusal, request, socket, head);
+      else this.#admit(decision.admission, request, socket, head);
     });
   }
 
