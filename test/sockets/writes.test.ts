@@ -98,13 +98,13 @@ it("answers the pings of `reciproc.v1` in one read with one write", async () => 
   expect(written.writes - before[0]).toBeLessThanOrEqual(2);
 });
 
-it("writes a message at once if the previous tick had a single one, and else at the end of the tick", async () => {
+it("writes a message at once if the previous tick had a single one, or beyond 8 KiB, and else at the end of the tick", async () => {
   const { client, peer, written } = await overStream();
   await turn();
   /** Returns the number of writes when the tick has sent its messages, and when it has ended. */
-  const tick = async (messages: number, expected: number): Promise<[number, number]> => {
+  const tick = async (messages: number, expected: number, length = 0): Promise<[number, number]> => {
     const before = written.writes;
-    for (let i = 0; i < messages; i++) peer.notify("n");
+    for (let i = 0; i < messages; i++) peer.notify("n", ["x".repeat(length)]);
     const within = written.writes - before;
     await until(client, expected);
     return [within, written.writes - before];
@@ -113,6 +113,7 @@ it("writes a message at once if the previous tick had a single one, and else at 
   expect(await tick(1, 2)).toEqual([1, 1]);
   expect((await tick(3, 5))[0]).toBe(1);
   expect((await tick(3, 8))[0]).toBe(0);
+  expect((await tick(2, 10, 4_100))[0]).toBe(1);
 });
 
 it.each(["packed", "plain"] as const)(
