@@ -62,19 +62,16 @@ export function bye(code: number, reason = "", retryMs?: number): string {
   return JSON.stringify({ bye: { code, reason, retryMs } });
 }
 
-/**
- * Accepts all clients like a plain server without subprotocols, and echoes. A standard WebSocket fails on an offer
- * then.
- */
-export const plainEcho: Script = (webSocket, { protocols }) => {
+/** Accepts all clients like a plain server without subprotocols, and echoes. A standard WebSocket fails on an offer then. */
+export function plainEcho(webSocket: ScriptedWebSocket, { protocols }: Attempt, protocol = ""): void {
   if (protocols.length > 0) return webSocket.end();
   webSocket.onSend = (text) => {
     const { id, method, params } = JSON.parse(text) as { id?: number; method: string; params?: unknown };
     if (id !== undefined && method !== "never")
       webSocket.say(JSON.stringify({ jsonrpc: "2.0", id, result: params ?? null }));
   };
-  webSocket.accept("");
-};
+  webSocket.accept(protocol);
+}
 
 /** A double that ends as a standard WebSocket does when its client closes it. */
 class ClosingWebSocket extends ScriptedWebSocket {
@@ -97,16 +94,10 @@ class Network {
 
   /** Makes the WebSocket of an attempt. */
   open(url: string, protocols: readonly string[]): Attempt["webSocket"] {
-    const attempt = { at: performance.now(), url, protocols, sent: [] as string[] };
-    if (this.script !== undefined) {
-      const webSocket = new ClosingWebSocket();
-      const made = { ...attempt, sent: webSocket.sent, webSocket };
-      this.attempts.push(made);
-      this.script(webSocket, made);
-      return webSocket;
-    }
-    const { sent } = attempt;
-    const webSocket = new (class extends test.WebSocket {
+    const { script } = this;
+    class RecordingWebSocket extends test.WebSocket {
+      readonly sent: string[] = [];
+
       override get bufferedAmount(): number {
         return network.unsentBytes ?? super.bufferedAmount;
       }
@@ -117,11 +108,14 @@ class Network {
       }
 
       override send(data: string | Uint8Array): void {
-        sent.push(data as string);
+        this.sent.push(data as string);
         super.send(data);
       }
-    })(url, protocols);
-    this.attempts.push({ ...attempt, webSocket });
+    }
+    const webSocket = script === undefined ? new RecordingWebSocket(url, protocols) : new ClosingWebSocket();
+    const attempt = { at: performance.now(), url, protocols, sent: webSocket.sent, webSocket };
+    this.attempts.push(attempt);
+    script?.(webSocket as ClosingWebSocket, attempt);
     return webSocket;
   }
 

@@ -62,8 +62,9 @@ describe("a peer that is connecting", () => {
     expect(network.attempts.length).toBe(what.startsWith("has") ? 0 : what.startsWith("cannot") ? 2 : 1);
   });
 
+  const GREETS = { onOpen: (remote: any) => remote.request("never") };
   it("closes if the connection is lost while `onOpen` runs", async () => {
-    const peer = openPage({ link: "plain", onOpen: (remote: any) => remote.request("never") });
+    const peer = openPage({ link: "plain", ...GREETS });
     const emitted = record(peer);
     await pass(10);
     network.cut();
@@ -73,7 +74,6 @@ describe("a peer that is connecting", () => {
     expect(network.attempts).toHaveLength(1);
   });
 
-  const GREETS = { onOpen: (remote: any) => remote.request("never") };
   it.each<[string, Script | undefined, object, boolean]>([
     ["closed during an attempt", hang, {}, false],
     ["closed between two attempts", refuse, {}, false],
@@ -108,7 +108,7 @@ describe("a peer that is connecting", () => {
 
   it("throws a TypeError for bad options at once, and makes no attempt", () => {
     expect(() => openPage({}, "ftp://x")).toThrow(TypeError);
-    expect(() => openPage({ reconect: true })).toThrow(/^Unknown name `reconect`/);
+    expect(() => openPage({ reconect: true })).toThrow("`reconect`");
     expect(() => openNode("ws://server.test/", { timeoutMs: -1 })).toThrow(TypeError);
     expect(network.attempts).toEqual([]);
   });

@@ -45,13 +45,9 @@ it("a server accepts every client, whatever its URL says about a route", async (
   expect(peer.state).toBe("open");
 });
 
-it.each(["", "a b", "a&b", "x".repeat(65), 7, null])("a server refuses the route %j", async (route) => {
-  await expect(serve({ noServer: true, session: { route: route as string } })).rejects.toThrow(
-    "Expected `session.route`",
-  );
-});
-
-it("a server takes a route of 64 characters", async () => {
+it("a server takes a route of 64 letters, digits and `.`, `_`, `-`, and refuses any other", async () => {
+  for (const route of ["", "a b", "a&b", "x".repeat(65), 7, null])
+    await expect(serve({ noServer: true, session: { route: route as string } })).rejects.toThrow("`session.route`");
   await using server = await serve({ noServer: true, session: { route: `A.z_-9${"x".repeat(58)}` } });
   expect(server.url).toBe("");
 });

@@ -3,7 +3,7 @@ import { getEventListeners, once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { createServer as createTcpServer, type Socket } from "node:net";
 import { expect, it } from "vitest";
-import type { Attempt, CloseInfo } from "../../src/index.js";
+import type { AnyPeer, Attempt, CloseInfo } from "../../src/index.js";
 import { connect as connectNode, serve } from "../../src/node.js";
 import { listening } from "../support/network.js";
 import { Relay } from "../support/relay.js";
@@ -24,10 +24,8 @@ it.each([
 
 it("a client in Node sends the headers of a function, new ones for each attempt", async () => {
   const cookies: unknown[] = [];
-  await using server = await serve<any, any, any>({
-    port: 0,
-    authenticate: ({ headers }: IncomingMessage) => (cookies.push(headers.cookie), "me"),
-  });
+  const authenticate = ({ headers }: IncomingMessage): unknown => cookies.push(headers.cookie);
+  await using server = await serve<any, any, any>({ port: 0, authenticate });
   await using relay = await Relay.to(server.url);
   await using peer = await confirmed(connectNode as Connect, relay.url, {
     headers: ({ number, reason }: Attempt) => ({ cookie: `${number} ${(reason as CloseInfo | undefined)?.code}` }),
@@ -43,9 +41,8 @@ const heartbeat = { intervalMs: 100, deadAfterMs: 500 };
 it("detects a frozen plain server from Node, by pings of the WebSocket", async () => {
   await using bare = await bareServer();
   await using relay = await Relay.to(bare.url);
-  const connect = connectNode as Connect;
-  await using peer = await connect(relay.url, { link: "plain", reconnect: true, heartbeat });
-  await using other = await connect(relay.url, { link: "plain", reconnect: false, heartbeat });
+  await using peer = (await connectNode(relay.url, { link: "plain", reconnect: true, heartbeat })) as AnyPeer;
+  await using other = await connectNode(relay.url, { link: "plain", reconnect: false, heartbeat });
   const emitted = record(peer);
   await peer.request("echo", [1]);
   let pings = 0;

@@ -1,6 +1,7 @@
 /** The network of a test server, under a virtual clock: everything below happens without a real timer. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { bytes, ConnectError, pair, type AnyPeer } from "../../src/index.js";
+import { bytes, ConnectError, pair, type AnyPeer, type Context } from "../../src/index.js";
+import { Subscriptions } from "../../src/node.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection } from "../support/turns.js";
@@ -163,6 +164,22 @@ it("ends a close that the other end does not answer after 5 s", async () => {
   expect([webSocket.readyState, peer!.state]).toEqual([3, "open"]);
   kit.network.start();
   expect(await peer!.closed).toMatchObject({ code: 4000, reason: "unheard" });
+});
+
+it("reports to a server that a client has read a response, which the values of a subscription follow", async () => {
+  await kit.server.close();
+  const kind = new Subscriptions<number>({ method: "said" });
+  const subscribe = (_params: unknown, context: Context): unknown => {
+    const { id, notify } = kind.open(context);
+    notify(1);
+    return id;
+  };
+  serveAgain({ methods: { subscribe } });
+  const client = (await kit.connect(kit.server.url)) as AnyPeer;
+  client.on("notification", (method) => heard.push(method));
+  await client.request("subscribe");
+  await kit.network.settle();
+  expect(heard).toEqual(["said"]);
 });
 
 describe("the line of one client", () => {
