@@ -8,14 +8,13 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import { dirname } from "node:path";
-import { createHistogram, type RecordableHistogram } from "node:perf_hooks";
+import { createHistogram } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { Proxy, type Line } from "../faults/proxy.js";
 import { Random } from "../faults/random.js";
 import { putMeasured, tableOf } from "../support/measured.js";
-import { playLive } from "./live.js";
 import { memoryInUse, MIB } from "./memory.js";
 
 /** The number of peers that see each other's cursors. */
@@ -26,8 +25,6 @@ const CALLS_A_SECOND = 1;
 const BROADCASTS_A_SECOND = 5;
 /** The mean duration of a connection before a fault. */
 const CUT_AFTER_MS = 20_000;
-/** The load of the live sessions: how long one peer is away, and how often the others move. */
-const LIVE = { movers: 20, hz: 30, awayMs: 50_000 };
 const MINUTE_MS = 60_000;
 const OUT = "docs/soak.json";
 const MACHINE = `${os.cpus().length} x ${os.cpus()[0]?.model.trim()}, Node ${process.versions.node}`;
@@ -56,12 +53,10 @@ const figures = {
   suspends: 0,
   resumes: 0,
   lost: 0,
-  /** Live sessions, in which one peer is away while the others move. */
-  live: { sessions: 0, moves: 0, positions: 0, importantSent: 0, importantArrived: 0 },
   broken: [] as string[],
 };
-/** The durations of all calls, and of the calls whose socket had no fault meanwhile, in microseconds. */
-const latencies = { all: createHistogram(), undisturbed: createHistogram() };
+/** The durations of all calls, in microseconds. */
+const latencies = createHistogram();
 const heapMiB: number[] = [];
 const startedAt = performance.now();
 
@@ -71,17 +66,14 @@ function broken(what: string): void {
 
 /** Connects a client to the proxy, and joins a room. */
 async function openClient(room: string) {
-  let [said, seen, losses] = [0, 0, 0];
+  let [said, seen] = [0, 0];
   const board = ({ n }: { n: number }): void => {
     figures.broadcasts.arrived++;
     if (n !== seen + 1) broken(`broadcast ${n} came after ${seen}`);
     seen = n;
   };
   const peer: AnyPeer = await connect(`ws://127.0.0.1:${proxy.port}`, { methods: { board, echo } } as never);
-  peer.on("suspend", () => {
-    losses++;
-    figures.suspends++;
-  });
+  peer.on("suspend", () => void figures.suspends++);
   peer.on("resume", () => void figures.resumes++);
   peer.on("lost", (error) => {
     figures.lost++;
@@ -91,8 +83,6 @@ async function openClient(room: string) {
   await peer.request("join", { room });
   return {
     peer,
-    /** Returns how often the socket was lost. */
-    losses: () => losses,
     move() {
       const at = { n: ++said, x: random.below(2000), y: random.below(1200) };
       if (peer.notify("moved", at)) figures.notifications.sent++;
@@ -114,9 +104,8 @@ function echo({ n }: { n: number }, { peer }: { peer: AnyPeer }): number {
 }
 
 /** Makes a call, and counts its outcome. */
-async function call(peer: AnyPeer, disturbances: () => number): Promise<void> {
+async function call(peer: AnyPeer): Promise<void> {
   const n = ++figures.calls;
-  const before = disturbances();
   const start = performance.now();
   try {
     if ((await peer.request("echo", { n })) !== n) broken(`call ${n} has the result of another`);
@@ -126,9 +115,7 @@ async function call(peer: AnyPeer, disturbances: () => number): Promise<void> {
     figures.settled[outcome ?? "other"]++;
     if (outcome === undefined) broken(`call ${n} was rejected: ${String(error)}`);
   }
-  const tookUs = Math.max(1, Math.round((performance.now() - start) * 1000));
-  latencies.all.record(tookUs);
-  if (disturbances() === before) latencies.undisturbed.record(tookUs);
+  latencies.record(Math.max(1, Math.round((performance.now() - start) * 1000)));
 }
 
 /** The faults of connections. */
@@ -161,7 +148,7 @@ const HURTS: Record<string, (line: Line) => unknown> = {
 };
 
 /** Writes the figures so far. */
-async function write(isWhole = false): Promise<void> {
+async function write(): Promise<void> {
   heapMiB.push(Number(((await memoryInUse()).heapUsed / MIB).toFixed(1)));
   const { user, system } = process.cpuUsage();
   const ranMs = performance.now() - startedAt;
@@ -169,12 +156,11 @@ async function write(isWhole = false): Promise<void> {
     machine: MACHINE,
     at: new Date().toISOString(),
     minutes: Number((ranMs / MINUTE_MS).toFixed(1)),
-    isWhole,
     load: { peers: peerCount, hz, callsASecond: CALLS_A_SECOND, broadcastsASecond: BROADCASTS_A_SECOND },
     cpuShare: Number(((user + system) / 1000 / ranMs).toFixed(3)),
     ...figures,
     cutsInAll: sum(figures.cuts),
-    latencyMs: { all: durationsOf(latencies.all), undisturbed: durationsOf(latencies.undisturbed) },
+    latencyMs: durations(),
     heapMiB,
   };
   mkdirSync(dirname(values.out), { recursive: true });
@@ -183,7 +169,8 @@ async function write(isWhole = false): Promise<void> {
 
 /** Returns the figures for docs/RELIABILITY.md. */
 function summary(): string {
-  const { settled, notifications, broadcasts, cuts, suspends, resumes, lost, live, broken: rules } = figures;
+  const { settled, notifications, broadcasts, cuts, suspends, resumes, lost, broken: rules } = figures;
+  const { p50, p99, longest } = durations();
   return tableOf(
     ["what", `in ${minutes} minutes`],
     [
@@ -194,30 +181,18 @@ function summary(): string {
       ["calls, both ways", byKind(settled)],
       ["notifications sent, arrived", `${notifications.sent}, ${notifications.arrived}`],
       ["broadcasts sent, arrived", `${broadcasts.sent}, ${broadcasts.arrived}`],
-      [
-        `live sessions: a peer away for ${LIVE.awayMs / 1000} s, beside ${LIVE.movers} that move ${LIVE.hz} times a second`,
-        `${live.sessions}: ${live.moves} positions sent meanwhile, ${live.positions} arrived, and ${live.importantArrived} of ${live.importantSent} important messages`,
-      ],
       ["lost, twice, out of order, or settled twice", `${rules.length}`],
-      ["a call took", spread(latencies.all)],
-      ["where its socket was not lost meanwhile", spread(latencies.undisturbed)],
+      ["a call took", `half within ${p50} ms, 99 of 100 within ${p99} ms, all within ${longest} ms`],
       ["heap, MiB, every ten minutes", heapMiB.filter((_, minute) => minute % 10 === 0).join(", ")],
     ],
   );
 }
 
-function inMs(us: number): number {
-  return Number((us / 1000).toPrecision(3));
-}
-
 /** Returns the durations that half, 99 of 100 and all calls did not exceed, in milliseconds. */
-function durationsOf(some: RecordableHistogram) {
-  return { p50: inMs(some.percentile(50)), p99: inMs(some.percentile(99)), longest: inMs(some.max) };
-}
-
-function spread(some: RecordableHistogram): string {
-  const { p50, p99, longest } = durationsOf(some);
-  return `half within ${p50} ms, 99 of 100 within ${p99} ms, all within ${longest} ms`;
+function durations() {
+  const us = [latencies.percentile(50), latencies.percentile(99), latencies.max];
+  const [p50, p99, longest] = us.map((one) => Number((one / 1000).toPrecision(3)));
+  return { p50, p99, longest };
 }
 
 function byKind(counts: Record<string, number>): string {
@@ -267,9 +242,8 @@ const timers = [
   }, 1000 / BROADCASTS_A_SECOND),
   setInterval(
     () => {
-      const client = random.pick(clients);
-      void call(client.peer, client.losses);
-      void call(random.pick([...heard.keys()]), () => figures.suspends);
+      void call(random.pick(clients).peer);
+      void call(random.pick([...heard.keys()]));
     },
     1000 / (CALLS_A_SECOND * peerCount),
   ),
@@ -282,33 +256,13 @@ const timers = [
   }, CUT_AFTER_MS / peerCount),
 ];
 
-const stop = new AbortController();
-
-/** Plays live sessions, one after the other, until the soak ends. */
-async function playLiveSessions(): Promise<void> {
-  const { live } = figures;
-  do {
-    try {
-      const session = await playLive(LIVE, (what) => broken(`in a live session, ${what}`));
-      live.sessions++;
-      for (const name of ["moves", "positions", "importantSent", "importantArrived"] as const)
-        live[name] += session[name];
-    } catch (error) {
-      broken(`a live session failed: ${String(error)}`);
-    }
-  } while (performance.now() - startedAt + LIVE.awayMs < minutes * MINUTE_MS && !stop.signal.aborted);
-}
-const liveSessions = playLiveSessions();
-
-for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, () => stop.abort());
-for (let minute = 0; minute < minutes && !stop.signal.aborted; minute++) {
-  await sleep(MINUTE_MS, undefined, { signal: stop.signal }).catch(() => {});
+for (let minute = 0; minute < minutes; minute++) {
+  await sleep(MINUTE_MS);
   // By now each number has certainly run once, or never will.
   calledBy.clear();
   await write();
 }
 for (const timer of timers) clearInterval(timer);
-await liveSessions;
 
 /** All messages arrive once the faults stop. */
 const patience = performance.now() + 90_000;
@@ -321,7 +275,7 @@ if (!isQuiet()) broken("something was never delivered, or never settled");
 await Promise.all(clients.map(({ peer }) => peer.close()));
 await server.close();
 await proxy.close();
-await write(!stop.signal.aborted);
-if (!stop.signal.aborted && values.out === OUT) putMeasured("docs/RELIABILITY.md", "soak", summary());
+await write();
+if (values.out === OUT) putMeasured("docs/RELIABILITY.md", "soak", summary());
 process.stdout.write(`${figures.broken.length === 0 ? "nothing broke" : figures.broken.join("\n")}\n`);
 process.exitCode = figures.broken.length === 0 ? 0 : 1;
