@@ -5,7 +5,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { EngineError, type Engine, type Position, type RosterId } from "../../src/fleet/engine.js";
 import type { Program } from "../support/program.js";
-import type { Relay } from "../support/relay.js";
+import { Relay } from "../support/relay.js";
 import {
   logFrame,
   outcomeOf,
@@ -28,37 +28,19 @@ export interface PrefixedRig extends EngineRig {
   readonly prefix: string;
 }
 
-export interface RigOptions {
-  /** The port of a relay, instead of that of the broker. */
-  readonly port?: number;
-  /** The password, as in a URL. */
-  readonly login?: string;
-  readonly prefix?: string;
-}
-
-/** One server of a broker, and what can be done to it. It loses everything when it is killed. */
-export interface Broker extends AsyncDisposable {
-  /** Its process: `kill`, `start`, `pause` and `resume`. */
-  readonly server: Program;
-  /** Its host and port, as an error names it. */
-  readonly address: string;
-  /** Returns a rig, with a prefix of its own by default. */
-  rig(options?: RigOptions): PrefixedRig;
-  /** Returns a relay to it: `cut`, `pause` and `mute`. */
-  relay(): Promise<Relay>;
-  /** Deletes everything, as an administrator may. Connections stay. */
-  purge(rig: PrefixedRig): Promise<void>;
-  /** Returns the names of its clients, one for each connection. */
-  names(): Promise<string[]>;
-}
-
-export interface BrokerKind {
+/** One kind of broker, whose servers lose everything when they are killed. */
+export interface BrokerKind<S extends Program & { readonly url: string }> {
   readonly name: string;
-  /** What it does not offer. */
-  readonly lacks?: EngineRig["lacks"];
-  /** As many members of a dead node are removed in several steps. Default 450. */
-  readonly manyMembers?: number;
-  create(variant?: Variant): Promise<Broker>;
+  /** The user of the variant `password`. */
+  readonly user: string;
+  /** As many members of a dead node are removed in several steps. */
+  readonly manyMembers: number;
+  create(variant: Variant): Promise<S>;
+  rig(server: S, options: { readonly url: string; readonly prefix?: string }): PrefixedRig;
+  /** Deletes everything, as an administrator may. Connections stay. */
+  purge(server: S, rig: PrefixedRig): Promise<unknown>;
+  /** Returns the names of the clients of a server, one for each connection. */
+  names(server: S): Promise<string[]>;
 }
 
 /** Servers of a broker that serve together, of which one has what the tests append and put. */
@@ -76,59 +58,57 @@ const CHANNEL = `t:${TOPIC}` as const;
 /** As many commands may be unanswered. */
 const MAX_UNANSWERED = 10_000;
 
-const over = async (broker: Broker, rig: PrefixedRig, name?: string): Promise<{ relay: Relay; node: TestNode }> => {
-  const relay = use(await broker.relay());
-  return { relay, node: await TestNode.open(broker.rig({ port: relay.port, prefix: rig.prefix }).engine(), name) };
-};
-
 const outcomesOf = (operations: Promise<unknown>[]): Promise<string[]> => Promise.all(operations.map(outcomeOf));
 
 const isLeft = (frame: string): boolean => frame.startsWith("1l");
 
-/** Runs the tests over one kind of broker. */
-export function describeFailures({ name: kindName, lacks, manyMembers = 450, create }: BrokerKind): void {
-  const hasLog = lacks?.includes("log") !== true;
+/** Begins one operation of each kind. */
+const operationsOf = (node: TestNode): Promise<unknown>[] => [
+  node.connection.send("a:all", "lost"),
+  node.connection.subscribe("t:other"),
+  node.append("lost"),
+];
 
-  const start = async (variant?: Variant): Promise<{ broker: Broker; server: Program; rig: PrefixedRig }> => {
-    const broker = use(await create(variant));
-    return { broker, server: broker.server, rig: broker.rig() };
+/** Runs the tests over one kind of broker. */
+export function describeFailures<S extends Program & { readonly url: string }>(kind: BrokerKind<S>): void {
+  const { name: kindName, manyMembers } = kind;
+
+  /** Starts a server. `rigAt`: returns a rig of another port or password. */
+  const start = async (variant: Variant = "plain") => {
+    const server = use(await kind.create(variant));
+    const rigAt = ({ port = server.port, password = "", ...prefix }): PrefixedRig => {
+      const url = Object.assign(new URL(server.url), { port: String(port), password });
+      if (password !== "") url.username = kind.user;
+      return kind.rig(server, { url: url.href, ...prefix });
+    };
+    return { server, rig: rigAt({}), rigAt };
   };
-  /** Begins one operation of each kind. */
-  const operationsOf = (node: TestNode): Promise<unknown>[] => [
-    node.connection.send("a:all", "lost"),
-    node.connection.subscribe("t:other"),
-    ...(hasLog ? [node.append("lost")] : []),
-  ];
 
   describe(`the engine ${kindName}, when its broker ends`, () => {
     it.each(["SIGKILL", "SIGTERM"] as const)(
       "reconnects, subscribes again, and begins another epoch, after %s",
       async (signal) => {
-        const { broker, server, rig } = await start();
+        const { server, rig } = await start();
         const node = await TestNode.open(rig.engine());
         await node.connection.subscribe(CHANNEL);
-        const before = hasLog ? await node.append("1", "key") : undefined;
-        if (hasLog) {
-          await node.enter();
-          await node.put("a");
-          await node.until(CHANNEL, 2);
-        }
+        const before = await node.append("1", "key");
+        await node.enter();
+        await node.put("a");
+        await node.until(CHANNEL, 2);
         await server.kill(signal);
-        await node.when(() => node.downs.some(({ message }) => message.includes(broker.address)));
+        await node.when(() => node.downs.some(({ message }) => message.includes(new URL(server.url).host)));
         expect(new Set(await outcomesOf(operationsOf(node)))).toEqual(new Set(["not-sent"]));
         await server.start();
         await node.untilHeard();
         expect([node.ups, node.heard]).toEqual([1, ["all"]]);
-        if (hasLog) {
-          expect(await node.read()).toEqual({ epoch: "", top: 0, entries: [] });
-          // The position of an earlier epoch is not repeated for its key.
-          const after = await node.append("2", "key");
-          expect(after.offset).toBe(1);
-          expect(after.epoch).not.toBe(before!.epoch);
-          expect(await node.until(CHANNEL, 3)).toContain(logFrame(after.epoch, 1, "2"));
-          expect(await node.beat()).toEqual({ isMine: false, live: [] });
-          await node.enterAgain();
-        }
+        expect(await node.read()).toEqual({ epoch: "", top: 0, entries: [] });
+        // The position of an earlier epoch is not repeated for its key.
+        const after = await node.append("2", "key");
+        expect(after.offset).toBe(1);
+        expect(after.epoch).not.toBe(before.epoch);
+        expect(await node.until(CHANNEL, 3)).toContain(logFrame(after.epoch, 1, "2"));
+        expect(await node.beat()).toEqual({ isMine: false, live: [] });
+        await node.enterAgain();
         for (const channel of ["a:all", CHANNEL] as const) {
           await node.connection.send(channel, "again");
           await node.until(channel, 1, (frame) => frame === "again");
@@ -140,7 +120,7 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
       const { server, rig } = await start();
       const [a, b] = [await TestNode.open(rig.engine()), await TestNode.open(rig.engine())];
       // Later ones need no other command before they are written.
-      if (hasLog) await a.append("1");
+      await a.append("1");
       await server.pause();
       const outcomes = outcomesOf(operationsOf(a));
       await written();
@@ -148,14 +128,14 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
       expect(new Set(await outcomes)).toEqual(new Set(["unknown"]));
       await server.start();
       await Promise.all([a, b].map((node) => node.untilHeard()));
-      if (hasLog) expect((await a.read()).top).toBe(0);
+      expect((await a.read()).top).toBe(0);
       expect([...a.received, ...b.received]).toEqual([]);
     });
 
     it("tries again at the start until it is there, and reports each failed attempt without the password", async () => {
-      const { broker, server } = await start("password");
+      const { server, rigAt } = await start("password");
       await server.kill();
-      const node = use(new TestNode(broker.rig({ login: "se%3Acret" }).engine()));
+      const node = use(new TestNode(rigAt({ password: "se:cret" }).engine()));
       const opened = node.connection.open();
       await node.untilDown(2);
       await server.start();
@@ -168,12 +148,13 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
 
   describe(`the engine ${kindName}, when connections are lost`, () => {
     it("is cut as a slow reader, and subscribes again", async () => {
-      const { broker, rig } = await start("small output");
+      const { server, rig, rigAt } = await start("small output");
       const sender = await TestNode.open(rig.engine(), "sender");
-      const { relay, node } = await over(broker, rig);
+      const relay = use(await Relay.to(server.port));
+      const node = await TestNode.open(rigAt({ port: relay.port, prefix: rig.prefix }).engine());
       await node.connection.subscribe(CHANNEL);
       const count = async (): Promise<number> =>
-        (await broker.names()).filter((client) => client.includes(node.name)).length;
+        (await kind.names(server)).filter((client) => client.includes(node.name)).length;
       const before = await count();
       relay.pause("server");
       const frame = "x".repeat(Math.min(MIB, sender.facts!.maxFrameBytes));
@@ -223,7 +204,7 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
     });
 
     it("closes while it connects, and then no connection is left", async () => {
-      const { broker, server, rig } = await start();
+      const { server, rig } = await start();
       await server.pause();
       const node = new TestNode(rig.engine());
       const opened = outcomeOf(node.connection.open());
@@ -231,7 +212,7 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
       await node.connection.close();
       expect(await opened).toBe("not-sent");
       server.resume();
-      await expect.poll(async () => (await broker.names()).join()).not.toContain(node.name);
+      await expect.poll(async () => (await kind.names(server)).join()).not.toContain(node.name);
       expect(node.downs).toEqual([]);
     });
 
@@ -254,9 +235,9 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
 
   describe(`the engine ${kindName}, when it is refused`, () => {
     it("rejects a wrong password at once, and does not name it", async () => {
-      const { broker } = await start("password");
-      for (const login of ["wrong", ""]) {
-        const error = await refusalOf(broker.rig({ login }).engine());
+      const { rigAt } = await start("password");
+      for (const password of ["wrong", ""]) {
+        const error = await refusalOf(rigAt({ password }).engine());
         expect(error).toBeInstanceOf(EngineError);
         expect(error.message).toMatch(/WRONGPASS|NOAUTH|authorization violation/i);
         expect(error.message).not.toContain("wrong");
@@ -271,14 +252,12 @@ export function describeFailures({ name: kindName, lacks, manyMembers = 450, cre
     });
   });
 
-  if (!hasLog) return;
-
   describe(`the logs of the engine ${kindName}`, () => {
     it("begin another epoch after a purge, and the incarnation is given up", async () => {
-      const { broker, rig } = await start();
+      const { server, rig } = await start();
       const node = await TestNode.enter(rig.engine());
       const before = await node.append("1", "key");
-      await broker.purge(rig);
+      await kind.purge(server, rig);
       expect(await node.beat()).toEqual({ isMine: false, live: [] });
       expect((await node.read()).epoch).toBe("");
       const after = await node.append("2", "key");

@@ -3,12 +3,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { NatsServer, publishAt, startCluster } from "../support/nats.js";
 import { describeFailover, describeFailures } from "./failures.js";
 import { outcomeOf, refusalOf, TestNode, use } from "./kit.js";
-import { JETSTREAM, NATS, natsGroup, natsRig } from "./nats-rig.js";
-import { describeServerFailures } from "./servers.js";
+import { NATS, natsGroup, natsRig } from "./nats-rig.js";
 
 describeFailures(NATS);
-describeFailures(JETSTREAM);
-describeServerFailures(JETSTREAM);
 
 it("the engine nats keeps its subscriptions and leases without JetStream", async () => {
   const server = use(await NatsServer.create({ jetstream: false }));

@@ -65,38 +65,26 @@ export function natsRig(options: NatsOptions, server?: NatsServer): PrefixedRig 
   };
 }
 
-const VARIANTS: Record<Variant, () => NatsServerOptions> = {
-  plain: () => ({}),
-  password: () => ({ lines: ["authorization { user: few, password: 'se:cret' }"] }),
-  untrusted: () => ({ certificate: selfSigned() }),
-  "small memory": () => ({ jetstream: ["max_mem: 256KB"] }),
-  "small output": () => ({ lines: ["max_payload: 64KB", "max_pending: 128KB", 'write_deadline: "1s"'] }),
+const VARIANTS: Record<Variant, NatsServerOptions> = {
+  plain: {},
+  password: { lines: ["authorization { user: few, password: 'se:cret' }"] },
+  get untrusted() {
+    return { certificate: selfSigned() };
+  },
+  "small memory": { jetstream: ["max_mem: 256KB"] },
+  "small output": { lines: ["max_payload: 64KB", "max_pending: 128KB", 'write_deadline: "1s"'] },
 };
 
-/** One server of NATS, with or without JetStream. */
-function kindOf(name: string, jetstream: Pick<NatsOptions, "jetstream">): BrokerKind {
-  return {
-    name,
-    manyMembers: 100,
-    ...(jetstream.jetstream === undefined ? { lacks: ["log", "roster"] } : {}),
-    create: async (variant = "plain") => {
-      const server = await NatsServer.create(VARIANTS[variant]());
-      return {
-        server,
-        address: new URL(server.url).host,
-        rig: ({ port, login = "", prefix } = {}) => {
-          const url = server.url.replace("//", `//${login === "" ? "" : `few:${login}@`}`);
-          const at = port === undefined ? url : url.replace(`:${server.port}`, `:${port}`);
-          return natsRig({ url: at, ...jetstream, ...(prefix !== undefined && { prefix }) }, server);
-        },
-        relay: () => Relay.to(server.port),
-        purge: ({ prefix }) => removeStreams(server.url, prefix),
-        names: () => server.names(),
-        [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
-      };
-    },
-  };
-}
+/** One server of NATS, with JetStream. */
+export const NATS: BrokerKind<NatsServer> = {
+  name: "nats",
+  user: "few",
+  manyMembers: 100,
+  create: (variant) => NatsServer.create(VARIANTS[variant]),
+  rig: (server, options) => natsRig({ ...options, jetstream: {} }, server),
+  purge: ({ url }, { prefix }) => removeStreams(url, prefix),
+  names: (server) => server.names(),
+};
 
 /** Returns three servers, each stream of which has one of them only. Nodes connect to one that has none. */
 export function natsGroup(servers: readonly NatsServer[]): Group {
@@ -127,9 +115,6 @@ export function natsGroup(servers: readonly NatsServer[]): Group {
     },
   };
 }
-
-export const NATS = kindOf("nats", {});
-export const JETSTREAM = kindOf("nats with JetStream", { jetstream: {} });
 
 /** A server for the tests of a file, with JetStream. */
 export interface SharedNats {

@@ -8,10 +8,8 @@ import { Relay, type Line } from "../support/relay.js";
 import { describeFailures, type PrefixedRig } from "./failures.js";
 import { jump, outcomeOf, TestNode, TOPIC, untilNothingLeft, use, written } from "./kit.js";
 import { keyOf, REDIS, redisRig, relayRedis, untilReplication } from "./redis-rig.js";
-import { describeServerFailures } from "./servers.js";
 
 describeFailures(REDIS);
-describeServerFailures(REDIS);
 
 const CHANNEL = `t:${TOPIC}` as const;
 

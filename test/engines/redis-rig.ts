@@ -7,7 +7,7 @@ import { selfSigned } from "../support/certificates.js";
 import { eventually, leftoversAt, RedisServer, removeAt, type RedisServerOptions } from "../support/redis.js";
 import type { RedisCluster, RedisSentinelGroup } from "../support/redis-groups.js";
 import { Relay, type Line } from "../support/relay.js";
-import type { Broker, BrokerKind, Group, PrefixedRig, Variant } from "./failures.js";
+import type { BrokerKind, Group, PrefixedRig, Variant } from "./failures.js";
 import { TOPIC, use } from "./kit.js";
 
 /** The rights that the documents name, for the prefixes of the rigs. A cluster needs `CLUSTER_RIGHTS` too. */
@@ -53,36 +53,26 @@ export async function relayRedis(
   return { relay, url: `redis://127.0.0.1:${relay.port}`, subscribers };
 }
 
-const VARIANTS: Record<Variant, () => RedisServerOptions> = {
-  plain: () => ({}),
-  password: () => ({ users: ["user default on >se:cret ~* &* +@all"] }),
-  untrusted: () => ({ certificate: selfSigned() }),
-  "small memory": () => ({ settings: { maxmemory: "4mb" } }),
-  "small output": () => ({ settings: { "client-output-buffer-limit": "pubsub 64kb 64kb 1" } }),
+const VARIANTS: Record<Variant, RedisServerOptions> = {
+  plain: {},
+  password: { users: ["user default on >se:cret ~* &* +@all"] },
+  get untrusted() {
+    return { certificate: selfSigned() };
+  },
+  "small memory": { settings: { maxmemory: "4mb" } },
+  "small output": { settings: { "client-output-buffer-limit": "pubsub 64kb 64kb 1" } },
 };
 
 /** One server of Redis. */
-export const REDIS: BrokerKind = {
+export const REDIS: BrokerKind<RedisServer> = {
   name: "redis",
-  create: async (variant = "plain") => {
-    const server = await RedisServer.create(VARIANTS[variant]());
-    const { host } = new URL(server.url);
-    const broker: Broker = {
-      server,
-      address: host,
-      rig: ({ port, login = "", prefix } = {}) => {
-        const url = server.url.replace("//", `//${login === "" ? "" : `:${login}@`}`);
-        const at = port === undefined ? url : url.replace(`:${server.port}`, `:${port}`);
-        return redisRig({ url: at, ...(prefix !== undefined && { prefix }) }, [server.url]);
-      },
-      relay: () => Relay.to(server.port),
-      purge: async () => void (await server.command("FLUSHALL")),
-      names: async () =>
-        Array.from((await server.command<string>("CLIENT", "LIST")).matchAll(/ name=(\S*) /g), ([, name]) => name!),
-      [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
-    };
-    return broker;
-  },
+  user: "",
+  manyMembers: 450,
+  create: (variant) => RedisServer.create(VARIANTS[variant]),
+  rig: ({ url }, options) => redisRig(options, [url]),
+  purge: (server) => server.command("FLUSHALL"),
+  names: async (server) =>
+    Array.from((await server.command<string>("CLIENT", "LIST")).matchAll(/ name=(\S*) /g), ([, name]) => name!),
 };
 
 /** Returns a cluster, each slot of which has a primary and a replica. */

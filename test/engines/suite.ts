@@ -4,6 +4,8 @@
  */
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import type { Channel } from "../../src/fleet/engine.js";
+import { closeAll, makeNode, type Client, type Node } from "../fleet/nodes.js";
+import { rejection } from "../support/turns.js";
 import {
   HOSTILE_NAMES,
   logFrame,
@@ -15,7 +17,6 @@ import {
   watchHandles,
   type EngineRig,
 } from "./kit.js";
-import { describeServers } from "./servers.js";
 
 const RULE = { length: 10, ttlMs: 60_000 };
 const CHANNEL = `t:${TOPIC}` as const;
@@ -291,6 +292,59 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
       });
     });
 
-    describeServers(() => rig);
+    it("connects servers: they notify, publish, list members, call and close across nodes", async () => {
+      // No broker lacks one of them only.
+      const isWhole = rig.lacks === undefined;
+      const topics = () => (isWhole ? { log: RULE, members: true } : {});
+      const nodes: Node[] = [];
+      const clients: Client[] = [];
+      onTestFinished(async () => {
+        await closeAll(nodes);
+        await untilNothingLeft(rig);
+      });
+      for (const name of ["ann", "bob"]) {
+        const options = { engine: rig.engine(), topics, principal: (auth: { name: string }) => auth.name };
+        const node = makeNode(options, {
+          add: ([x, y]: number[]) => x! + y!,
+          never: () => new Promise(() => {}),
+        });
+        nodes.push(node);
+        const client = await node.client(name);
+        clients.push(client);
+        await node.server.topic(TOPIC).join(client.peer, isWhole ? { as: name } : {});
+      }
+      const [[a, b], [ann, bob]] = [nodes as [Node, Node], clients as [Client, Client]];
+      const asked = await b.server.principal("ann").peers();
+      expect([asked.peers.map(({ id }) => id), asked.unheard]).toEqual([[ann.peer.id], []]);
+      const [topic, other] = [a, b].map(({ server }) => server.topic(TOPIC));
+      topic!.notify("said", { n: 1 }, { except: ann.peer.id });
+      other!.notify("said", { n: 2 });
+      if (isWhole) {
+        const since = await topic!.publish("said", { n: 3 });
+        await other!.publish("said", { n: 4 });
+        const { peer, until } = await b.client();
+        expect((await other!.join(peer, { since })).outcome).toBe("complete");
+        expect(await until(1)).toMatchObject([["said", { n: 4 }]]);
+      }
+      const sent = isWhole ? [2, 3, 4] : [2];
+      for (const [client, numbers] of [[ann, sent] as const, [bob, [1, ...sent]] as const]) {
+        const got = await client.until(numbers.length);
+        expect(new Set(got.map(([, { n }]) => n as number))).toEqual(new Set(numbers));
+      }
+      const events: unknown[] = [];
+      if (isWhole) topic!.watch((event, { as }) => events.push([event, as]));
+      const members = isWhole ? await topic!.members() : [];
+      expect(new Set(members.map(({ as }) => as))).toEqual(new Set(isWhole ? ["ann", "bob"] : []));
+      const handle = b.server.peer(ann.peer.id);
+      expect(await handle.request("add", [1, 2])).toBe(3);
+      const pending = rejection(handle.request("never"));
+      await expect.poll(() => ann.client.stats().running).toBe(1);
+      await handle.close(4001, "moved");
+      expect(await pending).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+      await bob.client.close();
+      if (isWhole) await expect.poll(() => events).toContainEqual(["left", "bob"]);
+      for (const { server } of nodes)
+        expect(server.stats().engine).toMatchObject({ dropped: 0, foreign: 0, gaps: 0, reconnects: 0 });
+    });
   });
 }

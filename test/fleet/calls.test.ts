@@ -1,4 +1,4 @@
-/** Calls to a peer of another node. What every engine carries is in test/engines/servers.ts. */
+/** Calls to a peer of another node. */
 import { describe, expect, it } from "vitest";
 import { bytes, bytesOf, RpcError, TimeoutError, TooLargeError } from "../../src/node.js";
 import { pass } from "../support/time.js";

@@ -1,4 +1,4 @@
-/** The lists of members. What every engine carries is in test/engines/servers.ts. */
+/** The lists of members. */
 import { describe, expect, it } from "vitest";
 import { EngineError, type RosterId } from "../../src/node.js";
 import { pass } from "../support/time.js";

@@ -35,17 +35,50 @@ describe("server.nodes", () => {
     expect([a.server.nodes.live, a.server.stats().engine!.nodes]).toEqual([[a.server.nodes.id], 1]);
   });
 
-  it("emits as `error` what a handler throws or rejects with", async () => {
-    const engine = memory();
+  it("notifies the other nodes, which emit as `error` what a handler throws or rejects with", async () => {
     const errors: unknown[] = [];
-    const methods = { fail: () => raise(new Error("thrown")), reject: () => Promise.reject(new Error("rejected")) };
-    const [a, b] = [makeNode({ engine }), makeNode({ engine, nodes: { methods } })];
-    b.server.on("error", (error) => errors.push((error as Error).message));
+    const methods = {
+      fail: ({ n }: any, { from }: any) => raise(new Error(`${n} ${from}`)),
+      reject: ({ n }: any, { from }: any) => Promise.reject(new Error(`${n} ${from}`)),
+    };
+    const nodes = makeNodes(2, { nodes: { methods } });
+    for (const { server } of nodes) server.on("error", (error) => errors.push((error as Error).message));
+    const [{ nodes: others }] = nodes.map(({ server }) => server) as [Node["server"]];
     await turn();
-    for (const method of ["fail", "reject"]) a.server.nodes.notify(method);
+    for (const [n, method] of ["fail", "reject", "none"].entries()) others.notify(method, { n });
     await turn();
-    expect(errors).toEqual(["thrown", "rejected"]);
+    expect(errors).toEqual([`0 ${others.id}`, `1 ${others.id}`]);
   });
+});
+
+const EVIL = '{"jsonrpc":"2.0","method":"evil","params":{}}';
+/** Texts that are no frames, or have no meaning. */
+const FOREIGN_FRAMES = [
+  ...["", "\n", "1N", "1\n", "1l", "1u\n{}", "1j\tx\ty\n{}"].concat(
+    "a frame without a line break",
+    "1N\t".repeat(100_000),
+  ),
+  ...["1N\tx", "1O\tx\ty", "1s\tx"].map((head) => `${head}\nnot JSON`),
+  ...["[]", `[${EVIL}]`, EVIL.replace('2.0"', '2.0","id":1')].map((body) => `1N\tx\n${body}`),
+  ...["2N\tx", "1NN\tx", "1?\tx", "1q", `1N\tx\t${"y".repeat(100_000)}`].map((head) => `${head}\n${EVIL}`),
+  ...["e", "e\t0", "e\t-1", "e\t1e9", `e\t${"9".repeat(400)}`, "\t2", "x y\t2", `${"x".repeat(65)}\t2`].map(
+    (place) => `1L\t${place}\n${EVIL}`,
+  ),
+];
+
+it("a node counts foreign and broken frames on each channel, and ignores them", async () => {
+  const engine = new FaultyEngine();
+  const [a, b] = makeNodes(2, { ...TOPICS, principal }, engine) as [Node, Node];
+  const clients = [await a.client(), await b.client()];
+  for (const [i, { server }] of [a, b].entries()) await server.topic("room").join(clients[i]!.peer);
+  const foreign = await engine.foreign();
+  for (const channel of ["t:room", "a:all", `n:${b.server.nodes.id}`] as const)
+    for (const frame of FOREIGN_FRAMES) await foreign.send(channel, frame);
+  a.server.topic("room").notify("end");
+  for (const { until } of clients) expect(await until(1)).toEqual([["end", undefined]]);
+  for (const [i, { server }] of [a, b].entries())
+    expect(server.stats().engine).toMatchObject({ foreign: (2 + i) * FOREIGN_FRAMES.length, gaps: 0, dropped: 0 });
+  await foreign.close();
 });
 
 const said = (n: number): [string, object] => ["said", { n }];

@@ -1,4 +1,4 @@
-/** `publish` and `read` of a topic with a log. What every engine carries is in test/engines/servers.ts. */
+/** `publish` and `read` of a topic with a log. */
 import { describe, expect, it } from "vitest";
 import { EngineError, TooLargeError } from "../../src/node.js";
 import { pass } from "../support/time.js";

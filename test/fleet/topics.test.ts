@@ -1,4 +1,4 @@
-/** Topics of several nodes, and of a server without an engine. What every engine carries is in test/engines/servers.ts. */
+/** Topics of several nodes, and of a server without an engine. */
 import { describe, expect, it } from "vitest";
 import { bytes, bytesOf, ErrorCode, type AnyPeer } from "../../src/node.js";
 import { pass } from "../support/time.js";

@@ -15,7 +15,7 @@ type HostBend = (right: EngineHost) => Partial<EngineHost>;
 /** What is done in a wrong way. Each function gets what does it in the right way. */
 interface Bends {
   readonly host?: HostBend;
-  readonly connection?: (right: EngineConnection) => Partial<EngineConnection>;
+  readonly connection?: (right: Pick<EngineConnection, "send" | "subscribe">) => Partial<EngineConnection>;
   readonly log?: (right: NonNullable<EngineConnection["log"]>) => Partial<EngineConnection["log"]>;
   readonly roster?: (right: NonNullable<EngineConnection["roster"]>) => Partial<EngineConnection["roster"]>;
 }
@@ -34,26 +34,15 @@ export interface Mutant {
 
 /** Returns an engine whose connections are wrong. */
 export function bend(engine: Engine, make: (node: string) => Bends): Engine {
-  return {
-    name: engine.name,
-    settings: engine.settings,
-    createConnection: (node, host) => {
-      const bends = make(node);
-      const right = engine.createConnection(node, { ...host, ...bends.host?.(host) });
-      const { log, roster } = right;
-      return {
-        open: () => right.open(),
-        close: () => right.close(),
-        reconnect: (reason) => right.reconnect(reason),
-        subscribe: (channel) => right.subscribe(channel),
-        unsubscribe: (channel) => right.unsubscribe(channel),
-        send: (channel, frame) => right.send(channel, frame),
-        log: log && { ...log, ...bends.log?.(log) },
-        roster: roster && { ...roster, ...bends.roster?.(roster) },
-        ...bends.connection?.(right),
-      };
-    },
+  const createConnection: Engine["createConnection"] = (node, host) => {
+    const { host: ofHost, connection, log, roster } = make(node);
+    const one = engine.createConnection(node, { ...host, ...ofHost?.(host) });
+    const [send, subscribe] = [one.send.bind(one), one.subscribe.bind(one)];
+    Object.assign(one.log!, log?.({ ...one.log! }));
+    Object.assign(one.roster!, roster?.({ ...one.roster! }));
+    return Object.assign(one, connection?.({ send, subscribe }));
   };
+  return { ...engine, createConnection };
 }
 
 interface Frame {
