@@ -42,6 +42,8 @@ export class Follower {
   #aheadLength = 0;
   /** Whether a message was not kept. */
   #hasDropped = false;
+  /** Whether the gap before the next entry was reported: another log began, and nothing of it was read. */
+  #isGapReported = false;
   /** Whether all messages that are ahead came before the last request. */
   #isOld = false;
 
@@ -131,6 +133,7 @@ export class Follower {
       if (offset > this.#position!.offset) this.#deliver({ epoch, offset }, body);
     }
     if (entries.length === 0 && top > this.#position!.offset) this.#skipTo(top);
+    this.#isGapReported = false;
   }
 
   /** F5. The entries of the part are of no use: they are those after an offset of the earlier epoch. */
@@ -139,6 +142,7 @@ export class Follower {
     // The position has another epoch than it had at the request. The next part decides.
     if (before.epoch !== request.epoch) return true;
     this.#position = { epoch, offset: 0 };
+    this.#isGapReported = true;
     if (epoch === "") this.#output.gap("the log is gone");
     else this.#output.gap(before.epoch === "" ? "a log began unseen" : "another log began");
     return epoch !== "";
@@ -146,14 +150,13 @@ export class Follower {
 
   /** Skips entries that the log no longer has. */
   #skipTo(offset: number): void {
-    const { epoch, offset: before } = this.#position!;
-    this.#position = { epoch, offset };
-    // The beginning of another epoch: that gap was reported.
-    if (before > 0) this.#output.gap("the log no longer has all entries");
+    this.#position = { epoch: this.#position!.epoch, offset };
+    if (!this.#isGapReported) this.#output.gap("the log no longer has all entries");
   }
 
   #deliver(position: Position, body: string): void {
     this.#position = position;
+    this.#isGapReported = false;
     this.#output.deliver(position, body);
   }
 }
