@@ -26,8 +26,8 @@ function post(id: number, headers: Record<string, string> = {}, method = "echo")
   return postText("ws://localhost/", JSON.stringify(request(id, method, [id])), headers);
 }
 
-/** Returns the statuses and results of all responses until the server ends the connection. */
-async function readAll(socket: Socket): Promise<{ statuses: number[]; results: unknown[] }> {
+/** Returns the statuses and results of all responses until the server ends the connection, and how many of them announce that. */
+async function readAll(socket: Socket): Promise<{ statuses: number[]; results: unknown[]; closes: number }> {
   const text = String(Buffer.concat((await socket.toArray()) as Buffer[]));
   const bodies = text.match(/\{"jsonrpc".*?\}(?=HTTP|$)/g) ?? [];
   return {
@@ -35,6 +35,7 @@ async function readAll(socket: Socket): Promise<{ statuses: number[]; results: u
       Number(first ?? next),
     ),
     results: bodies.map((body) => (JSON.parse(body) as { result: unknown }).result),
+    closes: text.match(/^connection: close/gim)?.length ?? 0,
   };
 }
 
@@ -59,7 +60,7 @@ describe("a POST that offers an upgrade", () => {
           : connectTls({ port: portOf(server.url), host: "127.0.0.1", ca: cert });
       const last = { ...H2C, Connection: "Upgrade, HTTP2-Settings, close" };
       socket.write(post(1, H2C) + post(2) + post(3, WEBSOCKET) + post(4, last));
-      expect(await readAll(socket)).toEqual({ statuses: Array(4).fill(200), results: [1, 2, 3, 4] });
+      expect(await readAll(socket)).toEqual({ statuses: Array(4).fill(200), results: [1, 2, 3, 4], closes: 1 });
     },
   );
 
@@ -79,7 +80,11 @@ describe("a POST that offers an upgrade", () => {
     await vi.waitFor(() => expect(taken).toHaveBeenCalled());
     theirs.off("data", taken);
     open.resolve("slow");
-    expect(await readAll(socket)).toEqual({ statuses: Array(6).fill(200), results: ["slow", 2, 3, 4, 5, 6] });
+    expect(await readAll(socket)).toEqual({
+      statuses: Array(6).fill(200),
+      results: ["slow", 2, 3, 4, 5, 6],
+      closes: 1,
+    });
     expect(server.stats().requestsReceived).toBe(6);
   });
 
