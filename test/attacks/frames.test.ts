@@ -186,23 +186,16 @@ async function opened(on: Target): Promise<RawSocket> {
 }
 
 describe("a hostile binary frame", () => {
-  it.each([
-    ["has 4,097 attachments", binaryFrame(`[[${Array.from({ length: 4097 }, (_, i) => `"${i}",0`).join()}],{}]`)],
-    ["announces more JSON than it has", binaryFrame("[[],{}]").subarray(0, 9)],
-    ["announces an attachment of 2^53 bytes", binaryFrame('[["a",9007199254740991],["a"]]')],
-    ["nests 400,000 deep without its placeholder", binaryFrame(`[["a",0],${"[".repeat(4e5)}${"]".repeat(4e5)}]`)],
-    ["is a pack", Buffer.from('[{"jsonrpc":"2.0","id":1,"method":"here"}]')],
-  ])("closes with 1002 if it %s, runs nothing, and others are served", async (_what, content) => {
-    const runs: unknown[] = [];
-    await using on = await target({ methods: { put: (params: unknown) => void runs.push(params) } });
+  it("closes with 1002 if it nests 400,000 deep without its placeholder, runs nothing, and others are served", async () => {
+    let runs = 0;
+    await using on = await target({ methods: { put: () => ++runs } });
     using raw = await opened(on);
     const closed = closeFrame(raw.socket);
-    await raw.write(frame(BINARY, Buffer.from(content)));
-    await raw.write(frame(TEXT, JSON.stringify([notification("put", [1])])));
+    const content = binaryFrame(`[["a",0],${"[".repeat(4e5)}${"]".repeat(4e5)}]`);
+    await raw.write(Buffer.concat([frame(BINARY, content), frame(TEXT, JSON.stringify([notification("put")]))]));
     expect((await closed).code).toBe(1002);
-    await using bystander = await connect(on.url);
-    expect(await bystander.request("here")).toBe(true);
-    expect(runs).toEqual([]);
+    await using other = await connect(on.url);
+    expect([await other.request("here"), runs]).toEqual([true, 0]);
   });
 
   it("gives the application short bytes in a buffer of their own, so that keeping them keeps nothing else", async () => {

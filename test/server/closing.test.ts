@@ -2,14 +2,14 @@
 import { once } from "node:events";
 import { connect as connectTcp } from "node:net";
 import { describe, expect, it } from "vitest";
-import { serve, type AnyPeer, type Server } from "../../src/node.js";
+import { serve, type AnyPeer } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { bareHttp, plainPeer, portOf, sendUpgrade, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
 import { pass, passUntil, stall, useVirtualClock } from "../support/time.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
-import { begun, ByHand, connect, drop, nextPeer, serving, servingOnPort, suspended } from "./by-hand.js";
+import { begun, ByHand, connect, drop, serving, servingOnPort, suspended } from "./by-hand.js";
 import { joinSilent } from "./members.js";
 
 const REASON = "the server is closing";
@@ -48,20 +48,6 @@ describe("server.close()", () => {
     expect([server.peers.size, server.url]).toEqual([0, ""]);
     await using again = await serve({ port: portOf(url) });
     expect(again.url).toBe(url);
-  });
-
-  it("does not wait for a running authenticate, whose result then makes no peer", async () => {
-    const { slow, started, open } = slowMethod();
-    const server = await serve({ port: 0, authenticate: slow });
-    const socket = await sendUpgrade(server.url);
-    const ended = once(socket, "close");
-    socket.on("error", () => {});
-    await started;
-    await server.close();
-    await ended;
-    open({});
-    await turn();
-    expect(server.stats().opened).toBe(0);
   });
 
   it.each([
@@ -174,25 +160,20 @@ describe("server.drain() with running handlers", () => {
 });
 
 describe("server.drain()", () => {
-  it("sends bye with a reconnect delay to peers of reciproc.v1", async () => {
-    for (const [session, options, retryMs] of [
-      [undefined, { retryMs: 1_234.5 }, 1_235],
-      [false, { retryMs: 1_234.5 }, 1_235],
-      [undefined, undefined, 5_000],
-    ] as const) {
-      const { server, url } = await serving({ session });
-      const coming = nextPeer(server);
-      const byHand = await ByHand.open(url);
-      await byHand.next();
-      byHand.say({ hello: {} });
-      byHand.say({ ping: 1 });
-      await byHand.next();
-      await coming;
-      const drained = server.drain(options);
-      expect(await byHand.next()).toEqual({ bye: { ...END, retryMs } });
-      expect(await byHand.closed).toEqual(END);
-      await drained;
-    }
+  it.each<[boolean, object | undefined, number]>([
+    [true, { retryMs: 1_234.5 }, 1_235],
+    [false, { retryMs: 1_234.5 }, 1_235],
+    [true, undefined, 5_000],
+  ])("sends bye with a reconnect delay to peers of reciproc.v1: sessions %j, %j", async (keeps, options, retryMs) => {
+    const { server, url } = await serving(keeps ? {} : { session: false });
+    const byHand = await ByHand.open(url);
+    byHand.say({ hello: {} });
+    byHand.say({ ping: 1 });
+    while ((await byHand.next()).pong !== 1);
+    const drained = server.drain(options);
+    expect(await byHand.next()).toEqual({ bye: { ...END, retryMs } });
+    expect(await byHand.closed).toEqual(END);
+    await drained;
   });
 
   it("ends suspended peers without running handlers and sockets that have sent nothing, and waits for the handlers of the others", async () => {
@@ -232,10 +213,7 @@ describe("server.drain()", () => {
 });
 
 /** Makes a server in memory, with `count` clients that do not reconnect, of which the first ones make a slow call. */
-async function joined(
-  count: number,
-  busy: number,
-): Promise<{ server: Server; open: () => void; calls: Promise<unknown>[] }> {
+async function joined(count: number, busy: number) {
   const { promise, resolve } = gate();
   const kit = testServer({ methods: { slow: () => promise } });
   const { server } = kit;

@@ -1,6 +1,6 @@
 /** The peers of a server, its events, and peers of transports of the application. */
 import { describe, expect, it, vi } from "vitest";
-import { lsp, mcp, Peer, serve, type Receiver, type Transport } from "../../src/node.js";
+import { lsp, mcp, serve, type Receiver, type Transport } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { plainPeer } from "../support/network.js";
 import { request, result } from "../support/raw.js";
@@ -19,22 +19,6 @@ function connectingTransport(): { transport: Transport; sent: string[]; open(): 
   };
   return { transport, sent, open: () => receiver!.resumed!() };
 }
-
-describe("server.peers", () => {
-  it("contains all connected peers, and drops one as soon as it is closed on this side", async () => {
-    await using kit = testServer({ methods: { here: () => true } });
-    const { server, network } = kit;
-    const clients = [await kit.connect(server.url), await kit.connect(server.url)];
-    await network.settle();
-    const [one, two] = server.peers;
-    expect([server.peers.size, one instanceof Peer, two instanceof Peer]).toEqual([2, true, true]);
-    void one!.close();
-    expect([...server.peers]).toEqual([two]);
-    for (const client of clients) await client.close();
-    await network.settle();
-    expect(server.peers.size).toBe(0);
-  });
-});
 
 describe("the `peer` event", () => {
   it("is emitted with the request before the peer's first message is dispatched, even one sent at once", async () => {

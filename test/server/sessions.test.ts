@@ -54,29 +54,6 @@ describe("a client that resumes its session", () => {
   });
 });
 
-describe("authenticate", () => {
-  it("is called for each attempt, and a client that it refuses has ended", async () => {
-    let asked = 0;
-    let isBanned = false;
-    const { server, url, cut } = await serving<object>({ authenticate: () => (asked++, isBanned ? null : {}) });
-    const coming = nextPeer(server);
-    const client = await connect(url);
-    await settled(client);
-    const peer = await coming;
-    const back = emitted(client, "resume");
-    cut();
-    await back;
-    expect(asked).toBe(2);
-    isBanned = true;
-    cut();
-    expect(await client.closed).toMatchObject({ code: 4401 });
-    expect(asked).toBe(3);
-    // Its session stays suspended, unchanged, until an admitted client resumes it.
-    expect(peer.state).toBe("suspended");
-    expect(server.stats()).toMatchObject({ peers: 1, suspended: 1, refused: { 401: 1 } });
-  });
-});
-
 describe("the option `session`", () => {
   it.each([
     [undefined, 60_000],

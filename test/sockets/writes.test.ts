@@ -8,6 +8,7 @@ import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { maskedFrames } from "../../src/sockets/frames.js";
 import { bareHttp, plainPeer, type PlainPeer } from "../support/network.js";
 import { turn } from "../support/turns.js";
+import { nextPeer } from "../server/by-hand.js";
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -53,7 +54,7 @@ async function overStream(options: object = {}, protocols: string[] = []) {
     socket.on("error", () => stream.destroy());
     server.handleUpgrade(request, stream, head);
   });
-  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
+  const arrived = nextPeer(server);
   const client = await plainPeer(http.url, protocols);
   onTestFinished(() => client[Symbol.dispose]());
   return { client, peer: await arrived, written, server, tcp };
@@ -63,14 +64,14 @@ async function overStream(options: object = {}, protocols: string[] = []) {
 async function served<T = PlainPeer>(options: object, open: (url: string) => Promise<T> = plainPeer as never) {
   const server = await serve({ port: 0, ...options } as never);
   onTestFinished(() => server.close());
-  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
+  const arrived = nextPeer(server);
   const client = await open(server.url);
   return { server, client, peer: await arrived };
 }
 
 /** Opens one more bare client. Returns it, and the server's peer. */
 async function another(server: Server, url = server.url): Promise<[PlainPeer, AnyPeer]> {
-  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
+  const arrived = nextPeer(server);
   const client = await plainPeer(url);
   onTestFinished(() => client[Symbol.dispose]());
   return [client, await arrived];
@@ -201,7 +202,7 @@ it("lets the WebSocket write if `ws` does not make its own frames, as in Bun", a
   vi.resetModules();
   const replaced = await import("../../src/node.js");
   await using server = await replaced.serve({ port: 0, link: "plain" });
-  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
+  const arrived = nextPeer(server);
   using client = await plainPeer(server.url);
   const peer = await arrived;
   server.topic("all").add(peer);
