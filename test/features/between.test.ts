@@ -60,7 +60,6 @@ describe("a call with onProgress that is made between two sessions", () => {
 
   it.each<[string, Dialect | undefined, object, boolean, number, number]>([
     ["by the configured dialect, of a reciproc peer", lsp, {}, true, 1, 2],
-    ["by the configured dialect, of another peer", lsp, {}, false, 1, 2],
     ["by its own token, if its params hold one", undefined, { workDoneToken: 2 }, true, 2, 1],
   ])("asks %s", async (_how, dialect, params, isReciproc, ...tokens) => {
     const { peer, transport, take, resume } = between({ dialect });
@@ -75,55 +74,22 @@ describe("a call with onProgress that is made between two sessions", () => {
     expect(reports).toEqual(["half"]);
   });
 
-  it("asks in a batch as well, beside members without onProgress", async () => {
-    const { peer, transport, take, resume } = between();
-    const reports: unknown[] = [];
-    const batch = peer.batch();
-    const calls = [
-      batch.request("work", { a: 1 }, { onProgress: (value) => reports.push(value) }),
-      batch.request("echo", [1]),
-    ];
-    batch.notify("note", { text: "n" });
-    batch.send();
-    resume(true);
-    expect(take()).toEqual([
-      [request(1, "work", { a: 1, workDoneToken: 1 }), request(2, "echo", [1]), notification("note", { text: "n" })],
-    ]);
-    transport.feed(report(1, "half"));
-    transport.feed([result(1, "done"), result(2, [1])]);
-    expect(await Promise.all(calls)).toEqual(["done", [1]]);
-    expect(reports).toEqual(["half"]);
-  });
-
   it("rejects as not sent if its params have no place for the token", async () => {
     const { peer, transport, take, resume } = between();
-    const alone = rejection(peer.request("work", [1], { onProgress }));
+    const single = rejection(peer.request("work", [1], { onProgress }));
     const batch = peer.batch();
     const member = rejection(batch.request("work", [2], { onProgress }));
-    const stays = batch.request("echo", [3]);
+    const stays = batch.request("echo", { a: 3 }, { onProgress });
+    batch.notify("note");
     batch.send();
     const sole = peer.batch();
     const only = rejection(sole.request("work", [4], { onProgress }));
     sole.send();
     resume(true);
-    for (const error of await Promise.all([alone, member, only])) expect(error).toBeInstanceOf(TypeError);
-    expect(take()).toEqual([[request(3, "echo", [3])]]);
+    for (const error of await Promise.all([single, member, only])) expect(error).toBeInstanceOf(TypeError);
+    expect(take()).toEqual([[request(3, "echo", { a: 3, workDoneToken: 3 }), notification("note")]]);
     transport.feed([result(3, [3])]);
     expect(await stays).toEqual([3]);
-    expectEmpty(peer);
-  });
-
-  it("leaves no state when it is aborted, or the connection is lost again, before it is sent", async () => {
-    const { peer, transport, take, resume } = between();
-    const controller = new AbortController();
-    const given = rejection(peer.request("work", {}, { onProgress, signal: controller.signal }));
-    controller.abort("enough");
-    expect(await given).toBe("enough");
-    const lost = rejection(peer.request("work", {}, { onProgress }));
-    transport.lose(new Error("lost again"));
-    expect(await lost).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
-    resume(true);
-    expect(take()).toEqual([]);
     expectEmpty(peer);
   });
 });

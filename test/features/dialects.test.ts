@@ -103,8 +103,6 @@ describe("an invalid dialect", () => {
 
   it.each<[string, unknown, string]>([
     ["a name", "lsp", "`dialect.cancel.method` to be a string"],
-    ["one without progress", { ...own, progress: undefined }, "`dialect.progress.method` to be a string"],
-    ["one without cancel.params", without("cancel", "params"), "`dialect.cancel.params` to be a function"],
     ["one without progress.read", without("progress", "read"), "`dialect.progress.read` to be a function"],
     ["one with a bad timeout", { ...own, timeoutMs: 0 }, "`timeoutMs` to be a positive number"],
   ])("throws an error that names the invalid member: %s", async (_name, given, message) => {
@@ -112,20 +110,6 @@ describe("an invalid dialect", () => {
     expect(() => rawPeer({ dialect })).toThrow(TypeError);
     expect(() => rawPeer({ dialect })).toThrow(`Expected ${message}, got `);
     await expect(serve({ noServer: true, dialect: [lsp, dialect] })).rejects.toThrow(message);
-  });
-});
-
-describe("params that are null", () => {
-  const methods = { echo: (params: unknown) => ({ params }), emitted: () => {} };
-
-  it("are read as absent under lsp in requests and notifications, alone and in batches", () => {
-    const seen: unknown[] = [];
-    const raw = rawPeer({ methods: { ...methods, emitted: (params) => void seen.push(params) }, dialect: lsp });
-    raw.feed(request(1, "echo", null));
-    raw.feed(notification("emitted", null));
-    raw.feed([request(2, "echo", null), notification("emitted", null), { jsonrpc: "2.0", id: 3, method: "echo" }]);
-    expect(raw.messages()).toEqual([result(1, {}), [result(2, {}), result(3, {})]]);
-    expect(seen).toEqual([undefined, undefined]);
   });
 });
 

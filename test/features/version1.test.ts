@@ -29,10 +29,8 @@ function serving(options: AnyOptions = {}): RawPeer & { emitted: unknown[] } {
     ...options,
     methods: {
       echo: (params) => params,
-      later: async (params) => params,
       nothing: () => {},
       fail: () => Promise.reject(new RpcError(7, "no", { why: [1] })),
-      crash: () => Promise.reject(new Error("secret")),
       emitted: (params) => void emitted.push(params),
       text: ([length]) => "x".repeat(length),
       wait: (_params, context) => untilAborted(context),
@@ -44,15 +42,14 @@ function serving(options: AnyOptions = {}): RawPeer & { emitted: unknown[] } {
   return { ...raw, emitted };
 }
 
-it.each(["1", "2.0", 1, null, true])("refuses %j as `compat`", (value) => {
-  expect(() => rawPeer({ compat: value as never })).toThrow('Expected `compat` to be "1.0", got ');
+it("refuses any other value as `compat`", () => {
+  for (const value of ["1", 1, null])
+    expect(() => rawPeer({ compat: value as never })).toThrow('Expected `compat` to be "1.0", got ');
 });
 
 describe("a request of version 1.0", () => {
   it.each<[string, object, object]>([
-    ["null for nothing", call1(0, "nothing"), answer1(0, null)],
     ["no params, which it tolerates", { id: 3, method: "nothing" }, answer1(3, null)],
-    ["an internal error", call1(6, "crash"), failure1(6, -32603, "Internal error")],
     ["params that are null", call1(8, "echo", null), failure1(8, ...INVALID)],
     ["a method that is no string", { id: 9, method: 5, params: [] }, failure1(9, ...INVALID)],
     ["an id that is none", call1([1], "echo"), failure1(null, ...INVALID)],
