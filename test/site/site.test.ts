@@ -1,23 +1,16 @@
 /** Builds and serves the documentation site as `npm run docs -- --serve` does, follows every link inside it, and looks at it in Chromium. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readdir, readFile } from "node:fs/promises";
-import { join, posix } from "node:path";
-import type { Page } from "playwright-core";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
-import { browser } from "../browser/browser.js";
+import { newPage } from "../browser/browser.js";
 import { freePort } from "../support/ports.js";
 
 const ROOT = join(import.meta.dirname, "../..");
 const DIST = join(ROOT, "site/.build/dist");
-const SHOTS = join(ROOT, "test-output/site");
-
-/** What the test uses of a fault that axe found. */
-interface Violation {
-  id: string;
-  nodes: { html: string }[];
-}
 
 /** The HTML of each page, by its path in the site. */
 const pages = new Map<string, string>();
@@ -30,16 +23,14 @@ beforeAll(async () => {
   address = `http://localhost:${await freePort()}`;
   const args = ["scripts/docs.js", "--serve", "--port", new URL(address).port];
   docs = spawn(process.execPath, args, { cwd: ROOT, stdio: ["ignore", "pipe", "pipe"] });
-  const isServed = new Promise<void>((resolve, reject) => {
+  await new Promise<void>((resolve, reject) => {
     const take = (text: Buffer): void => {
       printed += text.toString();
       if (printed.includes(address)) resolve();
     };
-    docs.stdout!.on("data", take);
-    docs.stderr!.on("data", take);
+    for (const output of [docs.stdout!, docs.stderr!]) output.on("data", take);
     docs.once("exit", (code) => reject(new Error(`docs.js ended with ${code}:\n${printed}`)));
   });
-  await isServed;
   const files = await readdir(DIST, { recursive: true });
   for (const file of files.filter((name) => name.endsWith(".html")))
     pages.set(file.replaceAll("\\", "/"), await readFile(join(DIST, file), "utf8"));
@@ -65,20 +56,6 @@ function hasAnchor(page: string, anchor: string): boolean {
   return anchor === "" || idsOf.get(page)!.has(decodeURIComponent(anchor));
 }
 
-/** Returns the links of the pages of the site, each with the page and the anchor that it leads to. */
-function internalLinks(): { from: string; href: string; to: string; anchor: string }[] {
-  return [...pages].flatMap(([from, html]) =>
-    [...new Set(attributes(html, "href"))]
-      .filter((href) => !/^(https?|mailto|data):/.test(href))
-      .map((href) => {
-        const [path = "", anchor = ""] = href.split("#");
-        const absolute = path === "" ? from : posix.join("/", posix.dirname(from), path).slice(1);
-        const to = path.startsWith("/") ? path.slice(1) : absolute;
-        return { from, href, to: to === "" || to.endsWith("/") ? `${to}index.html` : to, anchor };
-      }),
-  );
-}
-
 describe("the site", () => {
   it("is built without a warning", () => {
     // esbuild may print this when Vite has built everything and ends before it.
@@ -99,24 +76,28 @@ describe("the site", () => {
   });
 
   it("has no link or anchor inside it that leads nowhere", async () => {
-    const links = internalLinks();
-    expect(links.length).toBeGreaterThan(3_000);
     const files = new Set((await readdir(DIST, { recursive: true })).map((name) => name.replaceAll("\\", "/")));
-    const broken = links.filter(({ to, anchor }) => (pages.has(to) ? !hasAnchor(to, anchor) : !files.has(to)));
-    expect(broken.map(({ from, href }) => `${from}: ${href}`)).toEqual([]);
+    let count = 0;
+    const broken: string[] = [];
+    for (const [from, html] of pages) {
+      for (const href of new Set(attributes(html, "href"))) {
+        if (/^(https?|mailto|data):/.test(href)) continue;
+        count++;
+        const { pathname, hash } = new URL(href, `${address}/${from}`);
+        const to = pathname.replace(/\/$/, "/index.html").slice(1);
+        if (pages.has(to) ? !hasAnchor(to, hash.slice(1)) : !files.has(to)) broken.push(`${from}: ${href}`);
+      }
+    }
+    expect(count).toBeGreaterThan(3_000);
+    expect(broken).toEqual([]);
   });
 
-  it("has the anchors to which README and the security policy link", async () => {
-    for (const document of ["README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"]) {
-      const links = [
-        ...(await readFile(join(ROOT, document), "utf8")).matchAll(/\]\(docs\/([^)]+)\.md(?:#([^)]+))?\)/g),
-      ];
-      expect(links.length).toBeGreaterThan(0);
-      const broken = links.filter(
-        ([, page, anchor]) => !pages.has(`${page}.html`) || !hasAnchor(`${page}.html`, anchor ?? ""),
-      );
-      expect(broken.map(([link]) => `${document}: ${link}`)).toEqual([]);
-    }
+  it.each(["README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"])("has the anchors of %s", async (name) => {
+    const text = await readFile(join(ROOT, name), "utf8");
+    const links = [...text.matchAll(/\]\(docs\/([^)]+)\.md(?:#([^)]+))?\)/g)];
+    expect(links.length).toBeGreaterThan(0);
+    const targets = links.map(([, path, anchor = ""]) => [`${path}.html`, anchor] as const);
+    expect(targets.filter(([page, anchor]) => !pages.has(page) || !hasAnchor(page, anchor))).toEqual([]);
   });
 
   it("has a list of its pages for language models, whose links lead to pages", async () => {
@@ -126,22 +107,25 @@ describe("the site", () => {
   });
 
   it("loads nothing from other servers", () => {
-    const loaded = [...pages].flatMap(([from, html]) =>
-      [...attributes(html, "src"), ...[...html.matchAll(/<link[^>]*href="([^"]*)"/g)].map(([, href]) => href!)]
-        .filter((href) => /^(https?:)?\/\//.test(href))
-        .map((href) => `${from}: ${href}`),
-    );
-    expect(loaded).toEqual([]);
+    for (const html of pages.values()) {
+      const links = [...html.matchAll(/<link[^>]*href="([^"]*)"/g)].map(([, href]) => href!);
+      const loaded = [...attributes(html, "src"), ...links];
+      expect(loaded.filter((href) => /^(https?:)?\/\//.test(href))).toEqual([]);
+    }
   });
 
   it("has a page of types for each export of the package, with its doc comment", () => {
     const text = pages.get("types/node/functions/serve.html")!;
     expect(text).toContain("Resolves when the server");
     expect(text).toContain("reciproc/node");
-    for (const name of ["connect", "open", "pair", "contract", "bytes"])
-      expect([...pages.keys()]).toContain(
-        `types/index/functions/${name}.html`.replace("functions/bytes", "variables/bytes"),
-      );
+    for (const name of [
+      "functions/connect",
+      "functions/open",
+      "functions/pair",
+      "functions/contract",
+      "variables/bytes",
+    ])
+      expect([...pages.keys()]).toContain(`types/index/${name}.html`);
   });
 });
 
@@ -155,8 +139,8 @@ async function visit(page: Page, path: string): Promise<void> {
 async function faultsOf(page: Page): Promise<string[]> {
   await page.addScriptTag({ path: join(import.meta.dirname, "node_modules/axe-core/axe.min.js") });
   return page.evaluate(async () => {
-    const { axe } = globalThis as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
-    return (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]!.html} (${nodes.length})`);
+    const { violations } = await (globalThis as any).axe.run();
+    return violations.map(({ id, nodes }: any) => `${id}: ${nodes[0].html} (${nodes.length})`);
   });
 }
 
@@ -181,161 +165,110 @@ async function tabTo(page: Page, text: string): Promise<void> {
   expect(await focused(page)).toBe(text);
 }
 
-/** Returns the paths of all documents, and of one page of generated types. */
-function documentPaths(): string[] {
-  const paths = [...pages.keys()].filter((path) => !path.startsWith("types/")).map((path) => path.slice(0, -5));
-  expect(paths.length).toBeGreaterThan(40);
-  return [...paths, "types/node/functions/serve"];
+const DESKTOP = { viewport: { width: 1440, height: 900 }, colorScheme: "light" } as const;
+const DARK = { ...DESKTOP, colorScheme: "dark" } as const;
+const PHONE = { ...DESKTOP, viewport: { width: 390, height: 844 } } as const;
+const KINDS = ["index", "guides/getting-started", "guides/rooms", "guides/troubleshooting", "API"];
+
+/** Runs a test on a page of the site, which must have no error. */
+async function onPage(path: string, view: BrowserContextOptions, test: (page: Page) => Promise<void>): Promise<void> {
+  const page = await newPage(view);
+  const errors: string[] = [];
+  page.on("pageerror", (error) => errors.push(error.message));
+  await visit(page, path);
+  await test(page);
+  expect(errors).toEqual([]);
+  await page.context().close();
 }
 
 describe("the site in a browser", () => {
-  const NAMES = ["index", "guides/getting-started", "guides/rooms", "guides/troubleshooting", "API"];
-  const VIEWS = [
-    { scheme: "light", kind: "desktop", viewport: { width: 1440, height: 900 } },
-    { scheme: "dark", kind: "desktop", viewport: { width: 1440, height: 900 } },
-    { scheme: "light", kind: "phone", viewport: { width: 390, height: 844 } },
-    { scheme: "dark", kind: "phone", viewport: { width: 390, height: 844 } },
-  ] as const;
-  beforeAll(async () => void (await mkdir(SHOTS, { recursive: true })));
-
-  const errors: string[] = [];
-
-  async function open(path: string, { scheme, viewport }: (typeof VIEWS)[number]): Promise<Page> {
-    const page = await (await (await browser()).newContext({ viewport, colorScheme: scheme })).newPage();
-    page.on("pageerror", (error) => errors.push(error.message));
-    await visit(page, path);
-    return page;
-  }
-
-  it.each(VIEWS)("fits the screen, without an error, on a $kind, $scheme", async (view) => {
-    const page = await open("index", view);
-    for (const name of NAMES) {
-      await visit(page, name);
-      const { width, background } = await page.evaluate(() => ({
-        width: document.documentElement.scrollWidth,
-        background: getComputedStyle(document.body).backgroundColor,
-      }));
-      await page.screenshot({ path: join(SHOTS, `${name.replace("/", "-")}-${view.scheme}-${view.kind}.png`) });
-      expect([name, width]).toEqual([name, view.viewport.width]);
-      const [red] = /\d+/.exec(background)!;
-      expect(Number(red) < 128).toBe(view.scheme === "dark");
-    }
-    expect(errors).toEqual([]);
-    await page.context().close();
-  });
-
-  it("fits the screen of a phone with every document", async () => {
-    const page = await open("index", VIEWS[2]);
-    const widths: Record<string, number> = {};
-    for (const path of documentPaths()) {
-      await visit(page, path);
-      widths[path] = await page.evaluate(() => document.documentElement.scrollWidth);
-    }
-    const wide = Object.entries(widths).filter(([, width]) => width !== VIEWS[2].viewport.width);
-    expect(wide).toEqual([]);
-    await page.context().close();
-  });
-
-  it("says that an address has no page", async () => {
-    const page = await open("guides/nothing", VIEWS[0]);
-    await page.getByRole("heading", { name: "Page not found" }).waitFor();
-    await page.getByRole("link", { name: "First page" }).click();
-    await page.getByRole("heading", { name: "Both sides call" }).waitFor();
-    await page.context().close();
-  });
-
+  // All views have the same elements, so axe looks at each document once, and in the dark at the pages with every kind of them.
   it.each([
-    ["403", "The 403 that most users meet first"],
-    ["missed", "Reload after missed"],
-    ["cancel", "Cancel a call"],
-    ["close code", "By close code"],
-  ])("finds by its search: %s", async (words, title) => {
-    const page = await open("index", VIEWS[0]);
-    await search(page, words);
-    await page.getByRole("option").filter({ hasText: title }).first().waitFor();
-    await page.context().close();
-  });
-
-  // Both schemes have the same elements. In the dark one, axe looks at the pages with every kind of them.
-  it.each([
-    ["any document, light", VIEWS[0], documentPaths],
-    ["a page of each kind, dark", VIEWS[1], () => [...NAMES, "types/node/functions/serve"]],
-  ])("has no fault that axe finds in %s", async (_which, view, paths) => {
-    const page = await open("index", view);
-    const found: Record<string, string[]> = {};
-    for (const path of paths()) {
-      await visit(page, path);
-      const faults = await faultsOf(page);
-      if (faults.length > 0) found[path] = faults;
-    }
-    expect(found).toEqual({});
-    await page.context().close();
-  });
-
-  it("has no fault that axe finds in its menu on a phone, and in its search", async () => {
-    const page = await open("guides/rooms", VIEWS[3]);
-    await page.getByRole("button", { name: "Menu" }).click();
-    await page.getByRole("link", { name: "Streams", exact: true }).waitFor();
-    expect(await faultsOf(page)).toEqual([]);
-    await page.keyboard.press("Escape");
-    await search(page, "topic");
-    await page.getByRole("option").first().waitFor();
-    expect(await faultsOf(page)).toEqual([]);
-    await page.context().close();
-  });
-
-  describe("by the keyboard only", () => {
-    it("skips to the content", async () => {
-      const page = await open("guides/rooms", VIEWS[0]);
-      await page.keyboard.press("Tab");
-      expect(await focused(page)).toBe("Skip to content");
-      await page.keyboard.press("Enter");
-      await page.keyboard.press("Tab");
-      const isInContent = await page.evaluate(() => document.activeElement!.closest("#VPContent") !== null);
-      expect(isInContent).toBe(true);
-      await page.context().close();
+    ["any document", DESKTOP, undefined, true],
+    ["a page of each kind, dark", DARK, KINDS, true],
+    ["any document, on a phone", PHONE, undefined, false],
+  ] as const)("fits the screen, and has no fault that axe finds, in %s", async (_which, view, kinds, isTested) => {
+    const documents = [...pages.keys()].filter((path) => !path.startsWith("types/")).map((path) => path.slice(0, -5));
+    expect(documents.length).toBeGreaterThan(40);
+    await onPage("index", view, async (page) => {
+      for (const path of [...(kinds ?? documents), "types/node/functions/serve"]) {
+        await visit(page, path);
+        const { width, background } = await page.evaluate(() => ({
+          width: document.documentElement.scrollWidth,
+          background: getComputedStyle(document.body).backgroundColor,
+        }));
+        const colorScheme = Number(/\d+/.exec(background)![0]) < 128 ? "dark" : "light";
+        const faults = isTested ? await faultsOf(page) : [];
+        const expected = { path, width: view.viewport.width, colorScheme: view.colorScheme, faults: [] };
+        expect({ path, width, colorScheme, faults }).toEqual(expected);
+      }
     });
+  });
 
-    it("shows where the focus is", async () => {
-      const page = await open("guides/rooms", VIEWS[0]);
+  it("says that an address has no page", () =>
+    onPage("guides/nothing", DESKTOP, async (page) => {
+      await page.getByRole("heading", { name: "Page not found" }).waitFor();
+      await page.getByRole("link", { name: "First page" }).click();
+      await page.getByRole("heading", { name: "Both sides call" }).waitFor();
+    }));
+
+  it("finds by its search, and opens what is found by the keyboard", () =>
+    onPage("index", DESKTOP, async (page) => {
+      for (const [words, title] of [
+        ["403", "The 403 that most users meet first"],
+        ["missed", "Reload after missed"],
+        ["cancel", "Cancel a call"],
+        ["close code", "By close code"],
+      ] as const) {
+        await search(page, words);
+        await page.getByRole("option").filter({ hasText: title }).first().waitFor();
+        await page.keyboard.press("Escape");
+      }
+      await search(page, "session expired");
+      const option = page.getByRole("option", { name: /session/i });
+      await option.first().waitFor();
+      await page.keyboard.press("Enter");
+      await page.waitForURL(({ pathname }) => pathname.endsWith(".html") && pathname !== "/index.html");
+    }));
+
+  it("has no fault that axe finds in its menu on a phone, and in its search", () =>
+    onPage("guides/rooms", { ...PHONE, colorScheme: "dark" }, async (page) => {
+      await page.getByRole("button", { name: "Menu" }).click();
+      await page.getByRole("link", { name: "Streams", exact: true }).waitFor();
+      expect(await faultsOf(page)).toEqual([]);
+      await page.keyboard.press("Escape");
+      await search(page, "topic");
+      await page.getByRole("option").first().waitFor();
+      expect(await faultsOf(page)).toEqual([]);
+    }));
+
+  it("is used by the keyboard: skips to the content, shows where the focus is, and changes the scheme", () =>
+    onPage("guides/rooms", DESKTOP, async (page) => {
       for (const name of ["API", "Streams"]) {
         await tabTo(page, name);
         expect(await page.evaluate(() => getComputedStyle(document.activeElement!).outlineStyle)).not.toBe("none");
       }
-      await page.context().close();
-    });
-
-    it("finds a page by its search", async () => {
-      const page = await open("index", VIEWS[0]);
-      await search(page, "session expired");
-      await page
-        .getByRole("option", { name: /session/i })
-        .first()
-        .waitFor();
+      await visit(page, "guides/rooms");
+      await page.keyboard.press("Tab");
+      expect(await focused(page)).toBe("Skip to content");
       await page.keyboard.press("Enter");
-      await page.waitForURL(({ pathname }) => pathname.endsWith(".html") && pathname !== "/index.html");
-      await page.context().close();
-    });
-
-    it("changes the scheme", async () => {
-      const page = await open("index", VIEWS[0]);
+      await page.keyboard.press("Tab");
+      expect(await page.evaluate(() => document.activeElement!.closest("#VPContent") !== null)).toBe(true);
+      await visit(page, "index");
       const isDark = (): Promise<boolean> => page.evaluate(() => document.documentElement.classList.contains("dark"));
       await tabTo(page, "Switch to dark theme");
       await page.keyboard.press("Enter");
       await expect.poll(isDark).toBe(true);
-      await page.context().close();
-    });
+    }));
 
-    it("opens its pages by the menu of a phone", async () => {
-      const page = await open("guides/rooms", VIEWS[2]);
+  it("opens its pages by the menu of a phone, by the keyboard", () =>
+    onPage("guides/rooms", PHONE, async (page) => {
       await tabTo(page, "Menu");
       await page.keyboard.press("Enter");
       await tabTo(page, "Streams");
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { level: 1, name: "Streams" }).waitFor();
-      await page.context().close();
-    });
-  });
+    }));
 });
 
 it("ends with its server when it is stopped", async () => {
