@@ -3,14 +3,12 @@
  * WebSocket, origins and CORS, and pages that are hidden, frozen, or without a network. All else is proved without a browser.
  */
 import { createHash } from "node:crypto";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import type { BrowserContext, Frame, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { WebSocketServer } from "ws";
 import type * as Entry from "../../src/index.js";
 import type { AnyPeer } from "../../src/index.js";
 import { bytes, bytesOf, serve, type ServeOptions, type Server } from "../../src/node.js";
+import { bareServer } from "../client/clients.js";
 import { Relay } from "../support/relay.js";
 import { gate, type Gate } from "../support/turns.js";
 import { launchTabs } from "./chromium.js";
@@ -49,18 +47,13 @@ const methods = {
   echo: hear,
   ask: (question: unknown, { peer }: { peer: AnyPeer }) =>
     peer.request("confirm", question).catch(({ code }: { code: number }) => code),
-  flood: (_params: unknown, { peer }: { peer: AnyPeer }) => void peer.notify("noted", ["x".repeat(2000)]),
-  never: (params: unknown) => (hear(params), new Promise(() => {})),
   async *tail() {
     for (let i = 0; i < 60; i++) {
       if (i === 30) await middle.promise;
       yield i;
     }
   },
-  mirror({ data }: { data: unknown }) {
-    hear(data instanceof Uint8Array);
-    return { data: bytes(bytesOf(data)), digest: digest(bytesOf(data)) };
-  },
+  mirror: ({ data }: { data: unknown }) => ({ data: bytes(bytesOf(data)) }),
   async upload({ file }: { file: never }, { peer }: { peer: AnyPeer }) {
     const parts: Uint8Array[] = [];
     for await (const part of peer.iterate(file)) parts.push(bytesOf(part));
@@ -68,9 +61,7 @@ const methods = {
   },
 };
 
-function digest(view: Uint8Array): string {
-  return createHash("sha256").update(view).digest("hex");
-}
+const digest = (view: Uint8Array): string => createHash("sha256").update(view).digest("hex");
 
 /** Opens the bare page in a context of its own. `host` is another name of this machine. */
 async function openBarePage(context?: BrowserContext, host = "127.0.0.1"): Promise<Page> {
@@ -179,67 +170,24 @@ it("is called, and reports a handler that fails without a listener as an error o
   expect(answers).toEqual(["confirmed", -32603, [message, "Error: the page failed"]]);
 });
 
-/** Returns bytes that are no text. The pages make the same. */
-const pattern = (length: number): Uint8Array => Uint8Array.from({ length }, (_, i) => (i * 31 + (i >> 8)) & 255);
-
-describe("bytes of a page", () => {
-  it("are a binary frame of a megabyte there and back, unchanged", async () => {
-    const frames: (string | Buffer)[] = [];
-    page.on("websocket", (webSocket) => {
-      for (const event of ["framesent", "framereceived"] as const)
-        webSocket.on(event as "framesent", ({ payload }) => void frames.push(payload));
-    });
-    await connectPage();
-    const length = 1_000_000;
-    const answer = await page.evaluate(async (size) => {
-      const sent = Uint8Array.from({ length: size }, (_, i) => (i * 31 + (i >> 8)) & 255);
-      const { data, digest: there } = (await peer.request("mirror", { data: reciproc.bytes(sent) })) as {
-        data: Uint8Array;
-        digest: string;
-      };
-      return { there, isSame: data.length === size && data.every((byte, i) => byte === sent[i]) };
-    }, length);
-    expect(answer).toEqual({ there: digest(pattern(length)), isSame: true });
-    expect(heard).toEqual([true]);
-    const sizes = frames.filter((frame) => typeof frame !== "string").map((frame) => frame.length);
-    expect(sizes).toHaveLength(2);
-    for (const size of sizes) expect(size).toBeLessThan(length + 300);
+it("sends bytes as a binary frame of a megabyte there and back, and streams a Blob, unchanged", async () => {
+  const frames: (string | Buffer)[] = [];
+  page.on("websocket", (webSocket) => {
+    for (const event of ["framesent", "framereceived"] as const)
+      webSocket.on(event as "framesent", ({ payload }) => void frames.push(payload));
   });
-
-  it.each([true, false])("are streamed from a Blob, in a browser with async iterators of streams: %s", async (has) => {
-    await connectPage();
-    const length = 3_000_000;
-    const there = await page.evaluate(
-      ([size, keeps]) => {
-        if (!keeps) {
-          delete (ReadableStream.prototype as { values?: unknown }).values;
-          delete (ReadableStream.prototype as { [Symbol.asyncIterator]?: unknown })[Symbol.asyncIterator];
-        }
-        const blob = new Blob([Uint8Array.from({ length: size }, (_, i) => (i * 31 + (i >> 8)) & 255)]);
-        return peer.request("upload", { file: peer.offer(blob.stream()) });
-      },
-      [length, has] as const,
-    );
-    expect(there).toBe(digest(pattern(length)));
-  });
-});
-
-describe("a close", () => {
-  it("may have a code that a standard WebSocket cannot send", async () => {
-    // The page reads nothing and sends no acks, so the queue exceeds its limit.
-    await connectPage({ limits: { maxUnsentBytes: 50_000, maxReplyBytes: 50_000, maxMessageBytes: 20_000 } });
-    relay.pause();
-    const count = await page.evaluate(() => {
-      let taken = 0;
-      while (taken < 200 && peer.notify("note", [taken, "x".repeat(5000)])) taken++;
-      return taken;
-    });
-    expect(count).toBeGreaterThan(5);
-    expect(count).toBeLessThan(200);
-    relay.mend();
-    await untilEmitted("suspend", "lost", "resume");
-    expect(await page.evaluate(() => peer.request("echo", [7]))).toEqual([7]);
-  });
+  await connectPage();
+  const length = 1_000_000;
+  const answer = await page.evaluate(async (size) => {
+    const sent = Uint8Array.from({ length: size }, (_, i) => (i * 31 + (i >> 8)) & 255);
+    const { data } = (await peer.request("mirror", { data: reciproc.bytes(sent) })) as { data: Uint8Array };
+    const isSame = data.length === size && data.every((byte, i) => byte === sent[i]);
+    return { isSame, streamed: await peer.request("upload", { file: peer.offer(new Blob([sent, sent]).stream()) }) };
+  }, length);
+  const sent = Buffer.from(Array.from({ length }, (_, i) => (i * 31 + (i >> 8)) & 255));
+  expect(answer).toEqual({ isSame: true, streamed: digest(Buffer.concat([sent, sent])) });
+  const [there, back] = frames.filter((frame) => typeof frame !== "string");
+  for (const frame of [there!, back!]) expect(frame.includes(sent)).toBe(true);
 });
 
 /** Returns the members of the `ConnectError` with which the page's `connect` rejects, or false for another error. */
@@ -271,31 +219,16 @@ describe("a connection attempt of a page", () => {
     ]);
   });
 
-  it("connects again, without the offer, if a server ignores subprotocols, and reads JSON in binary frames", async () => {
-    const seen: string[] = [];
-    const bare = new WebSocketServer({ handleProtocols: () => false, port: 0 });
-    bare.on("connection", (webSocket) =>
-      webSocket.on("message", (data: Buffer) => {
-        const { id, params } = JSON.parse(data.toString()) as { id: number; params: unknown };
-        const binary = id % 2 === 0;
-        webSocket.send(Buffer.from(JSON.stringify({ jsonrpc: "2.0", id, result: params })), { binary });
-      }),
-    );
-    bare.on("headers", (_headers, request) => seen.push(request.headers["sec-websocket-protocol"] ?? ""));
-    await once(bare, "listening");
-    const count = await page.evaluate(
-      async (port) => {
-        const other = await reciproc.connect(`ws://127.0.0.1:${port}/`);
-        const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => other.request("echo", [`ü${i}`])));
-        await other.close();
-        return answers.filter((answer, i) => (answer as string[])[0] === `ü${i}`).length;
-      },
-      (bare.address() as AddressInfo).port,
-    );
-    expect(count).toBe(30);
-    expect(seen).toEqual(["reciproc.v1", ""]);
-    for (const client of bare.clients) client.terminate();
-    bare.close();
+  it("connects again, without the offer, if a server ignores subprotocols", async () => {
+    await using bare = await bareServer();
+    const answer = await page.evaluate(async (url) => {
+      const other = await reciproc.connect(url);
+      const echo = await other.request("echo", ["ü"]);
+      await other.close();
+      return echo;
+    }, bare.url);
+    expect(answer).toEqual(["ü"]);
+    expect(bare.offers).toEqual(["reciproc.v1", ""]);
   });
 });
 
@@ -357,26 +290,6 @@ describe("a page", () => {
       expect(relay.accepted - accepted).toBe(1);
     }
     await untilEmitted("suspend", "resume", "suspend", "resume");
-  });
-
-  it("that is shown again leaves a server that does not answer within 5 s, and loses nothing", async () => {
-    await page.clock.install();
-    await page.clock.pauseAt(Date.now() + 60_000);
-    await connectPage();
-    relay.pause();
-    const call = page.evaluate(() => {
-      const answer = peer.request("echo", [4]);
-      document.dispatchEvent(new Event("visibilitychange"));
-      return answer;
-    });
-    // Without the event, the page would leave the server after 45 s of silence.
-    await page.clock.runFor(6000);
-    await untilEmitted("suspend");
-    relay.mend();
-    await page.clock.resume();
-    expect(await call).toEqual([4]);
-    await untilEmitted("suspend", "resume");
-    expect(heard).toEqual([[4]]);
   });
 });
 

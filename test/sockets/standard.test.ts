@@ -1,5 +1,6 @@
 /** The standard WebSocket: the suite over that of `ws`, and ends that only a scripted WebSocket reports. */
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { toStandard } from "../../src/close-codes.js";
 import { open, type AnyPeer } from "../../src/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { ScriptedWebSocket } from "../support/scripted.js";
@@ -9,6 +10,17 @@ import { describeSocket } from "./suite.js";
 
 // A standard WebSocket can send only 1000 and 3000 to 4999.
 describeSocket("over a standard WebSocket", overStandard, { tooLarge: 4413 });
+
+it.each([
+  [1001, 1000],
+  [1002, 4400],
+  [1008, 4400],
+  [1009, 4413],
+  [1013, 4429],
+  [4001, 4001],
+])("a standard WebSocket sends for %i the code %i", (code, sent) => {
+  expect(toStandard(code)).toBe(sent);
+});
 
 /** Opens a WebSocket. Returns it, and its peer, whose closes are recorded. */
 async function opened(): Promise<{ webSocket: ScriptedWebSocket; peer: AnyPeer; ends: unknown[] }> {
