@@ -2,7 +2,7 @@
 import { appendFile, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { Relay } from "../support/relay.js";
 import { connect } from "../../src/node.js";
 import { rejection } from "../support/turns.js";
@@ -35,60 +35,45 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-describe("the example log-stream", () => {
-  it("prints the lines that are appended, also those that are appended in parts", async () => {
-    await writeFile(log, "one\n");
-    const client = follow("--from-start");
-    await client.line(/^one$/);
-    await appendFile(log, "two\nthr");
-    await client.line(/^two$/);
-    await appendFile(log, "ée\n");
-    await client.line(/^thrée$/);
-    expect(client.lines).toEqual(["one", "two", "thrée"]);
-    expect(await client.stop("SIGINT")).toBe(0);
-  });
+it("the example log-stream prints the lines that are appended, also in parts, or only those with a text", async () => {
+  await writeFile(log, "one\n");
+  const client = follow("--from-start");
+  await client.line(/^one$/);
+  await appendFile(log, "two\nthr");
+  await client.line(/^two$/);
+  await appendFile(log, "ée\n");
+  await client.line(/^thrée$/);
+  expect(client.lines).toEqual(["one", "two", "thrée"]);
+  expect(await client.stop("SIGINT")).toBe(0);
+  const searching = follow("--from-start", "--text", "e");
+  await searching.line(/^thrée$/);
+  expect(searching.lines).toEqual(["one", "thrée"]);
 
-  it("prints only the lines that contain a text", async () => {
-    const client = follow("--from-start", "--text", "e");
-    await client.line(/^thrée$/);
-    expect(client.lines).toEqual(["one", "thrée"]);
-  });
+  // A position that is none is refused.
+  await using peer = await connect(server.url);
+  for (const params of [{}, { after: -1 }, { after: "0" }, { after: 0, text: 1 }]) {
+    const read = peer.stream("follow", params)[Symbol.asyncIterator]().next() as Promise<unknown>;
+    expect(await rejection(read)).toMatchObject({ code: 400 });
+  }
+});
 
-  it("prints each line once, over a cut of the network and a restart of the server", async () => {
-    await writeFile(log, "");
-    const client = follow();
-    // Lines are printed once the client follows, which it does not report.
-    await expect.poll(async () => (await appendFile(log, "begin\n"), client.lines.length)).toBeGreaterThan(0);
-    await appendFile(log, Array.from({ length: 2_000 }, (_, i) => `first ${i}\n`).join(""));
-    await client.line(/^first 100$/);
-    relay.cut();
-    await client.line(/^first 1999$/);
-    expect(await server.stop()).toBe(0);
-    await appendFile(log, "meanwhile\n");
-    await server.start();
-    await client.line(/^meanwhile$/);
-    const lines = client.lines.filter((line) => line !== "begin");
-    expect(lines).toEqual([...Array.from({ length: 2_000 }, (_, i) => `first ${i}`), "meanwhile"]);
-    expect(client.errors).toContain("(connected again)");
-  });
-
-  it("begins again if the file is replaced by a shorter one", async () => {
-    const client = clients.at(-1)!;
-    await writeFile(log, "new file\n");
-    await client.line(/^new file$/);
-  });
-
-  it("refuses a position that is none", async () => {
-    const peer = await connect(server.url);
-    for (const params of [{}, { after: -1 }, { after: "0" }, { after: 0, text: 1 }]) {
-      const read = async (): Promise<unknown> => {
-        for await (const line of peer.stream("follow", params)) return line;
-        return undefined;
-      };
-      expect(await rejection(read())).toMatchObject({ code: 400 });
-    }
-    await peer.close();
-  });
-
-  it("reports no error", () => expect(server.errors).toBe(""));
+it("the example log-stream prints each line once, over a cut, a restart, and a file that is replaced", async () => {
+  await writeFile(log, "");
+  const client = follow();
+  // Lines are printed once the client follows, which it does not report.
+  await expect.poll(async () => (await appendFile(log, "begin\n"), client.lines.length)).toBeGreaterThan(0);
+  await appendFile(log, Array.from({ length: 2_000 }, (_, i) => `first ${i}\n`).join(""));
+  await client.line(/^first 100$/);
+  relay.cut();
+  await client.line(/^first 1999$/);
+  expect(await server.stop()).toBe(0);
+  await appendFile(log, "meanwhile\n");
+  await server.start();
+  await client.line(/^meanwhile$/);
+  const lines = client.lines.filter((line) => line !== "begin");
+  expect(lines).toEqual([...Array.from({ length: 2_000 }, (_, i) => `first ${i}`), "meanwhile"]);
+  expect(client.errors).toContain("(connected again)");
+  await writeFile(log, "new file\n");
+  await client.line(/^new file$/);
+  expect(server.errors).toBe("");
 });
