@@ -46,15 +46,19 @@ function suspended(): ClientEnd {
 }
 
 describe("the first frames", () => {
-  it("sends a server's hello, then a client's hello, and then packs", () => {
-    const end = new ClientEnd({}, false);
-    end.attach();
-    end.send(1);
-    expect(end.frames()).toEqual([message(1)]);
-    end.receive(HELLO);
-    end.send(2);
-    expect(end.frames()).toEqual([HELLO, pack(message(2))]);
-  });
+  it.each([HELLO, '{"hello":{"session":true},"more":1}'])(
+    "sends a server's hello, then a client's hello, and then packs, also with members of a later version: %s",
+    (frame) => {
+      const end = new ClientEnd({}, false);
+      end.attach();
+      end.send(1);
+      expect([end.frames(), end.endpoint.isToReciproc]).toEqual([[message(1)], false]);
+      end.receive(frame);
+      expect(end.endpoint.isToReciproc).toBe(true);
+      end.send(2);
+      expect(end.frames()).toEqual([HELLO, pack(message(2))]);
+    },
+  );
 
   it("makes a link plain for good if a server's first frame is not hello", () => {
     const end = opening();
@@ -70,21 +74,6 @@ describe("the first frames", () => {
     end.receive(...broken, '[{"a":"batch"}]');
     expect(end.got).toEqual([...broken, [{ a: "batch" }]]);
     expect([end.kind, end.frames()]).toEqual(["plain", []]);
-  });
-
-  it("accepts a hello with members of a later version", () => {
-    const end = new ClientEnd({}, false);
-    end.attach();
-    end.receive('{"hello":{"session":true},"more":1}');
-    end.send(1);
-    expect(end.frames()).toEqual([HELLO, pack(message(1))]);
-  });
-
-  it("is with a reciproc peer after the server's hello, and not before it", () => {
-    const end = opening();
-    expect(end.endpoint.isToReciproc).toBe(false);
-    end.receive(hello(OFFER));
-    expect(end.endpoint.isToReciproc).toBe(true);
   });
 
   it("sends queued messages plainly before the hello, and counted packs after it", () => {
@@ -164,14 +153,6 @@ describe("a control frame", () => {
     const end = packed();
     end.receive('{"pong":1}', HELLO, '{"ack":7}', "{}", pack(message(1)));
     expect([end.got, end.frames(), end.kind]).toEqual([[1], [], "packed"]);
-  });
-
-  it("is not sent before messages flow", () => {
-    const end = suspended();
-    expect(end.endpoint.sendControl('{"ping":1}')).toBe(false);
-    end.returns();
-    expect(end.endpoint.sendControl('{"ping":1}')).toBe(false);
-    expect(end.frames()).toEqual([]);
   });
 });
 
@@ -324,25 +305,22 @@ describe("replay (rule 5)", () => {
     expect(end.resume(4)).toEqual([first[4], pack(message("6a"), message("6b"))]);
   });
 
-  it("begins after frames that only an earlier socket has sent, if the other side has received them", () => {
-    const end = ClientEnd.live();
-    end.send(1, 3);
-    end.lose();
-    end.returns();
-    end.wire.unsentBytes = 2 ** 20;
-    end.receive(resumed("next", 0));
-    end.lose();
-    expect(end.resume(2)).toEqual([pack(message(3))]);
-  });
-
-  it("ends the session for an ack of frames that are logged, but not written to this socket yet", () => {
-    const end = ClientEnd.live();
-    end.send(1, 3);
-    end.lose();
-    end.returns();
-    end.wire.unsentBytes = 2 ** 20;
-    end.receive(resumed("next", 0), '{"ack":3}');
-    expect(end.events.at(-1)).toMatchObject({ ended: 1002 });
+  it("begins after frames that only an earlier socket has sent, but an ack of them ends the session", () => {
+    for (const isLost of [true, false]) {
+      const end = ClientEnd.live();
+      end.send(1, 3);
+      end.lose();
+      end.returns();
+      end.wire.unsentBytes = 2 ** 20;
+      end.receive(resumed("next", 0));
+      if (isLost) {
+        end.lose();
+        expect(end.resume(2)).toEqual([pack(message(3))]);
+      } else {
+        end.receive('{"ack":3}');
+        expect(end.events.at(-1)).toMatchObject({ ended: 1002 });
+      }
+    }
   });
 });
 
@@ -389,13 +367,11 @@ describe("bye (rule 6)", () => {
     expect(end.events.slice(2)).toEqual([ended]);
     end.lose();
     expect([end.got, end.kind, end.events.length]).toEqual([[], "ended", 3]);
-  });
-
-  it("is accepted in place of `resumed`", () => {
-    const end = suspended();
-    end.returns();
-    end.receive('{"bye":{"code":1001,"reason":"","retryMs":0}}');
-    expect(end.events.at(-1)).toEqual({ ended: 1001, reason: "", retryMs: 0, isRemote: true });
+    // It is accepted in place of `resumed`.
+    const resuming = suspended();
+    resuming.returns();
+    resuming.receive('{"bye":{"code":1001,"reason":"","retryMs":0}}');
+    expect(resuming.events.at(-1)).toEqual({ ended: 1001, reason: "", retryMs: 0, isRemote: true });
   });
 
   it.each([
@@ -422,27 +398,24 @@ describe("bye (rule 6)", () => {
     expect([end.got, end.kind]).toEqual([[1], "packed"]);
   });
 
-  it("is sent by a client that waits for `resumed`, and not by one without a socket or a session", () => {
-    const end = suspended();
-    end.send(3);
-    end.returns();
-    expect(end.endpoint.close({ code: 4001, reason: "enough" })).toBe(true);
-    expect(end.wire.take()).toEqual([BYE]);
-    const away = suspended();
-    expect(away.endpoint.close({ code: 4001, reason: "enough" })).toBe(false);
-    expect(away.kind).toBe("ended");
-    const without = packed();
-    expect([without.endpoint.close({ code: 4001, reason: "enough" }), without.wire.take()]).toEqual([true, []]);
-  });
-
-  it("is also sent without a session if it has `retryMs`, which asks a client to reconnect", () => {
-    const end = packed();
-    end.endpoint.close({ code: 1001, reason: "going away", retryMs: 5000 });
-    expect(end.wire.take()).toEqual(['{"bye":{"code":1001,"reason":"going away","retryMs":5000}}']);
-    const plain = opening();
+  it("is sent by a client that waits for `resumed`, and not by one without a socket or a session, unless it has `retryMs`", () => {
+    const [resuming, plain] = [suspended(), opening()];
+    resuming.send(3);
+    resuming.returns();
     plain.receive(message(1));
-    plain.endpoint.close({ code: 1001, reason: "going away", retryMs: 5000 });
-    expect(plain.wire.take()).toEqual([]);
+    const enough = { code: 4001, reason: "enough" };
+    const retry = { ...enough, retryMs: 5000 };
+    for (const [end, bye, closes, frames] of [
+      [resuming, enough, true, [BYE]],
+      [suspended(), enough, false, []],
+      [packed(), enough, true, []],
+      // It asks a client to reconnect.
+      [packed(), retry, true, [JSON.stringify({ bye: retry })]],
+      [plain, retry, true, []],
+    ] as const) {
+      end.frames();
+      expect([end.endpoint.close(bye), end.wire.take(), end.kind]).toEqual([closes, frames, "ended"]);
+    }
   });
 
   it("with another code precedes a restart of the session, whose close would only suspend it", () => {

@@ -198,13 +198,6 @@ describe("a broadcast", () => {
 });
 
 describe("a message with a key", () => {
-  it("is sent at once while messages flow, each one", async () => {
-    const { serving, raw } = await begun();
-    for (const n of range(1, 3)) send(serving.served, n, 1, "a");
-    await serving.settle();
-    expect(raw.numbers()).toEqual([1, 2, 3]);
-  });
-
   it("replaces the older one of its method and key in the queue, and has its own place there", async () => {
     const { serving, raw } = await begun();
     const { peer } = serving.served;

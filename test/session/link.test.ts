@@ -1,32 +1,17 @@
 /** What a link adds to an endpoint: the end of the tick, checks of a full socket, expiry, and what its peer is told. */
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { open, type AnyPeer } from "../../src/index.js";
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import type { AnyPeer } from "../../src/index.js";
+import { network, openPage, useNetwork } from "../client/attempts.js";
+import { record } from "../client/clients.js";
 import { pass } from "../support/time.js";
-import { ScriptedWebSocket } from "../support/scripted.js";
 import { turn } from "../support/turns.js";
 import { hello, HELLO, note, OFFER, pack, range, REFUSED, resume, resumed, Serving, TAKEN, useServers } from "./kit.js";
 
 useServers();
-
-/** All WebSockets that the client has made. */
-let made: ScriptedWebSocket[] = [];
-
+useNetwork();
 beforeEach(() => {
-  made = [];
-  const record = (webSocket: ScriptedWebSocket): void => void made.push(webSocket);
-  vi.stubGlobal(
-    "WebSocket",
-    class extends ScriptedWebSocket {
-      override protocol = "reciproc.v1";
-
-      constructor() {
-        super();
-        record(this);
-      }
-    },
-  );
+  network.script = (webSocket) => (webSocket.protocol = "reciproc.v1");
 });
-afterEach(() => void vi.unstubAllGlobals());
 
 const TTL_MS = 60_000;
 const LIMITS = { maxMessageBytes: 5000, maxUnsentBytes: 80_000 };
@@ -35,23 +20,21 @@ const HIGH_WATER = LIMITS.maxUnsentBytes / 4;
 const ITS_LIMITS = { maxMessageBytes: 5000, logFrames: 4096, logLength: 80_000 };
 
 /** A client whose server is the test. */
-class Scripted implements AsyncDisposable {
+class Scripted {
   readonly peer: AnyPeer;
   readonly got: unknown[] = [];
-  readonly events: string[] = [];
+  readonly events: string[];
   /** Called with each message. */
   onMessage: () => void = () => {};
-  #opened = 0;
+  #opened = network.attempts.length;
 
   constructor(options: object = {}) {
     const n = ([number]: unknown[]): void => {
       this.got.push(number);
       this.onMessage();
     };
-    const all = { limits: LIMITS, heartbeat: false, methods: { n }, ...options };
-    this.peer = open("ws://127.0.0.1:1/", all as never) as AnyPeer;
-    for (const name of ["suspend", "lost", "resume", "close"] as const)
-      this.peer.on(name, () => this.events.push(name));
+    this.peer = openPage({ limits: LIMITS, heartbeat: false, methods: { n }, ...options });
+    this.events = record(this.peer);
   }
 
   /** Returns a client whose session is open. */
@@ -65,51 +48,41 @@ class Scripted implements AsyncDisposable {
     return client;
   }
 
-  get webSocket(): ScriptedWebSocket {
-    return made.at(-1)!;
-  }
-
   /** Opens the newest WebSocket, and delivers these frames. */
   async accept(...frames: string[]): Promise<void> {
     await pass(0);
     // After several losses, a delay precedes the attempt.
-    while (made.length === this.#opened) await pass(100);
-    this.#opened = made.length;
-    this.webSocket.fire("open");
+    while (network.attempts.length === this.#opened) await pass(100);
+    this.#opened = network.attempts.length;
+    network.scripted.fire("open");
     await turn();
     await this.receive(...frames);
   }
 
   async receive(...frames: string[]): Promise<void> {
-    for (const data of frames) this.webSocket.fire("message", { data });
+    for (const data of frames) network.scripted.fire("message", { data });
     await turn();
   }
 
   async lose(code = 1006): Promise<void> {
-    this.webSocket.fire("close", { code, reason: "" });
+    network.scripted.fire("close", { code, reason: "" });
     await turn();
   }
 
   /** Returns the frames that the client has sent on the newest WebSocket since the last call. */
   take(): string[] {
-    return this.webSocket.sent.splice(0);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    const closed = this.peer.close();
-    if (made.length > 0) this.webSocket.fire("close", { code: 1000, reason: "" });
-    await closed;
+    return network.last.sent.splice(0);
   }
 }
 
 describe("a full socket", () => {
   it("is checked every 20 ms, also if it is full at the end of a tick and nothing is sent after that", async () => {
-    await using client = await Scripted.live();
-    client.webSocket.bufferedAmount = HIGH_WATER;
+    const client = await Scripted.live();
+    network.scripted.bufferedAmount = HIGH_WATER;
     client.peer.notify("n", [1]);
     await pass(100);
     expect(client.take()).toEqual([]);
-    client.webSocket.bufferedAmount = 0;
+    network.scripted.bufferedAmount = 0;
     await pass(20);
     expect(client.take()).toEqual([pack(note(1))]);
   });
@@ -178,7 +151,7 @@ describe.each([
 
 describe("a client that gets unknown-session (rule 8)", () => {
   it("reports the loss, and starts a new session on the same socket", async () => {
-    await using client = await Scripted.live();
+    const client = await Scripted.live();
     client.peer.notify("n", ["lost"]);
     await client.lose();
     client.peer.notify("n", ["lost too"]);
@@ -201,7 +174,7 @@ describe("a client that gets unknown-session (rule 8)", () => {
 
 describe("a client's session without a socket (rule 8)", () => {
   it("lasts for its timeout from the loss, also if attempts fail meanwhile, and not a moment longer", async () => {
-    await using client = await Scripted.live();
+    const client = await Scripted.live();
     await client.lose();
     await pass(30_000);
     await client.accept(hello(OFFER));
@@ -214,8 +187,7 @@ describe("a client's session without a socket (rule 8)", () => {
 
   it("does not expire at the client while a connection attempt runs, whose result decides", async () => {
     for (const isResumed of [true, false]) {
-      made = [];
-      await using client = await Scripted.live({ openTimeoutMs: Infinity });
+      const client = await Scripted.live({ openTimeoutMs: Infinity });
       await client.lose();
       await client.accept(hello(OFFER));
       await pass(TTL_MS + 5_000);
@@ -227,7 +199,7 @@ describe("a client's session without a socket (rule 8)", () => {
   });
 
   it("expires if its timer fires a fraction early", async () => {
-    await using client = await Scripted.live();
+    const client = await Scripted.live();
     await client.lose();
     const { now } = performance;
     const early = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) - 0.5);
@@ -239,25 +211,23 @@ describe("a client's session without a socket (rule 8)", () => {
 
 describe("the end of a connection", () => {
   it("comes 5 s after a bye without a close, or when this side closes", async () => {
-    await using client = await Scripted.live();
+    const client = await Scripted.live();
     await client.receive('{"bye":{"code":1001,"reason":"going away"}}');
-    const [{ closes }] = made as [ScriptedWebSocket];
+    const { closes } = network.scripted;
     await pass(4_999);
     expect([client.events, closes]).toEqual([[], []]);
     await pass(1);
     expect([client.events, closes[0]![0]]).toEqual([["suspend", "lost"], 4000]);
-    made = [];
     const other = await Scripted.live();
     await other.receive('{"bye":{"code":1001,"reason":""}}');
     const closed = other.peer.close(4002, "done");
-    expect(other.webSocket.closes).toEqual([[4002, "done"]]);
-    await other.lose(4002);
+    expect(network.scripted.closes).toEqual([[4002, "done"]]);
     await closed;
-    expect(other.events).toEqual(["close"]);
+    expect(other.events).toEqual(["close 4002"]);
   });
 
   it("follows a queue that is too long soon, and not inside `notify`; nothing of it is sent later", async () => {
-    await using client = await Scripted.live();
+    const client = await Scripted.live();
     await client.lose();
     while (client.peer.notify("n", ["x".repeat(4000)]));
     expect(client.events).toEqual(["suspend"]);
@@ -274,11 +244,11 @@ describe("the end of a connection", () => {
     await client.lose();
     while (client.peer.notify("n", ["x".repeat(4000)]));
     await client.peer.close();
-    expect(client.events).toEqual(["suspend", "close"]);
+    expect(client.events).toEqual(["suspend", "close 1000"]);
   });
 
   it("drops what a listener of `suspend` sends, which belongs to the lost connection", async () => {
-    await using client = await Scripted.live({ reconnect: true });
+    const client = await Scripted.live({ reconnect: true });
     const taken: unknown[] = [];
     client.peer.once("suspend", () => taken.push(client.peer.notify("n", ["of the old"])));
     await client.lose(1008);
@@ -296,7 +266,7 @@ describe("a loss in the middle of a pack", () => {
     ["dispatches nothing more without a session", { reconnect: true }, HELLO, (client) => client.lose(), [1]],
     ["dispatches nothing more if this side has closed", {}, hello(OFFER), (client) => client.peer.close(), [1]],
   ])("%s", async (_what, options, first, lose, got) => {
-    await using client = new Scripted(options);
+    const client = new Scripted(options);
     await client.accept(first);
     await client.peer.opened;
     await turn();
@@ -316,7 +286,7 @@ describe("a liveness probe", () => {
   const heartbeat = { intervalMs: 1000, deadAfterMs: 2000 };
 
   it("is a ping frame if the other side understands it, and none is sent before messages flow", async () => {
-    await using client = await Scripted.live({ heartbeat });
+    const client = await Scripted.live({ heartbeat });
     await pass(1200);
     expect(client.take()).toEqual(['{"ping":1}']);
     await client.lose();

@@ -37,7 +37,7 @@ const STEPS = {
   flood: (world, a) => times(12, () => world.send(sideOf(a), 1200)),
   tooLong: (world, a) => world.sendTooLong(sideOf(a)),
   poison: (world, a) => world.lie(sideOf(a)),
-  lie: (world, a, b) => world.lie(sideOf(a), b),
+  lie: (world, a, b) => world.lie(sideOf(a), 1 + (b % 7)),
   ackLate: (world, a) => (world.settle(), world.ackLate(sideOf(a))),
   bye: (world, a) => world.bye(sideOf(a)),
   answerWrongly: (world, a) => world.answerWrongly(a),

@@ -42,8 +42,6 @@ describe("a session", () => {
     raw.send(TAKEN, pack(note(1)));
     await serving.notify(2);
     expect([serving.served.got, raw.take()]).toEqual([[1], [pack(note(2))]]);
-    raw.cut();
-    expect(serving.served.events).toEqual(["suspend"]);
   });
 
   it("sends packs right after a server's hello, while its client still sends plainly", async () => {
@@ -101,9 +99,7 @@ describe("a session", () => {
     raw.take();
     // No message is lost, although the socket is full.
     raw.line.stop();
-    for (const n of [1, 2, 3]) {
-      await serving.notify([n, "x".repeat(1000)]);
-    }
+    for (const n of [1, 2, 3]) await serving.notify([n, "x".repeat(1000)]);
     raw.line.start();
     await raw.deliver(frame, pack(note(1)));
     expect([raw.numbers(), serving.served.got]).toEqual([[1, 2, 3], [1]]);
@@ -158,61 +154,41 @@ describe("a client that resumes its session", () => {
     expect(serving.served.events).toEqual(["suspend"]);
   });
 
-  it.each([
-    pack(note(1)),
-    "[]",
-    "{}",
-    '{"ack":0}',
-    note(1),
-    "nonsense",
-    "",
-    "null",
-    '{"hello":garbage',
-    '{"bye":{"code":1000,"reason":""}}',
-  ])("must not begin with %j: no peer is made, and nothing after it is read", async (frame) => {
+  it("must not begin with any other frame: no peer is made, and nothing after it is read", async () => {
     const { serving, raw } = await suspended();
-    const late = await serving.open(true);
-    await late.deliver(frame, resume(raw.token));
-    expect(late.closedWith).toMatchObject({ code: 1002 });
+    const controls = ["{}", '{"ack":0}', '{"hello":garbage', '{"bye":{"code":1000,"reason":""}}'];
+    for (const frame of [...controls, pack(note(1)), "[]", note(1), "nonsense", "", "null"]) {
+      const late = await serving.open(true);
+      await late.deliver(frame, resume(raw.token));
+      expect(late.closedWith, `after ${frame}`).toMatchObject({ code: 1002 });
+    }
     expect([serving.peers.length, serving.served.events]).toEqual([1, ["suspend"]]);
   });
 
-  it.each([pack(note(1)), "[]", '{"ack":0}', '{"ping":1}', "resume"])(
-    "must send hello next if it is refused, and not %s",
-    async (frame) => {
-      const { serving, raw } = await suspended();
+  it("must send hello next if it is refused, or bye, because it closed before it read that: its close follows", async () => {
+    const { serving, raw } = await suspended();
+    for (const frame of [pack(note(1)), "[]", '{"ack":0}', '{"ping":1}', resume(raw.token)]) {
       const late = await serving.resume("wrong");
       expect(late.take()).toEqual([REFUSED]);
-      await late.deliver(frame === "resume" ? resume(raw.token) : frame);
-      expect(late.closedWith).toMatchObject({ code: 1002 });
-      expect([serving.peers.length, serving.served.events]).toEqual([1, ["suspend"]]);
-    },
-  );
-
-  it("may send bye if it is refused, because it closed before it read that: its close follows", async () => {
-    const { serving } = await suspended();
+      await late.deliver(frame);
+      expect(late.closedWith, `after ${frame}`).toMatchObject({ code: 1002 });
+    }
     const late = await serving.resume("wrong");
     await late.deliver('{"bye":{"code":4002,"reason":"done"}}');
     expect(late.closedWith).toBeUndefined();
     late.close(4002, "done");
     await serving.settle();
     expect(late.closedWith).toEqual({ code: 4002, reason: "done" });
-    expect(serving.peers).toHaveLength(1);
+    expect([serving.peers.length, serving.served.events]).toEqual([1, ["suspend"]]);
   });
 
-  it("cannot resume on a socket that did not offer to resume", async () => {
-    const { serving, raw } = await suspended();
-    const other = await serving.open();
-    await other.deliver(HELLO, resume(raw.token));
-    expect(other.closedWith).toMatchObject({ code: 1002 });
-    expect(serving.peers[0]!.events).toEqual(["suspend"]);
-  });
-
-  it("sends a message like any other if it sends `resume` on a socket that is due a hello", async () => {
+  it("cannot resume on a socket that did not offer to resume: before its hello, `resume` is a message like any other", async () => {
     const { serving, raw } = await suspended();
     const other = await serving.open();
     await other.deliver(resume(raw.token));
     expect([serving.served.peer.stats().malformed, other.closedWith]).toEqual([1, undefined]);
+    await other.deliver(HELLO, resume(raw.token));
+    expect(other.closedWith).toMatchObject({ code: 1002 });
     expect(serving.peers[0]!.events).toEqual(["suspend"]);
   });
 
@@ -377,22 +353,21 @@ describe("the end of a session", () => {
     },
   );
 
-  it("is a close() of the server while suspended (rule 8), at once: a later `resume` gets unknown-session", async () => {
-    const { serving, raw } = await suspended();
-    await serving.served.peer.close(4001, "enough");
-    expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
-    expect(serving.served.events).toEqual(["suspend", 4001]);
-    expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
-  });
-
-  it("can be a close() in a listener of `suspend`", async () => {
-    const { serving, raw } = await begun();
-    serving.served.peer.on("suspend", () => void serving.served.peer.close(4003));
-    raw.cut();
-    await serving.settle();
-    expect([serving.served.events, serving.stats.suspended]).toEqual([["suspend", 4003], 0]);
-    expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
-  });
+  it.each([true, false])(
+    "is a close() of the server while suspended (rule 8), at once: a later `resume` gets unknown-session, in a listener %j",
+    async (inListener) => {
+      const { serving, raw } = await begun();
+      const { peer, events } = serving.served;
+      await serving.notify(1, 2);
+      if (inListener) peer.on("suspend", () => void peer.close(4001));
+      raw.cut();
+      if (!inListener) void peer.close(4001);
+      expect(serving.stats).toMatchObject({ suspended: 0, suspendedBytes: 0 });
+      await serving.settle();
+      expect(events).toEqual(["suspend", 4001]);
+      expect((await serving.resume(raw.token)).take()).toEqual([REFUSED]);
+    },
+  );
 });
 
 describe("a session without a socket (rule 8)", () => {
