@@ -1,7 +1,7 @@
-/** The queue of a server's session. Texts of `latest` that many sessions queue are in memory once, and are counted once. */
+/** The queue of a server's session, and the broadcasts in it, which have a limit of their own. */
 import { utf8Bytes, type MessageText } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
-import { LatestHandle, QUEUED_COST, SendQueue } from "../core/send-queue.js";
+import { LatestHandle, SendQueue } from "../core/send-queue.js";
 import { EncodedMessage, type SendHandle } from "../core/transport.js";
 
 /** The send handle of a broadcast. Broadcasts have a limit of their own, apart from that of ordinary messages. */
@@ -18,58 +18,12 @@ export class BroadcastHandle extends LatestHandle {
   }
 }
 
-/** The texts of `latest` broadcasts that suspended sessions share. */
-export class SharedTexts {
-  /** The number of queues that have each message, and its length. */
-  readonly #texts = new Map<SendHandle, { users: number; readonly length: number }>();
-  /** The length of all texts, each counted once, in UTF-16 code units. */
-  length = 0;
-
-  has(handle: SendHandle): boolean {
-    return this.#texts.has(handle);
-  }
-
-  /** Adds a queue that has the message of `handle`, or removes one. */
-  count(handle: SendHandle, textLength: number, isAdded: boolean): void {
-    let text = this.#texts.get(handle);
-    if (text === undefined) {
-      this.#texts.set(handle, (text = { users: 0, length: textLength }));
-      this.length += textLength;
-    }
-    text.users += isAdded ? 1 : -1;
-    if (text.users > 0) return;
-    this.#texts.delete(handle);
-    // A message with bytes is longer for peers that get text.
-    this.length -= text.length;
-  }
-}
-
-/** A queue that counts its shared texts in a `SharedTexts` while its session is suspended. */
+/** A queue that counts its broadcasts apart. */
 export class HeldQueue extends SendQueue {
-  /** The part of `broadcastLength` that belongs to the texts of `latest` broadcasts. */
-  sharedLength = 0;
   #broadcastLength = 0;
-  #texts: SharedTexts | undefined;
-
-  /** The part of `length` that belongs to broadcasts. */
-  get broadcastLength(): number {
-    return this.#broadcastLength;
-  }
 
   override get ordinaryLength(): number {
-    return this.length - this.broadcastLength;
-  }
-
-  /** Counts the shared texts in `texts` from now on. `undefined`: counts them no longer. */
-  countIn(texts: SharedTexts | undefined): void {
-    const before = this.#texts;
-    this.#texts = texts;
-    if (before === texts) return;
-    for (const [handle, text] of this) {
-      if (!isShared(handle)) continue;
-      before?.count(handle, text.length, false);
-      texts?.count(handle, text.length, true);
-    }
+    return this.length - this.#broadcastLength;
   }
 
   override replace(handle: SendHandle | undefined): SendHandle | undefined {
@@ -81,14 +35,5 @@ export class HeldQueue extends SendQueue {
   protected override grow(by: number, handle: SendHandle): void {
     super.grow(by, handle);
     if (handle instanceof BroadcastHandle) this.#broadcastLength += by;
-    if (!isShared(handle)) return;
-    const textLength = Math.abs(by) - QUEUED_COST;
-    this.sharedLength += by > 0 ? textLength : -textLength;
-    this.#texts?.count(handle, textLength, by > 0);
   }
-}
-
-/** Returns true if other queues may have the same message. */
-export function isShared(handle: SendHandle | undefined): boolean {
-  return handle instanceof BroadcastHandle && handle.latest !== undefined;
 }

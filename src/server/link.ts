@@ -5,7 +5,7 @@ import { QUEUED_COST, type SendQueue } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
 import { ServerEndpoint } from "./endpoint.js";
-import { BroadcastHandle, HeldQueue, type SharedTexts } from "./held-queue.js";
+import { BroadcastHandle, HeldQueue } from "./held-queue.js";
 import type { EndpointHooks, EndpointLimits } from "../session/state.js";
 import { serverHello, type ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
@@ -32,10 +32,6 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   declare onAuth: ((auth: unknown) => void) | undefined;
   /** The length of the data that the receiver keeps for the other side. */
   #kept = 0;
-  /** The queue, once it was made. It stays here after the end of the session, to count its texts no longer. */
-  #queue: HeldQueue | undefined;
-  /** The shared texts of all suspended sessions, while this one is suspended. */
-  #texts: SharedTexts | undefined;
   #frameLength = 0;
   /** The present frame, if a part of it stays in use. */
   #frame: Frame | undefined;
@@ -76,27 +72,18 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     if (endpoint.canSend) return endpoint.send(source);
     // Before the room is checked: the older message is obsolete, also if the newer one is dropped.
     endpoint.queue?.replace(handle);
-    return this.#hasRoomFor(source, handle) && endpoint.send(source, handle ?? new BroadcastHandle("", undefined));
+    return this.#hasRoomFor(source) && endpoint.send(source, handle ?? new BroadcastHandle("", undefined));
   }
 
   /** Whether a broadcast may be queued: only while little is queued, so that broadcasts take no room from ordinary messages. */
-  #hasRoomFor({ length }: MessageText, handle: SendHandle | undefined): boolean {
+  #hasRoomFor({ length }: MessageText): boolean {
     const { endpoint, delegate } = this;
     if (endpoint.queuedLength + length > endpoint.limits.queueLength / 2) return false;
-    const isInMemory = handle !== undefined && this.#texts?.has(handle) === true;
-    return endpoint.isFlowing || delegate?.acceptsBroadcast(QUEUED_COST + (isInMemory ? 0 : length)) === true;
+    return endpoint.isFlowing || delegate?.acceptsBroadcast(QUEUED_COST + length) === true;
   }
 
   makeQueue(): SendQueue {
-    this.#queue = new HeldQueue();
-    this.#queue.countIn(this.#texts);
-    return this.#queue;
-  }
-
-  /** Counts the texts that this session shares with others in `texts`, from its suspension on. `undefined`: no longer. */
-  countTexts(texts: SharedTexts | undefined): void {
-    this.#texts = texts;
-    this.#queue?.countIn(texts);
+    return new HeldQueue();
   }
 
   /** Drops the queued broadcasts, and reports each to the receiver. */
@@ -146,9 +133,9 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     return (state.session?.logLength ?? 0) + ordinaryLength + this.#kept;
   }
 
-  /** The length of the queued broadcasts, without texts that other sessions may share. */
+  /** The length of the queued broadcasts. */
   get heldBroadcastLength(): number {
-    return this.endpoint.queuedLength - this.endpoint.ordinaryLength - (this.#queue?.sharedLength ?? 0);
+    return this.endpoint.queuedLength - this.endpoint.ordinaryLength;
   }
 
   #heldChanged(): void {

@@ -20,7 +20,6 @@ import {
 import { Session } from "../session/session.js";
 import { longestFrame } from "../session/sizes.js";
 import { closeIgnored } from "./closing.js";
-import { SharedTexts } from "./held-queue.js";
 import { ServerLink, type ServerLinkDelegate } from "./link.js";
 import { TokenRegistry, type TokenEntry, type TokenOptions } from "./tokens.js";
 
@@ -79,8 +78,6 @@ export class Sessions {
   #held = 0;
   /** The length of the broadcasts that are queued in suspended sessions. It has its own bound, which ends no session. */
   #heldBroadcasts = 0;
-  /** The texts of broadcasts that suspended sessions share. They count towards the same bound, once. */
-  readonly texts = new SharedTexts();
 
   constructor(options: SessionsOptions) {
     this.options = options;
@@ -99,7 +96,7 @@ export class Sessions {
 
   /** What the suspended sessions hold, in UTF-16 code units. */
   get held(): number {
-    return this.#held + this.#heldBroadcasts + this.texts.length;
+    return this.#held + this.#heldBroadcasts;
   }
 
   /**
@@ -178,7 +175,6 @@ export class Sessions {
   /** Adds a session that has lost its socket to the suspended ones, and enforces their bounds. */
   suspend(session: ServerSession): void {
     session.place = { session };
-    session.link.countTexts(this.texts);
     (session.principal === undefined ? this.#unnamed : this.#named).add(session.place);
     this.#suspended++;
     this.#boundPrincipal(session);
@@ -190,7 +186,6 @@ export class Sessions {
     if (session.place === undefined) return;
     unlink(session.place);
     session.place = undefined;
-    session.link.countTexts(undefined);
     this.#suspended--;
     this.#held -= session.held;
     this.#heldBroadcasts -= session.heldBroadcasts;
@@ -223,7 +218,7 @@ export class Sessions {
 
   /** Returns true if suspended sessions may hold so much more of queued broadcasts. */
   acceptsBroadcast(length: number): boolean {
-    return this.#heldBroadcasts + this.texts.length + length <= this.options.maxHeldLength / 4;
+    return this.#heldBroadcasts + length <= this.options.maxHeldLength / 4;
   }
 
   #boundPrincipal(session: ServerSession): void {

@@ -251,42 +251,4 @@ describe("a message with a key", () => {
     topic.notify("n", [3, "x".repeat(500)], { latest: "a" });
     expect((await serving.resume(raw.token)).numbers()).toEqual([{ missed: 1 }, 2]);
   });
-
-  it("as a broadcast counts once towards the bound of all sessions, and each reference counts", async () => {
-    const { serving, raws, topic } = await begun({}, many(2));
-    const one = serving.test.server.topic("one");
-    one.add(serving.peers[0]!.peer);
-    for (const raw of raws) raw.cut();
-    const broadcast = (to: typeof one, n: number, padding: number): unknown =>
-      to.notify("n", [n, "x".repeat(padding)], { latest: "a" });
-    const held = (...texts: number[]): number => texts.reduce((sum, length) => sum + length) + 2 * COST;
-    broadcast(topic, 1, 1000);
-    expect(serving.stats.suspendedBytes).toBe(held(textOf(1, 1000)));
-    broadcast(topic, 2, 2000);
-    expect(serving.stats.suspendedBytes).toBe(held(textOf(2, 2000)));
-    // One session replaces it: the other one still has the text.
-    broadcast(one, 3, 100);
-    expect(serving.stats.suspendedBytes).toBe(held(textOf(2, 2000), textOf(3, 100)));
-    broadcast(topic, 4, 10);
-    expect(serving.stats.suspendedBytes).toBe(held(textOf(4, 10)));
-    const back = await serving.resume(raws[0]!.token);
-    expect([back.numbers(), serving.stats.suspendedBytes]).toEqual([[4], textOf(4, 10) + COST]);
-    for (const { peer } of serving.peers) void peer.close();
-    await serving.settle();
-    expect(serving.stats.suspendedBytes).toBe(0);
-  });
-
-  it("as a broadcast is dropped beyond a quarter of that bound, unless another session has it already", async () => {
-    const { serving, raws, topic } = await begun({ limits: { maxSuspendedBytes: 40_000 } }, many(2));
-    for (const raw of raws) raw.cut();
-    for (const [n, key, padding] of [
-      [1, "a", 4600],
-      [2, "b", 4600],
-      [3, "c", 4600],
-      [4, "d", 10],
-    ] as const)
-      topic.notify("n", [n, "x".repeat(padding)], { latest: key });
-    expect(serving.stats.dropped).toBe(2);
-    for (const raw of raws) expect((await serving.resume(raw.token)).numbers()).toEqual([{ missed: 1 }, 1, 2, 4]);
-  });
 });
