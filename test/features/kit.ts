@@ -124,28 +124,16 @@ export async function readAll(stream: AsyncIterable<unknown>): Promise<unknown[]
   return values;
 }
 
-/** An iterator that counts its calls of `next` and of `return`. */
-export interface Counted extends AsyncIterable<unknown> {
-  readonly asked: number;
-  readonly returned: number;
-}
-
-/** Yields `count` numbers from 1 on, without delay. */
-export function counted(count = Infinity, valueOf: (i: number) => unknown = (i) => i): Counted {
-  let asked = 0;
-  let returned = 0;
-  return {
-    get asked() {
-      return asked;
-    },
-    get returned() {
-      return returned;
-    },
-    [Symbol.asyncIterator]: () => ({
-      next: async () => (++asked <= count ? { done: false, value: valueOf(asked) } : { done: true, value: undefined }),
-      return: async () => (returned++, { done: true, value: undefined }),
-    }),
+/** An iterator that counts its calls of `next` and of `return`, and yields `count` numbers from 1 on, without delay. */
+export function counted(count = Infinity, valueOf: (i: number) => unknown = (i) => i) {
+  const done = { done: true, value: undefined };
+  const next = async () => (++source.asked <= count ? { done: false, value: valueOf(source.asked) } : done);
+  const source = {
+    asked: 0,
+    returned: 0,
+    [Symbol.asyncIterator]: (): AsyncIterator<unknown> => ({ next, return: async () => (source.returned++, done) }),
   };
+  return source;
 }
 
 /** Yields the values that the test gives it, when the test gives them. */
