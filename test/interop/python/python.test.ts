@@ -96,9 +96,8 @@ async function start(): Promise<ForeignServer> {
   });
   return {
     url: `ws://127.0.0.1:${await port.promise}`,
-    gates: { of: (name) => ({ resolve: (value) => puppet.send({ open: name, value }) }) },
     noted,
-    cut: () => puppet.send({ cut: true }),
+    cut: () => void puppet.stop(),
     [Symbol.asyncDispose]: puppet.stop,
   };
 }

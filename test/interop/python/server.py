@@ -1,9 +1,9 @@
-"""Serves on a free port of this machine, which it prints; the commands of its standard input open gates and cut connections."""
+"""Serves on a free port of this machine, which it prints."""
 
 import asyncio
 
 import websockets
-from peer import Failure, Peer, commands, say
+from peer import Failure, Peer, say
 
 gates = {}
 
@@ -28,6 +28,10 @@ async def wait(_peer, params):
     return await gate(params[0])
 
 
+async def release(_peer, params):
+    gate(params[0]).set_result(params[0])
+
+
 async def note(_peer, params):
     say(noted=params)
 
@@ -41,29 +45,20 @@ async def twice(peer, _params):
     return [reply["result"] for reply in await peer.batch([["confirm", {"question": q}, True] for q in "ab"])]
 
 
-METHODS = dict(add=add, echo=echo, attic=attic, wait=wait, note=note, ask=ask, twice=twice)
+METHODS = dict(add=add, echo=echo, attic=attic, wait=wait, release=release, note=note, ask=ask, twice=twice)
+
+
+async def handle(socket):
+    try:
+        await Peer(socket, METHODS).run()
+    except websockets.ConnectionClosed:
+        pass
 
 
 async def main():
-    sockets = set()
-
-    async def serve(socket):
-        sockets.add(socket)
-        try:
-            await Peer(socket, METHODS).run()
-        except websockets.ConnectionClosed:
-            pass
-        finally:
-            sockets.discard(socket)
-
-    async with websockets.serve(serve, "127.0.0.1", 0, max_size=2**24) as server:
+    async with websockets.serve(handle, "127.0.0.1", 0, max_size=2**24) as server:
         say(port=server.sockets[0].getsockname()[1])
-        async for command in commands():
-            if "cut" in command:
-                for socket in sockets:
-                    socket.transport.abort()
-            else:
-                gate(command["open"]).set_result(command["value"])
+        await asyncio.Future()
 
 
 asyncio.run(main())

@@ -7,11 +7,9 @@ import { connect, type AnyPeer } from "../../../src/node.js";
 import { rejection } from "../../support/turns.js";
 import { ATTIC } from "../support/service.js";
 
-/** A server that serves `add`, `echo`, `attic` and `wait`, which it answers when the gate of that name opens. */
+/** A server that serves `add`, `echo`, `attic`, and `wait`, which it answers at the notification `release` of the same name. */
 export interface ForeignServer extends AsyncDisposable {
   readonly url: string;
-  /** The result of `wait`. */
-  readonly gates: { of(name: string): { resolve(value: unknown): void } };
   /** The params of `note`, in order of arrival. */
   readonly noted: { next(): Promise<unknown> };
   /** Cuts every connection. */
@@ -89,7 +87,7 @@ export function behavesAsServer({ start, agrees = true, calls = false }: Traits)
     const answered = names.map((name) => peer.request("wait", [name]).then((value) => order.push(value)));
     expect(await peer.request("add", [1, 2])).toBe(3);
     const reversed = [...names].reverse();
-    for (const name of reversed) server.gates.of(name).resolve(name);
+    for (const name of reversed) peer.notify("release", [name]);
     await Promise.all(answered);
     expect(order).toEqual(reversed);
   });

@@ -28,9 +28,10 @@ async function startJayson(): Promise<ForeignServer> {
     echo: (params: unknown, done: Callback) => done(null, params),
     attic: (_params: unknown, done: Callback) => done(ATTIC),
     wait: ([name]: [string], done: Callback) => void gates.of(name).promise.then((value) => done(null, value)),
+    release: ([name]: [string], done: Callback) => (gates.of(name).resolve(name), done(null)),
     note: (params: unknown, done: Callback) => (noted.push(params), done(null)),
   });
-  return { ...(await listeningServer(server.websocket({ port: 0, host: "127.0.0.1" }))), gates, noted };
+  return { ...(await listeningServer(server.websocket({ port: 0, host: "127.0.0.1" }))), noted };
 }
 
 // A reciproc client calls a jayson 5 WebSocket server, also in batches.
@@ -53,13 +54,14 @@ async function startJsonRpc2(): Promise<ForeignServer & { clients: Inbox<JSONRPC
       throw new JSONRPCErrorException(ATTIC.message, ATTIC.code, ATTIC.data);
     });
     both.addMethod("wait", ([name]) => gates.of(name).promise);
+    both.addMethod("release", ([name]) => gates.of(name).resolve(name));
     both.addMethod("note", noted.push);
     both.addMethod("ask", async (params) => `you said ${await both.request("confirm", params)}`);
     webSocket.on("message", (data: Buffer) => void both.receiveAndSend(JSON.parse(data.toString())));
     webSocket.on("close", () => both.rejectAllPendingRequests("the connection is closed"));
     clients.push(both);
   });
-  return { ...(await listeningServer(webSockets)), clients, gates, noted };
+  return { ...(await listeningServer(webSockets)), clients, noted };
 }
 
 // A reciproc client calls a json-rpc-2.0 1.8 server, connected as in its README, and is called by it during a call.
@@ -86,9 +88,10 @@ async function startRpcWebSockets(): Promise<ForeignServer & { server: Server }>
     throw server.createError(ATTIC.code, ATTIC.message, ATTIC.data as never);
   });
   server.register("wait", (params) => gates.of(params[0]).promise as never);
+  server.register("release", (params) => gates.of(params[0]).resolve(params[0]) as never);
   server.register("note", (params) => noted.push(params));
   server.event("tick");
-  return { ...(await listeningServer(server.wss)), server, gates, noted };
+  return { ...(await listeningServer(server.wss)), server, noted };
 }
 
 // A reciproc client calls an rpc-websockets 10 server, whose events are not JSON-RPC and are refused.
