@@ -94,22 +94,18 @@ describe("`bytes`", () => {
 });
 
 describe("`bytesOf`", () => {
-  it("reads base64 of any length, into memory of its own", () => {
-    for (let length = 0; length < 10; length++) {
-      const part = DATA.subarray(200, 200 + length);
-      const read = bytesOf(Buffer.from(part).toString("base64"));
-      expect(read).toEqual(part);
-      expect(Object.getPrototypeOf(read)).toBe(Uint8Array.prototype);
-      expect(read.buffer.byteLength).toBe(length);
+  it("reads base64 of any length into memory of its own, and a Buffer as a Uint8Array of the same memory", () => {
+    const read = Array.from({ length: 10 }, (_, length) =>
+      bytesOf(Buffer.from(DATA.subarray(0, length)).toString("base64")),
+    );
+    for (const [length, part] of read.entries()) {
+      expect([part, part.buffer.byteLength]).toEqual([DATA.slice(0, length), length]);
     }
-  });
-
-  it("reads a Buffer as a Uint8Array of the same memory", () => {
     const buffer = Buffer.from(DATA);
-    const read = bytesOf(buffer);
-    expect(Object.getPrototypeOf(read)).toBe(Uint8Array.prototype);
-    expect(read).toEqual(DATA);
-    expect(read.buffer).toBe(buffer.buffer);
+    const view = bytesOf(buffer);
+    expect(view).toEqual(DATA);
+    expect(view.buffer).toBe(buffer.buffer);
+    for (const one of [...read, view]) expect(Object.getPrototypeOf(one)).toBe(Uint8Array.prototype);
   });
 
   it.each([undefined, null, 1, {}, [1], "a", "ab=", "a===", "=abc", "ab=c", "a-_b", "abc\n", "äbcd"])(
@@ -137,7 +133,6 @@ describe("`bytesOf`", () => {
 describe("a binary frame", () => {
   it.each<[string, Uint8Array]>([
     ["is empty", new Uint8Array(0)],
-    ["is shorter than its length", Uint8Array.from([0, 0, 0])],
     ["has less than the JSON that its length announces", Uint8Array.from([0, 0, 0, 9, 0x5b, 0x5d])],
     ["announces 4 GiB of JSON", Uint8Array.from([255, 255, 255, 255, 0x5b, 0x5d])],
     ["has JSON that is not UTF-8", binaryFrame(Uint8Array.from([0x22, 0xff, 0x22]))],
@@ -145,17 +140,13 @@ describe("a binary frame", () => {
     ["has no JSON", binaryFrame("[[],{}")],
     ["is no array", binaryFrame('{"0":[],"1":{},"length":2}')],
     ["has no message", binaryFrame("[[]]")],
-    ["has two messages", binaryFrame("[[],{},{}]")],
-    ["has a message that is a number", binaryFrame("[[],1]")],
     ["has a message that is null", binaryFrame("[[],null]")],
     ["has no list of attachments", binaryFrame("[{},{}]")],
     ["has an attachment without a length", binaryFrame('[["a"],{"m":"a"}]')],
     ["has a placeholder that is no string", binaryFrame('[[1,1],{"m":1}]', [1])],
-    ["has a length that is no number", binaryFrame('[["a","1"],{"m":"a"}]', [1])],
     ["has a length that is not whole", binaryFrame('[["a",0.5,"b",0.5],{"m":["a","b"]}]', [1])],
     ["has a negative length", binaryFrame('[["a",-1,"b",2],{"m":["a","b"]}]', [1])],
     ["has a length beyond its end", binaryFrame('[["a",2],{"m":"a"}]', [1])],
-    ["has a length of 1e308", binaryFrame('[["a",1e308],{"m":"a"}]', [1])],
     ["has bytes of no attachment", binaryFrame('[["a",1],{"m":"a"}]', [1, 2])],
     ["has the same placeholder twice", binaryFrame('[["a",1,"a",1],{"m":["a","a"]}]', [1, 2])],
     ["has a placeholder that the message does not contain", binaryFrame('[["a",1],{"a":"b"}]', [1])],

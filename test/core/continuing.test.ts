@@ -1,7 +1,7 @@
 /** The calls, handlers and streams of a lost connection end, and its peer continues on a new connection. */
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, type Context } from "../../src/index.js";
-import { expectEmpty, type AnyOptions } from "../support/pair.js";
+import { expectEmpty, inBatch, type AnyOptions } from "../support/pair.js";
 import { failure, notification, request, result } from "../support/raw.js";
 import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
 import { timersSet, useVirtualClock } from "../support/time.js";
@@ -85,17 +85,14 @@ describe("a loss", () => {
     const ends = sessionPeer({ methods: { of: () => "all" } });
     const { peer, transport, take } = ends;
     const undo = peer.handle("of", () => "this one");
-    transport.feed(request(1, "of"));
     peer.notify("said");
     lose(ends);
     transport.resume();
-    take();
     transport.feed(request(1, "of"));
-    expect(() => peer.handle("of", () => "another")).toThrow("has a handler already");
     undo();
     transport.feed(request(2, "of"));
-    expect(take()).toEqual([result(1, "this one"), result(2, "all")]);
-    expect(peer.stats()).toMatchObject({ requestsReceived: 3, notificationsSent: 1 });
+    expect(take().slice(1)).toEqual([result(1, "this one"), result(2, "all")]);
+    expect(peer.stats()).toMatchObject({ requestsReceived: 2, notificationsSent: 1 });
   });
 
   it("may occur repeatedly, and lets a listener prepare the next connection, even if another one throws", async () => {
@@ -176,21 +173,16 @@ describe("a batch", () => {
   it("and a call whose connection is lost ignore late answers, because no id is used again, and the next batch is independent of them", async () => {
     const ends = sessionPeer();
     const { peer, transport, take } = ends;
-    const batch = peer.batch();
-    const calls = [rejection(batch.request("a")), rejection(batch.request("b"))];
-    batch.send();
-    calls.push(rejection(peer.request("alone")));
+    const calls = [inBatch(peer, "a"), peer.request("alone")].map(rejection);
     lose(ends);
     for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "unknown", cause: GONE });
     transport.resume();
-    transport.feed([result(1, 1), result(2, 2)]);
-    transport.feed(result(3, 3));
-    expect(peer.stats().unmatched).toBe(3);
+    transport.feed([result(1, 1)]);
+    transport.feed(result(2, 2));
+    expect(peer.stats().unmatched).toBe(2);
     take();
-    const next = peer.batch();
-    const call = rejection(next.request("c"));
-    next.send();
-    expect(take()).toEqual([[request(4, "c")]]);
+    const call = rejection(inBatch(peer, "c"));
+    expect(take()).toEqual([[request(3, "c")]]);
     // It is the only batch that waits.
     transport.feed(failure(null, -32600, "no batches here"));
     expect(await call).toMatchObject({ message: "no batches here" });
@@ -327,23 +319,18 @@ describe("a message that is queued until the next connection", () => {
   it("rejects as too large, as a call or a batch, when the transport refuses it then", async () => {
     const { peer, transport, errors } = lostPeer();
     const long = ["x".repeat(100)];
-    const calls = [peer.request("m", long)];
-    const [batch, others] = [peer.batch(), peer.batch()];
-    calls.push(batch.request("m", long));
-    batch.send();
+    const calls = [peer.request("m", long), inBatch(peer, "m", long)].map(rejection);
     peer.notify("n", long);
-    others.notify("n", long);
-    others.send();
-    const short = peer.request("short");
+    const batch = peer.batch();
+    batch.notify("n", long);
+    batch.send();
     // The limit is known only then.
     transport.maxMessageBytes = 100;
     transport.resume();
     const why = { code: "TOO_LARGE", maxMessageBytes: 100 };
-    for (const error of await Promise.all(calls.map(rejection))) expect(error).toMatchObject({ ...why, method: "m" });
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ ...why, method: "m" });
     // Two messages without a caller: a notification, and a batch of one.
     const { length: bytes } = JSON.stringify(notification("n", long));
     expect(errors).toMatchObject([bytes, bytes + 2].map((size) => ({ ...why, method: "n", bytes: size })));
-    transport.feed(result(3, "ok"));
-    expect(await short).toBe("ok");
   });
 });

@@ -38,28 +38,21 @@ it("`close` is emitted once, and resolves `closed`, after every pending call has
 describe("waitFor", () => {
   const end = { code: 4000, reason: "enough" };
 
-  it("resolves with the arguments of the next event, or with the past end, and leaves no listener", async () => {
+  it("resolves with the arguments of the next event, or with the past end, or rejects if the peer is closed or its signal aborts, and leaves no listener", async () => {
     const { peer, feed, cut } = rawPeer();
-    const waits = [peer.waitFor("notification"), peer.waitFor("close")];
-    feed(notification("news", [1]));
-    feed(notification("news", [2]));
-    cut(end);
-    expect(await Promise.all([...waits, peer.waitFor("close")])).toEqual([["news", [1]], [end], [end]]);
-    expect([peer.listenerCount("notification"), peer.listenerCount("close")]).toEqual([0, 0]);
-  });
-
-  it("rejects for another event if the peer closes, is closed, or its signal aborts, and leaves no listener", async () => {
-    const { peer, cut } = rawPeer();
     const control = new AbortController();
     const { signal } = control;
-    const waits = [peer.waitFor("resume"), peer.waitFor("resume", { signal })].map(rejection);
+    const waits = [peer.waitFor("notification"), peer.waitFor("close")];
+    const failures = [peer.waitFor("resume"), peer.waitFor("resume", { signal })].map(rejection);
+    for (const n of [1, 2]) feed(notification("news", [n]));
     control.abort("changed my mind");
-    waits.push(rejection(peer.waitFor("close", { signal })));
+    failures.push(rejection(peer.waitFor("close", { signal })));
     cut(end);
-    waits.push(rejection(peer.waitFor("resume")));
+    failures.push(rejection(peer.waitFor("resume")));
+    expect(await Promise.all([...waits, peer.waitFor("close")])).toEqual([["news", [1]], [end], [end]]);
     const ended = new Error("closed with 4000 (enough)");
-    expect(await Promise.all(waits)).toEqual([ended, "changed my mind", "changed my mind", ended]);
-    expect([peer.listenerCount("resume"), peer.listenerCount("close")]).toEqual([0, 0]);
+    expect(await Promise.all(failures)).toEqual([ended, "changed my mind", "changed my mind", ended]);
+    for (const event of ["notification", "resume", "close"] as const) expect(peer.listenerCount(event)).toBe(0);
     for (const args of [["resumed"], ["resume", { timeoutMs: 1 }], ["resume", { signal: 1 }]])
       expect(await rejection((rawPeer().peer.waitFor as any)(...args))).toBeInstanceOf(TypeError);
   });
@@ -145,8 +138,12 @@ describe("a peer without a listener for `error`", () => {
     ["lets a received error through", (_params, { peer }) => peer.request("missing")],
     ["returns a stream that fails", () => failing()],
     ["returns a stream that fails after its first value", () => failing(1)],
+    ...[null, undefined, "text", Symbol("s"), new Proxy({}, { get: throwBug, getPrototypeOf: throwBug })].map(
+      (thrown): [string, () => unknown] => ["throws anything", () => Promise.reject(thrown)],
+    ),
   ])("warns once for each method whose handler %s", async (_how, bad) => {
     expect(await warned({ methods: { bad } }, "bad", "bad")).toEqual(ofBad);
+    expect(typeof warnings[0]!.detail).toBe("string");
   });
 
   it("warns of a notification's handler, and of an `around`, until a listener is added", () => {
@@ -166,14 +163,6 @@ describe("a peer without a listener for `error`", () => {
     expect(warnings).toMatchObject([{ name: "reciproc", cause: caused }]);
     for (const { stack } of [caused, bug]) expect(warnings[0]!.detail).toContain(stack);
   });
-
-  it.each([null, undefined, "text", Symbol("s"), new Proxy({}, { get: throwBug, getPrototypeOf: throwBug })])(
-    "warns of anything that is thrown",
-    async (thrown) => {
-      expect(await warned({ methods: { bad: () => Promise.reject(thrown) } }, "bad")).toEqual(ofBad);
-      expect(typeof warnings[0]!.detail).toBe("string");
-    },
-  );
 
   it("warns once for all unknown methods, because the other side chooses their names", async () => {
     const messages = await warned({ fallback: throwBug }, "invented 1", "invented 2");
@@ -241,6 +230,15 @@ it("a peer has an id and an object for data, which stay the same, and no `auth`"
   for (const member of ["data", "auth"]) expect(() => Object.assign(a, { [member]: {} })).toThrow(TypeError);
 });
 
+it("`await using` closes the peer", async () => {
+  const [a, b] = pair({}, {});
+  {
+    await using peer = a;
+    expect(peer.state).toBe("open");
+  }
+  expect([a.state, await b.closed]).toMatchObject(["closed", { code: 1000 }]);
+});
+
 describe("close()", () => {
   it("reports code and reason on both sides, also from within a handler, after all earlier messages in order", async () => {
     const got: string[] = [];
@@ -283,29 +281,16 @@ describe("close()", () => {
   });
 });
 
-describe("the reason", () => {
-  it.each([
-    ["exactly 123 bytes", "x".repeat(123), "x".repeat(123)],
-    ["one byte more", "x".repeat(124), "x".repeat(123)],
-    ["exactly 41 characters of 3 bytes", "€".repeat(41), "€".repeat(41)],
-    ["a character across the end", `xx${"€".repeat(41)}`, `xx${"€".repeat(40)}`],
-    ["a surrogate pair across the end", "😀".repeat(31), "😀".repeat(30)],
-    ["two bytes across the end", "é".repeat(62), "é".repeat(61)],
-  ])("of %s is truncated to 123 bytes of UTF-8, between characters", async (_name, reason, cut) => {
-    const raw = rawPeer();
-    await raw.peer.close(1000, reason);
-    expect([raw.closes, cutReason(reason)]).toEqual([[[1000, cut]], cut]);
-  });
-});
-
-it("`await using` closes the peer", async () => {
-  const [a, b] = pair({}, {});
-  {
-    await using peer = a;
-    expect(peer.state).toBe("open");
-  }
-  expect(a.state).toBe("closed");
-  expect(await b.closed).toMatchObject({ code: 1000 });
+it.each([
+  ["exactly 123 bytes", "x".repeat(123), "x".repeat(123)],
+  ["one byte more", "x".repeat(124), "x".repeat(123)],
+  ["exactly 41 characters of 3 bytes", "€".repeat(41), "€".repeat(41)],
+  ["a character across the end", `xx${"€".repeat(41)}`, `xx${"€".repeat(40)}`],
+  ["a surrogate pair across the end", "😀".repeat(31), "😀".repeat(30)],
+])("the reason of %s is truncated to 123 bytes of UTF-8, between characters", async (_name, reason, cut) => {
+  const raw = rawPeer();
+  await raw.peer.close(1000, reason);
+  expect([raw.closes, cutReason(reason)]).toEqual([[[1000, cut]], cut]);
 });
 
 describe("a close that this side makes", () => {
@@ -319,25 +304,20 @@ describe("a close that this side makes", () => {
     return raw;
   }
 
-  it.each([
+  it.each<[string, Parameters<RawPeer["cut"]>[0]]>([
     ["never answers", { code: 1006, reason: "" }],
     ["answers without a code", { code: 1005, reason: "" }],
     ["answers with another code", { code: 1000, reason: "bye" }],
+    ["destroys the socket, whose error is reported with it", { error: new Error("reset") }],
   ])("is reported with its code and reason if the other side %s", async (_what, info) => {
     const raw = closing();
     const closes: unknown[] = [];
     raw.peer.on("close", (one) => closes.push(one));
-    raw.cut(info);
-    expect(closes).toEqual([{ code: 1008, reason: why }]);
-    expect(await raw.peer.closed).toEqual({ code: 1008, reason: why });
-  });
-
-  it("is reported with the error that destroyed the socket, even if the application closes the peer meanwhile", async () => {
-    const raw = closing();
+    // Also if the application closes the peer meanwhile.
     void raw.peer.close(4000, "mine");
-    const error = new Error("reset");
-    raw.cut({ error });
-    expect(await raw.peer.closed).toEqual({ code: 1008, reason: why, error });
+    raw.cut(info);
+    const reported = { code: 1008, reason: why, ...(info?.error && { error: info.error }) };
+    expect([closes, await raw.peer.closed]).toEqual([[reported], reported]);
   });
 
   it("is reported with 1006, as a lost connection, if it was the application's and the other side never answers", async () => {

@@ -26,8 +26,8 @@ const STREAMED = "write `peer.offer(it.stream())`";
 
 /** A promise of a library's own, as those of query builders are. */
 class Query {
-  then(use: (rows: unknown[]) => void): void {
-    use([]);
+  then(): void {
+    expect.fail("what its `then` would start was started");
   }
 }
 
@@ -119,12 +119,6 @@ describe("a value without a JSON form", () => {
     expect([uncaught, raw.sent.length, raw.errors.length]).toEqual([[], 2, 2]);
   });
 
-  it("that is a query which its `then` starts is not started", () => {
-    const query = { then: () => expect.fail("started") };
-    Object.setPrototypeOf(query, Query.prototype);
-    expect(() => encodeResult(1, { query })).toThrow("`query`");
-  });
-
   it("is accepted if it or the object around it has a toJSON, in members that JSON omits, and below the members", () => {
     const directory = Object.assign(new Map([["a", 1]]), { toJSON: () => "all" });
     const failed = Object.assign(new Error("x"), { map: new Map(), toJSON: () => ["x"] });
@@ -181,15 +175,12 @@ describe("a call longer than the limit of the other side", () => {
   it("rejects with the method, the size, the limit and the option, and is sent at exactly the limit", async () => {
     const { peer, take, transport } = limited();
     const call = peer.request("m", filled(request(1, "m"), MOST));
-    expect(JSON.stringify(take()[0])).toHaveLength(MOST);
     const error = await rejection(peer.request("m", filled(request(2, "m"), MOST + 1)));
-    expect(error).toBeInstanceOf(TooLargeError);
-    expect(error).toBeInstanceOf(RangeError);
+    for (const type of [TooLargeError, RangeError]) expect(error).toBeInstanceOf(type);
     expect(error).toMatchObject(tooLong("m", MOST + 1));
-    expect(take()).toEqual([]);
+    expect(take().map((message) => JSON.stringify(message).length)).toEqual([MOST]);
     transport.feed(result(1, "ok"));
     expect(await call).toBe("ok");
-    expect(peer.state).toBe("open");
   });
 
   it("is measured in bytes of UTF-8, and while the connection is suspended, but not on a closed one", async () => {
@@ -226,11 +217,9 @@ describe("a notification longer than the limit of the other side", () => {
     [" by an `around` that lets it pass", { around: (_call, next) => next() }],
   ])("is dropped, and reported once%s", async (_how, options) => {
     const { peer, take, errors } = limited(options);
-    expect(peer.notify("n", filled(notification("n"), MOST))).toBe(true);
-    expect(take()).toHaveLength(1);
-    expect(peer.notify("n", filled(notification("n"), MOST + 1))).toBe(false);
+    const taken = [MOST, MOST + 1].map((length) => peer.notify("n", filled(notification("n"), length)));
     await turn();
-    expect(take()).toEqual([]);
+    expect([taken, take().length]).toEqual([[true, false], 1]);
     expect(errors).toMatchObject([tooLong("n", MOST + 1)]);
   });
 
@@ -285,9 +274,13 @@ describe("an answer longer than the limit of the other side", () => {
     expect(take()).toEqual([tooLarge(null)]);
   });
 
-  it("is bounded by `maxReplyBytes` if that is less", async () => {
-    const { transport, take } = limited({ methods, limits: { maxReplyBytes: 150 } });
+  it("is bounded by `maxReplyBytes` if that is less, and so are the data of an error", async () => {
+    const error = new RpcError(1, "no", "x".repeat(MOST));
+    const fails = { ...methods, fails: () => Promise.reject(error) };
+    const { transport, take } = limited({ methods: fails, limits: { maxReplyBytes: 150 } });
     transport.feed(request(1, "long", [160 - envelope]));
-    expect(take()).toMatchObject([{ error: { code: -32008, data: { maxReplyBytes: 150 } } }]);
+    transport.feed(request(2, "fails"));
+    await turn();
+    expect(take()).toEqual([1, 2].map((id) => failure(id, -32008, "Response is too large", { maxReplyBytes: 150 })));
   });
 });
