@@ -92,10 +92,7 @@ function features(): Methods {
     ...sentinel,
     echo: (params: unknown) => params,
     "until cancelled": (_params: unknown, context: Context) => untilCancelled(context),
-    "fails when cancelled": (_params: unknown, context: Context) =>
-      untilCancelled(context).catch(() => {
-        throw new Error("secret");
-      }),
+    "fails when cancelled": (_params: unknown, context: Context) => untilCancelled(context).catch(fail),
     /** Ignores a cancel, and returns when `release` is called. */
     stays: async (params: unknown) => (await released(), params),
     release: () => waiting.splice(0).forEach((resolve) => resolve()),
@@ -121,7 +118,7 @@ function features(): Methods {
     },
     async *breaks([count]: [number]) {
       for (let i = 1; i <= count; i++) yield i;
-      throw new Error("secret");
+      fail();
     },
     async *refuses() {
       yield 1;
@@ -136,57 +133,32 @@ function features(): Methods {
 }
 
 /** Each value twice: at once, and later by a promise. */
-function variants(
-  verb: string,
-  values: Record<string, () => unknown>,
-  act: (value: () => unknown) => unknown,
-): Methods {
-  const both = Object.entries(values).flatMap(([name, value]): [string, () => unknown][] => [
-    [`${verb} ${name}`, () => act(value)],
-    [`${verb} ${name} later`, async () => (await turn(), act(value))],
-  ]);
-  return Object.fromEntries(both);
+function variants(verb: string, values: object, act: (value: () => unknown) => unknown): Methods {
+  const both = Object.entries(values).map(([name, value]) => ({
+    [`${verb} ${name}`]: () => act(value),
+    [`${verb} ${name} later`]: async () => (await turn(), act(value)),
+  }));
+  return Object.assign({}, ...both) as Methods;
 }
 
 function cyclic(): object {
-  const ring: { self?: object } = {};
-  ring.self = ring;
-  return ring;
+  const ring = { self: {} };
+  return Object.assign(ring, { self: ring });
 }
 
-function refuse(): never {
-  throw new Error("secret of the trap");
+function fail(): never {
+  throw new Error("secret");
 }
 
-function hostile(): object {
-  return new Proxy({}, { get: refuse, getPrototypeOf: refuse, ownKeys: refuse, has: refuse });
-}
+/** Returns an object whose member throws when it is read. */
+const failing = (name: string): object => Object.defineProperty({}, name, { get: fail, enumerable: true });
+
+const hostile = (): object => new Proxy({}, { get: fail, getPrototypeOf: fail, ownKeys: fail, has: fail });
 
 function revoked(): object {
   const { proxy, revoke } = Proxy.revocable({}, {});
   revoke();
   return proxy;
-}
-
-function nested(depth: number): unknown {
-  let value: unknown = [];
-  for (let i = 0; i < depth; i++) value = [value];
-  return value;
-}
-
-const throwingToJson = {
-  toJSON(): never {
-    throw new Error("secret of toJSON");
-  },
-};
-
-/** A broken thenable, which throws when `then` is called. */
-function brokenPromise(): Promise<unknown> {
-  const promise = Promise.resolve("never read");
-  promise.then = () => {
-    throw new Error("secret of then");
-  };
-  return promise;
 }
 
 const returns: Record<string, () => unknown> = {
@@ -206,26 +178,14 @@ const returns: Record<string, () => unknown> = {
   thenable: () => ({ then: (resolve: (value: string) => void) => resolve("kept") }),
   cyclic,
   bigint: () => 1n,
-  "throwing toJSON": () => throwingToJson,
-  "throwing getter": () => ({
-    get secret(): never {
-      throw new Error("secret of the getter");
-    },
-  }),
-  "throwing then": () => ({
-    get then(): never {
-      throw new Error("secret of then");
-    },
-  }),
-  "thenable that throws": () => ({
-    then() {
-      throw new Error("secret of then");
-    },
-  }),
-  "broken promise": brokenPromise,
+  "throwing toJSON": () => ({ toJSON: fail }),
+  "throwing getter": () => failing("secret"),
+  "throwing then": () => failing("then"),
+  "thenable that throws": () => ({ then: fail }),
+  "broken promise": () => Object.assign(Promise.resolve("never read"), { then: fail }),
   hostile,
   revoked,
-  deep: () => nested(20_000),
+  deep: () => JSON.parse("[".repeat(20_000) + "]".repeat(20_000)) as unknown,
 };
 
 const throws: Record<string, () => unknown> = {
@@ -236,11 +196,7 @@ const throws: Record<string, () => unknown> = {
   error: () => new Error("secret"),
   lookalike: () => ({ code: -32601, message: "secret", data: 1 }),
   "error with a code": () => Object.assign(new Error("secret"), { code: -32601 }),
-  "throwing getter": () => ({
-    get message(): never {
-      throw new Error("secret of the getter");
-    },
-  }),
+  "throwing getter": () => failing("message"),
   hostile,
   revoked,
   rpc: () => new RpcError(404, "no such room"),
@@ -249,7 +205,7 @@ const throws: Record<string, () => unknown> = {
   "rpc with a function": () => new RpcError(1, "no", () => "secret"),
   "rpc with a cycle": () => new RpcError(1, "no", cyclic()),
   "rpc with a bigint": () => new RpcError(1, "no", 1n),
-  "rpc with throwing toJSON": () => new RpcError(1, "no", throwingToJson),
+  "rpc with throwing toJSON": () => new RpcError(1, "no", { toJSON: fail }),
   "rpc without a code": () => Object.create(RpcError.prototype) as unknown,
   "rpc with an odd code": () => Object.assign(new RpcError(1, "no"), { code: "secret" }),
   "rpc with half a code": () => Object.assign(new RpcError(1, "no"), { code: 0.5 }),
