@@ -25,30 +25,6 @@ function lose({ transport }: SessionPeer): void {
 }
 
 describe("a peer that is suspended", () => {
-  it("has the state suspended, and continues unchanged after the resume", async () => {
-    const opened = gate<string>();
-    const methods = { add: ([a, b]: number[]) => a! + b!, wait: () => opened.promise };
-    const { peer, transport, take, events } = sessionPeer({ methods });
-    const call = peer.request("before");
-    transport.feed(request(7, "wait"));
-    transport.suspend();
-    expect(peer.state).toBe("suspended");
-    const waits = peer.request("meanwhile");
-    expect(peer.notify("said")).toBe(true);
-    opened.resolve("done");
-    await turn();
-    expect(take()).toEqual([request(1, "before")]);
-    transport.resume();
-    expect(peer.state).toBe("open");
-    expect(take()).toEqual([request(2, "meanwhile"), notification("said"), result(7, "done")]);
-    transport.feed(result(1, "a"));
-    transport.feed(result(2, "b"));
-    transport.feed(request(1, "add", [1, 2]));
-    expect(await Promise.all([call, waits])).toEqual(["a", "b"]);
-    expect(take()).toEqual([result(1, 3)]);
-    expect(events).toEqual(["suspend (suspended)", "resume (open)"]);
-  });
-
   it("sends the cancel of a call that was sent, and no cancel of a queued one, after the queue", async () => {
     const { peer, transport, take } = sessionPeer({}, { isReciproc: true });
     const controller = new AbortController();
@@ -202,36 +178,6 @@ describe("a batch", () => {
   });
 });
 
-it("a stream that was served has ended on the next connection, and progress of an earlier call is ignored", async () => {
-  let returned = 0;
-  async function* endless(): AsyncGenerator<number> {
-    try {
-      for (;;) yield turn().then(() => 1);
-    } finally {
-      returned++;
-    }
-  }
-  const ends = sessionPeer({ methods: { tail: () => endless() } }, { isReciproc: true });
-  const { peer, transport, take } = ends;
-  const reports: unknown[] = [];
-  const lost = rejection(peer.request("m", {}, { onProgress: (value) => reports.push(value) }));
-  transport.feed(request(1, "tail"));
-  await turn();
-  const [{ params }, { result: stream }] = take();
-  expect(peer.stats().streams).toBe(1);
-  lose(ends);
-  await lost;
-  await turn();
-  await turn();
-  expect([returned, peer.stats().streams]).toEqual([1, 0]);
-  transport.resume();
-  transport.feed(notification("$/progress", { token: params.workDoneToken, value: 50 }));
-  transport.feed(request(2, "$/enumerator/next", { token: stream.token }));
-  await turn();
-  expect(take()).toMatchObject([{ id: 2, error: { code: -32001 } }]);
-  expect(reports).toEqual([]);
-});
-
 describe("a peer that is closed inside", () => {
   it.each(["suspend", "abort", "lost", "resume"])(
     "a listener of `%s` stays closed, and emits nothing more",
@@ -300,20 +246,6 @@ describe("a message that is queued until the next connection", () => {
     transport.resume();
     expect(take().map(({ id }) => id)).toEqual([1, 2, 3, 4, undefined]);
     expect(peer.notify("n")).toBe(true);
-  });
-
-  it("frees its part of the bound when it is cancelled, also during the flush of earlier messages", async () => {
-    const { peer, transport, take } = lostPeer({ limits: { maxUnsentBytes: 600 } }, true);
-    const [first, second] = [new AbortController(), new AbortController()];
-    const long = rejection(peer.request("long", ["x".repeat(200)], { signal: first.signal }));
-    expect(peer.notify("n", ["y".repeat(40)])).toBe(false);
-    first.abort("enough");
-    expect(peer.notify("n", ["y".repeat(40)])).toBe(true);
-    const short = rejection(peer.request("short", [], { signal: second.signal }));
-    transport.onSend = () => second.abort("too late");
-    transport.resume();
-    expect(await Promise.all([long, short])).toEqual(["enough", "too late"]);
-    expect(take()).toEqual([notification("n", ["y".repeat(40)])]);
   });
 
   it("rejects as too large, as a call or a batch, when the transport refuses it then", async () => {

@@ -212,12 +212,4 @@ describe("a call with `retry` that a full queue refuses", () => {
     expect(take().filter(({ method }) => method === "m")).toMatchObject([{ id: 3 }]);
     await answered(ends, 3, call);
   });
-
-  it("is made again on the next connection if this one is lost before", async () => {
-    const ends = full();
-    const call = ends.peer.request("m", LONG, RETRY);
-    loseAndResume(ends);
-    expect(ends.take()).toMatchObject([{ id: 1, method: "m" }]);
-    await answered(ends, 1, call);
-  });
 });

@@ -90,7 +90,7 @@ const NOT_TYPED = [
 const JAVASCRIPT = ["bank.js"];
 const typed = examples.filter(({ name }) => /\.[jt]sx?$/.test(name) && !NOT_TYPED.includes(name));
 let compiled: string;
-const threads: Thread[] = [];
+const [first, second, clock] = [new Thread(), new Thread(), new Thread()];
 const results = new Map<Extracted, Promise<{ printed: string; errors: string }>>();
 
 beforeAll(async () => {
@@ -111,36 +111,29 @@ beforeAll(async () => {
   for (const { page, name, path } of typed.filter((one) => one.name.endsWith(".ts")))
     await copyFile(join(built, page, name.replace(/ts$/, "js")), path.replace(/ts$/, "js"));
   // The examples of a page may use the same port. So a thread runs all of a page.
-  const [one, other, clock] = [new Thread(), new Thread(), new Thread()];
-  threads.push(one, other, clock);
   for (const example of printing) {
-    const ordinary = example.page === "docs/API.md" ? one : other;
+    const ordinary = example.page === "docs/API.md" ? first : second;
     // Otherwise, an example that counts timers counts those of the programs before it.
     const thread = example.code.includes("virtualClock") ? clock : ordinary;
     results.set(example, thread.run(example.path.replace(/ts$/, "js")));
   }
 });
 afterAll(async () => {
-  for (const thread of threads) await thread[Symbol.asyncDispose]();
+  for (const thread of [first, second, clock]) await thread[Symbol.asyncDispose]();
   await clean();
 });
 
 describe("each page", () => {
-  it.each(pages.filter((page) => !WITHOUT_EXAMPLE.includes(page)))(
-    "begins with an example, or with one after a few sentences: %s",
-    async (page) => {
-      const text = await readFile(page, "utf8");
-      const before = text.slice(0, text.indexOf(examples.find((one) => one.page === page)!.code));
-      expect(before.match(/^```/gm)).toHaveLength(1);
-      expect(before.match(/^#/gm)!.length).toBeLessThan(3);
-      expect(before.length).toBeLessThan(700);
-    },
-  );
-
-  it.each(pages)("names the file of each example: %s", async (page) => {
+  it.each(pages)("names the file of each example, and begins with one, or after a few sentences: %s", async (page) => {
     const text = await readFile(page, "utf8");
+    const own = examples.filter((one) => one.page === page);
     const blocks = text.match(/^```(js|javascript|tsx?|typescript|html|yaml|nginx|caddy|haproxy)$/gm) ?? [];
-    expect(examples.filter((one) => one.page === page && !one.name.endsWith(".sh"))).toHaveLength(blocks.length);
+    expect(own.filter(({ name }) => !name.endsWith(".sh"))).toHaveLength(blocks.length);
+    if (WITHOUT_EXAMPLE.includes(page)) return;
+    const before = text.slice(0, text.indexOf(own[0]!.code));
+    expect(before.match(/^```/gm)).toHaveLength(1);
+    expect(before.match(/^#/gm)!.length).toBeLessThan(3);
+    expect(before.length).toBeLessThan(700);
   });
 });
 

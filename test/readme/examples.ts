@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join, resolve as resolvePath } from "node:path";
-import { createInterface } from "node:readline";
+import { createInterface, type Interface } from "node:readline";
 import { promisify } from "node:util";
 import { Worker } from "node:worker_threads";
 
@@ -63,7 +63,7 @@ export async function tsc(args: readonly string[], compiler = TSC): Promise<stri
 }
 
 /** Compiles one example, with further flags if given. Returns the errors. */
-export async function compile(name: string, ...further: string[]): Promise<string> {
+export function compile(name: string, ...further: string[]): Promise<string> {
   const flags = "--strict --target es2022 --module nodenext --types node --exactOptionalPropertyTypes".split(" ");
   return tsc(["--ignoreConfig", join(folder, name), ...flags, ...further]);
 }
@@ -106,7 +106,7 @@ export class Running {
   readonly lines: string[] = [];
   readonly exited: Promise<unknown>;
   readonly #child: ChildProcess;
-  readonly #waiting = new Set<() => void>();
+  readonly #output: Interface;
   #errors = "";
 
   /** Starts an extracted example by its name, or any program by its path, in `cwd`. `env` is added to the environment. */
@@ -119,28 +119,20 @@ export class Running {
     // Not "exit", because output may still arrive after it.
     this.exited = once(this.#child, "close");
     this.#child.stderr!.on("data", (text: Buffer) => (this.#errors += text.toString()));
-    createInterface(this.#child.stdout!).on("line", (line) => {
-      this.lines.push(line);
-      for (const look of this.#waiting) look();
-    });
+    this.#output = createInterface(this.#child.stdout!).on("line", (line) => this.lines.push(line));
   }
 
   /** Resolves when a line matches, of those from `from` on. Rejects if the program ends without one. */
-  line(pattern: RegExp, from = 0): Promise<string> {
-    return new Promise((resolve, reject) => {
-      const look = (): void => {
-        const found = this.lines.slice(from).find((line) => pattern.test(line));
-        if (found === undefined) return;
-        this.#waiting.delete(look);
-        resolve(found);
-      };
-      this.#waiting.add(look);
-      void this.exited.then(() => {
-        look();
-        reject(new Error(`no line matches ${pattern}: ${this.lines.join("\n")}\n${this.#errors}`));
-      });
-      look();
-    });
+  async line(pattern: RegExp, from = 0): Promise<string> {
+    const find = (): string | undefined => this.lines.slice(from).find((line) => pattern.test(line));
+    let isOver = false;
+    while (find() === undefined && !isOver) {
+      const more = once(this.#output, "line").then(() => false);
+      isOver = await Promise.race([more, this.exited.then(() => true)]);
+    }
+    const found = find();
+    if (found !== undefined) return found;
+    throw new Error(`no line matches ${pattern}: ${this.lines.join("\n")}\n${this.#errors}`);
   }
 
   /** What the program has printed on its standard error. */

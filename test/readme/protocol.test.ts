@@ -1,66 +1,33 @@
 /** Checks that every requirement of docs/PROTOCOL.md has a number of its own, and names a test that exists. */
 import { readFile } from "node:fs/promises";
-import { beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { titlesOf } from "./titles.js";
 
-/** Where the list of tests begins. */
-const TESTS = "\n## Tests\n";
-
-interface Reference {
-  readonly requirement: string;
-  readonly file: string;
-  readonly title: string;
-}
-
-/** Returns each requirement with its text: a list item or a table row. */
-let requirements: { number: string; text: string }[];
-let references: Reference[];
-/** The number of lines in the list of tests. */
-let lines: number;
-
-beforeAll(async () => {
-  const document = await readFile("docs/PROTOCOL.md", "utf8");
-  const [text, tests] = document.split(TESTS) as [string, string];
-  requirements = [...text.matchAll(/^(?:- |\| )\*\*([A-Z]\d*-\d+)\.?\*\*(.*)$/gm)].map(([, number, rest]) => ({
-    number: number!,
-    text: rest!,
-  }));
-  references = [...tests.matchAll(/^- ([A-Z]\d*-\d+): `([^`]+)` "(.*)"$/gm)].map(([, requirement, file, title]) => ({
-    requirement: requirement!,
-    file: file!,
-    title: title!,
-  }));
-  lines = tests.split("\n").filter((line) => line.startsWith("- ")).length;
-});
+const [text, tests] = (await readFile("docs/PROTOCOL.md", "utf8")).split("\n## Tests\n") as [string, string];
+/** Each requirement with its text: a list item or a table row. */
+const requirements = [...text.matchAll(/^(?:- |\| )\*\*([A-Z]\d*-\d+)\.?\*\*(.*)$/gm)];
+const numbers = requirements.map(([, number]) => number!);
+/** The requirement, the file and the title in each line of the list of tests. */
+const references = [...tests.matchAll(/^- ([A-Z]\d*-\d+): `([^`]+)` "(.*)"$/gm)];
 
 describe("the requirements of PROTOCOL.md", () => {
-  it("are read by this test, all ten rules among them", () => {
+  it("are read by this test, all ten rules among them, and contain MUST, SHOULD or MAY", () => {
     expect(requirements.length).toBeGreaterThan(200);
-    const rules = requirements.flatMap(({ number }) => /^R(\d+)-1$/.exec(number)?.[1] ?? []);
+    const rules = numbers.flatMap((number) => /^R(\d+)-1$/.exec(number)?.[1] ?? []);
     expect(rules).toEqual(["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
-    expect(references).toHaveLength(lines);
+    expect(requirements.filter(([, , rest]) => !/\b(MUST|SHOULD|MAY)\b/.test(rest!))).toEqual([]);
   });
 
-  it("have numbers that do not repeat", () => {
-    const numbers = requirements.map(({ number }) => number);
-    expect(numbers.filter((number, i) => numbers.indexOf(number) !== i)).toEqual([]);
-  });
-
-  it("contain MUST, SHOULD or MAY", () => {
-    expect(requirements.filter(({ text }) => !/\b(MUST|SHOULD|MAY)\b/.test(text)).map(({ number }) => number)).toEqual(
-      [],
-    );
-  });
-
-  it("have at least one test each, and no test has an unknown number", () => {
-    const numbers = requirements.map(({ number }) => number);
-    expect(new Set(references.map(({ requirement }) => requirement))).toEqual(new Set(numbers));
+  it("have numbers that do not repeat, and at least one test each, and no test has an unknown number", () => {
+    expect(numbers).toEqual([...new Set(numbers)]);
+    expect(new Set(references.map(([, requirement]) => requirement))).toEqual(new Set(numbers));
+    expect(references).toHaveLength(tests.match(/^- /gm)!.length);
   });
 
   it("name tests that exist", async () => {
     const files = new Map<string, string[]>();
-    for (const { file } of references) if (!files.has(file)) files.set(file, await titlesOf(file));
-    const missing = references.filter(({ file, title }) => !files.get(file)!.some((one) => one.startsWith(title)));
-    expect(missing.map(({ requirement, file, title }) => `${requirement}: ${file} "${title}"`)).toEqual([]);
+    for (const [, , file] of references) if (!files.has(file!)) files.set(file!, await titlesOf(file!));
+    const missing = references.filter(([, , file, title]) => !files.get(file!)!.some((one) => one.startsWith(title!)));
+    expect(missing.map(([line]) => line)).toEqual([]);
   });
 });
