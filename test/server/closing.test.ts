@@ -50,6 +50,18 @@ describe("server.close()", () => {
     expect(again.url).toBe(url);
   });
 
+  it("does not wait for a running authenticate, whose result then makes no peer", async () => {
+    const { slow, started, open } = slowMethod();
+    const server = await serve({ port: 0, authenticate: slow });
+    const socket = await sendUpgrade(server.url);
+    socket.on("error", () => {});
+    await started;
+    await Promise.all([once(socket, "close"), server.close()]);
+    open({});
+    await turn();
+    expect(server.stats().opened).toBe(0);
+  });
+
   it.each([
     ["sends nothing", ""],
     ["stops within its request", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow:"],

@@ -62,15 +62,6 @@ function parsed(parser: ReturnType<typeof express.json>): ReturnType<typeof hand
 }
 
 describe("an existing HTTP server", () => {
-  it("answers POSTs to the path if it has no other listener", async () => {
-    await using http = await bareHttp();
-    await using server = await serve({ server: http.server, path: "/rpc", methods });
-    expect(await post(http, "/rpc")).toEqual(reply(3));
-    expect(await post(http, "/other")).toEqual([404, 'nothing is served at this path; `path` is "/rpc"\n']);
-    await using peer = await connect(server.url);
-    expect(await peer.request("add", [1, 2])).toBe(3);
-  });
-
   it("leaves POSTs to an application that is added later", async () => {
     await using http = await bareHttp();
     await using server = await serve({ server: http.server, methods });
