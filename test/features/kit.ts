@@ -1,5 +1,4 @@
 /** The kit of this folder: two peers on every kind of link, sources of streams, and the messages of streams and cancels. */
-import { expect } from "vitest";
 import {
   connect,
   pair,
@@ -12,18 +11,14 @@ import {
 } from "../../src/node.js";
 import type { Receiver } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
-import { expectEmpty, type AnyOptions } from "../support/pair.js";
+import { connected, expectEmpty, type AnyOptions, type ConnectedPair } from "../support/pair.js";
 import { notification, rawPeer, request, result, type RawBehaviour, type RawPeer } from "../support/raw.js";
 import { gate, turn, type Gate } from "../support/turns.js";
 
 /** Two peers that must leave no pending state. */
-export interface Joined extends AsyncDisposable {
-  readonly a: AnyPeer;
-  readonly b: AnyPeer;
+export interface Joined extends ConnectedPair {
   /** Resolves when all sent messages have been handled. */
   settled(): Promise<void>;
-  /** Returns the `error` events of both peers since the last call. Unread ones fail the test at its end. */
-  takeErrors(): unknown[];
 }
 
 /** A way to join two peers. If one is a server, it is `a`. */
@@ -64,28 +59,14 @@ export const everyWay: [string, Join][] = [
 
 const SYNC = "a test waits for this";
 
-function joined(a: AnyPeer, b: AnyPeer, end = async (): Promise<void> => {}): Joined {
-  const errors: unknown[] = [];
-  for (const peer of [a, b]) peer.on("error", (error) => errors.push(error));
-  return {
-    a,
-    b,
-    async settled() {
-      for (let i = 0; i < 3; i++) {
-        await Promise.allSettled([a.request(SYNC), b.request(SYNC)]);
-        await turn();
-      }
-    },
-    takeErrors: () => errors.splice(0),
-    async [Symbol.asyncDispose]() {
-      await Promise.all([a.close(), b.close()]);
-      await end();
-      // Lets handlers finish after their signals aborted.
+function joined(a: AnyPeer, b: AnyPeer, end?: () => Promise<unknown>): Joined {
+  const settled = async (): Promise<void> => {
+    for (let i = 0; i < 3; i++) {
+      await Promise.allSettled([a.request(SYNC), b.request(SYNC)]);
       await turn();
-      expectIdle({ a, b });
-      expect(errors).toEqual([]);
-    },
+    }
   };
+  return { ...connected(a, b, end), settled };
 }
 
 /** Asserts that neither side serves a stream, has a pending call, or runs a handler. */

@@ -17,7 +17,11 @@ export interface ConnectedPair extends AsyncDisposable {
 
 /** Joins two peers: `await using pair = connectedPair(..)`. */
 export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): ConnectedPair {
-  const [a, b]: [AnyPeer, AnyPeer] = pair(ofA, ofB);
+  return connected(...(pair(ofA, ofB) as [AnyPeer, AnyPeer]));
+}
+
+/** Returns two joined peers as such a pair. `end` ends what they do not close. */
+export function connected(a: AnyPeer, b: AnyPeer, end?: () => Promise<unknown>): ConnectedPair {
   const errors: unknown[] = [];
   for (const peer of [a, b]) peer.on("error", (error) => errors.push(error));
   return {
@@ -26,6 +30,7 @@ export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): Conne
     takeErrors: () => errors.splice(0),
     async [Symbol.asyncDispose]() {
       await Promise.all([a.close(), b.close()]);
+      await end?.();
       // Lets handlers finish after their signals aborted.
       await turn();
       expectEmpty(a);

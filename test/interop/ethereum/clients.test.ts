@@ -103,16 +103,12 @@ describe("viem", () => {
     return numbers;
   }
 
-  it.each([
-    ["loses a push sent before the reply without `Subscriptions`", true, [2]],
-    ["loses no push sent before the reply with `Subscriptions`", false, [1, 2]],
-  ])("%s", async (_name, withoutHelp, expected) => {
-    await using node = await startNode(withoutHelp);
+  it("loses a push sent before the reply without `Subscriptions`", async () => {
+    await using node = await startNode(true);
     await using client = openViem(node.url);
     const numbers = await watch(node, client);
     node.mine();
-    while ((await numbers.next()) !== 2);
-    expect(numbers.all).toEqual(expected);
+    expect(await numbers.next()).toBe(2);
   });
 
   it("sends heartbeats as requests of id null, which are answered and have no other effect", async () => {

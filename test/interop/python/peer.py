@@ -27,33 +27,22 @@ class Peer:
         try:
             async for text in self.socket:
                 message = json.loads(text)
-                is_reply = isinstance(message, dict) and "method" not in message
-                if is_reply or (isinstance(message, list) and all("method" not in one for one in message)):
-                    self.settle(message)
-                else:
-                    task = asyncio.ensure_future(self.answer(message))
+                members = message if isinstance(message, list) else [message]
+                if any("method" in one for one in members):
+                    task = asyncio.ensure_future(self.answer(members, isinstance(message, list)))
                     self.tasks.add(task)
                     task.add_done_callback(self.tasks.discard)
+                    continue
+                for reply in members:
+                    self.waiting.pop(reply["id"], asyncio.Future()).set_result(reply)
         finally:
             for future in self.waiting.values():
-                if not future.done():
-                    future.set_exception(Failure({"code": -1, "message": "the connection is closed"}))
+                future.set_exception(Failure({"code": -1, "message": "the connection is closed"}))
 
-    def settle(self, reply):
-        # A batch waits under the ids of its requests, in their order.
-        key = tuple(one["id"] for one in reply) if isinstance(reply, list) else reply["id"]
-        future = self.waiting.pop(key, None)
-        if future is not None:
-            future.set_result(reply)
-
-    async def answer(self, message):
-        if isinstance(message, list):
-            replies = [reply for reply in await asyncio.gather(*map(self.serve, message)) if reply is not None]
-            reply = replies or None
-        else:
-            reply = await self.serve(message)
-        if reply is not None and self.socket.open:
-            await self.socket.send(json.dumps(reply))
+    async def answer(self, members, is_batch):
+        replies = [reply for reply in await asyncio.gather(*map(self.serve, members)) if reply is not None]
+        if replies and self.socket.open:
+            await self.socket.send(json.dumps(replies if is_batch else replies[0]))
 
     async def serve(self, message):
         try:
@@ -65,32 +54,29 @@ class Peer:
             outcome = {"error": failure.error}
         return {"jsonrpc": "2.0", "id": message["id"], **outcome} if "id" in message else None
 
-    async def send_and_wait(self, key, message):
-        future = self.waiting[key] = asyncio.get_running_loop().create_future()
-        await self.socket.send(json.dumps(message))
-        return await future
-
     async def call(self, method, params):
-        call = self.message(method, params, True)
-        reply = await self.send_and_wait(call["id"], call)
+        [reply] = await self.batch([[method, params, True]])
         if "error" in reply:
             raise Failure(reply["error"])
         return reply["result"]
 
     async def notify(self, method, params):
-        await self.socket.send(json.dumps(self.message(method, params, False)))
+        await self.batch([[method, params, False]])
 
     async def batch(self, members):
-        batch = [self.message(*member) for member in members]
-        return await self.send_and_wait(tuple(one["id"] for one in batch if "id" in one), batch)
-
-    def message(self, method, params, is_call):
-        message = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = params
-        if is_call:
-            message["id"] = next(self.ids)
-        return message
+        """Sends one message or several, and returns the replies to those that are calls, in their order."""
+        messages, replies = [], []
+        for method, params, is_call in members:
+            message = {"jsonrpc": "2.0", "method": method}
+            if params is not None:
+                message["params"] = params
+            if is_call:
+                message["id"] = next(self.ids)
+                replies.append(asyncio.get_running_loop().create_future())
+                self.waiting[message["id"]] = replies[-1]
+            messages.append(message)
+        await self.socket.send(json.dumps(messages if len(messages) > 1 else messages[0]))
+        return await asyncio.gather(*replies)
 
 
 async def commands():
