@@ -11,54 +11,42 @@ import { cancelMcp } from "./kit.js";
 
 useVirtualClock();
 
-interface Served {
-  readonly subscriptions: Subscriptions;
-  readonly opened: Subscription[];
-  readonly methods: NonNullable<AnyOptions["methods"]>;
-}
-
 /** Subscriptions with ids 1, 2, ..., and the methods that open and close them; `prepare` runs before the call is answered. */
 function served(
   prepare: (subscription: Subscription, context: Context) => unknown = () => {},
   limits?: SubscriptionsOptions["limits"],
-): Served {
+) {
   let lastId = 0;
   const subscriptions = new Subscriptions({ method: "push", nextId: () => ++lastId, limits });
   const opened: Subscription[] = [];
-  return {
-    subscriptions,
-    opened,
-    methods: {
-      async subscribe(_params, context) {
-        const subscription = subscriptions.open(context);
-        opened.push(subscription);
-        await prepare(subscription, context);
-        return subscription.id;
-      },
-      unsubscribe: ([id], { peer }) => subscriptions.close(peer, id),
+  const methods: NonNullable<AnyOptions["methods"]> = {
+    async subscribe(_params, context) {
+      const subscription = subscriptions.open(context);
+      opened.push(subscription);
+      await prepare(subscription, context);
+      return subscription.id;
     },
+    unsubscribe: ([id], { peer }) => subscriptions.close(peer, id),
   };
+  return { subscriptions, opened, methods };
+}
+
+/** What differs for a peer whose `subscribe` is called. */
+interface Given extends AnyOptions, RawBehaviour {
+  readonly maxHeld?: number;
 }
 
 /** Returns a peer whose `subscribe` was called by this message, with what it serves. */
 function subscribing(
   prepare?: Parameters<typeof served>[0],
-  options: AnyOptions = {},
+  { maxHeld = 256, onSend, afterRead, endsOnClose, ...options }: Given = {},
   message: unknown = request(1, "subscribe"),
-  behaviour: RawBehaviour = {},
-): Served & { raw: RawPeer } {
-  const all = served(prepare);
+) {
+  const all = served(prepare, { maxHeld });
+  const behaviour = { onSend, afterRead, endsOnClose } as RawBehaviour;
   const raw = rawPeer({ ...options, methods: { ...all.methods, ...options.methods } }, behaviour);
   raw.feed(message);
   return { ...all, raw };
-}
-
-/** Opens a subscription and awaits its reply. */
-async function openOne(): Promise<ReturnType<typeof subscribing> & { subscription: Subscription }> {
-  const all = subscribing();
-  await pass(0);
-  sent(all.raw);
-  return { ...all, subscription: all.opened[0]! };
 }
 
 const push = (subscription: unknown, value: unknown): object => notification("push", { subscription, result: value });
@@ -125,46 +113,41 @@ describe("a push", () => {
 
   it("is refused beyond `maxHeld` until the reply was sent", async () => {
     const taken: boolean[] = [];
-    const all = served(({ notify }) => taken.push(...[1, 2, 3].map(notify)), { maxHeld: 2 });
-    const raw = rawPeer({ methods: all.methods });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened } = subscribing(({ notify }) => taken.push(...[1, 2, 3].map(notify)), { maxHeld: 2 });
     await pass(0);
-    taken.push(...[4, 5, 6].map(all.opened[0]!.notify));
+    taken.push(...[4, 5, 6].map(opened[0]!.notify));
     expect(taken).toEqual([true, true, false, true, true, true]);
     expect(sent(raw)).toEqual([result(1, 1), ...pushes(1, 2, 4, 5, 6)]);
   });
 });
 
-/** Returns a peer on a transport with read marks. Each mark has the number of messages sent before it. */
-function marking(maxHeld = 256): Served & { raw: RawPeer; marks: { sent: number; read: () => void }[] } {
-  const all = served(({ notify }) => ["a", "b"].map(notify), { maxHeld });
-  const marks: { sent: number; read: () => void }[] = [];
-  const afterRead = (read: () => void): boolean => marks.push({ sent: raw.sent.length, read }) > 0;
-  const raw: RawPeer = rawPeer({ methods: all.methods }, { afterRead });
-  raw.feed(request(1, "subscribe"));
-  return { ...all, raw, marks };
+/** Returns a peer on a transport with read marks, which pushes twice before its reply. */
+function marking(maxHeld?: number) {
+  const reads: (() => void)[] = [];
+  const given = { maxHeld, afterRead: (read: () => void) => reads.push(read) > 0 };
+  return { ...subscribing(({ notify }) => ["a", "b"].map(notify), given as Given), reads };
 }
 
 describe("on a transport that reports what the other side has read, a push", () => {
   it("is sent when the reply was read, after earlier pushes", async () => {
-    const { raw, marks, opened } = marking();
+    const { raw, reads, opened } = marking();
     await pass(900);
     opened[0]!.notify("c");
     expect(sent(raw)).toEqual([result(1, 1)]);
-    expect(marks).toMatchObject([{ sent: 1 }]);
-    marks[0]!.read();
+    expect(reads).toHaveLength(1);
+    reads[0]!();
     expect(sent(raw)).toEqual(pushes("a", "b", "c"));
     opened[0]!.notify("d");
     expect(sent(raw)).toEqual(pushes("d"));
   });
 
   it("is sent once, after a second, if the transport does not report that the reply was read", async () => {
-    const { raw, marks } = marking();
+    const { raw, reads } = marking();
     await pass(999);
     expect(sent(raw)).toEqual([result(1, 1)]);
     await pass(1);
     expect(sent(raw)).toEqual(pushes("a", "b"));
-    marks[0]!.read();
+    reads[0]!();
     expect(sent(raw)).toEqual([]);
   });
 
@@ -178,7 +161,10 @@ describe("on a transport that reports what the other side has read, a push", () 
 
 describe("a subscription", () => {
   it("ends when its own peer unsubscribes by its id, or when this side closes it, once", async () => {
-    const { raw, methods, subscription, subscriptions } = await openOne();
+    const { raw, methods, opened, subscriptions } = subscribing();
+    await pass(0);
+    sent(raw);
+    const subscription = opened[0]!;
     const other = rawPeer({ methods });
     other.feed(request("a", "unsubscribe", [1]));
     for (const [i, id] of ["1", 2, null, "constructor"].entries()) raw.feed(request(i, "unsubscribe", [id]));
@@ -187,21 +173,20 @@ describe("a subscription", () => {
     for (const id of ["b", "c"]) raw.feed(request(id, "unsubscribe", [1]));
     expect(sent(raw)).toEqual([result("b", true), result("c", false)]);
     expect([subscription.signal.aborted, subscription.notify(1), subscriptions.size]).toEqual([true, false, 0]);
-    const own = await openOne();
-    expect([own.subscription.close(), own.subscription.close()]).toEqual([true, false]);
-    expect([own.subscription.signal.aborted, own.subscriptions.size, sent(own.raw)]).toEqual([true, 0, []]);
+    raw.feed(request("d", "subscribe"));
+    expect([opened[1]!.close(), opened[1]!.close()]).toEqual([true, false]);
+    expect([opened[1]!.signal.aborted, subscriptions.size]).toEqual([true, 0]);
   });
 
   it("drops queued pushes when it ends between two of them", async () => {
     const onSend = (text: string): void => void (text.includes("push") && opened[0]!.close());
-    const { raw, opened } = subscribing(({ notify }) => [1, 2].map(notify), {}, undefined, { onSend });
+    const { raw, opened } = subscribing(({ notify }) => [1, 2].map(notify), { onSend });
     await pass(0);
     expect(sent(raw)).toEqual([result(1, 1), push(1, 1)]);
   });
 
   it("sends nothing and leaves no timer when the peer closes with queued pushes", async () => {
-    const behaviour = { endsOnClose: false };
-    const { raw, opened, subscriptions } = subscribing(first, {}, undefined, behaviour);
+    const { raw, opened, subscriptions } = subscribing(first, { endsOnClose: false });
     await turn();
     const closed = raw.peer.close();
     expect(opened[0]!.notify(2)).toBe(false);
@@ -226,12 +211,10 @@ describe("a subscription", () => {
   });
 
   it("ends when its call is answered with an error, alone and in a batch", async () => {
-    const { methods, subscriptions } = served(({ notify }) => {
+    const { raw, subscriptions } = subscribing(({ notify }) => {
       notify(1);
       throw new RpcError(7, "no");
     });
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
     raw.feed([request(2, "subscribe")]);
     await pass(0);
     expect(subscriptions.size).toBe(0);
@@ -257,7 +240,7 @@ describe("a subscription", () => {
   });
 
   it("ends when the response of its call is not sent: refused by the transport, or cancelled under mcp", async () => {
-    const refused = subscribing(undefined, {}, undefined, { onSend: () => false });
+    const refused = subscribing(undefined, { onSend: () => false });
     await turn();
     expect([refused.raw.peer.state, refused.subscriptions.size]).toEqual(["open", 0]);
     const answer = gate();
