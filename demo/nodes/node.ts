@@ -247,8 +247,11 @@ function authorOf(peer: Member): string {
 board.watch(pushPeople);
 server.on("peer", (peer) => {
   const note = (isAway: boolean) => (): void => {
-    // The broker may be away. The next change follows.
-    if (board.has(peer)) change(peer, { isAway }).catch(report);
+    if (!board.has(peer)) return;
+    change(peer, { isAway }).catch((error: unknown) => {
+      // A peer that closed meanwhile is no member. The broker may be away: the next change follows.
+      if (peer.state !== "closed") report(error);
+    });
   };
   peer.on("suspend", note(true));
   peer.on("resume", note(false));
