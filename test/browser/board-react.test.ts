@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
-import { afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 import { connect } from "../../src/node.js";
 import { EXAMPLES, ExampleServer } from "../examples/server.js";
@@ -14,8 +14,6 @@ import { rejection } from "../support/turns.js";
 import { enterText, status, withWindows, type Window } from "./windows.js";
 
 const EXAMPLE = join(EXAMPLES, "board-react");
-
-let folder: string;
 
 /** Runs an npm script of the example. */
 async function script(name: string): Promise<void> {
@@ -27,8 +25,11 @@ const cards = (page: Page): Promise<string[]> => page.getByLabel("Cards").locato
 const log = (page: Page): Promise<string | null> => page.getByLabel("Log").textContent();
 const here = (page: Page): Promise<string | null> => page.getByLabel("Here").textContent();
 
-/** Runs a test with two users who have logged in. */
-async function withUsers(run: (ada: Window, bo: Page, server: ExampleServer) => Promise<void>): Promise<void> {
+/** Runs a test with two users who have logged in. The server has a folder of its own. */
+async function withUsers(
+  run: (ada: Window, bo: Page, server: ExampleServer, folder: string) => Promise<void>,
+): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), "reciproc-board-"));
   const server = new ExampleServer("board-react/build/server/main.js", [], { BOARD_FOLDER: folder }, EXAMPLE);
   await withWindows(server, async (open) => {
     const [ada, bo] = [await open(), await open()];
@@ -37,18 +38,15 @@ async function withUsers(run: (ada: Window, bo: Page, server: ExampleServer) => 
       await status(page, "Live").waitFor();
     }
     for (const { page } of [ada, bo]) await expect.poll(() => here(page)).toMatch(/^(Ada, Bo|Bo, Ada)$/);
-    await run(ada, bo.page, server);
+    await run(ada, bo.page, server, folder);
   });
+  await rm(folder, { recursive: true });
 }
 
 beforeAll(async () => {
   await ensurePackages(EXAMPLE);
   await script("build");
 });
-beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), "reciproc-board-"));
-});
-afterEach(() => rm(folder, { recursive: true }));
 
 it("the example board-react compiles", () => script("typecheck"));
 
@@ -148,7 +146,7 @@ it("the example board-react imports with progress, until it is cancelled, and be
   }));
 
 it("the example board-react uploads 20 MB unchanged, while the network is cut", () =>
-  withUsers(async ({ page: ada, relay }, bo) => {
+  withUsers(async ({ page: ada, relay }, bo, _server, folder) => {
     const content = randomBytes(20_000_000);
     const path = join(folder, "big.bin");
     await writeFile(path, content);

@@ -45,9 +45,9 @@ function patient(context: BrowserContext): BrowserContext {
   return context;
 }
 
-/** Starts a Chromium. `args` are added to the usual ones. */
-export async function launch(args: readonly string[] = []): Promise<Browser> {
-  const options = { executablePath: await ensureChromium(), args: [...ARGS, ...args], timeout: PATIENCE_MS };
+/** Starts a Chromium. */
+export async function launch(): Promise<Browser> {
+  const options = { executablePath: await ensureChromium(), args: ARGS, timeout: PATIENCE_MS };
   return (await chromium.launch(options)).on("context", patient);
 }
 

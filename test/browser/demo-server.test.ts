@@ -2,16 +2,15 @@
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import { connect as connectTcp, type AddressInfo, type Socket } from "node:net";
+import { connect as connectTcp, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, ConnectionLostError, type AnyPeer } from "../../src/node.js";
 import { Relay } from "../support/relay.js";
 import { enter, startDemo, type Demo } from "./demo.js";
-
-const MIB = 2 ** 20;
 
 describe("the demo's file server", () => {
   let demo: Demo;
@@ -23,22 +22,20 @@ describe("the demo's file server", () => {
   it("answers pipelined requests one after another, and refuses those after the 100th", async () => {
     const path = "/page/wire.js";
     const body = await bodyOf(demo, path);
-    const client = await sendRequests(demo, path, 101, "Connection: close\r\n");
-    const chunks: Buffer[] = [];
-    for await (const chunk of client) chunks.push(chunk as Buffer);
-    const responses = Buffer.concat(chunks)
-      .toString()
-      .split(/(?=HTTP\/1\.1 )/);
+    const client = connectTcp(Number(new URL(demo.url).port), "127.0.0.1");
+    const request = `GET ${path} HTTP/1.1\r\nHost: localhost\r\n`;
+    client.write(`${`${request}\r\n`.repeat(100)}${request}Connection: close\r\n\r\n`);
+    const responses = (await text(client)).split(/(?=HTTP\/1\.1 )/);
     expect(responses.pop()).toMatch(/^HTTP\/1\.1 503 /);
     expect(responses).toHaveLength(100);
     for (const response of responses) {
       expect(response).toMatch(/^HTTP\/1\.1 200 /);
-      expect(response.endsWith(`\r\n\r\n${body.toString()}`)).toBe(true);
+      expect(response.endsWith(`\r\n\r\n${body}`)).toBe(true);
     }
   });
 
   it("serves every file that the page imports, with its type, for revalidation at each visit, and no other", async () => {
-    const page = (await bodyOf(demo, "/")).toString();
+    const page = await bodyOf(demo, "/");
     const [, map] = /<script type="importmap">(.*?)<\/script>/s.exec(page)!;
     const { imports } = JSON.parse(map!) as { imports: Record<string, string> };
     const scripts = Object.values(imports).filter((path) => !path.endsWith("/"));
@@ -152,46 +149,25 @@ describe("the demo's vote on clearing the board", () => {
   });
 });
 
-function never(): Promise<never> {
-  return new Promise(() => {});
-}
+const never = (): Promise<never> => new Promise(() => {});
 
-async function bodyOf({ url }: Demo, path: string): Promise<Buffer> {
+async function bodyOf({ url }: Demo, path: string): Promise<string> {
   const response = await fetch(`${url}${path}`);
   expect(response.status).toBe(200);
-  return Buffer.from(await response.arrayBuffer());
+  return response.text();
 }
 
-/** A connection that has sent `count` pipelined requests, the last one with `header`, and reads nothing yet. */
-async function sendRequests({ url }: Demo, path: string, count: number, header = ""): Promise<Socket> {
-  const socket = connectTcp(Number(new URL(url).port), "127.0.0.1").pause();
-  await once(socket, "connect");
-  const request = `GET ${path} HTTP/1.1\r\nHost: localhost\r\n`;
-  const requests = `${request}\r\n`.repeat(count - 1) + `${request}${header}\r\n`;
-  await new Promise((resolve) => socket.write(requests, resolve));
-  return socket;
-}
-
-/** A client of a language server that asks it to read files and addresses itself. */
-interface Attacker extends AsyncDisposable {
-  peer: AnyPeer;
-  /** The methods that the server called on this client. */
-  asked: string[];
-  open(uri: string, text: string): void;
-  /** The completions at that place, as one text. */
-  complete(uri: string, line: number, character: number): Promise<string>;
-}
-
-async function attach({ url }: Demo, languageId: "css" | "json"): Promise<Attacker> {
+/** Connects a client to a language server that asks it to read files and addresses itself. */
+async function attach({ url }: Demo, languageId: "css" | "json") {
   const asked: string[] = [];
   const deny = (method: string) => (): never => {
     asked.push(method);
     throw new Error("denied");
   };
   const methods = ["vscode/content", "fs/content", "fs/stat", "fs/readDir"].map((name) => [name, deny(name)]);
-  const peer = await connect(`${url.replace("http", "ws")}/lsp/${languageId}`, {
+  const peer: AnyPeer = await connect(`${url.replace("http", "ws")}/lsp/${languageId}`, {
     link: "plain",
-    limits: { maxMessageBytes: 8 * MIB },
+    limits: { maxMessageBytes: 8 * 2 ** 20 },
     methods: { ...Object.fromEntries(methods), "textDocument/publishDiagnostics": () => {} },
   });
   const schemes = ["file", "http", "https"];
@@ -207,13 +183,15 @@ async function attach({ url }: Demo, languageId: "css" | "json"): Promise<Attack
   peer.notify("initialized", {});
   return {
     peer,
+    /** The methods that the server called on this client. */
     asked,
-    open: (uri, text) =>
-      void peer.notify("textDocument/didOpen", { textDocument: { uri, languageId, version: 1, text } }),
-    complete: async (uri, line, character) =>
-      JSON.stringify(
-        await peer.request("textDocument/completion", { textDocument: { uri }, position: { line, character } }),
-      ),
+    open: (uri: string, content: string) =>
+      void peer.notify("textDocument/didOpen", { textDocument: { uri, languageId, version: 1, text: content } }),
+    /** Returns the completions at that place, as one text. */
+    async complete(uri: string, line: number, character: number): Promise<string> {
+      const place = { textDocument: { uri }, position: { line, character } };
+      return JSON.stringify(await peer.request("textDocument/completion", place));
+    },
     [Symbol.asyncDispose]: () => peer.close(),
   };
 }

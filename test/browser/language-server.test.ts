@@ -2,6 +2,7 @@ import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { connect } from "../../src/node.js";
+import { runs } from "../bridge/bridged.js";
 import { gate } from "../support/turns.js";
 import { end } from "./browser.js";
 import { note, said, withCuttable, withOne, withTwo } from "./demo.js";
@@ -39,6 +40,12 @@ describe("the language server in the editor", () => {
           expect(await squiggles(each.page)).toEqual([]);
           expect(await textOf(each.page)).toContain("\n  color: rebeccapurple;\n");
         }
+
+        // The list of the traffic shows its messages in both directions, and what the page has answered.
+        const durationOf = (method: string): Promise<string | null> =>
+          page.locator(`.message.incoming[data-method="${method}"] .duration`).first().textContent();
+        expect(await durationOf("workspace/configuration")).toMatch(/ ms$/);
+        expect(await durationOf("textDocument/publishDiagnostics")).toBe("notify");
 
         const property = await pointAt(page, "display: grid", "display");
         expect(await property.textContent()).toContain("Syntax: [ <display-outside> || <display-inside> ]");
@@ -189,7 +196,7 @@ describe("the language server in the editor", () => {
         expect(servers).toHaveLength(13);
         expect(await demo.kill("SIGKILL")).toBe(null);
         // A language server whose input has ended takes a moment to end.
-        await expect.poll(() => servers.filter(isRunning)).toEqual([]);
+        await expect.poll(() => servers.filter(runs)).toEqual([]);
         await page.getByText("json language server: reconnecting").waitFor();
       },
       { open: visitEditor, mayComplain: true },
@@ -210,12 +217,4 @@ async function holdSettings(page: Page): Promise<{ requested: Promise<void>; rel
     });
   });
   return { requested: requested.promise, release: released.resolve };
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
 }

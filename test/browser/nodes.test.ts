@@ -1,5 +1,5 @@
 /** The demo on three nodes: a page kills its node, connects to another one, and recovers the board from the log. */
-import { spawn, type ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { networkInterfaces, tmpdir } from "node:os";
@@ -31,62 +31,44 @@ const peopleOn = async (page: Page): Promise<string[]> => {
   return all;
 };
 
-/** The demo on several nodes, with a folder of its own for temporary files. */
-class Nodes {
-  url = "";
-  /** What it and its nodes have printed. */
-  readonly lines: string[] = [];
-  readonly #child: ChildProcess;
-  readonly #folder: string;
-  readonly #closed: Promise<unknown>;
-
-  private constructor(child: ChildProcess, folder: string) {
-    this.#child = child;
-    this.#folder = folder;
-    for (const stream of [child.stdout!, child.stderr!])
-      createInterface(stream).on("line", (line) => this.lines.push(line));
-    // Its nodes and its Redis print to the same pipes, which are closed when the last of them has ended.
-    this.#closed = once(child, "close");
-  }
-
-  static async start(count: number): Promise<Nodes> {
-    const folder = await mkdtemp(join(tmpdir(), "reciproc-nodes-"));
-    const env = {
-      ...process.env,
-      PORT: "0",
-      REDIS_SERVER_PATH: await ensureRedis(),
-      TMPDIR: folder,
-      SESSION_TTL_MS,
-    };
-    // In a process group, as if a terminal had started it.
-    const child = spawn(process.execPath, [PROGRAM, "--nodes", String(count)], { env, detached: true });
-    const nodes = new Nodes(child, folder);
-    const output = await eventually(
-      () => nodes.lines.join("\n"),
-      (text) => text.includes(`on ${count} nodes: http`),
-    );
-    nodes.url = /http:\S+/.exec(output)![0];
-    return nodes;
-  }
-
-  /** Sends a signal to the process group, as a terminal does. Returns the files that are left when all processes have ended. */
-  async end(signal: "SIGINT" | "SIGTERM" | "SIGHUP"): Promise<string[]> {
-    process.kill(-this.#child.pid!, signal);
-    await this.#closed;
-    const left = await readdir(this.#folder);
-    await rm(this.#folder, { recursive: true });
-    return left;
-  }
+/** Starts the demo on several nodes, with a folder of its own for temporary files. */
+async function startNodes(count: number) {
+  const folder = await mkdtemp(join(tmpdir(), "reciproc-nodes-"));
+  const redis = await ensureRedis();
+  const env = { ...process.env, PORT: "0", REDIS_SERVER_PATH: redis, TMPDIR: folder, SESSION_TTL_MS };
+  // In a process group, as if a terminal had started it.
+  const child = spawn(process.execPath, [PROGRAM, "--nodes", String(count)], { env, detached: true });
+  // Its nodes and its Redis print to the same pipes, which are closed when the last of them has ended.
+  const closed = once(child, "close");
+  const lines: string[] = [];
+  for (const stream of [child.stdout, child.stderr]) createInterface(stream).on("line", (line) => lines.push(line));
+  const output = await eventually(
+    () => lines.join("\n"),
+    (text) => text.includes(`on ${count} nodes: http`),
+  );
+  return {
+    url: /http:\S+/.exec(output)![0],
+    /** What it and its nodes have printed. */
+    lines,
+    /** Sends a signal to the process group, as a terminal does. Returns the files that are left when all processes have ended. */
+    async end(signal: NodeJS.Signals): Promise<string[]> {
+      process.kill(-child.pid!, signal);
+      await closed;
+      const left = await readdir(folder);
+      await rm(folder, { recursive: true });
+      return left;
+    },
+  };
 }
 
 describe("the demo on three nodes", () => {
-  let demo: Nodes;
+  let demo: Awaited<ReturnType<typeof startNodes>>;
   let url: string;
   let lines: string[];
   let visitors: Visitor[] = [];
 
   beforeAll(async () => {
-    demo = await Nodes.start(3);
+    demo = await startNodes(3);
     ({ url, lines } = demo);
   });
   afterEach(async () => {
@@ -237,7 +219,7 @@ describe("the demo on three nodes", () => {
 });
 
 it("the demo on nodes brings a window that joined an empty board its first line, and ends with its files", async () => {
-  const demo = await Nodes.start(2);
+  const demo = await startNodes(2);
   const ada = await visit(demo.url, "Ada");
   const { page } = ada;
   const report = page.locator("#recovered");

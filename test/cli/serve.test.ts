@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
+import { eventually } from "../bridge/bridged.js";
+import { upgrade } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 import { beginListening, file, run } from "./program.js";
 
@@ -16,16 +18,6 @@ const API = `export default {
 };\n`;
 
 const serving = async (...args: string[]) => beginListening(["serve", await file("api.mjs", API), ...args]);
-
-/** Resolves when the server refuses connections, which begins when it receives a signal. */
-async function refusing(url: string): Promise<void> {
-  while (
-    await connect(url, { reconnect: false }).then(
-      (peer) => (void peer.close(), true),
-      () => false,
-    )
-  );
-}
 
 describe("reciproc serve", () => {
   it("prints its address in its first line, and serves the file's methods there", async () => {
@@ -48,7 +40,7 @@ describe("reciproc serve", () => {
     const answer = peer.request("ask");
     await begun.promise;
     signal("SIGTERM");
-    await refusing(url);
+    await eventually(async () => (await upgrade(url)).status).toBe(503);
     expect(peer.state).toBe("open");
     asked.resolve("at last");
     expect(await answer).toBe("at last");

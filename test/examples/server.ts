@@ -8,23 +8,18 @@ export const EXAMPLES = join(import.meta.dirname, "../../examples");
 export class ExampleServer {
   url = "";
   #running: Running | undefined;
-  readonly #path: string;
-  readonly #args: string[];
-  readonly #env: Record<string, string>;
-  readonly #cwd: string;
   #errors = "";
+  readonly #program: [path: string, args: string[], env: Record<string, string>, cwd: string];
 
   constructor(path: string, args: string[] = [], env: Record<string, string> = {}, cwd = EXAMPLES) {
-    this.#path = join(EXAMPLES, path);
-    this.#args = args;
-    this.#env = env;
-    this.#cwd = cwd;
+    this.#program = [join(EXAMPLES, path), args, env, cwd];
   }
 
   /** Resolves when the server has printed its address. */
   async start(): Promise<void> {
     const port = this.url === "" ? "0" : new URL(this.url).port;
-    this.#running = new Running(this.#path, this.#args, { ...this.#env, PORT: port }, this.#cwd);
+    const [path, args, env, cwd] = this.#program;
+    this.#running = new Running(path, args, { ...env, PORT: port }, cwd);
     this.url = /(?:http|ws):\S+/.exec(await this.#running.line(/(http|ws):/))![0];
   }
 
