@@ -77,75 +77,62 @@ describe.each(["light", "dark"] as const)("axe, in the %s scheme,", (colorScheme
 });
 
 describe("the keyboard alone", () => {
-  it("draws, undoes, reacts, chats, cuts the network, opens a row, and answers a vote", () =>
-    withTwo(
-      async (ada, bo) => {
-        const { page } = ada;
-        await tabTo(page, "#easel");
-        for (const key of ["ArrowUp", "Space", "Shift+ArrowRight", "ArrowDown", "ArrowDown", "Space", "ArrowLeft"])
-          await page.keyboard.press(key);
-        for (const each of [ada, bo]) await strokes(each.page, 1);
-        // The nib is lifted when the focus leaves, so no line is drawn any more.
-        await page.keyboard.press("Space");
-        await page.keyboard.press("Tab");
-        for (const each of [ada, bo]) await strokes(each.page, 2);
-        await tabTo(page, "#undo");
-        await page.keyboard.press("Enter");
-        for (const each of [ada, bo]) await strokes(each.page, 1);
-        await tabTo(page, "#reactions [value=rocket]");
-        const balloon = bo.page.waitForSelector(".balloon[data-reaction=rocket]");
-        await page.keyboard.press("Enter");
-        await balloon;
-        await tabTo(page, "#text");
-        await page.keyboard.type("no mouse here");
-        await page.keyboard.press("Enter");
-        await bo.page.locator(".line", { hasText: "no mouse here" }).waitFor();
-        await tabTo(page, "#code-toggle");
-        await page.keyboard.press("Enter");
-        await page.locator(".source").first().waitFor();
-        await tabTo(page, "#traffic [data-method=say] summary");
-        await page.keyboard.press("Enter");
-        await page.locator("#traffic [data-method=say] .whole").first().waitFor();
-        await tabTo(page, "#cut");
-        await page.keyboard.press("Enter");
-        await page.getByText("Connected again").waitFor();
-        await bo.page.getByRole("button", { name: "Clear", exact: true }).click();
-        await page.getByRole("alertdialog").waitFor();
-        await page.keyboard.press("Tab");
-        await page.keyboard.press("Tab");
-        await page.keyboard.press("Enter");
-        for (const each of [ada, bo]) await strokes(each.page, 0);
-      },
-      { env: { CUT_MS: "1000" } },
-    ));
+  it("draws, and lifts the nib when the focus leaves the board", () =>
+    withTwo(async ({ page }, bo) => {
+      await tabTo(page, "#easel");
+      for (const key of ["ArrowUp", "Space", "Shift+ArrowRight", "ArrowDown", "ArrowDown", "Space", "ArrowLeft"])
+        await page.keyboard.press(key);
+      for (const each of [page, bo.page]) await strokes(each, 1);
+      await page.keyboard.press("Space");
+      await page.keyboard.press("Tab");
+      for (const each of [page, bo.page]) await strokes(each, 2);
+      await tabTo(page, "#undo");
+      await page.keyboard.press("Enter");
+      for (const each of [page, bo.page]) await strokes(each, 1);
+    }));
 
-  it("opens the editor, completes a property, leaves the text, and goes to the split view", () =>
+  it("opens the editor and its files, completes a property, leaves the text, and goes to the split view", () =>
     withOne(async ({ page }, demo) => {
+      const press = (key: string): Promise<void> => page.keyboard.press(key);
       await tabTo(page, "#board-tab");
-      await page.keyboard.press("ArrowRight");
+      await press("ArrowRight");
       await ready(page, "css");
+      expect(await page.getByRole("link", { name: "Open a second window" }).getAttribute("href")).toBe(page.url());
+      await tabTo(page, "#files [role=tab]");
+      await press("ArrowLeft");
+      await page.getByRole("tabpanel", { name: /^server\.json/ }).waitFor();
+      await press("Tab");
+      await page.keyboard.type(" ");
+      await expect.poll(() => textOf(page)).toMatch(/^ \{/);
+      // Tab leaves the text again.
+      await press("Tab");
+      expect(await page.evaluate(() => document.activeElement!.closest(".cm-editor"))).toBe(null);
+      // The address is that of the editor.
+      await page.reload();
+      await ready(page, "css");
+      expect(await page.locator("#canvas").isVisible()).toBe(false);
       await page.locator("#problems", { hasText: "1 problem" }).waitFor();
       await tabTo(page, ".cm-content");
-      await page.keyboard.press("Control+End");
+      await press("Control+End");
       await page.keyboard.type("\nb { disp");
       await page.getByRole("option", { name: "display", exact: true }).waitFor();
       // The list takes no key in its first 75 ms, so that a key pressed earlier does not accept an entry.
       const shownAt = await page.evaluate(() => performance.now());
       await page.waitForFunction((at) => performance.now() > at + 75, shownAt);
-      await page.keyboard.press("Tab");
+      await press("Tab");
       await expect.poll(() => textOf(page)).toContain("b { display:");
-      await page.keyboard.press("Escape");
+      await press("Escape");
       await tabTo(page, "#problems");
-      await page.keyboard.press("Enter");
+      await press("Enter");
       await page.locator(".cm-content:focus").waitFor();
       await tabTo(page, "#split");
-      await page.keyboard.press("Enter");
+      await press("Enter");
       await page.waitForURL(`${demo.url}/split`);
       for (const frame of page.frames().slice(1)) await frame.getByText("Live", { exact: true }).waitFor();
       // The focus enters both people, one after the other.
       const focused = new Set<string>();
       for (let i = 0; i < 120 && focused.size < 2; i++) {
-        await page.keyboard.press("Tab");
+        await press("Tab");
         focused.add(await page.evaluate(() => document.activeElement!.getAttribute("title") ?? "none"));
         focused.delete("none");
       }

@@ -2,8 +2,8 @@ import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { gate } from "../support/turns.js";
 import { end, newPage } from "./browser.js";
-import { draw, noticed, PHONE, startDemo, strokes, withDemo } from "./demo.js";
-import { goTo, line, pointAt, ready, textOf, visitEditor, withOneEditor, withTwoEditors } from "./editor.js";
+import { draw, noticed, PHONE, startDemo, strokes, withDemo, withOne } from "./demo.js";
+import { goTo, line, pointAt, ready, textOf, visitEditor, withTwoEditors } from "./editor.js";
 
 /** A page that Chromium ends before it has sent its close leaves when its session expires. */
 const LEFT_SOON = { env: { SESSION_TTL_MS: "5000" } };
@@ -63,44 +63,6 @@ describe("the editor", () => {
       await caret.waitFor({ state: "detached" });
       expect(await ada.page.locator("#files .dot").count()).toBe(0);
     }, LEFT_SOON));
-
-  it("shows its traffic, with the server and with the language server, both ways", () =>
-    withTwoEditors(async (ada, bo) => {
-      await goTo(bo.page, "place-items");
-      await goTo(ada.page, "place-items");
-      await ada.page.keyboard.type("\nbor");
-      await ada.page.getByRole("option", { name: "border", exact: true }).waitFor();
-      await line(bo.page, "bor").first().waitFor();
-      const durationOf = (direction: string, method: string): Promise<string | null> =>
-        ada.page.locator(`.message.${direction}[data-method="${method}"] .duration`).first().textContent();
-      // The language server calls the page too, and waits for the answer.
-      for (const method of ["open", "edit", "initialize", "textDocument/completion"])
-        await expect.poll(() => durationOf("outgoing", method)).toMatch(/ ms$/);
-      expect(await durationOf("incoming", "workspace/configuration")).toMatch(/ ms$/);
-      for (const method of ["textDocument/didOpen", "textDocument/didChange", "point"])
-        expect(await durationOf("outgoing", method)).toBe("notify");
-      for (const method of ["edited", "pointed", "textDocument/publishDiagnostics"])
-        expect(await durationOf("incoming", method)).toBe("notify");
-      expect(await ada.page.locator(".message.outgoing[data-method=edit]").count()).toBe(1);
-    }));
-
-  it("is reached by its address, and its files and text by the keyboard", () =>
-    withOneEditor(async ({ page }) => {
-      expect(new URL(page.url()).hash).toBe("#editor");
-      expect(await page.getByRole("link", { name: "Open a second window" }).getAttribute("href")).toBe(page.url());
-      await page.getByRole("tab", { name: /^welcome\.css/ }).focus();
-      await page.keyboard.press("ArrowLeft");
-      await page.getByRole("tabpanel", { name: /^server\.json/ }).waitFor();
-      await page.keyboard.press("Tab");
-      await page.keyboard.type(" ");
-      await expect.poll(() => textOf(page)).toMatch(/^ \{/);
-      // Tab leaves the text again.
-      await page.keyboard.press("Tab");
-      expect(await page.evaluate(() => document.activeElement!.closest(".cm-editor"))).toBe(null);
-      await page.reload();
-      await ready(page, "css");
-      expect(await page.locator("#canvas").isVisible()).toBe(false);
-    }));
 
   it("does not change the board, undoes in the text only, and asks for a vote in either room", () =>
     withTwoEditors(async ({ page }, bo) => {
@@ -178,7 +140,7 @@ describe("the editor", () => {
   );
 
   it("never renders received text as HTML", () =>
-    withOneEditor(async ({ page }) => {
+    withOne(async ({ page }) => {
       const markdown = [
         "<img src=x onerror=alert(1)> **bold** &lt;b&gt; `<i>`",
         "[bad](javascript:alert(1)) [worse](data:text/html,x) [good](https://example.org/?a=1&b=2)",

@@ -1,16 +1,11 @@
 /** The demo's editor in a browser. */
 import { execFileSync } from "node:child_process";
 import type { Locator, Page } from "playwright-core";
-import { visit, withOne, withTwo, type Demo, type Visitor } from "./demo.js";
+import { visit, withTwo, type Demo, type Visitor } from "./demo.js";
 
 /** As `withTwo`, with both in the editor. */
 export function withTwoEditors(...[run, how]: Parameters<typeof withTwo>): Promise<void> {
   return withTwo(run, { ...how, open: visitEditor });
-}
-
-/** As `withOne`, in the editor. */
-export function withOneEditor(...[run]: Parameters<typeof withOne>): Promise<void> {
-  return withOne(run, { open: visitEditor });
 }
 
 /** Opens the page, goes to the editor, and waits until the language server is ready. */

@@ -109,7 +109,9 @@ it("the drawer shows the code behind what others do, until the person does somet
     await page.locator("#cut").click();
     await shows("The connection was cut", 'peer.on("suspend"');
     // It stays, whatever the page does by itself and other people do.
-    await page.getByText("Connected again").waitFor();
+    await page.getByText("Connected again: No message waited.").waitFor();
+    // The call that cut the network was pending, and is answered later.
+    expect(await page.locator(".message[data-method=cut] .duration").textContent()).toMatch(/ ms$/);
     await draw(bo.page, LINE);
     await strokes(page, 2);
     const pings = (): Promise<string | null> => page.locator("#periodic-count").textContent();
@@ -232,7 +234,12 @@ it("the list of the traffic groups its messages, and a row shows the whole messa
     // Of a message that is longer than 20,000 characters, the beginning is shown.
     await using talker = await enter(demo.url, "Cy");
     for (let i = 0; i < 80; i++) await talker.request("say", { id: `line ${i}`, text: "x".repeat(300) });
-    const welcome = rowOf(await demo.invite("Late"), "welcome");
+    const late = await demo.invite("Late");
+    // The page shows the newest line, beside a list of four people.
+    const below = (): Promise<number> =>
+      late.page.locator("#lines").evaluate((list) => list.scrollHeight - list.scrollTop - list.clientHeight);
+    await expect.poll(below).toBeLessThan(5);
+    const welcome = rowOf(late, "welcome");
     await open(welcome);
     const text = (await welcome.locator(".whole").textContent())!;
     const [end, more] = /\n\.\.\. (\d+) characters more$/.exec(text)!;

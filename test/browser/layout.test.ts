@@ -5,17 +5,8 @@ import type { AnyPeer } from "../../src/node.js";
 import { browser } from "./browser.js";
 import { enter, live, startDemo, type Demo } from "./demo.js";
 
-const NAMES = [
-  "Brave Badger",
-  "Calm Falcon",
-  "Maximiliane Mustermann",
-  "Eager Heron",
-  "Fancy Lynx",
-  "Jolly Otter",
-  "Lucky Panda",
-  "Quick Puffin",
-  "W".repeat(24),
-];
+/** The last is the longest that the demo accepts. */
+const NAMES = [...Array.from({ length: 7 }, (_, i) => `Brave Badger ${i}`), "Maximiliane Mustermann", "W".repeat(24)];
 
 let demo: Demo;
 const people: AnyPeer[] = [];

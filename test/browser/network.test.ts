@@ -166,21 +166,6 @@ describe("a page whose network is cut", () => {
   );
 });
 
-it("the switch of a page cuts its network for some time, and says so if no message waited", () =>
-  withOne(
-    async ({ page }) => {
-      await note(page);
-      await note(page, "#cause");
-      await page.locator("#cut").click();
-      await page.getByText("Connected again: No message waited.").waitFor();
-      expect(await said(page, "#cause")).toContainEqual(expect.stringContaining("You cut the network."));
-      await expect.poll(() => said(page)).toEqual(ALL_STATES);
-      // The call that cut the network was pending, and is answered later.
-      expect(await page.locator(".message[data-method=cut] .duration").textContent()).toMatch(/ ms$/);
-    },
-    { env: { CUT_MS: "1000" } },
-  ));
-
 it("the page counts no person who answers no pings, and shows once a line that arrived twice", () =>
   withOne(async ({ page }, demo) => {
     await using bo = await enter(demo.url, "Bo", { ping: () => new Promise(() => {}) });

@@ -79,18 +79,6 @@ describe("the page", () => {
       await page.context().close();
     }));
 
-  it("shows the newest lines to a new page, beside a list of people that does not shrink them", () =>
-    withOne(async (ada, demo) => {
-      for (let i = 1; i <= 8; i++) await say(ada.page, `line ${i}`);
-      await ada.page.locator(".line", { hasText: "line 8" }).waitFor();
-      const others = [await demo.invite("Another one of 24 chars!"), await demo.invite("And one more of 24 chars")];
-      for (const { page } of [ada, ...others]) {
-        const below = (): Promise<number> =>
-          page.locator("#lines").evaluate((list) => list.scrollHeight - list.scrollTop - list.clientHeight);
-        await expect.poll(below).toBeLessThan(5);
-      }
-    }));
-
   it("undoes by Ctrl+Z outside of text fields, takes whole characters of a name, and sends a line once", () =>
     withOne(async ({ page }) => {
       const name = page.getByLabel("You are");
