@@ -1,6 +1,5 @@
 /** Reads PARAMS: JSON from the command line or from standard input. */
 import { UsageError } from "./args.js";
-import { findJsonFault, placeOf } from "./json.js";
 
 /** Reads PARAMS, from standard input for `-`. Returns `undefined` if absent. Rejects with a `UsageError` that points at the fault. */
 export async function readParams(
@@ -39,19 +38,31 @@ export function isWritable(value: unknown): boolean {
   }
 }
 
-function pointedAt(given: string, source: string, error: Error): UsageError {
-  // Trailing blanks are cut, so that a text that ends too early is marked after its last character, not on an empty line.
-  const text = given.slice(0, endOfText(given));
-  const fault = findJsonFault(text) ?? { index: 0, reason: error.message };
-  const { line, column, excerpt } = placeOf(text, fault.index);
-  return new UsageError(`${source} is not JSON: ${fault.reason} (line ${line}, column ${column})`, excerpt);
+/** How much of a long line is shown before and after a fault. */
+const MOST_BEFORE = 60;
+const MOST_AFTER = 18;
+
+/** Returns the error for a text that `JSON.parse` refuses with `error`. */
+function pointedAt(text: string, source: string, error: Error): UsageError {
+  // V8 names no position where a token begins no value, and quotes the text instead.
+  const [, reason = "", position] = /^(.*?)(?:(?: in JSON)? at position (\d+).*|, .* is not valid JSON)?$/s.exec(
+    error.message,
+  )!;
+  const message = `${source} is not JSON: ${charactersOf(reason).join("")}`;
+  if (position === undefined) return new UsageError(message);
+  const index = Number(position);
+  const start = text.lastIndexOf("\n", index - 1) + 1;
+  const before = charactersOf(text.slice(start, index));
+  const after = charactersOf(text.slice(index).split("\n")[0]!);
+  const place = `line ${text.slice(0, start).split("\n").length}, column ${before.length + 1}`;
+  const shown = before.length > MOST_BEFORE ? ["…", ...before.slice(-MOST_BEFORE)] : before;
+  const rest = after.length > MOST_AFTER ? [...after.slice(0, MOST_AFTER), "…"] : after;
+  return new UsageError(`${message} (${place})`, `${[...shown, ...rest].join("")}\n${" ".repeat(shown.length)}^`);
 }
 
-/** Returns where the trailing blanks begin. Only blanks that JSON allows count: any other is a fault. */
-function endOfText(text: string): number {
-  let end = text.length;
-  while (end > 0 && " \n\r\t".includes(text[end - 1]!)) end--;
-  return end;
+/** Returns the characters of a text, one column each: a character that would move the cursor becomes a space. */
+function charactersOf(text: string): string[] {
+  return Array.from(text, (character) => (/\p{C}/u.test(character) ? " " : character));
 }
 
 async function readAll(stdin: AsyncIterable<Uint8Array>): Promise<string> {
