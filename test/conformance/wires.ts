@@ -1,7 +1,8 @@
 /** The ways for a raw client to reach a serving peer: a transport by hand, a WebSocket, plain or with `reciproc.v1`, and HTTP POST. */
-import { Peer, serve, type AnyPeer, type PeerOptions, type Receiver, type Transport } from "../../src/node.js";
+import { serve, type AnyPeer, type PeerOptions } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { post } from "../support/post.js";
+import { rawPeer } from "../support/raw.js";
 import { gate } from "../support/turns.js";
 
 export type WireOptions = Omit<PeerOptions, "around"> & {
@@ -36,9 +37,7 @@ class Arrivals {
   readonly #end = gate<number>();
   #arrival = gate();
 
-  get closed(): Promise<number> {
-    return this.#end.promise;
-  }
+  readonly closed = this.#end.promise;
 
   add(frame: string): void {
     this.#frames.push(frame);
@@ -80,21 +79,10 @@ function wireOf<P extends AnyPeer | undefined>(
 /** By a transport, which carries texts of any length. Each arrives in a microtask. */
 export async function transportWire(options: WireOptions): Promise<Connection> {
   const arrivals = new Arrivals();
-  let receiver!: Receiver;
-  let isOpen = true;
-  const transport: Transport = {
-    start: (given) => (receiver = given),
-    send: (text) => arrivals.add(text),
-    close(code = 1000, reason = "") {
-      if (!isOpen) return;
-      isOpen = false;
-      arrivals.end(code);
-      receiver.closed({ code, reason });
-    },
-  };
-  const peer: AnyPeer = new Peer(transport, options);
+  const { peer, feed } = rawPeer(options, { onSend: (text) => arrivals.add(text) });
+  void peer.closed.then(({ code }) => arrivals.end(code));
   return wireOf(peer, peer, arrivals, {
-    send: (frame) => queueMicrotask(() => isOpen && receiver.receive(frame as string)),
+    send: (frame) => queueMicrotask(() => feed(frame)),
     end: () => peer.close(),
   });
 }

@@ -1,6 +1,6 @@
 /** Any JSON value is classified, read and written as the reference says, and any binary frame keeps its bytes or is refused. */
 import * as fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { describe, expect } from "vitest";
 import { bytes, bytesOf, encodeError, encodeNotification, encodeRequest, encodeResult } from "../../src/index.js";
 import type { ProtocolError } from "../../src/index.js";
 import type { TextWithBytes } from "../../src/core/bytes.js";
@@ -8,7 +8,7 @@ import * as codec from "../../src/core/codec.js";
 import { classify, parseMessage, type Id, type StructuredParams } from "../../src/core/message.js";
 import { Mutator } from "./mutate.js";
 import { isUsableId, referenceKind } from "./reference.js";
-import { seed, useSeed } from "./run.js";
+import { it, seed } from "./run.js";
 
 const oddNumbers = fc.constantFrom(0, -0, 1.5, 2 ** 53, 2 ** 53 - 1, -(2 ** 53), 1e21, Infinity, -Infinity, 5e-324);
 const anyValue = fc.oneof(fc.jsonValue({ maxDepth: 3 }), oddNumbers, fc.constantFrom(null, true, false, "", [], {}));
@@ -114,7 +114,6 @@ const listWithBytes = fc.array(tree).map((values) => [...values, new Uint8Array(
 /** Runs this share of all cases. */
 export function codecSuite(share: number): void {
   const runs = (count: number): { numRuns: number; seed: number } => ({ numRuns: Math.ceil(count * share), seed });
-  useSeed();
 
   it("classify agrees with the reference on every JSON value, and returns each of its kinds", () => {
     const kinds = new Set<string>();

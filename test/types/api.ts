@@ -17,11 +17,8 @@ export interface ServerApi {
   ping(): string;
   list(params?: { cursor?: string }): string[];
   find(params: { id: string }): User | undefined;
-  later(params: [n: number]): Promise<number>;
   "room/join"(params: { room: string }): null;
-  upload(params: { chunks: Stream<string> }): number;
   bye(): void;
-  build(params: { target: string }): string[];
 }
 export interface ClientApi {
   toast(params: { text: string }): void;

@@ -10,7 +10,6 @@ import { has, is, type ClientApi, type Equal, type ServerApi, type User } from "
 
 declare function lines(f: string, s: AbortSignal): AsyncIterable<string>;
 declare function show(t: string): void;
-declare const bar: { set(n: number): void };
 declare const handlers: Handlers<ServerApi, ServerContext<ServerApi, ClientApi, { user: string }>>;
 
 const server = await serve<ServerApi, ClientApi, { user: string }>({
@@ -36,17 +35,10 @@ const server = await serve<ServerApi, ClientApi, { user: string }>({
     ping: () => "pong",
     list: (p) => [p?.cursor ?? ""],
     find: async ({ id }) => (id ? { id } : undefined),
-    later: ([n]) => n,
     async "room/join"() {
       return null;
     },
-    async upload({ chunks }, { peer }) {
-      let n = 0;
-      for await (const c of peer.iterate(chunks)) n += c.length;
-      return n;
-    },
     bye() {},
-    build: async ({ target }, { progress }) => (progress(0.5), [target]),
   },
 });
 for (const outcome of await server.topic("den").request("confirm", { question: "?" }, { timeoutMs: 5 })) {
@@ -85,11 +77,9 @@ const peer = await connect<ServerApi, ClientApi>("wss://example.org/rpc", {
 const signal = new AbortController().signal;
 has<number>()(await peer.request("add", [1, 2]));
 has<number>()(await peer.remote.add([1, 2] as const, { signal }));
-has<number>()(await peer.remote.later([1]));
 has<string>()(await peer.request("ping", undefined, { signal }));
 has<User | null>()(await peer.request("find", { id: "x" }));
 has<void>()(await peer.request("moved", { x: 1, y: 2 }));
-has<string[]>()(await peer.request("build", { target: "all" }, { signal, timeoutMs: 60_000, onProgress: bar.set }));
 await peer.remote.list();
 await peer.request("list", { cursor: "x" });
 await peer.remote["room/join"]({ room: "a" });
