@@ -140,6 +140,8 @@ describe("a binary frame", () => {
     ["has no JSON", binaryFrame("[[],{}")],
     ["is no array", binaryFrame('{"0":[],"1":{},"length":2}')],
     ["has no message", binaryFrame("[[]]")],
+    ["has two messages", binaryFrame("[[],{},{}]")],
+    ["has a message that is a number", binaryFrame("[[],1]")],
     ["has a message that is null", binaryFrame("[[],null]")],
     ["has no list of attachments", binaryFrame("[{},{}]")],
     ["has an attachment without a length", binaryFrame('[["a"],{"m":"a"}]')],
