@@ -37,7 +37,7 @@ class Scene {
   readonly abort = new AbortController();
   /** How many handlers of this call have started. */
   ran = 0;
-  readonly #answer = gate<unknown>();
+  readonly reply = gate<unknown>();
   /** What the other side sends in place of a response, if it is a WebSocket. */
   broken: object | undefined;
   /** The length of the params. */
@@ -46,7 +46,7 @@ class Scene {
 
   constructor(link: Link) {
     this.link = link;
-    const work = (): unknown => (this.ran++, this.#answer.promise);
+    const work = (): unknown => (this.ran++, this.reply.promise);
     this.test = testServer<any, any>({ methods: { work, noise: () => {} } });
     this.test.server.on("error", () => {});
   }
@@ -78,7 +78,7 @@ class Scene {
     for (const message of [received].flat()) {
       if (!("method" in message) || message.method !== "work") continue;
       this.ran++;
-      const outcome = await this.#answer.promise.then(
+      const outcome = await this.reply.promise.then(
         (result) => ({ result }),
         (error: RpcError) => ({ error: { code: error.code, message: error.message } }),
       );
@@ -90,21 +90,13 @@ class Scene {
 
   answer(): void {
     // A stream of one value, for `stream`.
-    this.#answer.resolve({ values: ["done"] });
-  }
-
-  refuse(): void {
-    this.#answer.reject(new RpcError(403, "no"));
+    this.reply.resolve({ values: ["done"] });
   }
 
   /** Closes the connection on the other side. */
   closeThere(): void {
     if (this.#webSocket !== undefined) this.#webSocket.close(1000);
     else for (const peer of this.test.server.peers) void peer.close(1000);
-  }
-
-  stop(): void {
-    this.test.network.stop();
   }
 
   /** Stops the network, and lets the caller lose its socket. */
@@ -200,7 +192,7 @@ const FIRST = "waits for the first connection";
 /** Where a call is: the first column of the document. */
 const WHEN: Record<string, Case> = {
   runs: {},
-  "is sent and has not arrived": { before: (s) => s.stop() },
+  "is sent and has not arrived": { before: (s) => s.test.network.stop() },
   "waits for the next socket": { before: (s) => s.suspend() },
   "waits for the next session": { before: (s) => s.expire() },
   [FIRST]: { on: TO_SERVER },
@@ -215,7 +207,7 @@ const THEN: Record<string, Case> = {
   "the session is resumed": answers,
   "it begins": answers,
   "it opens": answers,
-  "its handler throws an `RpcError`": { after: (s) => s.refuse() },
+  "its handler throws an `RpcError`": { after: (s) => s.reply.reject(new RpcError(403, "no")) },
   "the answer breaks JSON-RPC 2.0": {
     after: (s) => ((s.broken = { result: 1, error: { code: 1, message: "both" } }), s.answer()),
     on: ["WebSocket"],
@@ -283,7 +275,7 @@ describe.each(LINKS)("a call over a %s connection that", (link) => {
       if (expected === "") continue;
       const scene = new Scene(link);
       const isFirst = when === FIRST;
-      if (isFirst) scene.stop();
+      if (isFirst) scene.test.network.stop();
       await scene.open(!isFirst);
       await place.before?.(scene);
       await event.before?.(scene);

@@ -1,5 +1,4 @@
 /** What settles a call: the first of an answer, a timeout, an abort and the end of the connection. `outcomes.test.ts` has the outcomes. */
-import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, memory, TimeoutError } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
@@ -7,7 +6,7 @@ import { countedSignal } from "../support/counting.js";
 import { expectEmpty, inBatch } from "../support/pair.js";
 import { rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+import { Outcomes, rejection, turn } from "../support/turns.js";
 
 useVirtualClock();
 
@@ -181,33 +180,24 @@ describe("many calls with one signal", () => {
     expect(listeners()).toBe(0);
   });
 
-  it("add one listener to it, of a fan-out in a handler to peers, topics, streams and remote peers", async () => {
+  it("add one listener to it, of a fan-out to peers, topics, streams and remote peers", async () => {
     const engine = memory();
-    const fan = gate<AbortSignal>();
-    const methods = {
-      fan: async (_params: unknown, { signal, peer }: any) => {
-        const targets = [peer, server.peer(elsewhere), server.topic("all").add(peer)];
-        const calls = targets.map((target) => target.request("wait", [], { signal }));
-        calls.push(peer.stream("wait", [], { signal })[Symbol.asyncIterator]().next());
-        fan.resolve(signal);
-        await Promise.allSettled(calls);
-      },
-    };
     const wait = { methods: { wait: () => new Promise(() => {}) } };
-    await using here = testServer<any, any, any>({ engine, methods });
+    await using here = testServer<any, any, any>({ engine });
     await using there = testServer<any, any, any>({ engine });
-    const { server } = here;
-    await there.connect(there.server.url, wait);
-    const elsewhere = [...there.server.peers][0]!.id;
-    const client = await here.connect(server.url, wait);
-    const stop = new AbortController();
-    const call = rejection(client.request("fan", [], { signal: stop.signal }));
-    const signal = await fan.promise;
-    // Node warns of more than ten.
-    expect(getEventListeners(signal, "abort")).toHaveLength(1);
-    stop.abort("enough");
-    expect(await call).toBe("enough");
+    for (const { connect, server } of [here, there]) await connect(server.url, wait);
+    const [[peer], [elsewhere]] = [[...here.server.peers], [...there.server.peers]];
+    const { controller, listeners } = countedSignal();
+    const { signal } = controller;
+    const targets = [peer!, here.server.peer(elsewhere!.id), here.server.topic("all").add(peer!)];
+    const calls: Promise<unknown>[] = targets.map((target) => target.request("wait", [], { signal }));
+    calls.push(peer!.stream("wait", [], { signal })[Symbol.asyncIterator]().next());
+    const settled = Promise.allSettled(calls);
     await turn();
-    expect(getEventListeners(signal, "abort")).toHaveLength(0);
+    // Node warns of more than ten.
+    expect(listeners()).toBe(1);
+    controller.abort("enough");
+    await settled;
+    expect(listeners()).toBe(0);
   });
 });

@@ -16,16 +16,12 @@ await serve({ port: 1, post: { notificationStatus: 202 } });
 // The method.
 // @ts-expect-error a method that the contract does not have
 await peer.request("sub", [1, 2]);
-// @ts-expect-error the same through `remote`
-await peer.remote.sub([1, 2]);
 
 // The params.
 // @ts-expect-error a string for a number
 await peer.request("add", [1, "2"]);
 // @ts-expect-error missing
 await peer.request("add");
-// @ts-expect-error one member too many
-await peer.request("join", { room: "a", name: "b" });
 // @ts-expect-error options in the place of params, where there are none
 await peer.request("ping", { timeoutMs: 5 });
 
