@@ -3,7 +3,7 @@ import { afterEach, expect, it, vi } from "vitest";
 import { play } from "../../fleet/chaos.js";
 import { useFleet } from "../../fleet/nodes.js";
 import { bend, MUTANTS, type Mutant } from "./mutants.js";
-import { Breach, type Rule } from "./oracle.js";
+import { Breach, Oracle, type Rule } from "./oracle.js";
 
 useFleet();
 afterEach(() => {
@@ -42,6 +42,17 @@ it.each(Object.entries(MUTANTS))("the oracle detects that %s", async (_name, mut
     found.push(...lines);
   }
   expect.fail(`no breach of ${rule} by the mutant, but:\n${found.join("\n")}`);
+});
+
+it("the oracle detects a call that settles too late, and reports nothing but W of a world that has not settled", () => {
+  const oracle = new Oracle();
+  oracle.calls.push({ n: 1, run: 1, lateMs: 60_000, result: 1, state: "result" });
+  oracle.ran.set(1, 1);
+  expect(() => oracle.judge()).toThrow(/^1 breaches\nC1: .*$/);
+  const other = new Oracle();
+  other.started(1).states.push({ state: "down", text: "", time: 0 });
+  other.breach("W", "not settled: nodes 1");
+  expect(() => other.judge()).toThrow(/^1 breaches\nW: not settled: nodes 1$/);
 });
 
 it("each rule has a mutant", () => {
