@@ -37,8 +37,6 @@ export interface BrokerKind<S extends Program & { readonly url: string }> {
   readonly manyMembers: number;
   create(variant: Variant): Promise<S>;
   rig(server: S, options: { readonly url: string; readonly prefix?: string }): PrefixedRig;
-  /** Deletes everything, as an administrator may. Connections stay. */
-  purge(server: S, rig: PrefixedRig): Promise<unknown>;
   /** Returns the names of the clients of a server, one for each connection. */
   names(server: S): Promise<string[]>;
 }
@@ -253,20 +251,6 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
   });
 
   describe(`the logs of the engine ${kindName}`, () => {
-    it("begin another epoch after a purge, and the incarnation is given up", async () => {
-      const { server, rig } = await start();
-      const node = await TestNode.enter(rig.engine());
-      const before = await node.append("1", "key");
-      await kind.purge(server, rig);
-      expect(await node.beat()).toEqual({ isMine: false, live: [] });
-      expect((await node.read()).epoch).toBe("");
-      const after = await node.append("2", "key");
-      expect(after).toEqual({ epoch: after.epoch, offset: 1 });
-      expect(after.epoch).not.toBe(before.epoch);
-      expect(node.downs).toEqual([]);
-      await node.enterAgain();
-    });
-
     it("reject an entry that the server has no memory for, and nothing of it is there", async () => {
       const { rig } = await start("small memory");
       const node = await TestNode.open(rig.engine());

@@ -82,7 +82,6 @@ export const NATS: BrokerKind<NatsServer> = {
   manyMembers: 100,
   create: (variant) => NatsServer.create(VARIANTS[variant]),
   rig: (server, options) => natsRig({ ...options, jetstream: {} }, server),
-  purge: ({ url }, { prefix }) => removeStreams(url, prefix),
   names: (server) => server.names(),
 };
 

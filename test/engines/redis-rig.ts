@@ -70,7 +70,6 @@ export const REDIS: BrokerKind<RedisServer> = {
   manyMembers: 450,
   create: (variant) => RedisServer.create(VARIANTS[variant]),
   rig: ({ url }, options) => redisRig(options, [url]),
-  purge: (server) => server.command("FLUSHALL"),
   names: async (server) =>
     Array.from((await server.command<string>("CLIENT", "LIST")).matchAll(/ name=(\S*) /g), ([, name]) => name!),
 };

@@ -4,7 +4,7 @@ import { EngineError, type RosterId } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
-import { expectSoon, failure, makeNode, makeNodes, settled, useFleet, when, type Client, type Node } from "./nodes.js";
+import { expectSoon, failure, makeNode, makeNodes, settled, useFleet, type Client, type Node } from "./nodes.js";
 
 useFleet();
 
@@ -59,15 +59,6 @@ describe("members", () => {
     expect(seen[1]).toEqual(seen[0]!.slice(0, seen[1]!.length));
     await settled(a.server.close());
     expect(await engine.leftovers()).toEqual([]);
-  });
-
-  it("stay while they are suspended", async () => {
-    const [, a, b, seen] = room();
-    const ann = await joined(a, "ann");
-    a.network.of(ann.client).cut();
-    a.network.stop();
-    await when(() => ann.peer.state === "suspended");
-    expect([await names(b), seen[1]]).toEqual([["ann"], [["joined", "ann"]]]);
   });
 
   it("are notified of others that join, change and leave, on all nodes, once, and not of themselves", async () => {

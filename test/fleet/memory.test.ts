@@ -10,14 +10,19 @@ describeEngine("memory", async () => {
   return { engine: () => engine, leftovers, close: async () => {} };
 });
 
-it("memory() keeps the entries of a log for `ttlMs`, and its position for a day more", async () => {
+it("memory() keeps the entries of a log for `ttlMs`, its position for a day more, and that of a key for 2 minutes", async () => {
   using clock = virtualClock();
   const engine = memory();
   const connection = engine.createConnection("node", { received() {}, up() {}, down() {}, heard() {} });
   await connection.open();
   const log = connection.log!;
-  const append = (topic: string, body: string): ReturnType<typeof log.append> =>
-    log.append(topic, body, { length: 10, ttlMs: 1_000 }, undefined);
+  const append = (topic: string, body: string, key?: string): ReturnType<typeof log.append> =>
+    log.append(topic, body, { length: 10, ttlMs: 1_000 }, key);
+  const keyed = await append("c", "1", "key");
+  await clock.pass(119_999);
+  expect(await append("c", "2", "key")).toEqual(keyed);
+  await clock.pass(1);
+  expect(await append("c", "2", "key")).toEqual({ ...keyed, offset: 2 });
   const { epoch } = await append("a", "1");
   await append("a", "2");
   await clock.pass(1_001);
