@@ -115,19 +115,8 @@ export function natsGroup(servers: readonly NatsServer[]): Group {
   };
 }
 
-/** A server for the tests of a file, with JetStream. */
-export interface SharedNats {
-  readonly server: NatsServer;
-  rigOf(options?: Partial<NatsOptions>): PrefixedRig;
-  /** Returns a rig of the same prefix whose nodes connect by a relay, and what understands the messages in it. */
-  relayed(
-    rig: PrefixedRig,
-    options?: Partial<NatsOptions>,
-  ): Promise<{ relay: Relay; wire: NatsWire; rig: PrefixedRig }>;
-}
-
-/** Starts a server before the tests of a file, and ends it after them. */
-export function useNats(): SharedNats {
+/** Starts a server with JetStream before the tests of a file, and ends it after them. */
+export function useNats() {
   let server: NatsServer;
   beforeAll(async () => {
     server = await NatsServer.create();
@@ -140,7 +129,8 @@ export function useNats(): SharedNats {
       return server;
     },
     rigOf,
-    relayed: async ({ prefix }, options) => {
+    /** Returns a rig of the same prefix whose nodes connect by a relay, and what understands the messages in it. */
+    relayed: async ({ prefix }: PrefixedRig, options?: Partial<NatsOptions>) => {
       const relay = use(await Relay.to(server.port));
       const rig = rigOf({ ...options, url: `nats://127.0.0.1:${relay.port}`, prefix });
       return { relay, wire: new NatsWire(relay), rig };

@@ -105,7 +105,7 @@ describe("a call to a peer of another node", () => {
 
   it("is `unknown` if its node may have received it although the broker counts no receiver", async () => {
     const { engine, a, b, call } = await world({ work: () => "done" });
-    engine.undercounts = true;
+    engine.facts = { undercounts: true };
     const c = makeNode({ engine });
     await pass(4_000);
     engine.links[2]!.counted = () => 0;

@@ -5,6 +5,7 @@ import {
   type Channel,
   type Engine,
   type EngineConnection,
+  type EngineFacts,
   type EngineHost,
   type EngineSettings,
   type Incarnation,
@@ -24,13 +25,8 @@ export class FaultyEngine implements Engine {
   readonly lacks: readonly ("log" | "roster")[];
   /** The incarnations whose leases have expired. */
   readonly expired = new Set<Incarnation>();
-  /** Whether a node may receive a frame that the broker counts as received by none. */
-  undercounts = false;
-  /** Whether the broker reports how many nodes have received a frame. */
-  counts = true;
-  maxFrameBytes: number | undefined;
-  /** Settings of the broker that weaken a promise, as they are when a node connects. */
-  unmet: string[] = [];
+  /** What differs from the broker, for connections that open from now on. */
+  facts: Partial<EngineFacts> = {};
   /** Makes `open` of the next connections wait for `up`. */
   isLate = false;
   /** All channels that had a subscription, and all topics that had a member. */
@@ -121,6 +117,7 @@ export class FaultyLink implements EngineConnection {
   readonly commands: string[] = [];
   readonly sent: string[] = [];
   reconnects = 0;
+  facts: EngineFacts | undefined;
   /** What `open` waits for. */
   readonly #opening: Gate<void> | undefined;
   /** Rejects when the connection is closed, and with it each command that waits. */
@@ -195,18 +192,8 @@ export class FaultyLink implements EngineConnection {
 
   async open(): ReturnType<EngineConnection["open"]> {
     await this.#opening?.promise;
-    const { engine } = this;
-    const { undercounts, counts } = engine;
-    const { maxFrameBytes, ...facts } = await this.#inner.open();
-    return {
-      ...facts,
-      maxFrameBytes: engine.maxFrameBytes ?? maxFrameBytes,
-      undercounts,
-      counts,
-      get unmet() {
-        return engine.unmet;
-      },
-    };
+    this.facts = { ...(await this.#inner.open()), ...this.engine.facts };
+    return this.facts;
   }
 
   /** Rejects `open`, if it waits. */
@@ -243,7 +230,7 @@ export class FaultyLink implements EngineConnection {
     const count = await this.#run("send", () => this.#inner.send(channel, frame));
     // Nodes without a connection are not subscribed to the channel of all nodes.
     const missing = channel === "a:all" ? this.engine.links.filter(({ isDown }) => isDown).length : 0;
-    return this.counted(count === undefined || !this.engine.counts ? undefined : count - missing);
+    return this.counted(count === undefined || this.facts?.counts === false ? undefined : count - missing);
   }
 
   async #run<T>(command: string, run: () => Promise<T>): Promise<T> {

@@ -307,7 +307,7 @@ describe("a setting of the broker that weakens a promise", () => {
     node.server.on("error", (error) => errors.push((error as Error).message));
     await pass(10);
     const reconnect = async (...unmet: string[]): Promise<unknown[]> => {
-      engine.unmet = unmet;
+      Object.assign(engine.links[0]!.facts!, { unmet });
       engine.links[0]!.reconnect();
       await pass(10);
       return errors.splice(0);
@@ -322,7 +322,7 @@ describe("a setting of the broker that weakens a promise", () => {
 
   it("is emitted to a listener that is added after the start, and by no server that has closed before", async () => {
     const engine = new FaultyEngine();
-    engine.unmet = [EVICTS];
+    engine.facts = { unmet: [EVICTS] };
     const errors: unknown[] = [];
     const start = (): ReturnType<typeof serve> => serve({ noServer: true, engine });
     const nodes = [await start(), await attach({ engine }), await start()];

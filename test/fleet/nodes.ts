@@ -1,4 +1,5 @@
 /** Several servers with one engine, and their clients, in memory. */
+import { isDeepStrictEqual } from "node:util";
 import { afterEach, beforeEach, expect, vi } from "vitest";
 import { memory, type AnyPeer, type Engine, type Receiver } from "../../src/node.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
@@ -71,19 +72,10 @@ export const failure = (promise: Promise<unknown>): Promise<any> => settled(reje
 /** Expects that `read` returns `expected` at some time. */
 export async function expectSoon(read: () => unknown, expected: unknown): Promise<void> {
   await when(
-    () => equals(read(), expected),
+    () => isDeepStrictEqual(read(), expected),
     () => JSON.stringify(read()),
   ).catch(() => {});
   expect(read()).toEqual(expected);
-}
-
-function equals(value: unknown, expected: unknown): boolean {
-  try {
-    expect(value).toEqual(expected);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** Makes nodes with one engine. */

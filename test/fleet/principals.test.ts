@@ -86,7 +86,7 @@ it("names the nodes that did not answer in 5 s, or whose answer was too long, an
 });
 
 it("waits for a node that came while an older question about the nodes was not answered", async () => {
-  engine.counts = false;
+  engine.facts = { counts: false };
   const [a] = add(1) as [Node];
   await pass(BEAT_MS);
   const answer = gate();
@@ -108,7 +108,7 @@ it("waits for a node that came while an older question about the nodes was not a
 });
 
 it("ends after 5 s, also if the broker does not say which nodes live", async () => {
-  engine.counts = false;
+  engine.facts = { counts: false };
   const [a, b] = add(2) as [Node, Node];
   const own = await a.client("bob");
   await pass(BEAT_MS);
@@ -119,7 +119,7 @@ it("ends after 5 s, also if the broker does not say which nodes live", async () 
 });
 
 it("says that there may be other nodes if the broker does not say which nodes live", async () => {
-  engine.counts = false;
+  engine.facts = { counts: false };
   const [a] = add(1) as [Node];
   const own = await a.client("bob");
   link(0).fails("beat", { times: Infinity });

@@ -133,12 +133,11 @@ const HELLO = '{"hello":{}}';
 const isReport = (frame: string): boolean => frame.startsWith("1z");
 
 /** A node beside another one, and clients whose sessions it refuses. `sent`: the frames that it has sent. */
-async function reporting(options: object = {}) {
+async function reporting(options: object = {}, facts: FaultyEngine["facts"] = {}) {
   const engine = new FaultyEngine();
-  engine.maxFrameBytes = (options as { maxFrameBytes?: number }).maxFrameBytes;
-  const { maxFrameBytes: _, ...rest } = options as Record<string, unknown>;
+  engine.facts = facts;
   makeNode({ engine });
-  const node = makeNode({ engine, principal, authenticate: authenticated, ...rest });
+  const node = makeNode({ engine, principal, authenticate: authenticated, ...options });
   await pass(BEAT_MS);
   const link = engine.links[1]!;
   const limits = { maxMessageBytes: 1_000, logFrames: 10, logLength: 1_000 };
@@ -274,7 +273,7 @@ describe("the reports of a node", () => {
 
   it("share a frame only if the broker takes it", async () => {
     const maxFrameBytes = 60;
-    const { report, reports } = await reporting({ maxFrameBytes });
+    const { report, reports } = await reporting({}, { maxFrameBytes });
     const tokens = ["first", "12345678", "2345678", "345678", "4"];
     for (const token of tokens) await report(token);
     await pass(GATHER_MS);
