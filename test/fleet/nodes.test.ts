@@ -26,15 +26,6 @@ const raise = (error: Error): never => {
 };
 
 describe("server.nodes", () => {
-  it("lists the nodes that live", async () => {
-    const [a, b] = makeNodes(2) as [Node, Node];
-    await pass(BEAT_MS);
-    expect(new Set(a.server.nodes.live)).toEqual(new Set([a, b].map(({ server }) => server.nodes.id)));
-    await settled(b.server.close());
-    await pass(BEAT_MS);
-    expect([a.server.nodes.live, a.server.stats().engine!.nodes]).toEqual([[a.server.nodes.id], 1]);
-  });
-
   it("notifies the other nodes, which emit as `error` what a handler throws or rejects with", async () => {
     const errors: unknown[] = [];
     const methods = {

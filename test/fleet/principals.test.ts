@@ -155,7 +155,7 @@ it("reports a node that the broker counts and whose lease has ended, because it 
   link(1).before = () => new Promise(() => {});
   await link(1).expire();
   await pass(BEAT_MS);
-  expect(a.server.nodes.live).toEqual([a.server.nodes.id]);
+  expect([a.server.nodes.live, a.server.stats().engine!.nodes]).toEqual([[a.server.nodes.id], 1]);
   expect(await ask(a)).toEqual([[], ["?"]]);
   expect(bob.peer.state).toBe("open");
 });
