@@ -1,5 +1,4 @@
 /** The network of a page: `connect` and `open` of the standard entry reach a test server, or a server that the test scripts. */
-import { getEventListeners } from "node:events";
 import { afterEach, beforeEach, expect, vi } from "vitest";
 import { connect, open, type AnyPeer, type CloseInfo } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
@@ -208,17 +207,6 @@ export async function closeAll(): Promise<void> {
 /** Makes the value that `Math.random` returns constant. */
 export function draw(value: number): void {
   vi.spyOn(Math, "random").mockReturnValue(value);
-}
-
-/** Makes a signal, a function that aborts it, and one that counts its listeners. */
-export function stopper(reason: Error): { signal: AbortSignal; abort: () => void; listeners: () => number } {
-  const controller = new AbortController();
-  const { signal } = controller;
-  return {
-    signal,
-    abort: () => controller.abort(reason),
-    listeners: () => getEventListeners(signal, "abort").length,
-  };
 }
 
 /** Makes a test server and its network before each test of a file with a virtual clock, and removes both after it. */

@@ -1,6 +1,7 @@
 /** One connection attempt: how a WebSocket fails, servers that are silent or changed, addresses, and `signal`. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ConnectError, mcp } from "../../src/index.js";
+import { countedSignal } from "../support/counting.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
 import {
@@ -14,7 +15,6 @@ import {
   plainEcho,
   refuse,
   says,
-  stopper,
   useNetwork,
   type Script,
 } from "./attempts.js";
@@ -133,10 +133,10 @@ describe("connect with a signal", () => {
   it("rejects or resolves with an open peer, whichever microtask aborts it", async () => {
     const ends = new Set<string>();
     for (let moment = 0; moment < 60; moment++) {
-      const { signal, abort, listeners } = stopper(REASON);
+      const { controller, signal, listeners } = countedSignal();
       const connecting = connectPage({ signal }).catch((reason: unknown) => reason);
       for (let i = 0; i < moment; i++) await Promise.resolve();
-      abort();
+      controller.abort(REASON);
       await pass(0);
       const end: any = await connecting;
       ends.add(end === REASON ? "rejects" : "resolves");
@@ -152,15 +152,15 @@ describe("connect with a signal", () => {
   });
 
   it("has no effect once it has resolved, and has no listener after it has settled", async () => {
-    const { signal, abort, listeners } = stopper(REASON);
+    const { controller, signal, listeners } = countedSignal();
     const peer = await connectPage({ signal, onOpen: () => {} });
     expect(listeners()).toBe(0);
     await pass(10);
-    abort();
+    controller.abort(REASON);
     network.cut();
     await pass(1000);
     expect(peer.state).toBe("open");
-    const other = stopper(REASON);
+    const other = countedSignal();
     expect(await rejection(connectPage({ signal: other.signal, onOpen: () => Promise.reject(REASON) }))).toBe(REASON);
     network.script = refuse;
     expect(await rejection(connectPage({ signal: other.signal }))).toMatchObject({ code: "CONNECT_FAILED" });

@@ -267,55 +267,33 @@ it.each<[string, Script, object, string[]]>([
 });
 
 describe("an `onOpen` of a later connection", () => {
-  it("is followed by `resume` after the next socket if its session was suspended when it ended", async () => {
-    const [opening, go] = [gate(), gate()];
-    let runs = 0;
-    const onOpen = async (): Promise<void> => {
-      if (++runs === 1) return;
-      opening.resolve();
-      await go.promise;
-    };
-    const peer = await connectPage({ onOpen });
-    const emitted = record(peer);
-    await pass(10_000);
-    network.lose();
-    await pass(10);
-    await opening.promise;
-    network.script = refuse;
-    network.cut();
-    await pass(10);
-    const call = peer.request("echo", [1]);
-    go.resolve();
-    await pass(10);
-    expect(peer.state).toBe("suspended");
-    expect(emitted).toEqual(["suspend", "lost"]);
-    network.script = undefined;
-    await pass(2000);
-    expect(await call).toEqual([1]);
-    expect(emitted).toEqual(["suspend", "lost", "resume"]);
-    expect(runs).toBe(2);
-  });
-
-  it("that fails after the loss of the socket on which it began closes the connection that it was to open, and begins on another", async () => {
+  it.each<[string, string[], boolean]>([
+    ["is followed by `resume` after the next socket", ["resume"], true],
+    ["closes its connection, and begins on another, if it fails", ["error not now", "lost", "resume"], false],
+  ])("whose session is suspended when it ends %s", async (_what, events, succeeds) => {
     const go = gate();
     const called: Promise<unknown>[] = [];
     const onOpen = (remote: Caller<any>): unknown => {
       called.push(rejection(remote.request("never", [], { timeoutMs: Infinity })));
       return called.length === 2 ? go.promise : undefined;
     };
-    const { emitted } = await live({ onOpen });
+    const { peer, emitted } = await live({ onOpen });
     network.lose();
     await pass(10);
     expect(called).toHaveLength(2);
     network.script = refuse;
     network.cut();
-    go.reject(new Error("not now"));
+    const call = new Outcomes().watch("echo", peer.request("echo", [1]));
+    if (succeeds) go.resolve();
+    else go.reject(new Error("not now"));
     await pass(10);
-    expect(await called[1]).toMatchObject({ outcome: "unknown" });
+    expect(peer.state).toBe("suspended");
+    if (!succeeds) expect(await called[1]).toMatchObject({ outcome: "unknown" });
     network.script = undefined;
     await pass(2000);
-    expect(called).toHaveLength(3);
-    expect(emitted).toEqual(["suspend", "lost", "error not now", "lost", "resume"]);
+    expect(call.list).toMatchObject([succeeds ? { value: [1] } : { reason: { outcome: "not-sent" } }]);
+    expect(called).toHaveLength(succeeds ? 2 : 3);
+    expect(emitted).toEqual(["suspend", "lost", ...events]);
   });
 
   it("leaves no session on a server on which it fails", async () => {

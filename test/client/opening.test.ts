@@ -2,9 +2,10 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { ConnectError, type AnyPeer, type CloseInfo } from "../../src/index.js";
 import { open as openNode } from "../../src/node.js";
+import { countedSignal } from "../support/counting.js";
 import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
-import { dismiss, hang, HELLO, network, openPage, refuse, says, stopper, useNetwork, type Script } from "./attempts.js";
+import { dismiss, hang, HELLO, network, openPage, refuse, says, useNetwork, type Script } from "./attempts.js";
 import { record } from "./clients.js";
 
 const REASON = new Error("the user went elsewhere");
@@ -83,7 +84,7 @@ describe("a peer that is connecting", () => {
     ["aborted while its server says nothing", says(), { auth: "token" }, true],
     ["aborted while `onOpen` runs", undefined, GREETS, true],
   ])("can be %s, and makes no attempt after that", async (_when, script, options, isAborted) => {
-    const { signal, abort, listeners } = stopper(REASON);
+    const { controller, signal, listeners } = countedSignal();
     network.script = script;
     const peer = openPage({ ...TRIES, ...options, signal });
     const emitted = record(peer);
@@ -91,7 +92,7 @@ describe("a peer that is connecting", () => {
     await pass(1000);
     // One listener, however many attempts there were.
     expect(listeners()).toBe(1);
-    if (isAborted) abort();
+    if (isAborted) controller.abort(REASON);
     else await peer.close(3000, "enough");
     await pass(0);
     const { outcome, cause } = await call;
@@ -114,7 +115,7 @@ describe("a peer that is connecting", () => {
   });
 
   it.each(["open", "suspended"])("ends when its signal aborts while it is %s", async (state) => {
-    const { signal, abort, listeners } = stopper(REASON);
+    const { controller, signal, listeners } = countedSignal();
     const peer = openPage({ signal });
     await peer.opened;
     await pass(10);
@@ -125,7 +126,7 @@ describe("a peer that is connecting", () => {
       network.cut();
     }
     expect(peer.state).toBe(state);
-    abort();
+    controller.abort(REASON);
     await pass(1);
     expect(await call).toMatchObject({ name: "ConnectionLostError", outcome: "unknown", cause: REASON });
     expect(await peer.closed).toMatchObject({ code: 1000, reason: "aborted" });

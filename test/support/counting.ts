@@ -1,15 +1,12 @@
 /** Counts the objects and listeners that a test allows. */
+import { getEventListeners } from "node:events";
 import { vi } from "vitest";
 
-/** Returns a signal that counts its listeners. */
-export function countedSignal(): { controller: AbortController; listeners: () => number } {
+/** Returns a signal, and a function that counts its listeners. */
+export function countedSignal(): { controller: AbortController; signal: AbortSignal; listeners: () => number } {
   const controller = new AbortController();
   const { signal } = controller;
-  let count = 0;
-  const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)];
-  signal.addEventListener = (...args: Parameters<typeof add>) => (count++, add(...args));
-  signal.removeEventListener = (...args: Parameters<typeof remove>) => (count--, remove(...args));
-  return { controller, listeners: () => count };
+  return { controller, signal, listeners: () => getEventListeners(signal, "abort").length };
 }
 
 /** Counts the instances made of a class of this runtime, until `vi.unstubAllGlobals()`. */

@@ -82,20 +82,15 @@ describe("a virtual clock", () => {
 
   it("fires no timer while the process stalls, and those that were due late, in their order", async () => {
     const clock = clockOfTest();
-    const fired: [string, number][] = [];
-    for (const [name, ms] of [
-      ["second", 200],
-      ["first", 100],
-      ["third", 6_000],
-    ] as const)
-      setTimeout(() => fired.push([name, clock.now]), ms);
+    const fired: [number, number][] = [];
+    for (const ms of [200, 100, 6_000]) setTimeout(() => fired.push([ms, clock.now]), ms);
     clock.stall(5_000);
     expect(fired).toEqual([]);
     await clock.pass(1_000);
     expect(fired).toEqual([
-      ["first", 5_000],
-      ["second", 5_000],
-      ["third", 6_000],
+      [100, 5_000],
+      [200, 5_000],
+      [6_000, 6_000],
     ]);
   });
 
