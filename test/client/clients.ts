@@ -1,7 +1,7 @@
 /** Shared by the tests of a client: a record of events, and plain JSON-RPC servers. */
-import { WebSocketServer, type WebSocket } from "ws";
+import { WebSocketServer } from "ws";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
-import { bareHttp, type Listening } from "../support/network.js";
+import { bareHttp } from "../support/network.js";
 
 /** Either `connect`, untyped. */
 export type Connect = (url: string, options?: object) => Promise<AnyPeer>;
@@ -33,17 +33,10 @@ export function event(
   return new Promise((resolve) => peer.once(name, (...emitted: unknown[]) => resolve(emitted[0])));
 }
 
-/** A plain JSON-RPC server. */
-export interface BareServer extends Listening<any> {
-  /** The subprotocols of each upgrade. */
-  readonly offers: string[];
-  /** Its connections that are open. */
-  readonly webSockets: Set<WebSocket>;
-}
-
-/** Serves an echo of params, except for "never", which gets no response. Sends `greeting` on each connection. */
-export async function bareServer(options: object = {}, greeting?: string): Promise<BareServer> {
+/** A plain server: echoes params, except those of "never", which gets no response. Sends `greeting` on each connection. */
+export async function bareServer(options: object = {}, greeting?: string) {
   const http = await bareHttp();
+  /** The subprotocols of each upgrade. */
   const offers: string[] = [];
   http.server.on("upgrade", ({ headers }) => offers.push(headers["sec-websocket-protocol"] ?? ""));
   const upgrader = new WebSocketServer({ handleProtocols: () => false, ...options, server: http.server });

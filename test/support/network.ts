@@ -90,17 +90,10 @@ export function bareHttp(): Promise<Listening<HttpServer>> {
   return listening(createServer());
 }
 
-/** A bare open WebSocket client with its received messages. */
-export interface PlainPeer extends Disposable {
-  readonly webSocket: WebSocket;
-  readonly received: string[];
-  /** Resolves with the next message. */
-  next(): Promise<any>;
-  readonly closed: Promise<{ code: number; reason: string }>;
-}
+export type PlainPeer = Awaited<ReturnType<typeof plainPeer>>;
 
-/** Connects a bare `ws` client. */
-export async function plainPeer(url: string, options: object = {}, first?: string): Promise<PlainPeer> {
+/** Connects a bare `ws` client, which records what it receives. */
+export async function plainPeer(url: string, options: object = {}, first?: string) {
   const webSocket = new WebSocket(url, options);
   const received: string[] = [];
   webSocket.on("message", (data: Buffer) => received.push(data.toString()));
@@ -112,7 +105,8 @@ export async function plainPeer(url: string, options: object = {}, first?: strin
   return {
     webSocket,
     received,
-    next: async () => JSON.parse(String((await once(webSocket, "message"))[0])) as unknown,
+    /** Resolves with the next message. */
+    next: async (): Promise<any> => JSON.parse(String((await once(webSocket, "message"))[0])),
     closed,
     [Symbol.dispose]: () => webSocket.terminate(),
   };

@@ -7,26 +7,21 @@ import { turn } from "./turns.js";
 /** The options of an untyped peer. */
 export type AnyOptions = Options<AnyMethods, Context>;
 
-/** `a` and `b`, joined. Disposing closes them, and asserts that tables are empty and all errors were read. */
-export interface ConnectedPair extends AsyncDisposable {
-  readonly a: AnyPeer;
-  readonly b: AnyPeer;
-  /** Returns the `error` events of both peers since the last call. Unread ones fail the test when the pair is disposed. */
-  takeErrors(): unknown[];
-}
+export type ConnectedPair = ReturnType<typeof connected>;
 
-/** Joins two peers: `await using pair = connectedPair(..)`. */
+/** Joins two peers. Disposing closes them, and asserts that their tables are empty and that all errors were read. */
 export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): ConnectedPair {
   return connected(...(pair(ofA, ofB) as [AnyPeer, AnyPeer]));
 }
 
 /** Returns two joined peers as such a pair. `end` ends what they do not close. */
-export function connected(a: AnyPeer, b: AnyPeer, end?: () => Promise<unknown>): ConnectedPair {
+export function connected(a: AnyPeer, b: AnyPeer, end?: () => Promise<unknown>) {
   const errors: unknown[] = [];
   for (const peer of [a, b]) peer.on("error", (error) => errors.push(error));
   return {
     a,
     b,
+    /** Returns the `error` events of both peers since the last call. */
     takeErrors: () => errors.splice(0),
     async [Symbol.asyncDispose]() {
       await Promise.all([a.close(), b.close()]);

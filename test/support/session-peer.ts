@@ -96,39 +96,20 @@ export class SessionTransport implements Transport {
   }
 }
 
-/** A peer on a `SessionTransport`. */
-export interface SessionPeer {
-  readonly peer: AnyPeer;
-  readonly transport: SessionTransport;
-  /** Returns the messages sent since the last call. */
-  readonly take: () => any[];
-  /** The connection events, in order, with the peer's state during each. */
-  readonly events: string[];
-  /** The `error` events of the peer. */
-  readonly errors: unknown[];
-}
+export type SessionPeer = ReturnType<typeof sessionPeer>;
 
-/** Options of `sessionPeer`. */
-export interface SessionPeerOptions {
-  isReciproc?: boolean;
-  /** Whether the transport still connects. The first `resume` opens it. Default false. */
-  isConnecting?: boolean;
-}
-
-/** Makes a peer whose connection is open. */
-export function sessionPeer(
-  options: AnyOptions = {},
-  { isReciproc = false, isConnecting = false }: SessionPeerOptions = {},
-): SessionPeer {
+/** Makes a peer whose connection is open. `isConnecting`: the first `resume` of the transport opens it. */
+export function sessionPeer(options: AnyOptions = {}, { isReciproc = false, isConnecting = false } = {}) {
   const transport = new SessionTransport(isReciproc, isConnecting);
   const peer: AnyPeer = new Peer(transport, options);
   closeAtEnd(peer, () => void peer.close());
+  /** The connection events, in order, with the peer's state during each. */
   const events: string[] = [];
   const errors: unknown[] = [];
-  for (const name of ["suspend", "lost", "resume", "close"] as const) {
+  for (const name of ["suspend", "lost", "resume", "close"] as const)
     peer.on(name, () => events.push(`${name} (${peer.state})`));
-  }
   peer.on("error", (error) => errors.push(error));
+  /** Returns the messages sent since the last call. */
   const take = (): any[] => transport.sent.splice(0).map((text) => JSON.parse(text) as unknown);
   return { peer, transport, take, events, errors };
 }
