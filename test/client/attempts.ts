@@ -2,23 +2,16 @@
 import { afterEach, beforeEach, expect, vi } from "vitest";
 import { connect, open, type AnyPeer, type CloseInfo } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
-import { pickLimits, RESUME_OFFER, serverHello } from "../../src/session/frames.js";
+import { RESUME_OFFER, serverHello } from "../../src/session/frames.js";
 import { ScriptedWebSocket } from "../support/scripted.js";
 import { pass } from "../support/time.js";
 import { record } from "./clients.js";
 
-const LIMITS = {
-  maxMessageBytes: 2 ** 20,
-  logFrames: 4096,
-  logLength: 2 ** 22,
-  queueLength: 2 ** 20,
-  burstLength: 2 ** 23,
-  highWaterBytes: 2 ** 20,
-};
+const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
 
 /** The hello of a server that offers a session, with the given members, and whose other frames the test writes. */
 export function helloWith(members: { route?: string } = {}): string {
-  return serverHello({ token: "secret-of-another", ttlMs: 60_000, limits: pickLimits(LIMITS), ...members });
+  return serverHello({ token: "secret-of-another", ttlMs: 60_000, limits: LIMITS, ...members });
 }
 
 export const HELLO = helloWith();

@@ -1,4 +1,4 @@
-/** All states of a session. `RECIPROC_SESSION_BOUNDS`, such as `[2,2,true,true]`, takes it further. */
+/** All states of a session that a few steps can lead to. */
 import { describeSurvey } from "../session/survey.js";
 
 describeSurvey();

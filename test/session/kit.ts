@@ -13,17 +13,10 @@ export { REFUSED };
 /** A hello without a session. */
 export const HELLO = '{"hello":{}}';
 
-export const LIMITS: EndpointLimits = {
-  maxMessageBytes: 5000,
-  logFrames: 16,
-  logLength: 20_000,
-  queueLength: 40_000,
-  burstLength: 80_000,
-  highWaterBytes: 2 ** 20,
-};
-
 /** The limits of an end that are sent on the wire. */
 export const WIRE_LIMITS = { maxMessageBytes: 5000, logFrames: 16, logLength: 20_000 };
+
+export const LIMITS = { ...WIRE_LIMITS, queueLength: 40_000, burstLength: 80_000, highWaterBytes: 2 ** 20 };
 
 /** What a server offers in its hello. */
 export const OFFER = { token: "t", ttlMs: 1000, limits: WIRE_LIMITS };
@@ -70,16 +63,11 @@ export function range(from: number, to: number): number[] {
 /** The values that no member of a frame may have, by the name of the member. */
 const NO_NUMBERS = [0, -1, 1.5, "16", null, true, [16], 2 ** 53, undefined];
 const NO_TOKENS = ["", "x".repeat(257), "a\ud800", "\udc00a", 5, null, ["t"], undefined];
+const NO_LIMITS = Object.keys(WIRE_LIMITS).flatMap((name) =>
+  NO_NUMBERS.map((value) => ({ ...WIRE_LIMITS, [name]: value })),
+);
 const WRONG: Record<string, readonly unknown[]> = {
-  limits: [
-    undefined,
-    null,
-    5,
-    [],
-    {},
-    "x",
-    ...Object.keys(WIRE_LIMITS).flatMap((name) => NO_NUMBERS.map((value) => ({ ...WIRE_LIMITS, [name]: value }))),
-  ],
+  limits: [undefined, null, 5, [], {}, "x", ...NO_LIMITS],
   token: NO_TOKENS,
   ttlMs: NO_NUMBERS,
   attempt: NO_NUMBERS,
@@ -232,12 +220,10 @@ export class ClientEnd implements EndpointHooks {
   }
 }
 
-/** One peer of the server, and what it was told. */
+/** One peer of the server, the numbers of its notifications and counts of missed messages, and its connection events. */
 export interface Served {
   readonly peer: AnyPeer;
-  /** The numbers of its notifications, and the counts of missed messages, in order. */
   readonly got: unknown[];
-  /** Its connection events, in order: a close as its code. */
   readonly events: unknown[];
 }
 
