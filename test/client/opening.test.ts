@@ -1,5 +1,5 @@
 /** A peer that `open` returns before it is connected: its attempts, and how it ends. */
-import { beforeEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ConnectError, type AnyPeer, type CloseInfo } from "../../src/index.js";
 import { open as openNode } from "../../src/node.js";
 import { countedSignal } from "../support/counting.js";
@@ -25,19 +25,7 @@ async function expectNeverOpen(peer: AnyPeer, cause: unknown): Promise<void> {
 useVirtualClock();
 
 describe("a peer that is connecting", () => {
-  const heard: unknown[] = [];
-  beforeEach(() => void (heard.length = 0));
   useNetwork();
-
-  it("delivers the server's first messages to listeners that are added right after `opened`", async () => {
-    const hi = '{"jsonrpc":"2.0","method":"hi","params":[1]}';
-    network.script = (webSocket) => webSocket.accept("", hi);
-    const peer = openPage({ link: "plain" });
-    await peer.opened;
-    peer.on("notification", (method, params) => heard.push([method, params]));
-    await pass(1);
-    expect(heard).toEqual([["hi", [1]]]);
-  });
 
   it.each<[string, Script | undefined, object, CloseInfo]>([
     ["cannot be opened", refuse, { reconnect: true }, { code: 1006, reason: expect.any(String) }],
@@ -110,7 +98,9 @@ describe("a peer that is connecting", () => {
   it("throws a TypeError for bad options at once, and makes no attempt", () => {
     expect(() => openPage({}, "ftp://x")).toThrow(TypeError);
     expect(() => openPage({ reconect: true })).toThrow("`reconect`");
-    expect(() => openNode("ws://server.test/", { timeoutMs: -1 })).toThrow(TypeError);
+    const signals = [null, new AbortController()].map((signal) => ({ signal }));
+    for (const options of [{ timeoutMs: -1 }, { headers: new Map() }, { headers: "a: b" }, { tls: 5 }, ...signals])
+      expect(() => openNode("ws://server.test/", options as never)).toThrow(`\`${Object.keys(options)[0]}\``);
     expect(network.attempts).toEqual([]);
   });
 
