@@ -17,20 +17,7 @@ const CHAT = {
 };
 
 /** What a client may send as the name of a room. */
-const ROOMS: unknown[] = [
-  undefined,
-  null,
-  true,
-  5,
-  -0,
-  [],
-  ["den"],
-  {},
-  "",
-  "x".repeat(1_000_000),
-  "\udfff",
-  "a\ud800b",
-];
+const ROOMS: unknown[] = [undefined, null, 5, ["den"], {}, "", "x".repeat(1_000_000), "\udfff", "a\ud800b"];
 
 it("a client that sends a wrong room, or none, reaches no client of any node", async () => {
   const nodes = makeNodes(3, { methods: CHAT });

@@ -124,18 +124,13 @@ describe("handleRequest", () => {
   });
 
   it("ignores a request that already has a response", async () => {
-    const thrown: unknown[] = [];
     const http = await handled((server, request, response) => {
       response.end("mine");
-      try {
-        server.handleRequest(request, response);
-      } catch (error) {
-        thrown.push(error);
-      }
+      // An exception would end the process.
+      server.handleRequest(request, response);
     });
     expect(await post(http, "/")).toEqual([200, "mine"]);
     expect(await (await send(http)).text()).toBe("mine");
-    expect(thrown).toEqual([]);
   });
 
   it("ignores a response that is sent while its handler runs, as a middleware for timeouts does", async () => {

@@ -150,18 +150,6 @@ describe("a budget", () => {
     expect(next.done).toEqual(["new", "old rest", "newer"]);
   });
 
-  it("runs its work to the end after it has forgotten its socket, and leaves the socket alone", async () => {
-    const desk = new Desk();
-    desk.take("first", 10);
-    desk.take("second", 10);
-    desk.socket.isPaused = false;
-    desk.budget.forgetSocket();
-    desk.budget.add(() => desk.done.push("third"));
-    await desk.finish();
-    expect(desk.done).toEqual(["first", "second", "third"]);
-    expect(desk.socket).toMatchObject({ isPaused: false, heardAt: 0 });
-  });
-
   it("continues after work that throws", async () => {
     const desk = new Desk();
     const errors = await uncaughtIn(async () => {
