@@ -27,14 +27,8 @@ describe("a handshake that never ends", () => {
     const upgrading = upgradeText(hostOf(on.url)).slice(0, -2);
     const texts = ["", "GET / HT", upgrading, postText(on.url, "[", { "Content-Length": "1000" })];
     const slow = await write(on.url, `${upgrading}X: `);
-    const ends = (
-      await Promise.all(
-        Array<string[]>(20)
-          .fill(texts)
-          .flat()
-          .map((text) => write(on.url, text)),
-      )
-    ).map(allOf);
+    const crowd = texts.flatMap((text) => Array.from({ length: 20 }, () => write(on.url, text)));
+    const ends = (await Promise.all(crowd)).map(allOf);
     await using other = await connect(on.url);
     expect(await other.request("here")).toBe(true);
     // A byte does not restart the timeout.

@@ -53,26 +53,18 @@ async function says(url: string, auth: unknown, options: object = {}): Promise<B
 }
 
 /** Opens a connection of a client that sends `auth`, with a session if the server keeps one. */
-async function authenticated(
-  { server, url }: Serving<User>,
-  auth: unknown,
-): Promise<{ byHand: ByHand; peer: AnyPeer; token: string }> {
+async function authenticated({ server, url }: Serving<User>, auth: unknown) {
   const coming = nextPeer(server);
   const byHand = await says(url, auth);
   const { session } = (await byHand.next()).hello;
   byHand.say({ hello: session === undefined ? {} : { session: true, limits: LIMITS } });
   byHand.say({ ping: 0 });
   expect(await byHand.next()).toEqual({ pong: 0 });
-  return { byHand, peer: await coming, token: session?.token };
+  return { byHand, peer: await coming, token: session?.token as string };
 }
 
 /** Opens a WebSocket that sends `auth` and then resumes a session. Returns the server's reply. */
-async function resumes(
-  url: string,
-  auth: unknown,
-  token: string,
-  attempt = 1,
-): Promise<{ byHand: ByHand; answer: any }> {
+async function resumes(url: string, auth: unknown, token: string, attempt = 1) {
   const byHand = await says(url, auth, { returns: true });
   expect(await byHand.next()).toEqual(OFFERS_SESSION);
   byHand.say({ resume: { token, received: 0, attempt, limits: LIMITS } });

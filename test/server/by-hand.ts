@@ -81,12 +81,7 @@ export class ByHand {
   }
 
   /** Opens a WebSocket that resumes a session. Returns the server's reply. */
-  static async resume(
-    url: string,
-    token: string,
-    attempt: number,
-    headers = {},
-  ): Promise<{ byHand: ByHand; answer: any }> {
+  static async resume(url: string, token: string, attempt: number, headers = {}) {
     const byHand = await ByHand.open(url, { returns: true, headers });
     byHand.say({ resume: { token, received: 0, attempt, limits: LIMITS } });
     await byHand.next();
@@ -189,10 +184,7 @@ export async function servingOnPort<D = unknown>(options: Some<D> = {}): Promise
     server: http.server,
     ...options,
   } as unknown as ServeOptions<AnyMethods, AnyMethods, D>);
-  let isClosed = false;
   const close = async (): Promise<void> => {
-    if (isClosed) return;
-    isClosed = true;
     http.cut();
     await server.close();
     await http[Symbol.asyncDispose]();

@@ -13,6 +13,7 @@ import {
   type Server,
 } from "../../src/node.js";
 import { connect as connectPage } from "../../src/index.js";
+import { post } from "../support/post.js";
 import { rejection } from "../support/turns.js";
 
 const DATA = Uint8Array.from({ length: 100_000 }, (_, i) => i * 7);
@@ -67,18 +68,14 @@ it.each<[string, typeof connect, object, string]>([
 
 it("carries bytes as base64 by HTTP POST, in a result, a batch and a stream", async () => {
   await using server = await serveBytes();
-  const post = async (body: unknown): Promise<unknown> => {
-    const headers = { "Content-Type": "application/json" };
-    const url = server.url.replace("ws:", "http:");
-    return (await fetch(url, { method: "POST", headers, body: JSON.stringify(body) })).json();
-  };
+  const answerTo = async (body: unknown): Promise<unknown> => (await post(server.url, body)).json();
   const value = Buffer.from(DATA).toString("base64");
   const call = { jsonrpc: "2.0", id: 1, method: "echo", params: [value] };
   const answer = { jsonrpc: "2.0", id: 1, result: { kind: "string", value } };
-  expect(await post(call)).toEqual(answer);
-  expect(await post([call])).toEqual([answer]);
+  expect(await answerTo(call)).toEqual(answer);
+  expect(await answerTo([call])).toEqual([answer]);
   const values = [1, 2, 3].map((n) => Buffer.alloc(40_000, n).toString("base64"));
-  expect(await post({ ...call, method: "download" })).toEqual({ ...answer, result: { values } });
+  expect(await answerTo({ ...call, method: "download" })).toEqual({ ...answer, result: { values } });
 });
 
 it("streams a Blob, of which no part is longer than 64 KiB", async () => {

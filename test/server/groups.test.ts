@@ -181,12 +181,7 @@ describe("the signal of a request to a group", () => {
 const bug = new Error("bug in around");
 
 /** Makes a server whose `around` is given, and records the calls of that and the `error` events. */
-function serverAround(around: ServerAround): {
-  server: Server;
-  calls: ServerCall[];
-  errors: unknown[];
-  [Symbol.asyncDispose](): Promise<void>;
-} {
+function serverAround(around: ServerAround) {
   const calls: ServerCall[] = [];
   const server = makeServer({
     around: (call, next) => (calls.push(call), around(call, next)),

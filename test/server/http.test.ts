@@ -121,7 +121,6 @@ describe("a refused request", () => {
     ["a compressed body", { "Content-Encoding": "gzip" }, 415, "`Content-Encoding`"],
     ["another Host", { Host: "evil.example" }, 403, "Host"],
     ["another Origin", { Origin: "https://evil.example" }, 403, "Origin"],
-    ["a sandboxed page", { Origin: "null" }, 403, "Origin"],
     ["an empty credential, which authenticate returns", { Authorization: "" }, 401, "authentication"],
     ["a Content-Length over the limit", { "Content-Length": "1048577" }, 413, "`limits.maxMessageBytes`"],
   ])("is refused for %s: nothing runs, and the connection ends", async (_what, headers, status, reason) => {
