@@ -75,13 +75,13 @@ export function behavesAsClient({ open, ids, pending, called, batches = true }: 
 
   it("keeps many calls in flight, answered in another order", async () => {
     await using both = await meet(open);
-    const { client, service } = both;
+    const { client } = both;
     const names = Array.from({ length: 100 }, (_, i) => `call ${i}`);
     const order: unknown[] = [];
     const calls = names.map((name) => client.call("wait", [name]).then((value) => order.push(value)));
     expect(await client.call("add", [1, 2])).toBe(3);
     const reversed = [...names].reverse();
-    for (const name of reversed) service.gates.of(name).resolve(name);
+    for (const name of reversed) await client.notify("release", [name]);
     await Promise.all(calls);
     expect(order).toEqual(reversed);
   });
@@ -101,13 +101,13 @@ export function behavesAsClient({ open, ids, pending, called, batches = true }: 
 
   it("is notified by the server, in order, while calls are pending", async () => {
     await using both = await meet(open);
-    const { client, service, peer } = both;
+    const { client, peer } = both;
     const call = client.call("wait", ["call"]);
     await client.call("nothing", []);
     for (let i = 0; i < 3; i++) expect(peer.notify("tick", { i })).toBe(true);
     for (let i = 0; i < 3; i++) expect(await client.pushed.next()).toEqual(["tick", { i }]);
-    service.gates.of("call").resolve("answered");
-    expect(await call).toBe("answered");
+    await client.notify("release", ["call"]);
+    expect(await call).toBe("call");
   });
 
   if (batches) {

@@ -7,8 +7,8 @@ import { WebSocketServer } from "ws";
 import { connect } from "../../../src/node.js";
 import { plainPeer } from "../../support/network.js";
 import { rejection } from "../../support/turns.js";
-import { Gates, Inbox } from "../support/inbox.js";
-import { ATTIC } from "../support/service.js";
+import { Inbox } from "../support/inbox.js";
+import { ATTIC, commonMethods } from "../support/service.js";
 import { behavesAsServer, connectPlainly, listeningServer, type ForeignServer } from "./behaviour.js";
 
 // Its declarations name packages that it does not install, so they are not used.
@@ -16,21 +16,14 @@ const jayson = createRequire(import.meta.url)("jayson");
 
 type Callback = (error: unknown, result?: unknown) => void;
 
-/** Adds the params, by position or by name. */
-function add(params: any): number {
-  return Array.isArray(params) ? params[0] + params[1] : params.a + params.b;
-}
-
 async function startJayson(): Promise<ForeignServer> {
-  const [gates, noted] = [new Gates(), new Inbox()];
-  const server = jayson.server({
-    add: (params: unknown, done: Callback) => done(null, add(params)),
-    echo: (params: unknown, done: Callback) => done(null, params),
-    attic: (_params: unknown, done: Callback) => done(ATTIC),
-    wait: ([name]: [string], done: Callback) => void gates.of(name).promise.then((value) => done(null, value)),
-    release: ([name]: [string], done: Callback) => (gates.of(name).resolve(name), done(null)),
-    note: (params: unknown, done: Callback) => (noted.push(params), done(null)),
-  });
+  const noted = new Inbox();
+  const methods = Object.entries(commonMethods(noted)).map(([name, run]) => [
+    name,
+    async (params: unknown, done: Callback) => done(null, await run(params)),
+  ]);
+  const attic = (_params: unknown, done: Callback): void => done(ATTIC);
+  const server = jayson.server({ ...Object.fromEntries(methods), attic });
   return { ...(await listeningServer(server.websocket({ port: 0, host: "127.0.0.1" }))), noted };
 }
 
@@ -40,7 +33,8 @@ describe("a jayson server", () => {
 });
 
 async function startJsonRpc2(): Promise<ForeignServer & { clients: Inbox<JSONRPCServerAndClient> }> {
-  const [gates, noted, clients] = [new Gates(), new Inbox(), new Inbox<JSONRPCServerAndClient>()];
+  const [noted, clients] = [new Inbox(), new Inbox<JSONRPCServerAndClient>()];
+  const methods = Object.entries(commonMethods(noted));
   const webSockets = new WebSocketServer({ port: 0, host: "127.0.0.1" });
   webSockets.on("connection", (webSocket) => {
     const both: JSONRPCServerAndClient = new JSONRPCServerAndClient(
@@ -48,14 +42,10 @@ async function startJsonRpc2(): Promise<ForeignServer & { clients: Inbox<JSONRPC
       new JSONRPCServer({ errorListener: () => {} }),
       new JSONRPCClient((message) => webSocket.send(JSON.stringify(message))),
     );
-    both.addMethod("add", add);
-    both.addMethod("echo", (params) => params);
+    for (const [name, run] of methods) both.addMethod(name, run);
     both.addMethod("attic", () => {
       throw new JSONRPCErrorException(ATTIC.message, ATTIC.code, ATTIC.data);
     });
-    both.addMethod("wait", ([name]) => gates.of(name).promise);
-    both.addMethod("release", ([name]) => gates.of(name).resolve(name));
-    both.addMethod("note", noted.push);
     both.addMethod("ask", async (params) => `you said ${await both.request("confirm", params)}`);
     webSocket.on("message", (data: Buffer) => void both.receiveAndSend(JSON.parse(data.toString())));
     webSocket.on("close", () => both.rejectAllPendingRequests("the connection is closed"));
@@ -80,16 +70,12 @@ describe("a json-rpc-2.0 server", () => {
 
 async function startRpcWebSockets(): Promise<ForeignServer & { server: Server }> {
   const server = new Server({ port: 0, host: "127.0.0.1" });
-  const [gates, noted] = [new Gates(), new Inbox()];
-  server.register("add", add);
-  server.register("echo", (params) => params);
+  const noted = new Inbox();
+  for (const [name, run] of Object.entries(commonMethods(noted))) server.register(name, run as never);
   server.register("attic", () => {
     // It sends a thrown value unchanged if it is not an Error.
     throw server.createError(ATTIC.code, ATTIC.message, ATTIC.data as never);
   });
-  server.register("wait", (params) => gates.of(params[0]).promise as never);
-  server.register("release", (params) => gates.of(params[0]).resolve(params[0]) as never);
-  server.register("note", (params) => noted.push(params));
   server.event("tick");
   return { ...(await listeningServer(server.wss)), server, noted };
 }

@@ -1,5 +1,4 @@
-/** What tests await: items that arrive, gates by name, and the state of a promise. */
-import { gate, type Gate } from "../../support/turns.js";
+/** What tests await: items that arrive, and the state of a promise. */
 
 /** A queue of received items that tests can await. */
 export class Inbox<T = unknown> {
@@ -25,17 +24,6 @@ export class Inbox<T = unknown> {
   next(): Promise<T> {
     if (this.#taken < this.all.length) return Promise.resolve(this.all[this.#taken++]!);
     return new Promise((resolve) => this.#waiting.push(resolve));
-  }
-}
-
-/** Gates by name. Each is created on first use. */
-export class Gates {
-  readonly #gates = new Map<string, Gate<unknown>>();
-
-  of(name: string): Gate<unknown> {
-    const known = this.#gates.get(name) ?? gate<unknown>();
-    this.#gates.set(name, known);
-    return known;
   }
 }
 

@@ -1,6 +1,7 @@
 /** A reciproc server for third-party clients, with a method for each kind of behaviour. */
 import { RpcError, serve, type AnyPeer, type Server } from "../../../src/node.js";
-import { Gates, Inbox } from "./inbox.js";
+import { gate, type Gate } from "../../support/turns.js";
+import { Inbox } from "./inbox.js";
 
 /** A server, and its recorded messages. */
 export interface Service extends AsyncDisposable {
@@ -12,8 +13,6 @@ export interface Service extends AsyncDisposable {
   readonly noted: Inbox;
   /** The connected peers. */
   readonly peers: Inbox<AnyPeer>;
-  /** The gates that end the calls of `wait`. */
-  readonly gates: Gates;
   /** The errors of the server. Those that a test does not take fail the disposal. */
   readonly errors: Inbox;
 }
@@ -21,10 +20,26 @@ export interface Service extends AsyncDisposable {
 /** The server's own error. */
 export const ATTIC = { code: 4711, message: "no such room", data: { room: "attic" } };
 
+/** Returns what every server of these tests serves. `wait` is answered with its name at the notification `release` of that name. */
+export function commonMethods(noted: Inbox): Record<string, (params: any) => unknown> {
+  const gates = new Map<string, Gate<string>>();
+  const gateOf = (name: string): Gate<string> => {
+    if (!gates.has(name)) gates.set(name, gate());
+    return gates.get(name)!;
+  };
+  return {
+    add: (params) => (Array.isArray(params) ? params[0] + params[1] : params.a + params.b),
+    echo: (params) => params ?? null,
+    wait: ([name]) => gateOf(name).promise,
+    release: ([name]) => gateOf(name).resolve(name),
+    note: noted.push,
+  };
+}
+
 /** Starts a server. */
 export async function startService(): Promise<Service> {
   const ids: unknown[] = [];
-  const [noted, peers, errors, gates] = [new Inbox(), new Inbox<AnyPeer>(), new Inbox(), new Gates()];
+  const [noted, peers, errors] = [new Inbox(), new Inbox<AnyPeer>(), new Inbox()];
   const server = await serve({
     port: 0,
     around: ({ direction, id }, next) => {
@@ -32,8 +47,7 @@ export async function startService(): Promise<Service> {
       return next();
     },
     methods: {
-      add: (params) => (Array.isArray(params) ? params[0] + params[1] : params.a + params.b),
-      echo: (params) => params ?? null,
+      ...commonMethods(noted),
       nothing: () => undefined,
       attic: () => {
         throw new RpcError(ATTIC.code, ATTIC.message, ATTIC.data);
@@ -41,8 +55,6 @@ export async function startService(): Promise<Service> {
       crash: () => {
         throw new Error("the password is hunter2");
       },
-      wait: ([name]) => gates.of(name).promise,
-      note: noted.push,
       /** Calls the caller before it answers. */
       ask: async (params, { peer }) => `you said ${await peer.request("confirm", params)}`,
     },
@@ -55,7 +67,6 @@ export async function startService(): Promise<Service> {
     ids,
     noted,
     peers,
-    gates,
     errors,
     async [Symbol.asyncDispose]() {
       await server.close();
