@@ -1,6 +1,6 @@
 /** Raw connections, for exact bytes as a browser, any client or an attacker may send them. */
 import { once } from "node:events";
-import { createServer, type Server as HttpServer } from "node:http";
+import { createServer } from "node:http";
 import { connect as connectTcp, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
 import { WebSocket } from "ws";
 
@@ -55,22 +55,15 @@ export async function readAnswer(socket: Socket): Promise<Answer> {
   return { status: Number(statusLine.split(" ")[1]), headers: Object.fromEntries(headers) as Answer["headers"], body };
 }
 
-/** A server that listens on a free port of this machine until it is disposed of. */
-export interface Listening<S extends TcpServer> extends AsyncDisposable {
-  readonly server: S;
-  readonly url: string;
-  /** Cuts all connections. */
-  cut(): void;
-}
-
-/** Starts `server`. Disposing closes all its connections. */
-export async function listening<S extends TcpServer>(server: S): Promise<Listening<S>> {
+/** Lets `server` listen on a free port of this machine until it is disposed of, with all its connections. */
+export async function listening<S extends TcpServer>(server: S) {
   const sockets = new Set<Socket>();
   server.on("connection", (socket: Socket) => {
     // Not by a listener of the socket: tests count those.
     for (const other of sockets) if (other.destroyed) sockets.delete(other);
     sockets.add(socket);
   });
+  /** Cuts all connections. */
   const cut = (): void => sockets.forEach((socket) => socket.destroy());
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -86,9 +79,7 @@ export async function listening<S extends TcpServer>(server: S): Promise<Listeni
 }
 
 /** Starts an HTTP server without any handler. */
-export function bareHttp(): Promise<Listening<HttpServer>> {
-  return listening(createServer());
-}
+export const bareHttp = () => listening(createServer());
 
 export type PlainPeer = Awaited<ReturnType<typeof plainPeer>>;
 

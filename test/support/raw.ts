@@ -3,27 +3,10 @@ import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js
 import { Peer } from "../../src/index.js";
 import { closeAtEnd, type AnyOptions } from "./pair.js";
 
-/** The test's end of the connection. */
-export interface RawPeer {
-  readonly peer: AnyPeer;
-  /** The texts that the peer sent. */
-  readonly sent: string[];
-  /** The sent texts, parsed. */
-  readonly messages: () => any[];
-  /** The arguments with which the peer closed its transport. */
-  readonly closes: (readonly [code: number | undefined, reason: string | undefined])[];
-  /** The `error` events of the peer. */
-  readonly errors: unknown[];
-  /** Delivers a text, or the JSON of another value, to the peer inside this call. */
-  readonly feed: (message: unknown) => void;
-  /** Ends the connection from outside. */
-  readonly cut: (info?: Partial<CloseInfo>) => void;
-}
-
 /** The behaviour of the transport in points that the interface leaves open. */
 export interface RawBehaviour {
   /** Called inside `send`, which returns its result. Default: returns true. */
-  onSend?: (text: string, raw: RawPeer) => boolean | void;
+  onSend?: (text: string, raw: { feed: (message: unknown) => void; cut: () => void }) => boolean | void;
   /** Whether `close` reports the end itself, or only `cut`. Default true. */
   endsOnClose?: boolean;
   /** Whether the other side is a reciproc peer. Default false. */
@@ -32,49 +15,51 @@ export interface RawBehaviour {
   afterRead?: (then: () => void) => boolean;
 }
 
+export type RawPeer = ReturnType<typeof rawPeer>;
+
 /** Makes a peer on a hand-made, synchronous transport. */
 export function rawPeer(
   options: AnyOptions = {},
   { onSend, endsOnClose = true, isReciproc = false, afterRead }: RawBehaviour = {},
-): RawPeer {
+) {
   let receiver!: Receiver;
   let ended = false;
+  /** The texts that the peer sent. */
   const sent: string[] = [];
-  const closes: RawPeer["closes"] = [];
+  /** The sent texts, parsed. */
+  const messages = (): any[] => sent.map((text) => JSON.parse(text) as unknown);
+  /** The arguments with which the peer closed its transport. */
+  const closes: (readonly [code: number | undefined, reason: string | undefined])[] = [];
   const errors: unknown[] = [];
+  /** Delivers a text, or the JSON of another value, to the peer inside this call. */
+  const feed = (message: unknown): void =>
+    receiver.receive(typeof message === "string" ? message : JSON.stringify(message));
+  /** Ends the connection from outside. */
+  const cut = (info?: Partial<CloseInfo>): void => {
+    if (ended) return;
+    ended = true;
+    receiver.closed({ code: 1006, reason: "", ...info });
+  };
   const transport: Transport = {
     isReciproc,
     ...(afterRead && { afterRead }),
     start: (given) => (receiver = given),
     send: (text) => {
       sent.push(text);
-      return onSend?.(text, raw) ?? true;
+      return onSend?.(text, { feed, cut }) ?? true;
     },
     close: (code, reason) => {
       closes.push([code, reason]);
-      if (endsOnClose) raw.cut({ code: code ?? 1000, reason: reason ?? "" });
+      if (endsOnClose) cut({ code: code ?? 1000, reason: reason ?? "" });
     },
   };
   const peer: AnyPeer = new Peer(transport, options);
   peer.on("error", (error) => errors.push(error));
-  const raw: RawPeer = {
-    peer,
-    sent,
-    closes,
-    errors,
-    messages: () => sent.map((text) => JSON.parse(text) as unknown),
-    feed: (message) => receiver.receive(typeof message === "string" ? message : JSON.stringify(message)),
-    cut: (info) => {
-      if (ended) return;
-      ended = true;
-      receiver.closed({ code: 1006, reason: "", ...info });
-    },
-  };
   closeAtEnd(peer, () => {
     void peer.close();
-    raw.cut();
+    cut();
   });
-  return raw;
+  return { peer, sent, messages, closes, errors, feed, cut };
 }
 
 /** Returns a request as it is sent on the wire. */
