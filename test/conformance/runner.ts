@@ -128,12 +128,7 @@ export async function runCase(one: Case, open: (options: WireOptions) => Promise
   const methods = methodSets[one.methods ?? "fixtures"];
   if (methods === undefined) throw new Error(`there is no set of methods called "${one.methods}"`);
   const { limits, dialect, compat } = one;
-  const wire = await open({
-    methods: methods(),
-    limits,
-    compat,
-    dialect: dialect && DIALECTS[dialect],
-  });
+  const wire = await open({ methods: methods(), limits, compat, dialect: dialect && DIALECTS[dialect] });
   try {
     const outcomes = await startCalls(one, wire);
     const early = await sendAll(one, wire);

@@ -4,7 +4,7 @@ import * as codec from "../../src/core/codec.js";
 import type { TextWithBytes } from "../../src/core/bytes.js";
 import type { Transport } from "../../src/index.js";
 import { binaryFrame } from "../support/binary.js";
-import { connectedPair } from "../support/pair.js";
+import { connectedPair, inBatch } from "../support/pair.js";
 
 const DATA = Uint8Array.from({ length: 300 }, (_, i) => i);
 const BASE64 = Buffer.from(DATA).toString("base64");
@@ -204,25 +204,18 @@ describe("bytes on a plain link", () => {
       {},
       {
         methods: {
-          echo: ({ value }, { progress }) => (progress(again(value)), { value, again: again(value) }),
+          echo: ({ value }, { progress }) => (progress(again(value)), [value, again(value)]),
           read: async ([stream], { peer }) => all(peer.iterate(stream)),
-          async *list() {
-            yield bytes(DATA);
-          },
+          list: (_params, { peer }) => peer.offer([bytes(DATA)]),
         },
       },
     );
     const { a } = pair;
     const reports: unknown[] = [];
     const onProgress = (value: unknown): void => void reports.push(value);
-    const batch = a.batch();
-    const echoed = [
-      a.request("echo", { value: bytes(DATA) }, { onProgress }),
-      batch.request("echo", { value: bytes(DATA) }),
-    ];
-    batch.send();
-    const answer = { value: BASE64, again: BASE64 };
-    expect(await Promise.all(echoed)).toEqual([answer, answer]);
+    const params = { value: bytes(DATA) };
+    for (const echoed of [a.request("echo", params, { onProgress }), inBatch(a, "echo", params)])
+      expect(await echoed).toEqual([BASE64, BASE64]);
     expect(reports).toEqual([BASE64]);
     expect(await a.request("read", [a.offer([bytes(DATA)])])).toEqual([BASE64]);
     expect(await all(a.stream("list"))).toEqual([BASE64]);

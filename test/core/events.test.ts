@@ -1,4 +1,5 @@
 /** The events of a peer, and its end. */
+import { once } from "node:events";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { cutReason } from "../../src/close-codes.js";
 import { pair, RpcError } from "../../src/index.js";
@@ -96,11 +97,6 @@ it("an event that a peer does not have is refused by what adds or emits it, and 
   expect(got).toEqual([[1], [1], [1], [2], [2]]);
 });
 
-/** Rejects when the signal aborts. */
-function rejected(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
-}
-
 /** Makes a peer without a listener for `error`. */
 function unheard(options: AnyOptions): RawPeer {
   const raw = rawPeer(options);
@@ -174,7 +170,7 @@ describe("a peer without a listener for `error`", () => {
       limits: { maxInFlight: 2 },
       methods: {
         refuse: () => Promise.reject(new RpcError(403, "no")),
-        wait: (_params, { signal }) => rejected(signal),
+        wait: async (_params, { signal }) => (await once(signal, "abort"), signal.throwIfAborted()),
         ask: (_params, { peer }) => peer.request("never"),
       },
     });

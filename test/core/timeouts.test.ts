@@ -17,17 +17,13 @@ async function load(isShared: boolean): Promise<void> {
   if (isShared) await import("../../src/node.js");
 }
 
-/** A peer, and what its other side does. */
-interface Caller {
-  peer: AnyPeer;
-  sent: any[];
-  feed: (message: object) => void;
-}
+type Caller = ReturnType<typeof caller>;
 
-function caller(options: Options<any, any> = {}): Caller {
+/** Makes a peer. Returns it with what its other side does. */
+function caller(options: Options<any, any> = {}) {
   let receiver!: Receiver;
   const sent: any[] = [];
-  const peer = new entry.Peer<any, any>(
+  const peer: AnyPeer = new entry.Peer<any, any>(
     {
       isReciproc: true,
       start: (given) => (receiver = given),
@@ -36,7 +32,7 @@ function caller(options: Options<any, any> = {}): Caller {
     },
     options,
   );
-  return { peer, sent, feed: (message) => receiver.dispatch(message) };
+  return { peer, sent, feed: (message: object) => receiver.dispatch(message) };
 }
 
 describe.each([

@@ -9,7 +9,7 @@ export type Served = (method: string, params: unknown) => { result: unknown } | 
 
 type Json = Record<string, unknown>;
 
-const has = (value: Json, name: string): boolean => Object.keys(value).includes(name);
+const has = Object.hasOwn;
 
 /** Section 4: a string, a number or null. A number only if it was parsed without loss. */
 export function isUsableId(id: unknown): boolean {
@@ -141,17 +141,15 @@ export function canonical(message: unknown): string {
   return JSON.stringify({ jsonrpc, id, result, error, rest });
 }
 
-/** Returns the replies to a text, one for each way in which its lone ids may name pending calls. */
-export type RepliesTo = (text: string) => string[][];
-
 /**
- * Asserts that each received reply was expected, and that each expected reply was received. A reply that is expected in only some of
+ * Asserts that each received reply was expected, and that each expected reply was received. `repliesTo` returns the replies to a text,
+ * one list for each way in which its lone ids may name pending calls. A reply that is expected in only some of
  * the ways may be missing, but not all the replies of a text that is always answered.
  */
 export function expectReplies(
   texts: string[],
   got: string[],
-  repliesTo: RepliesTo,
+  repliesTo: (text: string) => string[][],
   mayBeMissing = new Set<string>(),
 ): void {
   const least = new Map<string, number>();
