@@ -19,10 +19,7 @@ function lostPeer(options: AnyOptions = {}, isReciproc = false): SessionPeer {
   return ends;
 }
 
-function lose({ transport }: SessionPeer): void {
-  transport.suspend();
-  transport.lose(GONE);
-}
+const lose = ({ transport }: SessionPeer): void => (transport.suspend(), transport.lose(GONE));
 
 describe("a peer that is suspended", () => {
   it("sends the cancel of a call that was sent, and no cancel of a queued one, after the queue", async () => {

@@ -136,8 +136,7 @@ describe("a handler whose own call was answered with an error", () => {
 
   it("is stopped and emits no error when its own connection was lost with the call", async () => {
     const raw = rawPeer({ methods: { outer: (_params, { peer }) => peer.request("inner") } });
-    raw.feed(request("o", "outer"));
-    raw.feed(notification("outer"));
+    for (const message of [request("o", "outer"), notification("outer")]) raw.feed(message);
     raw.cut();
     await turn();
     expect(raw.errors).toEqual([]);
