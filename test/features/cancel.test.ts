@@ -127,19 +127,6 @@ describe("a handler whose caller cancels", () => {
 });
 
 describe("a cancel", () => {
-  it("reaches neither a call that has ended nor the other calls when that call ends", async () => {
-    const raw = waiting({ methods: { soon: () => turn() } });
-    for (const message of [request(1, "stay"), cancel(9), request(2, "soon"), request(2, "stay")]) raw.feed(message);
-    await turn();
-    await turn();
-    expect(raw.messages()).toEqual([result(2, null)]);
-    raw.feed(cancel(2));
-    expect(raw.contexts.map(({ signal }) => signal.aborted)).toEqual([false, true]);
-    raw.open.resolve("done");
-    await turn();
-    expect(raw.messages()).toEqual([result(2, null), result(1, "done"), result(2, "done")]);
-  });
-
   it("also reaches the handler that an application registered for it, and no `notification` event", async () => {
     const seen: unknown[] = [];
     const raw = waiting({ methods: { "$/cancelRequest": (params) => void seen.push(params) } });

@@ -56,25 +56,15 @@ async function answerInParts(caller: Caller, { prompt: [{ text: last }] }: any):
     const update = { sessionUpdate: "agent_message_chunk", content: { type: "text", text } };
     await caller.notify("session/update", { sessionId: "s-1", update });
   }
-  const file = await caller.request("fs/read_text_file", { sessionId: "s-1", path: "/a.txt" });
+  const { content }: any = await caller.request("fs/read_text_file", { sessionId: "s-1", path: "/a.txt" });
   const options = [{ optionId: "once", name: "Allow", kind: "allow_once" }];
   const toolCall = { toolCallId: "t-1", title: "Edit" };
-  const permission = await caller.request("session/request_permission", { sessionId: "s-1", toolCall, options });
-  return { ...END, _meta: { file, permission } };
+  const permission = { sessionId: "s-1", toolCall, options };
+  const { outcome }: any = await caller.request("session/request_permission", permission);
+  return { ...END, _meta: { content, permission: outcome.optionId } };
 }
 
-const IN_PARTS = [
-  "you ",
-  "said ",
-  "hello",
-  {
-    ...END,
-    _meta: {
-      file: { content: "what is in /a.txt" },
-      permission: { outcome: { outcome: "selected", optionId: "once" } },
-    },
-  },
-];
+const IN_PARTS = ["you ", "said ", "hello", { ...END, _meta: { content: "what is in /a.txt", permission: "once" } }];
 
 /** Collects the messages that the SDK does not understand, which it reports to the console. */
 function listenToConsole(): unknown[] {
