@@ -122,17 +122,6 @@ describe("an `onOpen` that fails on the first connection", () => {
       ]);
     },
   );
-
-  it("delays its attempts if each connection is lost while the first `onOpen` runs", async () => {
-    const peer = openPage({ onOpen: never, link: "plain", reconnect: { initial: true } });
-    const delays: number[] = [];
-    peer.on("attempt", ({ delayMs }) => delays.push(delayMs));
-    while (delays.length < 4) {
-      await pass(10);
-      network.cut();
-    }
-    expect(delays).toEqual([300, 550, 1050, 2050]);
-  });
 });
 
 describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
@@ -227,19 +216,6 @@ describe("a client of a plain server with onOpen", () => {
       await pass(6000);
     }
     expect(emitted).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
-  });
-
-  it("retries without an event if the socket is lost during one", async () => {
-    let runs = 0;
-    const onOpen = (remote: Caller<any>): unknown => {
-      if (++runs === 2) network.cut();
-      return remote.request("login");
-    };
-    const { emitted } = await live({ link: "plain", onOpen });
-    network.cut();
-    await pass(1000);
-    expect(emitted).toEqual(["suspend", "lost", "lost", "resume"]);
-    expect(runs).toBe(3);
   });
 });
 
