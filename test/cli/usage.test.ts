@@ -99,7 +99,6 @@ describe("a wrong command line", () => {
 
 describe("the address", () => {
   it.each([
-    [NOWHERE, NOWHERE],
     [`wss://${NOWHERE}/rpc`, NOWHERE],
     [`https://${NOWHERE}`, NOWHERE],
     ["ws://user:secret@127.0.0.1:1/rpc?token=secret", NOWHERE],
