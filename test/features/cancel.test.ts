@@ -127,6 +127,17 @@ describe("a handler whose caller cancels", () => {
 });
 
 describe("a cancel", () => {
+  it("reaches a call when another call of its id has ended", async () => {
+    const raw = waiting({ methods: { soon: () => turn() } });
+    // The calls of an id are gathered from the first cancel on.
+    for (const message of [request(1, "stay"), cancel(9), request(2, "soon"), request(2, "stay")]) raw.feed(message);
+    while (raw.sent.length === 0) await turn();
+    raw.feed(cancel(2));
+    expect(raw.contexts.map(({ signal }) => signal.aborted)).toEqual([false, true]);
+    raw.open.resolve("done");
+    await turn();
+  });
+
   it("also reaches the handler that an application registered for it, and no `notification` event", async () => {
     const seen: unknown[] = [];
     const raw = waiting({ methods: { "$/cancelRequest": (params) => void seen.push(params) } });

@@ -293,12 +293,15 @@ describe("a stream in params ends with its call", () => {
   });
 
   it("also when that is not sent", async () => {
-    const { peer } = rawPeer({}, { onSend: () => false });
-    const source = counted();
-    expect(await rejection(peer.request("m", [peer.offer(source)]))).toMatchObject({ outcome: "not-sent" });
-    await turn();
-    expect([source.asked, source.returned]).toEqual([0, 1]);
-    expectEmpty(peer);
+    const [refusing, closed] = [rawPeer({}, { onSend: () => false }), rawPeer()];
+    await closed.peer.close();
+    for (const { peer } of [refusing, closed]) {
+      const source = counted();
+      expect(await rejection(peer.request("m", [peer.offer(source)]))).toMatchObject({ outcome: "not-sent" });
+      await turn();
+      expect([source.asked, source.returned]).toEqual([0, 1]);
+      expectEmpty(peer);
+    }
   });
 });
 
