@@ -1,7 +1,7 @@
 /** How a page detects that its server is gone without a close: by its heartbeat, and at once when the machine or the page wakes. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
-import { pass, stall, useVirtualClock } from "../support/time.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
 import { closeAll, connectPage, expectEcho, live, network, plainEcho, refuse, test, useNetwork } from "./attempts.js";
 
@@ -161,16 +161,6 @@ describe("a page", () => {
     emit("visibilitychange");
     await pass(10);
     expect(pings()).toBe(0);
-  });
-
-  it("pings its server after a day of sleep before it disconnects", async () => {
-    const { emitted } = await live();
-    // The clock advances, and no timer fires.
-    stall(86_400_000);
-    emit("visibilitychange");
-    expect(network.last.sent.filter((frame) => frame === PING)).toHaveLength(1);
-    await pass(100_000);
-    expect(emitted).toEqual([]);
   });
 
   it("sends bye when the user leaves it, so that the server keeps no session, but not for the back-forward cache", async () => {
