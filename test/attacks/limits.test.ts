@@ -6,6 +6,7 @@ import { Subscriptions, type ServerContext } from "../../src/node.js";
 import { begun, ByHand, drop, LIMITS, serving, useTime } from "../server/by-hand.js";
 import { post } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
+import { gate } from "../support/turns.js";
 import { closeFrame, rawSocket, target } from "./support/server.js";
 
 /** Returns a notification of `bytes` bytes. */
@@ -119,6 +120,19 @@ describe("`maxMessagesPerSecond`", () => {
     expect(codesOf((await (await post(on.url, calls("m", 50))).json()) as object[])).toEqual(expected);
     expect(ran).toBe(20);
   });
+});
+
+it("`maxStreams` holds for a batch by HTTP POST, in which each stream is read to its end", async () => {
+  const all = gate();
+  let called = 0;
+  async function* counted(): AsyncGenerator<number> {
+    await all.promise;
+    yield 1;
+  }
+  const methods = { counted: () => (++called === 5 && all.resolve(), counted()) };
+  await using on = await target({ limits: { maxStreams: 2 }, methods });
+  const answers = (await (await post(on.url, calls("counted", 5))).json()) as object[];
+  expect(codesOf(answers)).toEqual({ result: 2, "-32009": 3 });
 });
 
 describe("the limits of a session", () => {
