@@ -31,17 +31,6 @@ describe("malformed messages", () => {
     expect(raw.closes.map(([code]) => code)).toEqual([1008]);
     expect(raw.sent).toHaveLength(2);
   });
-
-  it("include an id alone, which is refused in its place in a batch, and counts as an entry", () => {
-    const raw = rawPeer({ methods: { m: () => 1 }, limits: { maxBatchEntries: 2, maxMalformedPerMinute: 2 } });
-    const alone = { jsonrpc: "2.0", id: 7 };
-    raw.feed([alone, request(1, "m")]);
-    raw.feed([alone, alone, request(1, "m")]);
-    expect(raw.messages()).toMatchObject([[REFUSED, result(1, 1)], { id: null, error: { code: -32010 } }]);
-    raw.feed(alone);
-    raw.feed(alone);
-    expect(raw.closes).toHaveLength(1);
-  });
 });
 
 describe("limits.maxMessagesPerSecond", () => {
