@@ -53,13 +53,11 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     this.leave("a newer socket took over");
     this.take(socket);
     this.endpoint.resume(socket, resume, makeToken());
-    this.settleOutput();
     socket.start(this);
   }
 
   override send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
     const isTaken = message === undefined ? this.endpoint.send(text, handle) : this.#broadcast(message, handle);
-    this.collected();
     this.#heldChanged();
     return isTaken;
   }

@@ -75,16 +75,6 @@ export class Endpoint {
     return session !== undefined || kind === "packed" || kind === "greeting";
   }
 
-  /** Whether `flush` has something to send at the end of the tick. */
-  get hasOutput(): boolean {
-    return this.length > 0 || this.#isAckDue || this.#controls !== NONE;
-  }
-
-  /** Whether something waits because the wire is full. When that has drained, the caller calls `drained`. */
-  get isWireFull(): boolean {
-    return (this.#isFull || this.#missed > 0) && (this.wire?.unsentBytes ?? 0) >= this.limits.highWaterBytes;
-  }
-
   /** Whether a message can be sent at once. Otherwise it is queued. */
   get canSend(): boolean {
     return !this.#isFull && this.queuedLength === 0 && this.isFlowing && this.wire!.open;
@@ -180,14 +170,20 @@ export class Endpoint {
       if ("missed" in frame) this.#receiveMissed(text, frame.missed);
       else this.#receiveControl(frame);
       // Without other output, an ack sends the hello.
-      if (this.#owesHello && !this.hasOutput) this.#isAckDue = true;
+      if (this.#owesHello && this.length === 0 && this.#controls === NONE) this.#oweAck();
     } else this.fail("neither a pack nor a control frame");
   }
 
   /** Counts a received data frame. */
   #countFrame(length: number): void {
     // Rule 7: acks are sent on receipt. The hello is sent before the first ack.
-    if (this.state.session?.receive(length) || this.#owesHello) this.#isAckDue = true;
+    if (this.state.session?.receive(length) || this.#owesHello) this.#oweAck();
+  }
+
+  /** Sends an ack at the end of the tick. */
+  #oweAck(): void {
+    this.#isAckDue = true;
+    this.hooks.collected?.();
   }
 
   #receiveMissed(text: string, count: unknown): void {
@@ -280,13 +276,14 @@ export class Endpoint {
   #pong(value: unknown): void {
     const { unsentBytes } = this.wire!;
     if (unsentBytes >= ROOM_FOR_PONGS) return;
-    if (this.state.session?.owes) this.#isAckDue = true;
+    if (this.state.session?.owes) this.#oweAck();
     const pong = Frames.pongFrame(value);
     if (pong === undefined) return this.fail("a ping that cannot be answered");
     if (this.#controls === NONE) this.#controls = [pong];
     else this.#controls.push(pong);
     // Collected frames do not count as unsent, so few are collected.
     if (unsentBytes > 0 || this.#controls.length * pong.length >= COLLECTED_PONGS) this.#flushControls();
+    else this.hooks.collected?.();
   }
 
   // Outgoing messages.
@@ -298,6 +295,7 @@ export class Endpoint {
     this.makeRoom(text);
     if (!this.canSend) return this.#enqueue(text, handle);
     this.#add(text, handle);
+    if (this.length > 0) this.hooks.collected?.(this.length);
     return true;
   }
 
@@ -318,7 +316,8 @@ export class Endpoint {
     if (this.#missed === 0 || !this.isToReciproc) return;
     this.#flushMessages();
     // The messages may have filled the log. Reports without end would fill the wire of a reader that reads nothing.
-    if (this.#isFull || this.isWireFull) return;
+    if (this.#isFull) return;
+    if (this.wire!.unsentBytes >= this.limits.highWaterBytes) return this.hooks.wireFull?.();
     this.#sendData(`{"missed":${this.#missed}}`);
     this.#missed = 0;
   }
@@ -439,6 +438,7 @@ export class Endpoint {
       if (this.#isFull || !this.wire?.open) return;
       this.queue!.remove(handle);
       this.#add(this.formOf(text), handle);
+      this.hooks.collected?.();
     }
   }
 
@@ -537,7 +537,9 @@ export class Endpoint {
 
   /** Rule 7: no message gets a number while the log or the wire is full. */
   protected checkRoom(session: Session, wire: Wire): void {
-    this.#isFull = session.isFull || wire.unsentBytes >= this.limits.highWaterBytes;
+    const isWireFull = wire.unsentBytes >= this.limits.highWaterBytes;
+    this.#isFull = session.isFull || isWireFull;
+    if (isWireFull) this.hooks.wireFull?.();
   }
 
   /** Sends an ack. If the other side causes acks without end and reads none of them, ends the connection. */
@@ -547,6 +549,9 @@ export class Endpoint {
     if (this.wire!.unsentBytes <= Math.max(logLength, highWaterBytes)) this.write([`{"ack":${session.ack()}}`]);
     else if (session.logLength === 0) this.end(CloseCode.TryAgainLater, "too many acks wait to be read");
     // Unacknowledged data of this side fills the wire. The ack is sent after that data.
-    else session.isAckLate = this.#isFull = true;
+    else {
+      session.isAckLate = this.#isFull = true;
+      this.hooks.wireFull?.();
+    }
   }
 }

@@ -70,7 +70,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   declare budget: SocketBudget | undefined;
   declare readonly delegate: LinkDelegate | undefined;
-  readonly #coalescer = new Coalescer(this, PACK_MESSAGES);
+  readonly #coalescer: Coalescer;
   /** Undefined until `start`. Sockets are started after that. */
   declare receiver: Receiver | undefined;
   /** Whether the receiver was notified of the suspension. */
@@ -96,6 +96,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#isSuspended = lost !== undefined;
     if (lost !== undefined) this.#past = lost.#past;
     this.endpoint = new EndpointClass(limits, wantsSession, this);
+    this.#coalescer = new Coalescer(this.endpoint, PACK_MESSAGES);
   }
 
   // Transport.
@@ -112,9 +113,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   send(text: MessageText, handle?: SendHandle, _message?: EncodedMessage): boolean {
-    const isTaken = this.endpoint.send(text, handle);
-    this.collected();
-    return isTaken;
+    return this.endpoint.send(text, handle);
   }
 
   sendBytes(text: TextWithBytes, handle?: SendHandle, message?: EncodedMessage): boolean {
@@ -123,13 +122,6 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   get takesBytes(): boolean {
     return this.endpoint.takesBytes;
-  }
-
-  /** Schedules the end of the tick if the endpoint has collected a message, and checks of the socket if that is full. */
-  collected(): void {
-    const { endpoint } = this;
-    if (endpoint.length > 0) this.#coalescer.added(endpoint.length);
-    if (endpoint.isWireFull) this.#watchDrain();
   }
 
   cancel(handle: SendHandle): boolean {
@@ -142,7 +134,6 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   reportMissed(count: number): void {
     this.endpoint.reportMissed(count);
-    this.settleOutput();
   }
 
   close(code = CloseCode.Normal as number, reason = "", retryMs?: number): void {
@@ -220,7 +211,6 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.endpoint.state.kind === "ended") return socket.discard(CloseCode.Superseded, "the connection is over");
     this.take(socket);
     this.endpoint.attach(socket, isAgreed, hello, isAwaited);
-    this.settleOutput();
     if (this.receiver !== undefined && this.socket === socket && !readsLater) socket.start(this);
   }
 
@@ -269,14 +259,12 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   frame(text: string): void {
     this.heard++;
     this.endpoint.receive(text);
-    this.settleOutput();
   }
 
   /** Takes a binary frame of the present socket. */
   bytes(frame: Uint8Array): boolean {
     if (!this.endpoint.receiveBytes(frame)) return false;
     this.heard++;
-    this.settleOutput();
     return true;
   }
 
@@ -322,17 +310,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   /** Sends the frames of the tick: at its end, and before a close that the other side caused. */
   flush(): void {
     this.endpoint.flush();
-    this.settleOutput();
   }
 
-  /** Schedules the end of the tick, and checks of a full socket, if the endpoint needs them. */
-  settleOutput(): void {
-    const { endpoint } = this;
-    if (endpoint.hasOutput) this.#coalescer.schedule();
-    if (endpoint.isWireFull) this.#watchDrain();
+  collected(length?: number): void {
+    if (length === undefined) this.#coalescer.schedule();
+    else this.#coalescer.added(length);
   }
 
-  #watchDrain(): void {
+  wireFull(): void {
     if (this.deadline === 0) setDeadline(this, DRAIN_CHECK_MS);
   }
 
@@ -346,7 +331,6 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.endpoint.state.kind === "ended") return this.giveUp("no close followed the bye");
     this.deadline = 0;
     this.endpoint.drained();
-    this.settleOutput();
   }
 
   // Hooks of the endpoint.
@@ -375,6 +359,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   flows(): void {
     this.#stopTimer();
+    if (this.socket!.unsentBytes >= this.endpoint.limits.highWaterBytes) this.wireFull();
     this.delegate?.flows?.();
     // `onOpen` runs inside `flows`, and may have ended the socket.
     if (!this.#isSuspended || !this.endpoint.isFlowing) return;

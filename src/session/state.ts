@@ -38,6 +38,13 @@ export interface EndpointHooks {
   receiveText(text: string): void;
   /** Takes the messages of a pack. */
   receivePack(messages: unknown[]): void;
+  /**
+   * Reports frames that wait for `flush`, which is due by the end of the tick. `length`: that of all messages among them, after one
+   * was added by `send`.
+   */
+  collected?(length?: number): void;
+  /** Reports that something waits because the wire is full. When that has drained, the caller calls `drained`. */
+  wireFull?(): void;
   /** Takes the number of messages that the other side has dropped since its last report. */
   missed?(count: number): void;
   /** Reports that a message of that method was dropped from the queue. */

@@ -245,7 +245,7 @@ describe("the report of dropped messages", () => {
     end.endpoint.send(message(1));
     end.frames();
     for (let i = 0; i < 10; i++) end.endpoint.reportMissed(1);
-    expect([end.frames(), end.endpoint.isWireFull]).toEqual([[], true]);
+    expect([end.frames(), end.isWireFull]).toEqual([[], true]);
     end.wire.unsentBytes = 0;
     end.endpoint.drained();
     expect(end.frames()).toEqual([pack(message(1)), '{"missed":10}']);

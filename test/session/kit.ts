@@ -115,6 +115,10 @@ export class ClientEnd implements EndpointHooks {
   /** What the endpoint reported, in order. */
   readonly events: unknown[] = [];
   readonly drops: string[] = [];
+  /** Whether frames wait for the end of the tick. */
+  isDue = false;
+  /** Whether the endpoint waits until the wire has drained. */
+  isWireFull = false;
 
   constructor(limits: Partial<EndpointLimits> = {}, wantsSession = true) {
     this.endpoint = new Endpoint({ ...LIMITS, ...limits }, wantsSession, this);
@@ -174,13 +178,18 @@ export class ClientEnd implements EndpointHooks {
   send(from: number, to = from, padding = 0): void {
     for (const n of range(from, to)) {
       this.endpoint.send(message(n, padding));
-      this.endpoint.flush();
+      this.endTick();
     }
+  }
+
+  endTick(): void {
+    if (this.isDue) this.endpoint.flush();
+    this.isDue = false;
   }
 
   /** Ends the tick. Returns the frames since the last call. */
   frames(): unknown[] {
-    this.endpoint.flush();
+    this.endTick();
     return this.wire.take();
   }
 
@@ -205,6 +214,14 @@ export class ClientEnd implements EndpointHooks {
 
   dropped(method: string): void {
     this.drops.push(method);
+  }
+
+  collected(): void {
+    this.isDue = true;
+  }
+
+  wireFull(): void {
+    this.isWireFull = true;
   }
 
   flows(): void {

@@ -86,6 +86,19 @@ describe("a full socket", () => {
     await pass(20);
     expect(client.take()).toEqual([pack(note(1))]);
   });
+
+  it("is checked also if it was full when the session was resumed", async () => {
+    const client = await Scripted.live();
+    await client.lose();
+    client.peer.notify("n", [1]);
+    await client.accept(hello({ ...OFFER, token: "other" }));
+    network.scripted.bufferedAmount = HIGH_WATER;
+    await client.receive(resumed("next", 1));
+    client.take();
+    network.scripted.bufferedAmount = 0;
+    await pass(20);
+    expect(client.take()).toEqual([pack(note(1))]);
+  });
 });
 
 /** Returns the numbers of the messages in each pack that a server sends in a tick. */

@@ -151,6 +151,8 @@ export abstract class End implements EndpointHooks {
   /** Set by the endpoint, for the driver to act on when the call returns. */
   #ended: { end: CloseInfo; isRemote: boolean } | undefined;
   #discarded: string | undefined;
+  /** Whether frames wait for the end of the tick. */
+  #isDue = false;
 
   constructor(world: World, side: Side, pair: Pair) {
     this.world = world;
@@ -189,7 +191,8 @@ export abstract class End implements EndpointHooks {
 
   /** Ends the tick, and does what the endpoint has asked for. */
   act(): void {
-    this.endpoint.flush();
+    if (this.#isDue) this.endpoint.flush();
+    this.#isDue = false;
     const { wire } = this;
     const [discarded, ended] = [this.#discarded, this.#ended];
     this.#discarded = this.#ended = undefined;
@@ -227,6 +230,10 @@ export abstract class End implements EndpointHooks {
 
   discarded(reason: string): void {
     this.#discarded = reason;
+  }
+
+  collected(): void {
+    this.#isDue = true;
   }
 
   suspended(): void {}
