@@ -85,6 +85,7 @@ describe("the keyboard alone", () => {
       for (const each of [page, bo.page]) await strokes(each, 1);
       await page.keyboard.press("Space");
       await page.keyboard.press("Tab");
+      await page.locator("#easel:not(.down)").waitFor();
       for (const each of [page, bo.page]) await strokes(each, 2);
       await tabTo(page, "#undo");
       await page.keyboard.press("Enter");
