@@ -137,7 +137,7 @@ describe("a refused request", () => {
     expect(answer).toMatchObject({ status, headers: { connection: "close" } });
     if (status !== 413) expect(answer.body).toContain(reason);
     expect(refusals).toEqual([expect.stringMatching(`^${status} .*${reason}`)]);
-    expect(ran).toBe(0);
+    expect([server.stats().refused, ran]).toEqual([{ [status]: 1 }, 0]);
   });
 
   it("lists the allowed methods instead of another one", async () => {
@@ -145,6 +145,7 @@ describe("a refused request", () => {
     const { host } = new URL(server.url);
     const answer = await readAnswer(await write(server.url, `PUT / HTTP/1.1\r\nHost: ${host}\r\n\r\n`));
     expect(answer).toMatchObject({ status: 405, headers: { allow: "GET, POST, OPTIONS" } });
+    expect(server.stats().refused).toEqual({ 405: 1 });
   });
 });
 
