@@ -272,6 +272,26 @@ describe("an `onOpen` of a later connection", () => {
     expect(emitted).toEqual(["suspend", "lost", ...events]);
   });
 
+  it("releases nothing of the next connection if it ends only then", async () => {
+    const runs = Array.from({ length: 3 }, () => gate());
+    runs[0]!.resolve();
+    let begun = 0;
+    const { peer } = await live({ onOpen: () => runs[begun++]!.promise });
+    // Each loses its session with its socket.
+    for (const run of [1, 2]) {
+      network.lose();
+      await pass(1000);
+      expect(begun).toBe(run + 1);
+    }
+    const call = new Outcomes().watch("a", peer.request("a"));
+    runs[1]!.resolve();
+    await pass(10);
+    expect([heard, call.list]).toEqual([[], []]);
+    runs[2]!.resolve();
+    await pass(10);
+    expect(heard).toEqual(["a"]);
+  });
+
   it("leaves no session on a server on which it fails", async () => {
     let runs = 0;
     const onOpen = (): void => {
