@@ -24,6 +24,9 @@ export default defineConfig({
     // A test waits for an event. These limits only end a test whose event never comes, on a machine of any speed.
     testTimeout: 300_000,
     hookTimeout: 300_000,
+    // What a test replaces is restored before the next one.
+    restoreMocks: true,
+    unstubGlobals: true,
     expect: { poll: { timeout: 240_000 } },
     maxWorkers: 2,
     sequence: { sequencer: LongFirst },

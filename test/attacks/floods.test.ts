@@ -20,7 +20,6 @@ const MOST_UNITS = 8 * (6 + 1);
 beforeEach(() => {
   let readings = 0;
   vi.spyOn(performance, "now").mockImplementation(() => ++readings);
-  return () => vi.restoreAllMocks();
 });
 
 type Chunk = Pick<Flood, "chunk" | "units">;

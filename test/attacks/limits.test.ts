@@ -3,11 +3,12 @@ import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { CONTINUATION, frame, TEXT } from "../../bench/attacks/floods.js";
 import { Subscriptions, type ServerContext } from "../../src/node.js";
-import { begun, ByHand, drop, LIMITS, serving, useTime } from "../server/by-hand.js";
+import { begun, ByHand, drop, LIMITS, serving } from "../server/by-hand.js";
 import { post } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
 import { gate } from "../support/turns.js";
 import { closeFrame, rawSocket, target } from "./support/server.js";
+import { useVirtualClock } from "../support/time.js";
 
 /** Returns a notification of `bytes` bytes. */
 function messageOf(bytes: number): object {
@@ -110,7 +111,7 @@ describe("`maxBatchEntries`", () => {
 });
 
 describe("`maxMessagesPerSecond`", () => {
-  useTime();
+  useVirtualClock();
 
   it("is reached by the calls of a pack, and by a batch by HTTP POST", async () => {
     let ran = 0;
@@ -136,7 +137,7 @@ it("`maxStreams` holds for a batch by HTTP POST, in which each stream is read to
 });
 
 describe("the limits of a session", () => {
-  useTime();
+  useVirtualClock();
 
   const kind = new Subscriptions({ method: "said", limits: { maxPerPeer: 3 } });
   const methods = {

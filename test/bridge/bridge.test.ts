@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { uncaughtIn } from "../support/uncaught.js";
 import { bridge, bridged, type BridgeEnd, type Bridged, type BridgeOptions, eventually, greeted } from "./bridged.js";
@@ -245,7 +245,6 @@ describe("aborting a bridge", () => {
 describe("draining a bridge", () => {
   it("delivers the answers that the command writes after the end of its input, closes with 1001, and leaves no timer", async () => {
     const [set, clear] = [vi.spyOn(globalThis, "setTimeout"), vi.spyOn(globalThis, "clearTimeout")];
-    onTestFinished(() => void vi.restoreAllMocks());
     const controller = new AbortController();
     const pair = await greeted(["thorough"], { drain: controller.signal, drainMs: 12_345 });
     for (let i = 0; i < 3; i++) pair.webSocket.send("1");
@@ -295,7 +294,6 @@ describe("the command's standard error", () => {
     const bug = new Error("bug of the application");
     const warnings: unknown[] = [];
     vi.spyOn(process, "emitWarning").mockImplementation((warning) => void warnings.push(warning));
-    onTestFinished(() => void vi.restoreAllMocks());
     const chunks: string[] = [];
     const fails = (chunk: Buffer): any => {
       chunks.push(chunk.toString());

@@ -218,7 +218,5 @@ export function useNetwork(methods: object = METHODS): void {
     test.network.start();
     await closeAll();
     await test.server.close();
-    vi.restoreAllMocks();
-    vi.unstubAllGlobals();
   });
 }

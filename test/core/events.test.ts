@@ -1,6 +1,6 @@
 /** The events of a peer, and its end. */
 import { once } from "node:events";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { cutReason } from "../../src/close-codes.js";
 import { pair, RpcError } from "../../src/index.js";
 import { connectedPair, type AnyOptions } from "../support/pair.js";
@@ -111,7 +111,6 @@ describe("a peer without a listener for `error`", () => {
     warnings = [];
     vi.spyOn(process, "emitWarning").mockImplementation((warning) => void warnings.push(warning as never));
   });
-  afterEach(() => vi.restoreAllMocks());
 
   /** Calls methods of a peer with these options, reads what they stream, and returns the messages of the warnings. */
   async function warned(options: AnyOptions, ...methods: string[]): Promise<string[]> {

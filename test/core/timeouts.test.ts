@@ -131,8 +131,6 @@ describe.each([
   });
 });
 
-afterEach(() => void vi.unstubAllGlobals());
-
 describe("the timers of a process", () => {
   useVirtualClock();
 

@@ -1,5 +1,5 @@
 /** How the engine starts and closes over NATS, and which servers and users it refuses. */
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { type NatsOptions } from "../../src/nats/index.js";
 import { managed, NatsServer, type NatsServerOptions } from "../support/nats.js";
 import { outcomeOf, refusalOf, TestNode, use, watchHandles } from "./kit.js";
@@ -195,7 +195,6 @@ describe("the engine nats, when it closes while it starts", () => {
   it("leaves no connection at any moment of its start", async () => {
     const rig = rigOf();
     const later = globalThis.setImmediate;
-    onTestFinished(() => void vi.restoreAllMocks());
     // The last step of a start waits for `setImmediate`. Closes a number of microtasks after it.
     for (let microtasks = 0; microtasks < 16; microtasks++) {
       const node = new TestNode(rig.engine());

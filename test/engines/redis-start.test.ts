@@ -25,11 +25,8 @@ describe("the engine redis, at the start", () => {
   it("waits for at most 20 s before it tries again", async () => {
     const node = new TestNode(redis({ url: `redis://127.0.0.1:${await freePort()}` }));
     const clock = virtualClock();
-    const random = vi.spyOn(Math, "random").mockReturnValue(0.99999);
-    onTestFinished(() => {
-      random.mockRestore();
-      clock.restore();
-    });
+    vi.spyOn(Math, "random").mockReturnValue(0.99999);
+    onTestFinished(() => clock.restore());
     const opening = outcomeOf(node.connection.open());
     const failed = async (times: number): Promise<void> => {
       while (node.downs.length < times) await turn();

@@ -1,5 +1,5 @@
 /** Cancelling: what the caller sends, which calls a cancel reaches, and how they are answered. The other side is the test. */
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Dialect } from "../../src/index.js";
 import { countMade } from "../support/counting.js";
 import { expectEmpty } from "../support/pair.js";
@@ -9,7 +9,6 @@ import { gate, rejection, turn, type Gate } from "../support/turns.js";
 import { answersTo, cancel, CANCELLED, cancelMcp, waiting } from "./kit.js";
 
 useVirtualClock();
-afterEach(() => void vi.unstubAllGlobals());
 
 /** Returns a peer whose other side is a reciproc peer, so that cancels are sent. */
 const reciprocPeer = (): RawPeer => rawPeer({}, { isReciproc: true });

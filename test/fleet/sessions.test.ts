@@ -1,5 +1,5 @@
 /** Sessions that a client discards because another node refused them: their reports to the node that has them. */
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { connect } from "../../src/index.js";
 import type { AnyPeer } from "../../src/node.js";
 import { pass } from "../support/time.js";
@@ -19,7 +19,6 @@ import {
 } from "./nodes.js";
 
 useFleet();
-afterEach(() => void vi.unstubAllGlobals());
 
 const principal = ({ name }: { name: string }): string => name;
 const TOPICS = { topics: () => ({ log: { length: 10, ttlMs: 60_000 }, members: true as const }) };

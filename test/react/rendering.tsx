@@ -1,7 +1,7 @@
 /** Rendering on a server: no socket is opened, and no timer is left. The suite runs with each version of React. */
 import { version as reactVersion } from "react";
 import { renderToString } from "react-dom/server";
-import { afterEach, expect, it, vi } from "vitest";
+import { beforeEach, expect, it, vi } from "vitest";
 import { createReciproc } from "../../src/react/index.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { rejection } from "../support/turns.js";
@@ -24,10 +24,7 @@ function Page() {
 
 /** Runs the suite with a version of React, which the test file has put in place. */
 export function itRendersOnAServer(version: 18 | 19): void {
-  afterEach(() => {
-    call = undefined;
-    vi.unstubAllGlobals();
-  });
+  beforeEach(() => void (call = undefined));
 
   it.each(["/rpc", "ws://127.0.0.1:1/rpc"])("renders, and opens no connection to %s", async (url) => {
     const socket = vi.fn<() => void>();

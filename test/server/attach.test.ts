@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import { type Duplex } from "node:stream";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect, serve } from "../../src/node.js";
 import { bareHttp, listening, sendUpgrade, upgrade, portOf } from "../support/network.js";
@@ -53,7 +53,6 @@ describe("serve on an existing HTTP server", () => {
     const taken: (string | undefined)[] = [];
     http.server.on("upgrade", ({ url }: IncomingMessage) => taken.push(url));
     const warnings = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
-    onTestFinished(() => warnings.mockRestore());
     for (const path of ["/rpc", undefined]) {
       await using server = await serve({ server: http.server, path });
       expect(server.peers.size).toBe(0);

@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
 import { bareHttp, sendUpgrade } from "../support/network.js";
 import { notification } from "../support/raw.js";
-import { pass, timersSet } from "../support/time.js";
+import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { gate, rejection } from "../support/turns.js";
 import {
   begun,
@@ -20,7 +20,6 @@ import {
   serving,
   servingOnPort,
   statusOf,
-  useTime,
   type Serving,
 } from "./by-hand.js";
 
@@ -275,7 +274,7 @@ describe("a client that offers `auth` over a socket", () => {
 });
 
 describe("the time of a client that offers `auth`", () => {
-  useTime();
+  useVirtualClock();
   const limits = { handshakeTimeoutMs: 1_000 };
 
   it("is closed with 4000 if it does not send it within handshakeTimeoutMs, and with 4503 if authenticate takes longer", async () => {

@@ -5,20 +5,9 @@ import { maskedFrames } from "../../src/sockets/frames.js";
 import { sendUpgrade, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { request } from "../support/raw.js";
-import { pass } from "../support/time.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { gate, turn } from "../support/turns.js";
-import {
-  ByHand,
-  connect,
-  LIMITS,
-  recorded,
-  REFUSED,
-  serving,
-  servingOnPort,
-  statusOf,
-  suspended,
-  useTime,
-} from "./by-hand.js";
+import { ByHand, connect, LIMITS, recorded, REFUSED, serving, servingOnPort, statusOf, suspended } from "./by-hand.js";
 
 describe("authenticate", () => {
   it.each<[string, () => unknown, number]>([
@@ -68,7 +57,7 @@ describe("authenticate", () => {
 });
 
 describe("the time of authenticate", () => {
-  useTime();
+  useVirtualClock();
 
   it.each([2 ** 31, Infinity])("can take as long as handshakeTimeoutMs allows: %d", async (handshakeTimeoutMs) => {
     const [open, asked] = [gate<object>(), gate()];

@@ -1,5 +1,5 @@
 /** A client of `reciproc.v1` whose frames the test writes, and a server whose connections it can cut: in memory, or on a port. */
-import { afterEach, expect, onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { ConnectError, type ConnectOptions } from "../../src/index.js";
 import {
@@ -14,7 +14,6 @@ import {
 import { testServer, type TestServer, type TestServerOptions } from "../../src/testing/index.js";
 import { binaryFrame } from "../support/binary.js";
 import { bareHttp, upgrade } from "../support/network.js";
-import { useVirtualClock } from "../support/time.js";
 
 /** The servers in memory of the present test, by the host of their address. Other addresses are of real servers. */
 const inMemory = new Map<string, TestServer<any, any, any>>();
@@ -152,28 +151,15 @@ type Some<D> = Partial<Omit<ServeOptions<AnyMethods, AnyMethods, D>, "methods">>
   methods?: Record<string, (params: any, context: any) => unknown>;
 };
 
-/** The `close` of each server that `serving` made in the present test. */
-const closes: (() => Promise<void>)[] = [];
-
-/** Puts a virtual clock in place for the tests of a suite. Closes the servers of `serving` before the clock goes. */
-export function useTime(): void {
-  useVirtualClock();
-  afterEach(async () => {
-    for (const close of closes.splice(0)) await close();
-  });
-}
-
 /** Serves in memory until the test ends. */
 export async function serving<D = unknown>(options: Some<D> = {}): Promise<Serving<D>> {
   const kit = testServer<any, any, D>(options as TestServerOptions<any, any, D>);
   const host = `server-${++made}.test`;
   inMemory.set(host, kit);
-  const close = async (): Promise<void> => {
+  onTestFinished(async () => {
     await kit.server.close();
     inMemory.delete(host);
-  };
-  closes.push(close);
-  onTestFinished(close);
+  });
   return { server: kit.server, url: `ws://${host}`, cut: () => kit.network.cut() };
 }
 
@@ -184,13 +170,11 @@ export async function servingOnPort<D = unknown>(options: Some<D> = {}): Promise
     server: http.server,
     ...options,
   } as unknown as ServeOptions<AnyMethods, AnyMethods, D>);
-  const close = async (): Promise<void> => {
+  onTestFinished(async () => {
     http.cut();
     await server.close();
     await http[Symbol.asyncDispose]();
-  };
-  closes.push(close);
-  onTestFinished(close);
+  });
   return { server, url: http.url, cut: http.cut };
 }
 

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { createServer as createTcpServer } from "node:net";
 import { type TLSSocket } from "node:tls";
-import { describe, expect, it, vi, afterEach } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { virtualClock } from "../../src/testing/index.js";
 import { ConnectError, connect, serve } from "../../src/node.js";
 import { selfSigned } from "../support/certificates.js";
@@ -139,8 +139,6 @@ function nameOf({ socket }: IncomingMessage): unknown {
 function stubGlobal(value: unknown): void {
   vi.stubGlobal("WebSocket", value);
 }
-
-afterEach(() => void vi.unstubAllGlobals());
 
 describe("connect of the standard entry", () => {
   it("gives a cure in its error if the runtime has no WebSocket", async () => {

@@ -1,6 +1,6 @@
 /** Imports `server/random`: no interface shows that the bytes of a secret are used once and forgotten. What a server keeps in memory. */
 import { createHash } from "node:crypto";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { bytesKept, MIB } from "../soak/memory.js";
 import { request } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
@@ -195,8 +195,6 @@ describe("a token", () => {
     expect(hashes.map(holds)).toEqual([false, false]);
   });
 });
-
-afterEach(() => void vi.restoreAllMocks());
 
 it("a text has the requested length of at most 2,048, and all 64 characters appear in texts, of which no two are equal", () => {
   const texts = Array.from({ length: 10_000 }, () => randomText(22));

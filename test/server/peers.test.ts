@@ -60,7 +60,7 @@ describe("the `peer` event", () => {
 describe("a server without a listener for `error`", () => {
   it("warns of the first failure of each method, for all peers together, and of none that has a listener", async () => {
     const warnings: string[] = [];
-    const spy = vi.spyOn(process, "emitWarning").mockImplementation((warning) => {
+    vi.spyOn(process, "emitWarning").mockImplementation((warning) => {
       warnings.push((warning as Error).message);
     });
     await using kit = testServer({
@@ -80,7 +80,6 @@ describe("a server without a listener for `error`", () => {
     expect(warnings).toHaveLength(1);
     await rejection(two.request("worst"));
     expect(warnings).toHaveLength(2);
-    spy.mockRestore();
   });
 });
 

@@ -1,9 +1,10 @@
 /** What suspended sessions keep: the bounds of all together, broadcasts, and messages that a newer one makes obsolete. */
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
-import { begun, range, Serving, useServers, type RawClient } from "./kit.js";
+import { begun, range, Serving, type RawClient } from "./kit.js";
+import { useVirtualClock } from "../support/time.js";
 
-useServers();
+useVirtualClock();
 
 const byUser = { principal: ({ user }: { user?: string }): string => user ?? "nobody" };
 /** What a queued message counts for besides its text. */

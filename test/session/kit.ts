@@ -1,12 +1,11 @@
 /** One end of `reciproc.v1` at a time: a client's endpoint whose server is the test, or a server whose clients are the test. */
 import type { IncomingMessage } from "node:http";
-import { afterEach } from "vitest";
+import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { Endpoint } from "../../src/session/endpoint.js";
 import { REFUSED } from "../../src/session/frames.js";
 import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
-import { useVirtualClock } from "../support/time.js";
 
 export { REFUSED };
 
@@ -244,28 +243,19 @@ export interface Served {
   readonly events: unknown[];
 }
 
-/** The servers of the present test. */
-const servers: Serving[] = [];
-
-/** Runs each test in virtual time, and closes its servers. */
-export function useServers(): void {
-  useVirtualClock();
-  afterEach(() => Promise.all(servers.splice(0).map(({ test }) => test.server.close())));
-}
-
 /** A server in memory whose clients are the test. */
 export class Serving {
   readonly test: TestServer<any, any, any>;
   readonly peers: Served[] = [];
 
   constructor(options: object = {}) {
-    servers.push(this);
     this.test = testServer<any, any, any>({
       heartbeat: false,
       // A client of the tests is who its header says.
       authenticate: ({ headers }: IncomingMessage) => ({ user: headers["user"] }),
       ...options,
     } as never);
+    onTestFinished(() => this.test.server.close());
     this.test.server.on("peer", (peer: AnyPeer) => {
       const served: Served = { peer, got: [], events: [] };
       this.peers.push(served);

@@ -3,11 +3,11 @@ import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { network, openPage, useNetwork } from "../client/attempts.js";
 import { record } from "../client/clients.js";
-import { pass } from "../support/time.js";
+import { pass, useVirtualClock } from "../support/time.js";
 import { turn } from "../support/turns.js";
-import { hello, HELLO, note, OFFER, pack, range, REFUSED, resume, resumed, Serving, TAKEN, useServers } from "./kit.js";
+import { hello, HELLO, note, OFFER, pack, range, REFUSED, resume, resumed, Serving, TAKEN } from "./kit.js";
 
-useServers();
+useVirtualClock();
 useNetwork();
 beforeEach(() => {
   network.script = (webSocket) => (webSocket.protocol = "reciproc.v1");

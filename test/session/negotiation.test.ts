@@ -1,15 +1,13 @@
 /** How a client and a server choose the subprotocol, over real sockets. */
 import { once } from "node:events";
 import { createServer } from "node:http";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect as connectStandard, ConnectError, type Peer } from "../../src/index.js";
 import { connect as connectNode, serve } from "../../src/node.js";
 import { bareServer } from "../client/clients.js";
 import { bareHttp, listening, plainPeer } from "../support/network.js";
 import { rejection } from "../support/turns.js";
-
-afterEach(() => void vi.unstubAllGlobals());
 
 /** Makes twenty calls in one tick, each with a different result. */
 async function calls(peer: Peer): Promise<void> {

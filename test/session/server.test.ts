@@ -1,7 +1,7 @@
 /** The frames of a server: raw clients of a test server, which open, resume and end sessions by hand. */
 import { describe, expect, it } from "vitest";
 import { bytes } from "../../src/index.js";
-import { pass, stall } from "../support/time.js";
+import { pass, stall, useVirtualClock } from "../support/time.js";
 import {
   begun,
   GREATEST,
@@ -16,13 +16,12 @@ import {
   resumed,
   Serving,
   TAKEN,
-  useServers,
   WIRE_LIMITS,
   wrong,
   type RawClient,
 } from "./kit.js";
 
-useServers();
+useVirtualClock();
 
 /** Returns a server with one session, whose client has lost its socket. Two messages of the server are on their way. */
 async function suspended(options: object = {}): Promise<{ serving: Serving; raw: RawClient }> {

@@ -1,6 +1,6 @@
 /** Imports `sockets/read-budget`, `sockets/read-marks`, `sockets/ws`: only work moves the clock of a budget here. */
 import { EventEmitter } from "node:events";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ReadBudget } from "../../src/sockets/read-budget.js";
 import { ReadMarks } from "../../src/sockets/read-marks.js";
 import { WsSocket } from "../../src/sockets/ws.js";
@@ -11,7 +11,6 @@ import { uncaughtIn } from "../support/uncaught.js";
 let now = 1000;
 
 beforeEach(() => void vi.spyOn(performance, "now").mockImplementation(() => now));
-afterEach(() => void vi.restoreAllMocks());
 
 const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
@@ -189,8 +188,6 @@ function recording() {
 }
 
 describe("the marks of what the other side has read", () => {
-  beforeEach(() => void vi.restoreAllMocks());
-
   it("share a ping of 5 ms, and the next one is then sent without waiting for a pong", async () => {
     using clock = virtualClock();
     const { pings, reached, marks, set } = recording();

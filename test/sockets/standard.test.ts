@@ -1,5 +1,5 @@
 /** The standard WebSocket: the suite over that of `ws`, and ends that only a scripted WebSocket reports. */
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { toStandard } from "../../src/close-codes.js";
 import { open, type AnyPeer } from "../../src/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
@@ -41,7 +41,6 @@ async function opened(): Promise<{ webSocket: ScriptedWebSocket; peer: AnyPeer; 
 
 describe("a scripted WebSocket", () => {
   useVirtualClock();
-  afterEach(() => void vi.unstubAllGlobals());
 
   it("is reported as closed with 1006 after five seconds, once, whatever the runtime reports later", async () => {
     const { webSocket, peer, ends } = await opened();

@@ -11,7 +11,6 @@ import { turn } from "../support/turns.js";
 import { nextPeer } from "../server/by-hand.js";
 
 afterEach(() => {
-  vi.restoreAllMocks();
   vi.doUnmock("ws");
   vi.resetModules();
 });

@@ -1,8 +1,7 @@
 /** `Math.random` without chance. */
-import { afterEach, beforeEach, vi } from "vitest";
+import { beforeEach, vi } from "vitest";
 
 /** Makes `Math.random` return 0 in every test of the file, so that the progress tokens of each connection count from 1. */
 export function useNoChance(): void {
   beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0));
-  afterEach(() => void vi.restoreAllMocks());
 }

@@ -1,5 +1,5 @@
 /** The virtual clock of `reciproc/testing`, for every test of a file. */
-import { afterEach, beforeEach, expect } from "vitest";
+import { beforeEach, expect, onTestFinished } from "vitest";
 import { virtualClock, type VirtualClock } from "../../src/testing/index.js";
 import { closeMade } from "./pair.js";
 import { Outcomes } from "./turns.js";
@@ -9,17 +9,20 @@ const LINGER_MS = 1_000;
 
 let clock: VirtualClock;
 
-/** Puts a virtual clock in place for every test of the file. After each, closes the peers made by `support`, and asserts that no state and no timer is left. */
+/**
+ * Puts a virtual clock in place for every test of the file. After each, and after all that a test does when it has finished, closes the
+ * peers made by `support`, and asserts that no state and no timer is left.
+ */
 export function useVirtualClock(): void {
   beforeEach(() => {
     clock = virtualClock();
-  });
-  afterEach(async () => {
-    await closeMade();
-    await clock.pass(LINGER_MS);
-    const left = clock.timers;
-    clock.restore();
-    expect(left, "timers left").toBe(0);
+    onTestFinished(async () => {
+      await closeMade();
+      await clock.pass(LINGER_MS);
+      const left = clock.timers;
+      clock.restore();
+      expect(left, "timers left").toBe(0);
+    });
   });
 }
 

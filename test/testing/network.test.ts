@@ -1,5 +1,5 @@
 /** The network of a test server, under a virtual clock: everything below happens without a real timer. */
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { bytes, ConnectError, pair, type AnyPeer, type Context } from "../../src/index.js";
 import { Subscriptions } from "../../src/node.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
@@ -22,12 +22,12 @@ function serveAgain(options: object = {}): void {
     },
     ...options,
   }) as AnyTestServer;
+  // No timer is left after it, which the virtual clock asserts.
+  onTestFinished(() => kit.server.close());
 }
 
 useVirtualClock();
 beforeEach(() => serveAgain());
-// No timer is left after it, which the virtual clock asserts.
-afterEach(() => kit.server.close());
 
 /** Connects a client whose session both sides have confirmed. Returns both its peers. */
 async function joined(options: object = {}): Promise<{ client: AnyPeer; peer: AnyPeer }> {

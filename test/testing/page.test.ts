@@ -1,10 +1,8 @@
 /** The WebSocket that a test server gives to code which makes its own. */
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { connect } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { turn } from "../support/turns.js";
-
-afterEach(() => void vi.unstubAllGlobals());
 
 /** Records the events of a WebSocket, in order. */
 function recorded(webSocket: EventTarget): string[] {

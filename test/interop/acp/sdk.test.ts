@@ -5,7 +5,7 @@ import { AcpServer } from "@agentclientprotocol/sdk/experimental/server";
 import { createWebSocketStream } from "@agentclientprotocol/sdk/experimental/ws-client";
 import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { WebSocketServer } from "ws";
 import { acp, connect, type AnyPeer, type NodeConnectOptions } from "../../../src/node.js";
 import { beginListening } from "../../cli/program.js";
@@ -71,7 +71,6 @@ function listenToConsole(): unknown[] {
   const complaints: unknown[] = [];
   for (const level of ["error", "warn"] as const) {
     const spy = vi.spyOn(console, level).mockImplementation((...args) => void complaints.push(args));
-    onTestFinished(() => spy.mockRestore());
   }
   return complaints;
 }

@@ -7,7 +7,7 @@ import {
   ListRootsRequestSchema,
   type JSONRPCMessage,
 } from "@modelcontextprotocol/sdk/types.js";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { TimeoutError } from "../../../src/node.js";
 import { pass, useVirtualClock } from "../../support/time.js";
 import { gate, rejection } from "../../support/turns.js";
@@ -161,7 +161,6 @@ describe("the MCP SDK 1.32.2", () => {
     const progress = await begun.promise;
     await pass(500);
     const date = vi.spyOn(Date, "now").mockReturnValue(Date.now() + 500);
-    onTestFinished(() => date.mockRestore());
     await sdk.theirs.ping();
     progress(1);
     expect(await outcome).toMatchObject({ code: -32001, data: { maxTotalTimeout: 100 } });
