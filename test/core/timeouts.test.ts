@@ -3,7 +3,6 @@ import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import type * as standard from "../../src/index.js";
 import type { AnyPeer, Options, Receiver } from "../../src/index.js";
 import { virtualClock } from "../../src/testing/index.js";
-import { countMade } from "../support/counting.js";
 import { notification, request, result } from "../support/raw.js";
 import { pass, stall, timersSet, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
@@ -240,14 +239,14 @@ const METHODS = {
 };
 
 it("a plain call makes no AbortController, unless its handler reads `signal`, and then one", async () => {
-  const controllers = countMade("AbortController");
+  const controllers = vi.spyOn(globalThis, "AbortController").mock.calls;
   await load(true);
   const [a, b] = entry.pair<any, any>({ methods: METHODS }, {});
   await b.request("plain");
   await b.request("slow");
   b.notify("plain");
   await b.request("plain", {}, { timeoutMs: 1000 });
-  expect([controllers.count, await b.request("signalled"), controllers.count]).toEqual([0, true, 1]);
+  expect([controllers.length, await b.request("signalled"), controllers.length]).toEqual([0, true, 1]);
   await a.close();
 });
 
@@ -285,18 +284,18 @@ describe("a message that the other side can repeat without end", () => {
   ])(
     "creates no error, whose stack takes microseconds, without a listener: %s",
     async (_what, message, replies, reports) => {
-      const made = countMade("Error");
+      const made = vi.spyOn(globalThis, "Error").mock.calls;
       await load(true);
       const { peer, sent, feed } = caller({ methods: METHODS, limits: { maxInFlight: 1 } });
       feed(request(0, "never"));
       feed(notification("never"));
-      made.count = 0;
+      made.length = 0;
       feed(message);
-      expect([made.count, sent.length]).toEqual([0, replies]);
+      expect([made.length, sent.length]).toEqual([0, replies]);
       const errors: unknown[] = [];
       peer.on("error", (error) => errors.push(error));
       feed(message);
-      expect([made.count, errors.length]).toEqual([reports, reports]);
+      expect([made.length, errors.length]).toEqual([reports, reports]);
     },
   );
 });

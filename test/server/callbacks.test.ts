@@ -1,10 +1,10 @@
 /** Functions of the application that the library calls, and that are asynchronous. Their rejections would end the process. */
 import { runInNewContext } from "node:vm";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Peer, type AnyPeer, type Transport } from "../../src/index.js";
 import { attach, memory, Subscriptions } from "../../src/node.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
-import { closeAll, makeNode, makeNodes, type Node } from "../fleet/nodes.js";
+import { makeNode } from "../fleet/nodes.js";
 import { rawPeer, notification } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 import { uncaughtIn } from "../support/uncaught.js";
@@ -18,12 +18,6 @@ const rejects: any = async () => {
 const rejectsElsewhere: any = () => runInNewContext("Promise.reject('of another realm')");
 const topics = (): object => ({ members: true });
 
-let nodes: Node[] = [];
-afterEach(async () => {
-  await closeAll(nodes);
-  nodes = [];
-});
-
 /** Adds the errors that the server of a node emits to a list, and returns it. */
 function errorsOf({ server }: Pick<TestServer<any, any, any>, "server">): unknown[] {
   const errors: unknown[] = [];
@@ -34,11 +28,8 @@ function errorsOf({ server }: Pick<TestServer<any, any, any>, "server">): unknow
 describe("an asynchronous function that rejects is reported as `error`, if it is", () => {
   it("the `onProgress` of a call to a peer of another node", async () => {
     const engine = memory();
-    nodes = [
-      makeNode({ engine }),
-      makeNode({ engine }, { work: (_params: unknown, { progress }: any) => progress({ part: 1 }) }),
-    ];
-    const [a, b] = nodes as [Node, Node];
+    await using a = makeNode({ engine });
+    await using b = makeNode({ engine }, { work: (_params: unknown, { progress }: any) => progress({ part: 1 }) });
     const bob = await b.client("bob");
     const errors = errorsOf(a);
     const uncaught = await uncaughtIn(async () => {
@@ -49,8 +40,7 @@ describe("an asynchronous function that rejects is reported as `error`, if it is
 
   it("a listener of `watch`, of a server and of a node without clients", async () => {
     const engine = memory();
-    nodes = makeNodes(1, { topics }, engine);
-    const [a] = nodes as [Node];
+    await using a = makeNode({ engine, topics });
     const errors = errorsOf(a);
     const attached = await attach({ engine, topics });
     attached.on("error", (error) => errors.push(error));
