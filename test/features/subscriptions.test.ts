@@ -137,8 +137,8 @@ describe("on a transport that reports what the other side has read, a push", () 
     expect(reads).toHaveLength(1);
     reads[0]!();
     expect(sent(raw)).toEqual(pushes("a", "b", "c"));
-    opened[0]!.notify("d");
-    expect(sent(raw)).toEqual(pushes("d"));
+    opened[0]!.notify(undefined);
+    expect(sent(raw)).toEqual(pushes(null));
   });
 
   it("is sent once, after a second, if the transport does not report that the reply was read", async () => {

@@ -149,11 +149,11 @@ describe("a refused request", () => {
   });
 });
 
-describe("a message over maxMessageBytes", () => {
+describe("the body of a POST", () => {
   const tooLarge = failure(null, -32007, "Request is too large", { maxMessageBytes: 50 });
   const limits = { maxMessageBytes: 50 };
 
-  it("is refused with 413 and an error, with and without a Content-Length, even if the client first sends all of it", async () => {
+  it("is refused with 413 and an error, with and without a Content-Length, over maxMessageBytes, even if the client first sends all of it", async () => {
     await using server = await serve({ port: 0, limits, methods });
     for (const body of ["张".repeat(17), " ".repeat(8 * 2 ** 20)])
       expect(await read(await post(server.url, body))).toEqual([413, tooLarge]);
@@ -162,6 +162,13 @@ describe("a message over maxMessageBytes", () => {
     expect(String((await once(socket, "data"))[0])).toContain("HTTP/1.1 413 ");
     socket.destroy();
     expect((await post(server.url, `${"张".repeat(16)}  `)).status).toBe(200);
+  });
+
+  it("may come in any number of parts, at any time with `handshakeTimeoutMs` as Infinity", async () => {
+    await using server = await serve({ port: 0, limits: { handshakeTimeoutMs: Infinity }, methods });
+    const parts = [...JSON.stringify(request(1, "add", [1, 2])).padEnd(3_000)].map((part) => `1\r\n${part}\r\n`);
+    const text = postText(server.url, `${parts.join("")}0\r\n\r\n`, { "Transfer-Encoding": "chunked" });
+    expect((await readAnswer(await write(server.url, text))).body).toBe(JSON.stringify(result(1, 3)));
   });
 
   it("is cut after a second if it never ends", async () => {

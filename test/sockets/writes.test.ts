@@ -88,7 +88,8 @@ async function until({ webSocket, received }: PlainPeer, count: number): Promise
 it("answers the pings of `reciproc.v1` in one read with one write", async () => {
   const { client, written } = await overStream({}, ["reciproc.v1"]);
   client.webSocket.send('{"hello":{}}');
-  client.webSocket.send('{"ping":0}');
+  // A client that says nothing of bytes may send its texts as binary frames.
+  client.webSocket.send(Buffer.from('{"ping":0}'));
   while (client.received.at(-1) !== '{"pong":0}') await once(client.webSocket, "message");
   const before = [written.writes, client.received.length] as const;
   const { _socket: raw } = client.webSocket as unknown as { _socket: TcpSocket };
@@ -201,7 +202,7 @@ it("lets the WebSocket write if `ws` does not make its own frames, as in Bun", a
   vi.doMock("ws", async (original) => ({ ...(await original<object>()), Sender: function () {} }));
   vi.resetModules();
   const replaced = await import("../../src/node.js");
-  await using server = await replaced.serve({ port: 0, link: "plain" });
+  await using server = await replaced.serve({ port: 0 });
   const arrived = nextPeer(server);
   using client = await plainPeer(server.url);
   const peer = await arrived;
@@ -215,6 +216,14 @@ it("lets the WebSocket write if `ws` does not make its own frames, as in Bun", a
   client.webSocket.terminate();
   expect((await peer.closed).code).toBe(1006);
   expect(peer.notify("n")).toBe(false);
+  const arriving = nextPeer(server);
+  const sum = ({ data }: { data: Uint8Array }): number => data[0]! + data[1]!;
+  const packed = await replaced.connect(server.url, { methods: { sum } as never });
+  const other = await arriving;
+  // With the answer to the first call, the client says that it takes bytes.
+  for (const data of [[1, 2], replaced.bytes(Uint8Array.of(1, 2))])
+    expect(await other.request("sum", { data })).toBe(3);
+  await packed.close();
 });
 
 it("treats binary frames of invalid UTF-8 as garbage: a peer answers -32700 and continues", async () => {
