@@ -1,9 +1,8 @@
 /** One connection attempt: how a WebSocket fails, servers that are silent or changed, addresses, and `signal`. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ConnectError, mcp } from "../../src/index.js";
-import { countedSignal } from "../support/counting.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { rejection } from "../support/turns.js";
+import { countedSignal, rejection } from "../support/turns.js";
 import {
   connectPage,
   expectEcho,

@@ -2,11 +2,10 @@
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, memory, TimeoutError } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
-import { countedSignal } from "../support/counting.js";
 import { expectEmpty, inBatch } from "../support/pair.js";
 import { rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { Outcomes, rejection, turn } from "../support/turns.js";
+import { countedSignal, Outcomes, rejection, turn } from "../support/turns.js";
 
 useVirtualClock();
 

@@ -1,7 +1,7 @@
 /** A network that is cut inside code of the application: each event of either side, and other code that runs in between. */
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
-import { testServer, type TestServer } from "../../src/testing/index.js";
+import { testServer } from "../../src/testing/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
 
 useVirtualClock();
@@ -35,9 +35,6 @@ function isReached(place: Place, end: "cut" | "lose", kind: keyof typeof CLIENTS
   if (place === "server resume") return !isLost;
   return isLost || ["client suspend", "client attempt", "client resume"].includes(place);
 }
-
-let kit: TestServer<any, any, unknown>;
-afterEach(() => kit.server.close());
 
 describe.each(Object.keys(CLIENTS) as (keyof typeof CLIENTS)[])("a client with %s", (kind) => {
   describe.each(["cut", "lose"] as const)("whose first socket is ended by network.%s()", (end) => {
@@ -77,7 +74,8 @@ describe.each(Object.keys(CLIENTS) as (keyof typeof CLIENTS)[])("a client with %
             reject(context.signal.reason as Error);
           });
         });
-      kit = testServer({ methods: { echo: (params: unknown) => params, never: never("server") }, timeoutMs: Infinity });
+      const methods = { echo: (params: unknown) => params, never: never("server") };
+      await using kit = testServer<any, any>({ methods, timeoutMs: Infinity });
       kit.server.on("peer", (peer) => {
         follow("server", peer as AnyPeer);
         reach("server peer");

@@ -1,12 +1,11 @@
 /** Reading a stream: the messages sent for it, and the handling of replies, ends and failures. The other side is the test. */
 import { describe, expect, it } from "vitest";
 import { ProtocolError, RpcError } from "../../src/index.js";
-import { countedSignal } from "../support/counting.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { sessionPeer } from "../support/session-peer.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { rejection, turn } from "../support/turns.js";
+import { countedSignal, rejection, turn } from "../support/turns.js";
 import { abort, cancel, feed, more, next, readAll } from "./kit.js";
 
 useVirtualClock();

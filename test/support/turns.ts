@@ -1,4 +1,5 @@
-/** Waiting for ticks of the event loop, without a clock. */
+/** Ticks of the event loop, without a clock, and what settles or aborts in them. */
+import { getEventListeners } from "node:events";
 
 /** Saved before any test fakes the timers. */
 const realImmediate = setImmediate;
@@ -52,4 +53,11 @@ export function gate<T = void>(): Gate<T> {
   let reject!: (reason: unknown) => void;
   const promise = new Promise<T>((...settle) => ([resolve, reject] = settle));
   return { promise, resolve, reject };
+}
+
+/** Returns a signal, and a function that counts its listeners. */
+export function countedSignal(): { controller: AbortController; signal: AbortSignal; listeners: () => number } {
+  const controller = new AbortController();
+  const { signal } = controller;
+  return { controller, signal, listeners: () => getEventListeners(signal, "abort").length };
 }
