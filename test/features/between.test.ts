@@ -1,7 +1,6 @@
 /** Calls made between `lost` and the next session. The features of the next server are unknown until they are sent. */
-import { describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { lsp, type Dialect } from "../../src/index.js";
-import { useNoChance } from "../support/chance.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { notification, request, result } from "../support/raw.js";
 import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
@@ -10,7 +9,8 @@ import { rejection } from "../support/turns.js";
 import { cancel, report } from "./kit.js";
 
 useVirtualClock();
-useNoChance();
+// The progress tokens of each connection count from 1.
+beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0));
 
 /** Returns a peer between `lost` and `resume`, whose last server was a reciproc peer. `resume` says whether the next one is. */
 function between(options: AnyOptions = {}): SessionPeer & { resume: (isReciproc: boolean) => void } {

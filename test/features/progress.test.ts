@@ -1,7 +1,6 @@
 /** Progress reports: how they are requested, sent and received, and `resetTimeoutOnProgress`. The other side is the test. */
-import { describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { acp, lsp, mcp, RpcError, TimeoutError, type AnyPeer, type Context, type Dialect } from "../../src/index.js";
-import { useNoChance } from "../support/chance.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
@@ -9,7 +8,8 @@ import { gate, Outcomes, rejection, turn } from "../support/turns.js";
 import { cancel, report } from "./kit.js";
 
 useVirtualClock();
-useNoChance();
+// The progress tokens of each connection count from 1.
+beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0));
 
 const onProgress = (): void => {};
 
