@@ -70,7 +70,7 @@ const IN_PARTS = ["you ", "said ", "hello", { ...END, _meta: { content: "what is
 function listenToConsole(): unknown[] {
   const complaints: unknown[] = [];
   for (const level of ["error", "warn"] as const) {
-    const spy = vi.spyOn(console, level).mockImplementation((...args) => void complaints.push(args));
+    vi.spyOn(console, level).mockImplementation((...args) => void complaints.push(args));
   }
   return complaints;
 }

@@ -160,7 +160,7 @@ describe("the MCP SDK 1.32.2", () => {
     const outcome = rejection(sdk.theirs.callTool({ name: "any" }, undefined, options));
     const progress = await begun.promise;
     await pass(500);
-    const date = vi.spyOn(Date, "now").mockReturnValue(Date.now() + 500);
+    vi.spyOn(Date, "now").mockReturnValue(Date.now() + 500);
     await sdk.theirs.ping();
     progress(1);
     expect(await outcome).toMatchObject({ code: -32001, data: { maxTotalTimeout: 100 } });
