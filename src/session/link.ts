@@ -359,7 +359,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   flows(): void {
     this.#stopTimer();
-    if (this.socket!.unsentBytes >= this.endpoint.limits.highWaterBytes) this.wireFull();
+    if ((this.socket?.unsentBytes ?? 0) >= this.endpoint.limits.highWaterBytes) this.wireFull();
     this.delegate?.flows?.();
     // `onOpen` runs inside `flows`, and may have ended the socket.
     if (!this.#isSuspended || !this.endpoint.isFlowing) return;
