@@ -316,8 +316,9 @@ export class Endpoint {
     if (this.#missed === 0 || !this.isToReciproc) return;
     this.#flushMessages();
     // The messages may have filled the log. Reports without end would fill the wire of a reader that reads nothing.
-    if (this.#isFull) return;
-    if (this.wire!.unsentBytes >= this.limits.highWaterBytes) return this.hooks.wireFull?.();
+    // They may also have ended the connection.
+    if (this.#isFull || this.wire === undefined) return;
+    if (this.wire.unsentBytes >= this.limits.highWaterBytes) return this.hooks.wireFull?.();
     this.#sendData(`{"missed":${this.#missed}}`);
     this.#missed = 0;
   }
