@@ -49,7 +49,7 @@ async function attack(server: Server, mutator: Mutator): Promise<void> {
   const upgrade = upgradeText("127.0.0.1");
   const handshake = mutator.below(4);
   if (handshake === 0) socket.write(mangle(mutator, upgrade));
-  else socket.write(handshake === 1 ? upgrade.replace("GET /", "GET /nobody") : upgrade);
+  else socket.write(handshake === 1 ? upgrade.replace("GET /", "GET /elsewhere") : upgrade);
   if (mutator.below(3) > 0) await turn();
   for (let i = mutator.below(6); i > 0; i--) socket.write(badFrame(mutator));
   if (mutator.below(3) > 0) await turn();
