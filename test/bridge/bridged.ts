@@ -28,12 +28,9 @@ export const SHORT = { graceMs: 100 };
 export const PATIENT = { graceMs: 1_000 };
 
 /** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command gets "lsp". */
-export async function bridged(
-  args: readonly string[],
-  given: Partial<BridgeOptions> = {},
-  closeTimeout = 1000,
-): Promise<Bridged> {
-  const options = { port: 0, host: "127.0.0.1", perMessageDeflate: false, closeTimeout };
+export async function bridged(args: readonly string[], given: Partial<BridgeOptions> = {}): Promise<Bridged> {
+  // A client of the tests answers each close, however long it takes.
+  const options = { port: 0, host: "127.0.0.1", perMessageDeflate: false, closeTimeout: 240_000 };
   const http = new WebSocketServer(options);
   onTestFinished(() => {
     http.close();

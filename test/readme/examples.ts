@@ -68,26 +68,16 @@ export function compile(name: string, ...further: string[]): Promise<string> {
   return tsc(["--ignoreConfig", join(folder, name), ...flags, ...further]);
 }
 
-/** A program that has not ended after this time never ends. */
-const HANG_MS = 120_000;
-
 /** A thread in which programs run, one after the other. They share the package, which a process of each would load again. */
 export class Thread implements AsyncDisposable {
   readonly #worker = new Worker(join(import.meta.dirname, "runner.js"));
   #last: Promise<unknown> = Promise.resolve();
 
-  /**
-   * Runs a program after those of before. Resolves with what it has printed, when nothing keeps it running. If it does not end, it
-   * and those after it reject.
-   */
+  /** Runs a program after those of before. Resolves with what it has printed, when nothing keeps it running. */
   run(path: string): Promise<{ printed: string; errors: string }> {
     const ended = this.#last.then(async () => {
       this.#worker.postMessage(path);
-      const signal = AbortSignal.timeout(HANG_MS);
-      const posted = once(this.#worker, "message", { signal }).catch((cause: unknown) => {
-        throw new Error(`${path} does not end`, { cause });
-      });
-      const [result] = (await posted) as [{ printed: string; errors: string }];
+      const [result] = (await once(this.#worker, "message")) as [{ printed: string; errors: string }];
       return result;
     });
     this.#last = ended;
