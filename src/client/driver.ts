@@ -171,7 +171,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     else if (this.#opened === undefined) this.#attempt!.onAbort?.(reason);
     else if (!this.link.endpoint.isFlowing) this.link.giveUp(reason);
     else {
-      const hint = connectionOf(this.#peer).outgoing.hasQueued ? "; call by its parameter, not by the peer" : "";
+      const hint =
+        [...(connectionOf(this.#peer).opening ?? [])].length > 0 ? "; call by its parameter, not by the peer" : "";
       this.#openFailed(new ConnectError(credentials.publicUrl, `${reason}: \`onOpen\` has not ended${hint}`));
     }
   }
@@ -204,7 +205,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const { onOpen } = this.#plan;
     const isNew = this.#newest !== this.link;
     this.#newest = this.link;
-    if (onOpen === undefined || !connectionOf(this.#peer).outgoing.isHeld) this.#isOpen();
+    if (onOpen === undefined || connectionOf(this.#peer).opening === undefined) this.#isOpen();
     else if (isNew) void this.#greet(onOpen);
   }
 

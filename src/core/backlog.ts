@@ -1,6 +1,6 @@
 /** Distinguishes a burst, which a reader takes in a moment, from a reader that is too slow. */
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
-import type { Connection } from "./connection.js";
+import type { Flow } from "./flow.js";
 import { burstBytes } from "./limits.js";
 
 /**
@@ -13,19 +13,19 @@ const CHECKS = 10;
 /** Watches the backlog of one connection, from when it exceeds `maxUnsentBytes` until it no longer does. */
 export class Backlog implements Expiring {
   deadline = 0;
-  readonly #connection: Connection;
+  readonly #flow: Flow;
   /** How many checks in a row found the backlog above the limit; `undefined` while it is not watched. */
   #found: number | undefined;
 
-  constructor(connection: Connection) {
-    this.#connection = connection;
+  constructor(flow: Flow) {
+    this.#flow = flow;
   }
 
   /** Starts to watch: the backlog exceeds `maxUnsentBytes`. Above the hard limit, acts at once. */
   exceeded(): void {
-    const { config, ordinaryUnsentBytes } = this.#connection;
-    const most = burstBytes(config.limits);
-    if (ordinaryUnsentBytes > most) return this.#connection.endSession(`more than ${most} bytes wait to be read`);
+    const { limits, ordinaryUnsentBytes } = this.#flow;
+    const most = burstBytes(limits);
+    if (ordinaryUnsentBytes > most) return this.#flow.endSession(`more than ${most} bytes wait to be read`);
     if (this.#found !== undefined) return;
     this.#found = 0;
     setDeadline(this, CHECK_MS);
@@ -38,12 +38,12 @@ export class Backlog implements Expiring {
   }
 
   expire(): void {
-    const { config, ordinaryUnsentBytes } = this.#connection;
-    const { maxUnsentBytes } = config.limits;
+    const { limits, ordinaryUnsentBytes } = this.#flow;
+    const { maxUnsentBytes } = limits;
     if (ordinaryUnsentBytes <= maxUnsentBytes) return this.stop();
     this.#found! += 1;
     setDeadline(this, CHECK_MS);
     if (this.#found! < CHECKS) return;
-    this.#connection.endSession(`more than ${maxUnsentBytes} bytes unread for ${(CHECKS * CHECK_MS) / 1000} s`);
+    this.#flow.endSession(`more than ${maxUnsentBytes} bytes unread for ${(CHECKS * CHECK_MS) / 1000} s`);
   }
 }

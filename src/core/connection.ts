@@ -2,15 +2,13 @@
  * One connection, from its first message to its end: its state, its transport, and where each incoming message goes. A peer
  * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
  */
-import { Backlog } from "./backlog.js";
 import { receiveBatch, type Slot } from "./batch.js";
 import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
-import { clearDeadline } from "./deadlines.js";
 import type { AnyHandler, Config } from "./config.js";
 import type { Extensions } from "./extensions.js";
+import { Flow, OpeningQueue, type FlowConnection, type Sink } from "./flow.js";
 import type { FailedCall, Hooks } from "./hooks.js";
-import { KeptMessages } from "./live.js";
 import { IncomingCalls } from "./incoming-calls.js";
 import { classify, isForeign, isLoneId, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
@@ -18,55 +16,41 @@ import type { EventEmitter } from "./packages.js";
 import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
-import type { LatestHandle, SendQueue } from "./send-queue.js";
-import {
-  errorOfEnd,
-  type CloseInfo,
-  type EncodedMessage,
-  type Receiver,
-  type SendHandle,
-  type Transport,
-} from "./transport.js";
+import { errorOfEnd, type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
 import { Abnormal, cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
 /** Gives a peer the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 
 /** The connection of a peer. It is the slot of each response that is not in a batch. */
-export class Connection implements Receiver, Slot {
+export class Connection implements Receiver, Slot, FlowConnection {
   /** Why the connection has ended; `undefined` while it has not. */
   declare ended: Error | undefined;
   /** How the connection ended; `undefined` until its transport has ended. */
   declare closeInfo: CloseInfo | undefined;
   /** Called after `close` is emitted. */
   declare onClosed: ((info: CloseInfo) => void) | undefined;
-  /** From `suspend` to `resume`, and while connecting: the connection waits for a socket, or for `release`. */
-  declare isSuspended: boolean;
   /** True until messages of the application flow for the first time. Still true if the connection ended before that. */
   declare isConnecting: boolean;
   /** Called once: when `isConnecting` becomes false, or with the reason if the connection ends before. */
   declare onOpened: ((failure?: { cause: Error }) => void) | undefined;
-  /** Whether the connection waits for a socket. Then streams are not read ahead. */
-  declare isDown: boolean;
   /** The extensions, once something needed them. */
   declare madeExtensions: Extensions | undefined;
   /** Errors with id null that were sent, less those received since: an implementation may answer each with one. Never below 0. */
   declare namelessErrors: number;
-  /** How many of the unsent bytes are broadcasts, at most. */
-  declare broadcastBytes: number;
-  /** Messages for a slow reader, if the transport queues none. */
-  declare kept: KeptMessages | undefined;
   declare readonly counts: Counts;
   /** Emits the events of this connection. Handlers get it as `context.peer`. */
   declare readonly peer: EventEmitter<any>;
   declare readonly transport: Transport;
   declare readonly config: Config;
   declare readonly hooks: Hooks;
+  /** The messages on their way out. */
+  declare readonly flow: Flow;
+  /** The messages that are queued until `release`; `undefined` afterwards. */
+  declare opening: OpeningQueue | undefined;
   declare readonly outgoing: OutgoingCalls;
   declare readonly incoming: IncomingCalls;
   readonly #replace: Replace;
-  /** Made when more than `maxUnsentBytes` wait for the first time. */
-  #backlog: Backlog | undefined;
   /** Why this side ended the connection, if it had a reason of its own. */
   #cause: CloseInfo | undefined;
   declare readonly takeRate: (() => boolean) | undefined;
@@ -82,11 +66,9 @@ export class Connection implements Receiver, Slot {
     replace: Replace,
     lost?: Connection,
   ) {
-    this.ended = this.closeInfo = this.madeExtensions = this.kept = undefined;
-    this.namelessErrors = this.broadcastBytes = 0;
+    this.ended = this.closeInfo = this.madeExtensions = undefined;
+    this.namelessErrors = 0;
     this.isConnecting = lost?.isConnecting ?? transport.isConnecting === true;
-    // A connection that follows a lost one waits for a socket.
-    this.isSuspended = this.isDown = this.isConnecting || lost !== undefined;
     this.onClosed = lost?.onClosed;
     this.onOpened = lost?.onOpened;
     this.peer = peer;
@@ -95,12 +77,14 @@ export class Connection implements Receiver, Slot {
     this.hooks = hooks;
     this.#replace = replace;
     this.counts = lost?.counts ?? newCounts();
+    // A connection that follows a lost one waits for a socket. Until then it is not known what the next server understands.
+    const isDown = this.isConnecting || lost !== undefined;
+    this.flow = new Flow(this, isDown);
+    this.opening = isDown || config.opensFirst ? new OpeningQueue(this) : undefined;
     this.outgoing = new OutgoingCalls(this, lost?.outgoing);
     this.incoming = new IncomingCalls(this, lost?.incoming);
     const { maxMessagesPerSecond } = config.limits;
     this.takeRate = maxMessagesPerSecond === Infinity ? undefined : rateLimit(maxMessagesPerSecond);
-    // Without a socket it is not known what the next server understands, so messages are queued until that is known.
-    if (config.opensFirst || this.isSuspended) this.outgoing.hold();
   }
 
   /** Starts the transport. Messages that came in earlier are received after this call. */
@@ -189,12 +173,30 @@ export class Connection implements Receiver, Slot {
     this.onClosed?.(info);
   }
 
+  /** From `suspend` to `resume`, and while connecting: the connection waits for a socket, or for `release`. */
+  get isSuspended(): boolean {
+    return this.flow.isDown || this.opening !== undefined;
+  }
+
+  /** Takes the messages of the application. Responses go to `flow` at once. */
+  get sink(): Sink {
+    return this.opening ?? this.flow;
+  }
+
+  /** Whether a message is sent at once, with few unsent bytes before it. */
+  get isReady(): boolean {
+    return this.opening === undefined && this.flow.isReady;
+  }
+
   suspended(): void {
-    this.isDown = true;
     // A connection that waits for `release` is suspended already.
-    if (this.isSuspended) return;
-    this.isSuspended = true;
-    this.emit("suspend");
+    const { isSuspended, flow } = this;
+    flow.suspended();
+    if (!isSuspended) this.emit("suspend");
+  }
+
+  drained(): void {
+    this.flow.drained();
   }
 
   dropped(method: string): void {
@@ -214,13 +216,11 @@ export class Connection implements Receiver, Slot {
   }
 
   resumed(): void {
-    this.isDown = false;
+    this.flow.resumed();
     // With `onOpen`, messages stay queued until `release`.
-    if (!this.config.opensFirst) this.outgoing.release();
-    this.#resume();
+    if (this.config.opensFirst) this.#resume();
+    else this.release();
     this.madeExtensions?.resumed();
-    // Messages that waited for a socket wait for its reader now.
-    this.#checkUnsent(this.unsentBytes);
   }
 
   lost(error: Error, transport = this.transport): void {
@@ -236,66 +236,25 @@ export class Connection implements Receiver, Slot {
   /** Sends what is queued: `onOpen` is done. */
   release(): void {
     if (this.ended !== undefined) return;
-    this.outgoing.release();
+    this.opening?.release(this.flow);
+    this.opening = undefined;
     this.#resume();
   }
 
+  rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined {
+    const { madeExtensions } = this;
+    return madeExtensions === undefined ? text : madeExtensions.rewriteQueued(text, handle);
+  }
+
   #resume(): void {
-    if (this.ended !== undefined || !this.isSuspended || this.isDown || this.outgoing.isHeld) return;
-    this.isSuspended = false;
+    if (this.ended !== undefined || this.isSuspended) return;
     if (!this.isConnecting) return this.emit("resume");
     this.isConnecting = false;
     this.#reportOpening();
   }
 
-  /**
-   * Sends one message. Returns false if it will not be sent. First ends the connection if its other side reads too slowly, and
-   * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
-   */
-  send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
-    const { unsentBytes } = this;
-    if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
-    // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
-    if (handle !== undefined) handle.sent = true;
-    if (this.ended !== undefined) return false;
-    this.kept?.flush();
-    try {
-      const { transport } = this;
-      // A transport of an application may return nothing for what it has sent.
-      if (typeof text === "string") return transport.send(text, handle, message) !== false;
-      if (transport.sendBytes === undefined) return transport.send(text.text, handle, message) !== false;
-      return transport.sendBytes(text, handle, message) !== false;
-    } catch (error) {
-      this.report(error);
-      return false;
-    }
-  }
-
-  /** Keeps a message for a slow reader, if the transport queues nothing. Returns false otherwise, or if too much is kept. */
-  keepLatest(text: MessageText, handle: LatestHandle): boolean {
-    this.kept?.replace(handle);
-    if (this.isLow || this.transport.isReady === false || this.outgoing.isHeld || this.ended !== undefined)
-      return false;
-    if ((this.kept?.length ?? 0) + text.length > this.config.limits.maxUnsentBytes / 4) return false;
-    return this.queueIn((this.kept ??= new KeptMessages(this)), text, handle);
-  }
-
-  /** Adds a message to a queue. Returns true. */
-  queueIn(queue: SendQueue, text: MessageText, handle: SendHandle | undefined): true {
-    const oldest = queue.add(text, handle);
-    if (oldest !== undefined) this.dropped(oldest.method);
-    return true;
-  }
-
-  /** Whether less than the low-water mark is unsent, an eighth of `maxUnsentBytes`. */
-  get isLow(): boolean {
-    return this.unsentBytes < this.config.limits.maxUnsentBytes / 8;
-  }
-
-  /** Whether a message is sent at once, with few unsent bytes before it. */
-  get isReady(): boolean {
-    const isWaiting = this.isSuspended || this.outgoing.isHeld || this.kept !== undefined;
-    return !isWaiting && this.ended === undefined && this.transport.isReady !== false && this.isLow;
+  failUnsent(text: MessageText, handle: SendHandle): void {
+    this.outgoing.failUnsent(text, handle);
   }
 
   /** Returns whether a response that is not in a batch is short enough. */
@@ -305,7 +264,7 @@ export class Connection implements Receiver, Slot {
 
   /** Sends a response that is not in a batch. */
   put(text: MessageText, onSent?: (isWhole: boolean) => void): boolean {
-    const isTaken = this.send(text);
+    const isTaken = this.flow.send(text);
     onSent?.(isTaken && this.ended === undefined);
     return isTaken;
   }
@@ -316,36 +275,6 @@ export class Connection implements Receiver, Slot {
   /** Longest response, or reply to a batch, in bytes of UTF-8. */
   get maxReplyBytes(): number {
     return Math.min(this.config.limits.maxReplyBytes, this.transport.maxMessageBytes ?? Infinity);
-  }
-
-  /** Bytes that wait to be sent. */
-  get unsentBytes(): number {
-    return this.transport.unsentBytes ?? 0;
-  }
-
-  /** Bytes that wait to be sent, without broadcasts. Only these can end the connection. */
-  get ordinaryUnsentBytes(): number {
-    return this.unsentBytes - this.broadcastBytes;
-  }
-
-  /** Whether data that can wait, such as values of streams, may be sent now: far fewer bytes are unsent than end the connection. */
-  get hasRoom(): boolean {
-    return !this.isDown && this.unsentBytes <= this.config.limits.maxUnsentBytes / 4;
-  }
-
-  /** Watches the unsent bytes while they are above `maxUnsentBytes`. */
-  #checkUnsent(unsentBytes: number): void {
-    this.forgetSentBroadcasts(unsentBytes);
-    if (unsentBytes > this.config.limits.maxUnsentBytes && this.ended === undefined)
-      (this.#backlog ??= new Backlog(this)).exceeded();
-  }
-
-  /**
-   * Lowers `broadcastBytes` to the unsent bytes: the other broadcasts were sent. Without a socket, broadcasts are queued and not among
-   * the unsent bytes.
-   */
-  forgetSentBroadcasts(unsentBytes: number): void {
-    if (this.broadcastBytes > unsentBytes && !this.isDown) this.broadcastBytes = unsentBytes;
   }
 
   /** Ends the connection, or the session in it: the other side reads too slowly. */
@@ -366,7 +295,7 @@ export class Connection implements Receiver, Slot {
       pending: this.outgoing.size,
       running: this.incoming.running,
       streams: this.madeExtensions?.streams.size ?? 0,
-      unsentBytes: this.unsentBytes,
+      unsentBytes: this.flow.unsentBytes,
       bytesReceived,
       bytesSent,
     };
@@ -404,12 +333,12 @@ export class Connection implements Receiver, Slot {
 
   /** Ends the connection for the application. How the transport ended is reported. */
   close(code: number, reason: string, retryMs?: number, error?: Error): void {
-    if (this.ended === undefined) this.kept?.flush();
-    // Sending what was kept may end the connection, as its other side reads too slowly.
+    if (this.ended === undefined) this.flow.flush();
+    // Sending what was queued may end the connection, as its other side reads too slowly.
     if (this.ended !== undefined) return;
     this.#stop(errorOfEnd("closed on this side", { code, reason, error }));
     attempt(
-      () => this.transport.close(code, cutReason(reason), retryMs),
+      () => this.transport.close(code, cutReason(reason), retryMs, this.flow.stop()),
       (failure) => {
         this.report(failure);
         // A transport that cannot be closed does not report its end.
@@ -436,8 +365,7 @@ export class Connection implements Receiver, Slot {
    */
   #settleAll(cause: Error, next?: OutgoingCalls): void {
     this.ended = cause;
-    if (this.kept !== undefined) clearDeadline(this.kept);
-    this.#backlog?.stop();
+    this.flow.stop();
     this.outgoing.rejectAll(cause, next);
     this.incoming.abortAll(cause);
     this.madeExtensions?.end(cause);

@@ -1,9 +1,6 @@
-/** Messages that a newer message makes obsolete: the options of `notify`, and the messages that wait for a slow reader. */
-import type { Connection } from "./connection.js";
-import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
+/** The options of `notify`, for messages that a newer message makes obsolete. */
 import { expected } from "./errors.js";
 import { checkOptions, must, oneOf, optional, type Checked } from "./options.js";
-import { SendQueue, type LatestHandle } from "./send-queue.js";
 
 /** The options of `notify`, for a message that a newer one makes obsolete. At most one of the two may be given. */
 export interface LiveOptions {
@@ -34,35 +31,4 @@ export function checkLive<T extends typeof LIVE_OPTIONS>(options: object | undef
   const checked = checkOptions("options", options, table);
   if (checked.volatile !== true || checked.latest === undefined) return checked;
   throw expected("latest", "absent beside `volatile`", checked.latest);
-}
-
-/** How often a slow reader is checked. */
-const CHECK_MS = 20;
-
-/**
- * The newest messages for a slow reader whose transport queues nothing, such as a client that is not reciproc. They are sent when the
- * reader has caught up, or right before the next other message, so that the order is kept.
- */
-export class KeptMessages extends SendQueue implements Expiring {
-  deadline = 0;
-  readonly #connection: Connection;
-
-  constructor(connection: Connection) {
-    super();
-    this.#connection = connection;
-    setDeadline(this, CHECK_MS);
-  }
-
-  expire(): void {
-    if (this.#connection.isLow) this.flush();
-    else setDeadline(this, CHECK_MS);
-  }
-
-  /** Sends all messages. The connection needs this object no longer. */
-  flush(): void {
-    const connection = this.#connection;
-    connection.kept = undefined;
-    clearDeadline(this);
-    for (const [handle, text] of this) (handle as LatestHandle).sendKept(connection, text);
-  }
 }

@@ -1,7 +1,9 @@
 /** Batches that this side sends (section 6). */
 import { joinTexts, type MessageText } from "./codec.js";
 import type { CallOptions } from "./contract.js";
-import type { OutgoingCall, OutgoingCalls, Sink } from "./outgoing-calls.js";
+import type { Connection } from "./connection.js";
+import type { Sink } from "./flow.js";
+import type { OutgoingCall } from "./outgoing-calls.js";
 import type { SendHandle } from "./transport.js";
 
 /**
@@ -19,16 +21,17 @@ export class BatchCalls extends Set<OutgoingCall> implements SendHandle {
 }
 
 /** Returns a batch that is being collected. Its functions throw, or reject, once it was sent. */
-export function outgoingBatch(outgoing: OutgoingCalls): OutgoingBatch {
+export function outgoingBatch(connection: Connection): OutgoingBatch {
+  const { outgoing } = connection;
   const entries: { text: MessageText; call: OutgoingCall | undefined }[] = [];
   let isSent = false;
   const checkUnsent = (): void => {
     if (isSent) throw new Error("this batch was sent already");
   };
   const sink: Sink = {
-    add(text, call) {
+    send(text, call) {
       // `around` delayed the message until the batch was sent, so the message is sent alone.
-      if (isSent) return outgoing.deliver(text, call, undefined);
+      if (isSent) return connection.sink.send(text, call);
       if (outgoing.ended !== undefined) return false;
       if (typeof text !== "string") text.keep();
       entries.push({ text, call: call as OutgoingCall | undefined });
@@ -53,7 +56,7 @@ export function outgoingBatch(outgoing: OutgoingCalls): OutgoingBatch {
       if (calls.size > 0) outgoing.openBatch(calls);
       const texts = live.map((entry) => entry.text);
       const text = joinTexts("[", texts, "]");
-      if (!outgoing.deliver(text, calls, undefined)) outgoing.failUnsent(text, calls);
+      if (!connection.sink.send(text, calls)) outgoing.failUnsent(text, calls);
     },
   };
 }

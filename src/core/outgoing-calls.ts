@@ -23,10 +23,11 @@ import type { Linked } from "./list.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import { BatchCalls } from "./outgoing-batch.js";
+import type { Sink } from "./flow.js";
 import { observed } from "./promises.js";
 import { onAbort } from "./tell.js";
 import type { Renewal, SendHandle } from "./transport.js";
-import { LatestHandle, SendQueue } from "./send-queue.js";
+import { NotificationHandle } from "./send-queue.js";
 
 /** One pending call. It is the send handle of its message. */
 export class OutgoingCall implements Expiring, SendHandle {
@@ -58,6 +59,10 @@ export class OutgoingCall implements Expiring, SendHandle {
     this.resolve = resolve;
   }
 
+  get isRetried(): boolean {
+    return this.again !== undefined && this.wait.retry !== false;
+  }
+
   /** Whether the message is queued, and can be cancelled. A call in a batch cannot: the batch is sent whole. */
   get isUnsent(): boolean {
     return !this.sent && this.batch === undefined;
@@ -86,12 +91,6 @@ export class OutgoingCall implements Expiring, SendHandle {
   }
 }
 
-/** Takes messages in place of the connection: a batch, or the way past the queue. */
-export interface Sink {
-  /** Takes an encoded message. Returns false if it will not be sent. `handle` is the call, if the message is one. */
-  add(text: MessageText, handle: SendHandle | undefined): boolean;
-}
-
 /** The outgoing calls of one connection. */
 export class OutgoingCalls {
   /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
@@ -102,10 +101,6 @@ export class OutgoingCalls {
   /** The batches that wait for their reply. */
   #batches: Set<BatchCalls> | undefined;
   #lastId = 0;
-  /** Messages that are queued until `release`. */
-  #queue: SendQueue | undefined;
-  /** Calls that are made again, and that were not taken: the queue is full, or the connection is closing. */
-  #refused: SendQueue | undefined;
 
   /** `before`: the calls of the connection that this one follows. */
   constructor(connection: Connection, before?: OutgoingCalls) {
@@ -119,6 +114,11 @@ export class OutgoingCalls {
     return this.whyNoCalls ?? this.#connection.ended;
   }
 
+  /** Takes the messages of these calls. */
+  get sink(): Sink {
+    return this.#connection.sink;
+  }
+
   /** How many calls are pending. */
   get size(): number {
     return this.#table?.size ?? 0;
@@ -127,42 +127,6 @@ export class OutgoingCalls {
   /** How many batches wait for their reply. */
   get openBatches(): number {
     return this.#batches?.size ?? 0;
-  }
-
-  /** Whether messages are queued until `release`. */
-  get isHeld(): boolean {
-    return this.#queue !== undefined;
-  }
-
-  /** Whether a message is queued until `release`. */
-  get hasQueued(): boolean {
-    return Boolean(this.#queue?.length);
-  }
-
-  /** Queues messages from now on, except those given to `bypass`. */
-  hold(): void {
-    this.#queue = new SendQueue();
-  }
-
-  /** Sends messages past the queue. */
-  get bypass(): Sink {
-    return { add: (text, handle) => this.#connection.send(text, handle) };
-  }
-
-  /** Sends what is queued, and queues no more. */
-  release(): void {
-    const connection = this.#connection;
-    // A message that is sent meanwhile is queued behind the others.
-    const queue = (this.#queue ??= new SendQueue());
-    for (const [handle, text] of this.#refused ?? []) queue.add(text, handle);
-    this.#refused = undefined;
-    for (const [handle, queued] of queue) {
-      queue.remove(handle);
-      const { madeExtensions } = connection;
-      const text = madeExtensions === undefined ? queued : madeExtensions.rewriteQueued(queued, handle);
-      if (text !== undefined && !connection.send(text, handle)) this.failUnsent(text, handle);
-    }
-    this.#queue = undefined;
   }
 
   /**
@@ -196,7 +160,7 @@ export class OutgoingCalls {
       setDeadline(call, timeoutMs);
       if (signal !== undefined || maxTotalTimeoutMs !== Infinity) this.#watch(call);
       connection.counts.requestsSent++;
-      if (!this.deliver(text, call, sink)) this.failUnsent(text, call);
+      if (!(sink ?? connection.sink).send(text, call)) this.failUnsent(text, call);
     });
     return (checks?.received("result", method, result) as Promise<unknown> | undefined) ?? result;
   }
@@ -228,14 +192,19 @@ export class OutgoingCalls {
     return new Promise((resolve) => resolve(around(record, next))).catch((error) => failed(error, method));
   }
 
-  /** Calls a method past `around`, and by default past the queue. */
-  control(method: string, params: unknown, options: CallOptions | undefined, sink = this.bypass): Promise<unknown> {
+  /** Calls a method past `around`, and by default past the opening queue. */
+  control(
+    method: string,
+    params: unknown,
+    options: CallOptions | undefined,
+    sink: Sink = this.#connection.flow,
+  ): Promise<unknown> {
     return this.request(method, params, options, sink, ++this.#lastId);
   }
 
   /** Sends a fresh `auth` as a call, which has no message of its own. It settles as any other call. */
   reauthenticate(options?: CallOptions): Promise<void> {
-    const add = (_text: string, handle: SendHandle | undefined): boolean => {
+    const send: Sink["send"] = (_text, handle) => {
       const call = handle as OutgoingCall;
       const settle: Renewal["settle"] = (
         isAccepted,
@@ -248,7 +217,7 @@ export class OutgoingCalls {
       return true;
     };
     // No name that a contract would have: it may check the results of a method of that name.
-    return this.control("$/reauthenticate", undefined, options, { add }) as Promise<void>;
+    return this.control("$/reauthenticate", undefined, options, { send }) as Promise<void>;
   }
 
   /** Watches the signal and the total timeout of a call. */
@@ -268,11 +237,11 @@ export class OutgoingCalls {
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { counts, config } = this.#connection;
-    let handle: LatestHandle | undefined;
+    let handle: NotificationHandle | undefined;
     if (options !== undefined) {
       const { volatile, latest } = checkLive(options, LIVE_OPTIONS);
       if (volatile === true && !this.#connection.isReady) return false;
-      if (latest !== undefined) handle = new LatestHandle(method, latest);
+      if (latest !== undefined) handle = new NotificationHandle(method, latest, false);
     }
     counts.notificationsSent++;
     if (config.around === undefined) return this.#deliverNotification(text, sink, handle);
@@ -284,7 +253,7 @@ export class OutgoingCalls {
     method: string,
     params: unknown,
     sink: Sink | undefined,
-    handle: LatestHandle | undefined,
+    handle: NotificationHandle | undefined,
     isVolatile: boolean | undefined,
   ): boolean {
     const record = this.#record(method, params, undefined);
@@ -301,27 +270,14 @@ export class OutgoingCalls {
     return isTaken;
   }
 
-  #deliverNotification(text: MessageText, sink: Sink | undefined, handle: LatestHandle | undefined): boolean {
-    const isKept = handle !== undefined && this.#connection.keepLatest(text, handle);
-    const isTaken = isKept || this.deliver(text, handle, sink);
+  #deliverNotification(text: MessageText, sink: Sink | undefined, handle: NotificationHandle | undefined): boolean {
+    const isTaken = (sink ?? this.sink).send(text, handle);
     if (!isTaken) this.failUnsent(text);
     return isTaken;
   }
 
   #record(method: string, params: unknown, id: Id | undefined): CallRecord {
     return { direction: "outgoing", peer: this.#connection.peer, method, id, params, context: undefined };
-  }
-
-  /** Sends an encoded message, queues it, or gives it to `sink`. Returns false if the message will not be sent. */
-  deliver(text: MessageText, handle: SendHandle | undefined, sink: Sink | undefined): boolean {
-    if (sink !== undefined) return sink.add(text, handle);
-    if (this.ended !== undefined) return false;
-    if (this.#queue === undefined) return this.#connection.send(text, handle);
-    // No more than may wait in a link: a full socket takes no more when the queue is released.
-    const most = this.#connection.config.limits.maxUnsentBytes / 2;
-    this.#queue.replace(handle);
-    if (this.#queue.length + text.length > most) return false;
-    return this.#connection.queueIn(this.#queue, text, handle);
   }
 
   /**
@@ -342,9 +298,10 @@ export class OutgoingCalls {
       }
       return;
     }
-    if (bytes === undefined && this.#refuse(text, handle as OutgoingCall)) return;
-    const isQueueing = connection.isSuspended || this.isHeld;
-    const cause = this.ended ?? new Error(isQueueing ? "the queue is full" : "the connection is closing");
+    // A transport that takes no call is about to end.
+    const mayWait = handle?.isRetried === true && bytes === undefined && this.ended === undefined;
+    if (mayWait && connection.opening === undefined && connection.flow.keepRefused(text)) return;
+    const cause = this.ended ?? new Error(connection.isSuspended ? "the queue is full" : "the connection is closing");
     for (const { id, method } of calls) {
       const error =
         bytes === undefined
@@ -352,22 +309,6 @@ export class OutgoingCalls {
           : new TooLargeError(method, bytes, maxMessageBytes);
       this.fail(id, error);
     }
-  }
-
-  /** Keeps a call that is made again until the connection is open, or lost. Returns false if it is not to be, or too much is kept. */
-  #refuse(text: MessageText, call: OutgoingCall): boolean {
-    const refused = this.#refused ?? new SendQueue();
-    const { maxUnsentBytes } = this.#connection.config.limits;
-    if (
-      !call.again ||
-      !call.wait.retry ||
-      this.ended !== undefined ||
-      refused.length + text.length > maxUnsentBytes / 2
-    )
-      return false;
-    this.#refused = refused;
-    refused.add(text, call);
-    return true;
   }
 
   /** Makes a call of a lost connection again, which was not sent. Returns false if it cannot be encoded again. */
@@ -382,7 +323,7 @@ export class OutgoingCalls {
     if (this.ended !== undefined || call.calls.#table!.take(call.id) === undefined) return false;
     call.calls = this;
     (this.#table ??= new CallTable()).add(call);
-    if (!this.deliver(text, call, undefined)) this.failUnsent(text, call);
+    if (!this.sink.send(text, call)) this.failUnsent(text, call);
     return true;
   }
 
@@ -455,9 +396,8 @@ export class OutgoingCalls {
   /** Cancels a queued message, here or in the transport. */
   #cancel(call: OutgoingCall): void {
     const handle = call.batch ?? call;
-    this.#queue?.remove(handle);
-    this.#refused?.remove(handle);
-    this.#connection.transport.cancel?.(handle);
+    this.#connection.opening?.cancel(handle);
+    this.#connection.flow.cancel(handle);
   }
 
   /** Starts the timeout of a call again after a progress report, if the call asks for that. */
@@ -478,10 +418,10 @@ export class OutgoingCalls {
       this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
     };
     if (this.#connection.isConnecting)
-      for (const [handle, text] of this.#queue ?? []) {
+      for (const [handle, text] of this.#connection.opening ?? []) {
         const calls = callsOf(handle);
         calls.forEach(end);
-        if (calls.length === 0) next?.deliver(text, handle, undefined);
+        if (calls.length === 0) next?.sink.send(text, handle);
       }
     this.#table?.toArray().forEach(end);
   }

@@ -35,10 +35,10 @@ export interface Receiver {
   dispatch(value: unknown): void;
   /** The connection has ended. Called once, and nothing is called after it. */
   closed(info: CloseInfo): void;
-  /** The session has lost its socket. What is sent meanwhile is queued with it. */
+  /** The session has lost its socket. Messages are queued until `resumed`. */
   suspended?(): void;
-  /** A message of that method, which `send` had taken, was dropped from the queue. */
-  dropped?(method: string): void;
+  /** The transport takes messages again, after `send` has returned `"full"`. */
+  drained?(): void;
   /** The other side reports that it dropped so many messages to this side. */
   missed?(count: number): void;
   /**
@@ -97,8 +97,10 @@ export interface TickBudget {
 
 /** What a sender keeps of a message: whether it was sent, and a key by which it can be cancelled while it is queued. */
 export interface SendHandle {
-  /** Whether the message was sent, or will be without fail. Set by the transport, and false while the message is queued. */
+  /** Whether the message was given to the transport, and may have been sent. False while the message is queued. */
   sent: boolean;
+  /** Whether the message is a call that is made again on the next connection if it was not sent. */
+  readonly isRetried?: boolean;
 }
 
 /** A call that waits until the server has accepted a fresh `auth`. */
@@ -138,19 +140,20 @@ export interface Transport {
   /** Takes the receiver. What came in earlier is kept, and received after this call. */
   start(receiver: Receiver): void;
   /**
-   * Sends one message. Returns false if nothing of it will be sent; any other value, or none, means that it will. Never throws. `message` is the same message, if it goes to
-   * many peers: a transport may write its frames, which are encoded once for all.
+   * Sends one message. Returns false if nothing of it will be sent, and `"full"` if it cannot be sent now: the peer queues it, and
+   * the transport calls `drained`, `suspended`, `lost` or `closed` later. Any other value, or none, means that it will be sent.
+   * Never throws. `message` is the same message, if it goes to many peers: a transport may write its frames, which are encoded
+   * once for all.
    */
-  send(text: string, handle?: SendHandle, message?: EncodedMessage): unknown;
+  send(text: string, message?: EncodedMessage): unknown;
   /** Sends one message with bytes, as `send` does. Without this function, `send` gets its text, in which the bytes are base64. */
-  sendBytes?(text: TextWithBytes, handle?: SendHandle, message?: EncodedMessage): unknown;
-  /** Cancels the queued message of a handle. Returns false if it was sent, or was never there. */
-  cancel?(handle: SendHandle): boolean;
+  sendBytes?(text: TextWithBytes, message?: EncodedMessage): unknown;
   /**
    * Ends the connection, behind what was sent before if the carrier can do that. `code`: 1000 by default. A second call does
    * nothing. `retryMs`: the client is asked to reconnect after a random time up to this, in milliseconds, if there is a way.
+   * `queued`: the messages that were not taken because the transport was full. They are sent first if there is a socket.
    */
-  close(code?: number, reason?: string, retryMs?: number): void;
+  close(code?: number, reason?: string, retryMs?: number, queued?: Iterable<[SendHandle, MessageText]>): void;
   /**
    * The other side reads too slowly. A transport that continues after a loss ends its session with 1013, and returns true. If it
    * returns false or does not have this function, the connection closes with 1013.
@@ -164,10 +167,12 @@ export interface Transport {
    */
   afterRead?(then: () => void): boolean;
   /**
-   * The receiver keeps `by` more for the other side than before, or less if `by` is negative: values of streams, incomplete
-   * replies, parts of frames that are in use. In UTF-16 code units.
+   * The receiver keeps `by` more for the other side than before, or less if `by` is negative: queued messages, values of streams,
+   * incomplete replies, parts of frames that are in use. In UTF-16 code units.
    */
-  keeps?(by: number): void;
+  keeps?(by: number, isBroadcast?: boolean): void;
+  /** Returns false if broadcasts of that length must not be queued without a socket. Default: they may. */
+  acceptsBroadcast?(length: number): boolean;
   /** The frame whose messages are received at present, if `keeps` counts. */
   readonly currentFrame?: Frame | undefined;
   /**
@@ -181,8 +186,6 @@ export interface Transport {
   readonly budget?: TickBudget | undefined;
   /** Longest message that the other side accepts, in bytes of UTF-8, if it said so. `send` does not take a longer one. */
   readonly maxMessageBytes?: number | undefined;
-  /** Whether a message that is given to `send` now is sent at once, and not queued. Without it, every message is. */
-  readonly isReady?: boolean;
   /** Reports to the other side that so many messages to it were dropped, if there is a way, in order with the messages. */
   reportMissed?(count: number): void;
   /** Bytes that were given to `send` and that the system has not taken. Without it, a slow reader is not noticed. */
@@ -210,6 +213,11 @@ export class EncodedFrame {
 /** More than a frame, or a queue, adds to a message. */
 const OVERHEAD_BYTES = 64;
 
+/** At most so much of `Transport.unsentBytes` is a message. Base64 is a third longer than bytes. */
+export function unsentBytesOf(source: MessageText): number {
+  return utf8Bytes(source) * (typeof source === "string" ? 1 : 4 / 3) + OVERHEAD_BYTES;
+}
+
 /** A message for many peers, encoded once, with its frame for each kind of link. */
 export class EncodedMessage {
   readonly source: MessageText;
@@ -228,18 +236,8 @@ export class EncodedMessage {
     return (this.#text ??= plainText(this.source));
   }
 
-  /** At most so much of `Transport.unsentBytes` is this message. Base64 is a third longer than bytes. */
   get unsentBytes(): number {
-    const { source } = this;
-    return (this.#unsentBytes ??= utf8Bytes(source) * (typeof source === "string" ? 1 : 4 / 3) + OVERHEAD_BYTES);
-  }
-
-  /** Gives the message to a transport. Returns false if nothing of it will be sent. */
-  sendBy(transport: Transport, handle: SendHandle | undefined): boolean {
-    const { source } = this;
-    if (typeof source !== "string" && transport.sendBytes !== undefined)
-      return transport.sendBytes(source, handle, this) !== false;
-    return transport.send(this.text, handle, this) !== false;
+    return (this.#unsentBytes ??= unsentBytesOf(this.source));
   }
 
   /** The frame of a plain link. */

@@ -90,18 +90,17 @@ export class StandardExtensions implements Extensions, ServedStreams {
   }
 
   cancel(call: OutgoingCall, reason: unknown): void {
-    const { outgoing, speaksDialect, config } = this.connection;
+    const { outgoing, opening, flow, sink, speaksDialect, config } = this.connection;
     const { cancel } = config.dialect;
     // A side that serves a stream must learn that the stream is no longer read, whatever else it understands.
     const isDue = speaksDialect || opensStream(call);
-    if (!isDue && (call.sent || !outgoing.isHeld)) return;
+    if (!isDue && (call.sent || opening === undefined)) return;
     if (isExempt(config.dialect, call.method)) return;
     try {
       const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
       const handle: CancelHandle = { sent: false, isOptional: !isDue };
       // If the call is in a batch that is still queued, the cancel is queued behind it.
-      const sink = call.sent ? outgoing.bypass : undefined;
-      if (!outgoing.deliver(text, handle, sink)) outgoing.failUnsent(text);
+      if (!(call.sent ? flow : sink).send(text, handle)) outgoing.failUnsent(text);
     } catch (error) {
       this.connection.report(error, { method: call.method, id: call.id });
     }

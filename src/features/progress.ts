@@ -94,7 +94,7 @@ export class Progress implements ProgressReports {
       // The value is a member of the params, whose own members are not checked.
       checkForms(value);
       const text = encodeNotification(dialect.method, dialect.params(token, value));
-      if (!connection.send(text)) connection.outgoing.failUnsent(text);
+      if (!connection.flow.send(text)) connection.outgoing.failUnsent(text);
     };
   }
 

@@ -93,7 +93,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
 
   /** Stops the stream on the other side. */
   function abort(): void {
-    if (token !== undefined) connection.send(encodeNotification(ABORT, { token }));
+    if (token !== undefined) connection.flow.send(encodeNotification(ABORT, { token }));
   }
 
   async function begin(): Promise<Reply> {

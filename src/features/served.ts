@@ -133,7 +133,7 @@ export function serveStream(
     isReading = true;
     try {
       while (canRead()) {
-        isPaused = connection.isDown;
+        isPaused = connection.flow.isDown;
         if (isPaused) break;
         const part = parts?.next();
         if (part?.done === false) {
@@ -269,10 +269,10 @@ export function serveStream(
       // Checked right before sending: if many streams are ready at once, each must count what the streams before it sent.
       for (
         let ms = ROOM_CHECK_MS;
-        queued.length > 0 && !connection.hasRoom;
+        queued.length > 0 && !connection.flow.hasRoom;
         ms = Math.min(2 * ms, LONGEST_ROOM_CHECK_MS)
       )
-        await arrival(connection.isDown ? Infinity : ms);
+        await arrival(connection.flow.isDown ? Infinity : ms);
       // Before the reply: its reader may request more at once.
       asked--;
       const { values, isLast } = take();
@@ -296,7 +296,7 @@ export function serveStream(
       // If the call was cancelled meanwhile, the end of the source is not its result.
       if (call?.abortCause !== undefined) throw call.abortCause.reason;
       stream.isAnnounced = true;
-      const { values, isLast } = queued.length > 0 && !connection.hasRoom ? NOTHING : take();
+      const { values, isLast } = queued.length > 0 && !connection.flow.hasRoom ? NOTHING : take();
       if (values.length === 0 && !isLast) return `{"token":${token}}`;
       return joinTexts(isLast ? '{"values":[' : `{"token":${token},"values":[`, values, "]}");
     },
@@ -344,8 +344,8 @@ export function serveStream(
  * messages are queued, it is not known whether the other side is a reciproc peer.
  */
 function newToken(table: ServedStreams): number {
-  const { transport, outgoing } = table.connection;
-  if (table.lastToken === 0 && (transport.isReciproc === true || outgoing.isHeld))
+  const { transport, opening } = table.connection;
+  if (table.lastToken === 0 && (transport.isReciproc === true || opening !== undefined))
     table.lastToken = Math.floor(Math.random() * 2 ** 32);
   return ++table.lastToken;
 }

@@ -145,7 +145,7 @@ export class Subscriptions<T = any> {
       this.#size--;
     });
     call.onReply((isResult) => {
-      if (isResult) subscription.release((then) => connection.transport.afterRead?.(then) ?? false);
+      if (isResult) subscription.release((then) => connection.flow.afterRead(then));
       else subscription.close();
     });
     ofPeer.set(id, subscription);

@@ -1,13 +1,5 @@
 /** The plain link: one JSON-RPC message or batch in each text frame, which every implementation of JSON-RPC understands. */
-import type {
-  CloseInfo,
-  Receiver,
-  EncodedMessage,
-  SendHandle,
-  TickBudget,
-  Traffic,
-  Transport,
-} from "../core/transport.js";
+import type { CloseInfo, Receiver, EncodedMessage, TickBudget, Traffic, Transport } from "../core/transport.js";
 import type { Socket, SocketHandler } from "./socket.js";
 import { Coalescer } from "./coalescer.js";
 
@@ -46,7 +38,7 @@ export class PlainLink implements Transport, SocketHandler {
     return this.#socket.budget;
   }
 
-  send(text: string, _handle?: SendHandle, message?: EncodedMessage): boolean {
+  send(text: string, message?: EncodedMessage): boolean {
     const socket = this.#socket;
     if (message !== undefined) {
       this.flush();

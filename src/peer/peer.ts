@@ -230,13 +230,12 @@ export function startPeer(peer: AnyPeer): void {
   connectionOf(peer).start();
 }
 
-/** Returns what calls and notifies past the queue of the connection that a peer has now: the parameter of `onOpen`. */
+/** Returns what calls and notifies past the opening queue of the connection that a peer has now: the parameter of `onOpen`. */
 export function openingCaller(peer: AnyPeer): Caller<any> {
-  const { outgoing } = connectionOf(peer);
-  const { bypass } = outgoing;
+  const { outgoing, flow } = connectionOf(peer);
   const caller = callerOf({
-    request: (method, params, options) => outgoing.request(method, params, options, bypass),
-    notify: (method, params) => outgoing.notify(method, params, bypass),
+    request: (method, params, options) => outgoing.request(method, params, options, flow),
+    notify: (method, params) => outgoing.notify(method, params, flow),
   });
   return caller;
 }
@@ -404,7 +403,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */
   batch(): Batch<R> {
-    return callerOf(outgoingBatch(this.#connection.outgoing));
+    return callerOf(outgoingBatch(this.#connection));
   }
 
   /**

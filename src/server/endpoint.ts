@@ -1,4 +1,5 @@
 /** A server's end of `reciproc.v1`: the sockets and the hello of its client, and messages that go to many clients. */
+import { sentForm, type MessageText } from "../core/codec.js";
 import { member } from "../core/message.js";
 import type { EncodedMessage } from "../core/transport.js";
 import { Endpoint } from "../session/endpoint.js";
@@ -52,16 +53,17 @@ export class ServerEndpoint extends Endpoint {
     else super.receiveOther(frame);
   }
 
-  /** Sends a message that is encoded for many peers, if it can be sent at once and in a frame of its own. Otherwise returns false. */
-  sendEncoded(message: EncodedMessage): boolean {
-    const text = this.formOf(message.source, message);
-    if (this.state.session?.accepts(text) === false) return false;
-    this.makeRoom(text);
-    if (!this.canSend || this.length > 0) return false;
-    const wire = this.wire!;
-    const frame = typeof text === "string" ? message.pack : message.binary;
-    wire.send(frame);
+  /** A message for many peers is written in the frame that is encoded for all of them, unless others are collected in this tick. */
+  override send(message: MessageText, encoded?: EncodedMessage): boolean | "full" {
+    if (encoded === undefined) return super.send(message);
+    const text = sentForm(message, this.takesBytes, encoded);
     const { session } = this.state;
+    if (session?.accepts(text) === false) return false;
+    this.makeRoom(text);
+    if (!this.canSend || this.length > 0) return super.send(message, encoded);
+    const wire = this.wire!;
+    const frame = typeof text === "string" ? encoded.pack : encoded.binary;
+    wire.send(frame);
     if (session !== undefined) {
       session.push(frame.content);
       session.next++;

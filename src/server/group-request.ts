@@ -2,7 +2,8 @@
 import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
 import { shownAt } from "../core/errors.js";
 import { anySignal, optional, positive } from "../core/options.js";
-import { OutgoingCall, type Sink } from "../core/outgoing-calls.js";
+import type { Sink } from "../core/flow.js";
+import { OutgoingCall } from "../core/outgoing-calls.js";
 import { onAbort } from "../core/tell.js";
 import type { SendHandle } from "../core/transport.js";
 import { checkExcept, type Except } from "../fleet/remote.js";
@@ -48,12 +49,12 @@ export class SharedRequest implements Sink {
   }
 
   /** Adds the params to the text of a call that has none, and sends it. */
-  add(text: MessageText, call: SendHandle | undefined): boolean {
+  send(text: MessageText, call: SendHandle | undefined): boolean {
     if (!(call instanceof OutgoingCall)) return false;
     this.#calls.push(call);
     const whole = this.#withParams(plainText(text).slice(0, -1));
     // Reported here: the reason why the message was not taken may be its length.
-    if (!call.calls.deliver(whole, call, undefined)) call.calls.failUnsent(whole, call);
+    if (!call.calls.sink.send(whole, call)) call.calls.failUnsent(whole, call);
     return true;
   }
 

@@ -6,12 +6,11 @@ import type { FailedCall } from "../core/hooks.js";
 import { expected, failed } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { checkOptions, must, oneOf, optional } from "../core/options.js";
-import { LatestHandle } from "../core/send-queue.js";
+import { NotificationHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
 import { checkExcept, wrongExcept, type Except, type Excluded } from "../fleet/remote.js";
 import type { SendOptions } from "../fleet/topic-options.js";
-import { BroadcastHandle } from "./held-queue.js";
 import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import {
@@ -80,18 +79,10 @@ export interface NotifyOptions<P> extends LiveOptions {
  * Sends a message of a group to one of its peers, and counts it. If it is a broadcast, drops it for a slow reader instead of ending
  * the connection. Returns false if the peer stays open and does not get the message.
  */
-export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: LatestHandle): boolean {
+export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: NotificationHandle): boolean {
   const connection = connectionOf(peer);
-  const { source } = message;
-  const { isHeld } = connection.outgoing;
-  const mayDrop = isHeld || handle instanceof BroadcastHandle;
-  let isTaken: boolean;
-  // The transport is not open yet, so the message is queued with those of the peer.
-  if (isHeld) isTaken = connection.outgoing.deliver(source, handle, undefined);
-  else if (handle instanceof BroadcastHandle) isTaken = broadcast(connection, message, handle);
-  else if (handle.latest === undefined) isTaken = connection.send(source);
-  else isTaken = connection.keepLatest(source, handle) || connection.send(source, handle);
-  if (isTaken) connection.counts.notificationsSent++;
+  const mayDrop = handle.isBroadcast || connection.opening !== undefined;
+  if (connection.sink.send(message.source, handle, message)) connection.counts.notificationsSent++;
   // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
   else if (mayDrop || isTooLong(message, connection)) {
     connection.countDropped(handle.method);
@@ -111,32 +102,6 @@ export function accepts(peer: AnyPeer, text: MessageText): boolean {
   return !exceeds(text, connectionOf(peer).transport.maxMessageBytes ?? Infinity);
 }
 
-/** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */
-function broadcast(connection: Connection, message: EncodedMessage, handle: BroadcastHandle): boolean {
-  const { transport, unsentBytes } = connection;
-  connection.forgetSentBroadcasts(unsentBytes);
-  const isLatest = handle.latest !== undefined;
-  if (isLatest && connection.keepLatest(message.source, handle)) return true;
-  // A transport with a queue bounds the newest messages itself.
-  const isBounded = isLatest && transport.isReady === false;
-  if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 && !isBounded) return false;
-  if (connection.ended !== undefined) return false;
-  connection.kept?.flush();
-  try {
-    handle.replacedBytes = 0;
-    const isTaken = message.sendBy(transport, handle);
-    if (isTaken) {
-      handle.unsentBytes = message.unsentBytes;
-      connection.broadcastBytes = Math.max(0, connection.broadcastBytes + handle.unsentBytes - handle.replacedBytes);
-    }
-    return isTaken;
-  } catch (error) {
-    // `send` must not throw. If it does, the other peers must still be notified.
-    connection.report(error, { method: handle.method, id: undefined });
-    return false;
-  }
-}
-
 const NOTIFY_OPTIONS = {
   ...LIVE_OPTIONS,
   except: checkExcept,
@@ -153,7 +118,7 @@ export function sendAll(
 ): void {
   const message = new EncodedMessage(text);
   // All peers share it, so that a slow peer has one reference for each key.
-  const handle = new (whenSlow === "drop" ? BroadcastHandle : LatestHandle)(method, latest);
+  const handle = new NotificationHandle(method, latest, whenSlow === "drop");
   let isDropped = false;
   for (const peer of peers) {
     const connection = connectionOf(peer);

@@ -1,11 +1,9 @@
 /** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
 import * as CloseCode from "../close-codes.js";
-import { exceeds, type MessageText } from "../core/codec.js";
-import { QUEUED_COST, type SendQueue } from "../core/send-queue.js";
-import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
+import { exceeds } from "../core/codec.js";
+import { Frame } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
 import { ServerEndpoint } from "./endpoint.js";
-import { BroadcastHandle, HeldQueue } from "./held-queue.js";
 import type { EndpointHooks, EndpointLimits } from "../session/state.js";
 import { serverHello, type ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
@@ -30,8 +28,9 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   declare readonly delegate: ServerLinkDelegate | undefined;
   /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
   declare onAuth: ((auth: unknown) => void) | undefined;
-  /** The length of the data that the receiver keeps for the other side. */
+  /** The length of the data that the receiver keeps for the other side, and of the queued broadcasts. */
   #kept = 0;
+  #keptBroadcasts = 0;
   #frameLength = 0;
   /** The present frame, if a part of it stays in use. */
   #frame: Frame | undefined;
@@ -56,49 +55,6 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     socket.start(this);
   }
 
-  override send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
-    const isTaken = message === undefined ? this.endpoint.send(text, handle) : this.#broadcast(message, handle);
-    this.#heldChanged();
-    return isTaken;
-  }
-
-  /** Sends a message that goes to many peers. Returns false if it is dropped. A broadcast ends no session. */
-  #broadcast(message: EncodedMessage, handle: SendHandle | undefined): boolean {
-    const { endpoint } = this;
-    if (endpoint.sendEncoded(message)) return true;
-    const source = endpoint.formOf(message.source, message);
-    if (endpoint.canSend) return endpoint.send(source);
-    // Before the room is checked: the older message is obsolete, also if the newer one is dropped.
-    endpoint.queue?.replace(handle);
-    return this.#hasRoomFor(source) && endpoint.send(source, handle ?? new BroadcastHandle("", undefined));
-  }
-
-  /** Whether a broadcast may be queued: only while little is queued, so that broadcasts take no room from ordinary messages. */
-  #hasRoomFor({ length }: MessageText): boolean {
-    const { endpoint, delegate } = this;
-    if (endpoint.queuedLength + length > endpoint.limits.queueLength / 2) return false;
-    return endpoint.isFlowing || delegate?.acceptsBroadcast(QUEUED_COST + length) === true;
-  }
-
-  makeQueue(): SendQueue {
-    return new HeldQueue();
-  }
-
-  /** Drops the queued broadcasts, and reports each to the receiver. */
-  dropBroadcasts(): void {
-    const dropped: string[] = [];
-    for (const [handle] of this.endpoint.queue ?? [])
-      if (handle instanceof BroadcastHandle && this.endpoint.cancel(handle)) dropped.push(handle.method);
-    // Listeners may close the peer.
-    for (const method of dropped) this.receiver!.dropped?.(method);
-  }
-
-  override cancel(handle: SendHandle): boolean {
-    const wasQueued = super.cancel(handle);
-    if (wasQueued) this.#heldChanged();
-    return wasQueued;
-  }
-
   override frame(text: string): void {
     this.#frame = undefined;
     this.#frameLength = text.length;
@@ -111,9 +67,14 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     return super.bytes(frame);
   }
 
-  keeps(by: number): void {
-    this.#kept += by;
-    this.#heldChanged();
+  keeps(by: number, isBroadcast = false): void {
+    if (isBroadcast) this.#keptBroadcasts += by;
+    else this.#kept += by;
+    if (this.endpoint.state.kind === "suspended") this.delegate?.heldChanged();
+  }
+
+  acceptsBroadcast(length: number): boolean {
+    return this.delegate?.acceptsBroadcast(length) !== false;
   }
 
   /**
@@ -125,19 +86,14 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     return (this.#frame ??= new Frame(this.#frameLength, this));
   }
 
-  /** The memory of the session: the log, the queued ordinary messages, and the data that the receiver keeps. */
+  /** The memory of the session: the log, and what the receiver keeps, such as queued messages. */
   get heldLength(): number {
-    const { state, ordinaryLength } = this.endpoint;
-    return (state.session?.logLength ?? 0) + ordinaryLength + this.#kept;
+    return (this.endpoint.state.session?.logLength ?? 0) + this.#kept;
   }
 
   /** The length of the queued broadcasts. */
   get heldBroadcastLength(): number {
-    return this.endpoint.queuedLength - this.endpoint.ordinaryLength;
-  }
-
-  #heldChanged(): void {
-    if (this.endpoint.state.kind === "suspended") this.delegate?.heldChanged();
+    return this.#keptBroadcasts;
   }
 
   confirmed(): void {

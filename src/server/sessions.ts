@@ -261,10 +261,6 @@ class ServerSession implements ServerLinkDelegate {
 
   suspended(): void {
     this.#sessions.suspend(this);
-    // Broadcasts that were queued behind a full socket had no bound in common with those of other sessions.
-    if (this.place === undefined || this.acceptsBroadcast(0)) return;
-    this.link.dropBroadcasts();
-    this.heldChanged();
   }
 
   heldChanged(): void {

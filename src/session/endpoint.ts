@@ -7,7 +7,6 @@ import * as CloseCode from "../close-codes.js";
 import { exceeds, sentForm, type MessageText } from "../core/codec.js";
 import { isObject, member } from "../core/message.js";
 import type { CloseInfo, EncodedMessage, SendHandle } from "../core/transport.js";
-import { SendQueue } from "../core/send-queue.js";
 import * as Frames from "./frames.js";
 import { ROOM_FOR_PONGS } from "../link/socket.js";
 import { Session } from "./session.js";
@@ -35,8 +34,6 @@ export class Endpoint {
   declare protected readonly hooks: EndpointHooks;
   /** The present socket. */
   declare protected wire: Wire | undefined;
-  /** Messages that cannot be sent yet. */
-  declare queue: SendQueue | undefined;
   /** Whether this end uses sessions. */
   readonly #wantsSession: boolean;
   /** The frames for the end of the tick: the control frames, and then the messages, in one pack if this end packs. */
@@ -46,10 +43,8 @@ export class Endpoint {
   #isAckDue = false;
   /** Client: whether its hello is not sent yet. It is sent before the first other frame. */
   #owesHello = false;
-  /** Whether the log or the wire is full. Messages are then queued although there is a socket. */
+  /** Whether the log or the wire is full. Then no message is taken. */
   #isFull = false;
-  /** The length of the ordinary messages that were queued when the session was last suspended. */
-  #carriedLength = 0;
   /** The number of dropped messages that is not reported to the other side yet. */
   #missed = 0;
 
@@ -57,7 +52,7 @@ export class Endpoint {
     this.state = { kind: "connecting", session: undefined };
     this.length = 0;
     this.takesBytes = false;
-    this.wire = this.queue = undefined;
+    this.wire = undefined;
     this.limits = limits;
     this.hooks = hooks;
     this.#wantsSession = wantsSession;
@@ -75,17 +70,9 @@ export class Endpoint {
     return session !== undefined || kind === "packed" || kind === "greeting";
   }
 
-  /** Whether a message can be sent at once. Otherwise it is queued. */
-  get canSend(): boolean {
-    return !this.#isFull && this.queuedLength === 0 && this.isFlowing && this.wire!.open;
-  }
-
-  /** The length of all queued messages, and of those that are no broadcasts. */
-  get queuedLength(): number {
-    return this.queue?.length ?? 0;
-  }
-  get ordinaryLength(): number {
-    return this.queue?.ordinaryLength ?? 0;
+  /** Whether a message can be sent at once. */
+  protected get canSend(): boolean {
+    return !this.#isFull && this.isFlowing && this.wire!.open;
   }
 
   // Sockets.
@@ -115,8 +102,6 @@ export class Endpoint {
     // The send handles of the buffered messages say sent, so these messages must be replayed.
     this.#flushMessages();
     this.#dropOutput();
-    // Messages of a burst before the loss must not end the session. Only messages that are queued later count.
-    if (kind !== "resuming") this.#carriedLength = this.ordinaryLength;
     this.state = { kind: "suspended", session };
   }
 
@@ -183,7 +168,7 @@ export class Endpoint {
   /** Sends an ack at the end of the tick. */
   #oweAck(): void {
     this.#isAckDue = true;
-    this.hooks.collected?.();
+    this.hooks.tick.schedule();
   }
 
   #receiveMissed(text: string, count: unknown): void {
@@ -283,26 +268,21 @@ export class Endpoint {
     else this.#controls.push(pong);
     // Collected frames do not count as unsent, so few are collected.
     if (unsentBytes > 0 || this.#controls.length * pong.length >= COLLECTED_PONGS) this.#flushControls();
-    else this.hooks.collected?.();
+    else this.hooks.tick.schedule();
   }
 
   // Outgoing messages.
 
   /** As `Transport.send`, and `Transport.sendBytes` for a message with bytes. */
-  send(message: MessageText, handle?: SendHandle): boolean {
-    const text = this.formOf(message);
+  send(message: MessageText, encoded?: EncodedMessage): boolean | "full" {
+    const text = sentForm(message, this.takesBytes, encoded);
     if (this.state.session?.accepts(text) === false) return false;
     this.makeRoom(text);
-    if (!this.canSend) return this.#enqueue(text, handle);
-    this.#add(text, handle);
-    if (this.length > 0) this.hooks.collected?.(this.length);
+    // A closed socket takes no message, and without a session no other socket follows.
+    if (!this.canSend) return this.state.session !== undefined && "full";
+    this.#add(text);
+    if (this.length > 0) this.hooks.tick.added(this.length);
     return true;
-  }
-
-  /** Returns a message in the form in which it is sent: unchanged if that is not known yet. `encoded`: it goes to many peers. */
-  formOf(message: MessageText, encoded?: EncodedMessage): MessageText {
-    const isKnown = this.wire !== undefined || this.state.session !== undefined;
-    return isKnown ? sentForm(message, this.takesBytes, encoded) : message;
   }
 
   /** Reports to the other side, if that is reciproc, that so many messages to it were dropped: now, or when messages flow. */
@@ -323,16 +303,11 @@ export class Endpoint {
     this.#missed = 0;
   }
 
-  /** Cancels a queued message, which is never sent then (rule 7). Returns false if it is not queued. */
-  cancel(handle: SendHandle): boolean {
-    return this.queue?.remove(handle) ?? false;
-  }
-
   /** Sends the frames of the tick, at its end. */
   flush(): void {
-    this.#flushControls();
+    if (this.#controls !== NONE) this.#flushControls();
     if (this.#isAckDue) this.#sendAck(this.state.session!);
-    this.#flushMessages();
+    if (this.#messages !== NONE) this.#flushMessages();
   }
 
   /** Sends a control frame, after an ack that is owed. Returns false if it was not sent, because no messages flow. */
@@ -342,23 +317,23 @@ export class Endpoint {
     return this.write([frame]);
   }
 
-  /** Sends logged and queued messages: the log or the wire was full, and may have room again. */
+  /** Sends logged messages: the log or the wire was full, and may have room again. */
   drained(): void {
     if (this.isFlowing) this.#sendWaiting();
   }
 
   /**
-   * Ends the connection for the application of this side: sends all logged and queued messages, and then `bye`. A client that waits
-   * for `resumed` sends only `bye`. Returns true if it was sent, or needs none: then the caller closes the wire.
+   * Ends the connection for the application of this side: sends all logged and `queued` messages, and then `bye`. A client that
+   * waits for `resumed` sends only `bye`. Returns true if it was sent, or needs none: then the caller closes the wire.
    */
-  close(bye: Frames.Bye): boolean {
+  close(bye: Frames.Bye, queued: Iterable<[SendHandle, MessageText]> = []): boolean {
     const { session, kind } = this.state;
     const canSay = this.isFlowing || kind === "resuming";
     if (this.isFlowing) {
       this.flush();
       if (session !== undefined) {
         this.writeLog(session, Infinity);
-        for (const [handle, text] of this.queue ?? []) handle.sent = this.#writeFrame(frameOf(this.formOf(text)));
+        for (const [handle, text] of queued) handle.sent = this.#writeFrame(frameOf(sentForm(text, this.takesBytes)));
       }
     }
     // `retryMs` also asks a client without a session to reconnect.
@@ -401,7 +376,7 @@ export class Endpoint {
   /** Rule 8: drops all state, so that no message of an ended session is sent, and the session is not resumed. */
   #forget(end: CloseInfo): void {
     this.state = { kind: "ended", session: undefined, end };
-    this.wire = this.queue = undefined;
+    this.wire = undefined;
     this.#dropOutput();
   }
 
@@ -419,52 +394,19 @@ export class Endpoint {
     this.flow();
   }
 
-  /** Sends logged and queued messages, and reports that messages flow. */
+  /** Sends logged messages, and reports that messages flow. */
   protected flow(): void {
     this.#sendWaiting();
     this.hooks.flows();
   }
 
-  /**
-   * Sends the logged frames, and then the queued messages (rule 5), until the log or the wire is full. A message that was queued before
-   * the other side's limit was known may be too long: the other side closes with 1009, as for one that was sent before.
-   */
+  /** Sends the logged frames (rule 5), until the wire is full. Reports when messages are taken again, which follow. */
   #sendWaiting(): void {
     const { session } = this.state;
     this.#isFull = false;
     if (session !== undefined) this.writeLog(session);
-    if (!this.#isFull && this.wire?.open) this.#sendMissed();
-    for (const [handle, text] of this.queue ?? []) {
-      this.makeRoom(text);
-      if (this.#isFull || !this.wire?.open) return;
-      this.queue!.remove(handle);
-      this.#add(this.formOf(text), handle);
-      this.hooks.collected?.();
-    }
-  }
-
-  /** Rule 7: queues a message that cannot be sent yet, in order and within limits. Returns false if the queue is full. */
-  #enqueue(text: MessageText, handle: SendHandle | undefined): boolean {
-    const { state, limits, isFlowing } = this;
-    const isInSession = state.session !== undefined;
-    // A closed socket takes no message, and without a session no other socket follows.
-    if (state.kind === "ended" || (isFlowing && !isInSession)) {
-      if (handle !== undefined) handle.sent = false;
-      return false;
-    }
-    const most = isFlowing ? limits.burstLength : this.#carriedLength + limits.queueLength;
-    this.queue?.replace(handle);
-    const isTaken = this.ordinaryLength + text.length <= most;
-    if (isTaken) {
-      const oldest = (this.queue ??= this.hooks.makeQueue?.() ?? new SendQueue()).add(text, handle);
-      if (oldest !== undefined) this.hooks.dropped?.(oldest.method);
-    } else if (isInSession) {
-      const reason = isFlowing
-        ? `more than ${most} bytes wait to be read`
-        : "more than half of `maxUnsentBytes` was queued without a socket";
-      this.end(CloseCode.TryAgainLater, reason);
-    }
-    return isTaken;
+    if (this.canSend) this.#sendMissed();
+    if (this.canSend) this.hooks.drained?.();
   }
 
   /**
@@ -476,8 +418,7 @@ export class Endpoint {
   }
 
   /** Adds a message to the messages of this tick. Sends one with bytes. */
-  #add(text: MessageText, handle: SendHandle | undefined): void {
-    if (handle !== undefined) handle.sent = true;
+  #add(text: MessageText): void {
     if (typeof text !== "string") return this.#sendData(text.frame);
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
@@ -486,17 +427,17 @@ export class Endpoint {
 
   #flushControls(): void {
     const controls = this.#controls;
-    if (controls === NONE) return;
     this.#controls = NONE;
     this.write(controls);
   }
 
+  /** Sends the messages of this tick: in one data frame, or each plainly if the other side is not reciproc. */
   #flushMessages(): void {
     const messages = this.#messages;
-    if (messages === NONE) return;
     this.#messages = NONE;
     this.length = 0;
-    if (this.isToReciproc) this.#sendData(`[${messages.join(",")}]`);
+    if (messages === NONE) return;
+    if (this.isToReciproc) this.#sendData(messages.length === 1 ? `[${messages[0]}]` : `[${messages.join(",")}]`);
     else this.write(messages);
   }
 
@@ -510,8 +451,9 @@ export class Endpoint {
 
   /** As `write`, of one data frame. */
   #writeFrame(frame: string | Uint8Array): boolean {
-    if (typeof frame === "string") return this.write([frame]);
-    return (!this.#owesHello || this.write([])) && this.wire?.send(frame) === true;
+    const { wire } = this;
+    if (!this.#owesHello) return wire?.send(frame) === true;
+    return typeof frame === "string" ? this.write([frame]) : this.write([]) && wire!.send(frame);
   }
 
   /** Sends frames, after the hello if that is owed. Returns false if there is no socket, or it takes no more frames. */

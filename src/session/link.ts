@@ -70,7 +70,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   declare budget: SocketBudget | undefined;
   declare readonly delegate: LinkDelegate | undefined;
-  readonly #coalescer: Coalescer;
+  declare readonly tick: Coalescer;
   /** Undefined until `start`. Sockets are started after that. */
   declare receiver: Receiver | undefined;
   /** Whether the receiver was notified of the suspension. */
@@ -96,7 +96,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#isSuspended = lost !== undefined;
     if (lost !== undefined) this.#past = lost.#past;
     this.endpoint = new EndpointClass(limits, wantsSession, this);
-    this.#coalescer = new Coalescer(this.endpoint, PACK_MESSAGES);
+    this.tick = new Coalescer(this.endpoint, PACK_MESSAGES);
   }
 
   // Transport.
@@ -112,36 +112,33 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.socket?.start(this);
   }
 
-  send(text: MessageText, handle?: SendHandle, _message?: EncodedMessage): boolean {
-    return this.endpoint.send(text, handle);
+  send(text: MessageText, message?: EncodedMessage): boolean | "full" {
+    return this.endpoint.send(text, message);
   }
 
-  sendBytes(text: TextWithBytes, handle?: SendHandle, message?: EncodedMessage): boolean {
-    return this.send(text, handle, message);
+  sendBytes(text: TextWithBytes, message?: EncodedMessage): boolean | "full" {
+    return this.endpoint.send(text, message);
   }
 
   get takesBytes(): boolean {
     return this.endpoint.takesBytes;
   }
 
-  cancel(handle: SendHandle): boolean {
-    return this.endpoint.cancel(handle);
-  }
-
-  get isReady(): boolean {
-    return this.endpoint.canSend;
-  }
-
   reportMissed(count: number): void {
     this.endpoint.reportMissed(count);
   }
 
-  close(code = CloseCode.Normal as number, reason = "", retryMs?: number): void {
+  close(
+    code = CloseCode.Normal as number,
+    reason = "",
+    retryMs?: number,
+    queued?: Iterable<[SendHandle, MessageText]>,
+  ): void {
     if (this.#isOver) return;
     this.#isOver = true;
     const { endpoint, socket } = this;
     const hasEnded = endpoint.state.kind === "ended";
-    const wasFlowing = endpoint.close({ code, reason, retryMs });
+    const wasFlowing = endpoint.close({ code, reason, retryMs }, queued);
     this.#drop();
     // The socket of an ended connection is closing already, or the other side is about to close it.
     if (wasFlowing || (hasEnded && socket !== undefined)) return socket!.close(code, reason);
@@ -163,8 +160,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   afterRead(then: () => void): boolean {
     this.flush();
-    const { isFlowing, queuedLength } = this.endpoint;
-    return isFlowing && queuedLength === 0 && (this.socket?.afterRead?.(then) ?? false);
+    return this.endpoint.isFlowing && (this.socket?.afterRead?.(then) ?? false);
   }
 
   get isReciproc(): boolean {
@@ -175,10 +171,8 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     return this.endpoint.state.session?.theirs?.maxMessageBytes;
   }
 
-  /** Messages that are queued without a socket do not count, because no slow reader causes them. */
   get unsentBytes(): number {
-    const { endpoint, socket } = this;
-    return (socket?.unsentBytes ?? 0) + (endpoint.isFlowing ? endpoint.queuedLength : 0);
+    return this.socket?.unsentBytes ?? 0;
   }
 
   get traffic(): Traffic | undefined {
@@ -312,11 +306,6 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.endpoint.flush();
   }
 
-  collected(length?: number): void {
-    if (length === undefined) this.#coalescer.schedule();
-    else this.#coalescer.added(length);
-  }
-
   wireFull(): void {
     if (this.deadline === 0) setDeadline(this, DRAIN_CHECK_MS);
   }
@@ -353,8 +342,8 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.receiver!.missed?.(count);
   }
 
-  dropped(method: string): void {
-    this.receiver!.dropped?.(method);
+  drained(): void {
+    this.receiver!.drained?.();
   }
 
   flows(): void {

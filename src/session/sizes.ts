@@ -1,7 +1,7 @@
 /** The lengths of the frames of `reciproc.v1`, and the limits of an end. */
 import type { BytesCodec } from "../core/bytes.js";
 import { exceeds, type MessageText } from "../core/codec.js";
-import { burstBytes, type PeerLimits } from "../core/limits.js";
+import type { PeerLimits } from "../core/limits.js";
 import { MOST_COALESCED } from "../link/coalescer.js";
 import type { EndpointLimits } from "./state.js";
 
@@ -21,8 +21,6 @@ export function endpointLimits(limits: PeerLimits, bytes?: BytesCodec): Endpoint
     maxMessageBytes,
     logFrames: LOG_FRAMES,
     logLength: maxUnsentBytes,
-    queueLength: Math.ceil(maxUnsentBytes / 2),
-    burstLength: burstBytes(limits),
     highWaterBytes: Math.min(Math.ceil(maxUnsentBytes / 4), MOST_HIGH_WATER_BYTES),
     bytes: bytes && true,
     readBytes: bytes?.read,

@@ -1,19 +1,11 @@
 /** The parts of an endpoint: its limits, the wire that it writes to, the hooks that it calls, and its states. */
-import type { SendQueue } from "../core/send-queue.js";
 import type { CloseInfo, EncodedFrame } from "../core/transport.js";
 import type { SessionLimits } from "./frames.js";
 import type { Session } from "./session.js";
 
 /** The limits of an end. */
 export interface EndpointLimits extends SessionLimits {
-  /** Without a socket, the length of the queued ordinary messages grows by at most this over that at the loss of the socket. */
-  readonly queueLength: number;
-  /**
-   * Maximum length of the queued ordinary messages while there is a socket. A hard limit, because the connection checks the
-   * backpressure.
-   */
-  readonly burstLength: number;
-  /** The high-water mark. Above this number of unsent bytes, messages are queued, so that they can be cancelled as not sent. */
+  /** The high-water mark. Above this number of unsent bytes, no message is taken, so that it can be cancelled as not sent. */
   readonly highWaterBytes: number;
   /** Whether this end takes binary frames, as its hello says it. Then `readBytes` reads them, as `BytesCodec.read`. */
   readonly bytes?: true | undefined;
@@ -32,25 +24,28 @@ export interface Wire {
   sendAll?(frames: readonly string[]): void;
 }
 
+/** Decides when the frames of a tick are sent. */
+export interface Tick {
+  /** Counts a message. `length`: that of all messages that wait. */
+  added(length: number): void;
+  /** Notes that frames wait. */
+  schedule(): void;
+}
+
 /** The functions that an endpoint calls. */
 export interface EndpointHooks {
   /** Takes a frame of an other side that sends no packs: one message or one batch. */
   receiveText(text: string): void;
   /** Takes the messages of a pack. */
   receivePack(messages: unknown[]): void;
-  /**
-   * Reports frames that wait for `flush`, which is due by the end of the tick. `length`: that of all messages among them, after one
-   * was added by `send`.
-   */
-  collected?(length?: number): void;
+  /** Calls `flush` of the endpoint, now or at the end of the tick. */
+  readonly tick: Tick;
   /** Reports that something waits because the wire is full. When that has drained, the caller calls `drained`. */
   wireFull?(): void;
   /** Takes the number of messages that the other side has dropped since its last report. */
   missed?(count: number): void;
-  /** Reports that a message of that method was dropped from the queue. */
-  dropped?(method: string): void;
-  /** Server: makes the queue. Called at most once. */
-  makeQueue?(): SendQueue;
+  /** Reports that messages are taken again, after `send` has returned `"full"`. */
+  drained?(): void;
   /** Reports that messages flow, for the first time or again. */
   flows(): void;
   /** Reports that the connection has ended. `isRemote`: the other side ended it, and closes the socket. */

@@ -138,12 +138,8 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.#frameBytes = bytes.length;
     // Ignored frames are not decoded, because decoding text that is not UTF-8 creates an error.
     if (this.#isClosing) return;
-    if (isFree) this.#process(bytes, isBinary);
-    else this.budget.add(() => this.#process(bytes, isBinary));
-  }
-
-  #process(bytes: Buffer, isBinary: boolean): void {
-    this.frame(isBinary ? bytes : bytes.toString(), bytes.length);
+    if (isFree) this.frame(isBinary ? bytes : bytes.toString(), bytes.length);
+    else this.budget.add(() => this.frame(isBinary ? bytes : bytes.toString(), bytes.length));
   }
 
   /** Answers a ping, unless `ROOM_FOR_PONGS` is used up. Without this bound, unsent pongs to a client would grow without limit. */

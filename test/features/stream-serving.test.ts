@@ -125,10 +125,9 @@ describe("$/enumerator/next", () => {
     transport.feed(next(2, 1));
     transport.feed(request(3, "tail"));
     await pass(1000);
-    expect(transport.waiting.map((text) => JSON.parse(text))).toEqual([result(3, { token: 2 })]);
     transport.unsentBytes = 1001;
     transport.resume();
-    take();
+    expect(take()).toEqual([result(3, { token: 2 })]);
     await pass(1000);
     expect(take()).toEqual([]);
     transport.unsentBytes = 1000;
@@ -213,7 +212,7 @@ describe("a stream of a connection without a socket", () => {
     // The timer of all deadlines may stay for a second after the last one.
     await pass(1_000);
     expect(timersSet()).toBe(0);
-    expect([transport.waiting, take()]).toEqual([[], []]);
+    expect(take()).toEqual([]);
     transport.resume();
     await turn();
     expect(take()).toEqual([more(2, ["late"])]);

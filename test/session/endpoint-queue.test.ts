@@ -24,19 +24,12 @@ function acknowledged(end: ClientEnd): unknown[] {
   return sent;
 }
 
-/** Sends messages of 4 KB until one is refused, or `most` were taken. Returns how many were taken. */
-function fill(end: ClientEnd, most = 100): number {
-  let taken = 0;
-  while (taken < most && end.endpoint.send(message(taken, 4000))) taken++;
-  return taken;
-}
-
 describe("a message", () => {
   it("is queued if the socket is closed and has not reported it yet", () => {
     const end = ClientEnd.live();
     end.wire.open = false;
     const handle = newHandle();
-    expect(end.endpoint.send(message(1), handle)).toBe(true);
+    expect(end.flow.send(message(1), handle)).toBe(true);
     expect([handle.sent, end.frames()]).toEqual([false, []]);
     end.lose();
     expect(numbers(end.resume(0))).toEqual([1]);
@@ -45,7 +38,7 @@ describe("a message", () => {
     without.attach();
     without.wire.open = false;
     const other = newHandle();
-    expect([without.endpoint.send(message(1), other), other.sent]).toEqual([false, false]);
+    expect([without.flow.send(message(1), other), other.sent]).toEqual([false, false]);
   });
 });
 
@@ -53,11 +46,11 @@ describe("a socket above its high-water mark", () => {
   it("numbers no more messages, and continues when the socket has drained", () => {
     const end = ClientEnd.live();
     // The message has its number, and is not written.
-    end.endpoint.send(message(1));
+    end.flow.send(message(1));
     end.wire.unsentBytes = HIGH_WATER;
     expect([end.frames(), end.session.last]).toEqual([[], 1]);
     const handle = newHandle();
-    end.endpoint.send(message(2), handle);
+    end.flow.send(message(2), handle);
     end.endpoint.drained();
     expect([end.frames(), end.session.last, handle.sent]).toEqual([[], 1, false]);
     end.wire.unsentBytes = HIGH_WATER - 1;
@@ -103,57 +96,15 @@ describe("the replay log", () => {
   it("numbers no message behind a pack that fills it", () => {
     const end = ClientEnd.live({ logFrames: 1 });
     const handle = newHandle();
-    end.endpoint.send(message(1, 4900));
-    end.endpoint.send(message(2, 4900), handle);
-    expect([handle.sent, end.endpoint.cancel(handle)]).toEqual([false, true]);
+    end.flow.send(message(1, 4900));
+    end.flow.send(message(2, 4900), handle);
+    expect([handle.sent, end.flow.cancel(handle)]).toEqual([false, true]);
     expect(numbers(end.frames())).toEqual([1]);
     // Nor a report.
     const other = ClientEnd.live({ logFrames: 1 });
-    other.endpoint.send(message(1));
+    other.flow.send(message(1));
     other.endpoint.reportMissed(2);
     expect(other.frames()).toEqual([pack(message(1))]);
-  });
-});
-
-describe("a queue over its limit", () => {
-  it("ends a suspended session: what one more message would exceed", () => {
-    const end = ClientEnd.live();
-    end.lose();
-    expect(fill(end)).toBe(9);
-    expect(end.events.at(-1)).toMatchObject({ ended: 1013, isRemote: false });
-    expect([end.endpoint.queuedLength, end.endpoint.send(message(1))]).toEqual([0, false]);
-  });
-
-  it("allows a burst: more behind a full socket than without one, and ends a live session beyond that", () => {
-    const end = ClientEnd.live();
-    end.wire.unsentBytes = HIGH_WATER;
-    expect(fill(end, 18)).toBe(18);
-    expect(end.endpoint.queuedLength).toBeGreaterThan(LIMITS.queueLength + 4000);
-    end.wire.unsentBytes = 0;
-    end.endpoint.drained();
-    expect(acknowledged(end)).toEqual(range(0, 17));
-    end.wire.unsentBytes = HIGH_WATER;
-    expect(fill(end)).toBeGreaterThan(18);
-    expect(end.events.at(-1)).toMatchObject({ ended: 1013 });
-  });
-
-  it("allows as much as without a burst if the socket is lost in the middle of one", () => {
-    const end = ClientEnd.live();
-    end.wire.unsentBytes = HIGH_WATER;
-    end.send(0);
-    expect(fill(end, 17)).toBe(17);
-    end.lose();
-    expect(fill(end, 8)).toBe(8);
-    // What was queued at an earlier loss does not count any longer.
-    end.resume(0);
-    acknowledged(end);
-    end.lose();
-    expect(fill(end, 9)).toBe(9);
-    // Not more after attempts to resume that fail.
-    end.returns();
-    end.lose();
-    expect(fill(end)).toBe(0);
-    expect(end.events.at(-1)).toMatchObject({ ended: 1013 });
   });
 });
 
@@ -184,7 +135,7 @@ describe("an ack", () => {
 
   it("waits for its own side's data if that fills the socket, and ends no session", () => {
     const end = ClientEnd.live({ logFrames: 1 });
-    end.endpoint.send(message(1));
+    end.flow.send(message(1));
     end.wire.unsentBytes = HIGH_WATER + 1;
     end.frames();
     end.receive("[]", "[]");
@@ -219,9 +170,9 @@ describe("an ack", () => {
 describe("the report of dropped messages", () => {
   it("is a data frame at its place among the messages: it is counted, logged and acknowledged", () => {
     const end = ClientEnd.live();
-    end.endpoint.send(message(1));
+    end.flow.send(message(1));
     end.endpoint.reportMissed(2);
-    end.endpoint.send(message(3));
+    end.flow.send(message(3));
     expect(end.frames()).toEqual([pack(message(1)), '{"missed":2}', pack(message(3))]);
     expect(end.session.last).toBe(3);
     end.receive(pack(message(1)), '{"missed":2}', pack(message(3)), "[]");
@@ -233,7 +184,7 @@ describe("the report of dropped messages", () => {
     const end = ClientEnd.live();
     end.lose();
     end.endpoint.reportMissed(1);
-    end.endpoint.send(message(1));
+    end.flow.send(message(1));
     end.endpoint.reportMissed(4);
     expect(end.resume(0)).toEqual(['{"missed":5}', pack(message(1))]);
   });
@@ -242,7 +193,7 @@ describe("the report of dropped messages", () => {
     const end = ClientEnd.live();
     end.send(0);
     end.wire.unsentBytes = HIGH_WATER;
-    end.endpoint.send(message(1));
+    end.flow.send(message(1));
     end.frames();
     for (let i = 0; i < 10; i++) end.endpoint.reportMissed(1);
     expect([end.frames(), end.isWireFull]).toEqual([[], true]);
@@ -305,9 +256,9 @@ const base64 = (n: number): string => Buffer.from(new Uint8Array(10).fill(n)).to
 describe("a message with bytes", () => {
   it("is a binary frame in order with the others, numbered, logged and acknowledged as a pack is", () => {
     const end = binary();
-    end.endpoint.send(message(1));
-    end.endpoint.send(withBytes(2));
-    end.endpoint.send(message(3));
+    end.flow.send(message(1));
+    end.flow.send(withBytes(2));
+    end.flow.send(message(3));
     expect(readAll(end.frames())).toEqual([pack(message(1)), arrived(2), pack(message(3))]);
     expect(end.session.last).toBe(3);
     end.receive(pack(message(1)), frameOf(2));
@@ -319,13 +270,13 @@ describe("a message with bytes", () => {
   it("is replayed after the loss of a socket, unchanged and once", () => {
     const end = binary();
     const view = new Uint8Array(10).fill(1);
-    end.endpoint.send(codec.encodeNotification("b", [1, bytes(view)]));
+    end.flow.send(codec.encodeNotification("b", [1, bytes(view)]));
     end.frames();
     view.fill(99);
     end.lose();
     // Without a socket it is queued as a copy.
     const queued = new Uint8Array(10).fill(2);
-    end.endpoint.send(codec.encodeNotification("b", [2, bytes(queued)]));
+    end.flow.send(codec.encodeNotification("b", [2, bytes(queued)]));
     queued.fill(99);
     end.attach({ session: OFFER, bytes: true });
     expect(end.frames()[0]).toContain('"bytes":true');
@@ -335,15 +286,15 @@ describe("a message with bytes", () => {
 
   it("is sent before a bye, if it is queued when its side closes", () => {
     const end = binary({ logFrames: 1 });
-    for (const text of [withBytes(1), withBytes(2), message(3)]) end.endpoint.send(text);
-    end.endpoint.close({ code: 1000, reason: "" });
+    for (const text of [withBytes(1), withBytes(2), message(3)]) end.flow.send(text);
+    end.endpoint.close({ code: 1000, reason: "" }, end.flow.stop());
     expect(readAll(end.wire.take()).slice(0, -1)).toEqual([arrived(1), arrived(2), pack(message(3))]);
   });
 
   it("follows the hello that is owed", () => {
     const end = new ClientEnd(BINARY);
     end.attach({ session: OFFER, bytes: true }, true, false);
-    end.endpoint.send(withBytes(1));
+    end.flow.send(withBytes(1));
     expect(readAll(end.frames())).toEqual([expect.stringContaining('"session":true'), arrived(1)]);
   });
 
@@ -352,9 +303,9 @@ describe("a message with bytes", () => {
     ["server", () => ClientEnd.live({}, {}, { bytes: true })],
   ])("is base64 text if only the %s takes bytes", (_side, make) => {
     const end = make();
-    end.endpoint.send(withBytes(1));
+    end.flow.send(withBytes(1));
     end.lose();
-    end.endpoint.send(withBytes(2));
+    end.flow.send(withBytes(2));
     const sent = end.resume(0).map((frame) => JSON.parse(frame as string) as unknown);
     expect(sent).toEqual([[arrived(1, base64(1))], [arrived(2, base64(2))]]);
   });
@@ -362,7 +313,7 @@ describe("a message with bytes", () => {
   it("is base64 text if it has more attachments than a binary frame may have", () => {
     const end = binary({ maxMessageBytes: 2 ** 23, logLength: 2 ** 24 });
     const empty = bytes(new Uint8Array(0));
-    end.endpoint.send(codec.encodeNotification("b", Array(65_537).fill(empty)));
+    end.flow.send(codec.encodeNotification("b", Array(65_537).fill(empty)));
     expect(end.frames()).toEqual([expect.stringMatching(/^\[\{"jsonrpc":"2.0","method":"b","params":\["",/)]);
   });
 });
@@ -371,7 +322,7 @@ describe("the length of bytes", () => {
   it("counts against the longest message of the other side, which gets none that is longer", () => {
     const end = binary({ maxMessageBytes: 1000 });
     const overhead = frameOf(1, 100).length - 100;
-    const sent = [1000, 1001].map((length) => end.endpoint.send(withBytes(1, length - overhead)));
+    const sent = [1000, 1001].map((length) => end.flow.send(withBytes(1, length - overhead)));
     expect(sent).toEqual([true, false]);
   });
 
@@ -387,20 +338,20 @@ describe("the length of bytes", () => {
 
   it("counts in the log, so that no message gets a number while the log is full", () => {
     const end = binary({ logLength: 3000 });
-    for (const n of range(1, 4)) end.endpoint.send(withBytes(n, 1500));
+    for (const n of range(1, 4)) end.flow.send(withBytes(n, 1500));
     expect(end.session.last).toBe(2);
     expect(end.session.logLength).toBeGreaterThan(3000);
-    expect(end.endpoint.queuedLength).toBeGreaterThan(3000);
+    expect(end.flow.unsentBytes).toBeGreaterThan(3000);
     end.receive('{"ack":2}');
     expect(end.frames()).toHaveLength(4);
   });
 
   it("counts for the ack that lets the other side go on, and in the queue of a session without a socket", () => {
-    const end = binary({ logLength: 4000, queueLength: 5000 });
+    const end = binary({ logLength: 4000, maxUnsentBytes: 10_000 });
     end.receive(frameOf(1, 1500));
     expect(end.frames()).toEqual(['{"ack":1}']);
     end.lose();
-    expect([end.endpoint.send(withBytes(1, 4000)), end.endpoint.send(withBytes(2, 2000))]).toEqual([true, false]);
+    expect([end.flow.send(withBytes(1, 4000)), end.flow.send(withBytes(2, 2000))]).toEqual([true, false]);
     expect(end.events.at(-1)).toMatchObject({ ended: 1013 });
   });
 });

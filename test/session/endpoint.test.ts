@@ -79,11 +79,11 @@ describe("the first frames", () => {
   it("sends queued messages plainly before the hello, and counted packs after it", () => {
     const end = new ClientEnd();
     const handle = { sent: true };
-    end.endpoint.send(message("queued"), handle);
+    end.flow.send(message("queued"), handle);
     expect(handle.sent).toBe(false);
     end.attach();
     expect([handle.sent, end.frames()]).toEqual([true, [message("queued")]]);
-    end.endpoint.send(message("plain"));
+    end.flow.send(message("plain"));
     end.receive(hello(OFFER));
     end.send(1);
     expect(end.frames()).toEqual([message("plain"), TAKEN, pack(message(1))]);
@@ -199,7 +199,7 @@ describe("a client's hello", () => {
   });
 
   it.each<[string, (end: ClientEnd) => unknown, string]>([
-    ["the first message", (end) => end.endpoint.send(message(1)), pack(message(1))],
+    ["the first message", (end) => end.flow.send(message(1)), pack(message(1))],
     ["a ping", (end) => end.endpoint.sendControl('{"ping":1}'), '{"ping":1}'],
     ["a bye", (end) => end.endpoint.close({ code: 4002, reason: "done" }), '{"bye":{"code":4002,"reason":"done"}}'],
     ["an ack, once a message has come", (end) => end.receive("[1]"), '{"ack":1}'],
@@ -270,7 +270,6 @@ describe("a client that resumes its session", () => {
     act(end);
     expect(end.events.slice(-1)).toEqual(["discarded"]);
     expect([end.kind, end.frames(), end.got.slice(1)]).toEqual(["ended", [], got]);
-    expect(end.endpoint.queuedLength).toBe(0);
   });
 });
 
@@ -294,8 +293,8 @@ describe("replay (rule 5)", () => {
   it("begins after the received frames, with the same frames, also of messages of the tick of the loss", () => {
     const end = ClientEnd.live();
     for (let i = 1; i <= 6; i++) {
-      end.endpoint.send(message(`${i}a`));
-      end.endpoint.send(message(`${i}b`));
+      end.flow.send(message(`${i}a`));
+      end.flow.send(message(`${i}b`));
       if (i < 6) end.endpoint.flush();
     }
     const first = end.wire.take();
@@ -311,7 +310,7 @@ describe("replay (rule 5)", () => {
       end.send(1, 3);
       end.lose();
       end.returns();
-      end.wire.unsentBytes = 2 ** 20;
+      end.wire.unsentBytes = LIMITS.highWaterBytes;
       end.receive(resumed("next", 0));
       if (isLost) {
         end.lose();
@@ -338,8 +337,8 @@ describe("a message over a limit (rule 6)", () => {
     const tooLong = [JSON.stringify("x".repeat(4999)), JSON.stringify("é".repeat(2500))];
     for (const lose of [() => {}, () => end.lose()]) {
       lose();
-      for (const text of tooLong) expect(end.endpoint.send(text)).toBe(false);
-      expect(end.endpoint.send(longest)).toBe(true);
+      for (const text of tooLong) expect(end.flow.send(text)).toBe(false);
+      expect(end.flow.send(longest)).toBe(true);
     }
     expect(end.resume(0)).toEqual([pack(longest), pack(longest)]);
   });
@@ -350,14 +349,14 @@ describe("bye (rule 6)", () => {
 
   it("is sent before the close, behind all messages that were queued for the socket and for acks", () => {
     const end = ClientEnd.live();
-    end.wire.unsentBytes = 2 ** 20;
+    end.wire.unsentBytes = LIMITS.highWaterBytes;
     end.send(1, 30, 800);
     expect(end.wire.take()).toEqual([]);
-    expect(end.endpoint.close({ code: 4001, reason: "enough" })).toBe(true);
+    expect(end.endpoint.close({ code: 4001, reason: "enough" }, end.flow.stop())).toBe(true);
     const frames = end.wire.take() as string[];
     expect(frames.slice(0, -1).map((frame) => (JSON.parse(frame) as { n: number }[])[0]!.n)).toHaveLength(30);
     expect(frames.at(-1)).toBe(BYE);
-    expect(end.endpoint.send(message(31))).toBe(false);
+    expect(end.flow.send(message(31))).toBe(false);
   });
 
   it("ends the session of the side that receives it, once, with its code, reason and `retryMs`", () => {

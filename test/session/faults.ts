@@ -1,4 +1,4 @@
-// Imports `core/send-queue`, `core/transport`, `link/socket`, `server/endpoint`, `server/tokens`, `session/session`: a fault changes functions of these.
+// Imports `core/transport`, `link/socket`, `server/endpoint`, `server/tokens`, `session/session`: a fault changes functions of these.
 /**
  * Imports the inside: a fault replaces functions of an endpoint, of the tokens, or of an end of the oracle.
  *
@@ -6,14 +6,15 @@
  * nothing of the source: the oracle must notice each of them.
  */
 import { endsSession } from "../../src/close-codes.js";
-import { LatestHandle } from "../../src/core/send-queue.js";
 import type { SendHandle } from "../../src/core/transport.js";
+import type { Flow as Outgoing } from "../../src/core/flow.js";
 import { frameContent } from "../../src/link/socket.js";
 import type { ServerEndpoint } from "../../src/server/endpoint.js";
 import type { TokenEntry, TokenRegistry } from "../../src/server/tokens.js";
 import type { Session } from "../../src/session/session.js";
-import type { EndpointLimits, Wire } from "../../src/session/state.js";
-import { acceptsFirst, ClientEnd, ServerEnd, type Fault, type Side } from "./oracle.js";
+import type { Wire } from "../../src/session/state.js";
+import { acceptsFirst, ClientEnd, ServerEnd, type End, type Fault, type Side } from "./oracle.js";
+import type { EndLimits } from "./kit.js";
 
 type Tokens = TokenRegistry<ServerEnd>;
 type Frames = readonly string[];
@@ -83,11 +84,19 @@ function reads(where: Where, change: Change): Fault {
 
 /** An end that sends what `send` is given in another way. */
 function sends(
-  send: (one: ServerEndpoint, next: (handle?: SendHandle) => boolean, text: string, handle?: SendHandle) => boolean,
+  send: (end: End, next: (handle?: SendHandle) => boolean, text: string, handle?: SendHandle) => boolean,
 ): Fault {
-  return endpoint("both", (one, real) => ({
-    send: (text, handle) => send(one, (other = handle) => real.send(text, other), text as string, handle),
+  return outgoing((end, real) => ({
+    send: (text, handle) => send(end, (other = handle) => real.send(text, other), text as string, handle),
   }));
+}
+
+/** Ends whose flows have other functions. */
+function outgoing(change: (end: End, real: Pick<Outgoing, "send" | "cancel">) => Partial<Outgoing>): Fault {
+  return {
+    changeOutgoing: (end) =>
+      void Object.assign(end.outgoing, change(end, functionsOf(end.outgoing, ["send", "cancel"]))),
+  };
 }
 
 /** Ends that say of each message that it is sent, or that it is not. */
@@ -104,7 +113,7 @@ function hears(change: (code: number) => number): Fault {
   return endpoint("both", (_one, { detach }) => ({ detach: (end) => detach({ ...end, code: change(end.code) }) }));
 }
 
-const limits = (of: Partial<EndpointLimits>): Fault => ({ limits: of });
+const limits = (of: Partial<EndLimits>): Fault => ({ limits: of });
 
 /** Rewrites the content of a control frame. */
 function editing(name: string, edit: (value: any, endpoint: ServerEndpoint) => unknown): Change {
@@ -153,20 +162,24 @@ const withOneAttempt = (resume: object): object => ({ ...resume, attempt: 1 });
 const withFirstToken = (value: object, { state }: ServerEndpoint): object =>
   "token" in value ? { ...value, token: state.session!.token } : value;
 
-/** Returns the queued message that a message with a key replaces. */
-function olderOf(queue: ServerEndpoint["queue"], handle: SendHandle | undefined): SendHandle | undefined {
-  if (!(handle instanceof LatestHandle)) return undefined;
-  return [...(queue ?? [])].find(([one]) => one instanceof LatestHandle && one.latest === handle.latest)?.[0];
-}
+type Queued = [text: string, handle: SendHandle & { readonly latest?: string }];
 
-/** Puts a message at the place of the one that it replaces. Returns false if there is none. */
-function putInPlace(queue: ServerEndpoint["queue"], text: string, handle: SendHandle | undefined): boolean {
-  const older = olderOf(queue, handle);
-  if (older === undefined || queue === undefined) return false;
-  const messages = [...queue];
-  for (const [one] of messages) queue.remove(one);
-  for (const [one, queued] of messages) queue.add(one === older ? text : queued, one === older ? handle : one);
-  return true;
+/** Ends that queue a message with a key in another way, if an older one of the key is queued. `queued`: all that is, in order. */
+function requeues(change: (queued: Queued[], newer: Queued) => readonly Queued[]): Fault {
+  return outgoing((_end, { send, cancel }) => {
+    const all: Queued[] = [];
+    return {
+      send(text, handle = { sent: true }) {
+        const newer: Queued = [text as string, handle];
+        const isOlder = ([, { latest, sent }]: Queued): boolean =>
+          !sent && latest !== undefined && latest === newer[1].latest;
+        if (!all.some(isOlder)) return all.push(newer) > 0 && send(text, handle);
+        const queued = all.splice(0).filter(([, one]) => cancel(one));
+        all.push(...change(queued, newer));
+        return all.every(([one, oneHandle]) => send(one, oneHandle));
+      },
+    };
+  });
 }
 
 /** By rule of docs/PROTOCOL.md: what the end does wrong. */
@@ -239,18 +252,19 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   "4: a client acks no `resumed`": writes("client", dropping('{"ack"', isResuming)),
   "5: replay begins before what was received": moved(-1),
   "5: replay leaves a frame out": moved(1),
-  "5: queued messages overtake what is replayed": endpoint("both", (one, real) => {
+  "5: queued messages overtake what is replayed": outgoing((end, { send }) => {
     const queued: string[] = [];
+    const resumed = end.outgoing.resumed.bind(end.outgoing);
     return {
       send(text, handle) {
-        if (one.state.kind !== "suspended") return real.send(text, handle);
+        if (!end.outgoing.isDown) return send(text, handle);
         queued.unshift(text as string);
         if (handle !== undefined) handle.sent = false;
         return true;
       },
-      flush() {
-        if (one.state.kind === "live") for (const text of queued.splice(0)) real.send(text);
-        real.flush();
+      resumed() {
+        resumed();
+        for (const text of queued.splice(0)) send(text);
       },
     };
   }),
@@ -283,32 +297,30 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   "6: a bye ends nothing": reads("both", dropping('{"bye"')),
   "6: an end that closes says no bye": writes("client", dropping('{"bye"')),
   "6: a message that the other side does not accept is sent": sends((_one, next, text) => text.length > 1500 || next()),
-  "7: a queued message cannot be cancelled": endpoint("both", () => ({ cancel: () => false })),
-  "7: a cancelled message is sent all the same": endpoint("both", () => ({ cancel: (handle) => !handle.sent })),
+  "7: a queued message cannot be cancelled": outgoing(() => ({ cancel: () => false })),
+  "7: a cancelled message is sent all the same": outgoing(() => ({ cancel: (handle) => !handle.sent })),
   "7: a queued message counts as sent": marks(true),
   "7: a message that is sent counts as queued": marks(false),
   "7: frames leave above the high-water mark": limits({ highWaterBytes: 2 ** 30 }),
   "7: a full wire is not drained": endpoint("both", () => ({ drained: () => {} })),
   "7: the log has no bound in frames": limits({ logFrames: 2 ** 40 }),
   "7: the log has no bound in length": limits({ logLength: 2 ** 40 }),
-  "7: the queue has no bound": limits({ queueLength: 2 ** 40, burstLength: 2 ** 40 }),
-  "7: too much queued ends no session": sends((one, next, text) => {
-    const isTooMuch = one.state.session !== undefined && one.queuedLength + text.length > 6000;
+  "7: the queue has no bound": limits({ maxUnsentBytes: 2 ** 27 }),
+  "7: too much queued ends no session": sends((end, next, text) => {
+    const isTooMuch = end.session !== undefined && end.outgoing.isDown && end.queued + text.length > 6000;
     return !isTooMuch && next();
   }),
   "7: no ack is sent": writes("both", dropping('{"ack"', isLive)),
   "7: a message with a key replaces none": sends((_one, next, _text, handle) =>
-    next(handle instanceof LatestHandle ? { sent: true } : handle),
+    next(handle !== undefined && "latest" in handle ? { sent: true } : handle),
   ),
-  "7: a message with a key gets the place of the one that it replaces": sends(
-    ({ queue }, next, text, handle) => putInPlace(queue, text, handle) || next(),
+  "7: a message with a key gets the place of the one that it replaces": requeues((queued, newer) =>
+    queued.map((one) => (one[1].latest === newer[1].latest ? newer : one)),
   ),
-  "7: the older message of a key stays": sends(
-    ({ queue }, next, _text, handle) => olderOf(queue, handle) !== undefined || next(),
-  ),
+  "7: the older message of a key stays": requeues((queued) => queued),
   "5: a report of dropped messages has no number": endpoint("both", (one, { reportMissed }) => ({
     reportMissed(count) {
-      if (one.canSend && one.isToReciproc) one.sendControl(`{"missed":${count}}`);
+      if (one.isFlowing && one.isToReciproc) one.sendControl(`{"missed":${count}}`);
       else reportMissed(count);
     },
   })),
@@ -323,7 +335,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   })(),
   "5: what is dropped without a socket is not reported": endpoint("both", (one, { reportMissed }) => ({
     reportMissed(count) {
-      if (one.canSend) reportMissed(count);
+      if (one.isFlowing) reportMissed(count);
     },
   })),
   "5: a report counts too many dropped messages": reads("both", editing("missed", oneMore)),
@@ -343,7 +355,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
         const { sent } = this.pair.flows.client;
         super.startAnew(reason);
         const { client } = this.world;
-        for (const { label, handle } of sent) if (!handle.sent) client.endpoint.send(JSON.stringify({ label, x: "" }));
+        for (const { label, handle } of sent) if (!handle.sent) client.outgoing.send(JSON.stringify({ label, x: "" }));
         client.act();
       }
     },

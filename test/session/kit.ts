@@ -4,6 +4,7 @@ import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { Endpoint } from "../../src/session/endpoint.js";
 import { REFUSED } from "../../src/session/frames.js";
+import { Flow } from "../../src/core/flow.js";
 import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 
@@ -15,7 +16,7 @@ export const HELLO = '{"hello":{}}';
 /** The limits of an end that are sent on the wire. */
 export const WIRE_LIMITS = { maxMessageBytes: 5000, logFrames: 16, logLength: 20_000 };
 
-export const LIMITS = { ...WIRE_LIMITS, queueLength: 40_000, burstLength: 80_000, highWaterBytes: 2 ** 20 };
+export const LIMITS = { ...WIRE_LIMITS, highWaterBytes: 20_000, maxUnsentBytes: 80_000 };
 
 /** What a server offers in its hello. */
 export const OFFER = { token: "t", ttlMs: 1000, limits: WIRE_LIMITS };
@@ -105,26 +106,60 @@ export class TestWire implements Wire {
   }
 }
 
+/** The limits of an endpoint, and of the flow above it. */
+export type EndLimits = EndpointLimits & { readonly maxUnsentBytes: number };
+
+/** Returns the flow above an endpoint, without a connection and a link between them. */
+export function flowOver(endpoint: Endpoint, maxUnsentBytes: number, isDown: boolean): Flow {
+  return new Flow(
+    {
+      transport: {
+        start() {},
+        send: (text) => endpoint.send(text),
+        sendBytes: (text) => endpoint.send(text),
+        close() {},
+        get maxMessageBytes() {
+          return endpoint.state.session?.theirs?.maxMessageBytes;
+        },
+        get takesBytes() {
+          return endpoint.takesBytes;
+        },
+      },
+      config: { limits: { maxUnsentBytes, maxReplyBytes: 1 } },
+      get ended() {
+        return endpoint.state.kind === "ended" ? new Error("ended") : undefined;
+      },
+      endSession: (reason) => endpoint.end(1013, reason),
+      report() {},
+      dropped() {},
+      rewriteQueued: (text) => text,
+      failUnsent() {},
+    },
+    isDown,
+  );
+}
+
 /** A client's endpoint. The test is its server, its socket and the end of each tick. */
 export class ClientEnd implements EndpointHooks {
   readonly endpoint: Endpoint;
+  readonly flow: Flow;
   wire = new TestWire();
   /** The values of the received messages, and the reports of missed ones, in order. Of a message with a number, that. */
   readonly got: unknown[] = [];
   /** What the endpoint reported, in order. */
   readonly events: unknown[] = [];
-  readonly drops: string[] = [];
   /** Whether frames wait for the end of the tick. */
   isDue = false;
   /** Whether the endpoint waits until the wire has drained. */
   isWireFull = false;
 
-  constructor(limits: Partial<EndpointLimits> = {}, wantsSession = true) {
+  constructor(limits: Partial<EndLimits> = {}, wantsSession = true) {
     this.endpoint = new Endpoint({ ...LIMITS, ...limits }, wantsSession, this);
+    this.flow = flowOver(this.endpoint, limits.maxUnsentBytes ?? LIMITS.maxUnsentBytes, true);
   }
 
   /** Returns an end whose session is open, and whose hello is sent. `theirs`: the limits of the server. */
-  static live(limits: Partial<EndpointLimits> = {}, theirs: object = {}, more = {}): ClientEnd {
+  static live(limits: Partial<EndLimits> = {}, theirs: object = {}, more = {}): ClientEnd {
     const end = new ClientEnd(limits);
     end.attach();
     end.receive(hello({ ...OFFER, limits: { ...WIRE_LIMITS, ...limits, ...theirs } }, more));
@@ -150,6 +185,7 @@ export class ClientEnd implements EndpointHooks {
   /** Loses the socket. */
   lose(code = 1006, reason = ""): void {
     this.endpoint.detach({ code, reason });
+    if (this.kind === "suspended" && !this.flow.isDown) this.flow.suspended();
   }
 
   /** Attaches a new socket, whose server offers a session. Returns the frames of the client. */
@@ -176,7 +212,7 @@ export class ClientEnd implements EndpointHooks {
   /** Sends numbered messages, each in a tick of its own. */
   send(from: number, to = from, padding = 0): void {
     for (const n of range(from, to)) {
-      this.endpoint.send(message(n, padding));
+      this.flow.send(message(n, padding));
       this.endTick();
     }
   }
@@ -211,13 +247,11 @@ export class ClientEnd implements EndpointHooks {
     this.got.push({ missed: count });
   }
 
-  dropped(method: string): void {
-    this.drops.push(method);
+  drained(): void {
+    this.flow.drained();
   }
 
-  collected(): void {
-    this.isDue = true;
-  }
+  readonly tick = { added: () => this.tick.schedule(), schedule: () => void (this.isDue = true) };
 
   wireFull(): void {
     this.isWireFull = true;
@@ -225,6 +259,7 @@ export class ClientEnd implements EndpointHooks {
 
   flows(): void {
     this.events.push("flows");
+    if (this.flow.isDown) this.flow.resumed();
   }
 
   ended({ code, reason, ...more }: CloseInfo, isRemote: boolean): void {

@@ -9,11 +9,12 @@
 import { toHttpStatus } from "../../src/close-codes.js";
 import { member } from "../../src/core/message.js";
 import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
-import { LatestHandle } from "../../src/core/send-queue.js";
+import type { Flow as Outgoing } from "../../src/core/flow.js";
+import { NotificationHandle } from "../../src/core/send-queue.js";
 import { frameContent } from "../../src/link/socket.js";
 import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
 import { ServerEndpoint } from "../../src/server/endpoint.js";
-import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
+import type { EndpointHooks, Wire } from "../../src/session/state.js";
 import {
   helloOf,
   parse,
@@ -25,6 +26,7 @@ import {
 } from "../../src/session/frames.js";
 import { Session } from "../../src/session/session.js";
 import { PACK_LENGTH } from "../../src/session/sizes.js";
+import { flowOver, type EndLimits } from "./kit.js";
 
 /** A rule that was broken. */
 export class Breach extends Error {}
@@ -32,11 +34,11 @@ export class Breach extends Error {}
 export type Side = "client" | "server";
 
 /** The limits of each kind of world. */
-export const LIMITS: readonly EndpointLimits[] = [
+export const LIMITS: readonly EndLimits[] = [
   { logFrames: 8, logLength: 3000, highWaterBytes: 2 ** 20 },
   { logFrames: 4, logLength: 2 ** 20, highWaterBytes: 1 },
   { logFrames: 2 ** 20, logLength: 3000, highWaterBytes: 5000 },
-].map((of) => ({ maxMessageBytes: 1500, queueLength: 6000, burstLength: 6000, ...of }));
+].map((of) => ({ maxMessageBytes: 1500, maxUnsentBytes: 12_000, ...of }));
 
 const TTL_MS = 60_000;
 /** What a queued message counts for besides its length. */
@@ -144,6 +146,9 @@ export class Line {
 /** What both ends have in common: an endpoint, its line, and what it reports. */
 export abstract class End implements EndpointHooks {
   readonly endpoint: ServerEndpoint;
+  readonly outgoing: Outgoing;
+  /** The length of the messages that were queued when the line was lost. */
+  carried = 0;
   readonly world: World;
   readonly side: Side;
   line: Line | undefined;
@@ -158,8 +163,11 @@ export abstract class End implements EndpointHooks {
     this.world = world;
     this.side = side;
     this.pair = pair;
-    this.endpoint = new ServerEndpoint({ ...world.limits, ...world.fault.limits }, true, this);
+    const limits = { ...world.limits, ...world.fault.limits };
+    this.endpoint = new ServerEndpoint(limits, true, this);
+    this.outgoing = flowOver(this.endpoint, limits.maxUnsentBytes, side === "client");
     world.fault.changeEndpoint?.(side, this.endpoint);
+    world.fault.changeOutgoing?.(this);
   }
 
   get wire(): LineEnd | undefined {
@@ -185,8 +193,22 @@ export abstract class End implements EndpointHooks {
     this.line = undefined;
     this.endpoint.detach({ code, reason: "" });
     const { state } = this.endpoint;
-    if (state.kind === "ended") this.over(state.end);
-    else this.suspended();
+    if (state.kind === "ended") return this.over(state.end);
+    this.suspend();
+    this.suspended();
+  }
+
+  suspend(): void {
+    // What is queued between two lines that are lost counts also behind the second.
+    if (this.outgoing.isDown) return;
+    this.carried = this.queued;
+    this.outgoing.suspended();
+  }
+
+  /** The length of the messages that are queued. */
+  get queued(): number {
+    const { sent } = this.pair.flows[this.side];
+    return sent.reduce((sum, { handle, length }) => sum + (handle.sent ? 0 : length + QUEUED_COST), 0);
   }
 
   /** Ends the tick, and does what the endpoint has asked for. */
@@ -232,16 +254,18 @@ export abstract class End implements EndpointHooks {
     this.#discarded = reason;
   }
 
-  collected(): void {
-    this.#isDue = true;
+  readonly tick = { added: () => this.tick.schedule(), schedule: () => void (this.#isDue = true) };
+
+  drained(): void {
+    this.outgoing.drained();
+  }
+
+  flows(): void {
+    if (this.outgoing.isDown) this.outgoing.resumed();
   }
 
   suspended(): void {}
-  flows(): void {}
   confirmed(): void {}
-  acceptsBroadcast(): boolean {
-    return true;
-  }
 }
 
 /** The client of one connection. */
@@ -270,6 +294,7 @@ export class ClientEnd extends End {
 
   override flows(): void {
     this.hadSession ||= this.session !== undefined;
+    super.flows();
   }
 
   override over({ code }: CloseInfo): void {
@@ -320,6 +345,7 @@ export class ServerEnd extends End {
     if (this.line !== undefined) {
       this.line.server.close(4000);
       this.endpoint.detach({ code: 4000, reason: "" });
+      this.suspend();
     }
     this.line = line;
     line.end = this;
@@ -332,7 +358,8 @@ export class ServerEnd extends End {
 export interface Fault {
   readonly ClientEnd?: typeof ClientEnd;
   readonly ServerEnd?: typeof ServerEnd;
-  readonly limits?: Partial<EndpointLimits>;
+  readonly limits?: Partial<EndLimits>;
+  changeOutgoing?(end: End): void;
   /** Whether a server's end reads what arrives on a line that it has left. */
   readonly readsOldLines?: boolean;
   changeEndpoint?(side: Side, endpoint: ServerEndpoint): void;
@@ -347,7 +374,7 @@ export function acceptsFirst(frame: string, { isRefused }: Pick<Line, "isRefused
 
 /** One client, its server, and the lines between them. */
 export class World {
-  readonly limits: EndpointLimits;
+  readonly limits: EndLimits;
   readonly registry: TokenRegistry<ServerEnd>;
   readonly lines: Line[] = [];
   readonly servers: ServerEnd[] = [];
@@ -406,19 +433,21 @@ export class World {
     const { sent } = pair.flows[side];
     const label = `${side}-${this.#labels[side]++}`;
     const text = JSON.stringify({ label, x: "x".repeat(size) });
-    const handle = key === undefined ? { sent: true } : new LatestHandle("shown", key);
+    const handle = key === undefined ? { sent: true } : new NotificationHandle("shown", key, false);
     const message = { label, length: text.length, handle, key };
     const older = sent.find((one) => key !== undefined && one.key === key && !one.handle.sent);
     if (older !== undefined) this.#withdraw(sent, older);
-    const queued = sent.reduce((sum, one) => sum + (one.handle.sent ? 0 : one.length + QUEUED_COST), 0);
+    const most = end.carried + this.limits.maxUnsentBytes / 2;
+    const { kind } = end.endpoint.state;
+    const isTooMuch = (kind === "suspended" || kind === "resuming") && end.queued + text.length > most;
+    if (isTooMuch) pair.reason ??= "too much is queued";
     // Before it is sent: its connection may end inside.
     sent.push(message);
-    if (!end.endpoint.send(text, handle)) {
+    const isTaken = end.outgoing.send(text, handle);
+    this.check(!isTooMuch || (!isTaken && end.hasEnded), `a session goes on with ${label}, which is too much`);
+    if (!isTaken) {
       this.#withdraw(sent, message);
-      const isTooMuch = queued + text.length > this.limits.queueLength;
       this.check(isTooMuch || end.session === undefined, `${label} is refused, and there is room for it`);
-      if (isTooMuch) pair.reason ??= "too much is queued";
-      this.check(end.hasEnded || end.session === undefined, "a session goes on without a message that was too much");
     }
     end.act();
   }
@@ -440,7 +469,7 @@ export class World {
   sendTooLong(side: Side): void {
     const end = this.#open(side);
     if (end?.session?.theirs === undefined) return;
-    const isTaken = end.endpoint.send(JSON.stringify("x".repeat(1600)));
+    const isTaken = end.outgoing.send(JSON.stringify("x".repeat(1600)));
     this.check(!isTaken, "a message is taken that the other side does not accept");
     end.act();
   }
@@ -453,7 +482,7 @@ export class World {
     const message = queued[which % (queued.length || 1)];
     const { label, handle } = message ?? sent[0] ?? {};
     if (handle === undefined) return;
-    const isCancelled = end.endpoint.cancel(handle);
+    const isCancelled = end.outgoing.cancel(handle);
     this.check(
       isCancelled === (message !== undefined),
       `${label} is ${handle.sent ? "sent" : "queued"}: ${isCancelled}`,
@@ -788,11 +817,7 @@ export class World {
   }
 
   #checkBounds(): void {
-    const { queueLength, burstLength, maxMessageBytes } = this.limits;
-    for (const { session, endpoint } of [this.client, ...this.servers]) {
-      // As much as may be queued for a socket, and as much again when it is lost.
-      const mostQueued = queueLength + burstLength + maxMessageBytes;
-      this.check(endpoint.queuedLength <= mostQueued, `${endpoint.queuedLength} is queued, and ${mostQueued} may be`);
+    for (const { session } of [this.client, ...this.servers]) {
       if (session === undefined) continue;
       const { acked, last, logLength } = session;
       this.check(last - acked <= this.limits.logFrames, `${last - acked} frames are logged`);

@@ -79,12 +79,11 @@ function nextOf(path: readonly Step[], world: World): Step[] {
 function keyOf(world: World, path: readonly Step[]): string {
   const { client, servers, lines } = world;
   const ends: readonly (End | undefined)[] = [client, ...servers];
-  const endKey = ({ endpoint: { state, queuedLength }, line, pair }: End): unknown => [
+  const endKey = ({ endpoint: { state }, line, pair }: End): unknown => [
     state.kind,
     state.session,
     state.session?.last,
     state.session?.owes,
-    queuedLength,
     lines.indexOf(line!),
     ends.indexOf(pair.client),
     ends.indexOf(pair.server),

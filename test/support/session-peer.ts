@@ -3,9 +3,7 @@ import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js
 import { Peer } from "../../src/index.js";
 import { closeAtEnd, type AnyOptions } from "./pair.js";
 
-type SendHandle = NonNullable<Parameters<Transport["send"]>[1]>;
-
-/** A transport that queues messages while it is suspended, as a link with a session does. */
+/** A transport whose socket a test takes away and gives back, as that of a session. */
 export class SessionTransport implements Transport {
   /** A test with another server sets it before `resume`. */
   isReciproc: boolean;
@@ -20,33 +18,22 @@ export class SessionTransport implements Transport {
   /** Called inside `send`, when a text is sent. */
   onSend: (text: string) => void = () => {};
   #receiver!: Receiver;
-  #isDown: boolean;
   #isClosed = false;
-  readonly #waiting = new Map<SendHandle, string>();
 
   constructor(isReciproc: boolean, isConnecting: boolean) {
     this.isReciproc = isReciproc;
-    this.isConnecting = this.#isDown = isConnecting;
+    this.isConnecting = isConnecting;
   }
 
   start(receiver: Receiver): void {
     this.#receiver = receiver;
   }
 
-  send(text: string, handle: SendHandle = { sent: true }): boolean {
+  send(text: string): boolean {
     if (this.#isClosed || Buffer.byteLength(text) > (this.maxMessageBytes ?? Infinity)) return false;
-    if (this.#isDown) {
-      handle.sent = false;
-      this.#waiting.set(handle, text);
-    } else {
-      this.sent.push(text);
-      this.onSend(text);
-    }
+    this.sent.push(text);
+    this.onSend(text);
     return true;
-  }
-
-  cancel(handle: SendHandle): boolean {
-    return this.#waiting.delete(handle);
   }
 
   keeps(by: number): void {
@@ -58,33 +45,20 @@ export class SessionTransport implements Transport {
     this.end({ code, reason });
   }
 
-  /** The queued texts. */
-  get waiting(): string[] {
-    return [...this.#waiting.values()];
-  }
-
   /** Delivers a text, or the JSON of another value, to the peer. */
   feed(message: unknown): void {
     this.#receiver.receive(typeof message === "string" ? message : JSON.stringify(message));
   }
 
   suspend(): void {
-    this.#isDown = true;
     this.#receiver.suspended?.();
   }
 
   resume(): void {
-    this.#isDown = false;
-    for (const [handle, text] of this.#waiting) {
-      this.#waiting.delete(handle);
-      handle.sent = true;
-      this.send(text);
-    }
     this.#receiver.resumed?.();
   }
 
   lose(error: Error): void {
-    this.#waiting.clear();
     this.#receiver.lost!(error);
   }
 
