@@ -1,6 +1,6 @@
 /** Sends one flood at a time, from a process of its own. */
 import { connect } from "node:net";
-import { answer } from "../channel.js";
+import { answer } from "../process.js";
 
 /** The present flood. */
 let flood;
@@ -34,7 +34,7 @@ function open() {
   });
 }
 
-answer(process, {
+answer({
   /** Begins a flood: `head` is the text of the handshake, and `first` and `chunk` are bytes in base64. Resolves when it is open. */
   start: (options) =>
     new Promise((opened) => {
@@ -49,4 +49,3 @@ answer(process, {
     return flood.bytes;
   },
 });
-process.on("disconnect", () => process.exit());

@@ -1,10 +1,8 @@
 /** Measures what each flood costs the server, and how long another client waits meanwhile, and writes the report. */
-import { fork } from "node:child_process";
 import { writeFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { WebSocket } from "ws";
-import { asker } from "../channel.js";
 import { machine, version } from "../machine.js";
+import { Process } from "../process.js";
 import { json, table } from "../report.js";
 import { median, percentile, precise, shuffled } from "../statistics.js";
 import { FLOODS, PIPELINES, upgradeText } from "./floods.js";
@@ -24,8 +22,7 @@ const PERIOD_MS = 2;
 
 /** Starts a process of this folder. */
 function start(file, ...args) {
-  const child = fork(fileURLToPath(new URL(file, import.meta.url)), args, { execArgv: ["--expose-gc"] });
-  return { child, ask: asker(child) };
+  return new Process(new URL(file, import.meta.url), args, ["--expose-gc"]);
 }
 
 /** Makes a call every 2 ms, and returns how long each took from when it was due: a late tick delays every call. */
@@ -142,17 +139,17 @@ export async function measureAttacks(args) {
           const one = await round(servers[kind], attacker, flood, budget);
           if (i > 0) rounds[kind].push(one);
         }
-      for (const { child } of Object.values(servers)) child.kill();
+      for (const server of Object.values(servers)) await server.kill();
       const results = Object.fromEntries(KINDS.map((kind) => [kind, summary(rounds[kind])]));
       floods.push({ name: flood.name, results });
       process.stdout.write(`${results.reciproc.p99Ms} ms, ${results.reciproc.ratio} times\n`);
     }
   } finally {
-    attacker.child.kill();
+    await attacker.kill();
   }
   const server = start("server.js", "reciproc");
   const held = await measureValues(server);
-  server.child.kill();
+  await server.kill();
   const versions = { reciproc: version("reciproc"), ws: version("ws") };
   const report = { measured: new Date().toISOString(), machine: machine(), versions, budget, floods, held };
   if (budget === QUICK) {

@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import { WebSocketServer } from "ws";
 import { serve } from "../../dist/node.js";
-import { answer } from "../channel.js";
+import { answer } from "../process.js";
 import { METHODS } from "./floods.js";
 
 const http = createServer();
@@ -45,7 +45,7 @@ async function bytesKept() {
   return heapUsed + external;
 }
 
-answer(process, {
+answer({
   async port() {
     if (!http.listening) await new Promise((resolve) => http.once("listening", resolve));
     return http.address().port;
@@ -65,4 +65,3 @@ answer(process, {
   },
   connections: () => new Promise((resolve) => http.getConnections((_error, count) => resolve(count))),
 });
-process.on("disconnect", () => process.exit());

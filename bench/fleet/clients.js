@@ -1,6 +1,6 @@
 /** A process with clients: `node clients.js CONTENDER`. It obeys its parent, and ends with it. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { answer } from "../channel.js";
+import { answer } from "../process.js";
 
 /** The number of connections that are opened at the same time. */
 const OPENING = 64;
@@ -71,7 +71,7 @@ async function openAll(opened) {
   return connections;
 }
 
-answer(process, {
+answer({
   /** Opens `count` clients at each port. `allPorts`: where they go when they lose it. Returns their ids. */
   async connect(ports, count, allPorts) {
     const opened = ports.flatMap((port) => Array.from({ length: count }, () => new Client(port, allPorts)));
@@ -124,4 +124,3 @@ answer(process, {
     return { whole: whole.length, reported: clients.filter(({ isComplete }) => isComplete).length };
   },
 });
-process.on("disconnect", () => process.exit());

@@ -1,8 +1,8 @@
 /** The process of a node: `node node.js CONTENDER OPTIONS`. It obeys its parent, and ends with it. */
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { answer } from "../channel.js";
 import { rate } from "../load.js";
+import { answer } from "../process.js";
 
 /** The kernel allows fewer. Clients of a killed node come all at once. */
 const BACKLOG = 10_000;
@@ -33,7 +33,7 @@ async function repeat(perSecond, ms, send) {
   return sent;
 }
 
-answer(process, {
+answer({
   listen: () => listen(node),
   /** Resolves when `count` clients of this node are in the topic. */
   async joined(count) {
@@ -95,4 +95,3 @@ answer(process, {
     return publications.count;
   },
 });
-process.on("disconnect", () => process.exit());

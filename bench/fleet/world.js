@@ -1,7 +1,7 @@
 /** A broker, the nodes of one contender, and the processes with its clients. */
 import { createClient } from "@redis/client";
 import { startRedis } from "../../scripts/redis.js";
-import { Process } from "./process.js";
+import { Process } from "../process.js";
 
 const CLIENT_PROCESSES = 2;
 
@@ -28,9 +28,15 @@ export class World {
     this.#broker = await startRedis();
     this.#redis = await createClient({ url: this.#broker.url }).connect();
     const options = JSON.stringify({ url: this.#broker.url, recovers });
-    this.#nodes = Array.from({ length: nodes }, () => new Process("node.js", name, options));
+    this.#nodes = Array.from(
+      { length: nodes },
+      () => new Process(new URL("node.js", import.meta.url), [name, options]),
+    );
     this.#ports = await Promise.all(this.#nodes.map((node) => node.ask("listen")));
-    this.#clients = Array.from({ length: CLIENT_PROCESSES }, () => new Process("clients.js", name));
+    this.#clients = Array.from(
+      { length: CLIENT_PROCESSES },
+      () => new Process(new URL("clients.js", import.meta.url), [name]),
+    );
   }
 
   get nodes() {
