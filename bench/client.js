@@ -1,50 +1,41 @@
 /** The process with the clients of one contender: `node client.js CONTENDER`. It starts the server process, and runs the scenarios that its parent names. */
-import { fork } from "node:child_process";
-import { answer, asker } from "./channel.js";
+import { answer, Process } from "./process.js";
 import { scenarios } from "./scenarios/index.js";
+import { disconnected } from "./usage.js";
 
 /** The number of connections that are opened at the same time. */
 const OPENING = 64;
 
 const [name] = process.argv.slice(2);
-const child = fork(new URL("server.js", import.meta.url), [name], { execArgv: process.execArgv });
-child.on("exit", (code, signal) => {
-  process.stderr.write(`\nthe server process ended with ${code ?? signal}\n`);
-  process.exit(1);
-});
-const server = asker(child);
+const server = new Process(new URL("server.js", import.meta.url), [name]);
 const contender = await import(`./contenders/${name}.js`);
-const url = `ws://127.0.0.1:${await server("port")}`;
-let open = [];
+const url = `ws://127.0.0.1:${await server.ask("port")}`;
+const open = [];
 
-/** Opens `count` connections, each with the methods that `methodsOf` returns for it. Resolves when the server has all of them. */
-async function connect(count, methodsOf = () => ({})) {
+/** Opens `count` connections, all with the same methods. Resolves when the server has all of them. */
+async function connect(count, methods = {}) {
+  const connectOne = contender.connector(url, methods);
   const first = open.length;
-  let next = 0;
+  let left = count;
   const opener = async () => {
-    while (next < count) {
-      const index = next++;
-      open[first + index] = await contender.connect(url, methodsOf(index));
-    }
+    while (left-- > 0) open.push(await connectOne());
   };
-  await Promise.all(Array.from({ length: Math.min(OPENING, count) }, opener));
-  await server("connected", open.length);
+  await Promise.all(Array.from({ length: OPENING }, opener));
+  await server.ask("connected", open.length);
   return open.slice(first);
 }
 
+/** Closes all connections. Resolves when both processes have no socket left. */
 async function disconnect() {
-  for (const peer of open) peer?.close();
-  open = [];
-  await server("connected", 0);
+  for (const peer of open.splice(0)) contender.close(peer);
+  await Promise.all([server.ask("connected", 0), disconnected()]);
 }
 
-answer(process, {
+answer({
   async run(scenarioName, budget) {
-    // Collect the garbage of earlier scenarios first: it must not count for this one.
-    globalThis.gc();
-    const result = await scenarios.get(scenarioName).run({ connect, disconnect, server, budget });
+    const scenario = scenarios.get(scenarioName);
+    const result = await server.whileAlive(scenario.run({ ...contender, connect, disconnect, server, budget }));
     await disconnect();
     return result;
   },
 });
-process.on("disconnect", () => process.exit());

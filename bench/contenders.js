@@ -1,20 +1,25 @@
-/** The contenders. Each is a file in contenders/ and a row of every table. */
+/**
+ * The contenders. Each is a row of every table, and a file in contenders/ that exports what an application would write:
+ *
+ * - `serve(methods)` resolves with the port, the connected `peers` and `broadcast(method, x, except)`.
+ * - `connector(url, methods)` returns a function that opens a connection, and resolves with its peer.
+ * - `call(peer, method, x)`, `notify(peer, method, x)`, `close(peer)`; and `put(peer, view)` and `upload(peer, parts)` for bytes.
+ *
+ * A peer is an object of the library, if it has one, so that memory and speed are those of the library.
+ */
 
 /** The build of the package by `npm run build`. */
 const NODE_ENTRY = "../dist/node.js";
-const FAN_OUT = ["fan-out", "live"];
-const BYTES = ["bytes"];
 
 /**
- * - `only` / `lacks`: the only kinds of scenario that the contender runs, or the kinds that it cannot run.
+ * - `only` / `lacks`: the only kind of scenario that the contender runs, or the kinds that it cannot run.
  * - `hasBytes`: whether the contender runs the scenarios with bytes.
  * - `imports`: the modules that a Node program with a server and a client imports.
  * - `browser`: the smallest client of a page that the documentation shows. The bundler drops unused code.
  */
 export const contenders = [
   { name: "bare", title: "bare ws", packages: ["ws"], imports: ["ws"], hasBytes: true },
-  { name: "once", title: "bare ws, stringified once", packages: [], only: FAN_OUT },
-  { name: "framed", title: "bare ws, framed once", packages: [], only: FAN_OUT },
+  { name: "net", title: "net by hand (the floor)", packages: [], imports: ["node:crypto", "node:net"], hasBytes: true },
   { name: "packed", title: "bare ws, packed", packages: [] },
   {
     name: "reciproc-packed",
@@ -24,7 +29,7 @@ export const contenders = [
     browser: 'export { connect } from "../dist/index.js";',
     hasBytes: true,
   },
-  { name: "base64", title: "reciproc (packed), base64", packages: [], only: BYTES, hasBytes: true },
+  { name: "base64", title: "reciproc (packed), base64", packages: [], only: "bytes", hasBytes: true },
   { name: "reciproc-plain", title: "reciproc (plain)", packages: [] },
   {
     name: "rpc-websockets",
@@ -52,7 +57,7 @@ export const contenders = [
     name: "jayson",
     title: "jayson",
     packages: ["jayson"],
-    lacks: ["server-calls", ...FAN_OUT],
+    lacks: ["server-calls", "fan-out", "live"],
     imports: ["jayson"],
     browser: 'export { default } from "jayson/lib/client/browser";',
   },
@@ -83,11 +88,13 @@ export const contenders = [
 /** The contender that all others are compared with. */
 export const BASELINE = "bare";
 
+/** The contender that shows what this runtime can do at most. */
+export const FLOOR = "net";
+
 /** Returns why a contender cannot run a scenario; `undefined` if it can. */
 export function absence(contender, scenario) {
-  if (contender.only === BYTES && scenario.kind !== "bytes") return "same as packed";
+  if (contender.only !== undefined && contender.only !== scenario.kind) return "same as packed";
   if (scenario.kind === "bytes") return contender.hasBytes ? undefined : "not measured";
-  if (contender.only !== undefined && !contender.only.includes(scenario.kind)) return "same as bare ws";
   if (contender.lacks?.includes(scenario.kind)) return "cannot";
   return scenario.absence?.(contender);
 }

@@ -7,9 +7,9 @@ import { chart } from "./chart.js";
 const ROOT = new URL("..", import.meta.url);
 
 /** What the contenders without a README of their own do. */
-const CONTENDERS = `- **bare ws** is the baseline: JSON-RPC over \`ws\`, written by hand, with one frame for each message, and without errors, limits and timeouts.
-- **bare ws, stringified once** encodes a message once for all sockets, and **bare ws, framed once** writes the same encoded frame to all sockets.
-- **bare ws, packed** sends the messages of a tick (one run of the event loop) as one array, of about 1 KiB at most.
+const CONTENDERS = `- **bare ws** is the baseline: JSON-RPC over \`ws\`, written by hand, with one frame for each message, and without errors, limits and timeouts. A message to many sockets is stringified once.
+- **net by hand** is the floor: the same messages in WebSocket frames, which are written by hand on the TCP sockets of Node, without any check. The messages of a tick (one run of the event loop) are one array in one frame, and a message to many sockets is one frame for all. Nothing in this runtime can be much faster.
+- **bare ws, packed** sends the messages of a tick as one array, of about 1 KiB at most.
 - **reciproc (packed)** speaks \`reciproc.v1\`, which is the default. **reciproc (plain)** sends each message in a frame of its own (\`link: "plain"\`).`;
 
 /** Writes benchmark.json, .md and .svg into a directory of the project. */
@@ -32,17 +32,18 @@ function page(report) {
   const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
   const kind = quick
     ? "This was a quick run, with one short round for each figure. It is good for a first look, and not for a claim."
-    : `Each figure is the median of ${budget.rounds} rounds, or of fewer if a round takes seconds.`;
+    : `Each figure is the median of ${budget.rounds} rounds, or of fewer if a round takes many seconds.`;
   return `${[
     "# Benchmark",
     "`npm run bench` measures this page and writes it.",
     "![Bars of the main scenarios](benchmark.svg)",
-    `${kind} Client and server are separate processes on one machine${quick ? "" : `, which are started anew after every ${budget.roundsOfPair} rounds`}. The contenders take turns within each round, and every result is checked. A ratio compares a contender with bare \`ws\` in the same round, and is the median of the rounds.`,
+    `${kind} Client and server are separate processes on one machine${quick ? "" : `, which are started anew after every ${budget.roundsOfPair} rounds`}. Within each round, the contenders run in random order. Every result is checked. No process is forced to collect its garbage, except where memory is measured, in processes of its own.`,
     CONTENDERS,
     `Measured ${measured.slice(0, 10)} on ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}, Node ${machine.node}, with ${list.join(", ")}.`,
     "## Ratios to bare ws",
-    "The table has the first figure of each scenario. If its unit is µs, ms, KiB, % or bytes, less is better.",
+    "A ratio compares a contender with bare `ws` in the same round, and is the median of the rounds. If the unit is µs, ms, KiB or %, less is better.",
     ratios(report),
+    "The sections below have the figures. A percentage says how close a contender comes to the floor, which is 100 %. It is the median of the rounds, too.",
     ...scenarios.flatMap((scenario) => [`## ${scenario.title}`, details(scenario, report)]),
   ].join("\n\n")}\n`;
 }
@@ -50,10 +51,12 @@ function page(report) {
 function ratios({ contenders, scenarios }) {
   // Without a figure of the baseline there is no ratio. Such scenarios have their own tables below.
   const compared = scenarios.filter(({ results }) => BASELINE in results && results[BASELINE].absent === undefined);
-  const rows = compared.map(({ title, metrics, results }) => [
-    `${title} (${metrics[0].unit})`,
-    ...contenders.map(({ name }) => ratio(results[name], metrics[0])),
-  ]);
+  const rows = compared.flatMap(({ title, metrics, results }) =>
+    metrics.map((metric) => [
+      `${title} (${metric.unit})`,
+      ...contenders.map(({ name }) => ratio(results[name], metric)),
+    ]),
+  );
   return table([["", ...contenders.map(({ title }) => title)], ...rows]);
 }
 
@@ -69,15 +72,16 @@ function details({ metrics, results }, { contenders }) {
     if (cell.error !== undefined) return [[title, `failed: ${cell.error}`, ...metrics.slice(1).map(() => "")]];
     if (cell.absent !== undefined)
       return cell.absent === "cannot" ? [[title, "cannot", ...metrics.slice(1).map(() => "")]] : [];
-    return [[title, ...metrics.map((metric) => figure(cell[metric.name]))]];
+    return [[title, ...metrics.map((metric) => figure(cell[metric.name], metric))]];
   });
   return table([["", ...metrics.map(({ unit }) => unit)], ...rows]);
 }
 
-function figure({ median, ratio: share }) {
+function figure({ median, toFloor }, { better }) {
   const digits = Math.abs(median) >= 100 ? 0 : Math.abs(median) >= 10 ? 1 : 2;
   const text = median.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: digits });
-  return share === undefined ? text : `${text} (${share.toFixed(2)}x)`;
+  if (toFloor === undefined) return text;
+  return `${text} (${Math.round(100 * (better === "more" ? toFloor : 1 / toFloor))} %)`;
 }
 
 /** Returns a table in the layout of prettier. */

@@ -1,18 +1,18 @@
 /** Measures all contenders in all scenarios, and writes the report. With `--fleet` or `--attacks`, measures several nodes or floods instead. */
-import { absence, BASELINE } from "./contenders.js";
+import { absence, BASELINE, FLOOR } from "./contenders.js";
 import { measureAttacks } from "./attacks/run.js";
 import { machine, versions } from "./machine.js";
 import { measureFleet } from "./fleet/run.js";
-import { Pair } from "./pair.js";
+import { Process } from "./process.js";
 import { writeReport } from "./report.js";
 import { checkOpenFiles, readArguments } from "./settings.js";
 import { median, pairedRatio, precise, shuffled } from "./statistics.js";
 
-/** The running pair of processes of each contender. */
+/** The client process of each contender. Its server process is its child. */
 const pairs = new Map();
 
 async function stop(name) {
-  await pairs.get(name)?.stop();
+  await pairs.get(name)?.kill();
   pairs.delete(name);
 }
 
@@ -21,15 +21,32 @@ async function stopAll() {
 }
 
 async function measure(scenario, contender, budget) {
-  if (scenario.alone !== undefined) return scenario.alone(contender);
+  if (scenario.runInParent !== undefined) return scenario.runInParent(contender);
   const { name } = contender;
-  if (scenario.fresh) await stop(name);
-  if (!pairs.has(name)) pairs.set(name, new Pair(contender));
+  // Memory is measured in new processes.
+  if (scenario.collects) await stop(name);
+  if (!pairs.has(name)) {
+    const execArgv = scenario.collects ? ["--expose-gc"] : [];
+    pairs.set(name, new Process(new URL("client.js", import.meta.url), [name], execArgv));
+  }
   try {
-    return await pairs.get(name).run(scenario, budget);
+    return await within(budget.timeoutMs, pairs.get(name).ask("run", scenario.name, budget));
   } catch (error) {
     await stop(name);
     throw error;
+  }
+}
+
+/** Returns the promise, which rejects if it is not settled in time. */
+async function within(ms, promise) {
+  let timer;
+  const late = new Promise((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error(`not done after ${ms / 1_000} s`)), ms);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -43,15 +60,13 @@ async function play(scenario, { contenders, budget, quick }) {
     const absent = absence(contender, scenario);
     cells.set(contender.name, absent === undefined ? { rounds: [] } : { absent });
   }
-  const rounds = Math.min(scenario.mostRounds ?? Infinity, scenario.heavy ? budget.heavyRounds : budget.rounds);
-  // Heavy scenarios warm up by themselves.
-  const warmsUp = !quick && rounds === budget.rounds;
-  const takeTurns = async (turnBudget, record) => {
+  const rounds = Math.min(scenario.mostRounds ?? Infinity, budget.rounds);
+  const runAll = async (roundBudget, record) => {
     for (const contender of shuffled(contenders)) {
       const cell = cells.get(contender.name);
       if (cell.absent !== undefined || cell.error !== undefined) continue;
       try {
-        record(cell, await measure(scenario, contender, turnBudget));
+        record(cell, await measure(scenario, contender, roundBudget));
       } catch (error) {
         cell.error = error.message.split("\n")[0];
         process.stdout.write(`\n  ${contender.name}: ${cell.error}\n`);
@@ -60,28 +75,31 @@ async function play(scenario, { contenders, budget, quick }) {
     }
   };
   for (let round = 0; round < rounds; round++) {
-    if (warmsUp && round % budget.roundsOfPair === 0) {
+    if (!quick && round % budget.roundsOfPair === 0) {
       await stopAll();
-      await takeTurns({ ...budget, ms: budget.compileMs }, () => {});
+      // Heavy scenarios warm up by themselves.
+      if (!scenario.heavy && scenario.runInParent === undefined)
+        await runAll({ ...budget, ms: budget.compileMs }, () => {});
     }
-    await takeTurns(budget, (cell, result) => (cell.rounds[round] = result));
+    await runAll(budget, (cell, result) => (cell.rounds[round] = result));
   }
   // New processes, because the heap and the compiled code of one scenario would affect the next.
   if (!quick) await stopAll();
-  return Object.fromEntries([...cells].map(([name, cell]) => [name, summary(cell, cells.get(BASELINE), scenario)]));
+  return Object.fromEntries([...cells].map(([name, cell]) => [name, summary(cell, cells, scenario)]));
 }
 
-function summary({ absent, error, rounds }, baseline, { metrics }) {
+function summary({ absent, error, rounds }, cells, { metrics }) {
   if (absent !== undefined) return { absent };
   if (error !== undefined) return { error };
   return Object.fromEntries(
     metrics.map(({ name }) => {
       const values = rounds.map((round) => round[name]);
-      const ratio = pairedRatio(
-        values,
-        (baseline.rounds ?? []).map((round) => round[name]),
-      );
-      return [name, { median: precise(median(values)), ratio: ratio && precise(ratio), rounds: values.map(precise) }];
+      const ratioTo = (other) => {
+        const ratio = pairedRatio(values, cells.get(other).rounds?.map((round) => round[name]) ?? []);
+        return ratio && precise(ratio);
+      };
+      const ratios = { ratio: ratioTo(BASELINE), toFloor: ratioTo(FLOOR) };
+      return [name, { median: precise(median(values)), ...ratios, rounds: values.map(precise) }];
     }),
   );
 }

@@ -1,6 +1,9 @@
 /** The baseline: JSON-RPC over `ws` by hand, with one message in each frame. It has no errors, no limits and no timeouts. */
 import { once } from "node:events";
-import { notifyEach, openSocket, serveSockets } from "./sockets.js";
+import { overSockets } from "./sockets.js";
+
+/** An upload waits while so much is unsent. */
+const HIGH_WATER_BYTES = 2 ** 20;
 
 export class BarePeer {
   #pending = new Map();
@@ -11,10 +14,18 @@ export class BarePeer {
   constructor(socket, methods) {
     this.socket = socket;
     this.methods = methods;
-    socket.on("message", (data, isBinary) => {
+    this.listen();
+  }
+
+  listen() {
+    this.socket.on("message", (data, isBinary) => {
       if (isBinary) this.readBytes(data);
       else this.read(JSON.parse(data.toString()));
     });
+  }
+
+  get tcp() {
+    return this.socket._socket;
   }
 
   call(method, x) {
@@ -25,41 +36,31 @@ export class BarePeer {
     });
   }
 
-  notify(method, x) {
-    this.post(JSON.stringify({ jsonrpc: "2.0", method, params: [x] }));
-  }
-
-  /** Sends bytes as one binary frame, and asks for the number that has arrived. */
-  put(view) {
-    this.socket.send(view);
-    return this.call("taken");
-  }
-
-  /** Sends bytes as many binary frames, with the backpressure of `ws`. */
+  /** Sends bytes as many binary frames, with the backpressure of the socket. */
   async upload(parts) {
     for await (const part of parts) {
-      this.socket.send(part);
-      if (this.socket.bufferedAmount > HIGH_WATER_BYTES) await once(this.socket._socket, "drain");
+      this.send(part);
+      if (this.tcp.writableLength > HIGH_WATER_BYTES) await once(this.tcp, "drain");
     }
     return this.call("taken");
   }
 
-  readBytes(data) {
-    this.#taken += this.methods.received(data);
+  /** Sends the text of a message. */
+  post(text) {
+    this.send(text);
+  }
+
+  /** Sends a frame. */
+  send(data) {
+    this.socket.send(data);
   }
 
   close() {
     this.socket.close();
   }
 
-  post(text) {
-    this.socket.send(text);
-  }
-
-  #take() {
-    const taken = this.#taken;
-    this.#taken = 0;
-    return taken;
+  readBytes(data) {
+    this.#taken += this.methods.received(data);
   }
 
   read({ id, method, params, result }) {
@@ -71,19 +72,31 @@ export class BarePeer {
     const answer = method === "taken" ? this.#take() : this.methods[method](params[0], this);
     if (id !== undefined) this.post(JSON.stringify({ jsonrpc: "2.0", id, result: answer }));
   }
+
+  #take() {
+    const taken = this.#taken;
+    this.#taken = 0;
+    return taken;
+  }
 }
 
-/** An upload waits while so much is unsent. */
-const HIGH_WATER_BYTES = 2 ** 20;
-
-export async function serve(methods, peers, Peer = BarePeer) {
-  const port = await serveSockets(peers, (socket) => new Peer(socket, methods));
-  return { port, broadcast: notifyEach(peers) };
+export function textOf(method, x) {
+  return JSON.stringify({ jsonrpc: "2.0", method, params: [x] });
 }
 
-export async function connect(url, methods, Peer = BarePeer) {
-  const socket = openSocket(url);
-  const peer = new Peer(socket, methods);
-  await once(socket, "open");
-  return peer;
+/** Returns `serve` and `connector`. The peers are of the class `Peer`. */
+export function withPeers(Peer) {
+  const broadcaster = (peers) => (method, x, except) => {
+    const text = textOf(method, x);
+    for (const peer of peers) if (peer !== except) peer.post(text);
+  };
+  return overSockets({ wire: (socket, methods) => new Peer(socket, methods), broadcaster });
 }
+
+export const { serve, connector } = withPeers(BarePeer);
+export const call = (peer, method, x) => peer.call(method, x);
+export const notify = (peer, method, x) => peer.post(textOf(method, x));
+export const close = (peer) => peer.close();
+/** Sends bytes as one binary frame, and asks for the number that has arrived. */
+export const put = (peer, view) => peer.upload([view]);
+export const upload = (peer, parts) => peer.upload(parts);

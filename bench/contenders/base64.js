@@ -1,25 +1,18 @@
 /** Bytes as base64 strings, over reciproc: what an application does that has no `bytes`. */
-import { connectPacked, serve as listen } from "./reciproc.js";
+import { call, serve as listen, upload as uploadParts } from "./reciproc-packed.js";
+
+export * from "./reciproc-packed.js";
 
 const decode = (text) => Buffer.from(text, "base64");
 
-export function serve(methods, peers) {
-  return listen({ ...methods, received: (text) => decode(text).length }, peers, decode);
-}
-
-export async function connect(url, methods) {
-  const peer = await connectPacked(url, methods);
-  return {
-    ...peer,
-    put: (view) => peer.call("received", toBase64(view)),
-    upload: (parts) => peer.upload(encoded(parts)),
-  };
-}
-
-async function* encoded(parts) {
-  for await (const part of parts) yield toBase64(part);
-}
-
-function toBase64({ buffer, byteOffset, length }) {
+function encode({ buffer, byteOffset, length }) {
   return Buffer.from(buffer, byteOffset, length).toString("base64");
 }
+
+async function* encodeAll(parts) {
+  for await (const part of parts) yield encode(part);
+}
+
+export const serve = (methods) => listen({ ...methods, received: (text) => decode(text).length }, decode);
+export const put = (peer, view) => call(peer, "received", encode(view));
+export const upload = (peer, parts) => uploadParts(peer, encodeAll(parts));

@@ -1,33 +1,29 @@
-import { once } from "node:events";
 import { createBirpc } from "birpc";
-import { notifyEach, openSocket, serveSockets } from "./sockets.js";
+import { notifyEach, overSockets } from "./sockets.js";
+
+function functionsOf(methods) {
+  const functions = {};
+  for (const [name, method] of Object.entries(methods)) {
+    functions[name] = function (x) {
+      return method(x, this);
+    };
+  }
+  return functions;
+}
 
 /** The set-up of the section "Using WebSocket" of its README. */
-function wire(socket, methods) {
-  const functions = Object.fromEntries(Object.entries(methods).map(([name, method]) => [name, (x) => method(x, peer)]));
-  const rpc = createBirpc(functions, {
+function wire(socket, functions) {
+  return createBirpc(functions, {
+    meta: socket,
     post: (data) => socket.send(data),
     on: (listener) => socket.on("message", listener),
-    serialize: (value) => JSON.stringify(value),
-    deserialize: (text) => JSON.parse(text),
+    serialize: JSON.stringify,
+    deserialize: JSON.parse,
   });
-  const peer = {
-    call: (method, x) => rpc[method](x),
-    notify: (method, x) => rpc[method].asEvent(x),
-    close: () => socket.close(),
-  };
-  return peer;
 }
 
-export async function serve(methods, peers) {
-  const port = await serveSockets(peers, (socket) => wire(socket, methods));
-  // Its groups send to each client in the same way, and cannot leave one out.
-  return { port, broadcast: notifyEach(peers) };
-}
-
-export async function connect(url, methods) {
-  const socket = openSocket(url);
-  const peer = wire(socket, methods);
-  await once(socket, "open");
-  return peer;
-}
+export const call = (peer, method, x) => peer[method](x);
+export const notify = (peer, method, x) => peer[method].asEvent(x);
+export const close = (peer) => peer.$meta.close();
+// Its groups send to each client in the same way, and cannot leave one out.
+export const { serve, connector } = overSockets({ prepare: functionsOf, wire, broadcaster: notifyEach(notify) });

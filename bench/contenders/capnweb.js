@@ -1,7 +1,6 @@
-import { once } from "node:events";
 import { newWebSocketRpcSession, RpcTarget } from "capnweb";
 import { WebSocket } from "ws";
-import { notifyEach, openSocket, serveSockets } from "./sockets.js";
+import { notifyEach, overSockets } from "./sockets.js";
 
 // capnweb uses the global class, which Node 20 does not have.
 globalThis.WebSocket ??= WebSocket;
@@ -17,27 +16,14 @@ function targetOf(methods) {
   return Target;
 }
 
-function wire(socket, target) {
-  const api = newWebSocketRpcSession(socket, target);
-  const peer = {
-    call: async (method, x) => await api[method](x),
-    // capnweb has no notifications. Its README asks a caller that does not await a call to dispose of it.
-    notify: (method, x) => api[method](x)[Symbol.dispose](),
-    close: () => socket.close(),
-  };
-  target.caller = peer;
-  return peer;
+function wire(socket, Target) {
+  const target = new Target();
+  target.caller = { api: newWebSocketRpcSession(socket, target), socket };
+  return target.caller;
 }
 
-export async function serve(methods, peers) {
-  const Target = targetOf(methods);
-  const port = await serveSockets(peers, (socket) => wire(socket, new Target()));
-  return { port, broadcast: notifyEach(peers) };
-}
-
-export async function connect(url, methods) {
-  const socket = openSocket(url);
-  await once(socket, "open");
-  const Target = targetOf(methods);
-  return wire(socket, new Target());
-}
+export const call = ({ api }, method, x) => api[method](x);
+/** capnweb has no notifications. Its README asks a caller that does not await a call to dispose of it. */
+export const notify = ({ api }, method, x) => api[method](x)[Symbol.dispose]();
+export const close = ({ socket }) => socket.close();
+export const { serve, connector } = overSockets({ prepare: targetOf, wire, broadcaster: notifyEach(notify) });

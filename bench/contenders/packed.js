@@ -1,21 +1,23 @@
-/** The floor: bare `ws` with all messages of a tick in one frame, as an array. The frame is sent earlier if it holds 1 KiB. */
-import { BarePeer, connect as connectBare, serve as serveBare } from "./bare.js";
+/** Bare `ws` with all messages of a tick in one frame, as an array. The frame is sent earlier if it is long. */
+import { BarePeer, withPeers } from "./bare.js";
 
+export * from "./bare.js";
+
+/** With the bound, both sides work at the same time instead of one after the other. */
 const PACK_CHARACTERS = 1024;
 
-class PackedPeer extends BarePeer {
+export class PackedPeer extends BarePeer {
   #pack = "";
 
   post(text) {
-    // With the bound, both sides work at the same time instead of one after the other.
-    if (this.#pack === "") setImmediate(() => this.#flush());
+    if (this.#pack === "") process.nextTick(flush, this);
     this.#pack += this.#pack === "" ? text : `,${text}`;
-    if (this.#pack.length >= PACK_CHARACTERS) this.#flush();
+    if (this.#pack.length >= PACK_CHARACTERS) this.flush();
   }
 
-  #flush() {
+  flush() {
     if (this.#pack === "") return;
-    this.socket.send(`[${this.#pack}]`);
+    this.send(`[${this.#pack}]`);
     this.#pack = "";
   }
 
@@ -24,5 +26,8 @@ class PackedPeer extends BarePeer {
   }
 }
 
-export const serve = (methods, peers) => serveBare(methods, peers, PackedPeer);
-export const connect = (url, methods) => connectBare(url, methods, PackedPeer);
+function flush(peer) {
+  peer.flush();
+}
+
+export const { serve, connector } = withPeers(PackedPeer);

@@ -4,20 +4,65 @@ import { Server } from "socket.io";
 import { io } from "socket.io-client";
 import { MAX_MESSAGE_BYTES } from "../methods.js";
 
-function listen(socket, methods) {
-  for (const [name, method] of Object.entries(methods)) {
-    socket.on(name, (x, acknowledge) => {
-      const result = method(x, socket);
+/** Returns the listeners that serve the methods on all sockets. */
+function listenersOf(methods) {
+  return Object.entries(methods).map(([name, method]) => [
+    name,
+    function (x, acknowledge) {
+      const result = method(x, this);
       acknowledge?.(result);
-    });
-  }
+    },
+  ]);
 }
+
+function listen(socket, listeners) {
+  for (const [name, listener] of listeners) socket.on(name, listener);
+}
+
+export async function serve(methods) {
+  const http = createServer();
+  const server = new Server(http, { maxHttpBufferSize: MAX_MESSAGE_BYTES });
+  const listeners = listenersOf(methods);
+  server.on("connection", (socket) => listen(socket, listeners));
+  http.listen(0, "127.0.0.1");
+  await once(http, "listening");
+  const { sockets } = server.sockets;
+  return {
+    port: http.address().port,
+    peers: {
+      get size() {
+        return sockets.size;
+      },
+      [Symbol.iterator]: () => sockets.values(),
+    },
+    broadcast: (event, x, except) => (except?.broadcast ?? server).emit(event, x),
+  };
+}
+
+export function connector(url, methods) {
+  const listeners = listenersOf(methods);
+  return async () => {
+    // Without `forceNew` all sockets of one process share one connection.
+    const socket = io(url, { transports: ["websocket"], forceNew: true });
+    listen(socket, listeners);
+    await new Promise((resolve, reject) => {
+      socket.once("connect", resolve);
+      socket.once("connect_error", reject);
+    });
+    return socket;
+  };
+}
+
+export const call = (socket, event, x) => socket.emitWithAck(event, x);
+export const notify = (socket, event, x) => socket.emit(event, x);
+export const close = (socket) => socket.disconnect();
+export const put = (socket, view) => socket.emitWithAck("received", view);
 
 /** The parts of an upload that wait for their acknowledgement. */
 const PARTS_IN_FLIGHT = 16;
 
 /** Sends bytes in parts, each acknowledged, because socket.io has no other backpressure. */
-async function upload(socket, parts) {
+export async function upload(socket, parts) {
   let length = 0;
   const inFlight = [];
   for await (const part of parts) {
@@ -26,42 +71,4 @@ async function upload(socket, parts) {
   }
   for (const received of inFlight) length += await received;
   return length;
-}
-
-function callerOf(socket) {
-  return {
-    call: (event, x) => socket.emitWithAck(event, x),
-    notify: (event, x) => socket.emit(event, x),
-    put: (view) => socket.emitWithAck("received", view),
-    upload: (parts) => upload(socket, parts),
-    close: () => socket.disconnect(),
-  };
-}
-
-export async function serve(methods, peers) {
-  const http = createServer();
-  const server = new Server(http, { maxHttpBufferSize: MAX_MESSAGE_BYTES });
-  server.on("connection", (socket) => {
-    listen(socket, methods);
-    const peer = callerOf(socket);
-    peers.add(peer);
-    socket.on("disconnect", () => peers.delete(peer));
-  });
-  http.listen(0, "127.0.0.1");
-  await once(http, "listening");
-  return {
-    port: http.address().port,
-    broadcast: (event, x, except) => (except?.broadcast ?? server).emit(event, x),
-  };
-}
-
-export async function connect(url, methods) {
-  // Without `forceNew` all sockets of one process share one connection.
-  const socket = io(url, { transports: ["websocket"], forceNew: true });
-  listen(socket, methods);
-  await new Promise((resolve, reject) => {
-    socket.once("connect", resolve);
-    socket.once("connect_error", reject);
-  });
-  return callerOf(socket);
 }

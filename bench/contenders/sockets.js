@@ -3,31 +3,45 @@ import { once } from "node:events";
 import { WebSocket, WebSocketServer } from "ws";
 import { MAX_MESSAGE_BYTES } from "../methods.js";
 
-/** Listens on a free port. `wire(socket)` returns the peer that is in `peers` while its connection is open. */
-export async function serveSockets(peers, wire) {
-  const server = new WebSocketServer({
-    port: 0,
-    host: "127.0.0.1",
-    perMessageDeflate: false,
-    maxPayload: MAX_MESSAGE_BYTES,
-  });
-  server.on("connection", (socket) => {
-    const peer = wire(socket);
-    peers.add(peer);
-    socket.on("close", () => peers.delete(peer));
-  });
-  await once(server, "listening");
-  return server.address().port;
+const OPTIONS = { perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES };
+
+/**
+ * Returns `serve` and `connector` of a contender.
+ *
+ * - `prepare(methods)` returns what all connections share. Default: the methods.
+ * - `wire(socket, shared)` returns the peer of a connection, which may not be open yet.
+ * - `broadcaster(peers)` returns the `broadcast` of a server.
+ */
+export function overSockets({ prepare = (methods) => methods, wire, broadcaster }) {
+  return {
+    async serve(methods) {
+      const shared = prepare(methods);
+      const peers = new Set();
+      // `peers` is in the place of the clients that `ws` would keep.
+      const server = new WebSocketServer({ ...OPTIONS, port: 0, host: "127.0.0.1", clientTracking: false });
+      server.on("connection", (socket) => {
+        const peer = wire(socket, shared);
+        peers.add(peer);
+        socket.on("close", () => peers.delete(peer));
+      });
+      await once(server, "listening");
+      return { port: server.address().port, peers, broadcast: broadcaster(peers) };
+    },
+    connector(url, methods) {
+      const shared = prepare(methods);
+      return async () => {
+        const socket = new WebSocket(url, OPTIONS);
+        const peer = wire(socket, shared);
+        await once(socket, "open");
+        return peer;
+      };
+    },
+  };
 }
 
-/** Returns the socket of a client before it is open, so that the caller can add listeners for the first messages. */
-export function openSocket(url) {
-  return new WebSocket(url, { perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES });
-}
-
-/** Notifies the clients of a contender without groups one by one. */
-export function notifyEach(peers) {
-  return (method, x, except) => {
-    for (const peer of peers) if (peer !== except) peer.notify(method, x);
+/** Returns the `broadcaster` of a contender without groups: it notifies the clients one by one. */
+export function notifyEach(notify) {
+  return (peers) => (method, x, except) => {
+    for (const peer of peers) if (peer !== except) notify(peer, method, x);
   };
 }

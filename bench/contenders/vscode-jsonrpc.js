@@ -1,30 +1,23 @@
-import { ConsoleLogger, createWebSocketConnection, listen, toSocket } from "vscode-ws-jsonrpc";
+import { ConsoleLogger, createWebSocketConnection, toSocket } from "vscode-ws-jsonrpc";
 import { NOTIFICATIONS } from "../methods.js";
-import { notifyEach, openSocket, serveSockets } from "./sockets.js";
+import { notifyEach, overSockets } from "./sockets.js";
 
-function wire(connection, socket, methods) {
-  const peer = {
-    call: (method, x) => connection.sendRequest(method, x),
-    notify: (method, x) => connection.sendNotification(method, x),
-    close: () => socket.close(),
-  };
+const logger = new ConsoleLogger();
+
+function wire(socket, methods) {
+  const connection = createWebSocketConnection(toSocket(socket), logger);
+  const peer = { connection, socket };
   for (const [name, method] of Object.entries(methods)) {
-    if (NOTIFICATIONS.has(name)) connection.onNotification(name, (x) => method(x, peer));
-    else connection.onRequest(name, (x) => method(x, peer));
+    // Only a method with a second parameter uses the caller.
+    const handler = method.length < 2 ? method : (x) => method(x, peer);
+    if (NOTIFICATIONS.has(name)) connection.onNotification(name, handler);
+    else connection.onRequest(name, handler);
   }
   connection.listen();
   return peer;
 }
 
-export async function serve(methods, peers) {
-  const port = await serveSockets(peers, (socket) =>
-    wire(createWebSocketConnection(toSocket(socket), new ConsoleLogger()), socket, methods),
-  );
-  return { port, broadcast: notifyEach(peers) };
-}
-
-export async function connect(url, methods) {
-  const webSocket = openSocket(url);
-  const connection = await new Promise((resolve) => listen({ webSocket, onConnection: resolve }));
-  return wire(connection, webSocket, methods);
-}
+export const call = ({ connection }, method, x) => connection.sendRequest(method, x);
+export const notify = ({ connection }, method, x) => connection.sendNotification(method, x);
+export const close = ({ socket }) => socket.close();
+export const { serve, connector } = overSockets({ wire, broadcaster: notifyEach(notify) });

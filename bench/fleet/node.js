@@ -64,19 +64,18 @@ answer({
   /** Keeps `inFlight` publications unacknowledged. Returns how many were acknowledged a second, and how long each took. */
   async publishRate(inFlight, ms, message) {
     const latencies = [];
-    const topic = {
-      async call(_method, x) {
-        await node.publish("moved", { ...message, sentAt: now() });
-        return x + 1;
-      },
+    const call = async (publish, _method, x) => {
+      await publish("moved", { ...message, sentAt: now() });
+      return x + 1;
     };
-    const perSecond = await rate({ peers: [topic], inFlight, ms, method: "publish", latencies });
+    const perSecond = await rate({ peers: [node.publish], call, inFlight, ms, method: "publish", latencies });
     return { perSecond, latencies };
   },
   /** Keeps `inFlight` calls pending to each of some peers of other nodes. */
   async callRate(ids, inFlight, ms) {
     const latencies = [];
-    const perSecond = await rate({ peers: ids.map(node.peer), inFlight, ms, method: "increment", latencies });
+    const call = (peer, method, x) => peer.call(method, x);
+    const perSecond = await rate({ peers: ids.map(node.peer), call, inFlight, ms, method: "increment", latencies });
     return { perSecond, latencies };
   },
   /** Sends numbered messages until `stopNumbers`: logged ones if the contender logs. */

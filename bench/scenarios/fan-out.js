@@ -1,38 +1,44 @@
-/** One notification to many sockets, again as soon as the last socket has received it. */
+/** Notifications to many sockets, again as soon as the last socket has received the last one. */
 import { text } from "../methods.js";
 import { median } from "../statistics.js";
 import { less, more } from "./metric.js";
 
 const MESSAGE = { room: "lobby", text: text(120) };
-
 const WARM_UPS = 2;
 
-export const fanOuts = [fanOut("fan-out", 0, { main: true }), fanOut("fan-out-large", 1, { mostRounds: 3 })];
+export const fanOuts = [
+  fanOut("fan-out", (budget) => budget.fanOut[0], { main: true }),
+  fanOut("fan-out-large", (budget) => budget.fanOut[1], { mostRounds: 5 }),
+  fanOut("fan-out-tick", () => 300, { messages: 20, main: true }),
+];
 
-function fanOut(name, size, { main = false, mostRounds } = {}) {
+/** `messages`: how many each socket gets in one tick of the server. */
+function fanOut(name, sockets, { messages = 1, main = false, mostRounds }) {
+  const what = messages === 1 ? "Fan-out" : `Fan-out of ${messages} notifications in one tick`;
   return {
     name,
-    title: (budget) => `Fan-out to ${budget.fanOut[size].toLocaleString("en-US")} sockets`,
+    title: (budget) => `${what} to ${sockets(budget).toLocaleString("en-US")} sockets`,
     kind: "fan-out",
     main,
     heavy: true,
     mostRounds,
-    sockets: (budget) => budget.fanOut[size],
+    sockets,
     metrics: [
       more("delivered", "delivered/s"),
       less("cpu", "server CPU µs a delivery"),
       less("last", "ms to the last socket"),
     ],
     async run({ connect, server, budget }) {
-      const count = budget.fanOut[size];
-      const inbox = new Inbox(count);
-      await connect(count, () => ({ moved: (message) => inbox.take(message) }));
-      for (let round = 0; round < WARM_UPS; round++) await inbox.fill(server, round);
+      const inbox = new Inbox(sockets(budget) * messages);
+      await connect(sockets(budget), { moved: (message) => inbox.take(message) });
+      const payloads = (round) => Array.from({ length: messages }, () => ({ ...MESSAGE, round }));
+      const fill = (round) => inbox.fill(round, () => server.ask("fanOut", "moved", payloads(round)));
+      for (let round = 0; round < WARM_UPS; round++) await fill(round);
       const times = [];
-      const cpu = await server("cpu");
-      for (let round = 0; round < budget.fanOuts; round++) times.push(await inbox.fill(server, round));
-      const spent = (await server("cpu")) - cpu;
-      const deliveries = count * times.length;
+      const cpu = await server.ask("cpu");
+      for (let round = 0; round < budget.fanOuts; round++) times.push(await fill(round));
+      const spent = (await server.ask("cpu")) - cpu;
+      const deliveries = inbox.size * times.length;
       const total = times.reduce((sum, ms) => sum + ms, 0);
       return { delivered: (deliveries / total) * 1_000, cpu: spent / deliveries, last: median(times) };
     },
@@ -55,15 +61,15 @@ class Inbox {
     else if (--this.#missing === 0) this.#full();
   }
 
-  /** Makes the server send one round. Returns the milliseconds until the last socket received it. */
-  async fill(server, round) {
+  /** Sends one round. Returns the milliseconds from when `send` has begun until the last socket received the last message. */
+  async fill(round, send) {
     this.#missing = this.size;
     this.#round = round;
     const lastCame = new Promise((resolve, reject) => {
       this.#full = () => resolve(Number(process.hrtime.bigint()));
       this.#wrong = reject;
     });
-    const [started, ended] = await Promise.all([server("fanOut", "moved", { ...MESSAGE, round }), lastCame]);
+    const [started, ended] = await Promise.all([send(), lastCame]);
     return (ended - started) / 1e6;
   }
 }

@@ -15,14 +15,22 @@ export const liveSession = {
   kind: "live",
   heavy: true,
   metrics: [less("cpu", "server CPU, % of a core"), less("p99", "p99 of a call, ms"), less("p50", "p50 of a call, ms")],
-  async run({ connect, server, budget }) {
+  async run({ connect, call, notify, server, budget }) {
     const board = new Board();
-    const peers = await connect(PEOPLE, (me) => ({ moved: (at) => board.take(at, me) }));
-    await session(peers, board, budget.warmUpMs);
-    const cpu = await server("cpu");
-    const latencies = await session(peers, board, budget.liveMs);
+    const people = [];
+    for (let me = 0; me < PEOPLE; me++) {
+      const [peer] = await connect(1, { moved: (at) => board.take(at, me) });
+      people.push({
+        me,
+        call: (method, x) => call(peer, method, x),
+        notify: (method, x) => notify(peer, method, x),
+      });
+    }
+    await session(people, board, budget.warmUpMs);
+    const cpu = await server.ask("cpu");
+    const latencies = await session(people, board, budget.liveMs);
     // The share of the intended time. A contender that falls behind takes more than all of it.
-    const spent = (await server("cpu")) - cpu;
+    const spent = (await server.ask("cpu")) - cpu;
     return {
       cpu: (spent / 1_000 / budget.liveMs) * 100,
       p99: percentile(latencies, 99),
@@ -32,11 +40,11 @@ export const liveSession = {
 };
 
 /** Resolves when each person has received every move of the others. Returns the durations of the calls. */
-async function session(peers, board, ms) {
+async function session(people, board, ms) {
   const moves = Math.ceil((ms / 1_000) * MOVES_A_SECOND);
   const complete = board.expect(PEOPLE * (PEOPLE - 1) * moves);
   const latencies = [];
-  await Promise.all(peers.map((peer, me) => person(peer, me, moves, latencies)));
+  await Promise.all(people.map((person) => act(person, moves, latencies)));
   await complete;
   return latencies;
 }
@@ -59,21 +67,21 @@ class Board {
 }
 
 /** Moves at a steady rate: after a late timer, it makes up for the missed moves. Each person begins at a different time. */
-async function person(peer, me, moves, latencies) {
+async function act({ me, call, notify }, moves, latencies) {
   const started = performance.now() + (me / PEOPLE) * (1_000 / MOVES_A_SECOND);
   const calls = [];
   for (let n = 0; n < moves; n++) {
     const due = started + (n / MOVES_A_SECOND) * 1_000;
     const early = due - performance.now();
     if (early > 0) await sleep(early);
-    void peer.notify("cursor", { from: me, x: n % 1_920, y: (n * 7) % 1_080 });
-    if ((n + me) % MOVES_A_CALL === 0) calls.push(timedCall(peer, n, latencies));
+    void notify("cursor", { from: me, x: n % 1_920, y: (n * 7) % 1_080 });
+    if ((n + me) % MOVES_A_CALL === 0) calls.push(timedCall(call, n, latencies));
   }
   await Promise.all(calls);
 }
 
-async function timedCall(peer, n, latencies) {
+async function timedCall(call, n, latencies) {
   const before = performance.now();
-  check(await peer.call("increment", n), n + 1, "increment");
+  check(await call("increment", n), n + 1, "increment");
   latencies.push(performance.now() - before);
 }
