@@ -49,7 +49,12 @@ export const FAULTS = {
     link.down();
     link.loses = () => false;
   }),
-  expired: ofOne(async (link) => link.expire()),
+  /** The other nodes do not hear this one, although its connection works. Then they hear it again. */
+  unheard: ofOne(async ({ engine, node }) => {
+    engine.unheard.add(node);
+    await after(2 * LEASE_MS);
+    engine.unheard.delete(node);
+  }),
   killed: (world, one) => world.kill(one),
   emptied: (world, { link }) => world.during(() => link.engine.restart()),
 } satisfies Record<string, FaultOf<FaultyLink>>;

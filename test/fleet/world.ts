@@ -32,9 +32,10 @@ const HURRY = 0.1;
 const WORK_MS = 20;
 /** How long the handler of `join` works for an application that is wrong. */
 const LONG_JOIN_MS = 1_000;
-/** The share of publications that have a key, and of those that two nodes publish at once. */
+/** The share of publications that have a key, of those that two nodes publish at once, and of messages after which a member changes. */
 const KEYED = 0.4;
 const DOUBLED = 0.3;
+const RENAMED = 0.1;
 
 const now = (): number => performance.now();
 export const after = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
@@ -85,6 +86,8 @@ class Client {
   stay!: Stay;
   /** The position up to which the client has everything. */
   since: string | undefined;
+  /** What others know of the client; `undefined` if the node has not confirmed it. */
+  as: string | undefined;
   lost = 0;
   resumed = 0;
 
@@ -130,7 +133,8 @@ class Client {
   async #join(server: AnyPeer, stay: Stay): Promise<void> {
     while (this.stay === stay) {
       try {
-        const welcome = (await server.request("join", { since: stay.since, as: this.number })) as Welcome;
+        this.as = String(this.number);
+        const welcome = (await server.request("join", { since: stay.since, as: this.as })) as Welcome;
         // What was sent in this millisecond may have been sent before.
         Object.assign(stay, { welcome, joinedAt: now() + 1 });
         const last = stay.events.flatMap((event) => (event.kind === "said" ? [event.at] : [])).at(-1);
@@ -142,6 +146,18 @@ class Client {
         await after(100);
       }
     }
+  }
+
+  /** Joins again with another `as`. */
+  async rename(n: number): Promise<void> {
+    const { stay } = this;
+    const as = `${this.number} as ${n}`;
+    this.as = undefined;
+    const isDone = await this.peer.request("rename", { as }).then(
+      () => true,
+      () => false,
+    );
+    if (isDone && this.stay === stay) this.as = as;
   }
 
   get isMember(): boolean {
@@ -195,6 +211,8 @@ export class World<L extends Link> {
         name === LOGGED ? { log: { length: 5_000, ttlMs: 600_000 }, members: true } : undefined,
       methods: {
         join: async (params: any, { peer }: any) => ({ ...(await this.#join(node, params, peer)), run: run.run }),
+        rename: async ({ as }: { as: string }, { peer }: any) =>
+          void (await node.server.topic(LOGGED).join(peer, { as })),
         work: async ({ n }: { n: number }) => {
           const result = this.ran(n);
           await after(n % WORK_MS);
@@ -211,7 +229,7 @@ export class World<L extends Link> {
       if (!isExpected) this.oracle.breach("crash", `node ${run.run}: ${String(error)}`);
     });
     for (let times = this.misuse === "watches twice" ? 2 : 1; times > 0; times--)
-      server.topic(LOGGED).watch((event, { id }) => this.oracle.member(run, event, id));
+      server.topic(LOGGED).watch((event, { id, as }) => this.oracle.member(run, event, id, as));
     this.nodes.set(route, { route, node, run, link: link(node) });
   }
 
@@ -278,7 +296,7 @@ export class World<L extends Link> {
 
   /** Runs a fault of the connection of one node, or of all. Resolves when they have connections again. */
   async during(fault: () => unknown, one?: FleetNode<L>): Promise<void> {
-    const trouble = { from: now(), to: Infinity };
+    const trouble = { from: now(), to: Infinity, isOfAll: one === undefined };
     if (one === undefined) this.#troubles.add(trouble);
     const nodes = (): FleetNode<L>[] => (one === undefined ? [...this.nodes.values()] : [one]);
     for (const { run } of nodes()) run.troubles.push(trouble);
@@ -349,8 +367,11 @@ export class World<L extends Link> {
       const key = this.random.chance(KEYED) ? `key ${n}` : undefined;
       this.#track(this.#publish(n, key));
       if (key !== undefined && this.random.chance(DOUBLED)) this.#track(this.#publish(n, key));
-      const { peer, stay } = this.random.pick(this.clients);
+      const client = this.random.pick(this.clients);
+      const { peer, stay } = client;
       this.#track(this.#call(run, peer, "work"));
+      if (stay.welcome !== undefined && client.as !== undefined && this.random.chance(RENAMED))
+        this.#track(client.rename(n));
       if (stay.welcome !== undefined) this.#track(this.#call(run, node.server.peer(stay.welcome.id), "run"));
     }
   }
@@ -423,14 +444,19 @@ export class World<L extends Link> {
     await this.until("P1", async () => {
       const ids = this.clients.map(({ stay }) => stay.welcome?.id ?? "");
       const lists = Array.from(this.nodes.values(), async ({ node, run: { run, members } }) => {
-        const list = (
-          await node.server
-            .topic(LOGGED)
-            .members()
-            .catch(() => [])
-        ).map(({ id }) => id);
+        const listed = await node.server
+          .topic(LOGGED)
+          .members()
+          .catch(() => []);
+        const list = listed.map(({ id }) => id);
         const [missing, extra] = [ids.filter((id) => !list.includes(id)), list.filter((id) => !ids.includes(id))];
-        const known = [...members].filter(([id, event]) => (event === "joined") !== ids.includes(id));
+        const clientOf = (id: string): Client | undefined => this.clients.find(({ stay }) => stay.welcome?.id === id);
+        const isWrong = (id: string, as: unknown): boolean => (clientOf(id)?.as ?? as) !== as;
+        const known = [...members].filter(
+          ([id, { event, as }]) =>
+            (event === "joined") !== (clientOf(id) !== undefined) || (event === "joined" && isWrong(id, as)),
+        );
+        known.push(...(listed.filter(({ id, as }) => isWrong(id, as)) as never[]));
         if (missing.length + extra.length + known.length === 0 && list.length === ids.length) return [];
         return [
           `node ${run} lacks ${missing.join(" ") || "none"}, has ${extra.join(" ") || "none"}, knows ${known.length} others`,

@@ -14,7 +14,23 @@ afterEach(() => {
 /** Whether a fault does harm depends on the moment, so a mutant is played again if it did none. */
 const SEEDS = [1, 2, 3, 4];
 /** All but W, which is about the world and not about the engine. */
-const RULES: readonly Rule[] = ["N1", "N2", "N3", "N4", "L1", "L2", "L3", "L4", "L5", "C1", "C2", "C3", "P1", "P2"];
+const RULES: readonly Rule[] = [
+  "N1",
+  "N2",
+  "N3",
+  "N4",
+  "L1",
+  "L2",
+  "L3",
+  "L4",
+  "L5",
+  "C1",
+  "C2",
+  "C3",
+  "P1",
+  "P2",
+  "P3",
+];
 
 /** Resolves with the broken rules, one line each; empty if there are none. */
 async function breachesOf(seed: number, { faults, engine, misuse }: Omit<Mutant, "rule">): Promise<string> {

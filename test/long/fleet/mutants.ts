@@ -1,13 +1,12 @@
 /**
  * The mutants: each breaks one rule, in the engine of the nodes or in their application. A test checks that the oracle detects each.
  *
- * Two errors have no mutant, because no user can observe them. If several nodes reap a dead incarnation without a claim, each removes
- * members that may be gone already, which changes nothing. If an answer to a call arrives twice, the second one finds no call, because
+ * One error has no mutant, because no user can observe it: if an answer to a call arrives twice, the second one finds no call, because
  * a call has a number of its own and settles once.
  */
 import { EngineError, type Engine, type EngineConnection, type EngineHost } from "../../../src/fleet/engine.js";
 import type { Fault } from "../../fleet/chaos.js";
-import { LOGGED, type Misuse } from "../../fleet/world.js";
+import type { Misuse } from "../../fleet/world.js";
 import type { Rule } from "./oracle.js";
 
 type HostBend = (right: EngineHost) => Partial<EngineHost>;
@@ -17,7 +16,6 @@ interface Bends {
   readonly host?: HostBend;
   readonly connection?: (right: Pick<EngineConnection, "send" | "subscribe">) => Partial<EngineConnection>;
   readonly log?: (right: NonNullable<EngineConnection["log"]>) => Partial<EngineConnection["log"]>;
-  readonly roster?: (right: NonNullable<EngineConnection["roster"]>) => Partial<EngineConnection["roster"]>;
 }
 
 export interface Mutant {
@@ -35,11 +33,10 @@ export interface Mutant {
 /** Returns an engine whose connections are wrong. */
 export function bend(engine: Engine, make: (node: string) => Bends): Engine {
   const createConnection: Engine["createConnection"] = (node, host) => {
-    const { host: ofHost, connection, log, roster } = make(node);
+    const { host: ofHost, connection, log } = make(node);
     const one = engine.createConnection(node, { ...host, ...ofHost?.(host) });
     const [send, subscribe] = [one.send.bind(one), one.subscribe.bind(one)];
     Object.assign(one.log!, log?.({ ...one.log! }));
-    Object.assign(one.roster!, roster?.({ ...one.roster! }));
     return Object.assign(one, connection?.({ send, subscribe }));
   };
   return { ...engine, createConnection };
@@ -257,61 +254,55 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     rule: "P1",
     complaint: HAS_ANOTHER,
     faults: ["killed", "cut"],
-    engine: () => {
-      const known = new Map<`${string}.${string}`, string>();
+    engine: (node) => {
+      const beats = new Map<string, string>();
       return {
-        host: changing("1l", () => []),
-        roster: ({ list }) => ({
-          list: async (topic) => {
-            const { version, members } = await list(topic);
-            for (const [id, as] of members) known.set(id, as);
-            return { version, members: [...known] as typeof members };
+        // Each node that was heard once is heard for ever.
+        host: ({ received }) => ({
+          received: (channel, frame) => {
+            received(channel, frame);
+            if (!frame.startsWith("1b")) return;
+            const [from = ""] = split(frame).fields;
+            if (from === node) for (const beat of beats.values()) received(channel, beat);
+            else beats.set(from, frame);
           },
         }),
       };
     },
   },
   "members of a live node are removed": {
-    rule: "P1",
-    complaint: LACKS_ONE,
-    engine: (node) => ({
-      roster: ({ list, put, beat }) => ({
-        beat: async (incarnation, leaseMs) => {
-          const other = (await list(LOGGED)).members.find(([id]) => !id.startsWith(`${node}/`));
-          if (other !== undefined) await put(LOGGED, other[0], undefined);
-          return beat(incarnation, leaseMs);
-        },
-      }),
-    }),
-  },
-  "a node does not put its members again": {
-    rule: "P1",
-    complaint: LACKS_ONE,
-    faults: ["emptied"],
-    engine: () => {
-      const before = new Set<string>();
+    rule: "P3",
+    engine: (node) => {
+      const isWrong = everyNth(5);
       return {
-        roster: ({ put }) => ({
-          put: async (topic, id, as) => {
-            const name = `${topic} ${id.slice(id.lastIndexOf("."))} ${as ?? ""}`;
-            if (!before.has(name)) await put(topic, id, as);
-            before.add(name);
-          },
+        host: changing("1b", (frame) => {
+          const [from = "", ...others] = frame.fields;
+          return from === node || !isWrong() ? [frame] : [{ ...frame, fields: [from, others[0]!, others[1]!, "bye"] }];
         }),
       };
     },
   },
-  "a node that was given up goes on": {
+  "a digest is not repeated": {
+    rule: "P1",
+    engine: () => ({ host: (right) => losing("1j", 3)({ ...right, ...changing("1d", () => [])(right) }) }),
+  },
+  "a snapshot is applied after a newer change": {
+    rule: "P1",
+    faults: ["cut"],
+    engine: () => ({
+      host: changing("1m", ({ fields: [from, topic, number, ...others], ...frame }) => [
+        { ...frame, fields: [from!, topic!, String(Number(number) + 1e6), ...others] },
+      ]),
+    }),
+  },
+  "a node that is heard again does not repeat its digests": {
     rule: "P1",
     complaint: LACKS_ONE,
-    faults: ["expired"],
+    faults: ["unheard"],
     engine: () => ({
-      roster: ({ beat }) => ({
-        beat: async (incarnation, leaseMs) => {
-          const state = await beat(incarnation, leaseMs);
-          return state.isMine ? state : { isMine: true, live: [incarnation] };
-        },
-      }),
+      host: changing("1b", (frame) => [
+        { ...frame, fields: frame.fields.map((one) => (one === "again" ? "new" : one)) },
+      ]),
     }),
   },
   "a watcher is notified twice": { rule: "P2", misuse: "watches twice" },

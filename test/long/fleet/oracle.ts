@@ -6,7 +6,9 @@
  * order. L3: `"complete"` is never wrong. L4: a `"not-sent"` publication never appears. L5: a key appears once in an epoch, and all
  * publications with it get one position.
  * C1: each call settles in time. C2: a `"not-sent"` call never ran. C3: a call with a result ran once, and the result is its own.
- * P1: soon after the last fault, all lists of members are equal, and remain so. P2: joined and left alternate for each member.
+ * P1: soon after the last fault, each node lists each member once, with its last `as`, and its watchers know the same.
+ * P2: joined and left alternate for each member, but for a joined with another `as`. P3: a member that is connected leaves on another
+ * node only if one of the two nodes could not be heard, and not because the broker was away.
  * W: after the last fault, all nodes and clients are connected again. Until then, no other rule says what they must have.
  */
 
@@ -22,7 +24,7 @@ export interface Welcome {
 }
 
 export type Rule =
-  "N1" | "N2" | "N3" | "N4" | "L1" | "L2" | "L3" | "L4" | "L5" | "C1" | "C2" | "C3" | "P1" | "P2" | "W";
+  "N1" | "N2" | "N3" | "N4" | "L1" | "L2" | "L3" | "L4" | "L5" | "C1" | "C2" | "C3" | "P1" | "P2" | "P3" | "W";
 
 /** One or more broken rules. */
 export class Breach extends Error {
@@ -35,12 +37,22 @@ const ON_THE_WAY_MS = 1_000;
 const REPORT_MS = 2_000;
 /** How much later than its timeout a call may settle. */
 const LATE_MS = 1_000;
+/** How long before its members leave a node may have been heard last. */
+const SILENT_MS = 5_000;
 const MOST_BREACHES = 20;
 
 /** A time in which something was wrong; `to` is infinite while it lasts. */
 export interface Trouble {
   readonly from: number;
   to: number;
+  /** Whether all nodes have it, because it is of the broker. */
+  readonly isOfAll?: boolean;
+}
+
+/** An event of a member, and its `as`. */
+export interface MemberEvent {
+  readonly event: "joined" | "left";
+  readonly as: unknown;
 }
 
 /** One server, from its start to its end. */
@@ -53,7 +65,9 @@ export interface Run {
   /** When a fault ended a connection that worked. */
   readonly losses: number[];
   /** The last event of each member. */
-  readonly members: Map<string, "joined" | "left">;
+  readonly members: Map<string, MemberEvent>;
+  /** When which member left. */
+  readonly left: { readonly id: string; readonly time: number }[];
   endedAt: number;
 }
 
@@ -136,18 +150,18 @@ export class Oracle {
 
   /** Begins to record a server. */
   started(run: number): Run {
-    const record: Run = { run, troubles: [], states: [], losses: [], members: new Map(), endedAt: Infinity };
+    const record: Run = { run, troubles: [], states: [], losses: [], members: new Map(), left: [], endedAt: Infinity };
     this.runs.set(run, record);
     return record;
   }
 
-  /**
-   * P2. A watcher may be notified of a join when that member is listed already, because lists and notifications have no common order.
-   * So the first event of a member may be either.
-   */
-  member(run: Run, event: "joined" | "left", id: string): void {
-    if (run.members.get(id) === event) this.breach("P2", `node ${run.run} reported ${event} twice in a row for ${id}`);
-    run.members.set(id, event);
+  /** P2. A watcher is not notified of members that were there before it. So the first event of a member may be either. */
+  member(run: Run, event: "joined" | "left", id: string, as: unknown): void {
+    const before = run.members.get(id);
+    if (before?.event === event && (event === "left" || before.as === as))
+      this.breach("P2", `node ${run.run} reported ${event} twice in a row for ${id}`);
+    run.members.set(id, { event, as });
+    if (event === "left") run.left.push({ id, time: performance.now() });
   }
 
   /** Judges everything, after the end. If W is broken, judges nothing else. Throws a `Breach` with the broken rules. */
@@ -165,7 +179,28 @@ export class Oracle {
       ...this.#judgeLogs(),
       ...this.#judgeCalls(),
       ...this.#judgeReports(),
+      ...this.#judgeLeaves(),
     };
+  }
+
+  /** P3. */
+  #judgeLeaves(): Figures {
+    const stays = new Map(this.stays.map((stay) => [stay.welcome?.id, stay]));
+    for (const { run, left } of this.runs.values())
+      for (const { id, time } of left) {
+        const stay = stays.get(id);
+        if (stay?.welcome === undefined || time < stay.joinedAt || time > stay.endedAt - ON_THE_WAY_MS) continue;
+        const isExcused = [run, stay.welcome.run].some((one) => this.#isUnheard(one, time));
+        if (!isExcused) this.breach("P3", `client ${stay.client} left at ${time} for node ${run}, and is connected`);
+      }
+    return { "members that left": [...this.runs.values()].flatMap(({ left }) => left).length };
+  }
+
+  /** Whether others may not have heard a node before some time, for a reason of its own. */
+  #isUnheard(run: number, time: number): boolean {
+    const { endedAt, troubles } = this.runs.get(run)!;
+    if (time > endedAt - ON_THE_WAY_MS) return true;
+    return troubles.some(({ from, to, isOfAll = false }) => !isOfAll && time > from && time - SILENT_MS < to);
   }
 
   /** Whether a node may have had no connection between two times. */
