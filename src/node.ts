@@ -45,22 +45,16 @@ export {
   type EngineConnection,
   type EngineFacts,
   type EngineHost,
-  type EngineLeases,
   type EngineLog,
-  type EngineRoster,
   type EngineSettings,
-  type Incarnation,
-  type LeaseState,
   type LogPart,
   type LogRule,
   type NodeName,
   type Position,
-  type RosterId,
-  type RosterPart,
 } from "./fleet/engine.js";
 export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./fleet/fleet.js";
 export type { Except, Principal, RemotePeer } from "./fleet/remote.js";
-export type { TopicMember } from "./fleet/roster.js";
+export type { TopicMember } from "./fleet/members.js";
 export type {
   Joined,
   JoinOptions,

@@ -10,7 +10,7 @@ import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { checkEngine, type Engine } from "./engine.js";
 import { Fleet, type FleetEvents, type FleetHost, type Health, type NodeMethods, type Nodes } from "./fleet.js";
 import { checkExcept, wrongExcept, type Except, type Principal, type RemotePeer } from "./remote.js";
-import type { TopicMember } from "./roster.js";
+import type { TopicMember } from "./members.js";
 import { topicName, type LogEntries, type PublishArgs, type ReadOptions, type TopicRules } from "./topic-options.js";
 
 /** The options of `attach`. */

@@ -21,10 +21,15 @@ const MAX_WAITING = 1_000;
 const MAX_WAITING_BYTES = 4 * 2 ** 20;
 /** A command without an answer for so long has an unknown outcome. */
 const COMMAND_TIMEOUT_MS = 5_000;
+/** Frames of bulk work that are written and not answered: the others wait, so that all else keeps its room. */
+const MAX_BULK = 128;
 /** How long a subscription is kept that is not wanted any more, because its topic may get a member again. */
 export const LINGER_MS = 5_000;
 /** How long a node waits after a failed subscription, if the connection is up. */
 const RETRY_MS = 1_000;
+
+/** A frame, and where it is sent. */
+export type Sending = readonly [channel: Channel, frame: string];
 
 /** Takes what the broker reports. */
 export interface BrokerOwner {
@@ -104,6 +109,9 @@ export class Broker {
   readonly #waiting = new Map<() => Promise<unknown>, Command<any>>();
   #waitingBytes = 0;
   readonly #subscriptions = new Map<Channel, Subscription>();
+  /** Bulk work, by key. The sources send one frame each in turns. */
+  readonly #bulk = new Map<string, Iterator<Sending>>();
+  #unansweredBulk = 0;
 
   constructor(engine: Engine, node: NodeName, owner: BrokerOwner) {
     this.#engine = engine;
@@ -169,13 +177,14 @@ export class Broker {
       for (const settle of subscription.waiting.splice(0)) settle(error);
     }
     this.#subscriptions.clear();
+    this.#bulk.clear();
     await this.connection.close();
   }
 
-  /** Sends a frame at most once. Drops it if the connection is down or too much is unanswered. */
-  send(channel: Channel, frame: string): boolean {
+  /** Sends a frame at most once. Drops it if the connection is down, or if too much is unanswered and the frame is not vital. */
+  send(channel: Channel, frame: string, isVital = false): boolean {
     const bytes = utf8Bytes(frame);
-    if (!this.isUp || !this.#hasRoom(bytes) || bytes > this.facts!.maxFrameBytes) {
+    if (!this.isUp || (!isVital && !this.#hasRoom(bytes)) || bytes > this.facts!.maxFrameBytes) {
       this.#owner.dropped();
       return false;
     }
@@ -191,6 +200,38 @@ export class Broker {
       this.#owner.dropped();
     });
     return true;
+  }
+
+  /**
+   * Sends the frames of a source, few at a time. A source replaces the one with the same key. If the connection is lost, forgets all
+   * sources: what they say is exchanged again.
+   */
+  later(key: string, frames: Iterator<Sending>): void {
+    if (!this.isUp) return;
+    this.#bulk.set(key, frames);
+    this.#sendBulk();
+  }
+
+  #sendBulk(): void {
+    // A source that has sent a frame is put at the end, so this ends when all are empty or too much is unanswered.
+    for (const [key, frames] of this.#bulk) {
+      if (this.#unansweredBulk >= MAX_BULK) return;
+      this.#bulk.delete(key);
+      const { done, value } = frames.next();
+      if (done === true) continue;
+      this.#bulk.set(key, frames);
+      this.#unansweredBulk++;
+      this.#owner.sent();
+      const settled = (): void => {
+        this.#unansweredBulk--;
+        this.#sendBulk();
+      };
+      const [channel, frame] = value as Sending;
+      this.connection.send(channel, frame).then(settled, () => {
+        this.#owner.dropped();
+        settled();
+      });
+    }
   }
 
   /**
@@ -333,6 +374,7 @@ export class Broker {
     this.#lastError = error;
     if (!wasUp && this.#state === "down") return;
     if (this.facts !== undefined) this.#state = "down";
+    this.#bulk.clear();
     if (this.#state === "down") this.#refuseWaiting();
     if (wasUp) this.#owner.down(error);
   }

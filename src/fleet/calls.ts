@@ -43,10 +43,10 @@ export interface CallsOwner {
   readonly broker: Broker;
   /** How long a call waits by default. */
   readonly wait: Pick<Wait, "timeoutMs" | "retry">;
-  /** The nodes that lived when the leases were last read. */
+  /** The nodes that live. */
   readonly live: ReadonlySet<NodeName>;
-  /** Reads which nodes live now. Resolves with false if that failed. Never rejects. */
-  readLive(): Promise<boolean>;
+  /** A call is sent to a node. Returns false if the node has closed. If it lives no more, `lost` is called. */
+  expects(node: NodeName): boolean;
   /** Returns a peer of this node. */
   peerOf(localId: string): AnyPeer | undefined;
   /** Returns the peers of a principal on this node. */
@@ -104,10 +104,14 @@ class RemoteCall implements Expiring {
 
 /** A question to all nodes, until all have answered. */
 interface Gathering {
-  /** The nodes that have to answer; `undefined` until the broker has taken the question. */
+  /**
+   * The nodes that have to answer; `undefined` until the question has come back to this node. The nodes that were there before have
+   * sent a beat, which came before it.
+   */
   waiting: Set<NodeName> | undefined;
   readonly answered: (from: NodeName, value: unknown) => void;
-  /** How many nodes answer, if the broker has counted them. */
+  /** Whether the broker has taken the question, and how many nodes answer, if it has counted them. */
+  isTaken: boolean;
   count: number | undefined;
   readonly heard: Set<NodeName>;
   readonly done: () => void;
@@ -191,6 +195,7 @@ export class Calls {
       const send = async (): Promise<number | undefined> => {
         const { maxFrameBytes } = broker.facts!;
         if (size > maxFrameBytes) throw new TooLargeError(method, size, maxFrameBytes);
+        if (!this.#owner.expects(node)) throw new ConnectionLostError(method, "not-sent", NO_NODE);
         call.isWritten = true;
         return broker.connection.send(`n:${node}`, frame);
       };
@@ -198,7 +203,7 @@ export class Calls {
       if (!broker.isUp) call.whenSettled.push(() => broker.cancel(send));
       broker.run(size, wait.timeoutMs, send).then(
         (count) => {
-          // Otherwise the call settles by its answer, its timeout, or the lease of the node.
+          // Otherwise the call settles by its answer, its timeout, or the silence of the node.
           if (count === 0 && broker.facts!.undercounts !== true)
             this.#settle(number)?.reject(new ConnectionLostError(method, "not-sent", NO_NODE));
         },
@@ -250,10 +255,10 @@ export class Calls {
     return call;
   }
 
-  /** Rejects the calls to nodes whose leases have expired. */
-  seen(live: ReadonlySet<NodeName>): void {
+  /** Rejects the calls to a node that has ended. */
+  lost(node: NodeName): void {
     for (const call of this.#calls.values()) {
-      if (live.has(call.node) || !call.isWritten) continue;
+      if (call.node !== node || !call.isWritten) continue;
       this.#settle(call.number)?.reject(new ConnectionLostError(call.method, "unknown", NO_NODE));
     }
     for (const gathering of this.#gatherings.values()) this.#check(gathering);
@@ -367,8 +372,8 @@ export class Calls {
 
   /**
    * Asks all nodes about the peers of a principal. Resolves with the answers by node, and with the nodes that did not answer in time:
-   * those that live, and `UNNAMED` if there may be others: the broker has counted more, has not taken the question, or has not said which
-   * nodes live. Never rejects.
+   * those that live, and `UNNAMED` if there may be others: the broker has counted more, or has not taken or not delivered the question.
+   * Never rejects.
    */
   async gather(
     verb: "peers" | "close",
@@ -381,11 +386,11 @@ export class Calls {
     if (isAlone) return { answers, unheard: [] };
     const others = (): NodeName[] => [...this.#owner.live].filter((name) => name !== node);
     const number = ++this.#lastNumber;
-    let isRead = true;
     return new Promise((resolve) => {
       const timer: Expiring = { deadline: 0, expire: () => gathering.done() };
       const gathering: Gathering = {
         waiting: undefined,
+        isTaken: false,
         count: undefined,
         heard: new Set(),
         answered: (from, value) => answers.set(from, value),
@@ -393,10 +398,10 @@ export class Calls {
           if (!this.#gatherings.delete(number)) return;
           clearDeadline(timer);
           // With those that came meanwhile: a node that was counted and has not answered may be one of them.
-          const { count = 0, heard, waiting } = gathering;
+          const { count = 0, heard, waiting, isTaken } = gathering;
           const unheard = [...new Set([...others(), ...heard])].filter((name) => !answers.has(name));
           const areMoreCounted = count - 1 > answers.size + unheard.length;
-          if (areMoreCounted || waiting === undefined || !isRead) unheard.push(UNNAMED);
+          if (areMoreCounted || waiting === undefined || !isTaken) unheard.push(UNNAMED);
           resolve({ answers, unheard });
         },
       };
@@ -404,37 +409,26 @@ export class Calls {
       if (this.#isClosed) return gathering.done();
       setDeadline(timer, GATHER_MS);
       const frame = frameOf(Kind.Principal, [number, node, verb, code, principal], body);
-      const ask = (): void => {
-        // The time has passed or this node was closed, so nothing is sent.
-        if (!this.#gatherings.has(number)) return;
-        broker
-          .now(() => broker.connection.send("a:all", frame))
-          .then(
-            (count) => {
-              gathering.waiting = new Set(others());
-              gathering.count = count;
-              this.#check(gathering);
-            },
-            (error: EngineError) => {
-              // If it may have arrived, answers may come.
-              if (error.outcome === "not-sent") gathering.done();
-            },
-          );
-      };
-      if (!broker.isUp || (broker.facts!.counts && !broker.facts!.undercounts)) return ask();
-      // The count does not show a node that has entered since the last beat. Only the leases do.
-      isRead = false;
-      void this.#owner.readLive().then((wasRead) => {
-        isRead = wasRead;
-        ask();
-      });
+      broker
+        .now(() => broker.connection.send("a:all", frame))
+        .then(
+          (count) => {
+            gathering.isTaken = true;
+            gathering.count = count;
+            this.#check(gathering);
+          },
+          (error: EngineError) => {
+            // If it may have arrived, answers may come.
+            if (error.outcome === "not-sent") gathering.done();
+          },
+        );
     });
   }
 
   /** Ends a question when every node that lives, and every one that was counted, has answered. */
   #check(gathering: Gathering): void {
-    const { waiting, heard, count = 1 } = gathering;
-    if (waiting === undefined) return;
+    const { waiting, heard, isTaken, count = 1 } = gathering;
+    if (waiting === undefined || !isTaken) return;
     const silent = [...waiting].filter((name) => !knows(name, Kind.Principal));
     const isComplete = [...waiting].every(
       (name) => heard.has(name) || silent.includes(name) || !this.#owner.live.has(name),
@@ -443,9 +437,16 @@ export class Calls {
     if (isComplete && heard.size >= count - 1 - silent.length) gathering.done();
   }
 
+  #cameBack(number: number): void {
+    const gathering = this.#gatherings.get(number);
+    if (gathering === undefined) return;
+    gathering.waiting = new Set([...this.#owner.live].filter((name) => name !== this.#owner.node));
+    this.#check(gathering);
+  }
+
   /** Takes a question or a notification about the peers of a principal. */
   asked({ fields: [numberField, from, verb, code, principal], body }: ReadFrame): void {
-    if (from === this.#owner.node) return;
+    if (from === this.#owner.node) return this.#cameBack(Number(numberField));
     const value = verb === "notify" ? notificationIn(body) : parsed(body);
     if (from === undefined || principal === undefined || value === undefined) return this.#owner.foreign();
     if (verb === "notify") return this.notifyOwn(principal, value as { method: string; params: unknown });

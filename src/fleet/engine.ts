@@ -2,23 +2,14 @@
  * The interface of an engine: the operations of a broker that connect the servers of several processes. A _node_ is one process
  * with a server. The nodes of a _fleet_ have the same broker and prefix, and communicate only through the broker.
  *
- * An engine carries frames and keeps logs, members and leases. It reads no frame. All rules above these operations are in
- * `src/fleet`, and are the same for every engine.
+ * An engine publishes, subscribes and keeps logs. It reads no frame, and keeps nothing of a node. All rules above these operations are
+ * in `src/fleet`, and are the same for every engine.
  */
 import { ErrorCode, expected, type Outcome } from "../core/errors.js";
 import type { ErrorObject } from "../core/message.js";
 
 /** The name of a node: 1 to 64 of `[A-Za-z0-9_-]`. Random, so that no two nodes have the same. */
 export type NodeName = string;
-
-/**
- * A node between two losses of its lease: `<node>/<number>`, with numbers from 1. What the broker keeps for a node, it keeps for one
- * incarnation. So a node that was given up and continues loses nothing to those that remove what it had before.
- */
-export type Incarnation = `${NodeName}/${number}`;
-
-/** A member of a topic in the roster: its incarnation, and 1 to 64 of `[A-Za-z0-9_-]`. */
-export type RosterId = `${Incarnation}.${string}`;
 
 /**
  * A channel. `t:` and the name of a topic, `n:` and the name of a node (its inbox), or `a:all` (all nodes). The name of a topic is
@@ -58,21 +49,6 @@ export interface LogPart {
   readonly entries: readonly (readonly [offset: number, body: string])[];
 }
 
-/** The members of a topic, read at one moment. */
-export interface RosterPart {
-  /** The version of the last change in this list; 0 if the topic has no members. */
-  readonly version: number;
-  readonly members: readonly (readonly [id: RosterId, as: string])[];
-}
-
-/** The state of a node's lease. */
-export interface LeaseState {
-  /** False if the lease had expired: this incarnation was given up, and the lease is not renewed. */
-  readonly isMine: boolean;
-  /** The incarnations whose leases are valid, with this one. Empty if `isMine` is false. */
-  readonly live: readonly Incarnation[];
-}
-
 /** What an engine reports about its broker when it is open. */
 export interface EngineFacts {
   /** The longest frame, in bytes of UTF-8. */
@@ -81,7 +57,7 @@ export interface EngineFacts {
   readonly counts: boolean;
   /**
    * Whether a node may receive a frame for whose inbox `send` has returned 0. Then a call to a node that does not live is `"unknown"`
-   * when the lease of that node has ended, instead of `"not-sent"` at once. Default false.
+   * when that node was silent for its lease, instead of `"not-sent"` at once. Default false.
    */
   readonly undercounts?: boolean | undefined;
   /** Whether the frames of one node arrive in order across all channels (`"node"`), or only within a topic (`"topic"`). */
@@ -96,8 +72,8 @@ export interface EngineFacts {
 /** The settings that the fleet applies for its engine. An engine takes them as options. */
 export interface EngineSettings {
   /**
-   * How long a node is believed to live without a sign of it, in milliseconds. Default 10,000. A node renews its lease three times
-   * in that time. Its members are gone after 4/3 of it.
+   * How long a node is believed to live without a sign of it, in milliseconds. Default 10,000. A node gives a sign three times in
+   * that time. Its members are gone after 4/3 of it.
    */
   readonly leaseMs?: number | undefined;
   /** How long `serve` waits for the broker, in milliseconds. Then it rejects with the `EngineError` of the last attempt. Default 10,000. */
@@ -125,8 +101,7 @@ export interface Engine {
 }
 
 /**
- * The connection of one node to its broker. Its capabilities are the members that it has: `log` and `roster` exist from the beginning
- * or never.
+ * The connection of one node to its broker. It has `log` from the beginning or never.
  *
  * A promise that rejects rejects with an `EngineError`. While the connection is down, each operation rejects at once with outcome
  * `"not-sent"`. An operation that was written and not answered rejects with `"unknown"` when the connection is lost. The engine
@@ -141,8 +116,7 @@ export interface EngineConnection {
    */
   open(): Promise<EngineFacts>;
   /**
-   * Gives up the lease and the members that are left, and disconnects. Nothing is left in the broker except logs, and no timer in
-   * this process. Resolves after at most 5 s, also without a connection. Never rejects. After it is called, no function of the
+   * Disconnects. Nothing is left in the broker except logs, and no timer in this process. Resolves after at most 5 s, also without a connection. Never rejects. After it is called, no function of the
    * host is called.
    */
   close(): Promise<void>;
@@ -167,10 +141,6 @@ export interface EngineConnection {
   send(channel: Channel, frame: string): Promise<number | undefined>;
   /** Logs; `undefined` if the broker offers none. */
   readonly log?: EngineLog | undefined;
-  /** Members and leases; `undefined` if the broker offers none. */
-  readonly roster?: EngineRoster | undefined;
-  /** The leases of an engine that has no roster. `undefined` if the broker offers none: then a node knows only itself. */
-  readonly leases?: EngineLeases | undefined;
 }
 
 /** The logs of an engine, one for each topic. */
@@ -188,31 +158,6 @@ export interface EngineLog {
    * if there is none: a new epoch without entries, kept as the rule says from the last such read on, and continued by `append`.
    */
   read(topic: string, after: number, limit: number, begin?: LogRule): Promise<LogPart>;
-}
-
-/** The leases of nodes. */
-export interface EngineLeases {
-  /** Takes a lease for a new incarnation of this node, for `leaseMs`. */
-  enter(incarnation: Incarnation, leaseMs: number): Promise<void>;
-  /**
-   * Renews the lease of this node's incarnation, and returns which incarnations live. Also removes the members of incarnations
-   * whose leases have expired, as `put` would: each such incarnation is reaped by one node, and by another if that node dies too.
-   * The fleet calls it every `leaseMs / 3`, so the members of a dead node are gone after at most 4/3 of `leaseMs`.
-   */
-  beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState>;
-}
-
-/** The members of topics, and the leases of nodes. */
-export interface EngineRoster extends EngineLeases {
-  /**
-   * Adds a member, or replaces its `as`, a JSON text. If `as` is undefined, removes the member. Each change gets the next version of
-   * the topic's roster, and is sent to the channel of the topic as `rosterFrame(version, id, as)`, atomically: all nodes see the
-   * frames in the order of their versions. Removing an id that is not there changes nothing. A roster that became empty may
-   * be forgotten: its next version is then any that is greater than all before.
-   */
-  put(topic: string, id: RosterId, as: string | undefined): Promise<void>;
-  /** Reads the members of a topic. */
-  list(topic: string): Promise<RosterPart>;
 }
 
 /** Takes what an engine receives and reports. None of its functions throws. Nothing is called inside `createConnection`. */

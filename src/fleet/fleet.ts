@@ -12,7 +12,7 @@ import { nanoid } from "../core/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker } from "./broker.js";
 import { Calls, type Address } from "./calls.js";
-import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
+import { EngineError, type Channel, type Engine, type NodeName } from "./engine.js";
 import {
   frameOf,
   isNodeName,
@@ -23,9 +23,8 @@ import {
   readFrame,
   type ReadFrame,
 } from "./frames.js";
-import { Lease, LEASE_MS } from "./lease.js";
+import { BEATS, LEASE_MS, LiveNodes } from "./nodes.js";
 import { AddressedPeer, principalOf, refuseOptions, type Principal, type RemotePeer } from "./remote.js";
-import { OwnMembers } from "./roster.js";
 import { SessionReports } from "./session-over.js";
 import { Tails, type LogsOwner } from "./topic-log.js";
 import { FleetTopics } from "./topics.js";
@@ -33,7 +32,7 @@ import type { SendOptions } from "./topic-options.js";
 
 /** The state of the engine, as the event `engine` reports it. */
 export interface EngineState {
-  /** `"down"`: this node has no connection to the broker, or was given up by the others. */
+  /** `"down"`: this node has no connection to the broker. */
   readonly state: "up" | "down";
   /** How long the engine was down, in milliseconds. 0 while it is down. Plain notifications of that time are lost to this node. */
   readonly downMs: number;
@@ -84,7 +83,7 @@ export type NodeMethods = Readonly<Record<string, (params: any, context: NodeCon
 export interface Nodes {
   /** The id of this node. Random, and new with each start. */
   readonly id: string;
-  /** The ids of the nodes that live, with this one. A node that has stopped is listed until its lease ends. */
+  /** The ids of the nodes that live, with this one. A node that was killed is listed until it was silent for its lease. */
   readonly live: readonly string[];
   /**
    * Notifies the other nodes, at most once. They handle it by `serve({ nodes: { methods } })`. Throws a `TypeError` for params without
@@ -96,8 +95,8 @@ export interface Nodes {
 /** The events of a server that is a node of a fleet. */
 export type FleetEvents = {
   /**
-   * The connection to the broker was lost or restored, or the other nodes had given up this one. No peer is closed. While it is
-   * down, notifications reach only the peers of this node. Not emitted for the start.
+   * The connection to the broker was lost or restored. No peer is closed. While it is down, notifications reach only the peers of this
+   * node. Not emitted for the start.
    */
   engine(state: EngineState): void;
   /**
@@ -138,7 +137,10 @@ export interface FleetHost {
   report(error: unknown): void;
 }
 
-/** Heals and lists that run at once: more wait. */
+/** The kinds of frames that concern the log or the members of a topic. */
+const OF_TOPICS: ReadonlySet<string> = new Set([Kind.Log, Kind.Joined, Kind.Left, Kind.Digest, Kind.Question]);
+
+/** Reads of logs and first questions that run at once: more wait. */
 const MOST_READS = 32;
 
 /** One node of a fleet. */
@@ -149,9 +151,9 @@ export class Fleet {
   readonly topics: FleetTopics;
   readonly #host: FleetHost;
   readonly #broker: Broker;
-  readonly #lease: Lease;
+  readonly #nodes: LiveNodes;
   readonly #leaseMs: number;
-  readonly #own: OwnMembers;
+  readonly #beat: Expiring = { deadline: 0, expire: () => this.#sendBeat() };
   readonly #calls: Calls;
   readonly #sessionReports: SessionReports;
   readonly #byId = new Map<string, AnyPeer>();
@@ -189,27 +191,27 @@ export class Fleet {
     });
     const { leaseMs = LEASE_MS } = engine.settings ?? {};
     this.#leaseMs = leaseMs;
-    this.#lease = new Lease(this.#broker, this.id, leaseMs, {
-      renewed: (incarnation) => {
-        host.changed({ state: "down", downMs: 0, error: new Error("this node was given up: its lease had expired") });
-        this.#own.renew(incarnation);
-        // Perhaps because the broker has lost its data. Then no change says which members of other nodes are gone.
-        this.topics.lost();
-        host.changed({ state: "up", downMs: leaseMs });
+    const now = performance.now();
+    this.#nodes = new LiveNodes(
+      this.id,
+      leaseMs,
+      {
+        send: (channel, frame) => void this.#broker.send(channel, frame, true),
+        lost: (node) => {
+          this.topics.lost(node);
+          this.#calls.lost(node);
+        },
+        forgotten: () => this.topics.repeatAll(),
       },
-      seen: (live) => this.#calls.seen(live),
-    });
-    this.#own = new OwnMembers(this.#broker, this.#lease.incarnation);
-    const getLive = (): ReadonlySet<NodeName> => this.#lease.live;
+      now,
+    );
     this.#calls = new Calls({
       node: this.id,
       isAlone,
       broker: this.#broker,
       wait: host.wait,
-      get live() {
-        return getLive();
-      },
-      readLive: () => this.#lease.read(),
+      live: this.#nodes.live,
+      expects: (node) => this.#nodes.expects(node, performance.now()),
       peerOf: (localId) => this.#byId.get(localId),
       peersOf: (principal) => this.#byPrincipal.get(principal) ?? [],
       disconnected: (principal) => host.disconnected(principal),
@@ -220,9 +222,7 @@ export class Fleet {
     this.#sessionReports = new SessionReports({
       node: this.id,
       broker: this.#broker,
-      get live() {
-        return getLive();
-      },
+      live: this.#nodes.live,
       endSession: (hash, principal) => host.endSession(hash, principal),
       dropped,
     });
@@ -236,8 +236,9 @@ export class Fleet {
     };
     this.topics = new FleetTopics({
       ...logs,
-      own: this.#own,
-      peerIdOf: (rosterId) => this.#peerIdOf(rosterId),
+      node: this.id,
+      hears: (node) => this.#nodes.hears(node, performance.now()),
+      idOf: (node, localId) => (isAlone ? localId : `${node}.${localId}`),
       rulesOf: (topic) => host.rulesOf(topic),
       membersOf: (topic) => host.membersOf(topic),
       add: (topic, peer) => host.add(topic, peer),
@@ -273,24 +274,24 @@ export class Fleet {
     for (const sentence of this.#unmet) if (!before.has(sentence)) this.#host.report(new Error(sentence));
   }
 
-  /** Leaves the fleet: removes the members of this node, and disconnects. Never rejects. A second call waits for the first. */
+  /** Leaves the fleet: the others forget this node, and it disconnects. Never rejects. A second call waits for the first. */
   close(): Promise<void> {
     return (this.#closed ??= this.#close());
   }
 
   async #close(): Promise<void> {
     clearDeadline(this.#unmetReport);
-    this.#lease.stop();
+    clearDeadline(this.#beat);
     this.#calls.end();
     this.#sessionReports.stop();
-    if (this.#broker.isUp) await this.#own.clear();
     this.topics.close();
+    const { connection } = this.#broker;
+    if (this.#broker.isUp) await this.#broker.now(() => connection.send("a:all", this.#nodes.bye())).catch(() => {});
     await this.#broker.close();
-    this.#own.stop();
   }
 
   get nodes(): Nodes {
-    const getLive = (): string[] => [...this.#lease.live];
+    const getLive = (): string[] => [...this.#nodes.live];
     return {
       id: this.id,
       get live() {
@@ -346,13 +347,6 @@ export class Fleet {
     });
   }
 
-  /** Returns the id of the peer of a roster's member: without the incarnation, which the peer does not notice. */
-  #peerIdOf(rosterId: string): string {
-    const dot = rosterId.indexOf(".");
-    const { node, localId } = splitAt(rosterId, dot);
-    return this.isAlone ? localId : `${node.slice(0, Math.max(node.indexOf("/"), 0))}.${localId}`;
-  }
-
   /** Sends a notification of this node to the members of a topic on the others. */
   notifyTopic(name: string, text: MessageText, options: SendOptions): void {
     this.#notify(`t:${name}`, text, options);
@@ -402,11 +396,11 @@ export class Fleet {
   }
 
   stats(): EngineStats {
-    return { ...this.#counts, pendingBytes: this.#broker.pendingBytes, nodes: this.#lease.live.size };
+    return { ...this.#counts, pendingBytes: this.#broker.pendingBytes, nodes: this.#nodes.live.size };
   }
 
   health(): Health {
-    const { lagMs } = this.#lease;
+    const lagMs = this.#nodes.lagMs(performance.now());
     const { isUp } = this.#broker;
     return { ok: isUp && (lagMs ?? 0) < this.#leaseMs, engine: isUp ? "up" : "down", lagMs };
   }
@@ -414,14 +408,23 @@ export class Fleet {
   #up(): void {
     if (this.#wasUp) this.#counts.reconnects++;
     this.#wasUp = true;
-    this.#lease.start();
-    this.#own.reconcile();
+    this.#nodes.connected();
+    this.#sendBeat();
     this.topics.up();
     this.#calls.up();
     this.#sessionReports.up();
     if (!this.#isStarted) return;
     this.#host.changed({ state: "up", downMs: performance.now() - this.#downAt });
     this.#reportSoon();
+  }
+
+  #sendBeat(): void {
+    // Nobody else is there.
+    if (this.isAlone || this.#closed !== undefined) return;
+    setDeadline(this.#beat, this.#leaseMs / BEATS);
+    if (!this.#broker.isUp || this.#nodes.beat(performance.now())) return;
+    const { connection, name } = this.#broker;
+    connection.reconnect(new EngineError(`the beats of this node do not come back over ${name}`, "unknown"));
   }
 
   #down(error: EngineError): void {
@@ -445,10 +448,9 @@ export class Fleet {
     if (frame.kind === Kind.Notify) {
       const options = this.#optionsOf(frame);
       if (options !== undefined) this.topics.notify(topic, frame.body, options);
-    } else if (frame.kind === Kind.Log || frame.kind === Kind.Joined || frame.kind === Kind.Left)
-      this.topics.received(topic, frame);
-    else return false;
-    return true;
+      return true;
+    }
+    return OF_TOPICS.has(frame.kind) && this.topics.received(topic, frame);
   }
 
   /** Takes a frame of the inbox, or of the channel of all nodes. Returns false for an unknown one. */
@@ -483,9 +485,11 @@ export class Fleet {
           this.#notified(notification.method, notification.params, from);
         return notification !== undefined;
       }
-      case Kind.Echo:
-        this.#lease.echoed(Number(fields[0]));
-        return true;
+      case Kind.Beat:
+        return this.#nodes.received(fields, performance.now());
+      case Kind.Question:
+      case Kind.Members:
+        return this.topics.received(fields[1] ?? "", frame);
       default:
         return false;
     }

@@ -5,7 +5,7 @@
  * The rules, as docs/ARCHITECTURE.md names them:
  * F1: Subscribe, then read the top.
  * F2: Deliver an entry if its offset is the last one + 1 in the same epoch. A smaller offset was seen. A greater one needs a heal.
- * F3: Heal after each subscription that was restored, and every 60 s, one heal at a time.
+ * F3: Heal after each subscription that was restored, and when another node names a later position, one heal at a time.
  * F4: Compare the entries that were read with the position at the time of the request, and never move back.
  * F5: Another epoch is a gap, followed by the new log from its beginning.
  */

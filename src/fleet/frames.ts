@@ -18,9 +18,9 @@ export const Kind = {
   Log: "L",
   /** A notification to one peer: from, peer. */
   One: "O",
-  /** A member joined a topic: version, id. The body is its `as`. */
+  /** A member joined a topic, or changed its `as`: from, number, before, id. The body is its `as`. */
   Joined: "j",
-  /** A member left a topic: version, id. */
+  /** A member left a topic: from, number, before, id. */
   Left: "l",
   /** A call to a peer: call, from, peer, timeoutMs, flags. The body is a notification. */
   Call: "q",
@@ -38,15 +38,21 @@ export const Kind = {
   SessionOver: "z",
   /** A notification to the other nodes: from. */
   Nodes: "s",
-  /** An echo of a node to itself: number. */
-  Echo: "e",
+  /** A node lives, or ends: from, number, leaseMs, note. */
+  Beat: "b",
+  /** What a node has said last of a topic: from, number of its members, epoch, offset. */
+  Digest: "d",
+  /** Which members another node has in a topic: from, topic. The body is what the node knows: a node and a number in each line. */
+  Question: "k",
+  /** The answer: from, topic, number, part, isLast. The body is a list of ids and `as`. An empty part: nothing has changed. */
+  Members: "m",
 } as const;
 
 const KINDS: readonly string[] = Object.values(Kind);
 
 /**
  * Returns the name of a node that runs this release. It ends with the version of its frames and the number of kinds that it knows, so
- * its lease and the ids of its peers say both. During a deployment, nodes of several releases live.
+ * its beats and the ids of its peers say both. During a deployment, nodes of several releases live.
  */
 export function nodeName(random: string): NodeName {
   return `${random}-${VERSION}${KINDS.length.toString(36)}`;
@@ -108,11 +114,6 @@ export function readFrame(text: string): ReadFrame | undefined {
 /** Returns the frame of an entry of a log. An engine sends it for each entry that it appends. */
 export function logFrame(epoch: string, offset: number, body: string): string {
   return frameOf(Kind.Log, [epoch, offset], body);
-}
-
-/** Returns the frame of a change of a roster. `as`: the JSON text of a member; `undefined` if the member left. */
-export function rosterFrame(version: number, id: string, as: string | undefined): string {
-  return frameOf(as === undefined ? Kind.Left : Kind.Joined, [version, id], as);
 }
 
 /** Returns the notification in a body; `undefined` if the body is none. */

@@ -8,21 +8,16 @@ import {
   type EngineFacts,
   type EngineHost,
   type EngineLog,
-  type EngineRoster,
-  type Incarnation,
-  type LeaseState,
   type LogPart,
   type LogRule,
   type NodeName,
   type Position,
-  type RosterId,
-  type RosterPart,
 } from "./engine.js";
-import { logFrame, publicationName, rosterFrame } from "./frames.js";
+import { logFrame, publicationName } from "./frames.js";
 
 /**
- * Returns an engine in memory. Servers of one process that get the same one are a fleet: their topics, members and logs are common,
- * and end with the process. Frames are received in later microtasks, in one order for all nodes. Nothing is lost, and there are no
+ * Returns an engine in memory. Servers of one process that get the same one are a fleet: their topics and logs are common, and
+ * end with the process. Frames are received in later microtasks, in one order for all nodes. Nothing is lost, and there are no
  * timers: the entries of a log that is not used after its `ttlMs` are forgotten at a later publication, and its position a day after
  * that.
  */
@@ -65,11 +60,6 @@ interface Entries extends Kept {
   readonly bodies: string[];
 }
 
-interface Roster {
-  version: number;
-  readonly members: Map<RosterId, string>;
-}
-
 /** What several connections share. */
 class MemoryBroker {
   readonly #subscribers = new Map<Channel, Set<MemoryConnection>>();
@@ -78,10 +68,6 @@ class MemoryBroker {
   readonly #entries = new Map<string, Entries>();
   /** By topic and key, in the order of the publication. */
   readonly #keys = new Map<string, Kept & { readonly position: Position }>();
-  readonly #rosters = new Map<string, Roster>();
-  /** The last version of any roster. A roster that begins anew has a greater one. */
-  #version = 0;
-  readonly #leases = new Set<Incarnation>();
   /** Frames that are not received yet, with those that were subscribed when the frame was sent. */
   #queue: { readonly channel: Channel; readonly frame: string; readonly to: readonly MemoryConnection[] }[] = [];
 
@@ -153,46 +139,9 @@ class MemoryBroker {
     return { epoch, top, entries };
   }
 
-  put(topic: string, id: RosterId, as: string | undefined): void {
-    let roster = this.#rosters.get(topic);
-    if (as === undefined && roster?.members.has(id) !== true) return;
-    if (roster === undefined) this.#rosters.set(topic, (roster = { version: 0, members: new Map() }));
-    if (as === undefined) roster.members.delete(id);
-    else roster.members.set(id, as);
-    // A roster that begins anew continues behind the last version of all topics.
-    roster.version = (roster.version || this.#version) + 1;
-    this.#version = Math.max(this.#version, roster.version);
-    if (roster.members.size === 0) this.#rosters.delete(topic);
-    this.send(`t:${topic}`, rosterFrame(roster.version, id, as));
-  }
-
-  list(topic: string): RosterPart {
-    const roster = this.#rosters.get(topic);
-    return { version: roster?.version ?? 0, members: [...(roster?.members ?? [])] };
-  }
-
-  enter(incarnation: Incarnation): void {
-    this.#leases.add(incarnation);
-  }
-
-  beat(incarnation: Incarnation): LeaseState {
-    const isMine = this.#leases.has(incarnation);
-    return { isMine, live: isMine ? [...this.#leases] : [] };
-  }
-
-  /** Removes the leases of a node, and its members. */
-  leave(node: NodeName): void {
-    const belongs = (name: string): boolean => name.startsWith(`${node}/`);
-    for (const incarnation of this.#leases) if (belongs(incarnation)) this.#leases.delete(incarnation);
-    for (const [topic, { members }] of this.#rosters)
-      for (const id of members.keys()) if (belongs(id)) this.put(topic, id, undefined);
-  }
-
   inspect(): string[] {
     return [
       ...[...this.#subscribers.keys()].map((channel) => `subscription ${channel}`),
-      ...[...this.#leases].map((incarnation) => `lease ${incarnation}`),
-      ...[...this.#rosters.keys()].map((topic) => `roster ${topic}`),
       ...[...this.#tops.keys()].map((topic) => `log ${topic}`),
     ];
   }
@@ -224,7 +173,6 @@ class MemoryConnection implements EngineConnection {
   readonly #channels = new Set<Channel>();
   #state: "new" | "open" | "closed" = "new";
   readonly log: EngineLog;
-  readonly roster: EngineRoster;
 
   constructor(broker: MemoryBroker, node: NodeName, host: EngineHost) {
     this.#broker = broker;
@@ -234,12 +182,6 @@ class MemoryConnection implements EngineConnection {
     this.log = {
       append: async (...publication) => this.#openBroker().append(...publication),
       read: async (...part) => this.#openBroker().read(...part),
-    };
-    this.roster = {
-      put: async (...change) => this.#openBroker().put(...change),
-      list: async (topic) => this.#openBroker().list(topic),
-      enter: async (incarnation) => this.#openBroker().enter(incarnation),
-      beat: async (incarnation) => this.#openBroker().beat(incarnation),
     };
   }
 
@@ -251,7 +193,6 @@ class MemoryConnection implements EngineConnection {
   }
 
   async close(): Promise<void> {
-    if (this.#state === "open") this.#broker.leave(this.#node);
     this.#state = "closed";
     for (const channel of this.#channels) this.unsubscribe(channel);
   }

@@ -7,8 +7,6 @@ import type { Broker } from "./broker.js";
 import { EngineError, type LogPart, type LogRule, type Position } from "./engine.js";
 import { Follower } from "./follower.js";
 
-/** How often a log is compared with the broker, in milliseconds (F3). */
-const HEAL_MS = 60_000;
 /** How long to wait after a read that failed, if the connection is up. */
 const RETRY_MS = 1_000;
 /** How many entries are read at once. */
@@ -198,6 +196,11 @@ export class TopicLog implements Expiring {
     if (this.#follower.needsHeal && this.position !== undefined) void this.heal();
   }
 
+  /** Another node says that the log reaches a position. Reads it if this node does not have that (F3). */
+  reaches(position: Position): void {
+    if (!this.covers(position)) void this.heal();
+  }
+
   /**
    * Resolves when the node follows the log, and has it up to `since` if the broker has. The channel must be subscribed. Rejects with an
    * `EngineError` if the log cannot be read.
@@ -238,13 +241,7 @@ export class TopicLog implements Expiring {
     if (this.#isStopped) return;
     // What was asked while the log is being read may have happened after that.
     if (this.#healing !== undefined) this.#isAskedAgain = true;
-    else
-      this.#healing = this.#owner
-        .limit(() => this.#readAll())
-        .finally(() => {
-          this.#healing = undefined;
-          if (!this.#isStopped && this.position !== undefined) setDeadline(this, HEAL_MS);
-        });
+    else this.#healing = this.#owner.limit(() => this.#readAll()).finally(() => (this.#healing = undefined));
     await this.#healing;
   }
 

@@ -6,8 +6,8 @@ import { checkOptions } from "../core/options.js";
 import { synchronous } from "../core/promises.js";
 import { attempt } from "../core/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
-import type { Broker } from "./broker.js";
-import { EngineError, type Channel, type LogRule, type Position } from "./engine.js";
+import type { Broker, Sending } from "./broker.js";
+import { EngineError, type Channel, type LogRule, type NodeName, type Position } from "./engine.js";
 import {
   checkRules,
   encodeAs,
@@ -24,8 +24,9 @@ import {
   type Rules,
   type SendOptions,
 } from "./topic-options.js";
-import { Kind, notificationIn, type ReadFrame } from "./frames.js";
-import { membersOf, Replica, type OwnMembers, type PeerIdOf, type TopicMember } from "./roster.js";
+import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
+import { Digests } from "./digests.js";
+import { Members, type TopicMember } from "./members.js";
 import {
   encodeEntry,
   positionOf,
@@ -39,9 +40,12 @@ import { Turns } from "./turns.js";
 
 /** The node of these topics. */
 export interface TopicsOwner extends LogsOwner {
+  readonly node: NodeName;
   readonly broker: Broker;
-  readonly own: OwnMembers;
-  readonly peerIdOf: PeerIdOf;
+  /** A node has given a sign. Returns false if the node has closed. */
+  hears(node: NodeName): boolean;
+  /** Returns the id of a peer on any node. */
+  idOf(node: NodeName, localId: string): string;
   /** The rules of a topic, as the application gave them. */
   rulesOf(topic: string): unknown;
   /** The members of a topic on this node. */
@@ -60,6 +64,10 @@ export interface TopicsOwner extends LogsOwner {
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
 const RETRY_MS = 1_000;
+/** How long a node that begins to follow a topic waits for the members on the others, if the broker does not count them. */
+const ANSWERS_MS = 200;
+/** How often unanswered questions and digests are looked at. */
+const TICK_MS = 1_000;
 
 /** A peer that is about to become a member. */
 class Joining {
@@ -94,9 +102,8 @@ class FleetTopic {
   /** Prepares the topic again. */
   readonly retry: Expiring;
   log: TopicLog | undefined = undefined;
-  replica: Replica | undefined = undefined;
-  /** The list in progress. */
-  listing: Promise<void> | undefined = undefined;
+  /** The first question about its members; `undefined` while it is not asked. */
+  asking: Promise<void> | undefined = undefined;
   /** Why the topic is kept: its members on this node count as one, and so does each join and each watcher. */
   uses = 0;
   /** The joins of each peer, in the order in which they were asked for. The first one is in progress. */
@@ -119,13 +126,66 @@ class FleetTopic {
 export class FleetTopics {
   readonly #owner: TopicsOwner;
   readonly #topics = new Map<string, FleetTopic>();
-  /** Lists of members that were asked for in this tick. */
-  readonly #lists = new Map<string, Promise<Parameters<typeof membersOf>[0]>>();
+  readonly #members: Members;
+  readonly #digests = new Digests();
+  /** The position of this node's last publication, by topic, until its digest was repeated. */
+  readonly #published = new Map<string, Position>();
+  readonly #tick: Expiring = { deadline: 0, expire: () => this.#work() };
+  #isTicking = false;
+  #isClosed = false;
   readonly #turns: Turns;
 
   constructor(owner: TopicsOwner) {
     this.#owner = owner;
     this.#turns = new Turns(owner.broker);
+    const { node, broker } = owner;
+    this.#members = new Members(node, {
+      send: (channel, frame) => void broker.send(channel, frame),
+      later: (key, frames) => broker.later(key, frames),
+      hears: (other) => owner.hears(other),
+      changed: (topic, event, other, localId, as) =>
+        this.#changed(topic, event, { id: owner.idOf(other, localId), as: parsed(as) }),
+      asked: () => this.#wake(),
+    });
+  }
+
+  /** Looks soon at what is to be repeated. */
+  #wake(): void {
+    if (this.#isTicking || this.#isClosed) return;
+    this.#isTicking = true;
+    setDeadline(this.#tick, TICK_MS);
+  }
+
+  #work(): void {
+    this.#isTicking = false;
+    const now = performance.now();
+    const due = [...this.#digests.take(now)];
+    this.#repeat(
+      `due ${now}`,
+      due.map(([topic]) => topic),
+    );
+    for (const [topic, isLast] of due) {
+      if (!isLast) continue;
+      this.#members.forget(topic);
+      this.#published.delete(topic);
+    }
+    if (this.#members.tick(now) || !this.#digests.isEmpty) this.#wake();
+  }
+
+  /** Repeats the digests of these topics, behind other work. */
+  #repeat(key: string, topics: readonly string[]): void {
+    const { node, broker } = this.#owner;
+    const sendings = topics.map((topic): Sending => {
+      const { epoch = "", offset = "" } = this.#published.get(topic) ?? {};
+      return [`t:${topic}`, frameOf(Kind.Digest, [node, this.#members.numberOf(topic) ?? "", epoch, offset])];
+    });
+    broker.later(key, sendings.values());
+  }
+
+  /** This node has changed something of a topic. */
+  #said(topic: string): void {
+    this.#digests.changed(topic, performance.now());
+    this.#wake();
   }
 
   /** The topic has its first member on this node. Throws a `TypeError` for bad rules. */
@@ -151,7 +211,11 @@ export class FleetTopics {
       joining.isCancelled = true;
       joining.held = undefined;
     }
-    this.#owner.own.remove(name, this.#owner.localIdOf(peer));
+    this.#remove(name, peer);
+  }
+
+  #remove(name: string, peer: AnyPeer): void {
+    if (this.#members.remove(name, this.#owner.localIdOf(peer))) this.#said(name);
   }
 
   /** Returns the topic, and keeps it until `#release`. */
@@ -173,6 +237,7 @@ export class FleetTopics {
     topic.log?.stop();
     clearDeadline(topic.retry);
     this.#topics.delete(topic.name);
+    this.#members.unfollow(topic.name);
     this.#owner.broker.release(topic.channel);
   }
 
@@ -181,12 +246,10 @@ export class FleetTopics {
     const { logRule, memberRule } = checkRules(synchronous(this.#owner.rulesOf(name), "`topics`"));
     if (logRule !== undefined && broker.connection.log === undefined)
       throw new TypeError(`the engine ${broker.name} has no logs, so the rule \`log\` cannot be met`);
-    if (memberRule !== undefined && broker.connection.roster === undefined)
-      throw new TypeError(`the engine ${broker.name} has no members, so the rule \`members\` cannot be met`);
     return { logRule, memberRule };
   }
 
-  /** Subscribes, and then reads the top of the log and the list of members. */
+  /** Subscribes, and then reads the top of the log and asks for the members. */
   #begin(topic: FleetTopic): void {
     const { name } = topic;
     const owner = this.#owner;
@@ -195,8 +258,7 @@ export class FleetTopics {
       const deliver = (publication: Publication): void => this.#deliver(topic, publication);
       topic.log = new TopicLog(name, topic.logRule, owner, deliver, (reason) => owner.gap(name, reason));
     }
-    if (topic.memberRule !== undefined)
-      topic.replica = new Replica(owner.peerIdOf, (event, member) => this.#changed(topic, event, member));
+    if (topic.memberRule !== undefined) this.#members.follow(name);
     // Without a connection, this is done when it is up.
     this.#keep(topic);
   }
@@ -211,7 +273,7 @@ export class FleetTopics {
 
   async #prepare(topic: FleetTopic): Promise<void> {
     await this.#owner.broker.ready(topic.channel);
-    if (topic.uses > 0) await Promise.all([topic.log?.follow(), this.#list(topic)]);
+    if (topic.uses > 0) await Promise.all([topic.log?.follow(), this.#know(topic)]);
   }
 
   async #follow({ channel, log }: FleetTopic): Promise<void> {
@@ -229,44 +291,52 @@ export class FleetTopics {
     }
   }
 
-  /** What the broker had may be lost: heals all logs, and lists all members. */
-  lost(): void {
-    this.heard([...this.#topics.values()].map(({ channel }) => channel));
-  }
-
   /** The connection is up. Prepares the topics that had no connection before: `heard` is not called for their channels. */
   up(): void {
+    this.repeatAll();
     for (const topic of this.#topics.values()) {
-      const { log, replica } = topic;
-      if ((log !== undefined && log.position === undefined) || replica?.needsList === true) this.#keep(topic);
+      const { log, name } = topic;
+      if ((log !== undefined && log.position === undefined) || !this.#members.isKnown(name)) this.#keep(topic);
     }
   }
 
-  /** Messages of these channels may have been missed: heals their logs, and lists their members. */
+  /** Repeats the digests of all topics in which this node has members. */
+  repeatAll(): void {
+    this.#repeat("all", [...this.#members.ownTopics]);
+  }
+
+  /** Messages of these channels may have been missed: heals their logs, and asks for their members. */
   heard(channels: readonly Channel[]): void {
-    for (const channel of channels) {
-      const topic = this.#topics.get(channel.slice(2));
-      if (topic === undefined) continue;
-      if (topic.replica !== undefined) topic.replica.needsList = true;
+    const topics = channels.map((channel) => channel.slice(2)).filter((name) => this.#topics.has(name));
+    this.#members.missed(topics, performance.now());
+    for (const name of topics) {
+      const topic = this.#topics.get(name)!;
       this.#keep(topic);
       void topic.log?.heal();
     }
   }
 
-  /** Takes a frame of a topic's channel that concerns its log or its members. */
-  received(name: string, { kind, fields, body }: ReadFrame): void {
+  /** A node has ended, or was given up. */
+  lost(node: NodeName): void {
+    this.#members.lost(node);
+  }
+
+  /** Takes a frame of a topic's channel, or of the inbox, that concerns its log or its members. Returns false if it breaks a rule. */
+  received(name: string, frame: ReadFrame): boolean {
     const topic = this.#topics.get(name);
-    const [first, second = ""] = fields;
-    if (topic === undefined || first === undefined) return;
+    const { kind, fields, body } = frame;
     if (kind === Kind.Log) {
-      const position = positionOf(`${first}.${second}`);
-      if (position === undefined || position.offset === 0) return this.#owner.foreign();
-      return topic.log?.received(position.epoch, position.offset, body);
+      const position = placeIn(fields[0], fields[1]);
+      if (position === undefined || position.offset === 0) return topic === undefined;
+      topic?.log?.received(position.epoch, position.offset, body);
+      return true;
     }
-    const version = Number(first);
-    if (!Number.isSafeInteger(version)) return this.#owner.foreign();
-    topic.replica?.changed(version, second, kind === Kind.Joined ? body : undefined);
-    if (topic.replica?.needsList === true) this.#list(topic).catch(() => {});
+    if (kind === Kind.Digest) {
+      const position = placeIn(fields[2], fields[3]);
+      if (position !== undefined) topic?.log?.reaches(position);
+      if (fields[1] === "") return true;
+    }
+    return this.#members.received(name, frame, performance.now());
   }
 
   /** Sends a notification of another node to the members on this node, and to the peers that join. */
@@ -347,7 +417,7 @@ export class FleetTopics {
     since: ReturnType<typeof positionOf>,
     as: string | undefined,
   ): Promise<Joined> {
-    const { broker, own } = this.#owner;
+    const { broker } = this.#owner;
     const { name, log } = topic;
     const { peer } = joining;
     const localId = this.#owner.localIdOf(peer);
@@ -355,17 +425,16 @@ export class FleetTopics {
     // The client may have more than this node, if another node was faster.
     await log?.follow(since);
     if (as !== undefined) {
-      await this.#list(topic);
-      const { size } = topic.replica!;
-      if (size >= MAX_MEMBERS && !topic.replica!.has(peer.id))
+      await this.#know(topic);
+      if (this.#members.sizeOf(name) >= MAX_MEMBERS && !this.#members.has(name, localId))
         throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
       checkPresent(joining);
-      await own.put(name, localId, as);
+      if (this.#members.put(name, localId, as)) this.#said(name);
     }
     try {
       return await this.#enter(topic, joining, since);
     } catch (error) {
-      if (as !== undefined && !this.#owner.membersOf(name).has(peer)) own.remove(name, localId);
+      if (as !== undefined && !this.#owner.membersOf(name).has(peer)) this.#remove(name, peer);
       throw error;
     } finally {
       // Also if the join has failed after the application added the peer.
@@ -435,7 +504,11 @@ export class FleetTopics {
     const follow = isFollowed ? undefined : () => this.#tryFollow(topic);
     try {
       const [appended] = await this.#turns.take(name, { bytes, timeoutMs, follow, append });
-      return textOf(await appended);
+      const position = await appended;
+      const last = this.#published.get(name);
+      if (last?.epoch !== position.epoch || last.offset < position.offset) this.#published.set(name, position);
+      this.#said(name);
+      return textOf(position);
     } catch (error) {
       if ((error as EngineError).outcome === "not-sent") isUnread = false;
       throw error;
@@ -478,30 +551,26 @@ export class FleetTopics {
   /** See `Topic.members`. */
   async members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]> {
     const { limit } = checkOptions("options", options, MEMBERS_OPTIONS);
-    const topic = this.#topics.get(name);
-    this.#memberRuleOf(name, topic);
-    // What a watcher is not told of was there before: its replica is listed first.
-    if (topic !== undefined && !topic.replica!.isKnown) await this.#prepare(topic);
-    const { broker, peerIdOf } = this.#owner;
-    let list = this.#lists.get(name);
-    if (list === undefined) {
-      list = broker.now(() => broker.connection.roster!.list(name));
-      this.#lists.set(name, list);
-      // What is asked for in this tick is one list. A later one may have to show a member that joined since.
-      queueMicrotask(() => this.#lists.delete(name));
+    this.#memberRuleOf(name);
+    const topic = this.#acquire(name);
+    try {
+      await this.#owner.broker.ready(topic.channel);
+      await this.#know(topic);
+      const found: TopicMember[] = [];
+      for (const [node, localId, as] of this.#members.list(name)) {
+        if (found.length >= limit) break;
+        found.push({ id: this.#owner.idOf(node, localId), as: parsed(as) });
+      }
+      return found;
+    } finally {
+      this.#release(topic);
     }
-    return membersOf(await list, limit, peerIdOf);
   }
 
   /** See `Topic.watch`. */
   watch(name: string, listener: (event: "joined" | "left", member: TopicMember) => void): () => void {
+    this.#memberRuleOf(name);
     const topic = this.#acquire(name);
-    try {
-      this.#memberRuleOf(name, topic);
-    } catch (error) {
-      this.#release(topic);
-      throw error;
-    }
     // The same function may watch twice.
     const watcher: typeof listener = (event, member) => listener(event, member);
     topic.watchers.add(watcher);
@@ -510,8 +579,10 @@ export class FleetTopics {
     };
   }
 
-  #changed(topic: FleetTopic, event: "joined" | "left", member: TopicMember): void {
-    const { memberRule, name } = topic;
+  #changed(name: string, event: "joined" | "left", member: TopicMember): void {
+    const topic = this.#topics.get(name);
+    if (topic === undefined) return;
+    const { memberRule } = topic;
     const method = memberRule?.[event];
     const members = this.#owner.membersOf(name);
     if (method !== undefined && members.size > 0) {
@@ -528,25 +599,27 @@ export class FleetTopics {
       );
   }
 
-  /** Lists the members of a topic, if a change was missed. One list for each topic is in progress. */
-  async #list(topic: FleetTopic): Promise<void> {
-    const { replica } = topic;
-    if (replica === undefined || (!replica.needsList && topic.listing === undefined)) return;
-    topic.listing ??= this.#owner
-      .limit(async () => {
-        const { broker } = this.#owner;
-        while (replica.needsList && topic.uses > 0) {
-          const request = replica.request();
-          try {
-            replica.listed(request, await broker.now(() => broker.connection.roster!.list(topic.name)));
-          } catch (error) {
-            replica.needsList = true;
-            throw error;
-          }
-        }
-      })
-      .finally(() => (topic.listing = undefined));
-    await topic.listing;
+  /** Asks the other nodes for their members in a topic that is subscribed, once. */
+  async #know(topic: FleetTopic): Promise<void> {
+    if (topic.memberRule === undefined || this.#members.isKnown(topic.name)) return;
+    topic.asking ??= this.#ask(topic).finally(() => (topic.asking = undefined));
+    await topic.asking;
+  }
+
+  async #ask({ name, channel }: FleetTopic): Promise<void> {
+    const { broker } = this.#owner;
+    let timer: Expiring | undefined;
+    const answered = new Promise<void>((resolve) => {
+      timer = { deadline: 0, expire: () => this.#members.enough(name) };
+      const frame = this.#members.ask(name, resolve);
+      void this.#owner.limit(async () => {
+        const count = await broker.now(() => broker.connection.send(channel, frame)).catch(() => undefined);
+        if (count !== undefined) this.#members.counted(name, count);
+        if (!this.#members.isKnown(name)) setDeadline(timer!, ANSWERS_MS);
+      });
+    });
+    await answered;
+    clearDeadline(timer!);
   }
 
   #logRuleOf(name: string): LogRule {
@@ -555,18 +628,34 @@ export class FleetTopics {
     throw new TypeError(`"${name}" has no log: return the rule \`log\` for it in \`topics\``);
   }
 
-  #memberRuleOf(name: string, topic: FleetTopic | undefined): void {
-    if ((topic ?? this.#rulesOf(name)).memberRule === undefined)
+  #memberRuleOf(name: string): void {
+    if ((this.#topics.get(name) ?? this.#rulesOf(name)).memberRule === undefined)
       throw new TypeError(`"${name}" has no list of members: return the rule \`members\` for it in \`topics\``);
   }
 
   /** Nothing is followed any more. */
   close(): void {
+    this.#isClosed = true;
+    clearDeadline(this.#tick);
     for (const topic of this.#topics.values()) {
       topic.log?.stop();
       clearDeadline(topic.retry);
     }
     this.#topics.clear();
+  }
+}
+
+/** Returns the position in two fields; `undefined` if there is none. */
+function placeIn(epoch: string | undefined, offset = ""): Position | undefined {
+  return epoch === undefined || epoch === "" ? undefined : positionOf(`${epoch}.${offset}`);
+}
+
+/** Any process that can write to the broker may have written it. */
+function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json) as unknown;
+  } catch {
+    return null;
   }
 }
 

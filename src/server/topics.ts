@@ -5,7 +5,7 @@ import { anyFunction } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import type { Fleet } from "../fleet/fleet.js";
-import type { TopicMember } from "../fleet/roster.js";
+import type { TopicMember } from "../fleet/members.js";
 import {
   topicName,
   type Joined,

@@ -1,5 +1,4 @@
 /** The kit of the tests of engines: a broker for one test, and a node that records what it receives and what is reported to it. */
-import { deepStrictEqual } from "node:assert/strict";
 import { nanoid } from "nanoid";
 import { expect, onTestFinished, vi } from "vitest";
 import {
@@ -9,12 +8,9 @@ import {
   type Engine,
   type EngineConnection,
   type EngineFacts,
-  type Incarnation,
-  type LeaseState,
   type LogPart,
   type LogRule,
   type Position,
-  type RosterId,
 } from "../../src/fleet/engine.js";
 
 /** A broker for one test. */
@@ -22,7 +18,7 @@ export interface EngineRig {
   /** Returns an engine of this broker, as a process makes it. All engines of the rig have the same prefix. */
   engine(): Engine;
   /** What the broker does not offer. The suite asserts that the engine has no such member. */
-  readonly lacks?: readonly ("log" | "roster")[];
+  readonly lacks?: readonly "log"[];
   /** Returns what is now in the broker under the prefix, one text for each key and subscription. Logs are not counted. */
   leftovers(): Promise<string[]>;
   /** Removes everything of the prefix, and stops what the rig started. */
@@ -53,12 +49,7 @@ export function logFrame(epoch: string, offset: number, body: string): string {
   return `1L\t${epoch}\t${offset}\n${body}`;
 }
 
-/** Returns the frame of a member that joined or, without `as`, left. */
-export function rosterFrame(version: number, id: RosterId, as: string | undefined): string {
-  return as === undefined ? `1l\t${version}\t${id}\n` : `1j\t${version}\t${id}\n${as}`;
-}
-
-/** One node of a fleet. What it appends, puts and lists is of the topic `TOPIC`. */
+/** One node of a fleet. What it appends and reads is of the topic `TOPIC`. */
 export class TestNode implements AsyncDisposable {
   readonly name: string;
   readonly connection: EngineConnection;
@@ -84,14 +75,6 @@ export class TestNode implements AsyncDisposable {
   static async open(engine: Engine, name?: string): Promise<TestNode> {
     const node = use(new TestNode(engine, name));
     node.facts = await node.connection.open();
-    return node;
-  }
-
-  /** Opens a node with a lease and the member `a`. */
-  static async enter(engine: Engine, name?: string, leaseMs?: number): Promise<TestNode> {
-    const node = await TestNode.open(engine, name);
-    await node.enter(1, leaseMs);
-    await node.put("a");
     return node;
   }
 
@@ -134,59 +117,12 @@ export class TestNode implements AsyncDisposable {
     return this.of(channel).filter(isCounted);
   }
 
-  incarnation(number = 1): Incarnation {
-    return `${this.name}/${number}`;
-  }
-
-  id(name: string, number = 1): RosterId {
-    return `${this.incarnation(number)}.${name}`;
-  }
-
   append(body: string, key?: string, rule = LOG): Promise<Position> {
     return this.connection.log!.append(TOPIC, body, rule, key);
   }
 
   read(limit = 10): Promise<LogPart> {
     return this.connection.log!.read(TOPIC, 0, limit);
-  }
-
-  enter(number = 1, leaseMs = 60_000): Promise<void> {
-    return (this.connection.roster ?? this.connection.leases)!.enter(this.incarnation(number), leaseMs);
-  }
-
-  beat(number = 1, leaseMs = 60_000): Promise<LeaseState> {
-    return (this.connection.roster ?? this.connection.leases)!.beat(this.incarnation(number), leaseMs);
-  }
-
-  put(name: string, number = 1): Promise<void> {
-    return this.connection.roster!.put(TOPIC, this.id(name, number), "1");
-  }
-
-  remove(name: string, number = 1): Promise<void> {
-    return this.connection.roster!.put(TOPIC, this.id(name, number), undefined);
-  }
-
-  async members(topic = TOPIC): Promise<RosterId[]> {
-    return (await this.connection.roster!.list(topic)).members.map(([id]) => id);
-  }
-
-  /** Resolves when a topic has exactly these members. */
-  async untilMembers(ids: readonly RosterId[], topic = TOPIC): Promise<void> {
-    await vi.waitFor(async () => deepStrictEqual(await this.members(topic), ids), { interval: 10 });
-  }
-
-  /** Beats until a topic has exactly these members. Others were put by a node that gives no sign any more. */
-  async untilReaped(ids: readonly RosterId[], topic = TOPIC, number = 1, leaseMs?: number): Promise<void> {
-    const beaten = (): Promise<RosterId[]> => this.beat(number, leaseMs).then(() => this.members(topic));
-    await vi.waitFor(async () => deepStrictEqual(await beaten(), ids), { interval: 10 });
-  }
-
-  /** Takes another lease as the incarnation 2, and puts a member, which is then the only one. */
-  async enterAgain(): Promise<void> {
-    await this.enter(2);
-    await this.put("again", 2);
-    deepStrictEqual(await this.beat(2), { isMine: true, live: [this.incarnation(2)] });
-    await this.untilMembers([this.id("again", 2)]);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -112,7 +112,7 @@ describe("a call to a peer of another node", () => {
     const [bob] = [...b.server.peers];
     expect(await c.server.peer(bob!.id).request("work")).toBe("done");
     expect(a.server.nodes.live).toHaveLength(3);
-    await settled(b.server.close());
+    await engine.links[1]!.kill();
     expect(outcomeOf(await failure(c.server.peer(bob!.id).request("work")))).toEqual(UNKNOWN);
     // The broker of the other node counts all.
     expect(outcomeOf(await failure(call("work")))).toEqual(NOT_SENT);
@@ -151,11 +151,8 @@ describe("a call to a peer of another node", () => {
   it.each<[what: string, end: (world: World) => unknown]>([
     ["the peer is lost while it runs", ({ bob }) => bob.client.close()],
     [
-      "the lease of the node ends before it answers",
-      ({ engine: { links } }) => {
-        links[1]!.before = never;
-        return links[1]!.expire();
-      },
+      "the node is silent for its lease before it answers",
+      ({ engine, b }) => void engine.unheard.add(b.server.nodes.id),
     ],
     ["its own node closes while it runs", ({ a }) => void a.server.close()],
   ])("is `unknown` if %s", async (_what, end) => {

@@ -1,4 +1,4 @@
-/** An engine in memory whose connections a test disturbs: frames are lost or late, commands wait or fail, leases expire. */
+/** An engine in memory whose connections a test disturbs: frames are lost or late, commands wait or fail, nodes are not heard. */
 import {
   EngineError,
   memory,
@@ -8,12 +8,11 @@ import {
   type EngineFacts,
   type EngineHost,
   type EngineSettings,
-  type Incarnation,
 } from "../../src/node.js";
 import { gate, type Gate } from "../support/turns.js";
 
-/** More changes than a broker has in a test. */
-const VERSIONS = 1_000;
+/** The kinds of frames by which a node is heard, and of which it is the first field. */
+const SIGNS = /^1[bjldkm]\t([^\t\n]*)/;
 
 /** The engine of several nodes. */
 export class FaultyEngine implements Engine {
@@ -22,19 +21,17 @@ export class FaultyEngine implements Engine {
   inner = memory();
   /** The connections of the nodes, in the order in which the servers were made. */
   readonly links: FaultyLink[] = [];
-  readonly lacks: readonly ("log" | "roster")[];
-  /** The incarnations whose leases have expired. */
-  readonly expired = new Set<Incarnation>();
+  readonly lacks: readonly "log"[];
+  /** Nodes that the others do not hear. */
+  readonly unheard = new Set<string>();
   /** What differs from the broker, for connections that open from now on. */
   facts: Partial<EngineFacts> = {};
   /** Makes `open` of the next connections wait for `up`. */
   isLate = false;
-  /** All channels that had a subscription, and all topics that had a member. */
+  /** All channels that had a subscription. */
   readonly channels = new Set<Channel>(["a:all"]);
-  readonly topics = new Set<string>();
-  #restarts = 0;
 
-  constructor(settings: EngineSettings = {}, lacks: readonly ("log" | "roster")[] = []) {
+  constructor(settings: EngineSettings = {}, lacks: readonly "log"[] = []) {
     this.settings = settings;
     this.lacks = lacks;
   }
@@ -57,27 +54,13 @@ export class FaultyEngine implements Engine {
   /** The broker ends, and another one begins with nothing. The nodes that have a connection get one to that, the others later. */
   async restart(): Promise<void> {
     this.inner = memory();
-    this.#restarts++;
-    const foreign = await this.foreign();
-    // The versions of rosters are greater than all before.
-    for (let i = 0; i < VERSIONS * this.#restarts; i++) void foreign.roster!.put("begun", "foreign/1.a", String(i));
-    await foreign.close();
     const links = this.links.filter(({ isDown }) => !isDown);
     for (const link of links) link.down();
     for (const link of this.links) link.move();
     for (const link of links) link.up();
   }
 
-  /** Removes the members of an incarnation. */
-  async reap(incarnation: Incarnation): Promise<void> {
-    const reaper = await this.foreign("reaper");
-    for (const topic of this.topics)
-      for (const [id] of (await reaper.roster!.list(topic)).members)
-        if (id.startsWith(`${incarnation}.`)) await reaper.roster!.put(topic, id, undefined);
-    await reaper.close();
-  }
-
-  /** Returns what is left in the broker when all nodes are closed, except logs: subscriptions, members and leases. */
+  /** Returns what is left in the broker when all nodes are closed, except logs: subscriptions. */
   async leftovers(): Promise<string[]> {
     const left: string[] = [];
     const foreign = await this.foreign();
@@ -85,26 +68,22 @@ export class FaultyEngine implements Engine {
       const own = channel === "a:all" ? 1 : 0;
       if ((await foreign.send(channel, ""))! > own) left.push(`subscription ${channel}`);
     }
-    for (const topic of this.topics)
-      for (const [id] of (await foreign.roster!.list(topic)).members) left.push(`member ${topic} ${id}`);
-    await foreign.roster!.enter("foreign/1", 1_000);
-    const { live } = await foreign.roster!.beat("foreign/1", 1_000);
     await foreign.close();
-    return [...left, ...live.filter((one) => one !== "foreign/1")];
+    return left;
   }
 }
 
 /** A frame that a connection keeps, and what lets it arrive. */
 type HeldFrame = [frame: string, receive: () => void];
 
-const isOfLog = ([frame]: HeldFrame): boolean => frame.startsWith("1L");
+/** Whether the order of the frame is in it. */
+const isOrdered = ([frame]: HeldFrame): boolean => /^1[Ljldm]/.test(frame);
 
 /** The connection of one node. */
 export class FaultyLink implements EngineConnection {
   readonly node: string;
   readonly host: EngineHost;
   readonly log: EngineConnection["log"];
-  readonly roster: EngineConnection["roster"];
   /** Decides which frames are lost on the way to this node. */
   loses: (channel: Channel, frame: string) => boolean = () => false;
   /** Returns how many nodes the broker counts, of those that have received a frame. */
@@ -113,7 +92,7 @@ export class FaultyLink implements EngineConnection {
   before: (command: string) => unknown = () => {};
   /** Called after each command, before it is answered; may throw, or return a promise that the answer waits for. */
   after: (command: string) => unknown = () => {};
-  /** The commands so far, and the frames that this node has sent, without its echoes. */
+  /** The commands so far, and the frames that this node has sent, without its beats. */
   readonly commands: string[] = [];
   readonly sent: string[] = [];
   reconnects = 0;
@@ -142,26 +121,6 @@ export class FaultyLink implements EngineConnection {
         append: (...args) => this.#run("append", () => this.#inner.log!.append(...args)),
         read: (...args) => this.#run("read", () => this.#inner.log!.read(...args)),
       };
-    if (!engine.lacks.includes("roster"))
-      this.roster = {
-        put: (...args) => {
-          engine.topics.add(args[0]);
-          return this.#run("put", () => this.#inner.roster!.put(...args));
-        },
-        list: (...args) => this.#run("list", () => this.#inner.roster!.list(...args)),
-        enter: (...args) =>
-          this.#run("enter", async () => {
-            await this.#inner.roster!.enter(...args);
-            // What the node put after it was given up.
-            for (const one of engine.expired) if (one.startsWith(`${node}/`)) await engine.reap(one);
-          }),
-        beat: (incarnation, leaseMs) =>
-          this.#run("beat", async () => {
-            const state = await this.#inner.roster!.beat(incarnation, leaseMs);
-            const live = state.live.filter((one) => !engine.expired.has(one));
-            return engine.expired.has(incarnation) ? { isMine: false, live: [] } : { ...state, live };
-          }),
-      };
   }
 
   #connect(): EngineConnection {
@@ -169,7 +128,9 @@ export class FaultyLink implements EngineConnection {
     return this.engine.inner.createConnection(this.node, {
       ...host,
       received: (channel, frame) => {
-        if (this.isDown || this.loses(channel, frame)) return;
+        const [, from = ""] = SIGNS.exec(frame) ?? [];
+        const isUnheard = from !== this.node && this.engine.unheard.has(from);
+        if (this.isDown || isUnheard || this.loses(channel, frame)) return;
         if (this.#held === undefined) host.received(channel, frame);
         else this.#held.push([frame, () => host.received(channel, frame)]);
       },
@@ -226,7 +187,7 @@ export class FaultyLink implements EngineConnection {
   }
 
   async send(channel: Channel, frame: string): Promise<number | undefined> {
-    if (!this.isDown && !frame.startsWith("1e")) this.sent.push(frame);
+    if (!this.isDown && !frame.startsWith("1b")) this.sent.push(frame);
     const count = await this.#run("send", () => this.#inner.send(channel, frame));
     // Nodes without a connection are not subscribed to the channel of all nodes.
     const missing = channel === "a:all" ? this.engine.links.filter(({ isDown }) => isDown).length : 0;
@@ -288,19 +249,12 @@ export class FaultyLink implements EngineConnection {
     this.#held = [];
   }
 
-  /** Lets the frames arrive that were kept. `pick`: which of those of logs that are left is next. */
+  /** Lets the frames arrive that were kept. `pick`: which of those with an order that are left is next. */
   release(pick: (count: number) => number = () => 0): void {
     const held = this.#held ?? [];
     this.#held = undefined;
-    for (const [, receive] of held.filter((one) => !isOfLog(one))) receive();
-    const logged = held.filter(isOfLog);
-    while (logged.length > 0) logged.splice(pick(logged.length), 1)[0]![1]();
-  }
-
-  /** The lease of this node's incarnation has expired, and another node removes its members. */
-  expire(number = 1): Promise<void> {
-    const incarnation: Incarnation = `${this.node}/${number}`;
-    this.engine.expired.add(incarnation);
-    return this.engine.reap(incarnation);
+    for (const [, receive] of held.filter((one) => !isOrdered(one))) receive();
+    const ordered = held.filter(isOrdered);
+    while (ordered.length > 0) ordered.splice(pick(ordered.length), 1)[0]![1]();
   }
 }

@@ -1,16 +1,15 @@
 /** The lists of members. */
 import { describe, expect, it } from "vitest";
-import { EngineError, type RosterId } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
-import { expectSoon, failure, makeNode, makeNodes, settled, useFleet, type Client, type Node } from "./nodes.js";
+import { expectSoon, makeNode, makeNodes, settled, useFleet, type Client, type Node } from "./nodes.js";
 
 useFleet();
 
 const RULES = { topics: () => ({ members: { joined: "joined", left: "left" } }) };
-/** After this time, a node has renewed its lease twice. */
-const BEATS_MS = 7_000;
+/** After this time, a node that is silent was given up. */
+const LEASE_MS = 13_400;
 
 type Event = [event: string, as: unknown];
 
@@ -96,15 +95,13 @@ describe("members", () => {
     await topic.join((await a.client()).peer);
     expect([await names(a), await topic.members({ limit: 1 })]).toMatchObject([{ length: 2 }, { length: 1 }]);
     await expect(topic.members({ limit: 10_001 })).rejects.toThrow("Expected `limit`");
-    const without = makeNode({ engine: new FaultyEngine({}, ["roster"]), ...RULES });
-    await expect(without.server.topic("room").members()).rejects.toThrow("the engine faulty has no members");
   });
 
   it("are at most 10,000 in a topic, and more may join without `as`", async () => {
     const [engine, a, b] = room();
     const eve = await joined(a, "eve");
     const foreign = await engine.foreign();
-    for (let i = 1; i < 10_000; i++) await foreign.roster!.put("room", `foreign/1.m${i}`, "1");
+    for (let i = 1; i < 10_000; i++) await foreign.send("t:room", `1j\tforeign\t${i}\t${i - 1}\tm${i}\n1`);
     await turn();
     const ann = await a.client();
     const topic = a.server.topic("room");
@@ -117,40 +114,6 @@ describe("members", () => {
     expect(await b.server.topic("room").members()).toContainEqual(of(eve, "eva"));
     await foreign.close();
   });
-
-  it("are removed if `join` fails with an unknown outcome", async () => {
-    const [engine, a, b, seen] = room();
-    const ann = await a.client("ann");
-    const topic = a.server.topic("room");
-    // The change is written, and its answer is lost.
-    engine.links[0]!.fails("put", { when: "after" });
-    expect(await failure(topic.join(ann.peer, { as: "ann" }))).toMatchObject({ code: "ENGINE", outcome: "unknown" });
-    expect(topic.size).toBe(0);
-    const events = ["joined", "left"].map((event): Event => [event, "ann"]);
-    await expectSoon(() => seen[1], events);
-    expect(await names(b)).toEqual([]);
-    await topic.join(ann.peer, { as: "ann" });
-    await expectSoon(() => seen[1], [...events, ["joined", "ann"]]);
-  });
-
-  it.each([false, true])(
-    "are gone if they leave while a change of theirs fails; confirmed before: %s",
-    async (isOld) => {
-      const [engine, a, b] = room();
-      const ann = isOld ? await joined(a, "ann") : await a.client("ann");
-      const topic = a.server.topic("room");
-      const [link] = engine.links;
-      const answer = link!.blocks("put");
-      const joining = rejection(topic.join(ann.peer, { as: "anna" }));
-      await settle();
-      topic.delete(ann.peer);
-      link!.before = () => {};
-      answer.reject(new EngineError("faulty", "unknown"));
-      await joining;
-      await pass(2_000);
-      expect(await names(b)).toEqual([]);
-    },
-  );
 
   it("leave when the connection is restored, if they closed meanwhile", async () => {
     const [engine, a, b, seen] = room();
@@ -168,114 +131,142 @@ describe("members", () => {
   });
 });
 
+const events = (...all: string[]): Event[] => all.map((event) => [event, "ann"]);
+
 describe("the members of a node that was given up", () => {
-  it("are put again, and others see at most one leave and one join", async () => {
+  it("leave after 4/3 of its lease, and join again when it is heard again", async () => {
     const [engine, a, b, seen] = room();
     const ann = await joined(a, "ann");
-    const states: string[] = [];
-    a.server.on("engine", ({ state }) => states.push(state));
-    await engine.links[0]!.expire();
-    await pass(BEATS_MS);
-    expect(states).toEqual(["down", "up"]);
-    expect(seen[1]).toEqual(["joined", "left", "joined"].map((event) => [event, "ann"]));
+    await pass(60_000);
+    engine.unheard.add(a.server.nodes.id);
+    await pass(9_900);
+    expect(seen[1]).toEqual(events("joined"));
+    await pass(LEASE_MS - 9_900);
+    expect([seen[1], await names(b), b.server.nodes.live]).toEqual([events("joined", "left"), [], [b.server.nodes.id]]);
+    engine.unheard.clear();
+    await pass(3_400);
+    expect(seen).toEqual([events("joined"), events("joined", "left", "joined")]);
     // Its peer has noticed nothing, and has the same id.
     expect(await b.server.topic("room").members()).toEqual([of(ann, "ann")]);
-    expect(ann.peer.state).toBe("open");
-    b.server.peer(ann.peer.id).notify("hello");
-    await ann.until(1);
-    expect(b.server.nodes.live).toContain(a.server.nodes.id);
+    expect([ann.peer.state, b.server.nodes.live]).toEqual(["open", expect.arrayContaining([a.server.nodes.id])]);
   });
 
-  it("are put again at a later beat, if the lease cannot be taken at once", async () => {
-    const [engine, a, b] = room();
+  it("leave at once if it closes, and an old frame of it changes nothing", async () => {
+    const [engine, a, b, seen] = room();
     await joined(a, "ann");
-    const before = engine.links[0]!.count("enter");
-    engine.links[0]!.fails("enter", { times: 2 });
-    await engine.links[0]!.expire();
-    await pass(BEATS_MS);
-    expect(await names(b)).toEqual([]);
-    await pass(BEATS_MS);
-    expect(await names(b)).toEqual(["ann"]);
-    expect(engine.links[0]!.count("enter") - before).toBe(3);
-  });
-
-  it("are listed by that node again, because the broker may have lost changes", async () => {
-    const [engine, , b, seen] = room();
-    const bob = await joined(b, "bob");
-    engine.links[0]!.loses = (_channel, frame) => frame.startsWith("1l");
-    await bob.client.close();
+    const { id } = a.server.nodes;
+    const foreign = await engine.foreign();
+    await settled(a.server.close());
+    await foreign.send("t:room", `1j\t${id}\t9\t0\tx\n1`);
+    await foreign.send("a:all", `1b\t${id}\t9\t10000\t\n`);
     await settle();
-    expect(seen[0]).toEqual([["joined", "bob"]]);
-    await engine.links[0]!.expire();
-    await pass(BEATS_MS);
-    expect(seen[0]!.slice(1)).toEqual([["left", "bob"]]);
+    expect([await names(b), seen[1], b.server.nodes.live]).toEqual([[], events("joined", "left"), [b.server.nodes.id]]);
+    await foreign.close();
   });
 });
 
-const idOf = (version: number): RosterId => `node/1.m${version}`;
+describe("no member leaves", () => {
+  it.each<[what: string, fault: (engine: FaultyEngine) => Promise<void>]>([
+    ["the broker restarts with nothing", (engine) => engine.restart()],
+    [
+      "the broker is away for 16 s",
+      async ({ links }) => {
+        for (const link of links) link.down();
+        await pass(16_000);
+        links[0]!.up();
+        // The other node connects later.
+        await pass(12_000);
+        links[1]!.up();
+      },
+    ],
+    [
+      "the broker is paused for 16 s",
+      async ({ links }) => {
+        const answers = links.map((link) => link.blocks("send"));
+        await pass(16_000);
+        for (const link of links) link.before = () => {};
+        for (const answer of answers) answer.resolve();
+      },
+    ],
+  ])("if %s", async (_what, fault) => {
+    const [engine, a, b, seen] = room();
+    for (const [node, name] of [[a, "ann"], [b, "bob"]] as const) await joined(node, name); // prettier-ignore
+    await fault(engine);
+    await pass(60_000);
+    for (const events of seen) expect(new Set(events)).toEqual(new Set([["joined", "ann"], ["joined", "bob"]])); // prettier-ignore
+    for (const node of [a, b]) expect(new Set(await names(node))).toEqual(new Set(["ann", "bob"]));
+  });
 
-const ids = (last: number): number[] => Array.from({ length: last }, (_, i) => i + 1);
-
-/** A node that watches, of a broker whose lists and changes the test makes. */
-async function listing() {
-  const engine = new FaultyEngine();
-  const [a] = makeNodes(1, RULES, engine) as [Node];
-  await turn();
-  const [link] = engine.links;
-  const lists: ((part: { version: number; numbers: number[] }) => Promise<void>)[] = [];
-  const list = (): Promise<any> =>
-    new Promise((resolve) =>
-      lists.push(({ version, numbers }) => {
-        resolve({ version, members: numbers.map((n) => [idOf(n), String(n)]) });
-        return settle();
-      }),
-    );
-  Object.assign(link!.roster!, { list });
-  const events = watch(a);
-  await settle();
-  const changed = (version: number, n: number, isThere = true): void =>
-    link!.host.received("t:room", `1${isThere ? "j" : "l"}\t${version}\t${idOf(n)}\n${isThere ? n : ""}`);
-  const loss = async (): Promise<void> => {
-    link!.down();
-    link!.up();
+  it("for a node that was cut off for 16 s, and the others see them again when it is back", async () => {
+    const [engine, a, b, seen] = room();
+    await joined(a, "ann");
+    await joined(b, "bob");
+    engine.links[0]!.down();
+    await pass(16_000);
+    engine.links[0]!.up();
     await settle();
-  };
-  return { lists, events, changed, loss };
-}
+    expect(seen[0]!.filter(([event]) => event === "left")).toEqual([]);
+    expect(seen[1]!.slice(2)).toEqual(events("left", "joined"));
+    expect(await names(b)).toEqual(["bob", "ann"]);
+    expect((await names(a)).length).toBe(2);
+  });
+});
 
-describe("a node that lists the members", () => {
-  it("applies a change after an older list that is read meanwhile, such as that of a restored snapshot", async () => {
-    const { lists, events, changed, loss } = await listing();
-    await lists[0]!({ version: 50, numbers: [1] });
-    await loss();
-    changed(22, 2);
-    await lists[1]!({ version: 21, numbers: [1] });
-    expect(events).toEqual([["joined", 2]]);
-    changed(23, 1, false);
-    expect([events.at(-1), lists.length]).toEqual([["left", 1], 2]);
+describe("a node that begins to follow a topic", () => {
+  it("waits for the members of the others, in parts, and does not report them", async () => {
+    const [engine, a] = room();
+    const long = Array.from({ length: 20 }, (_, i) => String(i).padEnd(4_000));
+    for (const as of long) await joined(a, as);
+    const c = makeNode({ engine, ...RULES });
+    const seen = watch(c);
+    expect(await names(c)).toEqual(long);
+    expect(seen).toEqual([]);
+    await joined(a, "ann");
+    await expectSoon(() => seen, events("joined"));
   });
 
+  it("waits for 200 ms if the broker does not count, and reports later answers", async () => {
+    const [engine, a] = room();
+    await joined(a, "ann");
+    engine.facts = { counts: false };
+    const c = makeNode({ engine, ...RULES });
+    await turn();
+    const seen = watch(c);
+    engine.links[2]!.hold();
+    const listing = names(c);
+    await pass(199);
+    const other = Symbol("waits");
+    expect(await Promise.race([listing, Promise.resolve(other)])).toBe(other);
+    await pass(1);
+    expect([await listing, seen]).toEqual([[], []]);
+    engine.links[2]!.release();
+    await settle();
+    expect([await names(c), seen]).toEqual([["ann"], events("joined")]);
+  });
+});
+
+describe("a node that misses a change", () => {
   it.each([
-    ["ignores a list that is older than a change that came meanwhile", { version: 5, numbers: [1] }, 2],
-    ["lists again if the list has no version, because it may be older than the change", { version: 0, numbers: [] }, 3],
-  ])("%s", async (_what, second, requests) => {
-    const { lists, events, changed, loss } = await listing();
-    await lists[0]!({ version: 5, numbers: [1] });
-    await loss();
-    changed(6, 2);
-    await lists[1]!(second);
-    expect([events, lists.length]).toEqual([[["joined", 2]], requests]);
-    await lists[2]?.({ version: 7, numbers: [2] });
-    expect(events.slice(1)).toEqual(requests === 3 ? [["left", 1]] : []);
-  });
-
-  it("keeps at most 1,000 changes that came too early, and lists the members again for the others", async () => {
-    const { lists, events, changed } = await listing();
-    for (let version = 2; version <= 1_002; version++) changed(version, version);
-    await lists[0]!({ version: 1, numbers: ids(1) });
-    expect([events.length, lists.length]).toEqual([1_000, 2]);
-    await lists[1]!({ version: 1_002, numbers: ids(1_002) });
-    expect([events.length, lists.length]).toEqual([1_001, 2]);
+    ["asks for the members when the next one comes", "1j", 0],
+    ["asks for them when the change is repeated, and again if there is no answer", "1j", 2_000],
+  ])("%s", async (_what, kind, waitMs) => {
+    const [engine, a, b, seen] = room();
+    const [, link] = engine.links;
+    link!.loses = (_channel, frame) => frame.startsWith(kind);
+    await joined(a, "ann");
+    await settle();
+    expect(seen[1]).toEqual([]);
+    link!.loses = () => false;
+    if (waitMs === 0) await joined(a, "eve");
+    else {
+      let lost = 0;
+      link!.loses = (_channel, frame) => frame.startsWith("1m") && lost++ === 0;
+      await pass(waitMs);
+      expect(lost).toBeGreaterThan(0);
+      await pass(waitMs);
+    }
+    await settle();
+    expect(new Set(await names(b))).toEqual(new Set(waitMs === 0 ? ["ann", "eve"] : ["ann"]));
   });
 });
 

@@ -45,7 +45,7 @@ describe("server.nodes", () => {
 const EVIL = '{"jsonrpc":"2.0","method":"evil","params":{}}';
 /** Texts that are no frames, or have no meaning. */
 const FOREIGN_FRAMES = [
-  ...["", "\n", "1N", "1\n", "1l", "1u\n{}", "1j\tx\ty\n{}"].concat(
+  ...["", "\n", "1N", "1\n", "1l", "1u\n{}", "1j\tx\ty\n{}", "1m\tx\troom\t1\t0\t1\n{}"].concat(
     "a frame without a line break",
     "1N\t".repeat(100_000),
   ),
@@ -130,12 +130,12 @@ describe("attach", () => {
 it("nodes of several releases say in their names which frames they know, and are sent no others", async () => {
   const engine = new FaultyEngine();
   const [a, b] = makeNodes(2, { principal }, engine) as [Node, Node];
-  expect(a.server.nodes.id).toMatch(/^[\w-]{12}-1e$/);
+  expect(a.server.nodes.id).toMatch(/^[\w-]{12}-1h$/);
   const got: string[] = [];
   // It knows the kinds up to progress reports. It would ignore each frame of a later kind.
   const older = await engine.foreign("an-older-node-19", got);
-  await older.roster!.enter("an-older-node-19/1", 10_000);
-  await pass(BEAT_MS);
+  await older.send("a:all", "1b\tan-older-node-19\t1\t10000\t\n");
+  await turn();
   expect(a.server.nodes.live).toHaveLength(3);
   const bob = await b.client("bob");
   // No time passes.
@@ -147,7 +147,7 @@ it("nodes of several releases say in their names which frames they know, and are
   // A call is of a kind that it knows. It does not answer.
   const call = await failure(handle.request("work", {}, { timeoutMs: 50 }));
   expect(call).toMatchObject({ code: "TIMEOUT", outcome: "unknown" });
-  expect(got.map((frame) => frame.slice(0, 2)).filter((head) => head !== "1u")).toEqual(["1q", "1c"]);
+  expect(got.map((frame) => frame.slice(0, 2)).filter((head) => !["1b", "1u"].includes(head))).toEqual(["1q", "1c"]);
   await older.close();
 });
 
@@ -254,10 +254,9 @@ describe("the end", () => {
     const ann = await a.client();
     await a.server.topic("room").join(ann.peer, { as: 1 });
     const [link] = engine.links;
-    const answer = link!.blocks("put");
+    const answer = link!.blocks("send");
     const closing = a.server.close();
     await pass(0);
-    expect(link!.count("put")).toBe(2);
     link!.down();
     link!.up();
     answer.resolve();
@@ -265,8 +264,8 @@ describe("the end", () => {
   });
 });
 
-describe("the echoes of a node", () => {
-  it("measure the lag, and two that do not arrive make it connect anew", async () => {
+describe("the beats of a node", () => {
+  it("measure the lag, and two that do not come back make it connect anew", async () => {
     const engine = new FaultyEngine();
     const [node] = makeNodes(1, {}, engine) as [Node];
     const [link] = engine.links;
@@ -274,15 +273,12 @@ describe("the echoes of a node", () => {
     expect(node.server.health().lagMs).toBe(0);
     const states: string[] = [];
     node.server.on("engine", ({ state }) => states.push(state));
-    link!.loses = (_channel, frame) => frame.startsWith("1e");
-    // A beat that is not answered fails after 5 s.
-    link!.blocks("beat");
+    link!.loses = (_channel, frame) => frame.startsWith("1b");
     await pass(2 * BEAT_MS);
     expect([link!.reconnects, node.server.health().lagMs! > 3_000]).toEqual([0, true]);
     await pass(BEAT_MS);
     expect([link!.reconnects, states]).toEqual([1, ["down", "up"]]);
     link!.loses = () => false;
-    link!.before = () => {};
     await pass(BEAT_MS);
     expect(node.server.health()).toMatchObject({ ok: true, lagMs: 0 });
   });

@@ -1,0 +1,442 @@
+/**
+ * The members of topics on all nodes: a state machine without I/O. Each node is the only writer of its members. It sends each change on the
+ * channel of the topic, with its number and that of the change before. A node that misses one asks the other node for its members.
+ */
+import type { MemberAs } from "../core/contract.js";
+import type { Jsonify } from "../core/jsonify.js";
+import type { Sending } from "./broker.js";
+import type { Channel, NodeName } from "./engine.js";
+import { frameOf, isNodeName, Kind, type ReadFrame } from "./frames.js";
+
+/** A member of a topic, as `members()` and `watch` show it. */
+export interface TopicMember {
+  /** The id of the peer, which `server.peer(id)` takes. */
+  readonly id: string;
+  /** What `join` was given as `as`, by way of JSON. */
+  readonly as: Jsonify<Exclude<MemberAs, undefined>>;
+}
+
+/** Changes of one node behind a missing one: more are not kept. */
+const MAX_AHEAD = 1_000;
+/** How long an answer may take until the question is repeated. */
+const REPEAT_MS = 1_000;
+/** The length of one part of an answer, in UTF-16 code units. One member may be longer. */
+const PART_LENGTH = 16_384;
+
+/** Takes what the state machine decides. */
+export interface MembersOutput {
+  /** Sends a change. If it gets lost, the next one or a digest shows that. */
+  send(channel: Channel, frame: string): void;
+  /** Sends questions and answers, paced. A source replaces the one with the same key. */
+  later(key: string, frames: Iterator<Sending>): void;
+  /** A node has given a sign. Returns false if the node has closed: then the sign is an old one. */
+  hears(node: NodeName): boolean;
+  /** A member joined, changed its `as` or left. `as`: JSON. */
+  changed(topic: string, event: "joined" | "left", node: NodeName, localId: string, as: string): void;
+  /** A question was asked: `tick` must be called from now on. */
+  asked(): void;
+}
+
+/** A change of another node. `as`: `undefined` if the member left. */
+interface Change {
+  readonly number: number;
+  /** The number of the change before; 0 if there was no member before. */
+  readonly before: number;
+  readonly localId: string;
+  readonly as: string | undefined;
+}
+
+/** What this node has in a topic. */
+interface Own {
+  /** The number of the last change. */
+  number: number;
+  /** By local id: the `as` of each member. */
+  readonly members: Map<string, string>;
+}
+
+/** What another node has in a topic, as this one knows. */
+interface Known {
+  number: number;
+  readonly members: Map<string, string>;
+  /** Changes behind a missing one, in their order. */
+  ahead: Change[];
+  /** The parts of an answer that have come. */
+  parts: { readonly number: number; readonly next: number; readonly members: Map<string, string> } | undefined;
+  /** When the node was asked; `undefined` if nothing is missing. */
+  askedAt: number | undefined;
+}
+
+/** The first question on the channel of a topic, until it is answered. */
+interface Question {
+  readonly answered: Set<NodeName>;
+  /** How many nodes answer, if the broker has counted them. */
+  count: number | undefined;
+  readonly done: () => void;
+}
+
+/** A topic that this node follows. */
+interface Followed {
+  readonly known: Map<NodeName, Known>;
+  /** Whether the first question was answered. Until then, members that are found are not reported. */
+  isKnown: boolean;
+  question: Question | undefined;
+}
+
+/** The members of all topics, as one node sees them. Times are in milliseconds of its own clock. */
+export class Members {
+  readonly #node: NodeName;
+  readonly #output: MembersOutput;
+  /** By topic. Kept until the digest of the last change was repeated. */
+  readonly #own = new Map<string, Own>();
+  /** The number of the last change in any topic. */
+  #number = 0;
+  readonly #followed = new Map<string, Followed>();
+  /** The nodes that were asked, with their topics. */
+  readonly #asked = new Map<Known, readonly [topic: string, node: NodeName]>();
+
+  constructor(node: NodeName, output: MembersOutput) {
+    this.#node = node;
+    this.#output = output;
+  }
+
+  /** Adds a member of this node, or changes its `as`. Returns false if that changes nothing. */
+  put(topic: string, localId: string, as: string): boolean {
+    const own = this.#own.get(topic) ?? { number: 0, members: new Map<string, string>() };
+    if (own.members.get(localId) === as) return false;
+    this.#own.set(topic, own);
+    this.#change(topic, own, localId, as);
+    return true;
+  }
+
+  /** Removes a member of this node. Returns false if it is none. */
+  remove(topic: string, localId: string): boolean {
+    const own = this.#own.get(topic);
+    if (own?.members.has(localId) !== true) return false;
+    this.#change(topic, own, localId, undefined);
+    return true;
+  }
+
+  #change(topic: string, own: Own, localId: string, as: string | undefined): void {
+    const before = own.members.size === 0 ? 0 : own.number;
+    own.number = ++this.#number;
+    const last = as ?? own.members.get(localId)!;
+    if (as === undefined) own.members.delete(localId);
+    else own.members.set(localId, as);
+    const kind = as === undefined ? Kind.Left : Kind.Joined;
+    this.#output.send(`t:${topic}`, frameOf(kind, [this.#node, own.number, before, localId], as));
+    this.#output.changed(topic, as === undefined ? "left" : "joined", this.#node, localId, last);
+  }
+
+  /** Returns the number of this node's last change in a topic; `undefined` if it has forgotten the topic. */
+  numberOf(topic: string): number | undefined {
+    return this.#own.get(topic)?.number;
+  }
+
+  /** The topics in which this node has or had members. */
+  get ownTopics(): Iterable<string> {
+    return this.#own.keys();
+  }
+
+  /** Forgets a topic in which this node has no members. */
+  forget(topic: string): void {
+    if (this.#own.get(topic)?.members.size === 0) this.#own.delete(topic);
+  }
+
+  /** Begins to follow a topic: its channel is or will be subscribed. */
+  follow(topic: string): void {
+    this.#followed.set(topic, { known: new Map(), isKnown: false, question: undefined });
+  }
+
+  unfollow(topic: string): void {
+    const followed = this.#followed.get(topic);
+    this.#followed.delete(topic);
+    for (const known of followed?.known.values() ?? []) this.#asked.delete(known);
+    followed?.question?.done();
+  }
+
+  /** Whether the first question about a topic was answered. */
+  isKnown(topic: string): boolean {
+    return this.#followed.get(topic)?.isKnown !== false;
+  }
+
+  /** Returns the first question about a topic, for its channel. `done` is called once, when all have answered. */
+  ask(topic: string, done: () => void): string {
+    this.#followed.get(topic)!.question = { answered: new Set(), count: undefined, done };
+    return this.#question(topic);
+  }
+
+  /** So many nodes have received the first question, with this one. */
+  counted(topic: string, count: number): void {
+    const followed = this.#followed.get(topic);
+    if (followed?.question !== undefined) followed.question.count = count;
+    if (followed !== undefined) this.#check(followed);
+  }
+
+  /** Waits no longer for answers to the first question. */
+  enough(topic: string): void {
+    const followed = this.#followed.get(topic);
+    if (followed !== undefined) this.#end(followed);
+  }
+
+  #check(followed: Followed): void {
+    const { answered, count = Infinity } = followed.question ?? {};
+    if (answered !== undefined && answered.size >= count - 1) this.#end(followed);
+  }
+
+  #end(followed: Followed): void {
+    const { question } = followed;
+    followed.question = undefined;
+    followed.isKnown = true;
+    question?.done();
+  }
+
+  /** Returns a question. `known`: the nodes whose members are known need not answer with the same again. */
+  #question(topic: string, known: Iterable<readonly [NodeName, Known]> = []): string {
+    const lines = Array.from(known, ([node, { number }]) => `${node} ${number}`);
+    return frameOf(Kind.Question, [this.#node, topic], lines.join("\n"));
+  }
+
+  /** Changes of these topics may have been missed. Asks on their channels, and later those that do not answer there. */
+  missed(topics: readonly string[], now: number): void {
+    for (const topic of topics)
+      for (const [node, known] of this.#followed.get(topic)?.known ?? [])
+        if (known.members.size > 0) this.#await(topic, node, known, now);
+    const frames = function* (this: Members): Generator<Sending> {
+      for (const topic of topics) {
+        const followed = this.#followed.get(topic);
+        if (followed !== undefined) yield [`t:${topic}`, this.#question(topic, followed.known)];
+      }
+    };
+    this.#output.later("missed", frames.call(this));
+  }
+
+  /** Repeats the questions that were not answered. Returns true if some are left. */
+  tick(now: number): boolean {
+    for (const [known, [topic, node]] of this.#asked)
+      if (now - known.askedAt! >= REPEAT_MS) this.#askNode(topic, node, known, now);
+    return this.#asked.size > 0;
+  }
+
+  #await(topic: string, node: NodeName, known: Known, now: number): void {
+    known.askedAt = now;
+    this.#asked.set(known, [topic, node]);
+    this.#output.asked();
+  }
+
+  #askNode(topic: string, node: NodeName, known: Known, now: number): void {
+    this.#await(topic, node, known, now);
+    known.parts = undefined;
+    const frames = function* (this: Members): Generator<Sending> {
+      if (known.askedAt !== undefined) yield [`n:${node}`, this.#question(topic, [[node, known]])];
+    };
+    this.#output.later(`k ${node} ${topic}`, frames.call(this));
+  }
+
+  #confirm(known: Known): void {
+    known.askedAt = undefined;
+    this.#asked.delete(known);
+  }
+
+  /** Answers with the members of this node. `known`: what the other node knows, a line for each node. */
+  *#answer(to: NodeName, topic: string, known: string): Generator<Sending> {
+    const own = this.#own.get(topic);
+    const last = own?.number ?? this.#number;
+    const frame = (part: number | "", isLast: boolean, body = ""): Sending => [
+      `n:${to}`,
+      frameOf(Kind.Members, [this.#node, topic, last, part, isLast ? 1 : 0], body),
+    ];
+    if (known.split("\n").includes(`${this.#node} ${last}`)) return yield frame("", true);
+    // A copy: all parts are of one moment.
+    const members = [...(own?.members ?? [])];
+    let [from, part] = [0, 0];
+    do {
+      let to = from;
+      for (let length = 0; to < members.length && length < PART_LENGTH; to++)
+        length += members[to]![0].length + members[to]![1].length;
+      yield frame(part++, to === members.length, JSON.stringify(members.slice(from, to)));
+      from = to;
+    } while (from < members.length);
+  }
+
+  /** Takes a frame of a topic's channel, or of the inbox. Returns false if it breaks a rule. */
+  received(topic: string, { kind, fields, body }: ReadFrame, now: number): boolean {
+    const [from = ""] = fields;
+    if (!isNodeName(from)) return false;
+    // What this node has sent came back.
+    if (from === this.#node || !this.#output.hears(from)) return true;
+    if (kind === Kind.Question) {
+      this.#output.later(`m ${from} ${topic}`, this.#answer(from, topic, body));
+      return true;
+    }
+    const number = wholeIn(fields[kind === Kind.Members ? 2 : 1]);
+    if (number === undefined) return false;
+    const followed = this.#followed.get(topic);
+    if (kind === Kind.Members) return this.#answered(topic, from, number, fields.slice(3), body, now);
+    if (kind === Kind.Digest) {
+      if (followed !== undefined) this.#digest(topic, followed, from, number, now);
+      return true;
+    }
+    const before = wholeIn(fields[2]);
+    const [, , , localId = ""] = fields;
+    if (before === undefined || !isNodeName(localId)) return false;
+    const change = { number, before, localId, as: kind === Kind.Joined ? body : undefined };
+    if (followed !== undefined) this.#changed(topic, followed, from, change, now);
+    return true;
+  }
+
+  #knownOf({ known }: Followed, node: NodeName): Known {
+    let one = known.get(node);
+    if (one === undefined)
+      known.set(node, (one = { number: 0, members: new Map(), ahead: [], parts: undefined, askedAt: undefined }));
+    return one;
+  }
+
+  #digest(topic: string, followed: Followed, node: NodeName, number: number, now: number): void {
+    const known = this.#knownOf(followed, node);
+    if (number === known.number && known.ahead.length === 0) this.#confirm(known);
+    else if (number > known.number) this.#miss(topic, followed, node, known, now);
+  }
+
+  /** Changes of a node are missing. Asks it, unless it was asked. */
+  #miss(topic: string, { question }: Followed, node: NodeName, known: Known, now: number): void {
+    if (known.askedAt !== undefined) return;
+    // It will answer the first question.
+    if (question !== undefined && !question.answered.has(node)) this.#await(topic, node, known, now);
+    else this.#askNode(topic, node, known, now);
+  }
+
+  #changed(topic: string, followed: Followed, node: NodeName, change: Change, now: number): void {
+    const known = this.#knownOf(followed, node);
+    if (change.number <= known.number) return;
+    if (known.ahead.length < MAX_AHEAD) known.ahead.push(change);
+    this.#applyAhead(topic, followed, node, known, now);
+  }
+
+  /** Applies the changes that follow what is known. If one is missing, asks for the members. */
+  #applyAhead(topic: string, followed: Followed, node: NodeName, known: Known, now: number): void {
+    const { ahead } = known;
+    known.ahead = [];
+    for (const change of ahead) {
+      const { number, before, localId, as } = change;
+      if (number <= known.number) continue;
+      if (before !== known.number && before !== 0) {
+        known.ahead.push(change);
+        continue;
+      }
+      // There was no member before.
+      if (before === 0) this.#replace(topic, followed, node, known, number, new Map());
+      known.number = number;
+      this.#set(topic, followed, node, known.members, localId, as);
+    }
+    if (known.ahead.length > 0) this.#miss(topic, followed, node, known, now);
+    else this.#confirm(known);
+  }
+
+  #answered(
+    topic: string,
+    node: NodeName,
+    number: number,
+    [partField, isLast]: readonly string[],
+    body: string,
+    now: number,
+  ): boolean {
+    const followed = this.#followed.get(topic);
+    if (followed === undefined) return true;
+    const known = this.#knownOf(followed, node);
+    if (partField !== "") {
+      const [part, entries] = [wholeIn(partField), entriesIn(body)];
+      if (part === undefined || entries === undefined) return false;
+      const { parts } = known;
+      const isNext = part === 0 || (parts?.number === number && parts.next === part);
+      if (!isNext) return true;
+      const members = part === 0 ? new Map(entries) : new Map([...parts!.members, ...entries]);
+      known.parts = isLast === "1" ? undefined : { number, next: part + 1, members };
+      if (isLast !== "1") return true;
+      if (number > known.number) this.#replace(topic, followed, node, known, number, members);
+    }
+    if (number >= known.number) this.#applyAhead(topic, followed, node, known, now);
+    followed.question?.answered.add(node);
+    this.#check(followed);
+    return true;
+  }
+
+  /** Another node has these members in a topic. Reports the difference. */
+  #replace(
+    topic: string,
+    followed: Followed,
+    node: NodeName,
+    known: Known,
+    number: number,
+    members: ReadonlyMap<string, string>,
+  ): void {
+    known.number = number;
+    for (const localId of known.members.keys())
+      if (!members.has(localId)) this.#set(topic, followed, node, known.members, localId, undefined);
+    for (const [localId, as] of members) this.#set(topic, followed, node, known.members, localId, as);
+  }
+
+  /** A member of another node joined, changed or left. */
+  #set(
+    topic: string,
+    { isKnown }: Followed,
+    node: NodeName,
+    members: Map<string, string>,
+    localId: string,
+    as: string | undefined,
+  ): void {
+    const before = members.get(localId);
+    if (before === as) return;
+    if (as === undefined) members.delete(localId);
+    else members.set(localId, as);
+    if (isKnown) this.#output.changed(topic, as === undefined ? "left" : "joined", node, localId, as ?? before!);
+  }
+
+  /** A node has ended, or was given up: its members leave. */
+  lost(node: NodeName): void {
+    for (const [topic, followed] of this.#followed) {
+      const known = followed.known.get(node);
+      if (known === undefined) continue;
+      this.#confirm(known);
+      followed.known.delete(node);
+      this.#replace(topic, followed, node, known, known.number, new Map());
+      followed.question?.answered.add(node);
+      this.#check(followed);
+    }
+  }
+
+  /** Returns how many members a followed topic has. */
+  sizeOf(topic: string): number {
+    let size = this.#own.get(topic)?.members.size ?? 0;
+    for (const { members } of this.#followed.get(topic)?.known.values() ?? []) size += members.size;
+    return size;
+  }
+
+  /** Returns true if a member is of this node. */
+  has(topic: string, localId: string): boolean {
+    return this.#own.get(topic)?.members.has(localId) === true;
+  }
+
+  /** Yields the members of a followed topic. `as`: JSON. */
+  *list(topic: string): Generator<readonly [node: NodeName, localId: string, as: string]> {
+    for (const [localId, as] of this.#own.get(topic)?.members ?? []) yield [this.#node, localId, as];
+    for (const [node, { members }] of this.#followed.get(topic)?.known ?? [])
+      for (const [localId, as] of members) yield [node, localId, as];
+  }
+}
+
+/** Returns the whole number in a field. */
+function wholeIn(field: string | undefined): number | undefined {
+  return field !== undefined && /^\d{1,15}$/.test(field) ? Number(field) : undefined;
+}
+
+/** Returns the members in a part of an answer. */
+function entriesIn(body: string): [localId: string, as: string][] | undefined {
+  try {
+    const entries: unknown = JSON.parse(body);
+    const isEntry = (one: unknown): boolean =>
+      Array.isArray(one) && one.length === 2 && isNodeName(String(one[0])) && typeof one[1] === "string";
+    return Array.isArray(entries) && entries.every(isEntry) ? entries : undefined;
+  } catch {
+    return undefined;
+  }
+}

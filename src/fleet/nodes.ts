@@ -1,0 +1,159 @@
+/**
+ * Which nodes live: a state machine without I/O. Each node sends beats to all nodes, and judges the others by its own clock. Its own beats
+ * come back to it, so it knows whether it hears what is sent.
+ */
+import type { Channel, NodeName } from "./engine.js";
+import { frameOf, isNodeName, Kind } from "./frames.js";
+
+/** How long a node is believed to live without a beat, unless the engine says otherwise. */
+export const LEASE_MS = 10_000;
+/** How many beats a node sends in its lease. */
+export const BEATS = 3;
+/** After so many own beats that did not come back, the connection is opened anew. */
+const MOST_LOST_BEATS = 2;
+/** No engine waits longer until it connects again. */
+const LONGEST_BACKOFF_MS = 20_000;
+/** How many nodes that have ended are remembered. */
+const MAX_ENDED = 10_000;
+
+/** What a beat says besides. `"new"`: the receiver was not known. `"again"`: it had been given up. `"bye"`: the sender ends. */
+type Note = "" | "new" | "again" | "bye";
+
+/** Takes what the state machine decides. */
+export interface NodesOutput {
+  /** Sends a frame, beyond every bound. */
+  send(channel: Channel, frame: string): void;
+  /** A node has ended, or was silent for its lease. */
+  lost(node: NodeName): void;
+  /** Another node had given this one up, and has forgotten its members. */
+  forgotten(): void;
+}
+
+interface Heard {
+  at: number;
+  leaseMs: number;
+  /** Whether a sign of the node has come. False for one to which a call was sent. */
+  isLive: boolean;
+}
+
+/** The nodes of a fleet, as one of them hears them. Times are in milliseconds of its own clock. */
+export class LiveNodes {
+  readonly #node: NodeName;
+  readonly #leaseMs: number;
+  readonly #output: NodesOutput;
+  readonly #heard = new Map<NodeName, Heard>();
+  readonly #live: Set<NodeName>;
+  /** Nodes that were given up, and whether they have closed. Their names are not used again. */
+  readonly #ended = new Map<NodeName, "silent" | "closed">();
+  #number = 0;
+  /** The last beat, and when the first one was sent that has not come back. `undefined` if it has come back. */
+  #away: { number: number; readonly sentAt: number } | undefined;
+  #lostBeats = 0;
+  #lagMs: number | undefined;
+  /** When a beat of this node came back last, and since when it judges the others. */
+  #hearsAt: number;
+  #judgesFrom: number;
+
+  constructor(node: NodeName, leaseMs: number, output: NodesOutput, now: number) {
+    this.#node = node;
+    this.#leaseMs = leaseMs;
+    this.#output = output;
+    this.#live = new Set([node]);
+    this.#hearsAt = this.#judgesFrom = now;
+  }
+
+  /** The nodes that live, with this one. */
+  get live(): ReadonlySet<NodeName> {
+    return this.#live;
+  }
+
+  /** Returns how long the last beat took to come back, or how long it has been away if that is longer. */
+  lagMs(now: number): number | undefined {
+    const awayMs = this.#away === undefined ? 0 : now - this.#away.sentAt;
+    return this.#lagMs === undefined ? undefined : Math.max(this.#lagMs, awayMs);
+  }
+
+  /** The connection is up. What was sent before does not come back. */
+  connected(): void {
+    this.#away = undefined;
+    this.#lostBeats = 0;
+  }
+
+  /** Sends a beat. Returns false if the earlier ones did not come back: then nothing is sent, and the connection must be opened anew. */
+  beat(now: number): boolean {
+    if (this.#away !== undefined && ++this.#lostBeats >= MOST_LOST_BEATS) {
+      this.connected();
+      return false;
+    }
+    // The lag counts from the first beat that is away.
+    this.#away = { number: ++this.#number, sentAt: this.#away?.sentAt ?? now };
+    this.#output.send("a:all", this.#frame(""));
+    return true;
+  }
+
+  /** Returns the last beat: the others forget this node at once. */
+  bye(): string {
+    return this.#frame("bye");
+  }
+
+  #frame(note: Note): string {
+    return frameOf(Kind.Beat, [this.#node, this.#number, this.#leaseMs, note]);
+  }
+
+  /** Takes the fields of a beat. Returns false if they are none. */
+  received([from = "", number, lease, note]: readonly string[], now: number): boolean {
+    const leaseMs = Number(lease);
+    if (!isNodeName(from) || !(leaseMs > 0)) return false;
+    if (from === this.#node) this.#cameBack(Number(number), now);
+    else if (note === "bye") this.#end(from, "closed");
+    else if (this.hears(from, now, leaseMs) && note === "again") this.#output.forgotten();
+    return true;
+  }
+
+  #cameBack(number: number, now: number): void {
+    if (this.#away?.number !== number) return;
+    this.#lagMs = now - this.#away.sentAt;
+    this.connected();
+    const deafMs = now - this.#hearsAt;
+    this.#hearsAt = now;
+    // This node was paused or without the broker. Perhaps the others were too, and connect later.
+    if (deafMs > (2 * this.#leaseMs) / BEATS) this.#judgesFrom = now + Math.min(deafMs, LONGEST_BACKOFF_MS);
+    for (const [node, { at, leaseMs }] of this.#heard)
+      if (now - Math.max(at, this.#judgesFrom) > leaseMs) this.#end(node, "silent");
+  }
+
+  /** Takes a sign of another node. Returns false if the node has closed, so that the sign is an old one. */
+  hears(node: NodeName, now: number, leaseMs?: number): boolean {
+    const ended = this.#ended.get(node);
+    if (ended === "closed") return false;
+    const heard = this.#heard.get(node);
+    if (heard?.isLive === true) {
+      heard.at = now;
+      heard.leaseMs = leaseMs ?? heard.leaseMs;
+      return true;
+    }
+    this.#ended.delete(node);
+    this.#heard.set(node, { at: now, leaseMs: leaseMs ?? this.#leaseMs, isLive: true });
+    this.#live.add(node);
+    this.#output.send(`n:${node}`, this.#frame(ended === undefined ? "new" : "again"));
+    return true;
+  }
+
+  /** A call is sent to a node. If it gives no sign, it is lost. Returns false if the node has closed. */
+  expects(node: NodeName, now: number): boolean {
+    if (this.#ended.get(node) === "closed") return false;
+    if (!this.#heard.has(node)) this.#heard.set(node, { at: now, leaseMs: this.#leaseMs, isLive: false });
+    return true;
+  }
+
+  #end(node: NodeName, how: "silent" | "closed"): void {
+    const heard = this.#heard.get(node);
+    this.#heard.delete(node);
+    this.#live.delete(node);
+    if (heard?.isLive !== false) {
+      if (this.#ended.size >= MAX_ENDED) this.#ended.delete(this.#ended.keys().next().value!);
+      this.#ended.set(node, how);
+    }
+    this.#output.lost(node);
+  }
+}
