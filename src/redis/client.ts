@@ -28,8 +28,8 @@ export interface Library {
   readonly ErrorReply: new (message: string) => Error;
 }
 
-/** Commands that are not answered: more are refused. */
-export const MAX_UNANSWERED = 10_000;
+/** Commands that are not answered: more are refused. The fleet stays below that by 500, which are for its beats and its bulk work. */
+export const MAX_UNANSWERED = 10_500;
 
 let loading: Promise<Library> | undefined;
 

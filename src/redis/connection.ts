@@ -17,7 +17,6 @@ import { RedisLog } from "./log.js";
 import { Names, TAG_COUNT } from "./names.js";
 import { Numbers } from "./numbers.js";
 import { textOf, type Config } from "./options.js";
-import { RedisRoster } from "./roster.js";
 import type { ScriptName } from "./scripts.js";
 
 /** The delay of an attempt to connect is random, up to a bound that doubles with each failure. */
@@ -33,8 +32,8 @@ const KNOWN_MS = { single: 0, cluster: 250, sentinel: 2_500 };
 const MAX_NUMBER_LENGTH = 128;
 /** A cluster whose servers disagree for longer is not reachable. */
 const MOST_REDIRECTS = 5;
-/** How long `close` waits for Redis. */
-const CLOSE_MS = 4_500;
+/** How often a cluster or the Sentinels are asked again which servers are the primaries, also if no command was redirected. */
+const LOOK_MS = 5_000;
 
 /** A subscription that the fleet wants. */
 interface Subscription {
@@ -42,7 +41,7 @@ interface Subscription {
   readonly tag: number;
 }
 
-/** What logs and rosters need of the connection. */
+/** What logs need of the connection. */
 export interface Commands {
   readonly names: Names;
   /** Runs a script on the primary of a tag. Waits while a cluster moves the tag. `args` may depend on the link. */
@@ -52,18 +51,11 @@ export interface Commands {
     keys: readonly string[],
     args: (link: Link) => readonly string[],
   ): Promise<unknown>;
-  /** Sends a command to the primary of a tag. Waits while a cluster moves the tag. */
-  command(tag: number, args: readonly string[]): Promise<unknown>;
-  /** Returns the links to all primaries. */
-  links(): readonly Link[];
-  /** Asks a cluster or the Sentinels again which primary has which tags. */
-  lookAgain(): void;
 }
 
 export class RedisConnection implements EngineConnection, Commands {
   readonly names: Names;
   readonly log: RedisLog;
-  readonly roster: RedisRoster;
   readonly #config: Config;
   readonly #host: EngineHost;
   readonly #linkSettings: LinkSettings;
@@ -97,8 +89,8 @@ export class RedisConnection implements EngineConnection, Commands {
   #isMaintaining = false;
   #isStale = false;
   #wake: (() => void) | undefined;
-  /** Finds the primaries again, soon after the start. */
-  #startCheck: ReturnType<typeof setTimeout> | undefined;
+  /** Finds the primaries again: soon after the start, and then from time to time. */
+  #look: ReturnType<typeof setTimeout> | undefined;
   /** Called when the loop has found the primaries again, or could not. */
   readonly #waiting: (() => void)[] = [];
   readonly #linkHost: LinkHost = {
@@ -121,7 +113,6 @@ export class RedisConnection implements EngineConnection, Commands {
     this.#numbers = this.#isCluster ? new Numbers(node) : undefined;
     this.#undercounts = this.#isCluster;
     this.log = new RedisLog(this);
-    this.roster = new RedisRoster(this);
     for (const channel of [`n:${node}`, "a:all"] as const) {
       const { name, tag } = this.names.channel(channel);
       this.#subscriptions.set(name, { channel, tag });
@@ -147,9 +138,9 @@ export class RedisConnection implements EngineConnection, Commands {
     if (this.#isClosed) throw this.#refusal();
     // The start does not wait until others know of a promotion.
     const { kind } = this.#config.place;
-    if (kind !== "single") this.#startCheck = setTimeout(() => this.#refresh(), KNOWN_MS[kind]);
+    if (kind !== "single") this.#lookLater(KNOWN_MS[kind]);
     const undercounts = (): boolean => this.#undercounts;
-    const unmet = (): string[] => [...new Set(this.links().flatMap(unmetBy))];
+    const unmet = (): string[] => [...new Set(this.#allLinks().flatMap(unmetBy))];
     return {
       maxFrameBytes: this.#isCluster ? MAX_BYTES - MAX_NUMBER_LENGTH : MAX_BYTES,
       counts: true,
@@ -167,16 +158,17 @@ export class RedisConnection implements EngineConnection, Commands {
     if (this.#isClosed) return;
     this.#state = "closed";
     this.#closing.abort();
-    clearTimeout(this.#startCheck);
+    clearTimeout(this.#look);
     this.#wake?.();
-    if (this.#links.size > 0) {
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_MS)));
-      await Promise.race([this.roster.leave(), late]);
-      clearTimeout(timer);
-    }
     this.#destroyLinks();
     this.#subscriptions.clear();
+  }
+
+  #lookLater(ms: number): void {
+    this.#look = setTimeout(() => {
+      this.#refresh();
+      this.#lookLater(LOOK_MS);
+    }, ms);
   }
 
   reconnect(reason: Error): void {
@@ -236,20 +228,12 @@ export class RedisConnection implements EngineConnection, Commands {
     return this.#repeat(tag, (link) => link.script(script, keys, args(link)));
   }
 
-  command(tag: number, args: readonly string[]): Promise<unknown> {
-    return this.#repeat(tag, (link) => link.command(args));
-  }
-
-  links(): readonly Link[] {
+  #allLinks(): Link[] {
     return [...this.#links.values()];
   }
 
   #confirmed(): Link[] {
-    return this.links().filter(({ isConfirmed }) => isConfirmed);
-  }
-
-  lookAgain(): void {
-    if (this.#config.place.kind !== "single") this.#refresh();
+    return this.#allLinks().filter(({ isConfirmed }) => isConfirmed);
   }
 
   /** Repeats what a cluster redirects, because that did nothing, until the tag has moved. */
@@ -463,15 +447,15 @@ export class RedisConnection implements EngineConnection, Commands {
    * `RedirectError` if one of the others says that it is none.
    */
   async #confirm({ addresses }: Layout): Promise<void> {
-    for (const link of this.links()) link.isConfirmed ||= link.continues(this.#past.get(link.address));
-    const newLinks = this.links().filter((link) => !link.isConfirmed);
+    for (const link of this.#allLinks()) link.isConfirmed ||= link.continues(this.#past.get(link.address));
+    const newLinks = this.#allLinks().filter((link) => !link.isConfirmed);
     const isAlone = this.#config.place.kind !== "sentinel" && new Set(addresses.map(textOf)).size === 1;
     // The only primary of a cluster cannot be replaced by a vote.
     if (isAlone) for (const link of newLinks) link.isConfirmed = true;
     if (isAlone || newLinks.length === 0) return;
     if (this.#state !== "starting") await this.#sleep(KNOWN_MS[this.#config.place.kind]);
     for (const link of newLinks) {
-      const others = this.links().filter((one) => one !== link);
+      const others = this.#allLinks().filter((one) => one !== link);
       const tags = [...addresses.keys()].filter((tag) => textOf(addresses[tag]!) === link.address);
       for (const opinion of await findOpinions(this.#config, others, this.#closing.signal))
         if (tags.some((tag) => textOf(opinion.addresses[tag]!) !== link.address))
@@ -540,6 +524,6 @@ function unmetBy({ address, info, silence }: Link): string[] {
   if (policy === "noeviction" || Number(info.get("maxmemory") ?? 0) === 0) return unread;
   return [
     ...unread,
-    `Redis at ${address} may evict logs and members, because its maxmemory-policy is ${policy} instead of noeviction.`,
+    `Redis at ${address} may evict logs, because its maxmemory-policy is ${policy} instead of noeviction.`,
   ];
 }

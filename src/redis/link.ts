@@ -22,8 +22,12 @@ import { readNodeTimeout, type Silence } from "./layout.js";
 import { Reign } from "./reign.js";
 import { SCRIPT_NAMES, sourceOf, type ScriptKind, type ScriptName } from "./scripts.js";
 
-/** The longest frame, and the bytes of the commands that are not answered: more are refused. */
+/** The longest frame. */
 export const MAX_BYTES = 16 * 2 ** 20;
+/** The bytes of the commands that are not answered: more are refused. The fleet leaves room for its beats and its bulk work. */
+const MAX_UNANSWERED_BYTES = 20 * 2 ** 20;
+/** How often a link checks at least that its server is still the same primary. */
+const VERIFY_MS = 5_000;
 /** How many channels one command subscribes. */
 const CHANNELS_AT_ONCE = 500;
 /** A server that answers nothing for so long is given up. node-redis would wait as long as commands are written. */
@@ -242,7 +246,7 @@ export class Link {
     if (!this.#isUsed || !this.#commands.isReady)
       throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
     // A script carries more than its longest body, so it is refused only beside others.
-    const isTooMuch = this.#unansweredBytes > 0 && this.#unansweredBytes + bytes > MAX_BYTES;
+    const isTooMuch = this.#unansweredBytes > 0 && this.#unansweredBytes + bytes > MAX_UNANSWERED_BYTES;
     if (isTooMuch || this.#unanswered.count >= MAX_UNANSWERED)
       throw new EngineError(`Redis at ${this.address}: too much is unanswered`, "not-sent");
     return this.#send(args, bytes);
@@ -381,18 +385,20 @@ export class Link {
   }
 
   #hearLater(): void {
-    if (this.#reign !== undefined && this.#isUsed) this.#hearing = setTimeout(this.#hear, this.#reign.periodMs);
+    if (this.#isUsed) this.#hearing = setTimeout(this.#hear, Math.min(this.#reign?.periodMs ?? VERIFY_MS, VERIFY_MS));
   }
 
   readonly #hear = (): void => {
-    // Also if so much is unanswered that other commands are refused.
-    const heard = this.#send(["TIME"], 0).then((time) => {
-      if (!this.#reign!.hear(microsecondsOf(time)))
-        this.lose(new DemotedError(`Redis at ${this.address}: it was silent for so long that it may be replaced`));
-    });
     // A server of a cluster that was demoted goes on to accept messages.
-    void Promise.allSettled([heard, this.verify()]).then(() => this.#hearLater());
+    void Promise.allSettled([this.#hearTime(), this.verify()]).then(() => this.#hearLater());
   };
+
+  async #hearTime(): Promise<void> {
+    if (this.#reign === undefined) return;
+    // Also if so much is unanswered that other commands are refused.
+    if (!this.#reign.hear(microsecondsOf(await this.#send(["TIME"], 0))))
+      this.lose(new DemotedError(`Redis at ${this.address}: it was silent for so long that it may be replaced`));
+  }
 
   /** Looks for silence until everything is answered. */
   #watch(): void {

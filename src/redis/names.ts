@@ -3,7 +3,7 @@
  * so a script may use them together. Without a cluster the tags are the same, so that a deployment can move to one.
  */
 import { publicationName, VERSION } from "../fleet/frames.js";
-import type { Channel, Incarnation } from "../fleet/engine.js";
+import type { Channel } from "../fleet/engine.js";
 
 /** Each tag is in the middle of one of 64 ranges of 256 slots, so the tags are spread evenly over the servers of a cluster. */
 const TAGS = (
@@ -65,24 +65,6 @@ export class Names {
   /** The key that has the position of a publication with `key`. Its tag is that of the topic. */
   publication(topic: string, tag: number, key: string): string {
     return this.#name(tag, "k", publicationName(topic, key));
-  }
-
-  /** The members of a topic, and its channel. */
-  roster(topic: string): { tag: number; keys: readonly [members: string, channel: string] } {
-    const tag = tagOf(topic);
-    return { tag, keys: [this.#name(tag, "w", topic), this.#name(tag, "t", topic)] };
-  }
-
-  /** The leases, and the incarnations that are to be reaped. */
-  leases(): { tag: number; keys: readonly [nodes: string, dead: string] } {
-    const tag = tagOf("leases");
-    return { tag, keys: [this.#name(tag, "nodes"), this.#name(tag, "dead")] };
-  }
-
-  /** The topics in which an incarnation has members. */
-  topicsOf(incarnation: Incarnation): Place {
-    const tag = tagOf(incarnation);
-    return { tag, name: this.#name(tag, "o", incarnation) };
   }
 
   /** A key of a tag that has no value after a script. It shows which commands the server accepts. */

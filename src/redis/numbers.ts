@@ -6,7 +6,7 @@ import type { NodeName } from "../fleet/engine.js";
 import { isNodeName } from "../fleet/frames.js";
 import { TAG_COUNT } from "./names.js";
 
-/** Begins a numbered message. Frames of scripts have no number: they carry a version or an offset. */
+/** Begins a numbered message. Frames of scripts have no number: they carry an offset. */
 const NUMBERED = "#";
 /** Keeps the last numbers of so many nodes. Then the node that was added first is removed. */
 const MAX_NODES = 1_000;

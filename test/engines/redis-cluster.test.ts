@@ -40,7 +40,6 @@ describe("the engine redis with a cluster", () => {
     // Not subscribed, so no server reports to it that the slot has moved.
     const writer = await TestNode.open(rig.engine(), "writer");
     const first = await a.append("0");
-    await a.put("x");
     let during: Promise<Position>;
     // None of these is refused, at whatever moment of the move it comes.
     const writing = (async () => {
@@ -54,10 +53,10 @@ describe("the engine redis with a cluster", () => {
     const reads: unknown[] = [];
     // The servers know that the slot moves, and its keys are where they were.
     const before = async (): Promise<void> => {
-      reads.push((await a.read()).epoch, (await a.connection.log!.read(TOPIC, 0, 0)).epoch, await a.members());
+      reads.push((await a.read()).epoch, (await a.connection.log!.read(TOPIC, 0, 0)).epoch);
     };
     await cluster.migrate(keyOf(rig, CHANNEL), midway, before);
-    expect(reads).toEqual([first.epoch, first.epoch, [a.id("x")]]);
+    expect(reads).toEqual([first.epoch, first.epoch]);
     const second = await during!;
     await writing;
     // The log has another server, and so another life.
@@ -69,7 +68,6 @@ describe("the engine redis with a cluster", () => {
     for (const frame of after) await b.connection.send(CHANNEL, frame);
     expect(await a.until(CHANNEL, 20, (frame) => frame.startsWith("after"))).toEqual(after);
     expect(new Set(a.of(CHANNEL)).size).toBe(a.of(CHANNEL).length);
-    expect(await a.members()).toEqual([a.id("x")]);
   });
 
   it("gives no message twice or late while a replica takes over, also by a node without a subscription there", async () => {

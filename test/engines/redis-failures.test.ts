@@ -4,9 +4,9 @@ import { describe, expect, it } from "vitest";
 import type { Channel } from "../../src/fleet/engine.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { RedisServer, type RedisServerOptions } from "../support/redis.js";
-import { Relay, type Line } from "../support/relay.js";
+import type { Line } from "../support/relay.js";
 import { describeFailures, type PrefixedRig } from "./failures.js";
-import { jump, outcomeOf, TestNode, TOPIC, untilNothingLeft, use, written } from "./kit.js";
+import { outcomeOf, TestNode, TOPIC, use, written } from "./kit.js";
 import { keyOf, REDIS, redisRig, relayRedis, untilReplication } from "./redis-rig.js";
 
 describeFailures(REDIS);
@@ -41,25 +41,19 @@ async function killSubscription(server: RedisServer, node: TestNode): Promise<vo
   await server.command("CLIENT", "KILL", "ID", /^id=(\d+)/.exec(line!)![1]!);
 }
 
-const keyLike = async (server: RedisServer, pattern: string): Promise<string> =>
-  (await server.command<string[]>("KEYS", pattern))[0]!;
-
 describe("the engine redis, when its server is started from a snapshot", () => {
-  it("continues no log, whose end is lost, and gives the incarnation up, whose members may be lost", async () => {
+  it("continues no log, whose end is lost", async () => {
     const { server, rig } = await start();
-    const node = await TestNode.enter(rig.engine());
+    const node = await TestNode.open(rig.engine());
     const before = await node.append("1", "key");
     await server.command("SAVE");
     await node.append("2");
-    await node.put("lost");
     await startAgain(server, node);
     expect(await node.read(0)).toEqual({ epoch: "", top: 0, entries: [] });
     // The position of an earlier epoch is not repeated for its key.
     const { epoch, offset } = await node.append("3", "key");
     expect([offset, epoch === before.epoch]).toEqual([1, false]);
     expect(await node.read()).toEqual({ epoch, top: 1, entries: [[1, "3"]] });
-    expect(await node.beat()).toEqual({ isMine: false, live: [] });
-    await node.enterAgain();
   });
 
   it('continues the log if `history` is "durable"', async () => {
@@ -72,14 +66,6 @@ describe("the engine redis, when its server is started from a snapshot", () => {
     expect(await node.append("3", "key")).toEqual(before);
     expect(await node.append("3")).toEqual({ ...before, offset: 2 });
   });
-});
-
-it("the engine redis removes its own members when it closes, although the list of them is lost", async () => {
-  const { server, rig } = await start();
-  const node = await TestNode.enter(rig.engine());
-  await server.command("DEL", await keyLike(server, `${rig.prefix}:*:o:*`));
-  await node.connection.close();
-  await untilNothingLeft(rig);
 });
 
 describe("the engine redis, when it loses one of its two connections", () => {
@@ -130,7 +116,6 @@ describe("the engine redis, when its server becomes a replica", () => {
     const [{ server, rig }, { server: other }] = [await start(), await start()];
     await follow(other, server);
     const node = await TestNode.open(rig.engine());
-    await node.enter();
     const before = await node.append("1");
     await expect.poll(() => other.command<string[]>("KEYS", "*:m:*")).toHaveLength(1);
     await other.command("REPLICAOF", "NO", "ONE");
@@ -144,21 +129,20 @@ describe("the engine redis, when its server becomes a replica", () => {
     const after = await node.append("3");
     expect(after.offset).toBe(1);
     expect(after.epoch).not.toBe(before.epoch);
-    expect((await node.beat()).isMine).toBe(false);
   });
 
-  it("notices it when it reads, lists or beats", async () => {
+  it("notices it when it reads, and by itself", async () => {
     const [{ server, rig }, { server: other }] = [await start(), await start()];
-    const nodes = await Promise.all([1, 2, 3].map(() => TestNode.enter(rig.engine())));
-    const operations = [
-      (node: TestNode) => node.read(),
-      (node: TestNode) => node.members(),
-      (node: TestNode) => node.beat(),
-    ];
+    const [reader, idle] = [await TestNode.open(rig.engine()), await TestNode.open(rig.engine())];
     await follow(server, other);
-    for (const [i, node] of nodes.entries()) {
-      expect(await outcomeOf(operations[i]!(node))).toBe("not-sent");
-      expect(node.downs[0]!.message).toContain(i < 2 ? "READONLY" : "no longer the same primary");
+    expect(await outcomeOf(reader.read())).toBe("not-sent");
+    await idle.untilDown();
+    for (const [node, text] of [
+      [reader, "READONLY"],
+      [idle, "no longer the same primary"],
+    ] as const) {
+      // prettier-ignore
+      expect(node.downs[0]!.message).toContain(text);
       await node.when(() => node.downs.at(-1)!.message.includes("it is a replica"));
     }
   });
@@ -221,22 +205,21 @@ describe("the engine redis, when a server of a cluster ends a subscription", () 
     await untilSubscribedAgain(node);
   });
 
-  it("notices it at a beat if the client library did not report it", async () => {
+  it("notices it by itself if the client library did not report it", async () => {
     const { server, rig, end } = await startCluster();
     const node = await TestNode.open(rig.engine());
-    await node.enter();
-    await node.connection.subscribe(CHANNEL);
+    for (const channel of ["t:other", CHANNEL] as const) await node.connection.subscribe(channel);
     const command = await end(CHANNEL);
     const admin = createClient({ url: server.url });
     await admin.connect();
     await server.pause();
-    // The server ends the subscription, and then answers what the beat has asked by the same connection.
+    // The server ends the subscription, and then answers what the library has asked by the same connection.
     const ended = admin.sendCommand(command);
     await written();
-    const beat = node.beat();
+    node.connection.unsubscribe("t:other");
     await written();
     server.resume();
-    await Promise.all([ended, beat]);
+    await ended;
     admin.destroy();
     await untilSubscribedAgain(node);
   });
@@ -260,65 +243,7 @@ describe("the engine redis, when a server of a cluster ends a subscription", () 
   });
 });
 
-describe("the engine redis, when a node dies", () => {
-  it("lets another node remove its members after a lease, if the one that claimed to do it dies", async () => {
-    const { server, rig } = await start();
-    const relay = use(await Relay.to(server.port));
-    const node = await TestNode.open(rig.engine());
-    await node.enter();
-    const claimer = await TestNode.open(redis({ url: `redis://127.0.0.1:${relay.port}`, prefix: rig.prefix }));
-    await claimer.enter();
-    // Members of an incarnation that another node has begun to remove, and then died.
-    await node.connection.roster!.put(TOPIC, "gone/1.x", "1");
-    const leases = await keyLike(server, "*:nodes");
-    await server.command("ZADD", leases.replace(/nodes$/, "dead"), "1", "gone/1");
-    // It claims them, and can do nothing more.
-    const claimed = new Promise<void>((resolve) => {
-      relay.pass = (bytes, to) => {
-        if (to === "server" || !bytes.includes("gone/1")) return bytes;
-        relay.pause();
-        resolve();
-        return undefined;
-      };
-    });
-    void outcomeOf(claimer.beat(1, 1_000));
-    await claimed;
-    await node.untilReaped([]);
-    relay.cut();
-  });
-
-  it("removes the members of an incarnation whose lease was lost, and those of no live one", async () => {
-    const { server, rig } = await start();
-    const [node, other] = [await TestNode.open(rig.engine()), await TestNode.open(rig.engine(), "other")];
-    await node.enter();
-    await node.beat();
-    await other.enter();
-    await other.put("a");
-    // As a node leaves it that puts a member after FLUSHALL, and dies before it notices that it has no lease.
-    await server.command("HSET", await keyLike(server, "*:w:*"), "gone/1.x", "1");
-    expect(await node.members()).toHaveLength(2);
-    jump(60_001);
-    await node.untilReaped([other.id("a")]);
-    for (const one of [node, other]) await one.connection.close();
-    await untilNothingLeft(rig);
-  });
-});
-
 describe("the engine redis", () => {
-  it("keeps the members of a topic that does not change for longer than a day", async () => {
-    const { server, rig } = await start();
-    const node = await TestNode.enter(rig.engine());
-    const [key] = await server.command<string[]>("KEYS", `${rig.prefix}:1:*:w:*`);
-    const leftMs = (): Promise<number> => server.command<number>("PTTL", key!);
-    // 23 hours later.
-    await server.command("PEXPIRE", key!, "3600000");
-    await node.beat();
-    expect(await leftMs()).toBeLessThanOrEqual(3_600_000);
-    jump(23 * 3_600_000);
-    await node.beat();
-    await expect.poll(leftMs).toBeGreaterThan(23 * 3_600_000);
-  });
-
   it("subscribes up to 500 channels by one command, also after a loss", async () => {
     const { server, rig } = await start();
     const node = await TestNode.open(rig.engine());

@@ -12,7 +12,7 @@ import { TOPIC, use } from "./kit.js";
 
 /** The rights that the documents name, for the prefixes of the rigs. A cluster needs `CLUSTER_RIGHTS` too. */
 export const RIGHTS =
-  "resetkeys ~test-*:* resetchannels &test-*:* -@all +@pubsub +@hash +@stream +@sortedset +@set +@scripting +@connection " +
+  "resetkeys ~test-*:* resetchannels &test-*:* -@all +@pubsub +@hash +@stream +@scripting +@connection " +
   "+info +del +pexpire +time";
 export const CLUSTER_RIGHTS = "+cluster|slots +cluster|info +config|get";
 
@@ -67,8 +67,8 @@ const VARIANTS: Record<Variant, RedisServerOptions> = {
 export const REDIS: BrokerKind<RedisServer> = {
   name: "redis",
   user: "",
-  manyMembers: 450,
   create: (variant) => RedisServer.create(VARIANTS[variant]),
+  empty: (server) => server.command("FLUSHALL"),
   rig: ({ url }, options) => redisRig(options, [url]),
   names: async (server) =>
     Array.from((await server.command<string>("CLIENT", "LIST")).matchAll(/ name=(\S*) /g), ([, name]) => name!),
