@@ -248,14 +248,13 @@ export class Members {
     if (known.split("\n").includes(`${this.#node} ${last}`)) return yield frame("", true);
     // A copy: all parts are of one moment.
     const members = [...(own?.members ?? [])];
-    let [from, part] = [0, 0];
+    let [at, part] = [0, 0];
     do {
-      let to = from;
-      for (let length = 0; to < members.length && length < PART_LENGTH; to++)
-        length += members[to]![0].length + members[to]![1].length;
-      yield frame(part++, to === members.length, JSON.stringify(members.slice(from, to)));
-      from = to;
-    } while (from < members.length);
+      const from = at;
+      for (let length = 0; at < members.length && length < PART_LENGTH; at++)
+        length += members[at]![0].length + members[at]![1].length;
+      yield frame(part++, at === members.length, JSON.stringify(members.slice(from, at)));
+    } while (at < members.length);
   }
 
   /** Takes a frame of a topic's channel, or of the inbox. Returns false if it breaks a rule. */
@@ -429,12 +428,13 @@ function wholeIn(field: string | undefined): number | undefined {
   return field !== undefined && /^\d{1,15}$/.test(field) ? Number(field) : undefined;
 }
 
+const isEntry = (one: unknown): boolean =>
+  Array.isArray(one) && one.length === 2 && isNodeName(String(one[0])) && typeof one[1] === "string";
+
 /** Returns the members in a part of an answer. */
 function entriesIn(body: string): [localId: string, as: string][] | undefined {
   try {
     const entries: unknown = JSON.parse(body);
-    const isEntry = (one: unknown): boolean =>
-      Array.isArray(one) && one.length === 2 && isNodeName(String(one[0])) && typeof one[1] === "string";
     return Array.isArray(entries) && entries.every(isEntry) ? entries : undefined;
   } catch {
     return undefined;

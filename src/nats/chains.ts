@@ -4,7 +4,7 @@
  */
 import { utf8Bytes } from "../core/codec.js";
 import { EngineError } from "../fleet/engine.js";
-import { logFrame, rosterFrame } from "../fleet/frames.js";
+import { logFrame } from "../fleet/frames.js";
 import {
   COMMAND_MS,
   commandError,
@@ -19,11 +19,8 @@ import type { NatsConnection } from "./connection.js";
 import type { Names } from "./names.js";
 import { readerOf, wasOvertaken } from "./streams.js";
 
-const KIND = "Reciproc-Kind";
 const EPOCH = "Reciproc-Epoch";
 const NUMBER = "Reciproc-Number";
-const ID = "Reciproc-Id";
-const SUPERSEDED = "Reciproc-Superseded";
 /** A message that others always overtake is refused at last. */
 const MOST_TRIES = 200;
 /** How many last messages are remembered. */
@@ -39,16 +36,9 @@ const FARTHER = 16;
 
 /** What the headers of a message say. */
 export interface Head {
-  /** `"L"`: an entry of a log. `"j"`, `"l"`: a member joined, or left. */
-  readonly kind: "L" | "j" | "l";
-  /** The epoch of a log; empty for members. */
   readonly epoch: string;
-  /** The offset of an entry, 0 at the beginning of a log, or the version of a roster. */
+  /** The offset of the entry; 0 at the beginning of a log. */
   readonly number: number;
-  /** The id of a member; empty in a log. */
-  readonly id: string;
-  /** The sequences of the messages which say that the member joined, if it left. */
-  readonly superseded?: readonly number[];
 }
 
 /** The place of a message in its stream. */
@@ -56,21 +46,15 @@ export interface Placed extends Head {
   readonly seq: number;
 }
 
-interface Last extends Placed {
-  /** Whether it follows, one by one, what this node has appended. Then it is in the life of the stream that this node knows. */
-  readonly isContinued: boolean;
-}
-
 /** A message of a stream. */
 export interface Kept extends Placed {
   readonly body: string;
 }
 
-/** A message that was appended, and the one before it. */
+/** A message that was appended. */
 export interface Appended {
   readonly head: Head;
   readonly seq: number;
-  readonly before: Placed | undefined;
 }
 
 /** Returns the headers of a message. Those that NATS carries and the library refuses are none: reading them throws. */
@@ -82,39 +66,24 @@ function headersOf(read: () => Headers | undefined): Headers | undefined {
   }
 }
 
-/** Returns what the headers of a message of a stream say; `undefined` if no node has written them. */
-function headOf(stream: "l" | "w", headers: Headers | undefined): Head | undefined {
+/** Returns what the headers of a message of the stream say; `undefined` if no node has written them. */
+function headOf(headers: Headers | undefined): Head | undefined {
   const text = headers?.get(NUMBER) ?? "";
-  if (!/^(0|[1-9]\d{0,15})$/.test(text) || !Number.isSafeInteger(Number(text))) return undefined;
-  const kind = headers!.get(KIND);
-  const epoch = headers!.get(EPOCH);
-  // The number 0 is the beginning of a log without entries.
-  const isFit = stream === "l" ? kind === "L" && epoch !== "" : text !== "0" && (kind === "j" || kind === "l");
-  if (!isFit) return undefined;
-  const head = { kind: kind as Head["kind"], epoch, number: Number(text), id: headers!.get(ID) };
-  return kind === "l" ? { ...head, superseded: sequencesIn(headers!.get(SUPERSEDED)) } : head;
+  const epoch = headers?.get(EPOCH) ?? "";
+  const isHead = epoch !== "" && /^(0|[1-9]\d{0,15})$/.test(text) && Number.isSafeInteger(Number(text));
+  return isHead ? { epoch, number: Number(text) } : undefined;
 }
 
-function sequencesIn(text: string): number[] {
-  return text
-    .split(",")
-    .map(Number)
-    .filter((seq) => Number.isSafeInteger(seq) && seq > 0);
-}
-
-/** Returns what a stream has sent on, as a frame and its place; `undefined` for any other message. */
+/** Returns what the stream of the logs has sent on, as a frame and its place; `undefined` for any other message. */
 export function readKept(message: Message, names: Names): { frame: string; placed: Placed } | undefined {
   const headers = headersOf(() => message.headers);
-  const stream = names.kindOf(headers?.get("Nats-Stream"));
-  const head = stream === undefined ? undefined : headOf(stream, headers);
+  const head = headers?.get("Nats-Stream") === names.stream("l") ? headOf(headers) : undefined;
   if (head === undefined) return undefined;
-  const { kind, epoch, number, id } = head;
-  const body = message.string();
-  const frame = kind === "L" ? logFrame(epoch, number, body) : rosterFrame(number, id, kind === "j" ? body : undefined);
+  const frame = logFrame(head.epoch, head.number, message.string());
   return { frame, placed: { ...head, seq: Number(headers!.get("Nats-Sequence")) } };
 }
 
-function remember<T extends Placed>(places: Map<string, T>, topic: string, placed: T): void {
+function remember(places: Map<string, Placed>, topic: string, placed: Placed): void {
   if (places.size >= MAX_REMEMBERED) places.clear();
   places.set(topic, placed);
 }
@@ -122,22 +91,20 @@ function remember<T extends Placed>(places: Map<string, T>, topic: string, place
 /** Takes a message that was read. Returns true if the next one is needed. */
 type Accept = (seq: number, head: Head | undefined, message: { string(): string }) => boolean;
 
-/** The subjects of one stream, by topic. */
+/** The subjects of the stream of the logs, by topic. */
 export class Chains {
   readonly name: string;
   readonly #connection: NatsConnection;
-  readonly #kind: "l" | "w";
   /** The last message of a topic, as far as this node knows. */
-  readonly #last = new Map<string, Last>();
+  readonly #last = new Map<string, Placed>();
   /** The last message of a topic that was read, where the next page begins. */
   readonly #lastRead = new Map<string, Placed>();
   /** The last step of each topic, so that those of one node do not compete. */
   readonly #steps = new Map<string, Promise<unknown>>();
 
-  constructor(connection: NatsConnection, kind: "l" | "w") {
+  constructor(connection: NatsConnection) {
     this.#connection = connection;
-    this.#kind = kind;
-    this.name = connection.names.stream(kind);
+    this.name = connection.names.stream("l");
   }
 
   /** Forgets what this node knows, because the stream has another life. */
@@ -147,15 +114,13 @@ export class Chains {
   }
 
   subject(topic: string): string {
-    return this.#connection.names.kept(this.#kind, topic);
+    return this.#connection.names.log(topic);
   }
 
   /** Takes a message that was received. If it is the last one, this node appends behind it without asking. */
   note(topic: string, placed: Placed): void {
-    const known = this.#last.get(topic);
-    if (!Number.isSafeInteger(placed.seq) || placed.seq <= (known?.seq ?? 0)) return;
-    const isContinued = known?.isContinued === true && placed.number === known.number + 1;
-    remember(this.#last, topic, { ...placed, isContinued });
+    if (Number.isSafeInteger(placed.seq) && placed.seq > (this.#last.get(topic)?.seq ?? 0))
+      remember(this.#last, topic, placed);
   }
 
   /** Runs the steps of one topic one behind the other. */
@@ -200,7 +165,7 @@ export class Chains {
   }
 
   #headOf(read: () => Headers | undefined): Head | undefined {
-    return headOf(this.#kind, headersOf(read));
+    return headOf(headersOf(read));
   }
 
   #keptOf(stored: StoredMessage): Kept | undefined {
@@ -220,27 +185,26 @@ export class Chains {
 
   /**
    * Appends a message behind the last one. `makeHead` returns its head, or `undefined` if there is nothing to append any more: then the
-   * result is `undefined`. `mayBeNewLife`: whether the last message may be in another life of the stream than what this node knows. If a
-   * message was appended with the same `msgId` before, returns its sequence.
+   * result is `undefined`. If a message was appended with the same `msgId` before, returns its sequence.
    */
   async append(
     topic: string,
     body: string,
-    makeHead: (last: Placed | undefined, mayBeNewLife: boolean) => Head | undefined | Promise<Head | undefined>,
+    makeHead: (last: Placed | undefined) => Head | undefined | Promise<Head | undefined>,
     msgId?: string,
   ): Promise<Appended | { readonly earlier: number } | undefined> {
     return this.#connection.bounded(utf8Bytes(body), async () => {
       for (let tries = 0; tries < MOST_TRIES; tries++) {
         const known = this.#last.get(topic);
         const end = known === undefined ? await unsent(this.#endOf(topic)) : { seq: known.seq, last: known };
-        const before: Placed | undefined = end.last;
-        const head = await makeHead(before, known?.isContinued !== true);
+        const head = await makeHead(end.last);
         if (head === undefined) return undefined;
         try {
           const { seq, duplicate } = await this.#publish(topic, body, head, end.seq, msgId);
           if (duplicate) return { earlier: seq };
-          this.#appended(topic, { ...head, seq }, before !== undefined);
-          return { head, seq, before };
+          // Unless more has followed.
+          if ((this.#last.get(topic)?.seq ?? 0) <= seq) remember(this.#last, topic, { ...head, seq });
+          return { head, seq };
         } catch (error) {
           this.#last.delete(topic);
           if (await wasOvertaken(error)) continue;
@@ -253,12 +217,6 @@ export class Chains {
     });
   }
 
-  /** Remembers what was appended, unless more has followed. Behind nothing, it may be in any life of the stream. */
-  #appended(topic: string, placed: Placed, isContinued: boolean): void {
-    const known = this.#last.get(topic);
-    if (known === undefined || known.seq <= placed.seq) remember(this.#last, topic, { ...placed, isContinued });
-  }
-
   #publish(
     topic: string,
     body: string,
@@ -268,11 +226,8 @@ export class Chains {
   ): Promise<{ seq: number; duplicate: boolean }> {
     const { jetstream, library } = this.#connection.present();
     const headers = library.headers();
-    headers.set(KIND, head.kind);
     headers.set(NUMBER, String(head.number));
-    if (head.epoch !== "") headers.set(EPOCH, head.epoch);
-    if (head.id !== "") headers.set(ID, head.id);
-    if (head.superseded !== undefined) headers.set(SUPERSEDED, head.superseded.join(","));
+    headers.set(EPOCH, head.epoch);
     return this.#connection.untilLost(
       jetstream!.publisher.publish(this.subject(topic), body, {
         headers,
@@ -297,9 +252,9 @@ export class Chains {
    */
   async read(topic: string, until: number, take: (kept: Kept) => boolean, after = 0): Promise<void> {
     const last = await this.#readFrom(topic, this.#startOf(topic, after, until), until, take);
-    if (last?.kind !== "L") return;
-    const { kind, epoch, number, id, seq } = last;
-    remember(this.#lastRead, topic, { kind, epoch, number, id, seq });
+    if (last === undefined) return;
+    const { epoch, number, seq } = last;
+    remember(this.#lastRead, topic, { epoch, number, seq });
   }
 
   /** Reads the messages of a topic from the sequence `start` up to `until`. Returns the last one that was taken. */

@@ -94,7 +94,6 @@ export interface Manager {
     update(name: string, settings: Partial<StreamSettings>): Promise<StreamInfo>;
     purge(name: string, options: { filter?: string; seq?: number }): Promise<unknown>;
     getMessage(name: string, query: MessageQuery): Promise<StoredMessage | null>;
-    deleteMessage(name: string, seq: number, erase: boolean): Promise<boolean>;
   };
   readonly consumers: {
     add(stream: string, settings: object): Promise<ConsumerInfo>;

@@ -9,7 +9,6 @@ import {
   type EngineConnection,
   type EngineFacts,
   type EngineHost,
-  type EngineLeases,
   type NodeName,
 } from "../fleet/engine.js";
 import { readKept } from "./chains.js";
@@ -25,24 +24,23 @@ import {
   type Subscription,
   whileOpen,
 } from "./client.js";
-import { NatsLeases } from "./leases.js";
 import { NatsLog } from "./log.js";
 import { Names } from "./names.js";
 import type { Config } from "./options.js";
-import { NatsRoster } from "./roster.js";
 import { Streams } from "./streams.js";
 
 /** The delay of an attempt to connect is random, up to a bound that doubles with each failure. */
 const FIRST_DELAY_MS = 100;
 const MAX_DELAY_MS = 20_000;
-/** What is written and not confirmed by the server: more is refused. */
-const MAX_BYTES = 16 * 2 ** 20;
-const MAX_UNCONFIRMED = 10_000;
+/** What is written and not confirmed: more is refused. The fleet stays below that, and the rest is for its beats and its bulk work. */
+const MAX_BYTES = 20 * 2 ** 20;
+const MAX_UNCONFIRMED = 10_500;
 /** What NATS adds to a frame. */
 const HEAD_BYTES = 1_024;
-/** How long `close` waits until the members are removed, and then until NATS has taken what was written. */
-const CLOSE_MS = 4_000;
+/** How long `close` waits until NATS has taken what was written. */
 const FLUSH_MS = 500;
+/** How often the streams are checked, and quiet logs are shortened. */
+const CHECK_MS = 5_000;
 
 interface Subscribed {
   readonly channel: Channel;
@@ -54,12 +52,9 @@ export class NatsConnection implements EngineConnection {
   /** `undefined` without the option `jetstream`. */
   readonly streams: Streams | undefined;
   readonly log: NatsLog | undefined;
-  readonly roster: NatsRoster | undefined;
-  readonly leases: EngineLeases;
   readonly #config: Config;
   readonly #node: NodeName;
   readonly #host: EngineHost;
-  readonly #leases: NatsLeases;
   #state: "new" | "starting" | "up" | "down" | "closed" = "new";
   #link: Link | undefined;
   /** Ends the last attempt to connect. */
@@ -73,6 +68,7 @@ export class NatsConnection implements EngineConnection {
   /** The last error that the server has reported without closing the connection. */
   #refused: Error | undefined;
   #wake: (() => void) | undefined;
+  #checking: ReturnType<typeof setTimeout> | undefined;
   /** Rejects what waits for an answer when the link is lost. */
   readonly #lost = new Set<(error: EngineError) => void>();
 
@@ -81,12 +77,9 @@ export class NatsConnection implements EngineConnection {
     this.#node = node;
     this.#host = host;
     this.names = new Names(config.prefix);
-    this.#leases = new NatsLeases(this, node);
-    this.leases = this.#leases;
     const hasStreams = config.replicas !== undefined;
     this.streams = hasStreams ? new Streams(this.names, config.replicas) : undefined;
     this.log = hasStreams ? new NatsLog(this) : undefined;
-    this.roster = hasStreams ? new NatsRoster(this, this.#leases) : undefined;
     for (const channel of [`n:${node}`, "a:all"] as const) this.#want(channel);
   }
 
@@ -109,6 +102,7 @@ export class NatsConnection implements EngineConnection {
       throw error;
     }
     if (this.#link === undefined) throw this.#refusal();
+    if (this.streams !== undefined) this.#checkLater();
     const { max_payload: maxPayload = 2 ** 20, cluster } = this.#link.client.info ?? {};
     // The servers of a cluster may send subjects to each other by different connections.
     const order = cluster === undefined ? "node" : "topic";
@@ -118,36 +112,29 @@ export class NatsConnection implements EngineConnection {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#state = "closed";
+    clearTimeout(this.#checking);
     this.#wake?.();
     const link = this.#link;
     if (link === undefined) this.#attempt?.abort();
     else {
       for (const { subscription } of this.#subscribed.values()) subscription?.unsubscribe();
       let timer: ReturnType<typeof setTimeout> | undefined;
-      const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_MS)));
-      const leave = (this.roster?.leave() ?? Promise.resolve()).then(() => true);
-      const isClean = await Promise.race([leave, late]).catch(() => false);
+      const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, FLUSH_MS)));
+      // If the connection is lost, nothing is to be written.
+      await Promise.race([link.client.flush(), late]).catch(() => {});
       clearTimeout(timer);
-      await this.#giveUp(link, isClean === true);
       this.#drop(new EngineError("the engine nats is closed", "unknown"));
       await link.client.close();
     }
-    this.#leases.stop();
     this.#subscribed.clear();
   }
 
-  /** Tells the other nodes that this one leaves. Never rejects. */
-  async #giveUp(link: Link, isClean: boolean): Promise<void> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, FLUSH_MS)));
-    try {
-      this.#leases.leave(isClean);
-      await Promise.race([link.client.flush(), late]);
-    } catch {
-      // The connection is lost. The leases end.
-    } finally {
-      clearTimeout(timer);
-    }
+  #checkLater(): void {
+    this.#checking = setTimeout(() => {
+      // Without a connection, the streams are checked when it is restored.
+      const checked = this.#state === "up" ? this.checkStreams().then(() => this.log!.shorten()) : Promise.resolve();
+      void checked.catch(() => {}).then(() => this.#isClosed || this.#checkLater());
+    }, CHECK_MS);
   }
 
   reconnect(reason: Error): void {
@@ -229,22 +216,15 @@ export class NatsConnection implements EngineConnection {
     return link;
   }
 
-  /** Returns true if the connection is up and uses this link. */
-  isUpWith(link: Link): boolean {
-    return this.#state === "up" && this.#link === link && !link.client.isClosed();
-  }
-
   /** Finds out whether the streams are still those that this node has used. If not, it begins anew. */
   async checkStreams(): Promise<void> {
-    await this.untilLost(this.streams!.establish(this.present(), this.roster!.firstOwn));
+    await this.untilLost(this.streams!.establish(this.present()));
     if (this.streams!.takeLoss()) this.#beginAnew();
   }
 
-  /** What the streams had is lost: the logs have other epochs, and this node has to put its members again. */
+  /** What the streams had is lost: the logs have other epochs. */
   #beginAnew(): void {
     this.log?.forget();
-    this.roster?.forget();
-    this.#leases.lose();
     if (this.#state === "up") this.#host.heard("all");
   }
 
@@ -264,10 +244,6 @@ export class NatsConnection implements EngineConnection {
       this.#flushing = undefined;
       return this.untilLost(link.client.flush());
     }));
-  }
-
-  confirm(): Promise<void> {
-    return this.#flush(this.present());
   }
 
   #refusal(): EngineError {
@@ -296,7 +272,7 @@ export class NatsConnection implements EngineConnection {
     if (message.reply !== undefined && message.reply !== "") message.respond();
     const kept = channel.startsWith("t:") ? readKept(message, this.names) : undefined;
     if (kept === undefined) return this.#host.received(channel, message.string());
-    (kept.placed.kind === "L" ? this.log : this.roster)?.note(channel.slice(2), kept.placed);
+    this.log?.note(channel.slice(2), kept.placed);
     // The beginning of a log is no entry.
     if (kept.placed.number > 0) this.#host.received(channel, kept.frame);
   }
@@ -365,7 +341,6 @@ export class NatsConnection implements EngineConnection {
     }
     const isRestored = this.#state === "down";
     this.#state = "up";
-    this.roster?.searchAgain();
     void link.client.closed().then((error) => {
       if (this.#link === link) this.#fall(commandError(error ?? new Error("the connection was lost")));
     });
@@ -378,11 +353,10 @@ export class NatsConnection implements EngineConnection {
   async #prepare(link: Link): Promise<void> {
     const before = this.#refused;
     await this.#checkRights(link, this.#watch(link));
-    await this.streams?.establish(link, this.roster!.firstOwn);
+    await this.streams?.establish(link);
     if (this.#isClosed || link.client.isClosed()) throw this.#refusal();
     this.#link = link;
     for (const wanted of this.#subscribed.values()) this.#begin(link, wanted);
-    this.#leases.begin(link);
     await link.client.flush();
     await new Promise((resolve) => setImmediate(resolve));
     if (this.#refused !== before) throw this.#refused!;
@@ -409,14 +383,14 @@ export class NatsConnection implements EngineConnection {
   /** NATS ignores what a user may not do, and reports it before it confirms what follows. */
   async #checkRights(link: Link, refused: Set<string>): Promise<void> {
     const { client } = link;
-    const subjects = (["t", "n", "a", "h"] as const).map((kind) => this.names.none(kind));
+    const subjects = (["t", "n", "a"] as const).map((kind) => this.names.none(kind));
     const subscriptions = subjects.map((subject) =>
       client.subscribe(subject, { callback: (error) => void (error !== null && refused.add(error.message)) }),
     );
     for (const subject of subjects) client.publish(subject, "");
     if (this.streams !== undefined) {
       client.publish(this.names.none("k"), "");
-      for (const kind of ["l", "w"] as const) client.publish(`${this.names.flow(kind)}=`, "");
+      client.publish(`${this.names.flow("l")}=`, "");
       for (const refusal of await this.streams.refusals(link)) refused.add(refusal);
     }
     await client.flush();

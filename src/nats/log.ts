@@ -1,7 +1,7 @@
 /** The logs of topics in JetStream. An epoch ends when the stream or the last entry of the log is gone. */
 import { nanoid } from "../core/packages.js";
 import { EngineError, type EngineLog, type LogPart, type LogRule, type Position } from "../fleet/engine.js";
-import { Chains, type Placed } from "./chains.js";
+import { Chains, type Head, type Placed } from "./chains.js";
 import type { NatsConnection } from "./connection.js";
 import { KEY_MS } from "./streams.js";
 
@@ -29,7 +29,7 @@ export class NatsLog implements EngineLog {
 
   constructor(connection: NatsConnection) {
     this.#connection = connection;
-    this.#chains = new Chains(connection, "l");
+    this.#chains = new Chains(connection);
   }
 
   /** Forgets what this node knows, because the stream has another life. */
@@ -56,11 +56,11 @@ export class NatsLog implements EngineLog {
     });
   }
 
-  async #headBehind(last: Placed | undefined): Promise<{ kind: "L"; epoch: string; number: number; id: "" }> {
-    if (last !== undefined) return { kind: "L", epoch: last.epoch, number: last.number + 1, id: "" };
+  async #headBehind(last: Placed | undefined): Promise<Head> {
+    if (last !== undefined) return { epoch: last.epoch, number: last.number + 1 };
     // Perhaps the stream was emptied, and its next life has not begun.
     await this.#connection.checkStreams();
-    return { kind: "L", epoch: nanoid(EPOCH_LENGTH), number: 1, id: "" };
+    return { epoch: nanoid(EPOCH_LENGTH), number: 1 };
   }
 
   /** Keeps the position of a key. The entry is appended, so nothing may throw: until it is removed, it has the position too. */

@@ -23,9 +23,8 @@ export interface NatsOptions extends EngineSettings {
   /** Separates applications that share a NATS: 1 to 64 of `[A-Za-z0-9_-]`. Default `"reciproc"`. */
   readonly prefix?: string | undefined;
   /**
-   * Keeps logs and members in JetStream, which the servers must have enabled, in memory, on so many servers of the cluster (default 1).
-   * Several need NATS 2.10.19 or later: earlier ones may give two publications one place. Default: no JetStream, so topics have no logs and
-   * no members.
+   * Keeps logs in JetStream, which the servers must have enabled, in memory, on so many servers of the cluster (default 1).
+   * Several need NATS 2.10.19 or later: earlier ones may give two publications one place. Default: no JetStream, so topics have no logs.
    */
   readonly jetstream?: { readonly replicas?: 1 | 3 | 5 | undefined } | undefined;
 }

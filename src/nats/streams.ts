@@ -1,6 +1,5 @@
 /**
- * The streams of JetStream: one for logs, one for members, and one for the positions of keys. Finds out when a stream has lost what it
- * kept. A server that restarts, an administrator or a cluster may empty a stream while this node stays connected.
+ * The streams of JetStream: one for logs, and one for the positions of keys. Finds out when the first one has lost what it kept. A server that restarts, an administrator or a cluster may empty a stream while this node stays connected.
  */
 import { EngineError } from "../fleet/engine.js";
 import {
@@ -55,9 +54,10 @@ interface Seen {
 export class Streams {
   readonly #names: Names;
   readonly #replicas: number;
-  readonly #seen = new Map<"l" | "w", Seen>();
+  /** The stream of the logs. */
+  #seen: Seen | undefined;
   #isLost = false;
-  /** Whether the stream of keys was there when the others had their present life. */
+  /** Whether the stream of keys was there when the other one had its present life. */
   #hasKeys = false;
 
   constructor(names: Names, replicas: number) {
@@ -74,62 +74,56 @@ export class Streams {
 
   /** What the stream of the logs keeps, as far as this node knows. */
   get kept(): { length: number; ageMs: number } {
-    const settings = this.#seen.get("l")?.settings;
+    const settings = this.#seen?.settings;
     return { length: settings?.max_msgs_per_subject ?? 0, ageMs: (settings?.max_age ?? 0) / NANOS };
   }
 
-  /**
-   * Creates the streams that do not exist. Rejects if JetStream refuses one. `firstOwn` returns the sequence of the first message of the
-   * roster that this node needs. If it is gone, the stream was purged.
-   */
-  async establish(link: Link, firstOwn: () => number): Promise<void> {
-    const [, firstSeq] = await Promise.all([this.#look(link, "l"), this.#look(link, "w")]);
-    // Read now, because what this node has removed meanwhile is gone too.
-    if (firstSeq > firstOwn()) this.#isLost = true;
+  /** Creates the streams that do not exist. Rejects if JetStream refuses one. */
+  async establish(link: Link): Promise<void> {
+    await this.#look(link);
     if (this.#isLost) this.#hasKeys = false;
     if (this.#hasKeys) return;
     await this.#find(link, "k");
     this.#hasKeys = true;
   }
 
-  /** Returns true once after `establish` has found that a stream is another one than before, or was emptied. */
+  /** Returns true once after `establish` has found that the stream of the logs is another one than before, or was emptied. */
   takeLoss(): boolean {
     const isLost = this.#isLost;
     this.#isLost = false;
     return isLost;
   }
 
-  /** Finds out whether a stream is the one that this node has seen before. Returns the sequence of its first message. */
-  async #look(link: Link, kind: "l" | "w"): Promise<number> {
-    const before = this.#seen.get(kind);
-    const { created, config: settings, state } = await this.#begun(link, kind);
-    const seen = this.#seen.get(kind);
+  /** Finds out whether the stream of the logs is the one that this node has seen before. */
+  async #look(link: Link): Promise<void> {
+    const before = this.#seen;
+    const { created, config: settings, state } = await this.#begun(link);
+    const seen = this.#seen;
     if (seen !== undefined) {
       // In a cluster, a stream that was emptied keeps the time of its creation, and its next life may begin at a greater sequence.
       const isSameLife = seen.settings.description === settings.description && seen.created === created;
       const isOther = !isSameLife || seen.seq > state.last_seq;
       // Answers to overlapping questions may come in any order. The other one has compared, and this one may be older.
-      if (isOther && seen !== before) return state.first_seq;
+      if (isOther && seen !== before) return;
       if (isOther) this.#isLost = true;
     }
-    this.#seen.set(kind, { created, settings, seq: state.last_seq });
-    return state.first_seq;
+    this.#seen = { created, settings, seq: state.last_seq };
   }
 
-  /** Returns a stream whose life has begun. */
-  async #begun(link: Link, kind: "l" | "w"): Promise<StreamInfo> {
+  /** Returns the stream of the logs, whose life has begun. */
+  async #begun(link: Link): Promise<StreamInfo> {
     const { manager } = link.jetstream!;
-    const name = this.#names.stream(kind);
-    const marker = this.#names.none(kind);
+    const name = this.#names.stream("l");
+    const marker = this.#names.none("l");
     for (let tries = 0; tries < BEGIN_TRIES; tries++) {
-      const info = await this.#find(link, kind);
+      const info = await this.#find(link, "l");
       const { last_seq: last } = info.state;
       if (last >= LEAST_SEQ) return info;
       const found = await manager.streams.getMessage(name, { last_by_subj: marker });
       const said = Number(found?.string());
       if (!(Number.isSafeInteger(said) && said > LEAST_SEQ && said <= MOST_SEQ)) {
         // A node that has just begun the life has removed the marker. NATS 2.9 would still accept another one behind the old sequence.
-        if (last > 0 && (await this.#find(link, kind)).state.last_seq !== last) continue;
+        if (last > 0 && (await this.#find(link, "l")).state.last_seq !== last) continue;
         const first = LEAST_SEQ + 1 + Math.floor(Math.random() * (MOST_SEQ - LEAST_SEQ));
         if (await this.#mark(link, marker, first, last)) await this.#beginAt(link, name, first);
       } else if (tries < BEGIN_TRIES / 2) {
@@ -179,13 +173,15 @@ export class Streams {
   }
 
   #settingsOf(kind: StreamKind): Partial<StreamSettings> {
-    const common = { storage: "memory" as const, num_replicas: this.#replicas };
-    const age = { max_age: KEY_MS * NANOS, max_msgs_per_subject: 1 };
-    const subjects = [this.#names.all(kind)];
-    if (kind === "k") return { ...common, ...age, subjects };
-    const republish = { src: this.#names.all(kind), dest: this.#names.all("t") };
-    if (kind === "l") return { ...common, ...age, subjects, republish, duplicate_window: KEY_MS * NANOS };
-    return { ...common, subjects: [...subjects, this.#names.all("o")], republish };
+    const all = this.#names.all(kind);
+    return {
+      storage: "memory",
+      num_replicas: this.#replicas,
+      max_age: KEY_MS * NANOS,
+      max_msgs_per_subject: 1,
+      subjects: [all],
+      ...(kind === "l" && { republish: { src: all, dest: this.#names.all("t") }, duplicate_window: KEY_MS * NANOS }),
+    };
   }
 
   /** Lets the stream of the logs keep at least so much. It has one rule for all topics, which never becomes smaller. */
@@ -194,8 +190,7 @@ export class Streams {
     const { streams } = link.jetstream!.manager;
     for (;;) {
       const { config: settings } = await streams.info(name);
-      const seen = this.#seen.get("l");
-      if (seen !== undefined) this.#seen.set("l", { ...seen, settings });
+      if (this.#seen !== undefined) this.#seen = { ...this.#seen, settings };
       const max_msgs_per_subject = Math.max(settings.max_msgs_per_subject, length);
       const max_age = Math.max(settings.max_age, Math.ceil(ageMs) * NANOS);
       if (max_msgs_per_subject === settings.max_msgs_per_subject && max_age === settings.max_age) return;
@@ -212,24 +207,18 @@ export class Streams {
     // Its body does not fit its subject, so JetStream refuses it.
     const unfit = (verb: string, kind: StreamKind): Promise<unknown> =>
       link.client.request(`$JS.API.STREAM.${verb}.${this.#names.stream(kind)}`, "{}", options);
-    const attempts = (["l", "w"] as const).flatMap((kind) => {
-      const name = this.#names.stream(kind);
-      const none = this.#names.none(kind);
-      return [
-        // Its sequence does not fit either.
-        publisher.publish(none, "", { expect: { lastSubjectSequence: MOST_SEQ }, ...options }),
-        manager.streams.getMessage(name, { last_by_subj: none }),
-        manager.streams.deleteMessage(name, LEAST_SEQ - 1, false),
-        // Not the subject of the marker, which another node may need now.
-        manager.streams.purge(name, { filter: `${none}=`, seq: 1 }),
-        manager.consumers
-          .add(name, readerOf(none, this.#names.inbox))
-          .then((consumer) => manager.consumers.delete(name, consumer.name)),
-      ];
-    });
-    const kinds = ["l", "w", "k"] as const;
+    const name = this.#names.stream("l");
+    const none = this.#names.none("l");
+    const kinds = ["l", "k"] as const;
     const results = await Promise.allSettled([
-      ...attempts,
+      // Its sequence does not fit either.
+      publisher.publish(none, "", { expect: { lastSubjectSequence: MOST_SEQ }, ...options }),
+      manager.streams.getMessage(name, { last_by_subj: none }),
+      // Not the subject of the marker, which another node may need now.
+      manager.streams.purge(name, { filter: `${none}=`, seq: 1 }),
+      manager.consumers
+        .add(name, readerOf(none, this.#names.inbox))
+        .then((consumer) => manager.consumers.delete(name, consumer.name)),
       unfit("UPDATE", "l"),
       ...kinds.map((kind) => unfit("CREATE", kind)),
       ...kinds.map((kind) => manager.streams.info(this.#names.stream(kind))),

@@ -23,8 +23,8 @@ export interface BrokerKind<S extends Program & { readonly url: string }> {
   /** The user of the variant `password`. */
   readonly user: string;
   create(variant: Variant): Promise<S>;
-  /** Removes everything that a server has. */
-  empty(server: S): Promise<unknown>;
+  /** Removes everything that a server has of a prefix. */
+  empty(server: S, prefix: string): Promise<unknown>;
   rig(server: S, options: { readonly url: string; readonly prefix?: string; readonly leaseMs?: number }): PrefixedRig;
   /** Returns the names of the clients of a server, one for each connection. */
   names(server: S): Promise<string[]>;
@@ -267,9 +267,9 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
     const rooms = Array.from({ length: 50 }, (_, i) => `room ${i}`);
     const PEERS = 300;
 
-    it.each<[what: string, fault: (server: S) => Promise<unknown>]>([
+    it.each<[what: string, fault: (server: S, prefix: string) => Promise<unknown>]>([
       ["is killed and starts again", (server) => server.kill().then(() => server.start())],
-      ["loses its data", (server) => kind.empty(server)],
+      ["loses its data", (server, prefix) => kind.empty(server, prefix)],
       [
         "stands still for longer than a lease",
         async (server) => {
@@ -280,7 +280,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       ],
     ])("stay, 15,000 of one node, and none leaves, when the broker %s", async (_what, fault) => {
       const { server, rigAt } = await start();
-      const { engine } = rigAt({ leaseMs: LEASE_MS });
+      const { engine, prefix } = rigAt({ leaseMs: LEASE_MS });
       const options = { topics: () => ({ members: true }), engine: engine() };
       const [a, b] = [makeNode(options), makeNode({ ...options, engine: engine() })];
       onTestFinished(() => closeAll([a, b]));
@@ -298,7 +298,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       const sizes = async (): Promise<Set<number>> =>
         new Set(await Promise.all(rooms.map(async (room) => (await b.server.topic(room).members()).length)));
       await vi.waitFor(async () => expect(await sizes()).toEqual(new Set([PEERS])), 10_000);
-      await fault(server);
+      await fault(server, prefix);
       const joining = vi.waitFor(
         () => a.server.topic(rooms[0]!).join(accept(a.server, { name: "x" }), { as: 2 }),
         60_000,

@@ -47,7 +47,6 @@ describe("the logs of the engine nats", () => {
 
   it("keep their last entry, and so their epoch, when they are quiet, and are shortened by the last one to publish", async () => {
     const [a, b] = await pair(rigOf());
-    await a.enter();
     const rule = { length: 10, ttlMs: 30_000 };
     for (const body of ["1", "2", "3"]) await a.append(body, undefined, rule);
     const { epoch } = await b.read();
@@ -55,8 +54,7 @@ describe("the logs of the engine nats", () => {
     for (const [i, one] of [log!, log!, b.connection.log!].entries())
       await one.append("other", String(i), rule, undefined);
     jump(30_001);
-    const read = (): Promise<unknown> => a.beat().then(() => b.read());
-    await expect.poll(read).toEqual({ epoch, top: 3, entries: [[3, "3"]] });
+    await expect.poll(() => b.read()).toEqual({ epoch, top: 3, entries: [[3, "3"]] });
     expect((await log!.read("other", 0, 10)).entries).toHaveLength(3);
     expect(await b.append("4", undefined, rule)).toEqual({ epoch, offset: 4 });
     expect(await b.read()).toEqual({ epoch, top: 4, entries: entriesOf("1", "2", "3", "4").slice(2) });
@@ -104,58 +102,40 @@ describe("the logs of the engine nats", () => {
   });
 });
 
-/** Headers of messages that no node has written, for the streams of logs and of members. */
-const FOREIGN_HEADERS = {
-  l: [
-    undefined,
-    "not a name: 1\r\nReciproc-Kind: L\r\nReciproc-Number: 7",
-    "Reciproc-Kind: L\r\nReciproc-Epoch: e",
-    "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: -5",
-    "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: 0x10",
-    "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: 9007199254740993",
-    "Reciproc-Kind: L\r\nReciproc-Number: 7",
-    "Reciproc-Kind: j\r\nReciproc-Epoch: e\r\nReciproc-Number: 7",
-  ],
-  w: [
-    undefined,
-    "not a name: 1\r\nReciproc-Kind: L\r\nReciproc-Number: 7",
-    "Reciproc-Kind: j\r\nReciproc-Id: x/1.a",
-    "Reciproc-Kind: L\r\nReciproc-Epoch: e\r\nReciproc-Number: 7",
-  ],
-};
+/** Headers of messages that no node has written. */
+const FOREIGN_HEADERS = [
+  undefined,
+  "not a name: 1\r\nReciproc-Number: 7",
+  "Reciproc-Epoch: e",
+  "Reciproc-Epoch: e\r\nReciproc-Number: -5",
+  "Reciproc-Epoch: e\r\nReciproc-Number: 0x10",
+  "Reciproc-Epoch: e\r\nReciproc-Number: 9007199254740993",
+  "Reciproc-Number: 7",
+];
 
 describe("the engine nats, when another program writes to its subjects", () => {
   it("continues behind foreign messages in its streams, whatever their headers", async () => {
     const rig = rigOf();
-    const [a, b] = [await TestNode.open(rig.engine()), await TestNode.enter(rig.engine())];
+    const [a, b] = await pair(rig);
     await b.connection.subscribe(CHANNEL);
-    const disturb = (kind: "l" | "w", headers: string | undefined): Promise<void> => {
-      const subject = `${rig.prefix}.1.${kind}.${TOPIC}`;
+    const disturb = (headers: string | undefined): Promise<void> => {
+      const subject = `${rig.prefix}.1.l.${TOPIC}`;
       if (headers === undefined) return publishAt(nats.server.url, subject, "foreign");
       return publishRaw(nats.server, subject, `NATS/1.0\r\n${headers}\r\n\r\n`, "foreign");
     };
-    await publishAt(nats.server.url, `${rig.prefix}.1.o.=.=Q`, "");
     // The client library refuses to write such headers, and to read them.
     await publishRaw(nats.server, `${rig.prefix}.1.t.${TOPIC}`, "NATS/1.0\r\nnot a name: 1\r\n\r\n", "foreign");
-    await disturb("l", undefined);
+    await disturb(undefined);
     expect(await a.read()).toEqual({ epoch: "", top: 0, entries: [] });
     const { epoch } = await a.append("0");
-    for (const [i, headers] of FOREIGN_HEADERS.l.entries()) {
-      await disturb("l", headers);
+    for (const [i, headers] of FOREIGN_HEADERS.entries()) {
+      await disturb(headers);
       // One knows the end of the log, and the other one looks for it.
       expect(await [a, b][i % 2]!.append(String(i))).toEqual({ epoch, offset: i + 2 });
-      await disturb("l", headers);
+      await disturb(headers);
       expect(await (await TestNode.open(rig.engine())).read(1)).toMatchObject({ epoch, top: i + 2 });
     }
-    for (const headers of FOREIGN_HEADERS.w) {
-      await disturb("w", headers);
-      await a.untilMembers([b.id("a")]);
-      await b.put("b");
-      await disturb("w", headers);
-      await a.untilMembers([b.id("a"), b.id("b")]);
-      await b.remove("b");
-    }
-    const count = 2 + 2 * (FOREIGN_HEADERS.l.length + FOREIGN_HEADERS.w.length);
+    const count = 2 + 2 * FOREIGN_HEADERS.length;
     expect(await b.until(CHANNEL, count, (frame) => frame === "foreign")).toHaveLength(count);
     expect([...a.downs, ...b.downs]).toEqual([]);
   });
@@ -206,7 +186,6 @@ describe("the engine nats, when NATS answers as a cluster may", () => {
   it("reads the rest from the leader if a reader of a stream ends too early", async () => {
     const { wire, node } = await openRelayed(rigOf());
     for (const body of ["1", "2", "3", "4"]) await node.append(body);
-    for (const name of ["a", "b", "c"]) await node.put(name);
     let ended = 0;
     // Drops what follows the second message, which looks like the last one.
     wire.change = (text) => {
@@ -218,8 +197,7 @@ describe("the engine nats, when NATS answers as a cluster may", () => {
       return text.replace(new RegExp(`\\.${pending} `), ".0 ");
     };
     expect((await node.read()).entries).toEqual(entriesOf("1", "2", "3", "4"));
-    await node.untilMembers(["a", "b", "c"].map((name) => node.id(name)));
-    expect(ended).toBeGreaterThan(1);
+    expect(ended).toBeGreaterThan(0);
   });
 
   it("reads from the leader what a reader does not send, and rejects if the leader sends nothing", async () => {

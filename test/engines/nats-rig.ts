@@ -10,15 +10,12 @@ import { TestNode, use } from "./kit.js";
 
 /** The rights that the documents name, for the prefix of a rig. `streams`: those that JetStream needs. */
 export function rightsOf(prefix: string): { own: string[]; streams: string[] } {
-  const streams = ["l", "w", "k"].flatMap((kind) => [
+  const streams = ["l", "k"].flatMap((kind) => [
     `$JS.API.STREAM.*.${prefix}_1_${kind}`,
-    `$JS.API.STREAM.MSG.*.${prefix}_1_${kind}`,
+    `$JS.API.STREAM.MSG.GET.${prefix}_1_${kind}`,
   ]);
-  const consumers = ["l", "w"].flatMap((kind) => [
-    `$JS.API.CONSUMER.*.${prefix}_1_${kind}`,
-    `$JS.API.CONSUMER.*.${prefix}_1_${kind}.>`,
-    `$JS.FC.${prefix}_1_${kind}.>`,
-  ]);
+  const log = `${prefix}_1_l`;
+  const consumers = [`$JS.API.CONSUMER.*.${log}`, `$JS.API.CONSUMER.*.${log}.>`, `$JS.FC.${log}.>`];
   return { own: [`${prefix}.>`], streams: ["$JS.API.INFO", ...streams, ...consumers] };
 }
 
@@ -38,13 +35,6 @@ export function natsRig(options: NatsOptions, server?: NatsServer): PrefixedRig 
   const prefix = options.prefix ?? `test-${nanoid(8)}`;
   const url = server?.url ?? (typeof options.url === "string" ? options.url : options.url[0]!);
   const hasJetStream = options.jetstream !== undefined;
-  const members = (): Promise<string[]> =>
-    managed(url, async ({ streams }) => {
-      const { state } = await streams.info(`${prefix}_1_w`, { subjects_filter: ">" });
-      // NATS 2.9 names the subject that marks the beginning of the stream, although it has no message.
-      const subjects = Object.keys(state.subjects ?? {}).filter((subject) => subject !== `${prefix}.1.w.=`);
-      return subjects.map((subject) => `members ${subject}`);
-    });
   // Only a server that the test has started lists them. On any other one, a node that is connected is subscribed to this channel.
   const subscriptions = async (): Promise<string[]> => {
     if (server !== undefined) return server.subscriptions(prefix);
@@ -54,11 +44,8 @@ export function natsRig(options: NatsOptions, server?: NatsServer): PrefixedRig 
     prefix,
     // No lease ends while the machine is busy.
     engine: () => nats({ leaseMs: 60_000, ...options, prefix }),
-    ...(hasJetStream ? {} : { lacks: ["log", "roster"] as const }),
-    leftovers: async () => [
-      ...(hasJetStream ? await members() : []),
-      ...(await subscriptions()).map((subject) => `subscription ${subject}`),
-    ],
+    ...(hasJetStream ? {} : { lacks: ["log"] as const }),
+    leftovers: async () => (await subscriptions()).map((subject) => `subscription ${subject}`),
     close: async () => {
       if (hasJetStream) await removeStreams(url, prefix);
     },
@@ -79,8 +66,8 @@ const VARIANTS: Record<Variant, NatsServerOptions> = {
 export const NATS: BrokerKind<NatsServer> = {
   name: "nats",
   user: "few",
-  manyMembers: 100,
   create: (variant) => NatsServer.create(VARIANTS[variant]),
+  empty: ({ url }, prefix) => removeStreams(url, prefix),
   rig: (server, options) => natsRig({ ...options, jetstream: {} }, server),
   names: (server) => server.names(),
 };
@@ -92,7 +79,7 @@ export function natsGroup(servers: readonly NatsServer[]): Group {
     natsRig({ url, jetstream: {}, startTimeoutMs: 240_000, ...options }, first);
   const holdersOf = async ({ prefix }: PrefixedRig): Promise<NatsServer[]> => {
     const leaders = await managed(first!.url, ({ streams }) =>
-      Promise.all(["l", "w"].map(async (kind) => (await streams.info(`${prefix}_1_${kind}`)).cluster!.leader!)),
+      Promise.all(["l"].map(async (kind) => (await streams.info(`${prefix}_1_${kind}`)).cluster!.leader!)),
     );
     return servers.filter(({ name }) => leaders.includes(name));
   };

@@ -193,7 +193,7 @@ describe("no member leaves", () => {
     for (const [node, name] of [[a, "ann"], [b, "bob"]] as const) await joined(node, name); // prettier-ignore
     await fault(engine);
     await pass(60_000);
-    for (const events of seen) expect(new Set(events)).toEqual(new Set([["joined", "ann"], ["joined", "bob"]])); // prettier-ignore
+    for (const one of seen) expect(new Set(one)).toEqual(new Set([["joined", "ann"], ["joined", "bob"]])); // prettier-ignore
     for (const node of [a, b]) expect(new Set(await names(node))).toEqual(new Set(["ann", "bob"]));
   });
 

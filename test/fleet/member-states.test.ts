@@ -1,0 +1,196 @@
+/** The state machines of members and of nodes, with random losses, delays and silences, and what they do in single states. */
+import { expect, it } from "vitest";
+import { Digests } from "../../src/fleet/digests.js";
+import { Kind, frameOf, readFrame } from "../../src/fleet/frames.js";
+import { Members } from "../../src/fleet/members.js";
+import { LiveNodes } from "../../src/fleet/nodes.js";
+import { Random } from "../faults/random.js";
+
+const LEASE_MS = 9_000;
+const TOPICS = ["one", "two"];
+const NAMES = ["a", "b", "c"];
+
+/** One node: its state machines, and what its watchers know. */
+class Node {
+  readonly live: LiveNodes;
+  readonly members: Members;
+  readonly digests = new Digests();
+  readonly sources = new Map<string, Iterator<readonly [channel: string, frame: string]>>();
+  /** By topic and member: the last event. */
+  readonly known = new Map<string, string>();
+  readonly breaches: string[] = [];
+
+  constructor(name: string, send: (channel: string, frame: string) => void, now: () => number) {
+    const forgotten = (): void => this.digest("all", [...this.members.ownTopics]);
+    const lost = (node: string): void => this.members.lost(node);
+    this.live = new LiveNodes(name, LEASE_MS, { send, lost, forgotten }, now());
+    this.members = new Members(name, {
+      send,
+      later: (key, frames) => void this.sources.set(key, frames),
+      hears: (node) => this.live.hears(node, now()),
+      asked: () => {},
+      changed: (topic, event, node, id, as) => {
+        const key = `${topic} ${node} ${id}`;
+        const before = this.known.get(key);
+        const isTwice = event === "left" ? before === undefined : before === as;
+        if (isTwice && this.members.isKnown(topic)) this.breaches.push(`${name}: ${event} ${key} twice`);
+        if (event === "left") this.known.delete(key);
+        else this.known.set(key, as);
+        if (node === name) this.digests.changed(topic, now());
+      },
+    });
+    this.digest = (key, topics) =>
+      void this.sources.set(
+        key,
+        topics
+          .map((topic) => [`t:${topic}`, frameOf(Kind.Digest, [name, this.members.numberOf(topic) ?? 0])] as const)
+          .values(),
+      );
+  }
+
+  readonly digest: (key: string, topics: string[]) => void;
+
+  list(topic: string): string[] {
+    return [...this.members.list(topic)].map((one) => one.join(" ")).sort();
+  }
+}
+
+/** Plays random changes of three nodes whose frames get lost or late, and then time without a fault. Returns what is wrong. */
+function play(seed: number): string[] {
+  const random = new Random(seed);
+  let now = 0;
+  let isFaulty = true;
+  const unheard = new Set<string>();
+  /** The frames on their way, in the order of each channel, for each sender and receiver. */
+  const lines = new Map<string, string[]>();
+  const nodes = new Map<string, Node>();
+  const send = (from: string, channel: string, frame: string): void => {
+    for (const to of NAMES) {
+      if (channel.startsWith("n:") && channel !== `n:${to}`) continue;
+      const isLost = from !== to && isFaulty && (unheard.has(from) || random.chance(0.1));
+      const key = `${from} ${channel} ${to}`;
+      if (!isLost) lines.set(key, [...(lines.get(key) ?? []), frame]);
+    }
+  };
+  const deliver = (key: string): void => {
+    const frame = readFrame(lines.get(key)!.shift()!)!;
+    if (lines.get(key)!.length === 0) lines.delete(key);
+    const [, channel, to] = key.split(" ") as [string, string, string];
+    const node = nodes.get(to)!;
+    if (frame.kind === Kind.Beat) node.live.received(frame.fields, now);
+    else node.members.received(channel.startsWith("t:") ? channel.slice(2) : frame.fields[1]!, frame, now);
+  };
+  for (const name of NAMES)
+    nodes.set(
+      name,
+      new Node(
+        name,
+        (channel, frame) => send(name, channel, frame),
+        () => now,
+      ),
+    );
+  const act = (name: string, node: Node): void => {
+    const topic = random.pick(TOPICS);
+    const id = String(random.below(3));
+    if (random.chance(0.6)) node.members.put(topic, id, String(random.below(3)));
+    else node.members.remove(topic, id);
+    if (random.chance(0.05)) node.members.missed(TOPICS, now);
+    if (random.chance(0.02)) unheard.add(name);
+    if (random.chance(0.05)) unheard.delete(name);
+  };
+  const step = (): void => {
+    for (const [name, node] of nodes) {
+      if (now % (LEASE_MS / 3) === 0) node.live.beat(now);
+      node.members.tick(now);
+      node.digest("due", [...node.digests.take(now)].map(([topic]) => topic)); // prettier-ignore
+      if (isFaulty) act(name, node);
+      for (const [key, source] of node.sources) {
+        const { done, value } = source.next();
+        if (done === true) node.sources.delete(key);
+        else send(name, ...(value as [string, string]));
+      }
+    }
+    // Some frames stay on their way.
+    for (let left = isFaulty ? random.below(30) : Infinity; left > 0 && lines.size > 0; left--)
+      deliver(random.pick([...lines.keys()]));
+    now += 1_000;
+  };
+  for (const node of nodes.values())
+    for (const topic of TOPICS) {
+      node.members.follow(topic);
+      node.members.ask(topic, () => {});
+      node.members.enough(topic);
+    }
+  for (let i = 0; i < 100; i++) step();
+  isFaulty = false;
+  for (let i = 0; i < 100; i++) step();
+  const wrong = [...nodes.values()].flatMap(({ breaches }) => breaches);
+  for (const topic of TOPICS) {
+    const lists = NAMES.map((name) => nodes.get(name)!.list(topic));
+    if (new Set(lists.map(String)).size > 1) wrong.push(`seed ${seed}, ${topic}: ${lists.map(String).join(" | ")}`);
+    for (const [i, name] of NAMES.entries()) {
+      const known = [...nodes.get(name)!.known].filter(([key]) => key.startsWith(`${topic} `));
+      const seen = known.map(([key, as]) => `${key.slice(topic.length + 1)} ${as}`).sort();
+      if (String(seen) !== String(lists[i])) wrong.push(`seed ${seed}, ${name} knows ${String(seen)}, lists ${String(lists[i])}`); // prettier-ignore
+    }
+  }
+  return wrong;
+}
+
+it("all nodes list the same members at last, each once, and their watchers know the same", () => {
+  for (let seed = 1; seed <= 200; seed++) expect(play(seed)).toEqual([]);
+});
+
+/** A node that follows "one", and what it sends and reports. */
+function follower() {
+  const seen: string[] = [];
+  const sources: string[] = [];
+  const members = new Members("me", {
+    send: () => {},
+    later: (key) => void sources.push(key),
+    hears: () => true,
+    asked: () => {},
+    changed: (_topic, event, _node, id, as) => void seen.push(`${event} ${id} ${as}`),
+  });
+  let known = 0;
+  members.follow("one");
+  const receive = (kind: string, fields: (string | number)[], body = ""): boolean =>
+    members.received("one", readFrame(frameOf(kind, fields, body))!, 0);
+  const answer = (from: string, number: number, ...entries: [string, string][]): boolean =>
+    receive(Kind.Members, [from, "one", number, 0, 1], JSON.stringify(entries));
+  members.ask("one", () => known++);
+  return { members, seen, sources, receive, answer, known: () => known };
+}
+
+it("a node takes two answers of one node for one, and waits for the others", () => {
+  const { members, answer, known, seen } = follower();
+  members.counted("one", 3);
+  answer("a", 1, ["x", "1"]);
+  answer("a", 1, ["x", "1"]);
+  expect([known(), members.sizeOf("one")]).toEqual([0, 1]);
+  members.lost("b");
+  answer("c", 0);
+  expect([known(), seen]).toEqual([1, []]);
+});
+
+it("a node ignores an answer that is older than a change, and applies the changes that came before an answer after it", () => {
+  const { members, receive, answer, seen, sources } = follower();
+  members.enough("one");
+  answer("a", 1, ["x", "1"]);
+  receive(Kind.Joined, ["a", 2, 1, "y"], "2");
+  answer("a", 1, ["x", "1"]);
+  expect(seen).toEqual(["joined x 1", "joined y 2"]);
+  // The change 3 is missing.
+  receive(Kind.Joined, ["a", 4, 3, "z"], "4");
+  expect([seen.length, sources]).toEqual([2, ["k a one"]]);
+  answer("a", 3, ["x", "3"]);
+  expect(seen.slice(2)).toEqual(["left y 2", "joined x 3", "joined z 4"]);
+});
+
+it("a node that begins anew in a topic has no other members there", () => {
+  const { members, receive, answer, seen } = follower();
+  members.enough("one");
+  answer("a", 5, ["x", "1"]);
+  receive(Kind.Joined, ["a", 9, 0, "y"], "2");
+  expect(seen).toEqual(["joined x 1", "left x 1", "joined y 2"]);
+});
