@@ -306,7 +306,6 @@ export class Members {
 
   #changed(topic: string, followed: Followed, node: NodeName, change: Change, now: number): void {
     const known = this.#knownOf(followed, node);
-    if (change.number <= known.number) return;
     if (known.ahead.length < MAX_AHEAD) known.ahead.push(change);
     this.#applyAhead(topic, followed, node, known, now);
   }
