@@ -205,7 +205,7 @@ function nextStep(unit) {
   });
   return [
     `**What limits the next step.** ${sentences.join(" ")}`,
-    "Not calculated: the leases and echoes of the nodes, which are three messages of each node in 10 s, and the network between the machines.",
+    "Not calculated: the beats of the nodes, which are three messages of each node in 10 s to every node, and the network between the machines.",
   ];
 }
 

@@ -34,7 +34,7 @@ interface Presence extends Profile {
   author: string;
   /** Whether the page has lost its connection. */
   isAway: boolean;
-  /** When the page joined. The newest is shown: a page whose node was killed is a member twice until the lease of the node ends. */
+  /** When the page joined. The newest is shown: a page whose node was killed is a member twice until the node is given up. */
   joinedAt: number;
 }
 type Member = Peer<ServerApi, ClientApi, Seat>;

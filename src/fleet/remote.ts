@@ -19,7 +19,7 @@ export interface RemotePeer<R extends Contract<R> = any> {
    * Calls a method of the peer. `around` runs on the node that holds the peer. Streams do not cross nodes.
    *
    * Rejects as `peer.request` does, with a true `outcome`. `ConnectionLostError` with `"not-sent"`: there was no connection to the
-   * broker, its node does not live, or has no such peer. With `"unknown"`: the peer was lost, or the lease of its node expired, before
+   * broker, its node does not live, or has no such peer. With `"unknown"`: the peer was lost, or its node was given up, before
    * it answered. `TimeoutError`: no answer came in time. The node of the peer gets 95 % of `timeoutMs`, so that its own verdict can
    * arrive. When `signal` aborts, the call is cancelled there. `retry` has no effect.
    */
@@ -39,7 +39,7 @@ export interface Principal<R extends Contract<R> = any> {
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): void;
   /**
    * Returns the peers. `unheard`: the names of the nodes that did not answer within 5 s, and `"?"` if there may be others, because the
-   * broker counts more nodes, has not taken the question, or has not said which nodes live. Never rejects.
+   * broker counts more nodes, or has not taken or not delivered the question. Never rejects.
    */
   peers(): Promise<{ peers: RemotePeer<R>[]; unheard: string[] }>;
   /**

@@ -77,12 +77,13 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends 
    */
   read(options?: ReadOptions): Promise<LogEntries>;
   /**
-   * Returns the members on all nodes that joined with `as`, at most `limit` (10,000). Rejects with an `EngineError` while the broker is
-   * down, and with a `TypeError` for a topic without the rule `members`.
+   * Returns the members on all nodes that joined with `as`, at most `limit` (10,000), as `watch` has reported them. If this node does
+   * not follow the topic yet, waits for the answers of the others, at most 200 ms. Rejects with an `EngineError` while the broker is down,
+   * and with a `TypeError` for a topic without the rule `members`.
    */
   members(options?: { limit?: number | undefined }): Promise<TopicMember[]>;
   /**
-   * Calls `listener` on this node when a member joins or leaves on any node, in the same order on all nodes. A member that joins
+   * Calls `listener` on this node when a member joins or leaves on any node, in the order of each node. A member that joins
    * again with another `as` has `"joined"` again, and `"left"` has the last `as`. Returns a function that stops this. Throws a `TypeError` for a topic without the rule `members`. What the listener throws or rejects with is
    * emitted as `error`.
    */
