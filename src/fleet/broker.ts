@@ -58,9 +58,10 @@ class Command<T> implements Expiring {
   readonly reject: (error: unknown) => void;
   readonly broker: Broker;
   isWritten = false;
-  /** Whether it is a step of `prepare`, and whether that step has begun. */
-  isStep = false;
-  isStarted = false;
+  /** What must be done before it is written, when the connection is up. `undefined` when that was begun. */
+  prepare: (() => Promise<unknown>) | undefined;
+  /** Whether that is done. */
+  isReady = true;
 
   constructor(
     broker: Broker,
@@ -235,26 +236,17 @@ export class Broker {
   }
 
   /**
-   * Runs a command of the engine, now or when the connection is up. Rejects with an `EngineError`: with `"not-sent"` if there is no
-   * connection within `timeoutMs` or too much waits, and with `"unknown"` if the command is not answered. `bytes`: its length.
+   * Runs a command of the engine, now or when the connection is up. First runs `prepare`, which never rejects, when the connection is up.
+   * Rejects with an `EngineError`: with `"not-sent"` if the command is not written within `timeoutMs` or too much waits, and with
+   * `"unknown"` if it is not answered. `bytes`: its length.
    */
-  run<T>(bytes: number, timeoutMs: number, run: () => Promise<T>): Promise<T> {
+  run<T>(bytes: number, timeoutMs: number, run: () => Promise<T>, prepare?: () => Promise<unknown>): Promise<T> {
     return new Promise((resolve, reject) => {
       const command = new Command(this, bytes, run, resolve, reject);
-      if (this.isUp) this.#write(command, timeoutMs);
-      else this.#wait(command, timeoutMs);
-    });
-  }
-
-  /**
-   * Runs a step that precedes a command of the engine and sends nothing itself, now or when the connection is up. Until it has settled, it
-   * counts among what waits. Rejects as `run` does, and with what the step rejects with.
-   */
-  prepare(bytes: number, timeoutMs: number, step: () => Promise<void>): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const command = new Command(this, bytes, step, resolve, reject);
-      command.isStep = true;
-      if (this.#wait(command, timeoutMs) && this.isUp) this.#start(command);
+      command.prepare = prepare;
+      command.isReady = prepare === undefined;
+      if (command.isReady && this.isUp) this.#write(command, timeoutMs);
+      else if (this.#wait(command, timeoutMs) && this.isUp) this.#proceed(command);
     });
   }
 
@@ -275,18 +267,21 @@ export class Broker {
     return true;
   }
 
-  #start<T>(command: Command<T>): void {
-    if (command.isStarted) return;
-    command.isStarted = true;
-    this.#settleWith(command);
-  }
-
-  /** Runs a command, and settles its promise with the result. */
-  #settleWith<T>(command: Command<T>): void {
-    command.run().then(
-      (value) => this.#settle(command).resolve(value),
-      (error: unknown) => this.#settle(command).reject(error),
-    );
+  /** The connection is up: prepares a command that waits, or writes it if it is ready. Its time may have passed. */
+  #proceed<T>(command: Command<T>): void {
+    const { prepare } = command;
+    if (!this.#waiting.has(command.run)) return;
+    if (prepare !== undefined) {
+      command.prepare = undefined;
+      void prepare().then(() => {
+        command.isReady = true;
+        if (this.isUp) this.#proceed(command);
+      });
+    } else if (command.isReady) {
+      const leftMs = command.deadline === 0 ? Infinity : command.deadline - performance.now();
+      this.#settle(command);
+      this.#write(command, Math.max(leftMs, 1));
+    }
   }
 
   /** Cancels a command that waits for the connection, so that it counts no longer. Its promise rejects with `"not-sent"`. */
@@ -306,10 +301,11 @@ export class Broker {
 
   /** The time of a command has passed. */
   expired(command: Command<any>): void {
-    const { isWritten, isStarted } = command;
+    const { isWritten, isReady, prepare } = command;
     let error = this.#refusal();
     if (isWritten) error = new EngineError(`${this.name} has not answered in time`, "unknown");
-    else if (isStarted) error = new EngineError(`${this.name} was not ready in time`, "not-sent");
+    else if (!isReady && prepare === undefined)
+      error = new EngineError(`${this.name} was not ready in time`, "not-sent");
     this.#settle(command).reject(error);
   }
 
@@ -322,7 +318,10 @@ export class Broker {
     this.#unanswered++;
     this.#unansweredBytes += command.bytes;
     setDeadline(command, Math.min(timeoutMs, COMMAND_TIMEOUT_MS));
-    this.#settleWith(command);
+    command.run().then(
+      (value) => this.#settle(command).resolve(value),
+      (error: unknown) => this.#settle(command).reject(error),
+    );
   }
 
   /** Removes a command that settles from what it is counted in. May be called again when a late answer comes. */
@@ -355,16 +354,7 @@ export class Broker {
     this.#lastError = undefined;
     this.facts = facts;
     for (const subscription of this.#subscriptions.values()) this.#reconcile(subscription);
-    const waiting = [...this.#waiting.values()];
-    for (const command of waiting) {
-      if (command.isStep) {
-        this.#start(command);
-        continue;
-      }
-      const leftMs = command.deadline === 0 ? Infinity : command.deadline - performance.now();
-      this.#settle(command);
-      this.#write(command, Math.max(leftMs, 1));
-    }
+    for (const command of Array.from(this.#waiting.values())) this.#proceed(command);
     this.#owner.up();
   }
 

@@ -36,7 +36,6 @@ import {
   type LogsOwner,
   type Publication,
 } from "./topic-log.js";
-import { Turns } from "./turns.js";
 
 /** The node of these topics. */
 export interface TopicsOwner extends LogsOwner {
@@ -133,11 +132,14 @@ export class FleetTopics {
   readonly #tick: Expiring = { deadline: 0, expire: () => this.#work() };
   #isTicking = false;
   #isClosed = false;
-  readonly #turns: Turns;
+  /**
+   * By topic: resolves when each publication that waits was given to the broker, with false if those behind are not to try to follow the
+   * log. Absent if none waits.
+   */
+  readonly #waiting = new Map<string, Promise<boolean>>();
 
   constructor(owner: TopicsOwner) {
     this.#owner = owner;
-    this.#turns = new Turns(owner.broker);
     const { node, broker } = owner;
     this.#members = new Members(node, {
       send: (channel, frame) => void broker.send(channel, frame),
@@ -494,17 +496,16 @@ export class FleetTopics {
     };
     check();
     let isUnread = false;
+    let give = (): void => {};
+    const given = new Promise<void>((resolve) => (give = resolve));
     const append = async (): Promise<Position> => {
+      give();
       check();
       isUnread = this.#isUnread(name);
       return broker.connection.log!.append(name, body, rule, key);
     };
-    const topic = this.#topics.get(name);
-    const isFollowed = topic === undefined || topic.log!.position !== undefined;
-    const follow = isFollowed ? undefined : () => this.#tryFollow(topic);
     try {
-      const [appended] = await this.#turns.take(name, { bytes, timeoutMs, follow, append });
-      const position = await appended;
+      const position = await broker.run(bytes, timeoutMs, append, this.#orderOf(name, given));
       const last = this.#published.get(name);
       if (last?.epoch !== position.epoch || last.offset < position.offset) this.#published.set(name, position);
       this.#said(name);
@@ -513,8 +514,31 @@ export class FleetTopics {
       if ((error as EngineError).outcome === "not-sent") isUnread = false;
       throw error;
     } finally {
+      give();
       if (isUnread) this.#owner.gap(name, "a publication was logged before this node could read the log");
     }
+  }
+
+  /**
+   * Returns what waits until earlier publications of the topic were given to the broker, and this node follows its log, so that the members
+   * that were added before get this one too. If the log cannot be followed, it is given nevertheless. `undefined`: at once. `given`:
+   * resolves when this one is given, or will not be.
+   */
+  #orderOf(name: string, given: Promise<void>): (() => Promise<void>) | undefined {
+    const earlier = this.#waiting.get(name);
+    const topic = this.#topics.get(name);
+    const isFollowed = topic === undefined || topic.log!.position !== undefined;
+    if (isFollowed && earlier === undefined) return undefined;
+    const order = { canFollow: true };
+    const done = Promise.all([earlier, given]).then(([canFollow]) => {
+      if (this.#waiting.get(name) === done) this.#waiting.delete(name);
+      return order.canFollow && canFollow !== false;
+    });
+    this.#waiting.set(name, done);
+    return async () => {
+      order.canFollow = (await earlier) ?? true;
+      if (!isFollowed && order.canFollow) order.canFollow = await this.#tryFollow(topic);
+    };
   }
 
   /** Returns true if the members of this node miss what is logged now, because the node does not follow the log yet. */

@@ -98,8 +98,7 @@ const keeping = (kind: string, release: (kept: Frame, next: Frame) => readonly F
 /** How much too early a subscription is reported, in milliseconds. */
 const EARLY_MS = 1_000;
 
-/** What the oracle says of lists of members. */
-const LACKS_ONE = /lacks (?!none)/;
+/** What the oracle says of a list with a member that is gone. */
 const HAS_ANOTHER = /has (?!none)/;
 
 /** One epoch for all logs. */
