@@ -1,13 +1,13 @@
 /** The topics of a node, as its fleet sees them: their subscriptions, logs and members, and the peers that are about to join. */
 import { encodeNotification, utf8Bytes, type MessageText } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { ConnectionLostError, TooLargeError } from "../core/errors.js";
+import { TooLargeError } from "../core/errors.js";
 import { checkOptions } from "../core/options.js";
 import { synchronous } from "../core/promises.js";
 import { attempt } from "../core/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Broker, Sending } from "./broker.js";
-import { EngineError, type Channel, type LogRule, type NodeName, type Position } from "./engine.js";
+import type { Channel, EngineError, LogRule, NodeName, Position } from "./engine.js";
 import {
   checkRules,
   encodeAs,
@@ -26,6 +26,7 @@ import {
 } from "./topic-options.js";
 import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
 import { Digests } from "./digests.js";
+import { Join } from "./join.js";
 import { Members, type TopicMember } from "./members.js";
 import {
   encodeEntry,
@@ -68,26 +69,6 @@ const ANSWERS_MS = 200;
 /** How often unanswered questions and digests are looked at. */
 const TICK_MS = 1_000;
 
-/** A peer that is about to become a member. */
-class Joining {
-  readonly peer: AnyPeer;
-  /** Live messages, from the position of the join on. `undefined` until that position is known, and when they have been sent. */
-  held: (() => void)[] | undefined;
-  heldLength = 0;
-  /** The length in bytes of a publication that was held and is longer than the peer accepts; 0 if there is none. */
-  refusedBytes = 0;
-  /** Whether the application removed the peer meanwhile. */
-  isCancelled = false;
-  /** Resolves when the join has settled. */
-  readonly settled: Promise<void>;
-  settle!: () => void;
-
-  constructor(peer: AnyPeer) {
-    this.peer = peer;
-    this.settled = new Promise((resolve) => (this.settle = resolve));
-  }
-}
-
 /** A topic that has members or watchers on this node, or that is being joined. */
 class FleetTopic {
   readonly name: string;
@@ -106,7 +87,7 @@ class FleetTopic {
   /** Why the topic is kept: its members on this node count as one, and so does each join and each watcher. */
   uses = 0;
   /** The joins of each peer, in the order in which they were asked for. The first one is in progress. */
-  readonly joining = new Map<AnyPeer, Joining[]>();
+  readonly joining = new Map<AnyPeer, Join[]>();
   readonly watchers = new Set<(event: "joined" | "left", member: TopicMember) => void>();
 
   /** `gap`: takes the reason why members miss a publication. */
@@ -203,16 +184,12 @@ export class FleetTopics {
 
   /** The application adds a peer. If the peer is being joined, it gets what was held for it. */
   added(name: string, peer: AnyPeer): void {
-    const [joining] = this.#topics.get(name)?.joining.get(peer) ?? [];
-    if (joining !== undefined) this.#sendHeld(joining);
+    this.#topics.get(name)?.joining.get(peer)?.[0]?.release();
   }
 
   /** A peer left, or shall not join. */
   left(name: string, peer: AnyPeer): void {
-    for (const joining of this.#topics.get(name)?.joining.get(peer) ?? []) {
-      joining.isCancelled = true;
-      joining.held = undefined;
-    }
+    for (const join of this.#topics.get(name)?.joining.get(peer) ?? []) join.cancel();
     this.#remove(name, peer);
   }
 
@@ -353,35 +330,12 @@ export class FleetTopics {
 
   /** Holds a message for the peers that are about to join. */
   hold(name: string, method: string, message: MessageText, options: SendOptions): void {
-    const topic = this.#topics.get(name);
-    if (topic === undefined || topic.joining.size === 0) return;
-    for (const joins of topic.joining.values()) {
-      const joining = joins[0]!;
-      const { peer } = joining;
-      // A volatile message is not queued.
-      if (joining.held === undefined || options.except?.has(peer) === true || options.volatile === true) continue;
-      const refused = (bytes: number): void => void (joining.refusedBytes = bytes);
-      if (options.onDropped !== undefined && !this.#owner.accepts(peer, message)) refused(utf8Bytes(message));
-      // The gap is emitted when the peer is a member: it then receives what a listener sends.
-      const heldOptions = options.onDropped === undefined ? options : { ...options, onDropped: refused };
-      joining.held.push(() => this.#owner.send([peer], method, message, heldOptions));
-      joining.heldLength += message.length;
-      if (joining.heldLength <= this.#owner.maxReplayLength) continue;
-      this.#sendHeld(joining);
-      this.#owner.add(name, peer);
-    }
+    for (const joins of this.#topics.get(name)?.joining.values() ?? []) joins[0]!.hold(method, message, options);
   }
 
   #deliver({ name, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
     this.#owner.send(this.#owner.membersOf(name), method, message, publicationOptions);
     this.hold(name, method, message, publicationOptions);
-  }
-
-  /** Sends what was held for a peer that joins. After that, the peer gets live messages as a member. */
-  #sendHeld(joining: Joining): void {
-    const { held } = joining;
-    joining.held = undefined;
-    for (const send of held ?? []) send();
   }
 
   /** Makes a peer a member. See `Topic.join`. The server has checked that the peer can be one. */
@@ -398,7 +352,7 @@ export class FleetTopics {
       const joins = topic.joining.get(peer) ?? [];
       topic.joining.set(peer, joins);
       const earlier = joins.at(-1);
-      const joining = new Joining(peer);
+      const joining = new Join(peer, topic, this.#owner);
       joins.push(joining);
       if (earlier !== undefined) await earlier.settled;
       try {
@@ -413,15 +367,10 @@ export class FleetTopics {
     }
   }
 
-  async #join(
-    topic: FleetTopic,
-    joining: Joining,
-    since: ReturnType<typeof positionOf>,
-    as: string | undefined,
-  ): Promise<Joined> {
+  async #join(topic: FleetTopic, join: Join, since: Position | undefined, as: string | undefined): Promise<Joined> {
     const { broker } = this.#owner;
     const { name, log } = topic;
-    const { peer } = joining;
+    const { peer } = join;
     const localId = this.#owner.localIdOf(peer);
     await broker.ready(topic.channel);
     // The client may have more than this node, if another node was faster.
@@ -430,57 +379,18 @@ export class FleetTopics {
       await this.#know(topic);
       if (this.#members.sizeOf(name) >= MAX_MEMBERS && !this.#members.has(name, localId))
         throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
-      checkPresent(joining);
+      join.checkPresent();
       if (this.#members.put(name, localId, as)) this.#said(name);
     }
     try {
-      return await this.#enter(topic, joining, since);
+      return await join.enter(since);
     } catch (error) {
       if (as !== undefined && !this.#owner.membersOf(name).has(peer)) this.#remove(name, peer);
       throw error;
     } finally {
       // Also if the join has failed after the application added the peer.
-      if (joining.refusedBytes > 0 && this.#owner.membersOf(name).has(peer)) topic.missed(joining.refusedBytes);
+      if (join.refusedBytes > 0 && this.#owner.membersOf(name).has(peer)) topic.missed(join.refusedBytes);
     }
-  }
-
-  /** Makes the peer a member at the present position, behind what it has missed. */
-  async #enter(topic: FleetTopic, joining: Joining, since: ReturnType<typeof positionOf>): Promise<Joined> {
-    const { name, log, publicationOptions } = topic;
-    const { peer } = joining;
-    checkPresent(joining);
-    const position = log?.position;
-    const at = position && textOf(position);
-    const isMember = this.#owner.membersOf(name).has(peer);
-    let missed: Publication[] | undefined;
-    if (isMember) {
-      // A member has got live messages. Older ones would come behind them.
-      if (at !== undefined && since !== undefined && at === textOf(since)) missed = [];
-    } else if (since !== undefined && log !== undefined) {
-      const reading = log.since(since);
-      if (reading instanceof Promise) {
-        joining.held = [];
-        const { gaps } = log;
-        try {
-          missed = await reading;
-        } catch (error) {
-          // A peer that is a member meanwhile needs nothing of the log.
-          if (joining.held !== undefined) throw error;
-        }
-        checkPresent(joining);
-        // The outcome is a gap if live messages came first, because too much was held or the application added the peer. It is a gap
-        // too if the peer does not accept a held publication, or if this node has lost one.
-        if (joining.held === undefined || joining.refusedBytes > 0 || log.gaps !== gaps) missed = undefined;
-      } else missed = reading;
-    }
-    // If the peer does not accept one of the missed publications, it gets none of them. The outcome is a gap.
-    if (missed?.some(({ text: message }) => !this.#owner.accepts(peer, message)) === true) missed = undefined;
-    for (const { method, text: message } of missed ?? []) this.#owner.send([peer], method, message, publicationOptions);
-    this.#sendHeld(joining);
-    this.#owner.add(name, peer);
-    checkPresent(joining);
-    const isComplete = missed !== undefined && joining.refusedBytes === 0;
-    return log === undefined ? {} : { at, outcome: isComplete ? "complete" : "gap" };
   }
 
   /** See `Topic.publish`. */
@@ -496,7 +406,7 @@ export class FleetTopics {
     };
     check();
     let isUnread = false;
-    let give = (): void => {};
+    let give!: () => void;
     const given = new Promise<void>((resolve) => (give = resolve));
     const append = async (): Promise<Position> => {
       give();
@@ -685,9 +595,3 @@ function parsed(json: string): unknown {
 
 /** The longest head of the frame of an entry, and what is inserted for `at`. */
 const HEAD_BYTES = 256;
-
-/** Throws if the peer cannot become a member any more. */
-function checkPresent({ peer, isCancelled }: Joining): void {
-  if (peer.state === "closed") throw new ConnectionLostError("join", "not-sent", new Error("the peer is closed"));
-  if (isCancelled) throw new EngineError("the peer left the topic before it had joined", "not-sent");
-}
