@@ -1,4 +1,5 @@
 /** The state machines of members and of nodes, with random losses, delays and silences, and what they do in single states. */
+import { isDeepStrictEqual } from "node:util";
 import { expect, it } from "vitest";
 import { Digests } from "../../src/fleet/digests.js";
 import { Kind, frameOf, readFrame } from "../../src/fleet/frames.js";
@@ -50,8 +51,8 @@ class Node {
 
   readonly digest: (key: string, topics: string[]) => void;
 
-  list(topic: string): string[] {
-    return [...this.members.list(topic)].map((one) => one.join(" ")).sort();
+  list(topic: string): Set<string> {
+    return new Set(Array.from(this.members.list(topic), (one) => one.join(" ")));
   }
 }
 
@@ -132,11 +133,18 @@ function play(seed: number): string[] {
   const wrong = [...nodes.values()].flatMap(({ breaches }) => breaches);
   for (const topic of TOPICS) {
     const lists = NAMES.map((name) => nodes.get(name)!.list(topic));
-    if (new Set(lists.map(String)).size > 1) wrong.push(`seed ${seed}, ${topic}: ${lists.map(String).join(" | ")}`);
     for (const [i, name] of NAMES.entries()) {
-      const known = [...nodes.get(name)!.known].filter(([key]) => key.startsWith(`${topic} `));
-      const seen = known.map(([key, as]) => `${key.slice(topic.length + 1)} ${as}`).sort();
-      if (String(seen) !== String(lists[i])) wrong.push(`seed ${seed}, ${name} knows ${String(seen)}, lists ${String(lists[i])}`); // prettier-ignore
+      const node = nodes.get(name)!;
+      const known = [...node.known].filter(([key]) => key.startsWith(`${topic} `));
+      const seen = new Set(known.map(([key, as]) => `${key.slice(topic.length + 1)} ${as}`));
+      for (const [what, other] of [
+        ["another node", lists[0]!],
+        ["its watcher", seen],
+      ] as const)
+        // prettier-ignore
+        if (!isDeepStrictEqual(lists[i], other))
+          wrong.push(`seed ${seed}, ${topic}: ${name} lists ${[...lists[i]!].join()}, ${what} knows ${[...other].join()}`);
+      if ([...node.members.list(topic)].length !== lists[i]!.size) wrong.push(`seed ${seed}: a member twice`);
     }
   }
   return wrong;
