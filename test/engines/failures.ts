@@ -4,7 +4,7 @@
  */
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { EngineError, type Engine, type Position } from "../../src/fleet/engine.js";
-import { accept, closeAll, makeNode } from "../fleet/nodes.js";
+import { accept, closeAll, makeNode, type Node } from "../fleet/nodes.js";
 import type { Program } from "../support/program.js";
 import { Relay } from "../support/relay.js";
 import { logFrame, outcomeOf, refusalOf, TestNode, TOPIC, use, watchHandles, written, type EngineRig } from "./kit.js";
@@ -47,6 +47,8 @@ const CHANNEL = `t:${TOPIC}` as const;
 /** As many commands may be unanswered, and as many MiB. */
 const MAX_UNANSWERED = 10_500;
 const MAX_MIB = 20;
+
+const twoLeases = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 2 * LEASE_MS));
 
 const outcomesOf = (operations: Promise<unknown>[]): Promise<string[]> => Promise.all(operations.map(outcomeOf));
 
@@ -267,50 +269,61 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
     const rooms = Array.from({ length: 50 }, (_, i) => `room ${i}`);
     const PEERS = 300;
 
+    /** Makes two nodes, of which the first one has many members. `relay`: carries what it sends and receives. */
+    const members = async () => {
+      const { server, rigAt } = await start();
+      const relay = use(await Relay.to(server.port));
+      const rig = rigAt({ port: relay.port, leaseMs: LEASE_MS });
+      const options = { topics: () => ({ members: true }) };
+      const other = rigAt({ leaseMs: LEASE_MS, prefix: rig.prefix });
+      const [a, b] = [rig, other].map(({ engine }) => makeNode({ ...options, engine: engine() })) as [Node, Node];
+      onTestFinished(() => closeAll([a, b]));
+      const left: string[] = [];
+      for (const room of rooms) b.server.topic(room).watch((event) => event === "left" && left.push(room));
+      const peers = Array.from({ length: PEERS }, (_, i) => accept(a.server, { name: String(i) }));
+      for (const room of rooms) await Promise.all(peers.map((peer) => a.server.topic(room).join(peer, { as: 1 })));
+      /** Resolves when the second node lists them all. */
+      const untilSeen = (): Promise<void> =>
+        vi.waitFor(
+          async () => {
+            const lists = await Promise.all(rooms.map((room) => b.server.topic(room).members()));
+            expect(new Set(lists.map(({ length }) => length))).toEqual(new Set([PEERS]));
+          },
+          { timeout: 60_000, interval: 20 },
+        );
+      await untilSeen();
+      return { server, prefix: rig.prefix, relay, left, untilSeen };
+    };
     it.each<[what: string, fault: (server: S, prefix: string) => Promise<unknown>]>([
       ["is killed and starts again", (server) => server.kill().then(() => server.start())],
       ["loses its data", (server, prefix) => kind.empty(server, prefix)],
       [
         "stands still for longer than a lease",
-        async (server) => {
-          await server.pause();
-          await new Promise((resolve) => setTimeout(resolve, 2 * LEASE_MS));
-          server.resume();
-        },
+        (server) =>
+          server
+            .pause()
+            .then(twoLeases)
+            .then(() => server.resume()),
       ],
     ])("stay, 15,000 of one node, and none leaves, when the broker %s", async (_what, fault) => {
-      const { server, rigAt } = await start();
-      const { engine, prefix } = rigAt({ leaseMs: LEASE_MS });
-      const options = { topics: () => ({ members: true }), engine: engine() };
-      const [a, b] = [makeNode(options), makeNode({ ...options, engine: engine() })];
-      onTestFinished(() => closeAll([a, b]));
-      const left: unknown[] = [];
-      const seen = new Map<string, number>();
-      const ends = rooms.map((room) =>
-        b.server.topic(room).watch((event) => {
-          if (event === "left") left.push(room);
-          else seen.set(room, (seen.get(room) ?? 0) + 1);
-        }),
-      );
-      const peers = Array.from({ length: PEERS }, (_, i) => accept(a.server, { name: String(i) }));
-      await Promise.all(rooms.map((room) => a.server.topic(room).join(peers[0]!, { as: 1 })));
-      for (const room of rooms) await Promise.all(peers.map((peer) => a.server.topic(room).join(peer, { as: 1 })));
-      const sizes = async (): Promise<Set<number>> =>
-        new Set(await Promise.all(rooms.map(async (room) => (await b.server.topic(room).members()).length)));
-      await vi.waitFor(async () => expect(await sizes()).toEqual(new Set([PEERS])), 10_000);
+      const { server, prefix, left, untilSeen } = await members();
       await fault(server, prefix);
-      const joining = vi.waitFor(
-        () => a.server.topic(rooms[0]!).join(accept(a.server, { name: "x" }), { as: 2 }),
-        60_000,
-      );
-      await joining;
-      await vi.waitFor(async () => expect(await sizes()).toEqual(new Set([PEERS, PEERS + 1])), {
-        timeout: 60_000,
-        interval: 20,
-      });
+      await untilSeen();
       expect(left).toEqual([]);
-      for (const end of ends) end();
     });
+
+    it.each(["cut", "paused"] as const)(
+      "are there again, 15,000 of one node, when it was %s for a lease",
+      async (how) => {
+        const { relay, left, untilSeen } = await members();
+        if (how === "cut") await relay.close();
+        else relay.pause();
+        await vi.waitFor(() => expect(left).toHaveLength(PEERS * rooms.length), { timeout: 60_000, interval: 20 });
+        if (how === "cut") await relay.open();
+        else relay.mend();
+        await untilSeen();
+      },
+    );
   });
 }
 

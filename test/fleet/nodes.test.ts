@@ -284,6 +284,32 @@ describe("the beats of a node", () => {
   });
 });
 
+it("beats pass when as much is unanswered as may be, and bulk work waits behind 128 frames", async () => {
+  const engine = new FaultyEngine();
+  const [a] = makeNodes(1, TOPICS, engine) as [Node];
+  const ann = await a.client("ann");
+  for (let i = 0; i < 300; i++) await a.server.topic(`room ${i}`).join(ann.peer, { as: 1 });
+  const [link] = engine.links;
+  const sent = (): number => link!.count("send");
+  link!.down();
+  const answer = link!.blocks("send");
+  const before = sent();
+  link!.up();
+  await pass(10);
+  // A beat and the numbers of members.
+  expect(sent() - before).toBe(1 + 128);
+  for (let i = 0; i < 10_000; i++) a.server.topic("room 1").notify("said");
+  const { dropped } = a.server.stats().engine!;
+  expect(dropped).toBeGreaterThan(0);
+  const full = sent();
+  await pass(BEAT_MS);
+  expect([sent() - full, a.server.stats().engine!.dropped]).toEqual([1, dropped]);
+  link!.before = () => {};
+  answer.resolve();
+  await pass(10);
+  expect(sent() - full).toBeGreaterThan(171);
+});
+
 describe("a setting of the broker that weakens a promise", () => {
   const EVICTS = "the broker may evict logs";
 
