@@ -52,7 +52,8 @@ export {
   type NodeName,
   type Position,
 } from "./fleet/engine.js";
-export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./fleet/fleet.js";
+export type { EngineStats, FleetEvents, Health, Nodes } from "./fleet/fleet.js";
+export type { EngineState, NodeContext, NodeMethods } from "./fleet/node.js";
 export type { Except, Principal, RemotePeer } from "./fleet/remote.js";
 export type { TopicMember } from "./fleet/members.js";
 export type {

@@ -8,7 +8,8 @@ import { anyFunction, checkOptions, must, optional, positive } from "../core/opt
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { checkEngine, type Engine } from "./engine.js";
-import { Fleet, type FleetEvents, type FleetHost, type Health, type NodeMethods, type Nodes } from "./fleet.js";
+import { Fleet, type FleetEvents, type Health, type Nodes } from "./fleet.js";
+import type { FleetHost, NodeMethods } from "./node.js";
 import { checkExcept, wrongExcept, type Except, type Principal, type RemotePeer } from "./remote.js";
 import type { TopicMember } from "./members.js";
 import { topicName, type LogEntries, type PublishArgs, type ReadOptions, type TopicRules } from "./topic-options.js";

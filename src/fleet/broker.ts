@@ -4,14 +4,8 @@
  */
 import { utf8Bytes } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import {
-  EngineError,
-  type Channel,
-  type Engine,
-  type EngineConnection,
-  type EngineFacts,
-  type NodeName,
-} from "./engine.js";
+import { EngineError, type Channel, type Engine, type EngineConnection, type EngineFacts } from "./engine.js";
+import type { FleetNode } from "./node.js";
 
 /** Commands that are written and not answered: more are refused. */
 const MAX_UNANSWERED = 10_000;
@@ -32,7 +26,7 @@ const RETRY_MS = 1_000;
 export type Sending = readonly [channel: Channel, frame: string];
 
 /** Takes what the broker reports. */
-export interface BrokerOwner {
+export interface BrokerEvents {
   /** Takes a frame of a subscribed channel. */
   received(channel: Channel, frame: string): void;
   /** The connection is up, for the first time or again. */
@@ -41,12 +35,6 @@ export interface BrokerOwner {
   down(error: EngineError): void;
   /** Messages of these channels may have been missed, and are received again. */
   heard(channels: readonly Channel[]): void;
-  /** A frame was sent. */
-  sent(): void;
-  /** A command was refused or a frame was dropped. */
-  dropped(): void;
-  /** The connection will never be up, for a reason that time does not cure, although the start went on without it. */
-  failed(error: EngineError): void;
 }
 
 /** One command, from `run` until it settles. */
@@ -101,7 +89,8 @@ export class Broker {
   /** What the engine has said about its broker; `undefined` until it was up for the first time. */
   facts: EngineFacts | undefined = undefined;
   readonly #engine: Engine;
-  readonly #owner: BrokerOwner;
+  readonly #node: FleetNode;
+  readonly #events: BrokerEvents;
   #state: "starting" | "up" | "down" | "closed" = "starting";
   #lastError: EngineError | undefined;
   #unanswered = 0;
@@ -114,11 +103,12 @@ export class Broker {
   readonly #bulk = new Map<string, Iterator<Sending>>();
   #unansweredBulk = 0;
 
-  constructor(engine: Engine, node: NodeName, owner: BrokerOwner) {
+  constructor(engine: Engine, node: FleetNode, events: BrokerEvents) {
     this.#engine = engine;
-    this.#owner = owner;
-    this.connection = engine.createConnection(node, {
-      received: (channel, frame) => owner.received(channel, frame),
+    this.#node = node;
+    this.#events = events;
+    this.connection = engine.createConnection(node.id, {
+      received: (channel, frame) => events.received(channel, frame),
       up: () => this.#up(this.facts),
       down: (error) => this.#down(error),
       heard: (channels) => this.#heard(channels),
@@ -164,7 +154,7 @@ export class Broker {
     opened.catch((error: EngineError) => {
       if (this.#state === "closed") return;
       this.#lastError = error;
-      this.#owner.failed(error);
+      this.#node.host.report(error);
     });
   }
 
@@ -186,7 +176,7 @@ export class Broker {
   send(channel: Channel, frame: string, isVital = false): boolean {
     const bytes = utf8Bytes(frame);
     if (!this.isUp || (!isVital && !this.#hasRoom(bytes)) || bytes > this.facts!.maxFrameBytes) {
-      this.#owner.dropped();
+      this.#node.dropped();
       return false;
     }
     this.#unanswered++;
@@ -195,10 +185,10 @@ export class Broker {
       this.#unanswered--;
       this.#unansweredBytes -= bytes;
     };
-    this.#owner.sent();
+    this.#node.counts.sent++;
     this.connection.send(channel, frame).then(settled, () => {
       settled();
-      this.#owner.dropped();
+      this.#node.dropped();
     });
     return true;
   }
@@ -222,14 +212,14 @@ export class Broker {
       if (done === true) continue;
       this.#bulk.set(key, frames);
       this.#unansweredBulk++;
-      this.#owner.sent();
+      this.#node.counts.sent++;
       const settled = (): void => {
         this.#unansweredBulk--;
         this.#sendBulk();
       };
       const [channel, frame] = value as Sending;
       this.connection.send(channel, frame).then(settled, () => {
-        this.#owner.dropped();
+        this.#node.dropped();
         settled();
       });
     }
@@ -256,7 +246,7 @@ export class Broker {
     // One command may have any length.
     const isLong = this.#waiting.size > 0 && this.#waitingBytes + command.bytes > MAX_WAITING_BYTES;
     if (isClosed || isLong || this.#waiting.size >= MAX_WAITING) {
-      if (!isClosed) this.#owner.dropped();
+      if (!isClosed) this.#node.dropped();
       const full = new EngineError(`too much waits for ${this.name}`, "not-sent");
       command.reject(isClosed ? this.#refusal() : full);
       return false;
@@ -311,7 +301,7 @@ export class Broker {
 
   #write<T>(command: Command<T>, timeoutMs: number): void {
     if (!this.#hasRoom(command.bytes)) {
-      this.#owner.dropped();
+      this.#node.dropped();
       return command.reject(new EngineError(`too much is unanswered by ${this.name}`, "not-sent"));
     }
     command.isWritten = true;
@@ -355,7 +345,7 @@ export class Broker {
     this.facts = facts;
     for (const subscription of this.#subscriptions.values()) this.#reconcile(subscription);
     for (const command of Array.from(this.#waiting.values())) this.#proceed(command);
-    this.#owner.up();
+    this.#events.up();
   }
 
   #down(error: EngineError): void {
@@ -366,7 +356,7 @@ export class Broker {
     if (this.facts !== undefined) this.#state = "down";
     this.#bulk.clear();
     if (this.#state === "down") this.#refuseWaiting();
-    if (wasUp) this.#owner.down(error);
+    if (wasUp) this.#events.down(error);
   }
 
   /** No message is received. Refuses those who wait for a channel. */
@@ -386,7 +376,7 @@ export class Broker {
       heard.push(channel);
       this.#setHeard(subscription);
     }
-    this.#owner.heard(heard);
+    this.#events.heard(heard);
   }
 
   /** Wants the messages of a channel from now on. */

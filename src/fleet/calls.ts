@@ -16,10 +16,10 @@ import {
 } from "../core/errors.js";
 import { isObject } from "../core/message.js";
 import { attempt, onAbort } from "../core/tell.js";
-import { connectionOf, type AnyPeer } from "../peer/peer.js";
-import type { Broker } from "./broker.js";
+import { connectionOf } from "../peer/peer.js";
 import { EngineError, type Channel, type NodeName } from "./engine.js";
 import { frameOf, isNodeName, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";
+import type { Address, FleetNode } from "./node.js";
 import { Repeats } from "./repeats.js";
 
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
@@ -34,38 +34,6 @@ const LONGEST_ANSWER_MS = 60_000;
 const UNNAMED = "?";
 /** How long `close` of a peer elsewhere may take. A peer closes within 5 s. */
 const CLOSE_MS = 10_000;
-
-/** The node of these calls. */
-export interface CallsOwner {
-  readonly node: NodeName;
-  /** Whether no other node can be there, because the server has no engine. */
-  readonly isAlone: boolean;
-  readonly broker: Broker;
-  /** How long a call waits by default. */
-  readonly wait: Pick<Wait, "timeoutMs" | "retry">;
-  /** The nodes that live. */
-  readonly live: ReadonlySet<NodeName>;
-  /** A call is sent to a node. Returns false if the node has closed. If it lives no more, `lost` is called. */
-  expects(node: NodeName): boolean;
-  /** Returns a peer of this node. */
-  peerOf(localId: string): AnyPeer | undefined;
-  /** Returns the peers of a principal on this node. */
-  peersOf(principal: string): Iterable<AnyPeer>;
-  /** Reports that the peers of a principal are closed. */
-  disconnected(principal: string): void;
-  /** Takes an error that no caller receives. */
-  report(error: unknown): void;
-  /** Counts a frame that breaks a rule. */
-  foreign(): void;
-  /** Counts an answer that is not sent again, because too many are. */
-  dropped(): void;
-}
-
-/** A peer on any node. */
-export interface Address {
-  readonly node: NodeName;
-  readonly localId: string;
-}
 
 /** A call to another node, until it is settled. */
 class RemoteCall implements Expiring {
@@ -119,7 +87,7 @@ interface Gathering {
 
 /** The calls of one node to others, and of others to its peers. */
 export class Calls {
-  readonly #owner: CallsOwner;
+  readonly #node: FleetNode;
   readonly #calls = new Map<number, RemoteCall>();
   readonly #gatherings = new Map<number, Gathering>();
   #lastNumber = 0;
@@ -128,19 +96,20 @@ export class Calls {
   readonly #answers: Repeats;
   #isClosed = false;
 
-  constructor(owner: CallsOwner) {
-    this.#owner = owner;
-    this.#answers = new Repeats(owner.broker, ANSWER_LIMITS, () => owner.dropped());
+  constructor(node: FleetNode) {
+    this.#node = node;
+    this.#answers = new Repeats(node, ANSWER_LIMITS);
   }
 
   /** Calls a method of a peer on any node. Never throws. */
   async request(to: Address, method: string, params: unknown, options: CallOptions = {}): Promise<unknown> {
-    const { owner, peer } = this.#find(to);
-    if (to.node === owner.node) {
+    const node = this.#node;
+    if (to.node === node.id) {
+      const peer = node.peerAt(to);
       if (peer === undefined) throw new ConnectionLostError(method, "not-sent", NO_PEER);
       return connectionOf(peer).outgoing.request(method, params, options);
     }
-    const wait = waitOf(options, owner.wait);
+    const wait = waitOf(options, node.host.wait);
     const flags = `${wait.onProgress === undefined ? "" : "p"}${wait.resetTimeoutOnProgress ? "r" : ""}`;
     const timeoutMs = wait.timeoutMs === Infinity ? 0 : Math.max(1, Math.floor(wait.timeoutMs * SHARE));
     const body = plainText(encodeNotification(method, params as object));
@@ -149,25 +118,21 @@ export class Calls {
 
   /** Notifies a peer on any node, at most once. Throws a `TypeError` for params without a JSON form. */
   notify(to: Address, method: string, params: unknown): void {
-    const { owner, peer } = this.#find(to);
-    if (to.node === owner.node) return void peer?.notify(method, params);
+    const node = this.#node;
+    if (to.node === node.id) return void node.peerAt(to)?.notify(method, params);
     const body = plainText(encodeNotification(method, params as object));
-    if (isNodeName(to.node)) owner.broker.send(`n:${to.node}`, frameOf(Kind.One, [owner.node, to.localId], body));
+    if (isNodeName(to.node)) node.broker.send(`n:${to.node}`, frameOf(Kind.One, [node.id, to.localId], body));
   }
 
   /** Closes a peer on any node. Resolves when the peer is closed. */
   async close(to: Address, code: number, reason: string): Promise<void> {
-    const { owner, peer } = this.#find(to);
-    if (to.node !== owner.node) {
-      const wait = waitOf({ timeoutMs: CLOSE_MS }, owner.wait);
+    const node = this.#node;
+    const peer = node.peerAt(to);
+    if (to.node !== node.id) {
+      const wait = waitOf({ timeoutMs: CLOSE_MS }, node.host.wait);
       await this.#call(to.node, "close", wait, Kind.Close, [to.localId, code], JSON.stringify(reason));
     } else if (peer === undefined) throw new ConnectionLostError("close", "not-sent", NO_PEER);
     else await peer.close(code, reason);
-  }
-
-  #find({ node, localId }: Address): { owner: CallsOwner; peer: AnyPeer | undefined } {
-    const owner = this.#owner;
-    return { owner, peer: node === owner.node ? owner.peerOf(localId) : undefined };
   }
 
   #call(
@@ -178,7 +143,7 @@ export class Calls {
     fields: (string | number)[],
     body: string,
   ): Promise<unknown> {
-    const { broker, node: from } = this.#owner;
+    const { broker, id: from, nodes } = this.#node;
     return new Promise((resolve, reject) => {
       if (wait.signal?.aborted) throw wait.signal.reason;
       if (this.#isClosed) throw new ConnectionLostError(method, "not-sent", CLOSED);
@@ -195,7 +160,7 @@ export class Calls {
       const send = async (): Promise<number | undefined> => {
         const { maxFrameBytes } = broker.facts!;
         if (size > maxFrameBytes) throw new TooLargeError(method, size, maxFrameBytes);
-        if (!this.#owner.expects(node)) throw new ConnectionLostError(method, "not-sent", NO_NODE);
+        if (!nodes.expects(node, performance.now())) throw new ConnectionLostError(method, "not-sent", NO_NODE);
         call.isWritten = true;
         return broker.connection.send(`n:${node}`, frame);
       };
@@ -242,8 +207,8 @@ export class Calls {
   #giveUp(call: RemoteCall, reason: unknown): void {
     if (this.#settle(call.number) === undefined) return;
     call.reject(reason);
-    const { broker, node } = this.#owner;
-    if (call.isWritten) broker.send(`n:${call.node}`, frameOf(Kind.Cancel, [call.number, node]));
+    const { broker, id } = this.#node;
+    if (call.isWritten) broker.send(`n:${call.node}`, frameOf(Kind.Cancel, [call.number, id]));
   }
 
   #settle(number: number): RemoteCall | undefined {
@@ -268,7 +233,7 @@ export class Calls {
   received({ kind, fields, body }: ReadFrame): void {
     const [numberField, from = ""] = fields;
     const number = Number(numberField);
-    if (!Number.isSafeInteger(number) || from === "") return this.#owner.foreign();
+    if (!Number.isSafeInteger(number) || from === "") return this.#node.foreign();
     if (kind === Kind.Answer) this.#answered(number, from, fields[2] ?? "", fields[3] ?? "", body);
     else if (kind === Kind.Progress) this.#progressed(number, from, body);
     else if (kind === Kind.Cancel) this.#running.get(`${from}/${number}`)?.abort(new Error("the caller cancelled"));
@@ -278,7 +243,7 @@ export class Calls {
 
   #answered(number: number, from: NodeName, verdict: string, outcome: string, body: string): void {
     const value = parsed(body);
-    if (value === undefined) return this.#owner.foreign();
+    if (value === undefined) return this.#node.foreign();
     const gathering = this.#gatherings.get(number);
     if (gathering !== undefined) {
       if (gathering.heard.has(from)) return;
@@ -300,21 +265,21 @@ export class Calls {
     if (call.wait.resetTimeoutOnProgress) setDeadline(call, call.wait.timeoutMs);
     attempt(
       () => call.wait.onProgress?.(parsed(body)),
-      (error) => this.#owner.report(error),
+      (error) => this.#node.host.report(error),
     );
   }
 
   #serve(number: number, from: NodeName, localId: string, timeoutMs: number, flags: string, body: string): void {
     const message = notificationIn(body);
     const key = `${from}/${number}`;
-    if (message === undefined || this.#running.has(key) || this.#isClosed) return this.#owner.foreign();
-    const peer = this.#owner.peerOf(localId);
+    if (message === undefined || this.#running.has(key) || this.#isClosed) return this.#node.foreign();
+    const peer = this.#node.peerAt({ node: this.#node.id, localId });
     const answerMs = timeoutMs > 0 ? timeoutMs / SHARE : LONGEST_ANSWER_MS;
     if (peer === undefined) return this.#answer(from, [number, "lost", "not-sent"], "null", answerMs);
     const controller = new AbortController();
     this.#running.set(key, controller);
     const channel: Channel = `n:${from}`;
-    const { broker, node } = this.#owner;
+    const { broker, id: node } = this.#node;
     let startedAt = performance.now();
     const onProgress = (value: unknown): void => {
       if (flags.includes("r")) startedAt = performance.now();
@@ -339,7 +304,7 @@ export class Calls {
   }
 
   #serveClose(number: number, from: NodeName, localId: string, code: number, body: string): void {
-    const peer = this.#owner.peerOf(localId);
+    const peer = this.#node.peerAt({ node: this.#node.id, localId });
     if (peer === undefined) return this.#answer(from, [number, "lost", "not-sent"], "null", CLOSE_MS);
     peer.close(code, textIn(parsed(body))).then(
       () => this.#answer(from, [number, "ok", ""], "null", CLOSE_MS),
@@ -352,7 +317,7 @@ export class Calls {
 
   /** Sends an answer, again until a node receives it or `forMs` have passed. The caller accepts it once. */
   #answer(to: NodeName, [number, verdict, outcome]: [number, string, string], body: string, forMs: number): void {
-    const { broker, node } = this.#owner;
+    const { broker, id: node } = this.#node;
     // A question may come before `open` resolves.
     const { maxFrameBytes = Infinity } = broker.facts ?? {};
     let frame = frameOf(Kind.Answer, [number, node, verdict, outcome], body);
@@ -381,10 +346,10 @@ export class Calls {
     body: string,
     code: number,
   ): Promise<{ answers: Map<NodeName, unknown>; unheard: NodeName[] }> {
-    const { broker, node, isAlone } = this.#owner;
+    const { broker, id: node, isAlone } = this.#node;
     const answers = new Map<NodeName, unknown>();
     if (isAlone) return { answers, unheard: [] };
-    const others = (): NodeName[] => [...this.#owner.live].filter((name) => name !== node);
+    const others = (): NodeName[] => [...this.#node.nodes.live].filter((name) => name !== node);
     const number = ++this.#lastNumber;
     return new Promise((resolve) => {
       const timer: Expiring = { deadline: 0, expire: () => gathering.done() };
@@ -431,7 +396,7 @@ export class Calls {
     if (waiting === undefined || !isTaken) return;
     const silent = [...waiting].filter((name) => !knows(name, Kind.Principal));
     const isComplete = [...waiting].every(
-      (name) => heard.has(name) || silent.includes(name) || !this.#owner.live.has(name),
+      (name) => heard.has(name) || silent.includes(name) || !this.#node.nodes.live.has(name),
     );
     // This node receives its own question, and does not answer it.
     if (isComplete && heard.size >= count - 1 - silent.length) gathering.done();
@@ -440,15 +405,15 @@ export class Calls {
   #cameBack(number: number): void {
     const gathering = this.#gatherings.get(number);
     if (gathering === undefined) return;
-    gathering.waiting = new Set([...this.#owner.live].filter((name) => name !== this.#owner.node));
+    gathering.waiting = new Set([...this.#node.nodes.live].filter((name) => name !== this.#node.id));
     this.#check(gathering);
   }
 
   /** Takes a question or a notification about the peers of a principal. */
   asked({ fields: [numberField, from, verb, code, principal], body }: ReadFrame): void {
-    if (from === this.#owner.node) return this.#cameBack(Number(numberField));
+    if (from === this.#node.id) return this.#cameBack(Number(numberField));
     const value = verb === "notify" ? notificationIn(body) : parsed(body);
-    if (from === undefined || principal === undefined || value === undefined) return this.#owner.foreign();
+    if (from === undefined || principal === undefined || value === undefined) return this.#node.foreign();
     if (verb === "notify") return this.notifyOwn(principal, value as { method: string; params: unknown });
     const answer = verb === "close" ? this.closeOwn(principal, Number(code), textIn(value)) : this.ownOf(principal);
     this.#answer(from, [Number(numberField), "ok", ""], JSON.stringify(answer), GATHER_MS);
@@ -456,19 +421,19 @@ export class Calls {
 
   /** Notifies the peers of a principal on this node. */
   notifyOwn(principal: string, { method, params }: { method: string; params: unknown }): void {
-    for (const peer of this.#owner.peersOf(principal)) peer.notify(method, params);
+    for (const peer of this.#node.peersOf(principal)) peer.notify(method, params);
   }
 
   /** Returns the local ids of the peers of a principal on this node. */
   ownOf(principal: string): string[] {
-    return Array.from(this.#owner.peersOf(principal), ({ id }) => id);
+    return Array.from(this.#node.peersOf(principal), ({ id }) => id);
   }
 
   /** Closes the peers of a principal on this node. Returns how many. */
   closeOwn(principal: string, code: number, reason: string): number {
-    const peers = [...this.#owner.peersOf(principal)];
-    this.#owner.disconnected(principal);
-    for (const peer of peers) peer.close(code, reason).catch((error: unknown) => this.#owner.report(error));
+    const peers = [...this.#node.peersOf(principal)];
+    this.#node.host.disconnected(principal);
+    for (const peer of peers) peer.close(code, reason).catch((error: unknown) => this.#node.host.report(error));
     return peers.length;
   }
 

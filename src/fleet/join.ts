@@ -3,6 +3,7 @@ import { utf8Bytes, type MessageText } from "../core/codec.js";
 import { ConnectionLostError } from "../core/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { EngineError, type Position } from "./engine.js";
+import type { FleetHost } from "./node.js";
 import { textOf, type Publication, type TopicLog } from "./topic-log.js";
 import type { Joined, SendOptions } from "./topic-options.js";
 
@@ -11,16 +12,6 @@ export interface JoinedTopic {
   readonly name: string;
   readonly log: TopicLog | undefined;
   readonly publicationOptions: SendOptions;
-}
-
-/** The server of the peer. */
-export interface JoinHost {
-  /** At most so many UTF-16 code units are held for a peer. */
-  readonly maxReplayLength: number;
-  membersOf(topic: string): ReadonlySet<AnyPeer>;
-  add(topic: string, peer: AnyPeer): void;
-  send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
-  accepts(peer: AnyPeer, text: MessageText): boolean;
 }
 
 /**
@@ -35,7 +26,7 @@ type State =
 export class Join {
   readonly peer: AnyPeer;
   readonly #topic: JoinedTopic;
-  readonly #host: JoinHost;
+  readonly #host: FleetHost;
   #state: State = { kind: "first" };
   /** The length in bytes of a publication that was held and is longer than the peer accepts; 0 if there is none. */
   refusedBytes = 0;
@@ -43,7 +34,7 @@ export class Join {
   readonly settled: Promise<void>;
   settle!: () => void;
 
-  constructor(peer: AnyPeer, topic: JoinedTopic, host: JoinHost) {
+  constructor(peer: AnyPeer, topic: JoinedTopic, host: FleetHost) {
     this.peer = peer;
     this.#topic = topic;
     this.#host = host;

@@ -4,7 +4,8 @@ import { shownAs } from "../core/codec.js";
 import { expected, failed } from "../core/errors.js";
 import { remoteOf } from "../peer/caller.js";
 import { Peer, type AnyPeer } from "../peer/peer.js";
-import { numberIn, type Address, type Calls } from "./calls.js";
+import { numberIn, type Calls } from "./calls.js";
+import type { Address } from "./node.js";
 import type { NodeName } from "./engine.js";
 
 /**

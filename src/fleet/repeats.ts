@@ -4,8 +4,8 @@
  */
 import { utf8Bytes } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import type { Broker } from "./broker.js";
 import type { Channel } from "./engine.js";
+import type { FleetNode } from "./node.js";
 
 /** How often frames are repeated, and how many wait. Beyond either bound, the oldest is dropped. */
 export interface RepeatLimits {
@@ -49,19 +49,16 @@ class Repeat implements Expiring {
 
 /** The frames of one kind that a node repeats. Their receivers take a frame that comes twice once. */
 export class Repeats {
-  readonly #broker: Broker;
+  readonly #node: FleetNode;
   readonly #limits: RepeatLimits;
-  readonly #dropped: () => void;
   /** Those that are to be sent again, the oldest first. */
   readonly #waiting = new Set<Repeat>();
   #length = 0;
   #isStopped = false;
 
-  /** `dropped`: called for each frame beyond a bound. */
-  constructor(broker: Broker, limits: RepeatLimits, dropped: () => void) {
-    this.#broker = broker;
+  constructor(node: FleetNode, limits: RepeatLimits) {
+    this.#node = node;
     this.#limits = limits;
-    this.#dropped = dropped;
   }
 
   /**
@@ -92,8 +89,8 @@ export class Repeats {
   /** Never rejects. */
   async #send(repeat: Repeat): Promise<void> {
     const { channel, frame, delayMs, until } = repeat;
-    const { connection } = this.#broker;
-    const sending = this.#broker.now(() => connection.send(channel, frame), utf8Bytes(frame));
+    const { broker } = this.#node;
+    const sending = broker.now(() => broker.connection.send(channel, frame), utf8Bytes(frame));
     // A frame that may have been received is sent again too.
     const count = await sending.catch(() => 0);
     if (this.#isStopped || count === undefined || repeat.isReceived(count) || performance.now() + delayMs > until)
@@ -102,7 +99,7 @@ export class Repeats {
     for (const oldest of this.#waiting) {
       if (this.#waiting.size < most && this.#length + frame.length <= maxLength) break;
       this.#forget(oldest);
-      this.#dropped();
+      this.#node.dropped();
     }
     this.#waiting.add(repeat);
     this.#length += frame.length;

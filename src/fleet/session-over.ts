@@ -3,9 +3,8 @@
  * so that its calls settle and its user is not a member twice until the session expires.
  */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import type { Broker } from "./broker.js";
-import type { NodeName } from "./engine.js";
 import { frameOf, Kind, type ReadFrame } from "./frames.js";
+import type { FleetNode } from "./node.js";
 import { Repeats } from "./repeats.js";
 
 /** How long a report is repeated until every live node has received it. A session without a socket seldom lasts longer. */
@@ -19,18 +18,6 @@ const GATHER_MS = 20;
  */
 const MAX_GATHERED_LENGTH = 4_096;
 
-/** The node of these reports. */
-export interface SessionsOwner {
-  readonly node: NodeName;
-  readonly broker: Broker;
-  /** The nodes that lived at the last beat. */
-  readonly live: ReadonlySet<NodeName>;
-  /** Ends the session of a token's hash, if it is on this node and this principal has opened it. */
-  endSession(hash: string, principal: string | undefined): void;
-  /** Counts a frame of reports that is not repeated, because too many are. */
-  dropped(): void;
-}
-
 /**
  * The reports of one node to the others, and of the others to it. Ending a session twice does nothing, so reports may be repeated.
  *
@@ -39,7 +26,7 @@ export interface SessionsOwner {
  */
 export class SessionReports implements Expiring {
   deadline = 0;
-  readonly #owner: SessionsOwner;
+  readonly #node: FleetNode;
   readonly #repeats: Repeats;
   /** Three fields for each report that is not sent yet: hash, hasPrincipal, principal. */
   #gathered: string[] = [];
@@ -50,9 +37,9 @@ export class SessionReports implements Expiring {
   #isGathering = false;
   #isStopped = false;
 
-  constructor(owner: SessionsOwner) {
-    this.#owner = owner;
-    this.#repeats = new Repeats(owner.broker, LIMITS, () => owner.dropped());
+  constructor(node: FleetNode) {
+    this.#node = node;
+    this.#repeats = new Repeats(node, LIMITS);
   }
 
   /** Reports that a client has discarded its session, because this node refused it. Does nothing after `stop`. */
@@ -60,7 +47,7 @@ export class SessionReports implements Expiring {
     if (this.#isStopped) return;
     const report = [hash, principal === undefined ? "" : "p", principal ?? ""];
     const length = hash.length + (principal?.length ?? 0);
-    const { node, broker } = this.#owner;
+    const { id: node, broker } = this.#node;
     // ASCII only.
     const bytes = frameOf(Kind.SessionOver, [node, ...report]).length;
     const isFull =
@@ -83,19 +70,19 @@ export class SessionReports implements Expiring {
 
   #sendGathered(): void {
     if (this.#gathered.length === 0) return;
-    const owner = this.#owner;
-    const frame = frameOf(Kind.SessionOver, [owner.node, ...this.#gathered]);
+    const { id, nodes } = this.#node;
+    const frame = frameOf(Kind.SessionOver, [id, ...this.#gathered]);
     this.#gathered = [];
     this.#gatheredLength = 0;
     this.#gatheredBytes = 0;
-    this.#repeats.send("a:all", frame, REPEAT_MS, (count) => count >= owner.live.size);
+    this.#repeats.send("a:all", frame, REPEAT_MS, (count) => count >= nodes.live.size);
   }
 
   /** Takes a frame of reports. */
   received({ fields: [from, ...reports] }: ReadFrame): void {
-    if (from === this.#owner.node) return;
+    if (from === this.#node.id) return;
     for (let i = 0; i < reports.length; i += 3)
-      this.#owner.endSession(reports[i]!, reports[i + 1] === "p" ? reports[i + 2] : undefined);
+      this.#node.host.endSession(reports[i]!, reports[i + 1] === "p" ? reports[i + 2] : undefined);
   }
 
   /** The connection is restored. */

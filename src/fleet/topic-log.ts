@@ -3,9 +3,9 @@ import { encodeNotification, plainText } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { expected } from "../core/errors.js";
 import { classify, isObject } from "../core/message.js";
-import type { Broker } from "./broker.js";
 import { EngineError, type LogPart, type LogRule, type Position } from "./engine.js";
 import { Follower } from "./follower.js";
+import type { FleetNode } from "./node.js";
 
 /** How long to wait after a read that failed, if the connection is up. */
 const RETRY_MS = 1_000;
@@ -67,20 +67,6 @@ function parsed(json: string): unknown {
   }
 }
 
-/** What the logs of one node share. */
-export interface LogsOwner {
-  readonly broker: Broker;
-  /** At most so many UTF-16 code units are sent to a client that comes back. */
-  readonly maxReplayLength: number;
-  /** The tails of all logs. */
-  readonly tails: Tails;
-  /** Runs a heal, when few others run. */
-  limit(run: () => Promise<void>): Promise<void>;
-  /** Counts an entry that was read because its message did not come, and frames that are none. */
-  healed(): void;
-  foreign(): void;
-}
-
 /** The last entries of one log, without a gap. */
 class Tail {
   readonly entries: (readonly [offset: number, body: string])[] = [];
@@ -140,7 +126,8 @@ export class TopicLog implements Expiring {
   deadline = 0;
   readonly #topic: string;
   readonly #rule: LogRule;
-  readonly #owner: LogsOwner;
+  readonly #node: FleetNode;
+  readonly #tails: Tails;
   readonly #follower: Follower;
   /** How often publications were lost to this node. */
   gaps = 0;
@@ -153,29 +140,30 @@ export class TopicLog implements Expiring {
   #replays: Replay[] = [];
   #isReplaying = false;
 
-  /** `deliver`: takes the next publication. `gap`: takes the reason why publications are lost to this node. */
+  /** `deliver`: takes the next publication. */
   constructor(
     topic: string,
     rule: LogRule,
-    owner: LogsOwner,
+    node: FleetNode,
+    tails: Tails,
     deliver: (publication: Publication) => void,
-    gap: (reason: string) => void,
   ) {
     this.#topic = topic;
     this.#rule = rule;
-    this.#owner = owner;
+    this.#node = node;
+    this.#tails = tails;
     this.#follower = new Follower({
       deliver: (position, body) => {
         const publication = publicationOf(position, body);
-        if (publication === undefined) owner.foreign();
-        owner.tails.add(topic, position.offset, body);
-        if (this.#isReading) owner.healed();
+        if (publication === undefined) node.foreign();
+        tails.add(topic, position.offset, body);
+        if (this.#isReading) node.counts.healed++;
         if (publication !== undefined) deliver(publication);
       },
       gap: (reason) => {
-        owner.tails.drop(topic);
+        tails.drop(topic);
         this.gaps++;
-        gap(reason);
+        node.gap(topic, reason);
       },
     });
   }
@@ -224,7 +212,7 @@ export class TopicLog implements Expiring {
 
   /** Reads a log again soon that this node follows. */
   #retry(): void {
-    if (this.#owner.broker.isUp && !this.#isStopped && this.position !== undefined) setDeadline(this, RETRY_MS);
+    if (this.#node.broker.isUp && !this.#isStopped && this.position !== undefined) setDeadline(this, RETRY_MS);
   }
 
   expire(): void {
@@ -234,14 +222,14 @@ export class TopicLog implements Expiring {
   stop(): void {
     this.#isStopped = true;
     clearDeadline(this);
-    this.#owner.tails.drop(this.#topic);
+    this.#tails.drop(this.#topic);
   }
 
   async #heal(): Promise<void> {
     if (this.#isStopped) return;
     // What was asked while the log is being read may have happened after that.
     if (this.#healing !== undefined) this.#isAskedAgain = true;
-    else this.#healing = this.#owner.limit(() => this.#readAll()).finally(() => (this.#healing = undefined));
+    else this.#healing = this.#node.limit(() => this.#readAll()).finally(() => (this.#healing = undefined));
     await this.#healing;
   }
 
@@ -259,7 +247,7 @@ export class TopicLog implements Expiring {
   }
 
   #read(after: number, limit: number): Promise<LogPart> {
-    const { broker } = this.#owner;
+    const { broker } = this.#node;
     return broker.now(() => broker.connection.log!.read(this.#topic, after, limit, this.#rule));
   }
 
@@ -272,7 +260,7 @@ export class TopicLog implements Expiring {
     if (!this.covers(since)) return undefined;
     if (since.offset === to) return [];
     const from = since.offset + 1;
-    const tail = this.#owner.tails.between(this.#topic, from, to);
+    const tail = this.#tails.between(this.#topic, from, to);
     if (tail !== undefined) return this.#publications(epoch, tail);
     return new Promise((resolve, reject) => {
       this.#replays.push({ epoch, from, to, resolve, reject });
@@ -314,7 +302,7 @@ export class TopicLog implements Expiring {
         entries.push(entry);
         length += entry[1].length;
       }
-      while (length > this.#owner.maxReplayLength) length -= entries.shift()![1].length;
+      while (length > this.#node.host.maxReplayLength) length -= entries.shift()![1].length;
     }
     return entries;
   }
@@ -337,6 +325,6 @@ export class TopicLog implements Expiring {
       const publication = publicationOf({ epoch, offset }, body);
       if (publication !== undefined) publications.push(publication);
     }
-    return length <= this.#owner.maxReplayLength ? publications : undefined;
+    return length <= this.#node.host.maxReplayLength ? publications : undefined;
   }
 }

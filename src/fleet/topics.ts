@@ -6,7 +6,7 @@ import { checkOptions } from "../core/options.js";
 import { synchronous } from "../core/promises.js";
 import { attempt } from "../core/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
-import type { Broker, Sending } from "./broker.js";
+import type { Sending } from "./broker.js";
 import type { Channel, EngineError, LogRule, NodeName, Position } from "./engine.js";
 import {
   checkRules,
@@ -28,39 +28,8 @@ import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
 import { Digests } from "./digests.js";
 import { Join } from "./join.js";
 import { Members, type TopicMember } from "./members.js";
-import {
-  encodeEntry,
-  positionOf,
-  publicationOf,
-  textOf,
-  TopicLog,
-  type LogsOwner,
-  type Publication,
-} from "./topic-log.js";
-
-/** The node of these topics. */
-export interface TopicsOwner extends LogsOwner {
-  readonly node: NodeName;
-  readonly broker: Broker;
-  /** A node has given a sign. Returns false if the node has closed. */
-  hears(node: NodeName): boolean;
-  /** Returns the id of a peer on any node. */
-  idOf(node: NodeName, localId: string): string;
-  /** The rules of a topic, as the application gave them. */
-  rulesOf(topic: string): unknown;
-  /** The members of a topic on this node. */
-  membersOf(topic: string): ReadonlySet<AnyPeer>;
-  /** Makes a peer a member. */
-  add(topic: string, peer: AnyPeer): void;
-  localIdOf(peer: AnyPeer): string;
-  peerOfId(id: string): AnyPeer | undefined;
-  /** Sends an encoded notification to peers. */
-  send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
-  /** Returns false if a peer does not accept a text of that length. */
-  accepts(peer: AnyPeer, text: MessageText): boolean;
-  gap(topic: string, reason: string): void;
-  report(error: unknown): void;
-}
+import type { FleetNode } from "./node.js";
+import { encodeEntry, positionOf, publicationOf, Tails, textOf, TopicLog, type Publication } from "./topic-log.js";
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
 const RETRY_MS = 1_000;
@@ -104,7 +73,8 @@ class FleetTopic {
 
 /** The topics of one node. */
 export class FleetTopics {
-  readonly #owner: TopicsOwner;
+  readonly #node: FleetNode;
+  readonly #tails = new Tails();
   readonly #topics = new Map<string, FleetTopic>();
   readonly #members: Members;
   readonly #digests = new Digests();
@@ -119,15 +89,15 @@ export class FleetTopics {
    */
   readonly #waiting = new Map<string, Promise<boolean>>();
 
-  constructor(owner: TopicsOwner) {
-    this.#owner = owner;
-    const { node, broker } = owner;
-    this.#members = new Members(node, {
+  constructor(node: FleetNode) {
+    this.#node = node;
+    const { broker } = node;
+    this.#members = new Members(node.id, {
       send: (channel, frame) => void broker.send(channel, frame),
       later: (key, frames) => broker.later(key, frames),
-      hears: (other) => owner.hears(other),
+      hears: (other) => node.hears(other),
       changed: (topic, event, other, localId, as) =>
-        this.#changed(topic, event, { id: owner.idOf(other, localId), as: parsed(as) }),
+        this.#changed(topic, event, { id: node.idOf({ node: other, localId }), as: parsed(as) }),
       asked: () => this.#wake(),
     });
   }
@@ -157,7 +127,7 @@ export class FleetTopics {
 
   /** Repeats the digests of these topics, behind other work. */
   #repeat(key: string, topics: readonly string[]): void {
-    const { node, broker } = this.#owner;
+    const { id: node, broker } = this.#node;
     const sendings = topics.map((topic): Sending => {
       const { epoch = "", offset = "" } = this.#published.get(topic) ?? {};
       return [`t:${topic}`, frameOf(Kind.Digest, [node, this.#members.numberOf(topic) ?? "", epoch, offset])];
@@ -194,14 +164,14 @@ export class FleetTopics {
   }
 
   #remove(name: string, peer: AnyPeer): void {
-    if (this.#members.remove(name, this.#owner.localIdOf(peer))) this.#said(name);
+    if (this.#members.remove(name, this.#node.addressOf(peer.id).localId)) this.#said(name);
   }
 
   /** Returns the topic, and keeps it until `#release`. */
   #acquire(name: string): FleetTopic {
     let topic = this.#topics.get(name);
     if (topic === undefined) {
-      const gap = (reason: string): void => this.#owner.gap(name, reason);
+      const gap = (reason: string): void => this.#node.gap(name, reason);
       const made = new FleetTopic(name, this.#rulesOf(name), gap, () => this.#keep(made));
       topic = made;
       this.#topics.set(name, topic);
@@ -217,12 +187,12 @@ export class FleetTopics {
     clearDeadline(topic.retry);
     this.#topics.delete(topic.name);
     this.#members.unfollow(topic.name);
-    this.#owner.broker.release(topic.channel);
+    this.#node.broker.release(topic.channel);
   }
 
   #rulesOf(name: string): Rules {
-    const { broker } = this.#owner;
-    const { logRule, memberRule } = checkRules(synchronous(this.#owner.rulesOf(name), "`topics`"));
+    const { broker } = this.#node;
+    const { logRule, memberRule } = checkRules(synchronous(this.#node.host.rulesOf(name), "`topics`"));
     if (logRule !== undefined && broker.connection.log === undefined)
       throw new TypeError(`the engine ${broker.name} has no logs, so the rule \`log\` cannot be met`);
     return { logRule, memberRule };
@@ -231,11 +201,10 @@ export class FleetTopics {
   /** Subscribes, and then reads the top of the log and asks for the members. */
   #begin(topic: FleetTopic): void {
     const { name } = topic;
-    const owner = this.#owner;
-    owner.broker.want(topic.channel);
+    this.#node.broker.want(topic.channel);
     if (topic.logRule !== undefined) {
       const deliver = (publication: Publication): void => this.#deliver(topic, publication);
-      topic.log = new TopicLog(name, topic.logRule, owner, deliver, (reason) => owner.gap(name, reason));
+      topic.log = new TopicLog(name, topic.logRule, this.#node, this.#tails, deliver);
     }
     if (topic.memberRule !== undefined) this.#members.follow(name);
     // Without a connection, this is done when it is up.
@@ -246,17 +215,17 @@ export class FleetTopics {
   #keep(topic: FleetTopic): void {
     clearDeadline(topic.retry);
     this.#prepare(topic).catch(() => {
-      if (topic.uses > 0 && this.#owner.broker.isUp) setDeadline(topic.retry, RETRY_MS);
+      if (topic.uses > 0 && this.#node.broker.isUp) setDeadline(topic.retry, RETRY_MS);
     });
   }
 
   async #prepare(topic: FleetTopic): Promise<void> {
-    await this.#owner.broker.ready(topic.channel);
+    await this.#node.broker.ready(topic.channel);
     if (topic.uses > 0) await Promise.all([topic.log?.follow(), this.#know(topic)]);
   }
 
   async #follow({ channel, log }: FleetTopic): Promise<void> {
-    await this.#owner.broker.ready(channel);
+    await this.#node.broker.ready(channel);
     await log!.follow();
   }
 
@@ -266,7 +235,7 @@ export class FleetTopics {
       await this.#follow(topic);
       return true;
     } catch {
-      return !this.#owner.broker.isUp || topic.uses === 0;
+      return !this.#node.broker.isUp || topic.uses === 0;
     }
   }
 
@@ -323,8 +292,8 @@ export class FleetTopics {
     const topic = this.#topics.get(name);
     if (topic === undefined) return;
     const notification = notificationIn(body);
-    if (notification === undefined) return this.#owner.foreign();
-    this.#owner.send(this.#owner.membersOf(name), notification.method, body, options);
+    if (notification === undefined) return this.#node.foreign();
+    this.#node.host.send(this.#node.host.membersOf(name), notification.method, body, options);
     this.hold(name, notification.method, body, options);
   }
 
@@ -334,7 +303,7 @@ export class FleetTopics {
   }
 
   #deliver({ name, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
-    this.#owner.send(this.#owner.membersOf(name), method, message, publicationOptions);
+    this.#node.host.send(this.#node.host.membersOf(name), method, message, publicationOptions);
     this.hold(name, method, message, publicationOptions);
   }
 
@@ -352,7 +321,7 @@ export class FleetTopics {
       const joins = topic.joining.get(peer) ?? [];
       topic.joining.set(peer, joins);
       const earlier = joins.at(-1);
-      const joining = new Join(peer, topic, this.#owner);
+      const joining = new Join(peer, topic, this.#node.host);
       joins.push(joining);
       if (earlier !== undefined) await earlier.settled;
       try {
@@ -368,10 +337,10 @@ export class FleetTopics {
   }
 
   async #join(topic: FleetTopic, join: Join, since: Position | undefined, as: string | undefined): Promise<Joined> {
-    const { broker } = this.#owner;
+    const { broker } = this.#node;
     const { name, log } = topic;
     const { peer } = join;
-    const localId = this.#owner.localIdOf(peer);
+    const localId = this.#node.addressOf(peer.id).localId;
     await broker.ready(topic.channel);
     // The client may have more than this node, if another node was faster.
     await log?.follow(since);
@@ -385,18 +354,18 @@ export class FleetTopics {
     try {
       return await join.enter(since);
     } catch (error) {
-      if (as !== undefined && !this.#owner.membersOf(name).has(peer)) this.#remove(name, peer);
+      if (as !== undefined && !this.#node.host.membersOf(name).has(peer)) this.#remove(name, peer);
       throw error;
     } finally {
       // Also if the join has failed after the application added the peer.
-      if (join.refusedBytes > 0 && this.#owner.membersOf(name).has(peer)) topic.missed(join.refusedBytes);
+      if (join.refusedBytes > 0 && this.#node.host.membersOf(name).has(peer)) topic.missed(join.refusedBytes);
     }
   }
 
   /** See `Topic.publish`. */
   async publish(name: string, method: string, params: unknown, options?: PublishOptions): Promise<string> {
     const { key, timeoutMs } = checkOptions("options", options, PUBLISH_OPTIONS);
-    const { broker } = this.#owner;
+    const { broker } = this.#node;
     const body = encodeEntry(method, params);
     const rule = this.#logRuleOf(name);
     const bytes = utf8Bytes(body) + HEAD_BYTES;
@@ -425,7 +394,7 @@ export class FleetTopics {
       throw error;
     } finally {
       give();
-      if (isUnread) this.#owner.gap(name, "a publication was logged before this node could read the log");
+      if (isUnread) this.#node.gap(name, "a publication was logged before this node could read the log");
     }
   }
 
@@ -454,14 +423,14 @@ export class FleetTopics {
   /** Returns true if the members of this node miss what is logged now, because the node does not follow the log yet. */
   #isUnread(name: string): boolean {
     const log = this.#topics.get(name)?.log;
-    return log !== undefined && log.position === undefined && this.#owner.membersOf(name).size > 0;
+    return log !== undefined && log.position === undefined && this.#node.host.membersOf(name).size > 0;
   }
 
   /** See `Topic.read`. */
   async read(name: string, options?: ReadOptions): Promise<LogEntries> {
     const { since, limit } = checkOptions("options", options, READ_OPTIONS);
     const rule = this.#logRuleOf(name);
-    const { broker } = this.#owner;
+    const { broker } = this.#node;
     const from = positionOf(since);
     const read = (after: number): ReturnType<NonNullable<typeof broker.connection.log>["read"]> =>
       broker.now(() => broker.connection.log!.read(name, after, limit, rule));
@@ -488,12 +457,12 @@ export class FleetTopics {
     this.#memberRuleOf(name);
     const topic = this.#acquire(name);
     try {
-      await this.#owner.broker.ready(topic.channel);
+      await this.#node.broker.ready(topic.channel);
       await this.#know(topic);
       const found: TopicMember[] = [];
       for (const [node, localId, as] of this.#members.list(name)) {
         if (found.length >= limit) break;
-        found.push({ id: this.#owner.idOf(node, localId), as: parsed(as) });
+        found.push({ id: this.#node.idOf({ node, localId }), as: parsed(as) });
       }
       return found;
     } finally {
@@ -518,10 +487,10 @@ export class FleetTopics {
     if (topic === undefined) return;
     const { memberRule } = topic;
     const method = memberRule?.[event];
-    const members = this.#owner.membersOf(name);
+    const members = this.#node.host.membersOf(name);
     if (method !== undefined && members.size > 0) {
-      const own = this.#owner.peerOfId(member.id);
-      this.#owner.send(members, method, encodeNotification(method, member), {
+      const own = this.#node.peerOf(member.id);
+      this.#node.host.send(members, method, encodeNotification(method, member), {
         except: own && new Set([own]),
         whenSlow: "drop",
       });
@@ -529,7 +498,7 @@ export class FleetTopics {
     for (const watcher of Array.from(topic.watchers))
       attempt(
         () => watcher(event, member),
-        (error) => this.#owner.report(error),
+        (error) => this.#node.host.report(error),
       );
   }
 
@@ -541,12 +510,12 @@ export class FleetTopics {
   }
 
   async #ask({ name, channel }: FleetTopic): Promise<void> {
-    const { broker } = this.#owner;
+    const { broker } = this.#node;
     let timer: Expiring | undefined;
     const answered = new Promise<void>((resolve) => {
       timer = { deadline: 0, expire: () => this.#members.enough(name) };
       const frame = this.#members.ask(name, resolve);
-      void this.#owner.limit(async () => {
+      void this.#node.limit(async () => {
         const count = await broker.now(() => broker.connection.send(channel, frame)).catch(() => undefined);
         if (count !== undefined) this.#members.counted(name, count);
         if (!this.#members.isKnown(name)) setDeadline(timer!, ANSWERS_MS);
