@@ -99,7 +99,7 @@ export class Broker {
   readonly #waiting = new Map<() => Promise<unknown>, Command<any>>();
   #waitingBytes = 0;
   readonly #subscriptions = new Map<Channel, Subscription>();
-  /** Bulk work, by key. The sources send one frame each in turns. */
+  /** Bulk work, by key. Each source sends a frame, and then the next one. */
   readonly #bulk = new Map<string, Iterator<Sending>>();
   #unansweredBulk = 0;
 

@@ -346,9 +346,9 @@ export class Calls {
     body: string,
     code: number,
   ): Promise<{ answers: Map<NodeName, unknown>; unheard: NodeName[] }> {
-    const { broker, id: node, isAlone } = this.#node;
+    const { broker, id: node, isLocal } = this.#node;
     const answers = new Map<NodeName, unknown>();
-    if (isAlone) return { answers, unheard: [] };
+    if (isLocal) return { answers, unheard: [] };
     const others = (): NodeName[] => [...this.#node.nodes.live].filter((name) => name !== node);
     const number = ++this.#lastNumber;
     return new Promise((resolve) => {

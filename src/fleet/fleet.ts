@@ -94,8 +94,8 @@ export class Fleet {
   #downAt = performance.now();
   #closed: Promise<void> | undefined;
 
-  constructor(engine: Engine, host: FleetHost, isAlone = false) {
-    this.#node = new FleetNode(engine, host, isAlone, {
+  constructor(engine: Engine, host: FleetHost, isLocal = false) {
+    this.#node = new FleetNode(engine, host, isLocal, {
       received: (channel, frame) => this.#received(channel, frame),
       up: () => this.#up(),
       down: (error) => this.#down(error),
@@ -119,8 +119,8 @@ export class Fleet {
     return this.#node.id;
   }
 
-  get isAlone(): boolean {
-    return this.#node.isAlone;
+  get isLocal(): boolean {
+    return this.#node.isLocal;
   }
 
   get #broker(): Broker {
@@ -188,7 +188,7 @@ export class Fleet {
 
   /** Returns false for a peer of this process that no node has: of a client, or of a server without an engine. */
   canHave(peer: AnyPeer): boolean {
-    return !this.isAlone && isNodeName(this.#node.addressOf(peer.id).node);
+    return !this.isLocal && isNodeName(this.#node.addressOf(peer.id).node);
   }
 
   /** Sends a notification of this node to the members of a topic on the others. */

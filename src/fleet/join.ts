@@ -1,4 +1,4 @@
-/** A peer that joins a topic: what it has missed comes first, then the live messages that were held meanwhile, then it is a member. */
+/** A peer that joins a topic: what it has missed comes first, then the live messages that were queued meanwhile, then it is a member. */
 import { utf8Bytes, type MessageText } from "../core/codec.js";
 import { ConnectionLostError } from "../core/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
@@ -16,11 +16,11 @@ export interface JoinedTopic {
 
 /**
  * `first`: the position of the join is not known yet, and no message is for the peer. `replay`: what it has missed is being read, and live
- * messages are held. `live`: it gets live messages. `cancelled`: the application has removed it.
+ * messages are queued. `live`: it gets live messages. `cancelled`: the application has removed it.
  */
 type State =
   | { readonly kind: "first" | "live" | "cancelled" }
-  | { readonly kind: "replay"; readonly held: (() => void)[]; length: number };
+  | { readonly kind: "replay"; readonly queued: (() => void)[]; length: number };
 
 /** One join of a peer. */
 export class Join {
@@ -28,7 +28,7 @@ export class Join {
   readonly #topic: JoinedTopic;
   readonly #host: FleetHost;
   #state: State = { kind: "first" };
-  /** The length in bytes of a publication that was held and is longer than the peer accepts; 0 if there is none. */
+  /** The length in bytes of a publication that was queued and is longer than the peer accepts; 0 if there is none. */
   refusedBytes = 0;
   /** Resolves when the join has settled. */
   readonly settled: Promise<void>;
@@ -41,8 +41,8 @@ export class Join {
     this.settled = new Promise((resolve) => (this.settle = resolve));
   }
 
-  /** Takes a live message. If too much is held, the peer becomes a member, and has a gap. */
-  hold(method: string, message: MessageText, options: SendOptions): void {
+  /** Takes a live message. If too much is queued, the peer becomes a member, and has a gap. */
+  queue(method: string, message: MessageText, options: SendOptions): void {
     const state = this.#state;
     const { peer } = this;
     // A volatile message is not queued.
@@ -51,20 +51,20 @@ export class Join {
     const refused = (bytes: number): void => void (this.refusedBytes = bytes);
     if (onDropped !== undefined && !this.#host.accepts(peer, message)) refused(utf8Bytes(message));
     // The gap is emitted when the peer is a member: it then receives what a listener sends.
-    const heldOptions = onDropped === undefined ? options : { ...options, onDropped: refused };
-    state.held.push(() => this.#host.send([peer], method, message, heldOptions));
+    const queuedOptions = onDropped === undefined ? options : { ...options, onDropped: refused };
+    state.queued.push(() => this.#host.send([peer], method, message, queuedOptions));
     state.length += message.length;
     if (state.length <= this.#host.maxReplayLength) return;
     this.release();
     this.#host.add(this.#topic.name, peer);
   }
 
-  /** The peer gets live messages from now on: sends what was held. */
+  /** The peer gets live messages from now on: sends what was queued. */
   release(): void {
     const state = this.#state;
     if (state.kind === "cancelled") return;
     this.#state = { kind: "live" };
-    if (state.kind === "replay") for (const send of state.held) send();
+    if (state.kind === "replay") for (const send of state.queued) send();
   }
 
   /** The application has removed the peer. */
@@ -107,7 +107,7 @@ export class Join {
 
   /** Holds live messages while the log is read. Returns what the peer has missed. `undefined`: a gap. */
   async #replay(log: TopicLog, reading: Promise<Publication[] | undefined>): Promise<Publication[] | undefined> {
-    this.#state = { kind: "replay", held: [], length: 0 };
+    this.#state = { kind: "replay", queued: [], length: 0 };
     const { gaps } = log;
     const isReplaying = (): boolean => this.#state.kind === "replay";
     let missed: Publication[] | undefined;
@@ -117,8 +117,8 @@ export class Join {
       // A peer that is a member meanwhile needs nothing of the log.
       if (isReplaying()) throw error;
     }
-    // It is a gap if live messages came first, because too much was held or the application added the peer. It is a gap too if the peer
-    // does not accept a held publication, or if this node has lost one.
+    // It is a gap if live messages came first, because too much was queued or the application added the peer. It is a gap too if the peer
+    // does not accept a queued publication, or if this node has lost one.
     return isReplaying() && this.refusedBytes === 0 && log.gaps === gaps ? missed : undefined;
   }
 }

@@ -30,7 +30,7 @@ export interface MembersOutput {
   /** Sends questions and answers, paced. A source replaces the one with the same key. */
   later(key: string, frames: Iterator<Sending>): void;
   /** A node has given a sign. Returns false if the node has closed: then the sign is an old one. */
-  hears(node: NodeName): boolean;
+  noteSign(node: NodeName): boolean;
   /** A member joined, changed its `as` or left. `as`: JSON. */
   changed(topic: string, event: "joined" | "left", node: NodeName, localId: string, as: string): void;
   /** A question was asked: `tick` must be called from now on. */
@@ -262,7 +262,7 @@ export class Members {
     const [from = ""] = fields;
     if (!isNodeName(from)) return false;
     // What this node has sent came back.
-    if (from === this.#node || !this.#output.hears(from)) return true;
+    if (from === this.#node || !this.#output.noteSign(from)) return true;
     if (kind === Kind.Question) {
       this.#output.later(`m ${from} ${topic}`, this.#answer(from, topic, body));
       return true;

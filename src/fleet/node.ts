@@ -1,4 +1,4 @@
-/** What the modules of one node share: its name, its broker, the nodes that it hears, its peers, its counts and its server. */
+/** What the modules of one node share: its name, its broker, the nodes that live, its peers, its counts and its server. */
 import type { MessageText } from "../core/codec.js";
 import type { Wait } from "../core/config.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
@@ -82,7 +82,7 @@ const MOST_READS = 32;
 export class FleetNode {
   readonly id: NodeName = nodeName(nanoid(NODE_LENGTH));
   /** True for the private fleet of a server without an engine: the ids of its peers have no name of a node. */
-  readonly isAlone: boolean;
+  readonly isLocal: boolean;
   readonly host: FleetHost;
   readonly broker: Broker;
   readonly nodes: LiveNodes;
@@ -96,9 +96,9 @@ export class FleetNode {
   #reads = 0;
   readonly #readers: (() => void)[] = [];
 
-  constructor(engine: Engine, host: FleetHost, isAlone: boolean, events: NodeEvents) {
+  constructor(engine: Engine, host: FleetHost, isLocal: boolean, events: NodeEvents) {
     this.host = host;
-    this.isAlone = isAlone;
+    this.isLocal = isLocal;
     this.broker = new Broker(engine, this, events);
     this.leaseMs = engine.settings?.leaseMs ?? LEASE_MS;
     const output = {
@@ -112,7 +112,7 @@ export class FleetNode {
   /** Sends a beat, and the next ones. Reconnects if they do not come back. */
   beat(): void {
     // There is no other node.
-    if (this.isAlone || this.#isClosed) return;
+    if (this.isLocal || this.#isClosed) return;
     setDeadline(this.#beat, this.leaseMs / BEATS);
     const { connection, name, isUp } = this.broker;
     if (!isUp || this.nodes.beat(performance.now())) return;
@@ -129,8 +129,8 @@ export class FleetNode {
   }
 
   /** A node has given a sign. Returns false if the node has closed: then the sign is an old one. */
-  hears(node: NodeName): boolean {
-    return this.nodes.hears(node, performance.now());
+  noteSign(node: NodeName): boolean {
+    return this.nodes.noteSign(node, performance.now());
   }
 
   /** Counts a frame that breaks a rule. */
@@ -186,13 +186,13 @@ export class FleetNode {
   }
 
   addressOf(id: string): Address {
-    if (this.isAlone) return { node: this.id, localId: id };
+    if (this.isLocal) return { node: this.id, localId: id };
     const dot = id.indexOf(".");
     return dot < 0 ? { node: "", localId: id } : { node: id.slice(0, dot), localId: id.slice(dot + 1) };
   }
 
   idOf({ node, localId }: Address): string {
-    return this.isAlone ? localId : `${node}.${localId}`;
+    return this.isLocal ? localId : `${node}.${localId}`;
   }
 
   /** Returns the ids of those peers that other nodes may have. A frame needs no escape for them. */

@@ -29,7 +29,7 @@ export interface NodesOutput {
   forgotten(): void;
 }
 
-interface Heard {
+interface Sign {
   at: number;
   leaseMs: number;
   /** Whether a sign of the node has come. False for one to which a call was sent. */
@@ -41,7 +41,7 @@ export class LiveNodes {
   readonly #node: NodeName;
   readonly #leaseMs: number;
   readonly #output: NodesOutput;
-  readonly #heard = new Map<NodeName, Heard>();
+  readonly #signs = new Map<NodeName, Sign>();
   readonly #live: Set<NodeName>;
   /** Nodes that were given up, and whether they have closed. Their names are not used again. */
   readonly #ended = new Map<NodeName, "silent" | "closed">();
@@ -51,7 +51,7 @@ export class LiveNodes {
   #lostBeats = 0;
   #lagMs: number | undefined;
   /** When a beat of this node came back last, and since when it judges the others. */
-  #hearsAt: number;
+  #echoedAt: number;
   #judgesFrom: number;
 
   constructor(node: NodeName, leaseMs: number, output: NodesOutput, now: number) {
@@ -59,7 +59,7 @@ export class LiveNodes {
     this.#leaseMs = leaseMs;
     this.#output = output;
     this.#live = new Set([node]);
-    this.#hearsAt = this.#judgesFrom = now;
+    this.#echoedAt = this.#judgesFrom = now;
   }
 
   /** The nodes that live, with this one. */
@@ -103,10 +103,10 @@ export class LiveNodes {
   /** Takes the fields of a beat. Returns false if they are none. */
   received([from = "", number, lease, note]: readonly string[], now: number): boolean {
     const leaseMs = Number(lease);
-    if (!isNodeName(from) || !(leaseMs > 0)) return false;
+    if (!isNodeName(from) || !(leaseMs > 0 && leaseMs < Infinity)) return false;
     if (from === this.#node) this.#cameBack(Number(number), now);
     else if (note === "bye") this.#end(from, "closed");
-    else if (this.hears(from, now, leaseMs) && note === "again") this.#output.forgotten();
+    else if (this.noteSign(from, now, leaseMs) && note === "again") this.#output.forgotten();
     return true;
   }
 
@@ -114,26 +114,26 @@ export class LiveNodes {
     if (this.#away?.number !== number) return;
     this.#lagMs = now - this.#away.sentAt;
     this.connected();
-    const deafMs = now - this.#hearsAt;
-    this.#hearsAt = now;
+    const awayMs = now - this.#echoedAt;
+    this.#echoedAt = now;
     // This node was paused or without the broker. Perhaps the others were too, and connect later.
-    if (deafMs > (2 * this.#leaseMs) / BEATS) this.#judgesFrom = now + Math.min(deafMs, LONGEST_BACKOFF_MS);
-    for (const [node, { at, leaseMs }] of this.#heard)
+    if (awayMs > (2 * this.#leaseMs) / BEATS) this.#judgesFrom = now + Math.min(awayMs, LONGEST_BACKOFF_MS);
+    for (const [node, { at, leaseMs }] of this.#signs)
       if (now - Math.max(at, this.#judgesFrom) > leaseMs) this.#end(node, "silent");
   }
 
   /** Takes a sign of another node. Returns false if the node has closed, so that the sign is an old one. */
-  hears(node: NodeName, now: number, leaseMs?: number): boolean {
+  noteSign(node: NodeName, now: number, leaseMs?: number): boolean {
     const ended = this.#ended.get(node);
     if (ended === "closed") return false;
-    const heard = this.#heard.get(node);
-    if (heard?.isLive === true) {
-      heard.at = now;
-      heard.leaseMs = leaseMs ?? heard.leaseMs;
+    const sign = this.#signs.get(node);
+    if (sign?.isLive === true) {
+      sign.at = now;
+      sign.leaseMs = leaseMs ?? sign.leaseMs;
       return true;
     }
     this.#ended.delete(node);
-    this.#heard.set(node, { at: now, leaseMs: leaseMs ?? this.#leaseMs, isLive: true });
+    this.#signs.set(node, { at: now, leaseMs: leaseMs ?? this.#leaseMs, isLive: true });
     this.#live.add(node);
     this.#output.send(`n:${node}`, this.#frame(ended === undefined ? "new" : "again"));
     return true;
@@ -142,15 +142,15 @@ export class LiveNodes {
   /** A call is sent to a node. If it gives no sign, it is lost. Returns false if the node has closed. */
   expects(node: NodeName, now: number): boolean {
     if (this.#ended.get(node) === "closed") return false;
-    if (!this.#heard.has(node)) this.#heard.set(node, { at: now, leaseMs: this.#leaseMs, isLive: false });
+    if (!this.#signs.has(node)) this.#signs.set(node, { at: now, leaseMs: this.#leaseMs, isLive: false });
     return true;
   }
 
   #end(node: NodeName, how: "silent" | "closed"): void {
-    const heard = this.#heard.get(node);
-    this.#heard.delete(node);
+    const sign = this.#signs.get(node);
+    this.#signs.delete(node);
     this.#live.delete(node);
-    if (heard?.isLive !== false) {
+    if (sign?.isLive !== false) {
       if (this.#ended.size >= MAX_ENDED) this.#ended.delete(this.#ended.keys().next().value!);
       this.#ended.set(node, how);
     }

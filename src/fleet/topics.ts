@@ -95,7 +95,7 @@ export class FleetTopics {
     this.#members = new Members(node.id, {
       send: (channel, frame) => void broker.send(channel, frame),
       later: (key, frames) => broker.later(key, frames),
-      hears: (other) => node.hears(other),
+      noteSign: (other) => node.noteSign(other),
       changed: (topic, event, other, localId, as) =>
         this.#changed(topic, event, { id: node.idOf({ node: other, localId }), as: parsed(as) }),
       asked: () => this.#wake(),
@@ -152,7 +152,7 @@ export class FleetTopics {
     if (topic !== undefined) this.#release(topic);
   }
 
-  /** The application adds a peer. If the peer is being joined, it gets what was held for it. */
+  /** The application adds a peer. If the peer is being joined, it gets what was queued for it. */
   added(name: string, peer: AnyPeer): void {
     this.#topics.get(name)?.joining.get(peer)?.[0]?.release();
   }
@@ -294,17 +294,17 @@ export class FleetTopics {
     const notification = notificationIn(body);
     if (notification === undefined) return this.#node.foreign();
     this.#node.host.send(this.#node.host.membersOf(name), notification.method, body, options);
-    this.hold(name, notification.method, body, options);
+    this.queue(name, notification.method, body, options);
   }
 
-  /** Holds a message for the peers that are about to join. */
-  hold(name: string, method: string, message: MessageText, options: SendOptions): void {
-    for (const joins of this.#topics.get(name)?.joining.values() ?? []) joins[0]!.hold(method, message, options);
+  /** Queues a message for the peers that are about to join. */
+  queue(name: string, method: string, message: MessageText, options: SendOptions): void {
+    for (const joins of this.#topics.get(name)?.joining.values() ?? []) joins[0]!.queue(method, message, options);
   }
 
   #deliver({ name, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
     this.#node.host.send(this.#node.host.membersOf(name), method, message, publicationOptions);
-    this.hold(name, method, message, publicationOptions);
+    this.queue(name, method, message, publicationOptions);
   }
 
   /** Makes a peer a member. See `Topic.join`. The server has checked that the peer can be one. */

@@ -113,7 +113,7 @@ export class ServerFleet implements Reach {
     await this.fleet?.close();
   }
 
-  #make(engine: Engine, isAlone: boolean): Fleet {
+  #make(engine: Engine, isLocal: boolean): Fleet {
     const { config, peers, groups, topics, options } = this.#server;
     const report = (error: unknown): void => groups.report(error);
     const host: FleetHost = {
@@ -136,7 +136,7 @@ export class ServerFleet implements Reach {
       report,
     };
     groups.reach = this;
-    groups.fleet = new Fleet(engine, host, isAlone);
+    groups.fleet = new Fleet(engine, host, isLocal);
     return groups.fleet;
   }
 
@@ -146,8 +146,8 @@ export class ServerFleet implements Reach {
     config: Config,
     hooks: Hooks,
   ): Peer<L, R, A> {
-    const { id, isAlone } = this.fleet!;
-    return isAlone ? createPeer<L, R, A>(transport, config, hooks) : new NodePeer(transport, config, hooks, id);
+    const { id, isLocal } = this.fleet!;
+    return isLocal ? createPeer<L, R, A>(transport, config, hooks) : new NodePeer(transport, config, hooks, id);
   }
 
   opened(peer: AnyPeer, principal: string | undefined): void {
@@ -172,13 +172,13 @@ export class ServerFleet implements Reach {
 
   notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions): void {
     const fleet = this.fleet!;
-    fleet.topics.hold(name, method, text, options);
-    if (options.here !== true && !fleet.isAlone) fleet.notifyTopic(name, text, options);
+    fleet.topics.queue(name, method, text, options);
+    if (options.here !== true && !fleet.isLocal) fleet.notifyTopic(name, text, options);
   }
 
   notifyAll(text: MessageText, options: GroupOptions): void {
     const fleet = this.fleet!;
-    if (options.here !== true && !fleet.isAlone) fleet.notifyAll(text, options);
+    if (options.here !== true && !fleet.isLocal) fleet.notifyAll(text, options);
   }
 
   peer<R extends Contract<R>>(id: string): RemotePeer<R> {
@@ -198,11 +198,11 @@ export class ServerFleet implements Reach {
   /** Returns the counts of the engine, if there is one. */
   stats(): { engine?: EngineStats } {
     const { fleet } = this;
-    return fleet === undefined || fleet.isAlone ? {} : { engine: fleet.stats() };
+    return fleet === undefined || fleet.isLocal ? {} : { engine: fleet.stats() };
   }
 
   health(): Health {
     const fleet = this.fleet;
-    return fleet === undefined || fleet.isAlone ? { ok: true, engine: "none", lagMs: undefined } : fleet.health();
+    return fleet === undefined || fleet.isLocal ? { ok: true, engine: "none", lagMs: undefined } : fleet.health();
   }
 }

@@ -28,7 +28,7 @@ class Node {
     this.members = new Members(name, {
       send,
       later: (key, frames) => void this.sources.set(key, frames),
-      hears: (node) => this.live.hears(node, now()),
+      noteSign: (node) => this.live.noteSign(node, now()),
       asked: () => {},
       changed: (topic, event, node, id, as) => {
         const key = `${topic} ${node} ${id}`;
@@ -161,7 +161,7 @@ function follower() {
   const members = new Members("me", {
     send: () => {},
     later: (key) => void sources.push(key),
-    hears: () => true,
+    noteSign: () => true,
     asked: () => {},
     changed: (_topic, event, _node, id, as) => void seen.push(`${event} ${id} ${as}`),
   });
