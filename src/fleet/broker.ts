@@ -101,6 +101,8 @@ export class Broker {
   readonly #subscriptions = new Map<Channel, Subscription>();
   /** Bulk work, by key. Each source sends a frame, and then the next one. */
   readonly #bulk = new Map<string, Iterator<Sending>>();
+  /** Where the next frame comes from. What is before was sent or put at the end, so that no source is looked at twice. */
+  #nextBulk: Iterator<[key: string, frames: Iterator<Sending>]> | undefined;
   #unansweredBulk = 0;
 
   constructor(engine: Engine, node: FleetNode, events: BrokerEvents) {
@@ -204,9 +206,11 @@ export class Broker {
   }
 
   #sendBulk(): void {
-    // A source that has sent a frame is put at the end, so this ends when all are empty or too much is unanswered.
-    for (const [key, frames] of this.#bulk) {
-      if (this.#unansweredBulk >= MAX_BULK) return;
+    while (this.#unansweredBulk < MAX_BULK) {
+      this.#nextBulk ??= this.#bulk.entries();
+      const next = this.#nextBulk.next();
+      if (next.done === true) return void (this.#nextBulk = undefined);
+      const [key, frames] = next.value;
       this.#bulk.delete(key);
       const { done, value } = frames.next();
       if (done === true) continue;
@@ -217,7 +221,7 @@ export class Broker {
         this.#unansweredBulk--;
         this.#sendBulk();
       };
-      const [channel, frame] = value as Sending;
+      const [channel, frame] = value;
       this.connection.send(channel, frame).then(settled, () => {
         this.#node.dropped();
         settled();
