@@ -20,6 +20,7 @@ export const groups = {
   Operate: {
     Deployment: "guides/deployment",
     Scaling: "SCALING",
+    "Another broker": "guides/engine",
     Observability: "guides/observability",
     Metrics: "guides/metrics",
     Tracing: "guides/tracing",
