@@ -245,7 +245,10 @@ export class Members {
       `n:${to}`,
       frameOf(Kind.Members, [this.#node, topic, last, part, isLast ? 1 : 0], body),
     ];
-    if (known.split("\n").includes(`${this.#node} ${last}`)) return yield frame("", true);
+    if (known.split("\n").includes(`${this.#node} ${last}`)) {
+      yield frame("", true);
+      return;
+    }
     // A copy: all parts are of one moment.
     const members = [...(own?.members ?? [])];
     let [at, part] = [0, 0];
