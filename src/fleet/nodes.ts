@@ -46,9 +46,8 @@ export class LiveNodes {
   /** Nodes that were given up, and whether they have closed. Their names are not used again. */
   readonly #ended = new Map<NodeName, "silent" | "closed">();
   #number = 0;
-  /** The last beat, and when the first one was sent that has not come back. `undefined` if it has come back. */
-  #away: { number: number; readonly sentAt: number } | undefined;
-  #lostBeats = 0;
+  /** The beats that have not come back, the oldest first, and when they were sent. */
+  #away: { readonly number: number; readonly at: number }[] = [];
   #lagMs: number | undefined;
   /** When a beat of this node came back last, and since when it judges the others. */
   #echoedAt: number;
@@ -69,24 +68,22 @@ export class LiveNodes {
 
   /** Returns how long the last beat took to come back, or how long it has been away if that is longer. */
   lagMs(now: number): number | undefined {
-    const awayMs = this.#away === undefined ? 0 : now - this.#away.sentAt;
+    const awayMs = now - (this.#away[0]?.at ?? now);
     return this.#lagMs === undefined ? undefined : Math.max(this.#lagMs, awayMs);
   }
 
   /** The connection is up. What was sent before does not come back. */
   connected(): void {
-    this.#away = undefined;
-    this.#lostBeats = 0;
+    this.#away = [];
   }
 
   /** Sends a beat. Returns false if the earlier ones did not come back: then nothing is sent, and the connection must be opened anew. */
   beat(now: number): boolean {
-    if (this.#away !== undefined && ++this.#lostBeats >= MOST_LOST_BEATS) {
+    if (this.#away.length >= MOST_LOST_BEATS) {
       this.connected();
       return false;
     }
-    // The lag counts from the first beat that is away.
-    this.#away = { number: ++this.#number, sentAt: this.#away?.sentAt ?? now };
+    this.#away.push({ number: ++this.#number, at: now });
     this.#output.send("a:all", this.#frame(""));
     return true;
   }
@@ -111,9 +108,11 @@ export class LiveNodes {
   }
 
   #cameBack(number: number, now: number): void {
-    if (this.#away?.number !== number) return;
-    this.#lagMs = now - this.#away.sentAt;
-    this.connected();
+    const index = this.#away.findIndex((beat) => beat.number === number);
+    if (index === -1) return;
+    this.#lagMs = now - this.#away[index]!.at;
+    // A late one shows too that this node hears what is sent.
+    this.#away = this.#away.slice(index + 1);
     const awayMs = now - this.#echoedAt;
     this.#echoedAt = now;
     // This node was paused or without the broker. Perhaps the others were too, and connect later.

@@ -265,6 +265,21 @@ describe("the end", () => {
 });
 
 describe("the beats of a node", () => {
+  it("that come back late do not make it connect anew", async () => {
+    const engine = new FaultyEngine();
+    const [node] = makeNodes(1, {}, engine) as [Node];
+    const [link] = engine.links;
+    // Each takes longer than the time between two.
+    link!.loses = (channel, frame) => {
+      if (frame.startsWith("1b")) setTimeout(() => link!.host.received(channel, frame), BEAT_MS);
+      return frame.startsWith("1b");
+    };
+    await pass(60_000);
+    expect([link!.reconnects, node.server.health().lagMs! >= BEAT_MS]).toEqual([0, true]);
+    link!.loses = () => false;
+    await pass(BEAT_MS);
+  });
+
   it("measure the lag, and two that do not come back make it connect anew", async () => {
     const engine = new FaultyEngine();
     const [node] = makeNodes(1, {}, engine) as [Node];
