@@ -18,8 +18,9 @@ export interface TopicMember {
 
 /** Changes of one node behind a missing one: more are not kept. */
 const MAX_AHEAD = 1_000;
-/** How long an answer may take until the question is repeated. */
+/** How long an answer may take until the question is repeated: twice as long each time, because the other node may have much to answer. */
 const REPEAT_MS = 1_000;
+const LONGEST_REPEAT_MS = 16_000;
 /** The length of one part of an answer, in UTF-16 code units. One member may be longer. */
 const PART_LENGTH = 16_384;
 
@@ -62,8 +63,9 @@ interface Known {
   ahead: Change[];
   /** The parts of an answer that have come. */
   parts: { readonly number: number; readonly next: number; readonly members: Map<string, string> } | undefined;
-  /** When the node was asked; `undefined` if nothing is missing. */
+  /** When the node was asked; `undefined` if nothing is missing. And after which time it is asked again. */
   askedAt: number | undefined;
+  repeatMs: number;
 }
 
 /** The first question on the channel of a topic, until it is answered. */
@@ -91,6 +93,8 @@ export class Members {
   /** The number of the last change in any topic. */
   #number = 0;
   readonly #followed = new Map<string, Followed>();
+  /** How often changes were missed. */
+  #losses = 0;
   /** The nodes that were asked, with their topics. */
   readonly #asked = new Map<Known, readonly [topic: string, node: NodeName]>();
 
@@ -207,13 +211,16 @@ export class Members {
         if (followed !== undefined) yield [`t:${topic}`, this.#question(topic, followed.known)];
       }
     };
-    this.#output.later("missed", frames.call(this));
+    this.#output.later(`missed ${++this.#losses}`, frames.call(this));
   }
 
   /** Repeats the questions that were not answered. Returns true if some are left. */
   tick(now: number): boolean {
-    for (const [known, [topic, node]] of this.#asked)
-      if (now - known.askedAt! >= REPEAT_MS) this.#askNode(topic, node, known, now);
+    for (const [known, [topic, node]] of this.#asked) {
+      if (now - known.askedAt! < known.repeatMs) continue;
+      known.repeatMs = Math.min(known.repeatMs * 2, LONGEST_REPEAT_MS);
+      this.#askNode(topic, node, known, now);
+    }
     return this.#asked.size > 0;
   }
 
@@ -234,6 +241,7 @@ export class Members {
 
   #confirm(known: Known): void {
     known.askedAt = undefined;
+    known.repeatMs = REPEAT_MS;
     this.#asked.delete(known);
   }
 
@@ -288,8 +296,10 @@ export class Members {
 
   #knownOf({ known }: Followed, node: NodeName): Known {
     let one = known.get(node);
-    if (one === undefined)
-      known.set(node, (one = { number: 0, members: new Map(), ahead: [], parts: undefined, askedAt: undefined }));
+    if (one === undefined) {
+      one = { number: 0, members: new Map(), ahead: [], parts: undefined, askedAt: undefined, repeatMs: REPEAT_MS };
+      known.set(node, one);
+    }
     return one;
   }
 

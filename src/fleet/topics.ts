@@ -516,8 +516,13 @@ export class FleetTopics {
       timer = { deadline: 0, expire: () => this.#members.enough(name) };
       const frame = this.#members.ask(name, resolve);
       void this.#node.limit(async () => {
-        const count = await broker.now(() => broker.connection.send(channel, frame)).catch(() => undefined);
-        if (count !== undefined) this.#members.counted(name, count);
+        try {
+          const count = await broker.now(() => broker.connection.send(channel, frame));
+          if (count !== undefined) this.#members.counted(name, count);
+        } catch {
+          // Too much is unanswered, or the connection is lost. The question is asked again behind other work.
+          this.#members.missed([name], performance.now());
+        }
         if (!this.#members.isKnown(name)) setDeadline(timer!, ANSWERS_MS);
       });
     });
@@ -543,6 +548,7 @@ export class FleetTopics {
     for (const topic of this.#topics.values()) {
       topic.log?.stop();
       clearDeadline(topic.retry);
+      this.#members.unfollow(topic.name);
     }
     this.#topics.clear();
   }

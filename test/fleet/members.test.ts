@@ -1,5 +1,6 @@
 /** The lists of members. */
 import { describe, expect, it } from "vitest";
+import { EngineError } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
@@ -243,6 +244,21 @@ describe("a node that begins to follow a topic", () => {
     await settle();
     expect([await names(c), seen]).toEqual([["ann"], events("joined")]);
   });
+});
+
+it("a node whose first question is refused asks again, and its watchers are notified of the answers", async () => {
+  const [engine, a] = room();
+  await joined(a, "ann");
+  const c = makeNode({ engine, ...RULES });
+  await turn();
+  const [, , link] = engine.links;
+  let refused = 0;
+  link!.before = (command) => {
+    if (command === "send" && refused++ === 0) throw new EngineError("faulty: full", "not-sent");
+  };
+  const seen = watch(c);
+  await pass(300);
+  expect([refused > 1, seen, await names(c)]).toEqual([true, [], ["ann"]]);
 });
 
 describe("a node that misses a change", () => {
