@@ -33,22 +33,22 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
   });
   // Responses never count against a limit: the calls that they settle are this side's own.
   const isTooLarge = kinds.filter((kind) => !isResponse(kind)).length > maxBatchEntries;
-  const reply = gatherReply(connection, slot);
+  const reply = isTooLarge ? undefined : gatherReply(connection, slot);
   const answered = new Set<BatchCalls>();
   const take = (i: number): void => {
     const kind = kinds[i]!;
     if (isResponse(kind)) {
       const batch = outgoing.settle(kind, members[i] as Unchecked, true);
       if (batch !== undefined) answered.add(batch);
-    } else if (!isTooLarge) {
+    } else if (reply !== undefined) {
       const to = kind === "notification" ? connection : reply.reserve();
       connection.incoming.receive(kind, members[i], versions[i], to);
     }
   };
   inTicks(connection, members.length, take, () => {
-    if (!isTooLarge) reply.countDown();
+    reply?.countDown();
     for (const batch of answered) outgoing.endBatch(batch, members);
-    if (!isTooLarge) return;
+    if (reply !== undefined) return;
     const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
     connection.putError(null, error, slot);
   });
@@ -77,15 +77,10 @@ function inTicks(connection: Connection, count: number, take: (i: number) => voi
 function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; countDown(): void } {
   const responses: (MessageText | undefined)[] = [];
   const listeners: ((isWhole: boolean) => void)[] = [];
+  const { transport } = connection;
   let bytesLeft = connection.maxReplyBytes - 1;
-  // The length that the gathered responses are counted for.
-  let keptLength = 0;
   // Responses that are still to come, and one for the batch, all of whose places must be reserved first.
   let waiting = 1;
-  const keep = (length: number): void => {
-    keptLength += length;
-    connection.transport.keeps?.(length);
-  };
   // The comma behind a response counts too.
   const reserveBytes = (text: MessageText): boolean => {
     const bytes = utf8Bytes(text) + 1;
@@ -96,8 +91,8 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
   // Counts one response, or that all places are reserved. Sends the reply after the last.
   const countDown = (): void => {
     if (--waiting > 0) return;
-    keep(-keptLength);
     const reply = responses.filter((response) => response !== undefined);
+    for (const { length } of reply) transport.keeps?.(-length - VALUE_COST);
     if (reply.length === 0) return slot.leaveOut();
     const isTaken = slot.put(joinTexts("[", reply, "]"));
     if (!isTaken) {
@@ -108,14 +103,14 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
     for (const listener of listeners) listener(isTaken && connection.ended === undefined);
   };
   const reserve = (): Slot => {
+    const place = responses.push(undefined) - 1;
     waiting++;
-    const index = responses.push(undefined) - 1;
     return {
       reserveBytes,
       put(text, onSent) {
         if (typeof text !== "string") text.keep();
-        responses[index] = text;
-        keep(text.length + VALUE_COST);
+        responses[place] = text;
+        transport.keeps?.(text.length + VALUE_COST);
         if (onSent !== undefined) listeners.push(onSent);
         countDown();
         return true;
