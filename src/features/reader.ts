@@ -65,7 +65,8 @@ interface Reply {
 /** Reads one stream, once. Never holds more than the values of three replies. */
 export function readStream(connection: Connection, source: Source): AsyncIterableIterator<unknown> {
   const { method, signal } = source;
-  const opening = new AbortController();
+  /** Cancels the call that opens the stream, while that waits. */
+  let opening: AbortController | undefined;
   /** The token, while the other side holds the stream for this reader. */
   let { token } = source;
   /** The requested replies, in order. Only a reciproc peer is asked for more than one: other implementations may refuse that. */
@@ -83,12 +84,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
     ignoreSignal?.();
     abort();
     wake?.();
-  }
-
-  function abortReading(): void {
-    const error: unknown = signal!.reason;
-    stop({ error });
-    opening.abort(error);
+    opening?.abort("error" in how ? how.error : new Error(NO_LONGER_READ));
   }
 
   /** Stops the stream on the other side. */
@@ -97,9 +93,11 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
   }
 
   async function begin(): Promise<Reply> {
-    ignoreSignal = signal && onAbort(signal, abortReading);
+    ignoreSignal = signal && onAbort(signal, () => stop({ error: signal.reason }));
+    opening = new AbortController();
     openings.add(opening.signal);
     const stream = await source.open(opening.signal);
+    opening = undefined;
     if (source.token === undefined) {
       token = tokenOf(stream);
       // The reader stopped while the reply was on its way through the promises.
@@ -122,7 +120,7 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
 
   async function* read(): AsyncGenerator<unknown, void> {
     try {
-      if (signal?.aborted) abortReading();
+      if (signal?.aborted) stop({ error: signal.reason });
       if (end === undefined) ahead.push(begin());
       while (end === undefined) {
         // `undefined` if the reading has ended meanwhile.
@@ -156,7 +154,6 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
     /** Ends the stream at once, also while a `next()` waits. */
     async return(value) {
       stop({});
-      opening.abort(new Error(NO_LONGER_READ));
       return { done: true, value };
     },
   };
