@@ -21,7 +21,12 @@ export interface Extensions {
   readonly note?: ((message: unknown) => void) | undefined;
   /** The streams that the other side reads. */
   readonly streams: { readonly size: number };
-  readonly progress: ProgressReports;
+  readonly progress: {
+    /** Returns params that ask for reports of a call. Throws for params that cannot. */
+    ask(call: OutgoingCall, params: unknown): unknown;
+    /** Returns the function by which a handler reports. It does nothing if the caller did not ask for reports. */
+    reporterOf(call: IncomingCall): (value: unknown) => void;
+  };
   /**
    * Takes a message whose method is among `Config.controlMethods`. Returns false if the message is not about anything here.
    * Control messages wait for no handler and count against no limit.
@@ -35,8 +40,8 @@ export interface Extensions {
    */
   rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined;
   /**
-   * Encodes the params of a request, or a result, which may hold streams. Streams in params end when the call is settled. If
-   * the caller no longer waits for a result, stops the streams in it and throws.
+   * Encodes the params of a request, or a result, which may hold streams. Streams in params end when the call is settled, and
+   * streams in a result that is not sent. If the caller no longer waits for a result, throws.
    */
   encode(call: IncomingCall | OutgoingCall, content: unknown): MessageText;
   /**
@@ -44,8 +49,6 @@ export interface Extensions {
    * stands for the stream. If the caller no longer waits, stops the stream and rejects.
    */
   serve(source: AnyIterable, call: IncomingCall): Promise<() => MessageText>;
-  /** Stops the streams of a call whose response could not be sent. */
-  responseNotSent(call: IncomingCall): void;
   /** Calls a method, and reads its result as a stream. */
   stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown>;
   /** Reads a stream that came in a message. */
@@ -56,18 +59,6 @@ export interface Extensions {
   resumed(): void;
   /** The connection has ended. */
   end(reason: unknown): void;
-}
-
-/** The progress reports of one connection. */
-export interface ProgressReports {
-  /** How many calls asked for reports. */
-  readonly size: number;
-  /** Returns params that ask for reports of a call. Throws for params that cannot. */
-  ask(call: OutgoingCall, params: unknown): unknown;
-  /** Returns the function by which a handler reports. It does nothing if the caller did not ask for reports. */
-  reporterOf(call: IncomingCall): (value: unknown) => void;
-  /** Takes a report. Returns false if its token is none of this side. */
-  receive(params: unknown): boolean;
 }
 
 /** What makes the extensions of a connection. */

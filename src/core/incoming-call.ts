@@ -40,7 +40,8 @@ export class IncomingCall implements Linked {
   frame: Frame | undefined = undefined;
   /** Made when the handler first reads `signal`. */
   #controller: AbortController | undefined;
-  #onReply: ((isResult: boolean) => void) | undefined;
+  /** Called as `onReply` says. */
+  #listeners: ((isResult: boolean) => void)[] | undefined;
 
   constructor(calls: IncomingCalls, id: Id | undefined, method: string, params: unknown, slot: Slot) {
     this.calls = calls;
@@ -115,33 +116,20 @@ export class IncomingCall implements Linked {
    */
   onReply(listener: (isResult: boolean) => void): void {
     if (this.state === "answered") throw new Error(`"${this.method}" is answered already`);
-    const before = this.#onReply;
-    this.#onReply = (isResult) => {
-      before?.(isResult);
-      listener(isResult);
-    };
+    (this.#listeners ??= []).push(listener);
   }
 
   /** Sends the response. In some dialects, a cancelled call gets none. */
   #send(text: MessageText, isResult: boolean): void {
     const { calls, slot, abortCause } = this;
+    const listeners = this.#listeners;
     const isUnwanted = abortCause !== undefined && !calls.connection.config.dialect.cancel.isAnswered;
     this.state = "answered";
     this.params = undefined;
-    if (isUnwanted || !isResult) this.#onReply?.(false);
+    const onSent = listeners && ((isWhole: boolean) => listeners.forEach((listener) => listener(isWhole)));
+    if (isUnwanted || !isResult) onSent?.(false);
     if (isUnwanted) slot.leaveOut();
-    else calls.reply(this.id!, text, slot, isResult ? this.#onSent : undefined);
-  }
-
-  /** What is called once the result was sent, or will not be sent; `undefined` if nothing depends on that. */
-  get #onSent(): ((isWhole: boolean) => void) | undefined {
-    const onReply = this.#onReply;
-    const { madeExtensions } = this.calls.connection;
-    if (!madeExtensions?.streams.size) return onReply;
-    return (isWhole) => {
-      onReply?.(isWhole);
-      if (!isWhole) madeExtensions.responseNotSent(this);
-    };
+    else calls.reply(this.id!, text, slot, isResult ? onSent : undefined);
   }
 
   /** Drops the result of a notification. Stops the streams in it, which would wait for a reader and hold their sources. */

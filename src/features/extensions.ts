@@ -21,7 +21,7 @@ import type { SendHandle } from "../core/transport.js";
 import { lsp } from "./dialects/lsp.js";
 import { Progress } from "./progress.js";
 import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, readStream, tokenOf, type Source } from "./reader.js";
-import { NOT_SENT, serveStream, type ServedStream, type ServedStreams } from "./served.js";
+import { serveStream, type ServedStream, type ServedStreams } from "./served.js";
 
 /** If the first value of a stream takes longer, the call is answered without a value, so that it does not time out. */
 const FIRST_VALUE_WAIT_MS = 100;
@@ -161,10 +161,6 @@ export class StandardExtensions implements Extensions, ServedStreams {
     try {
       if (call instanceof OutgoingCall) return encodeRequest(call.id, call.method, content as object);
       return encodeResult(call.id ?? null, content);
-    } catch (error) {
-      // Streams in params end when the call is settled.
-      if (!(call instanceof OutgoingCall)) this.responseNotSent(call);
-      throw error;
     } finally {
       this.#encoding = outer;
     }
@@ -174,10 +170,6 @@ export class StandardExtensions implements Extensions, ServedStreams {
     const stream = serveStream(this, source, call, true);
     await stream.ready(FIRST_VALUE_WAIT_MS);
     return stream.toJson;
-  }
-
-  responseNotSent(call: IncomingCall): void {
-    for (const stream of this.streams.values()) if (stream.call === call) stream.stop(new Error(NOT_SENT));
   }
 
   resumed(): void {

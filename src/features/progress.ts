@@ -10,7 +10,6 @@ import {
 import type { Connection } from "../core/connection.js";
 import { isLongToken, type ProgressDialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
-import type { ProgressReports } from "../core/extensions.js";
 import type { IncomingCall } from "../core/incoming-call.js";
 import { isObject, type RequestMessage } from "../core/message.js";
 import { callsOf, type OutgoingCall } from "../core/outgoing-calls.js";
@@ -18,7 +17,7 @@ import { attempt } from "../core/tell.js";
 import type { SendHandle } from "../core/transport.js";
 
 /** The calls that asked for progress reports, and the reports of handlers. */
-export class Progress implements ProgressReports {
+export class Progress {
   readonly #connection: Connection;
   readonly #dialect: ProgressDialect;
   /** The calls that asked for reports, by token. */
@@ -34,10 +33,6 @@ export class Progress implements ProgressReports {
     // program, which often counts from 1. The tokens of LSP have 32 bits.
     this.#start = this.#lastToken = Math.floor(Math.random() * 2 ** 30);
     this.#dialect = connection.config.dialect.progress;
-  }
-
-  get size(): number {
-    return this.#asked.size;
   }
 
   ask(call: OutgoingCall, params: unknown): unknown {
@@ -98,6 +93,7 @@ export class Progress implements ProgressReports {
     };
   }
 
+  /** Takes a report. Returns false if its token is none of this side. */
   receive(params: unknown): boolean {
     const report = this.#dialect.read(params);
     if (report === undefined) return false;

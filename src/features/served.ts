@@ -32,9 +32,6 @@ export interface Portion {
   readonly isLast: boolean;
 }
 
-/** Why a stream stops whose values did not fit into a response. */
-export const NOT_SENT = "the response was not sent";
-
 const TOO_MANY_NEXT = { code: ErrorCode.InvalidRequest, message: "Too many `next`" };
 
 const NOTHING: Portion = { values: [], isLast: false };
@@ -277,13 +274,16 @@ export function serveStream(
       asked--;
       const { values, isLast } = take();
       const text = encodeRawResult(id, joinTexts('{"values":[', values, `],"finished":${isLast}}`));
-      incoming.reply(id, text, slot, (isSent) => {
-        if (!isSent) stream.stop(new Error(NOT_SENT));
-      });
+      incoming.reply(id, text, slot, onSent);
     } catch (error) {
       incoming.reply(id, incoming.encodeFailure(id, method, error), slot);
     }
   }
+
+  /** Called when values were sent, or will not be sent. */
+  const onSent = (isSent: boolean): void => {
+    if (!isSent) stream.stop(new Error("the response was not sent"));
+  };
 
   const stream: ServedStream = {
     call,
@@ -334,9 +334,12 @@ export function serveStream(
   transport.keeps?.(STREAM_COST);
   // A Node stream emits errors also while it is not read. Without a listener, they would end the process.
   if (isNode) source.on("error", sourceFailed);
-  if (refusal === undefined) return stream;
-  stream.stop(refusal.reason);
-  throw refusal.reason;
+  if (refusal !== undefined) {
+    stream.stop(refusal.reason);
+    throw refusal.reason;
+  }
+  call?.onReply(onSent);
+  return stream;
 }
 
 /**
