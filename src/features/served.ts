@@ -8,7 +8,7 @@ import { isAbort, RpcError } from "../core/errors.js";
 import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import type { Id } from "../core/message.js";
 import type { AnyIterable } from "../core/promises.js";
-import { VALUE_COST } from "../core/transport.js";
+import { VALUE_COST, type Frame } from "../core/transport.js";
 import { MOST_NEXT, NEXT } from "./reader.js";
 
 /** The most characters of JSON, and the most values, that are read ahead, which bounds the memory for a slow reader. */
@@ -24,7 +24,7 @@ const QUIET_TICKS = 8;
 const STREAM_COST = 2048;
 /** The first and the longest interval between two checks whether the connection has room. */
 const ROOM_CHECK_MS = 10;
-const LONGEST_ROOM_CHECK_MS = 160;
+const MOST_CHECK_MS = 160;
 
 /** The content of a reply: the values as JSON, and whether they are the last. */
 export interface Portion {
@@ -32,21 +32,15 @@ export interface Portion {
   readonly isLast: boolean;
 }
 
-const TOO_MANY_NEXT = { code: ErrorCode.InvalidRequest, message: "Too many `next`" };
-
 const NOTHING: Portion = { values: [], isLast: false };
+const NO_RESPONSE = { reason: new Error("a notification has no response") };
+const givenUp = (): RpcError => new RpcError(ErrorCode.NoSuchStream, "The stream was given up");
+const TOO_MANY_NEXT = { code: ErrorCode.InvalidRequest, message: "Too many `next`" };
 
 /** The part of an iterator that is used. */
 interface Cursor {
   next(): Promise<IteratorResult<unknown>>;
   return?(value?: unknown): Promise<unknown>;
-}
-
-/** The part of a Node stream that is used. */
-interface NodeStream {
-  readonly pipe: unknown;
-  destroy(): void;
-  on(event: "error", listener: (error: unknown) => void): unknown;
 }
 
 /** The streams of one connection that the other side reads. */
@@ -57,24 +51,271 @@ export interface ServedStreams {
   lastToken: number;
 }
 
+/** What follows the queued values of a stream. */
+type State =
+  /** Values of a source that was not asked for one yet, because no value was waited for. */
+  | { readonly name: "unread" }
+  /** Values of a source that is not asked for one: enough are queued, or the connection has no socket. */
+  | { readonly name: "resting" }
+  /** Values of a source that is asked for one. */
+  | { readonly name: "reading" }
+  /** Nothing. `reason`: why the stream was stopped, if it was. */
+  | { readonly name: "finished"; readonly reason?: unknown }
+  /** An error, with which one request for more values is refused. `reason`: as above. */
+  | { readonly name: "failed"; readonly error: unknown; readonly reason?: unknown };
+
+/** Whether the source may yield more values. */
+function isOpen({ name }: State): boolean {
+  return name !== "finished" && name !== "failed";
+}
+
 /** One iterable that the other side reads. */
-export interface ServedStream {
-  readonly call: IncomingCall | undefined;
-  readonly token: number;
+export class ServedStream {
+  /** The call whose result the stream is or stands in; `undefined` for a stream in params. */
+  declare readonly call: IncomingCall | undefined;
+  declare readonly token: number;
   /** Whether the token was sent. Until then it names no stream: a guessed token must not end the call. */
-  isAnnounced: boolean;
-  /** Resolves when values are queued or the source has ended, at the latest after `waitMs`. */
-  readonly ready: (waitMs: number) => Promise<void>;
-  /** Takes the queued values, if any. After the last value, throws the error of a source that failed. */
-  readonly take: () => Portion;
-  /** Returns the JSON of the stream as a whole result, with the queued values if the connection has room for them. */
-  readonly toJson: () => MessageText;
-  /** Answers a request for more values. */
-  readonly answer: (id: Id, slot: Slot) => void;
+  declare isAnnounced: boolean;
+  readonly #table: ServedStreams;
+  readonly #source: AnyIterable;
+  readonly #isWhole: boolean;
+  /** The frame that the call came in: a generator keeps the params. */
+  readonly #frame: Frame | undefined;
+  #state: State = { name: "unread" };
+  #iterator: Cursor | undefined;
+  /** The parts of a view that the source has yielded: that of a `Blob` may yield one of any length. */
+  #parts: Iterator<unknown> | undefined;
+  /** Queued values, as JSON. */
+  #queued: MessageText[] = [];
+  /** The length of all queued values. */
+  #length = 0;
+  /** How many requests for more values wait for their responses. */
+  #asked = 0;
+  /** Settles when the last of these requests is answered. The next one is answered after that. */
+  #answered = Promise.resolve();
+  /** Ends the wait for a value. */
+  #wake: (() => void) | undefined;
+
+  /** Adds the stream to its table. For the arguments, see `serveStream`. */
+  constructor(table: ServedStreams, token: number, source: AnyIterable, isWhole: boolean, call?: IncomingCall) {
+    const { transport } = table.connection;
+    this.call = call;
+    this.token = token;
+    this.isAnnounced = !isWhole;
+    this.#table = table;
+    this.#source = source;
+    this.#isWhole = isWhole;
+    this.#frame = call && (call.frame ?? transport.currentFrame);
+    this.#frame?.keep();
+    table.streams.set(token, this);
+    transport.keeps?.(STREAM_COST);
+    // A Node stream emits errors also while it is not read. Without a listener, they would end the process.
+    if (isNodeStream(source)) source.on("error", (error) => this.#fail(error));
+  }
+
+  /** Changes the state. A wait for a value ends if none follows. */
+  #become(state: State): void {
+    this.#state = state;
+    if (!isOpen(state)) this.#wake?.();
+  }
+
+  /** Ends the stream with an error of its source, behind the queued values. If no value follows them, reports the error. */
+  #fail(error: unknown): void {
+    const state = this.#state;
+    if (state.name !== "finished" && state.name !== "failed") this.#become({ name: "failed", error });
+    else if (!isAbort(error, state.reason)) {
+      this.#table.connection.incoming.reportFailure(this.call?.id, this.call?.method ?? NEXT, error);
+    }
+  }
+
   /** Drops the queued values, and closes the source. Unless `isAborted` by the reader, a pending request fails. */
-  readonly stop: (reason: unknown, isAborted?: boolean) => void;
+  stop(reason: unknown, isAborted = false): void {
+    if (!this.#remove()) return;
+    // Aborted before `return()` is called: a source that waits for its signal would never return.
+    if (this.#isWhole && this.isAnnounced) this.call!.abort({ reason });
+    const state = this.#state;
+    this.#become(isAborted ? { name: "finished", reason } : { name: "failed", error: givenUp(), reason });
+    this.#count(-this.#length, -this.#queued.length);
+    this.#queued = [];
+    this.#parts = undefined;
+    // The source failed, and no request came after that.
+    if (state.name === "failed") this.#fail(state.error);
+    else if (state.name !== "finished") void this.#close();
+  }
+
+  /** Called when values of the stream were sent, or will not be sent. */
+  readonly onSent = (isSent: boolean): void => {
+    if (!isSent) this.stop(new Error("the response was not sent"));
+  };
+
+  /** Removes the stream from the table. Returns false if it was removed before. */
+  #remove(): boolean {
+    if (!this.#table.streams.delete(this.token)) return false;
+    this.#table.connection.transport.keeps?.(-STREAM_COST);
+    this.#frame?.drop();
+    return true;
+  }
+
   /** Continues to read: the connection has a socket again. */
-  readonly resumed: () => void;
+  resumed(): void {
+    this.#wake?.();
+    if (this.#state.name === "resting") void this.#readAhead();
+  }
+
+  get #canRead(): boolean {
+    const most = this.#parts === undefined ? MOST_AHEAD : MOST_BYTES_AHEAD;
+    return isOpen(this.#state) && this.#length < most && this.#queued.length < MOST_VALUES;
+  }
+
+  async #readAhead(): Promise<void> {
+    if (this.#state.name === "reading" || !isOpen(this.#state)) return;
+    const { connection } = this.#table;
+    const { bytes } = connection.config;
+    this.#become({ name: "reading" });
+    try {
+      while (this.#canRead && !connection.flow.isDown) {
+        const part = this.#parts?.next();
+        const isPart = part?.done === false;
+        const { done, value } = isPart ? part : await (this.#iterator ??= iteratorOf(this.#source)).next();
+        // `stop` may have come meanwhile.
+        if (!isOpen(this.#state)) return;
+        if (done === true) this.#become({ name: "finished" });
+        else if (bytes !== undefined && ArrayBuffer.isView(value)) this.#parts = bytes.parts(value, MOST_AHEAD);
+        else this.#add(value);
+      }
+    } catch (error) {
+      this.#iteratorFailed(error);
+    }
+    if (isOpen(this.#state)) this.#become({ name: "resting" });
+  }
+
+  #add(value: unknown): void {
+    const { connection } = this.#table;
+    try {
+      connection.config.checks?.sent("stream", this.call?.method ?? NEXT, value);
+      const text = stringify(value) ?? "null";
+      // The source may fill the same buffer again.
+      if (typeof text !== "string") text.keep();
+      if (exceeds(text, connection.maxReplyBytes - ENVELOPE_BYTES))
+        throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
+      this.#queued.push(text);
+      this.#count(text.length, 1);
+      this.#wake?.();
+    } catch (error) {
+      this.#fail(error);
+      // It did not fail by itself, so it must be closed.
+      void this.#close();
+    }
+  }
+
+  /** Counts values that are queued, or no longer are. */
+  #count(characters: number, values: number): void {
+    this.#length += characters;
+    this.#table.connection.transport.keeps?.(characters + values * VALUE_COST);
+  }
+
+  /** Closes the source. Called last, because `return` may wait for a pending `next`. */
+  async #close(): Promise<void> {
+    const source = this.#source;
+    try {
+      if (isNodeStream(source)) source.destroy();
+      else await (this.#iterator ??= iteratorOf(source)).return?.();
+    } catch (error) {
+      this.#iteratorFailed(error);
+    }
+  }
+
+  /** The iterator of a Node stream also fails if the stream is destroyed. The stream itself emits its errors. */
+  #iteratorFailed(error: unknown): void {
+    if (isOpen(this.#state) || !isNodeStream(this.#source)) this.#fail(error);
+  }
+
+  /** Resolves when values are queued or the source has ended, at the latest after `waitMs`. */
+  async ready(waitMs: number): Promise<void> {
+    void this.#readAhead();
+    while (isOpen(this.#state) && this.#queued.length === 0 && (await this.#arrival(waitMs)));
+    // Waits until a quick source yields no more.
+    for (let seen = -1; seen !== this.#queued.length && this.#canRead;) {
+      seen = this.#queued.length;
+      for (let tick = 0; tick < QUIET_TICKS; tick++) await Promise.resolve();
+    }
+  }
+
+  /** Waits for a value or the end. Resolves to false if neither comes within `waitMs`. */
+  #arrival(waitMs: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const late = { deadline: 0, expire: () => resolve(false) };
+      setDeadline(late, waitMs);
+      this.#wake = () => {
+        clearDeadline(late);
+        resolve(true);
+      };
+    });
+  }
+
+  /** Takes the queued values that fit into one reply. After the last value, throws the error of a source that failed. */
+  take(): Portion {
+    const state = this.#state;
+    const queued = this.#queued;
+    if (queued.length === 0 && state.name === "failed") {
+      // A request that waits behind this one gets no values.
+      this.#become({ name: "finished", reason: state.reason });
+      this.#remove();
+      throw state.error;
+    }
+    // One value, and more while they fit even if each character took three bytes.
+    const most = this.#table.connection.maxReplyBytes / 3 - ENVELOPE_BYTES;
+    let taken = 0;
+    let characters = 0;
+    while (taken < queued.length && (taken === 0 || characters + taken + queued[taken]!.length < most))
+      characters += queued[taken++]!.length;
+    this.#count(-characters, -taken);
+    const values = queued.splice(0, taken);
+    const isLast = state.name === "finished" && queued.length === 0;
+    if (isLast) this.#remove();
+    void this.#readAhead();
+    return { values, isLast };
+  }
+
+  /** Whether values wait until the connection has room for them. */
+  get #isFull(): boolean {
+    return this.#queued.length > 0 && !this.#table.connection.flow.hasRoom;
+  }
+
+  /** Returns the JSON of the stream as a whole result, with the queued values if the connection has room for them. */
+  toJson(): MessageText {
+    const { call, token } = this;
+    // If the call was cancelled meanwhile, the end of the source is not its result.
+    if (call?.abortCause !== undefined) throw call.abortCause.reason;
+    this.isAnnounced = true;
+    const { values, isLast } = this.#isFull ? NOTHING : this.take();
+    if (values.length === 0 && !isLast) return `{"token":${token}}`;
+    return joinTexts(isLast ? '{"values":[' : `{"token":${token},"values":[`, values, "]}");
+  }
+
+  /** Answers a request for more values when values are ready and the connection has room for them, or the stream is over. */
+  answer(id: Id, slot: Slot): void {
+    const { connection } = this.#table;
+    const { incoming } = connection;
+    // Refused without an RpcError, whose stack is expensive: the other side can send many.
+    if (this.#asked === MOST_NEXT) return incoming.reply(id, encodeError(id, TOO_MANY_NEXT), slot);
+    this.#asked++;
+    this.#answered = this.#answered.then(async () => {
+      try {
+        await this.ready(Infinity);
+        // Checked right before sending: if many streams are ready at once, each must count what the streams before it sent.
+        for (let ms = ROOM_CHECK_MS; this.#isFull; ms = Math.min(2 * ms, MOST_CHECK_MS))
+          await this.#arrival(connection.flow.isDown ? Infinity : ms);
+        // Before the reply: its reader may request more at once.
+        this.#asked--;
+        const { values, isLast } = this.take();
+        const text = encodeRawResult(id, joinTexts('{"values":[', values, `],"finished":${isLast}}`));
+        incoming.reply(id, text, slot, this.onSent);
+      } catch (error) {
+        incoming.reply(id, incoming.encodeFailure(id, this.call?.method ?? NEXT, error), slot);
+      }
+    });
+  }
 }
 
 /**
@@ -88,257 +329,13 @@ export function serveStream(
   call: IncomingCall | undefined,
   isWhole: boolean,
 ): ServedStream {
-  const { connection, streams } = table;
   const refusal = whyRefused(table, call);
-  const token = refusal === undefined ? newToken(table) : 0;
-  const { incoming, transport } = connection;
-  const method = call?.method ?? NEXT;
-  const isNode = isNodeStream(source);
-  /** The frame that the call came in: a generator keeps the params. */
-  const frame = call && (call.frame ?? transport.currentFrame);
-  frame?.keep();
-  let iterator: Cursor | undefined;
-  /** Queued values, as JSON. */
-  let queued: MessageText[] = [];
-  /** The length of all queued values. */
-  let length = 0;
-  /** Whether no value follows the queued values. */
-  let isOver = false;
-  /** What the first request after the last value is refused with. */
-  let failure: { readonly error: unknown } | undefined;
-  /** Why the stream was stopped. */
-  let stopReason: unknown;
-  let isReading = false;
-  /** The parts of a view that the source has yielded: that of a `Blob` may yield one of any length. */
-  let parts: Iterator<unknown> | undefined;
-  /** Whether reading waits for the connection to have a socket. */
-  let isPaused = false;
-  /** How many requests for more values wait for their responses. */
-  let asked = 0;
-  /** Settles when the last of these requests is answered. The next one is answered after that. */
-  let turn = Promise.resolve();
-  /** Ends the wait for a value. */
-  let wake: (() => void) | undefined;
-
-  // Reading the source.
-
-  const canRead = (): boolean =>
-    !isOver && length < (parts === undefined ? MOST_AHEAD : MOST_BYTES_AHEAD) && queued.length < MOST_VALUES;
-
-  async function readAhead(): Promise<void> {
-    if (isReading) return;
-    isReading = true;
-    try {
-      while (canRead()) {
-        isPaused = connection.flow.isDown;
-        if (isPaused) break;
-        const part = parts?.next();
-        if (part?.done === false) {
-          add(part.value);
-          continue;
-        }
-        iterator ??= iteratorOf(source);
-        const { done, value } = await iterator.next();
-        // `stop` may have come meanwhile.
-        if (isOver) break;
-        if (done === true) finish();
-        else if (connection.config.bytes !== undefined && ArrayBuffer.isView(value)) {
-          parts = connection.config.bytes.parts(value, MOST_AHEAD);
-        } else add(value);
-      }
-    } catch (error) {
-      iteratorFailed(error);
-    }
-    isReading = false;
-  }
-
-  function add(value: unknown): void {
-    try {
-      connection.config.checks?.sent("stream", method, value);
-      const text = stringify(value) ?? "null";
-      // The source may fill the same buffer again.
-      if (typeof text !== "string") text.keep();
-      if (exceeds(text, connection.maxReplyBytes - ENVELOPE_BYTES))
-        throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
-      queued.push(text);
-      count(text.length, 1);
-      wake?.();
-    } catch (error) {
-      // The source did not fail, so it must be closed.
-      finish({ error });
-      void close();
-    }
-  }
-
-  /** Counts values that are queued, or no longer are. */
-  function count(characters: number, values: number): void {
-    length += characters;
-    transport.keeps?.(characters + values * VALUE_COST);
-  }
-
-  function finish(how?: { error: unknown }): void {
-    isOver = true;
-    failure = how;
-    wake?.();
-  }
-
-  /** Closes the source. Called last, because `return` may wait for a pending `next`. */
-  async function close(): Promise<void> {
-    try {
-      if (isNode) source.destroy();
-      else await (iterator ??= iteratorOf(source)).return?.();
-    } catch (error) {
-      iteratorFailed(error);
-    }
-  }
-
-  /** The iterator of a Node stream also fails if the stream is destroyed. The stream itself emits its errors. */
-  function iteratorFailed(error: unknown): void {
-    if (!isOver || !isNode) sourceFailed(error);
-  }
-
-  /** Ends the stream with an error of its source. If the stream is over, reports the error. */
-  function sourceFailed(error: unknown): void {
-    if (!isOver) finish({ error });
-    else if (!isAbort(error, stopReason)) incoming.reportFailure(call?.id, method, error);
-  }
-
-  // Sending the values.
-
-  /** Waits for a value or the end. Resolves to false if neither comes within `waitMs`. */
-  function arrival(waitMs: number): Promise<boolean> {
-    return new Promise((resolve) => {
-      const late = { deadline: 0, expire: () => resolve(false) };
-      setDeadline(late, waitMs);
-      wake = () => {
-        clearDeadline(late);
-        resolve(true);
-      };
-    });
-  }
-
-  const isWaiting = (): boolean => !isOver && queued.length === 0;
-
-  async function ready(waitMs: number): Promise<void> {
-    void readAhead();
-    while (isWaiting() && (await arrival(waitMs)));
-    // Waits until a quick source yields no more.
-    for (let seen = -1; seen !== queued.length && canRead();) {
-      seen = queued.length;
-      for (let tick = 0; tick < QUIET_TICKS; tick++) await Promise.resolve();
-    }
-  }
-
-  /** Takes what fits into one reply: one value, and more while they fit even if each character took three bytes. */
-  function take(): Portion {
-    if (queued.length === 0 && failure !== undefined) {
-      const { error } = failure;
-      // A request that waits behind this one gets no values.
-      failure = undefined;
-      remove();
-      throw error;
-    }
-    const most = connection.maxReplyBytes / 3 - ENVELOPE_BYTES;
-    let taken = 0;
-    let characters = 0;
-    while (taken < queued.length && (taken === 0 || characters + taken + queued[taken]!.length < most))
-      characters += queued[taken++]!.length;
-    count(-characters, -taken);
-    const values = queued.splice(0, taken);
-    const isLast = isOver && failure === undefined && queued.length === 0;
-    if (isLast) remove();
-    void readAhead();
-    return { values, isLast };
-  }
-
-  /** Removes the stream from the table. Returns false if it was removed before. */
-  function remove(): boolean {
-    if (!streams.delete(token)) return false;
-    transport.keeps?.(-STREAM_COST);
-    frame?.drop();
-    return true;
-  }
-
-  /** Answers one request when values are ready and the connection has room for them, or the stream is over. */
-  async function sendMore(id: Id, slot: Slot): Promise<void> {
-    try {
-      await ready(Infinity);
-      // Checked right before sending: if many streams are ready at once, each must count what the streams before it sent.
-      for (
-        let ms = ROOM_CHECK_MS;
-        queued.length > 0 && !connection.flow.hasRoom;
-        ms = Math.min(2 * ms, LONGEST_ROOM_CHECK_MS)
-      )
-        await arrival(connection.flow.isDown ? Infinity : ms);
-      // Before the reply: its reader may request more at once.
-      asked--;
-      const { values, isLast } = take();
-      const text = encodeRawResult(id, joinTexts('{"values":[', values, `],"finished":${isLast}}`));
-      incoming.reply(id, text, slot, onSent);
-    } catch (error) {
-      incoming.reply(id, incoming.encodeFailure(id, method, error), slot);
-    }
-  }
-
-  /** Called when values were sent, or will not be sent. */
-  const onSent = (isSent: boolean): void => {
-    if (!isSent) stream.stop(new Error("the response was not sent"));
-  };
-
-  const stream: ServedStream = {
-    call,
-    token,
-    isAnnounced: !isWhole,
-    ready,
-    take,
-
-    toJson() {
-      // If the call was cancelled meanwhile, the end of the source is not its result.
-      if (call?.abortCause !== undefined) throw call.abortCause.reason;
-      stream.isAnnounced = true;
-      const { values, isLast } = queued.length > 0 && !connection.flow.hasRoom ? NOTHING : take();
-      if (values.length === 0 && !isLast) return `{"token":${token}}`;
-      return joinTexts(isLast ? '{"values":[' : `{"token":${token},"values":[`, values, "]}");
-    },
-
-    answer(id, slot) {
-      // Refused without an RpcError, whose stack is expensive: the other side can send many.
-      if (asked === MOST_NEXT) return incoming.reply(id, encodeError(id, TOO_MANY_NEXT), slot);
-      asked++;
-      turn = turn.then(() => sendMore(id, slot));
-    },
-
-    stop(reason, isAborted = false) {
-      if (!remove()) return;
-      // Aborted before `return()` is called: a source that waits for its signal would never return.
-      if (isWhole && stream.isAnnounced) call!.abort({ reason });
-      stopReason = reason;
-      count(-length, -queued.length);
-      queued = [];
-      parts = undefined;
-      const wasOver = isOver;
-      const before = failure;
-      finish(isAborted ? undefined : { error: new RpcError(ErrorCode.NoSuchStream, "The stream was given up") });
-      if (!wasOver) void close();
-      // The source failed, and no request came after that.
-      else if (before !== undefined) sourceFailed(before.error);
-    },
-
-    resumed() {
-      wake?.();
-      if (isPaused) void readAhead();
-    },
-  };
-
-  streams.set(token, stream);
-  transport.keeps?.(STREAM_COST);
-  // A Node stream emits errors also while it is not read. Without a listener, they would end the process.
-  if (isNode) source.on("error", sourceFailed);
+  const stream = new ServedStream(table, refusal === undefined ? newToken(table) : 0, source, isWhole, call);
   if (refusal !== undefined) {
     stream.stop(refusal.reason);
     throw refusal.reason;
   }
-  call?.onReply(onSent);
+  call?.onReply(stream.onSent);
   return stream;
 }
 
@@ -352,8 +349,6 @@ function newToken(table: ServedStreams): number {
     table.lastToken = Math.floor(Math.random() * 2 ** 32);
   return ++table.lastToken;
 }
-
-const NO_RESPONSE = { reason: new Error("a notification has no response") };
 
 /** Returns why a stream cannot be served: its caller no longer waits, or too many streams are open. */
 function whyRefused({ connection, streams }: ServedStreams, call: IncomingCall | undefined): AbortCause | undefined {
@@ -384,7 +379,8 @@ function iteratorOf(source: AnyIterable): Cursor {
 }
 
 /** The iterator of a Node stream cannot be ended while it waits, or before it was begun. The stream itself can. */
-function isNodeStream(source: object): source is NodeStream & AnyIterable {
-  const { pipe, destroy, on } = source as Partial<NodeStream>;
-  return [pipe, destroy, on].every((one) => typeof one === "function");
+function isNodeStream(
+  source: object,
+): source is AnyIterable & { destroy(): void; on(event: "error", listener: (error: unknown) => void): unknown } {
+  return ["pipe", "destroy", "on"].every((name) => typeof (source as Record<string, unknown>)[name] === "function");
 }

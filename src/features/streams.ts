@@ -1,0 +1,145 @@
+/**
+ * The streams of one connection, in both directions. They are the enumerables of StreamJsonRpc: `{ token, values }` stands for a
+ * stream, `$/enumerator/next` requests more values, and `$/enumerator/abort` stops the stream. Source: StreamJsonRpc,
+ * "Asynchronous enumerables".
+ */
+import type { Slot } from "../core/batch.js";
+import { encodeError, encodeRequest, encodeResult, type MessageText } from "../core/codec.js";
+import * as ErrorCode from "../core/codes.js";
+import type { Connection } from "../core/connection.js";
+import type { CallOptions } from "../core/contract.js";
+import { isExempt } from "../core/dialect.js";
+import { expected, mistake } from "../core/errors.js";
+import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
+import { member, type Id, type NotificationMessage, type RequestMessage } from "../core/message.js";
+import { isSignal } from "../core/options.js";
+import { OutgoingCall } from "../core/outgoing-calls.js";
+import type { AnyIterable } from "../core/promises.js";
+import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, readStream, tokenOf, type Source } from "./reader.js";
+import { serveStream, type ServedStream, type ServedStreams } from "./served.js";
+
+/** The control methods of streams. */
+export const STREAM_METHODS = [NEXT, ABORT];
+
+/** If the first value of a stream takes longer, the call is answered without a value, so that it does not time out. */
+const FIRST_VALUE_WAIT_MS = 100;
+
+const NO_SUCH_STREAM = { code: ErrorCode.NoSuchStream, message: "No such stream" };
+
+/** The streams of one connection. For the members, see `Extensions`. */
+export class Streams implements ServedStreams {
+  declare readonly connection: Connection;
+  declare readonly streams: Map<unknown, ServedStream>;
+  declare isOffering: boolean;
+  declare lastToken: number;
+  /** The call whose message is being encoded. */
+  #encoding: IncomingCall | OutgoingCall | undefined;
+
+  constructor(connection: Connection) {
+    this.connection = connection;
+    this.streams = new Map();
+    this.isOffering = false;
+    this.lastToken = 0;
+  }
+
+  control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
+    const id = "id" in message ? message.id : undefined;
+    if (message.method !== (id === undefined ? ABORT : NEXT)) return false;
+    const named = this.streams.get(member(message.params, "token", 0));
+    const stream = named?.isAnnounced ? named : undefined;
+    if (id === undefined) stream?.stop(new DOMException(NO_LONGER_READ, "AbortError"), true);
+    else if (stream !== undefined) stream.answer(id, slot);
+    // Refused without an RpcError, whose stack is expensive: the other side can send any token.
+    else this.connection.incoming.reply(id, encodeError(id, NO_SUCH_STREAM), slot);
+    return true;
+  }
+
+  /**
+   * Stops the streams in the responses to the calls with that id, which may have crossed their cancel. Finding these among 256, the
+   * default of `maxStreams`, takes about 2 µs.
+   */
+  cancelled(id: Id, cause: AbortCause): void {
+    for (const stream of this.streams.values()) {
+      const { call } = stream;
+      if (call?.id === id && !isExempt(this.connection.config.dialect, call.method)) stream.stop(cause.reason);
+    }
+  }
+
+  stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
+    const { outgoing } = this.connection;
+    const given: unknown = options?.signal;
+    const signal = isSignal(given) ? given : undefined;
+    return this.read({
+      method,
+      signal,
+      // A value that is no signal is refused as any bad option: when the call is made.
+      open: (opening) => {
+        // The stream of a call that is made again would belong to another connection than its reader.
+        const once = given === signal ? ({ ...options, signal: opening, retry: false } as const) : options;
+        return outgoing.request(method, params, once);
+      },
+    });
+  }
+
+  iterate(stream: unknown): AsyncIterable<unknown> {
+    if (typeof stream !== "object" || stream === null) throw expected("stream", "a stream out of a message", stream);
+    iterateOnce(stream);
+    return this.read({ method: NEXT, open: async () => stream, token: tokenOf(stream) });
+  }
+
+  /** Reads a stream on the other side. */
+  read(source: Source): AsyncIterable<unknown> {
+    return readStream(this.connection, source);
+  }
+
+  offer(source: unknown): object {
+    if (!isIterable(source)) throw expected("source", "an iterable or web stream", source);
+    this.isOffering = true;
+    let isSent = false;
+    const toJSON = (): object => {
+      const call = this.#encoding;
+      if (call === undefined) throw mistake("a stream can be sent only in a request or a result");
+      if (isSent) throw mistake("a stream can be sent once");
+      isSent = true;
+      const isParam = call instanceof OutgoingCall;
+      const stream = serveStream(this, source, isParam ? undefined : call, false);
+      if (isParam) call.whenSettled(() => stream.stop(new Error("the call has ended")));
+      return { token: stream.token };
+    };
+    return { toJSON };
+  }
+
+  encode(call: IncomingCall | OutgoingCall, content: unknown): MessageText {
+    const outer = this.#encoding;
+    this.#encoding = call;
+    try {
+      if (call instanceof OutgoingCall) return encodeRequest(call.id, call.method, content as object);
+      return encodeResult(call.id ?? null, content);
+    } finally {
+      this.#encoding = outer;
+    }
+  }
+
+  async serve(source: AnyIterable, call: IncomingCall): Promise<() => MessageText> {
+    const stream = serveStream(this, source, call, true);
+    await stream.ready(FIRST_VALUE_WAIT_MS);
+    return () => stream.toJson();
+  }
+
+  resumed(): void {
+    for (const stream of this.streams.values()) stream.resumed();
+  }
+
+  end(reason: unknown): void {
+    for (const stream of this.streams.values()) stream.stop(reason);
+  }
+}
+
+function isIterable(value: unknown): value is AnyIterable {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    // Not every browser has the async iterator of a web stream.
+    (Symbol.asyncIterator in value || Symbol.iterator in value || "getReader" in value)
+  );
+}
