@@ -7,9 +7,9 @@ import {
   type AnyPeer,
   type Context,
   type Dialect,
+  type Receiver,
   type Transport,
 } from "../../src/node.js";
-import type { Receiver } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { connected, expectEmpty, type AnyOptions, type ConnectedPair } from "../support/pair.js";
 import { notification, rawPeer, request, result, type RawBehaviour, type RawPeer } from "../support/raw.js";
