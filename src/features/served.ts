@@ -59,14 +59,14 @@ type State =
   | { readonly name: "resting" }
   /** Values of a source that is asked for one. */
   | { readonly name: "reading" }
-  /** Nothing. `reason`: why the stream was stopped, if it was. */
+  /** Nothing. `reason`: as below. */
   | { readonly name: "finished"; readonly reason?: unknown }
-  /** An error, with which one request for more values is refused. `reason`: as above. */
+  /** An error, with which one request for more values is refused. `reason`: why the stream was stopped, if it was. */
   | { readonly name: "failed"; readonly error: unknown; readonly reason?: unknown };
 
 /** Whether the source may yield more values. */
-function isOpen({ name }: State): boolean {
-  return name !== "finished" && name !== "failed";
+function isOpen(state: State): state is Exclude<State, { name: "finished" | "failed" }> {
+  return state.name !== "finished" && state.name !== "failed";
 }
 
 /** One iterable that the other side reads. */
@@ -76,9 +76,11 @@ export class ServedStream {
   declare readonly token: number;
   /** Whether the token was sent. Until then it names no stream: a guessed token must not end the call. */
   declare isAnnounced: boolean;
-  readonly #table: ServedStreams;
+  readonly #connection: Connection;
+  readonly #streams: ServedStreams["streams"];
   readonly #source: AnyIterable;
-  readonly #isWhole: boolean;
+  /** The call whose result the stream is. */
+  readonly #whole: IncomingCall | undefined;
   /** The frame that the call came in: a generator keeps the params. */
   readonly #frame: Frame | undefined;
   #state: State = { name: "unread" };
@@ -102,9 +104,10 @@ export class ServedStream {
     this.call = call;
     this.token = token;
     this.isAnnounced = !isWhole;
-    this.#table = table;
+    this.#connection = table.connection;
+    this.#streams = table.streams;
     this.#source = source;
-    this.#isWhole = isWhole;
+    this.#whole = isWhole ? call : undefined;
     this.#frame = call && (call.frame ?? transport.currentFrame);
     this.#frame?.keep();
     table.streams.set(token, this);
@@ -122,9 +125,9 @@ export class ServedStream {
   /** Ends the stream with an error of its source, behind the queued values. If no value follows them, reports the error. */
   #fail(error: unknown): void {
     const state = this.#state;
-    if (state.name !== "finished" && state.name !== "failed") this.#become({ name: "failed", error });
+    if (isOpen(state)) this.#become({ name: "failed", error });
     else if (!isAbort(error, state.reason)) {
-      this.#table.connection.incoming.reportFailure(this.call?.id, this.call?.method ?? NEXT, error);
+      this.#connection.incoming.reportFailure(this.call?.id, this.call?.method ?? NEXT, error);
     }
   }
 
@@ -132,15 +135,15 @@ export class ServedStream {
   stop(reason: unknown, isAborted = false): void {
     if (!this.#remove()) return;
     // Aborted before `return()` is called: a source that waits for its signal would never return.
-    if (this.#isWhole && this.isAnnounced) this.call!.abort({ reason });
+    if (this.isAnnounced) this.#whole?.abort({ reason });
     const state = this.#state;
-    this.#become(isAborted ? { name: "finished", reason } : { name: "failed", error: givenUp(), reason });
+    this.#become(isAborted ? { name: "finished" } : { name: "failed", error: givenUp(), reason });
     this.#count(-this.#length, -this.#queued.length);
     this.#queued = [];
     this.#parts = undefined;
+    if (isOpen(state)) void this.#close();
     // The source failed, and no request came after that.
-    if (state.name === "failed") this.#fail(state.error);
-    else if (state.name !== "finished") void this.#close();
+    else if (state.name === "failed") this.#fail(state.error);
   }
 
   /** Called when values of the stream were sent, or will not be sent. */
@@ -150,8 +153,8 @@ export class ServedStream {
 
   /** Removes the stream from the table. Returns false if it was removed before. */
   #remove(): boolean {
-    if (!this.#table.streams.delete(this.token)) return false;
-    this.#table.connection.transport.keeps?.(-STREAM_COST);
+    if (!this.#streams.delete(this.token)) return false;
+    this.#connection.transport.keeps?.(-STREAM_COST);
     this.#frame?.drop();
     return true;
   }
@@ -169,18 +172,17 @@ export class ServedStream {
 
   async #readAhead(): Promise<void> {
     if (this.#state.name === "reading" || !isOpen(this.#state)) return;
-    const { connection } = this.#table;
-    const { bytes } = connection.config;
+    const { flow, config } = this.#connection;
     this.#become({ name: "reading" });
     try {
-      while (this.#canRead && !connection.flow.isDown) {
+      while (this.#canRead && !flow.isDown) {
         const part = this.#parts?.next();
-        const isPart = part?.done === false;
-        const { done, value } = isPart ? part : await (this.#iterator ??= iteratorOf(this.#source)).next();
+        const { done, value } =
+          part?.done === false ? part : await (this.#iterator ??= iteratorOf(this.#source)).next();
         // `stop` may have come meanwhile.
         if (!isOpen(this.#state)) return;
         if (done === true) this.#become({ name: "finished" });
-        else if (bytes !== undefined && ArrayBuffer.isView(value)) this.#parts = bytes.parts(value, MOST_AHEAD);
+        else if (config.bytes && ArrayBuffer.isView(value)) this.#parts = config.bytes.parts(value, MOST_AHEAD);
         else this.#add(value);
       }
     } catch (error) {
@@ -190,7 +192,7 @@ export class ServedStream {
   }
 
   #add(value: unknown): void {
-    const { connection } = this.#table;
+    const connection = this.#connection;
     try {
       connection.config.checks?.sent("stream", this.call?.method ?? NEXT, value);
       const text = stringify(value) ?? "null";
@@ -211,7 +213,7 @@ export class ServedStream {
   /** Counts values that are queued, or no longer are. */
   #count(characters: number, values: number): void {
     this.#length += characters;
-    this.#table.connection.transport.keeps?.(characters + values * VALUE_COST);
+    this.#connection.transport.keeps?.(characters + values * VALUE_COST);
   }
 
   /** Closes the source. Called last, because `return` may wait for a pending `next`. */
@@ -264,7 +266,7 @@ export class ServedStream {
       throw state.error;
     }
     // One value, and more while they fit even if each character took three bytes.
-    const most = this.#table.connection.maxReplyBytes / 3 - ENVELOPE_BYTES;
+    const most = this.#connection.maxReplyBytes / 3 - ENVELOPE_BYTES;
     let taken = 0;
     let characters = 0;
     while (taken < queued.length && (taken === 0 || characters + taken + queued[taken]!.length < most))
@@ -279,7 +281,7 @@ export class ServedStream {
 
   /** Whether values wait until the connection has room for them. */
   get #isFull(): boolean {
-    return this.#queued.length > 0 && !this.#table.connection.flow.hasRoom;
+    return this.#queued.length > 0 && !this.#connection.flow.hasRoom;
   }
 
   /** Returns the JSON of the stream as a whole result, with the queued values if the connection has room for them. */
@@ -295,8 +297,7 @@ export class ServedStream {
 
   /** Answers a request for more values when values are ready and the connection has room for them, or the stream is over. */
   answer(id: Id, slot: Slot): void {
-    const { connection } = this.#table;
-    const { incoming } = connection;
+    const { flow, incoming } = this.#connection;
     // Refused without an RpcError, whose stack is expensive: the other side can send many.
     if (this.#asked === MOST_NEXT) return incoming.reply(id, encodeError(id, TOO_MANY_NEXT), slot);
     this.#asked++;
@@ -305,7 +306,7 @@ export class ServedStream {
         await this.ready(Infinity);
         // Checked right before sending: if many streams are ready at once, each must count what the streams before it sent.
         for (let ms = ROOM_CHECK_MS; this.#isFull; ms = Math.min(2 * ms, MOST_CHECK_MS))
-          await this.#arrival(connection.flow.isDown ? Infinity : ms);
+          await this.#arrival(flow.isDown ? Infinity : ms);
         // Before the reply: its reader may request more at once.
         this.#asked--;
         const { values, isLast } = this.take();
