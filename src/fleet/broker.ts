@@ -38,36 +38,16 @@ export interface BrokerEvents {
 }
 
 /** One command, from `run` until it settles. */
-class Command<T> implements Expiring {
-  deadline = 0;
+interface Command<T> extends Expiring {
   readonly bytes: number;
   readonly run: () => Promise<T>;
   readonly resolve: (value: T) => void;
   readonly reject: (error: unknown) => void;
-  readonly broker: Broker;
-  isWritten = false;
+  isWritten: boolean;
   /** What must be done before it is written, when the connection is up. `undefined` when that was begun. */
   prepare: (() => Promise<unknown>) | undefined;
   /** Whether that is done. */
-  isReady = true;
-
-  constructor(
-    broker: Broker,
-    bytes: number,
-    run: () => Promise<T>,
-    resolve: (value: T) => void,
-    reject: (error: unknown) => void,
-  ) {
-    this.broker = broker;
-    this.bytes = bytes;
-    this.run = run;
-    this.resolve = resolve;
-    this.reject = reject;
-  }
-
-  expire(): void {
-    this.broker.expired(this);
-  }
+  isReady: boolean;
 }
 
 /** A channel that is wanted, subscribed, or both. */
@@ -236,9 +216,19 @@ export class Broker {
    */
   run<T>(bytes: number, timeoutMs: number, run: () => Promise<T>, prepare?: () => Promise<unknown>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const command = new Command(this, bytes, run, resolve, reject);
-      command.prepare = prepare;
-      command.isReady = prepare === undefined;
+      const isReady = prepare === undefined;
+      const expire = (): void => this.#expired(command);
+      const command: Command<T> = {
+        deadline: 0,
+        expire,
+        bytes,
+        run,
+        resolve,
+        reject,
+        isWritten: false,
+        prepare,
+        isReady,
+      };
       if (command.isReady && this.isUp) this.#write(command, timeoutMs);
       else if (this.#wait(command, timeoutMs) && this.isUp) this.#proceed(command);
     });
@@ -294,7 +284,7 @@ export class Broker {
   }
 
   /** The time of a command has passed. */
-  expired(command: Command<any>): void {
+  #expired(command: Command<any>): void {
     const { isWritten, isReady, prepare } = command;
     let error = this.#refusal();
     if (isWritten) error = new EngineError(`${this.name} has not answered in time`, "unknown");

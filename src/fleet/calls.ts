@@ -36,38 +36,15 @@ const UNNAMED = "?";
 const CLOSE_MS = 10_000;
 
 /** A call to another node, until it is settled. */
-class RemoteCall implements Expiring {
-  deadline = 0;
+interface RemoteCall extends Expiring {
   readonly number: number;
   readonly node: NodeName;
   readonly method: string;
   readonly wait: Wait;
   readonly resolve: (result: unknown) => void;
   readonly reject: (reason: unknown) => void;
-  readonly timedOut: (call: RemoteCall, afterMs: number) => void;
-  isWritten = false;
-  whenSettled: (() => void)[] = [];
-
-  constructor(
-    number: number,
-    node: NodeName,
-    method: string,
-    wait: Wait,
-    [resolve, reject]: [(result: unknown) => void, (reason: unknown) => void],
-    timedOut: (call: RemoteCall, afterMs: number) => void,
-  ) {
-    this.number = number;
-    this.node = node;
-    this.method = method;
-    this.wait = wait;
-    this.resolve = resolve;
-    this.reject = reject;
-    this.timedOut = timedOut;
-  }
-
-  expire(): void {
-    this.timedOut(this, this.wait.timeoutMs);
-  }
+  isWritten: boolean;
+  readonly whenSettled: (() => void)[];
 }
 
 /** A question to all nodes, until all have answered. */
@@ -151,8 +128,9 @@ export class Calls {
       if (!knows(node, kind)) throw new ConnectionLostError(method, "not-sent", OLD_NODE);
       const number = ++this.#lastNumber;
       const frame = frameOf(kind, [number, from, ...fields], body);
-      const timedOut = (late: RemoteCall, afterMs: number): void => this.#timeOut(late, afterMs);
-      const call = new RemoteCall(number, node, method, wait, [resolve, reject], timedOut);
+      const expire = (): void => this.#timeOut(call, wait.timeoutMs);
+      const state = { deadline: 0, expire, isWritten: false, whenSettled: [] };
+      const call: RemoteCall = { ...state, number, node, method, wait, resolve, reject };
       this.#calls.set(number, call);
       setDeadline(call, wait.timeoutMs);
       this.#watch(call);

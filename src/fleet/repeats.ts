@@ -18,33 +18,12 @@ export interface RepeatLimits {
 }
 
 /** One frame, until it is received or its time has passed. */
-class Repeat implements Expiring {
-  deadline = 0;
+interface Repeat extends Expiring {
   delayMs: number;
-  readonly repeats: Repeats;
   readonly channel: Channel;
   readonly frame: string;
   readonly until: number;
   readonly isReceived: (count: number) => boolean;
-
-  constructor(
-    repeats: Repeats,
-    channel: Channel,
-    frame: string,
-    [firstMs, forMs]: [firstMs: number, forMs: number],
-    isReceived: (count: number) => boolean,
-  ) {
-    this.repeats = repeats;
-    this.channel = channel;
-    this.frame = frame;
-    this.delayMs = firstMs;
-    this.until = performance.now() + forMs;
-    this.isReceived = isReceived;
-  }
-
-  expire(): void {
-    this.repeats.again(this);
-  }
 }
 
 /** The frames of one kind that a node repeats. Their receivers take a frame that comes twice once. */
@@ -66,18 +45,20 @@ export class Repeats {
    * broker that counts none gets the frame until it has taken it.
    */
   send(channel: Channel, frame: string, forMs: number, isReceived: (count: number) => boolean): void {
-    void this.#send(new Repeat(this, channel, frame, [this.#limits.firstMs, forMs], isReceived));
+    const until = performance.now() + forMs;
+    const expire = (): void => this.#again(repeat);
+    const repeat: Repeat = { deadline: 0, expire, delayMs: this.#limits.firstMs, channel, frame, until, isReceived };
+    void this.#send(repeat);
   }
 
-  /** Sends a frame again. */
-  again(repeat: Repeat): void {
+  #again(repeat: Repeat): void {
     this.#forget(repeat);
     void this.#send(repeat);
   }
 
   /** The connection is restored. */
   up(): void {
-    for (const repeat of Array.from(this.#waiting)) this.again(repeat);
+    for (const repeat of Array.from(this.#waiting)) this.#again(repeat);
   }
 
   /** Sends nothing again any more. */
