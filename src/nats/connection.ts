@@ -129,12 +129,19 @@ export class NatsConnection implements EngineConnection {
     this.#subscribed.clear();
   }
 
-  #checkLater(): void {
+  /** Checks the streams now, because an operation has failed. */
+  checkSoon(): void {
+    this.#checkLater(0);
+  }
+
+  #checkLater(ms = CHECK_MS): void {
+    clearTimeout(this.#checking);
+    if (this.#isClosed) return;
     this.#checking = setTimeout(() => {
       // Without a connection, the streams are checked when it is restored.
       const checked = this.#state === "up" ? this.checkStreams().then(() => this.log!.shorten()) : Promise.resolve();
-      void checked.catch(() => {}).then(() => this.#isClosed || this.#checkLater());
-    }, CHECK_MS);
+      void checked.catch(() => {}).then(() => this.#checkLater());
+    }, ms);
   }
 
   reconnect(reason: Error): void {

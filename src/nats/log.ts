@@ -42,8 +42,14 @@ export class NatsLog implements EngineLog {
     this.#chains.note(topic, placed);
   }
 
+  /** If an operation fails, the stream may be gone. The next one finds another, without waiting for the next check. */
+  #watch<T>(operation: Promise<T>): Promise<T> {
+    operation.catch(() => this.#connection.checkSoon());
+    return operation;
+  }
+
   async append(topic: string, body: string, rule: LogRule, key: string | undefined): Promise<Position> {
-    return this.#chains.inOrder(topic, async () => {
+    const appending = this.#chains.inOrder(topic, async () => {
       await this.#grow(rule);
       const subject = key === undefined ? undefined : this.#connection.names.key(topic, key);
       const appended = await this.#chains.append(topic, body, (last) => this.#headBehind(last), subject);
@@ -54,6 +60,7 @@ export class NatsLog implements EngineLog {
       this.#remember(topic, { seq: appended.seq, at: performance.now(), ttlMs: rule.ttlMs });
       return { epoch, offset };
     });
+    return this.#watch(appending);
   }
 
   async #headBehind(last: Placed | undefined): Promise<Head> {
@@ -152,6 +159,10 @@ export class NatsLog implements EngineLog {
   }
 
   async read(topic: string, after: number, limit: number, begin?: LogRule): Promise<LogPart> {
+    return this.#watch(this.#read(topic, after, limit, begin));
+  }
+
+  async #read(topic: string, after: number, limit: number, begin: LogRule | undefined): Promise<LogPart> {
     let last = await this.#chains.last(topic);
     if (last === undefined && begin !== undefined) {
       await this.#begin(topic, begin);

@@ -46,13 +46,16 @@ describe("the logs of the engine nats", () => {
   });
 
   it("keep their last entry, and so their epoch, when they are quiet, and are shortened by the last one to publish", async () => {
-    const [a, b] = await pair(rigOf());
+    const rig = rigOf();
+    const [a, b] = await pair(rig);
+    const gone = await TestNode.open(rig.engine(), "gone");
     const rule = { length: 10, ttlMs: 30_000 };
     for (const body of ["1", "2", "3"]) await a.append(body, undefined, rule);
     const { epoch } = await b.read();
     const { log } = a.connection;
-    for (const [i, one] of [log!, log!, b.connection.log!].entries())
+    for (const [i, one] of [log!, log!, gone.connection.log!].entries())
       await one.append("other", String(i), rule, undefined);
+    await gone.connection.close();
     jump(30_001);
     await expect.poll(() => b.read()).toEqual({ epoch, top: 3, entries: [[3, "3"]] });
     expect((await log!.read("other", 0, 10)).entries).toHaveLength(3);

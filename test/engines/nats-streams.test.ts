@@ -14,6 +14,8 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     const before = await old.append("1");
     await removeStreams(nats.server.url, rig.prefix);
     expect(await outcomeOf(old.append("refused"))).toBe("not-sent");
+    // A failure is a reason to look at the streams at once.
+    await old.untilHeard();
     const other = await TestNode.open(rig.engine());
     // It has as many entries as the stream before, so what the first node knows would fit.
     const begun = await other.append("1");

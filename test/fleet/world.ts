@@ -425,7 +425,8 @@ export class World<L extends Link> {
     let last: string | undefined;
     await this.during(async () => {
       await away.link.down();
-      last = await this.#publish(0, undefined, other);
+      // After the last fault of the broker, one may still be refused.
+      while (last === undefined) last = await this.#publish(++this.#numbers, undefined, other);
       await away.link.up();
     }, away);
     await this.until("L1", () => {
