@@ -31,3 +31,21 @@ function endTick(): void {
     }
   }
 }
+
+let count = 0;
+const counter: TickEnd & { isQueued: boolean } = {
+  isQueued: false,
+  endTick() {
+    count++;
+    this.isQueued = false;
+  },
+};
+
+/** Returns the number of the present tick, which differs from that of the previous one in which it was asked for. */
+export function currentTick(): number {
+  if (!counter.isQueued) {
+    counter.isQueued = true;
+    atEndOfTick(counter);
+  }
+  return count;
+}

@@ -6,7 +6,8 @@ import { WebSocket, type RawData } from "ws";
 import { shareTimer } from "../core/shared-timer.js";
 import { EncodedFrame, type Traffic } from "../core/transport.js";
 import { frameContent, ROOM_FOR_PONGS, type Socket } from "../link/socket.js";
-import { atEndOfTick } from "../link/tick.js";
+import { MOST_COALESCED } from "../link/coalescer.js";
+import { atEndOfTick, currentTick } from "../link/tick.js";
 import { Heartbeat, type HeartbeatTimes, type Pulse } from "../link/heartbeat.js";
 import { rateLimit } from "../core/rate.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
@@ -97,6 +98,10 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   #isFlooded = false;
   #heartbeat: Heartbeat | undefined;
   #readMarks: ReadMarks | undefined;
+  /** The unsent bytes when the socket was corked; `undefined` while it is not corked. */
+  #unsentAtCork: number | undefined;
+  /** The tick of the last broadcast. */
+  #broadcastTick = -1;
 
   /** `raw` is the socket of a server's upgrade. A client gets its socket with the response. */
   constructor(webSocket: GatheringWebSocket, maxFrameBytes: number, raw?: Duplex) {
@@ -157,12 +162,24 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.#webSocket.pong(data);
   }
 
-  /** Corks the socket until the end of the tick, so that all its frames leave in one system call. 1,000 separate pongs took 30 ms. */
+  /**
+   * Corks the socket until the end of the tick, so that all its frames leave in one system call. 1,000 separate pongs took 30 ms.
+   * Frames of this tick do not count as unsent, up to 8 KiB.
+   */
   #corkTick(): void {
     const raw = this.#raw;
-    if (raw === undefined || raw.writableCorked > 0) return;
+    if (raw === undefined) return;
+    if (this.#unsentAtCork !== undefined && raw.writableLength >= MOST_COALESCED) this.#uncork();
+    if (this.#unsentAtCork !== undefined) return;
+    this.#unsentAtCork = this.unsentBytes;
     raw.cork();
-    atEndOfTick({ endTick: () => raw.uncork() });
+    atEndOfTick({ endTick: () => this.#uncork() });
+  }
+
+  #uncork(): void {
+    if (this.#unsentAtCork === undefined) return;
+    this.#unsentAtCork = undefined;
+    this.#raw!.uncork();
   }
 
   /** Counts a ping or a pong. If there are too many, closes the socket and stops reading. */
@@ -226,7 +243,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   }
 
   get unsentBytes(): number {
-    return this.#webSocket.bufferedAmount;
+    return this.#unsentAtCork ?? this.#webSocket.bufferedAmount;
   }
 
   send(frame: string | Uint8Array | EncodedFrame): boolean {
@@ -234,9 +251,17 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     const content = frameContent(frame);
     if (typeof content !== "string") this.#sendBytes(content);
     else if (this.#isServer && frame instanceof EncodedFrame)
-      this.#raw!.write((frame.bytes ??= unmaskedFrame(content)));
+      this.#sendEncoded((frame.bytes ??= unmaskedFrame(content)));
     else this.sendAll([content]);
     return true;
+  }
+
+  /** Writes the first broadcast of a tick at once. Further ones leave in one system call: 20 for each of 300 sockets were 3 times as fast. */
+  #sendEncoded(bytes: Uint8Array): void {
+    const tick = currentTick();
+    if (this.#broadcastTick === tick) this.#corkTick();
+    this.#broadcastTick = tick;
+    this.#raw!.write(bytes);
   }
 
   #sendBytes(content: Uint8Array): void {

@@ -153,6 +153,15 @@ it("writes the same memory to every plain peer of a topic, in order with its oth
   const memories = written.chunks.filter(({ copy }) => copy.includes("shared")).map(({ memory }) => memory);
   expect(memories).toHaveLength(2 * texts.length);
   expect(new Set(memories.map((one) => `${one.byteOffset} ${one.length}`)).size).toBe(texts.length);
+  // The first broadcast of a tick is written at once, and all further ones together, to each of the two.
+  const before = written.writes;
+  for (let i = 0; i < 20; i++) server.topic("all").notify("shared", [i]);
+  expect(written.writes - before).toBe(2);
+  await Promise.all([until(client, 32), until(other, 32)]);
+  expect(written.writes - before).toBe(4);
+  // No more than 8 KiB of a tick do not count as unsent.
+  for (let i = 0; i < 20; i++) server.topic("all").notify("shared", ["x".repeat(1000)]);
+  expect(peer.stats().unsentBytes).toBeGreaterThan(8192);
 });
 
 /** Distinct texts that are long enough for a buffer of their own. */
