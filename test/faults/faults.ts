@@ -231,13 +231,15 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   /** The client has accepted the session in a hello that never reaches the server: the session continues. */
   async loseHello(world) {
     await settled(world);
+    const earlier = world.oracle.ends.length;
     const isLost = resetNext(world, "server", acceptsSession);
     await FAULTS.sendAway(world);
     const { current } = world;
     await world.until("the client's hello is lost", isLost);
     await world.until("the client goes on", () => world.isFlowing || current.isOver);
-    if (current.isOver && current.reason !== EXPIRED && !hasExpired(current))
-      world.oracle.fail("a session is over that the client's hello had not confirmed");
+    // On a busy machine, the session may have expired before its client came again.
+    const isLate = world.oracle.ends.slice(earlier).some(({ reason }) => reason === EXPIRED);
+    if (current.isOver && !isLate) world.oracle.fail("a session is over that the client's hello had not confirmed");
   },
   /** The server closes, and another one starts on the same port. */
   restart: (world) => restart(world, "the server was restarted", () => {}),

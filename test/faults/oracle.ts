@@ -10,9 +10,6 @@ export class Breach extends Error {
   override readonly name = "Breach";
 }
 
-/** Tolerance: a session records its loss before its `suspend` event arrives here, and a loaded process can pause in between. */
-const GRAIN_MS = 100;
-
 /** One end of a session. */
 export class End {
   readonly side: "client" | "server";
@@ -142,6 +139,8 @@ export class Oracle {
   readonly losses: string[] = [];
   readonly #calls = new Map<string, Call>();
   readonly #ttlMs: number;
+  /** How long this process has paused at most. A session records its loss before its `suspend` event arrives here. */
+  #longestPauseMs = 100;
   breach: Breach | undefined;
 
   constructor(ttlMs: number) {
@@ -294,6 +293,11 @@ export class Oracle {
     }
   }
 
+  /** Records that the process has done nothing of a world for so long. */
+  paused(ms: number): void {
+    this.#longestPauseMs = Math.max(this.#longestPauseMs, ms);
+  }
+
   /** Records that the client or a server's peer reported a lost socket. */
   suspended(end: End): void {
     if (end.suspendedAt !== undefined) this.fail(`the ${end.side}'s end was suspended twice`);
@@ -319,7 +323,8 @@ export class Oracle {
     end.isOver = true;
     this.tally.lost++;
     const { suspendedAt, other } = end;
-    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS) end.reason ??= EXPIRED;
+    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - this.#longestPauseMs)
+      end.reason ??= EXPIRED;
     if (!end.isProven && other?.isProven !== true) end.reason ??= "the client's hello has perhaps never come";
     if (end.reason === undefined && other?.reason === undefined)
       this.fail(`the ${end.side} gave a session up for no reason: ${why}`);

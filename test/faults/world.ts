@@ -108,9 +108,11 @@ export class World {
     await ENDINGS[this.#ending](this);
     await this.server.close();
     await this.until("everything is over", () => this.#isOver);
-    // Calls that the end of a connection rejects do so by the end of its tick.
+    // Calls that the end of a connection rejects do so by the end of its tick, and an aborted handler ends when it notices that.
     await turn();
-    this.#checkEmpty();
+    const hanging = this.traffic.hanging();
+    if (hanging > 0) this.oracle.fail(`${hanging} handlers were not aborted when their callers gave up`);
+    await this.until("closed peers are empty", () => this.#isEmpty);
     this.oracle.finish();
     this.credentials.finish();
   }
@@ -158,9 +160,11 @@ export class World {
   /** Waits until `holds` returns true. Throws a breach that is found before. */
   async until(what: string, holds: () => boolean): Promise<void> {
     const start = performance.now();
-    while (!holds()) {
+    for (let now = start; !holds();) {
       this.#check();
-      if (performance.now() - start > this.plan.patienceMs)
+      this.oracle.paused(performance.now() - now);
+      now = performance.now();
+      if (now - start > this.plan.patienceMs)
         this.oracle.fail(`it did not come to be that ${what}${this.#situation()}`);
       await sleep(1);
     }
@@ -209,6 +213,8 @@ export class World {
       methods: this.traffic.methods(() => this.current) as never,
       ...(this.hasAuth ? { auth: this.credentials.show } : { headers: { authorization: CLIENT_NAME } }),
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
+      // A call that is never answered is found by what waits for it.
+      timeoutMs: this.plan.patienceMs,
       heartbeat: this.hasHeartbeat ? HEARTBEAT : false,
     } as never);
     this.client = client(real);
@@ -354,14 +360,11 @@ export class World {
     return readers + streams === 0 && this.oracle.ends.every(({ isOver }) => isOver);
   }
 
-  #checkEmpty(): void {
-    const hanging = this.traffic.hanging();
-    if (hanging > 0) this.oracle.fail(`${hanging} handlers were not aborted when their callers gave up`);
-    for (const peer of [this.client, ...this.#serverEnds.keys()]) {
+  get #isEmpty(): boolean {
+    return [this.client, ...this.#serverEnds.keys()].every((peer) => {
       const { pending, running, streams, malformed } = peer.stats();
-      const left = { pending, running, streams, malformed };
-      if (Object.values(left).some((count) => count > 0)) this.oracle.fail(`a closed peer has ${JSON.stringify(left)}`);
-    }
+      return pending + running + streams + malformed === 0;
+    });
   }
 
   /** Describes the state for a failure report. */
