@@ -137,9 +137,10 @@ describe("a page whose network is cut", () => {
         // Gives the second message the number of the first: so one number arrives twice, and the other never.
         await page.evaluate(() => {
           const { send } = WebSocket.prototype;
+          let first: string | undefined;
           WebSocket.prototype.send = function (data) {
             const text = data as string;
-            const first = /"reaction":"fire","n":(\d+)/.exec(text)?.[1];
+            first ??= /"reaction":"fire","n":(\d+)/.exec(text)?.[1];
             send.call(this, text.replace(/("reaction":"heart","n":)\d+/, `$1${first}`));
           };
         });

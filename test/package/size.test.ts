@@ -31,10 +31,10 @@ const LEAST_USED = 0.8;
 describe("the code that a page loads", () => {
   it.each([
     ["{ connect }", "index.js", "es2022", 30_000],
-    ["{ connect }", "index.js", "es2020", 32_800],
-    ["{ connect }", "index.js", "vite", 29_300],
+    ["{ connect }", "index.js", "es2020", 33_700],
+    ["{ connect }", "index.js", "vite", 29_800],
     ["{ connect, contract }", "index.js", "es2022", 30_800],
-    ["{ pair }", "index.js", "es2022", 21_400],
+    ["{ pair }", "index.js", "es2022", 22_400],
     ["{ RpcError }", "index.js", "es2022", 420],
     ["{ lsp }", "index.js", "es2022", 480],
     ["{ encodeRequest }", "index.js", "es2022", 1_110],
