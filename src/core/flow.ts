@@ -87,6 +87,7 @@ export class Flow implements Sink, Expiring {
     this.#state = isDown ? "down" : "open";
   }
 
+  /** The limits that the marks are parts of. */
   get limits(): UnsentLimits {
     return this.#connection.config.limits;
   }
