@@ -329,6 +329,7 @@ export class Flow implements Sink, Expiring {
 
   /** Ends the session, or the connection: the other side reads too slowly. */
   endSession(reason: string): void {
+    clearDeadline(this);
     this.#state = "over";
     this.#connection.endSession(reason);
   }
