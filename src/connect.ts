@@ -7,13 +7,12 @@ import type { ContractOptions } from "./core/checks.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
-import { PEER_OPTIONS } from "./core/config.js";
+import { makeConfig, PEER_OPTIONS } from "./core/config.js";
 import { defaultHooks } from "./core/hooks.js";
 import { any, anyFunction, anySignal, checkOptions, oneOf, optional, positive, type Checked } from "./core/options.js";
 import { onAbort } from "./core/tell.js";
 import { endpointLimits } from "./session/sizes.js";
 import type { Caller } from "./peer/caller.js";
-import { configFrom } from "./peer/config.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
 
 /** The options by which a client connects to a server that serves `S`, and reconnects. */
@@ -146,7 +145,7 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
 ): OpeningPeer<Peer<C, S>> {
   const { signal, link, onOpen, openTimeoutMs, heartbeat } = options;
   const { reconnects, retriesFirst } = options.reconnect;
-  const config = configFrom(options, onOpen !== undefined);
+  const config = makeConfig(options, onOpen !== undefined);
   const driver = new ClientDriver({
     link,
     onOpen,

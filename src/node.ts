@@ -7,11 +7,12 @@ import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions, type OpenArgu
 import type { Attempt, Supplied } from "./client/credentials.js";
 import { publicUrl, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
-import { bytes } from "./core/bytes.js";
 import { ConnectError } from "./core/errors.js";
 import { isPlain } from "./core/config.js";
 import { checkOptions, must, optional } from "./core/options.js";
-import type { Context, Options, Peer } from "./peer/peer.js";
+import { allFeatures } from "./features/all.js";
+import { pairOf, type pair as pagePair } from "./pair.js";
+import { Peer as PagePeer, type Context, type Options } from "./peer/peer.js";
 import { longestFrame } from "./session/sizes.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
 
@@ -29,6 +30,24 @@ export interface NodeConnectOptions<S extends Contract<S> = any> extends Connect
 }
 
 export * from "./index.js";
+
+/** The `Peer` of `reciproc`, which uses all features by default. Every peer is an instance of it. */
+export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = AnyMethods, A = unknown> extends PagePeer<
+  L,
+  R,
+  A
+> {
+  /** @internal */
+  static override readonly features = allFeatures;
+
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    return value instanceof PagePeer;
+  }
+}
+
+/** The `pair` of `reciproc`, whose peers use all features by default. */
+export const pair: typeof pagePair = (a: any, b: any): any => pairOf(Peer, a, b);
+
 export { serve } from "./server/serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
 export type { Group, NotifyOptions } from "./server/groups.js";
@@ -119,7 +138,7 @@ function openByWs<C extends Contract<C>, S extends Contract<S>>(
   const { tls } = checked;
   return openPeer<C, S>(
     url,
-    { ...checked, bytes: checked.bytes ?? bytes },
+    { ...checked, use: checked.use ?? allFeatures },
     (target, protocols, maxMessageBytes, headers) =>
       openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers !== undefined && { headers }) }),
   );

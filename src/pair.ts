@@ -14,6 +14,15 @@ export function pair<A extends Contract<A> = AnyMethods, B extends Contract<B> =
   a: NoInfer<Options<A, Context<A, B>>> & ContractOptions<A, B>,
   b: NoInfer<Options<B, Context<B, A>>> & ContractOptions<B, A>,
 ): [Peer<A, B>, Peer<B, A>] {
+  return pairOf<A, B>(Peer, a, b);
+}
+
+/** Makes two connected peers of a class. */
+export function pairOf<A extends Contract<A>, B extends Contract<B>>(
+  PeerClass: typeof Peer,
+  a: NoInfer<Options<A, Context<A, B>>> & ContractOptions<A, B>,
+  b: NoInfer<Options<B, Context<B, A>>> & ContractOptions<B, A>,
+): [Peer<A, B>, Peer<B, A>] {
   const [left, right] = memorySockets(peerLimits(a.limits).maxMessageBytes, peerLimits(b.limits).maxMessageBytes);
-  return [new Peer<A, B>(plain(left, true), a), new Peer<B, A>(plain(right, true), b)];
+  return [new PeerClass<A, B>(plain(left, true), a), new PeerClass<B, A>(plain(right, true), b)];
 }

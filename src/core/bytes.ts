@@ -21,7 +21,7 @@ export interface Bytes extends Carried {
   readonly [MARK]: true;
 }
 
-/** Reads and marks bytes for a peer: the option `bytes`, whose only value is the export `bytes`. */
+/** Reads and marks bytes for a peer that has it in `use`. Its only value is the export `bytes`. */
 export interface BytesCodec {
   (view: BytesSource): Bytes;
   /** Returns the message of a binary frame; `undefined` for a frame that breaks the rules. Never throws. @internal */

@@ -3,10 +3,11 @@
 import type { BytesCodec } from "./bytes.js";
 import type { Fit, SchemaContract, ValueChecks } from "./checks.js";
 import type { CallOptions } from "./contract.js";
-import type { ExtensionsFactory } from "./extensions.js";
+import type { Feature } from "./feature.js";
 import type { CallContext } from "./incoming-call.js";
 import type { Dialect } from "./dialect.js";
 import { expected } from "./errors.js";
+import { lsp } from "./lsp.js";
 import { peerLimits, type PeerLimits } from "./limits.js";
 import { isObject, type Id } from "./message.js";
 import {
@@ -55,7 +56,7 @@ export interface AnyOptions {
   dialect?: Dialect | undefined;
   compat?: "1.0" | undefined;
   onForeignMessage?: AnyHandler | undefined;
-  bytes?: BytesCodec | undefined;
+  use?: readonly (Feature | BytesCodec)[] | undefined;
 }
 
 const anyRetry = optional(oneOf("not-sent", false));
@@ -76,12 +77,8 @@ export const PEER_OPTIONS = {
   dialect: optional(checkDialect),
   compat: optional(oneOf("1.0")),
   onForeignMessage: optional<AnyHandler>(anyFunction),
-  bytes: optional(must<BytesCodec>("the export `bytes`", isBytesCodec)),
+  use: optional(checkUse),
 };
-
-function isBytesCodec(value: unknown): boolean {
-  return typeof value === "function" && "read" in value;
-}
 
 /** The options of one call. */
 const CALL_OPTIONS = {
@@ -121,9 +118,9 @@ export interface Config {
   readonly dialect: Dialect;
   /** Whether the application chose the dialect. The default dialect is understood, and spoken only to a reciproc peer. */
   readonly choseDialect: boolean;
-  /** Methods that the extensions take before any handler. */
+  /** Methods of cancels and of features, whose messages are taken before any handler. */
   readonly controlMethods: ReadonlySet<string>;
-  readonly extensions: ExtensionsFactory;
+  readonly use: readonly Feature[];
   /**
    * Rewrites, in place, an incoming message that JSON-RPC 2.0 does not allow and this config does. Returns how the message shows
    * that it is of version 1.0, if it is. `undefined` if the config allows no such message.
@@ -137,19 +134,16 @@ export interface Config {
   readonly opensFirst: boolean;
 }
 
-/** Makes a config of options that are checked. Throws a `TypeError` if a schema or a contract does not fit the methods. */
-export function makeConfig(
-  checked: Checked<typeof PEER_OPTIONS>,
-  extensions: ExtensionsFactory,
-  opensFirst = false,
-): Config {
-  const { schemas: given, methods, fallback, timeoutMs, retry } = checked;
+/** Makes a config of options that are checked. `opensFirst`: see `Config`. Throws a `TypeError` if a schema or a contract does not fit the methods. */
+export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = false): Config {
+  const { schemas: given, methods, fallback, timeoutMs, retry, use: all = [] } = checked;
+  const use = all.filter(isFeature);
   const { schemas, checks }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
   // A contract has checked that its own schemas fit the methods.
   if (given && !fallback) {
     checkKnown("schemas", Object.fromEntries(given), Object.fromEntries(methods));
   }
-  const dialect = checked.dialect ?? extensions.defaultDialect;
+  const dialect = checked.dialect ?? lsp;
   const readsNullParams = checked.dialect?.readsNullParams === true;
   const readsVersion1 = checked.compat !== undefined;
   const normalize = (message: unknown): Version1 | undefined => {
@@ -169,13 +163,31 @@ export function makeConfig(
     limits: checked.limits,
     dialect,
     choseDialect: checked.dialect !== undefined,
-    controlMethods: extensions.controlMethodsOf(dialect),
-    extensions,
+    controlMethods: new Set([dialect.cancel.method, ...use.flatMap((feature) => feature.methods(dialect))]),
+    use,
     normalize: readsNullParams || readsVersion1 ? normalize : undefined,
     onForeignMessage: checked.onForeignMessage,
-    bytes: checked.bytes,
+    bytes: all.find(isBytesCodec),
     opensFirst,
   };
+}
+
+/** Checks the option `use`. */
+function checkUse(use: unknown, name: string): readonly (Feature | BytesCodec)[] {
+  if (!Array.isArray(use)) throw expected(name, "an array of features", use);
+  use.forEach((it, i) => {
+    if (!isFeature(it) && !isBytesCodec(it))
+      throw expected(`${name}[${i}]`, "a feature, such as the export `streams`", it);
+  });
+  return use;
+}
+
+function isFeature(it: unknown): it is Feature {
+  return typeof (it as Feature | null | undefined)?.create === "function";
+}
+
+function isBytesCodec(it: unknown): it is BytesCodec {
+  return typeof it === "function" && "read" in it;
 }
 
 /** The functions of a dialect, which also names a `method` for each of the two. */

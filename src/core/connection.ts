@@ -3,10 +3,11 @@
  * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
  */
 import { receiveBatch, type Slot } from "./batch.js";
+import { OptionalCancel } from "./cancel.js";
 import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { AnyHandler, Config } from "./config.js";
-import type { Extensions } from "./extensions.js";
+import { Parts } from "./feature.js";
 import { Flow, OpeningQueue, type FlowConnection, type Sink } from "./flow.js";
 import type { FailedCall, Hooks } from "./hooks.js";
 import { IncomingCalls } from "./incoming-calls.js";
@@ -34,8 +35,8 @@ export class Connection implements Receiver, Slot, FlowConnection {
   declare isConnecting: boolean;
   /** Called once: when `isConnecting` becomes false, or with the reason if the connection ends before. */
   declare onOpened: ((failure?: { cause: Error }) => void) | undefined;
-  /** The extensions, once something needed them. */
-  declare madeExtensions: Extensions | undefined;
+  /** The parts of the features, once one was needed. */
+  declare madeParts: Parts | undefined;
   /** Errors with id null that were sent, less those received since: an implementation may answer each with one. Never below 0. */
   declare namelessErrors: number;
   declare readonly counts: Counts;
@@ -66,7 +67,7 @@ export class Connection implements Receiver, Slot, FlowConnection {
     replace: Replace,
     lost?: Connection,
   ) {
-    this.ended = this.closeInfo = this.madeExtensions = undefined;
+    this.ended = this.closeInfo = this.madeParts = undefined;
     this.namelessErrors = 0;
     this.isConnecting = lost?.isConnecting ?? transport.isConnecting === true;
     this.onClosed = lost?.onClosed;
@@ -92,9 +93,9 @@ export class Connection implements Receiver, Slot, FlowConnection {
     this.transport.start(this);
   }
 
-  /** The extensions: cancelling, progress and streams. Most connections never need them. */
-  get extensions(): Extensions {
-    return (this.madeExtensions ??= this.config.extensions.create(this));
+  /** The parts of the features. Most connections never need one. */
+  get parts(): Parts {
+    return (this.madeParts ??= new Parts(this));
   }
 
   /** Receives one text. The reply goes into `slot`. */
@@ -113,7 +114,6 @@ export class Connection implements Receiver, Slot, FlowConnection {
   /** Receives one parsed message or batch. The reply goes into `slot`. */
   dispatch(value: unknown, slot: Slot = this): void {
     if (this.ended !== undefined) return;
-    this.madeExtensions?.note?.(value);
     if (Array.isArray(value)) return receiveBatch(this, value, slot);
     const { onForeignMessage } = this.config;
     if (onForeignMessage !== undefined && isForeign(value)) return this.#passOn(onForeignMessage, value, slot);
@@ -220,7 +220,7 @@ export class Connection implements Receiver, Slot, FlowConnection {
     // With `onOpen`, messages stay queued until `release`.
     if (this.config.opensFirst) this.#resume();
     else this.release();
-    this.madeExtensions?.resumed();
+    this.madeParts?.resumed();
   }
 
   lost(error: Error, transport = this.transport): void {
@@ -242,8 +242,8 @@ export class Connection implements Receiver, Slot, FlowConnection {
   }
 
   rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined {
-    const { madeExtensions } = this;
-    return madeExtensions === undefined ? text : madeExtensions.rewriteQueued(text, handle);
+    if (!this.speaksDialect) return handle instanceof OptionalCancel ? undefined : text;
+    return this.madeParts === undefined ? text : this.madeParts.rewriteQueued(text, handle);
   }
 
   #resume(): void {
@@ -294,7 +294,7 @@ export class Connection implements Receiver, Slot, FlowConnection {
       ...this.counts,
       pending: this.outgoing.size,
       running: this.incoming.running,
-      streams: this.madeExtensions?.streams.size ?? 0,
+      streams: this.madeParts?.find("streams")?.size ?? 0,
       unsentBytes: this.flow.unsentBytes,
       bytesReceived,
       bytesSent,
@@ -368,6 +368,6 @@ export class Connection implements Receiver, Slot, FlowConnection {
     this.flow.stop();
     this.outgoing.rejectAll(cause, next);
     this.incoming.abortAll(cause);
-    this.madeExtensions?.end(cause);
+    this.madeParts?.end(cause);
   }
 }

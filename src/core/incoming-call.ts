@@ -79,8 +79,7 @@ export class IncomingCall implements Linked {
     let text: MessageText;
     try {
       if (isStreamed(result)) return this.calls.stream(this, result);
-      const { madeExtensions } = this.calls.connection;
-      text = madeExtensions?.isOffering === true ? madeExtensions.encode(this, result) : encodeResult(id, result);
+      text = this.calls.connection.madeParts?.encode(this, result) ?? encodeResult(id, result);
     } catch (error) {
       if (!(error instanceof TypeError)) return this.fail(error);
       // The stack has no line of the application, so the error names the method.
@@ -136,8 +135,8 @@ export class IncomingCall implements Linked {
   #discard(result: unknown): void {
     const { connection } = this.calls;
     try {
-      if (isStreamed(result)) void observed(connection.extensions.serve(result, this));
-      else if (connection.madeExtensions?.isOffering === true) connection.madeExtensions.encode(this, result);
+      if (isStreamed(result)) void observed(connection.parts.get("streams").serve(result, this));
+      else connection.madeParts?.encode(this, result);
     } catch {
       // The result cannot be encoded, or was a stream and is stopped. No caller waits for it.
     }
@@ -168,9 +167,12 @@ export class CallContext {
     return this.#call.signal;
   }
 
-  /** Reports progress to a caller that asked for it. Does nothing for another caller, and after the response. */
+  /**
+   * Reports progress to a caller that asked for it. Does nothing for another caller, and after the response. Throws a `TypeError` if
+   * the peer does not use the feature `progress`.
+   */
   get progress(): (value: unknown) => void {
-    return this.#call.calls.connection.extensions.progress.reporterOf(this.#call);
+    return this.#call.calls.connection.parts.get("progress").reporterOf(this.#call);
   }
 
   static {

@@ -4,6 +4,7 @@
  */
 import type { Slot } from "./batch.js";
 import { ById } from "./by-id.js";
+import { receiveCancel } from "./cancel.js";
 import { encodeError, encodeTooLarge, isNamelessError, sentForm, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { AnyHandler, CallRecord } from "./config.js";
@@ -104,11 +105,14 @@ export class IncomingCalls {
     } else this.#start(new IncomingCall(this, id, method, params, slot), handler);
   }
 
-  /** Returns whether the extensions took a message. The dialect of an application may throw for any params. */
+  /** Returns whether a cancel, or a message of a feature, was taken. The dialect of an application may throw for any params. */
   #control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
     const { connection } = this;
     try {
-      return connection.extensions.control(message, slot);
+      if (message.method !== connection.config.dialect.cancel.method || "id" in message)
+        return connection.parts.control(message, slot);
+      receiveCancel(connection, message.params);
+      return true;
     } catch (error) {
       connection.report(error, { method: message.method, id: idOf(message) ?? undefined });
       return true;
@@ -216,7 +220,7 @@ export class IncomingCalls {
 
   /** Answers a call with the stream that its handler returned. The call runs until the first values are there. */
   stream(call: IncomingCall, source: AnyIterable): void {
-    const json = this.connection.extensions.serve(source, call);
+    const json = this.connection.parts.get("streams").serve(source, call);
     this.#calls!.add(call);
     if (call.id !== undefined) this.#byId?.add(call.id, call);
     this.#await(call, json, respondStream);

@@ -3,6 +3,7 @@
  * here alone. A response, a timeout, an abort and the end of the connection all come through `#take`, so whichever is first
  * wins and the others find nothing.
  */
+import { sendCancel } from "./cancel.js";
 import { CallTable } from "./call-table.js";
 import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "./codec.js";
 import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js";
@@ -167,10 +168,8 @@ export class OutgoingCalls {
 
   #encode(call: OutgoingCall, params: unknown): MessageText {
     const connection = this.#connection;
-    const given = call.wait.onProgress === undefined ? params : connection.extensions.progress.ask(call, params);
-    return connection.madeExtensions?.isOffering === true
-      ? connection.madeExtensions.encode(call, given)
-      : encodeRequest(call.id, call.method, given as object);
+    const given = call.wait.onProgress === undefined ? params : connection.parts.get("progress").ask(call, params);
+    return connection.madeParts?.encode(call, given) ?? encodeRequest(call.id, call.method, given as object);
   }
 
   #requestAround(
@@ -390,7 +389,7 @@ export class OutgoingCalls {
     if (this.#take(call.id) === undefined) return;
     call.reject(reason);
     if (call.isUnsent) this.#cancel(call);
-    else this.#connection.extensions.cancel(call, reason);
+    else sendCancel(this.#connection, call, reason);
   }
 
   /** Cancels a queued message, here or in the transport. */

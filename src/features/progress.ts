@@ -10,14 +10,15 @@ import {
 import type { Connection } from "../core/connection.js";
 import { isLongToken, type ProgressDialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
+import type { Feature, FeaturePart } from "../core/feature.js";
 import type { IncomingCall } from "../core/incoming-call.js";
-import { isObject, type RequestMessage } from "../core/message.js";
+import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import { callsOf, type OutgoingCall } from "../core/outgoing-calls.js";
 import { attempt } from "../core/tell.js";
 import type { SendHandle } from "../core/transport.js";
 
 /** The calls that asked for progress reports, and the reports of handlers. */
-export class Progress {
+class Progress implements FeaturePart {
   readonly #connection: Connection;
   readonly #dialect: ProgressDialect;
   /** The calls that asked for reports, by token. */
@@ -33,6 +34,10 @@ export class Progress {
     // program, which often counts from 1. The tokens of LSP have 32 bits.
     this.#start = this.#lastToken = Math.floor(Math.random() * 2 ** 30);
     this.#dialect = connection.config.dialect.progress;
+  }
+
+  control(message: RequestMessage | NotificationMessage): boolean {
+    return !("id" in message) && message.method === this.#dialect.method && this.#receive(message.params);
   }
 
   ask(call: OutgoingCall, params: unknown): unknown {
@@ -57,8 +62,8 @@ export class Progress {
     return this.#lastToken;
   }
 
-  /** As `Extensions.rewriteQueued`: calls that were queued before it was known what the other side understands ask now. */
-  rewrite(text: MessageText, handle: SendHandle): MessageText | undefined {
+  /** Calls that were queued before it was known what the other side understands ask now. */
+  rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined {
     const { outgoing } = this.#connection;
     if (callsOf(handle).every(({ wait }) => wait.onProgress === undefined)) return text;
     const parsed = JSON.parse(typeof text === "string" ? text : text.json) as RequestMessage | RequestMessage[];
@@ -94,7 +99,7 @@ export class Progress {
   }
 
   /** Takes a report. Returns false if its token is none of this side. */
-  receive(params: unknown): boolean {
+  #receive(params: unknown): boolean {
     const report = this.#dialect.read(params);
     if (report === undefined) return false;
     const { token, value } = report;
@@ -126,3 +131,14 @@ function byName(params: unknown): object | undefined {
   stringify(params);
   throw expected("params", "an object or absent with `onProgress`", params);
 }
+
+/**
+ * The feature of progress reports: the option `onProgress` of a call, and `context.progress` of a handler. On a page:
+ * `connect(url, { use: [progress] })`. `reciproc/node` and `reciproc/testing` use it by default. Reports stop when the call is settled,
+ * and with the connection.
+ */
+export const progress: Feature<Progress> = {
+  name: "progress",
+  methods: (dialect) => [dialect.progress.method],
+  create: (connection) => new Progress(connection),
+};

@@ -4,6 +4,7 @@ import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
 import { isLongToken, LONGEST_TOKEN } from "../core/dialect.js";
 import { ConnectionLostError, ProtocolError, RpcError, show, shownAt } from "../core/errors.js";
+import type { Sink } from "../core/flow.js";
 import { isObject, member } from "../core/message.js";
 import type { OutgoingCall } from "../core/outgoing-calls.js";
 import { observed } from "../core/promises.js";
@@ -20,8 +21,11 @@ export const NO_LONGER_READ = "the stream is no longer read";
 export interface Source {
   /** The method in errors of reading: that of the call that opened the stream, if it is known. */
   readonly method: string;
-  /** Returns the stream as it came in a result or in params. `signal` cancels the call that opens the stream. */
-  readonly open: (signal: AbortSignal) => Promise<unknown>;
+  /**
+   * Returns the stream as it came in a result or in params. `signal` cancels the call that opens the stream. With `sink`, that call is
+   * sent through it.
+   */
+  readonly open: (signal: AbortSignal, sink?: Sink) => Promise<unknown>;
   /** Requests more values, and returns the reply. */
   readonly requestMore?: typeof requestMore;
   /** Called when the reading ends. */
@@ -49,8 +53,8 @@ export function iterateOnce(stream: object): void {
 }
 
 /** Requests more values of a stream. */
-export function requestMore(connection: Connection, token: unknown): Promise<unknown> {
-  return connection.outgoing.control(NEXT, { token }, { timeoutMs: Infinity });
+export function requestMore(connection: Connection, token: unknown, sink?: Sink): Promise<unknown> {
+  return connection.outgoing.control(NEXT, { token }, { timeoutMs: Infinity }, sink);
 }
 
 /** How many requests for more values of a stream may wait, so that a reply is on its way while the next one is made. */

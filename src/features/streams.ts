@@ -10,36 +10,38 @@ import type { Connection } from "../core/connection.js";
 import type { CallOptions } from "../core/contract.js";
 import { isExempt } from "../core/dialect.js";
 import { expected, mistake } from "../core/errors.js";
+import type { Feature, FeaturePart } from "../core/feature.js";
 import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import { member, type Id, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import { isSignal } from "../core/options.js";
 import { OutgoingCall } from "../core/outgoing-calls.js";
 import type { AnyIterable } from "../core/promises.js";
-import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, readStream, tokenOf, type Source } from "./reader.js";
+import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, readStream, tokenOf, type Source } from "./reader.js";
 import { serveStream, type ServedStream, type ServedStreams } from "./served.js";
-
-/** The control methods of streams. */
-export const STREAM_METHODS = [NEXT, ABORT];
 
 /** If the first value of a stream takes longer, the call is answered without a value, so that it does not time out. */
 const FIRST_VALUE_WAIT_MS = 100;
 
 const NO_SUCH_STREAM = { code: ErrorCode.NoSuchStream, message: "No such stream" };
 
-/** The streams of one connection. For the members, see `Extensions`. */
-export class Streams implements ServedStreams {
+/** The streams of one connection. */
+export class Streams implements ServedStreams, FeaturePart {
   declare readonly connection: Connection;
   declare readonly streams: Map<unknown, ServedStream>;
-  declare isOffering: boolean;
   declare lastToken: number;
+  /** Whether a stream was offered: then every message is encoded here. */
+  #isOffering = false;
   /** The call whose message is being encoded. */
   #encoding: IncomingCall | OutgoingCall | undefined;
 
   constructor(connection: Connection) {
     this.connection = connection;
     this.streams = new Map();
-    this.isOffering = false;
     this.lastToken = 0;
+  }
+
+  get size(): number {
+    return this.streams.size;
   }
 
   control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
@@ -65,6 +67,11 @@ export class Streams implements ServedStreams {
     }
   }
 
+  /** A side that serves a stream must learn that it is no longer read. */
+  mustCancel(call: OutgoingCall): boolean {
+    return opensStream(call);
+  }
+
   stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
     const { outgoing } = this.connection;
     const given: unknown = options?.signal;
@@ -73,10 +80,10 @@ export class Streams implements ServedStreams {
       method,
       signal,
       // A value that is no signal is refused as any bad option: when the call is made.
-      open: (opening) => {
+      open: (opening, sink) => {
         // The stream of a call that is made again would belong to another connection than its reader.
         const once = given === signal ? ({ ...options, signal: opening, retry: false } as const) : options;
-        return outgoing.request(method, params, once);
+        return outgoing.request(method, params, once, sink);
       },
     });
   }
@@ -94,7 +101,7 @@ export class Streams implements ServedStreams {
 
   offer(source: unknown): object {
     if (!isIterable(source)) throw expected("source", "an iterable or web stream", source);
-    this.isOffering = true;
+    this.#isOffering = true;
     let isSent = false;
     const toJSON = (): object => {
       const call = this.#encoding;
@@ -109,7 +116,8 @@ export class Streams implements ServedStreams {
     return { toJSON };
   }
 
-  encode(call: IncomingCall | OutgoingCall, content: unknown): MessageText {
+  encode(call: IncomingCall | OutgoingCall, content: unknown): MessageText | undefined {
+    if (!this.#isOffering) return undefined;
     const outer = this.#encoding;
     this.#encoding = call;
     try {
@@ -143,3 +151,14 @@ function isIterable(value: unknown): value is AnyIterable {
     (Symbol.asyncIterator in value || Symbol.iterator in value || "getReader" in value)
   );
 }
+
+/**
+ * The feature of streams: `peer.stream`, `peer.iterate`, `peer.offer`, and results that are iterables. On a page:
+ * `connect(url, { use: [streams] })`. `reciproc/node` and `reciproc/testing` use it by default. When the connection is lost or
+ * closes, reading rejects, and sources are closed. Source: StreamJsonRpc, "Asynchronous enumerables".
+ */
+export const streams: Feature<Streams> = {
+  name: "streams",
+  methods: () => [NEXT, ABORT],
+  create: (connection) => new Streams(connection),
+};

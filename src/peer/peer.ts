@@ -30,7 +30,8 @@ import type { Id } from "../core/message.js";
 import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
 import { outgoingBatch } from "../core/outgoing-batch.js";
-import type { Config } from "../core/config.js";
+import { makeConfig, PEER_OPTIONS, type Config } from "../core/config.js";
+import type { Feature } from "../core/feature.js";
 import { anyFunction, anySignal, checkOptions, optional } from "../core/options.js";
 import { observed } from "../core/promises.js";
 import { defaultHooks, type FailedCall, type Hooks } from "../core/hooks.js";
@@ -38,7 +39,6 @@ import type { PeerStats } from "../core/stats.js";
 import { refuseUnknownEvents } from "../core/tell.js";
 import type { CloseInfo, Transport } from "../core/transport.js";
 import { callerOf, remoteOf, type Caller } from "./caller.js";
-import { configOf } from "./config.js";
 
 /** The context of a call, which its handler gets. Its members survive destructuring. */
 export interface Context<L extends Contract<L> = any, R extends Contract<R> = any, A = unknown> {
@@ -161,11 +161,12 @@ export interface PeerOptions<Ctx = any> {
    */
   onForeignMessage?: ((message: Record<string, unknown>, peer: PeerOf<Ctx>) => unknown) | undefined;
   /**
-   * The export `bytes`. With it, the peer takes and sends bytes in binary frames if the other side does too, and a view that a
-   * stream yields need not be marked. Without it, bytes come and go as base64, and a page does not contain the code for binary
-   * frames. Default: set in `serve` and `connect` of `reciproc/node`, and not set elsewhere.
+   * The features of the peer: the exports `streams`, `progress` and `bytes`. A page contains the code of those alone. With `bytes`, the
+   * peer takes and sends bytes in binary frames if the other side does too, and a view that a stream yields need not be marked;
+   * without it, bytes come and go as base64. Default: none in `reciproc`, all in `reciproc/node`, `reciproc/testing` and a server. A
+   * member that needs a feature which is not here throws a `TypeError` that names it.
    */
-  bytes?: BytesCodec | undefined;
+  use?: readonly (Feature | BytesCodec)[] | undefined;
 }
 
 /** The peer in a handler's context. */
@@ -208,6 +209,11 @@ export function connectionOf(peer: AnyPeer): Connection {
 /** Sets the `auth` of a peer. For the server. */
 export function setAuth(peer: AnyPeer, auth: unknown): void {
   replaceAuth(peer, auth);
+}
+
+function configOf(options: object | undefined, features: PeerOptions["use"]): Config {
+  const checked = checkOptions("options", options, PEER_OPTIONS);
+  return makeConfig({ ...checked, use: checked.use ?? features });
 }
 
 /** The config and the hooks of a peer whose options were checked before. */
@@ -268,6 +274,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   extends EventEmitter<PeerEvents>
   implements Caller<R>
 {
+  /** The features of a peer that is made without `use`. @internal */
+  static readonly features: PeerOptions["use"];
+
   #connection: Connection;
   #auth: A | undefined;
   #data: PeerData | undefined;
@@ -288,7 +297,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     for (const name of ["start", "send", "close"] as const)
       if (typeof transport?.[name] !== "function")
         throw expected("transport", `a Transport with \`${name}\``, transport);
-    const { config, hooks } = checked ?? { config: configOf(options), hooks: defaultHooks() };
+    const { config, hooks } = checked ?? { config: configOf(options, new.target.features), hooks: defaultHooks() };
     this.#connection = new Connection(this, transport, config, hooks, replaceConnection);
     if (checked === undefined) this.#connection.start();
   }
@@ -377,7 +386,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   stream<K extends StreamName<R>>(method: K, ...args: CallArgs<R[K]>): AsyncIterable<Item<R[K]>>;
   stream(method: string, params?: unknown, options?: CallOptions): AsyncIterable<any> {
-    return this.#connection.extensions.stream(method, params, options);
+    return this.#connection.parts.get("streams").stream(method, params, options);
   }
 
   /**
@@ -387,18 +396,18 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * was sent. The stream does not name that call, so `method` is `"$/enumerator/next"`.
    */
   iterate<T>(stream: Stream<T>): AsyncIterable<T> {
-    return this.#connection.extensions.iterate(stream) as AsyncIterable<T>;
+    return this.#connection.parts.get("streams").iterate(stream) as AsyncIterable<T>;
   }
 
   /**
    * Makes a stream of an iterable, for any place in the params of a request or in a result, once. It is read a little
    * ahead (64 KiB) and no further than the other side reads, and not at all while the peer has no socket; one in params ends with its call, one in a result with the connection.
    * Then, and when the other side stops reading, the iterator's `return()` is called. A web stream, such as `blob.stream()`, is
-   * read by its reader, which is then cancelled. Views are sent as bytes, if the peer has the option `bytes`. Throws a `TypeError`
+   * read by its reader, which is then cancelled. Views are sent as bytes, if the peer uses `bytes`. Throws a `TypeError`
    * for what is neither an iterable nor a web stream.
    */
   offer<T>(source: AsyncIterable<T> | Iterable<T> | WebStream<T>): Stream<Streamed<T>> {
-    return this.#connection.extensions.offer(source) as Stream<Streamed<T>>;
+    return this.#connection.parts.get("streams").offer(source) as Stream<Streamed<T>>;
   }
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */

@@ -2,6 +2,7 @@
 import { open } from "../connect.js";
 import { ConnectionLostError } from "../core/errors.js";
 import { synchronous } from "../core/promises.js";
+import { streams } from "../features/streams.js";
 import type { AnyPeer, Peer } from "../peer/peer.js";
 import type { Member, ProviderProps, StreamState, TopicMembers } from "./types.js";
 
@@ -68,6 +69,8 @@ const UNMOUNTED_MS = 30_000;
 export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
   const { url, open: openPeer = open as NonNullable<typeof props.open> } = props;
   const options = { reconnect: { initial: true }, ...props.options };
+  // `useStream` needs it.
+  options.use = [streams, ...(options.use ?? [])];
   // A `useHandler` may serve the entries that have no handler yet.
   options.contract &&= options.contract.partial;
   const make = (...args: Parameters<typeof openPeer>): AnyPeer => synchronous(openPeer(...args), "`open`");

@@ -1,7 +1,6 @@
 /** The options of `serve` and their check, except the options that depend on the type of the server. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
-import { bytes } from "../core/bytes.js";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
@@ -13,6 +12,7 @@ import { serverLimits, type ServerLimits } from "./limits.js";
 import { checkEngine } from "../fleet/engine.js";
 import { principalName } from "../fleet/frames.js";
 import type { ServerParts } from "./fleet.js";
+import { serverFeatures } from "./streams.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import { Admission, type Authenticate, type Disconnected } from "./upgrade.js";
 
@@ -116,6 +116,9 @@ const POST_OPTIONS = {
   notificationStatus: optional(oneOf(200, 204), 204),
 };
 
+/** A server uses all features. */
+const { use: _, ...OPTIONS_OF_PEERS } = PEER_OPTIONS;
+
 /** The options of a server. Its `dialect` and `limits` replace those of a peer. */
 const SERVER_OPTIONS = {
   port: optional(must<number>("a whole number from 0 to 65535", isPort)),
@@ -142,7 +145,7 @@ const SERVER_OPTIONS = {
   topics: optional(anyFunction),
   nodes: (value: unknown) => checkOptions("nodes", value as object | undefined, NODES_OPTIONS),
   post: (value: unknown) => checkOptions("post", value as object | undefined, POST_OPTIONS),
-  ...PEER_OPTIONS,
+  ...OPTIONS_OF_PEERS,
   limits: (value: unknown) => serverLimits(value as Partial<ServerLimits> | undefined),
   /** The dialects that a client may choose by subprotocol. A client that chooses none gets the first. */
   dialect: (value: unknown): readonly Dialect[] =>
@@ -188,7 +191,7 @@ export function checkServerOptions(options: object): CheckedOptions {
     session: checked.session,
     notificationStatus: checked.post.notificationStatus,
     link: checked.link,
-    peer: { ...checked, limits: limits.peers, dialect: dialect[0], bytes: checked.bytes ?? bytes },
+    peer: { ...checked, limits: limits.peers, dialect: dialect[0], use: serverFeatures },
     dialects: dialect,
     fleet: {
       engine: checked.engine,

@@ -35,7 +35,7 @@ import {
 import { AuthArrivals, takeAuth } from "./arrival.js";
 import { cutLater } from "./closing.js";
 import { fullRefusal, offeredBy, type GateSocket } from "./gate.js";
-import { postExtensions, serverExtensions } from "./extensions.js";
+import { postFeatures } from "./streams.js";
 import { PeerGroup, type Group } from "./groups.js";
 import type { ServerAround } from "./around.js";
 import { Topics, type Topic, type TopicsOwner } from "./topics.js";
@@ -75,7 +75,7 @@ export type ServiceOptions<L extends Contract<L>, R extends Contract<R>, A> = Ga
 /** The options that every server has, wherever it listens and whatever it serves. */
 export type CommonOptions<R, Ctx, A> = (undefined extends A ? {} : Pick<Authentication<A>, "authenticate">) &
   FleetOptions<R> &
-  Omit<PeerOptions<Ctx>, "around" | "dialect" | "limits"> & {
+  Omit<PeerOptions<Ctx>, "around" | "dialect" | "limits" | "use"> & {
     /** Wraps every call, incoming and outgoing, and every message to a group, whose `call.peer` is `undefined`. */
     around?: ServerAround | undefined;
     /**
@@ -177,12 +177,12 @@ export class Server<
       ended: (peer) => this.#removePeer(peer as Peer<L, R, A>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
     };
-    this.#config = makeConfig(checked.peer, serverExtensions);
-    this.#postConfig = { ...this.#config, extensions: postExtensions };
+    this.#config = makeConfig(checked.peer);
+    this.#postConfig = { ...this.#config, use: postFeatures };
     for (const dialect of checked.dialects) {
       if (dialect.subprotocol === undefined) continue;
       const isFirst = dialect === checked.peer.dialect;
-      const config = isFirst ? this.#config : makeConfig({ ...checked.peer, dialect }, serverExtensions);
+      const config = isFirst ? this.#config : makeConfig({ ...checked.peer, dialect });
       this.#configBy.set(dialect.subprotocol, config);
     }
     const { around } = this.#config;

@@ -2,9 +2,9 @@
 import type { IncomingMessage } from "node:http";
 import { webSocketUrl, type Open, type Opening } from "../client/open.js";
 import { GoingAway } from "../close-codes.js";
-import { bytes } from "../core/bytes.js";
 import type { ContractOptions } from "../core/checks.js";
 import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions } from "../connect.js";
+import { allFeatures } from "../features/all.js";
 import type { Attempt, Supplied } from "../client/credentials.js";
 import type { AnyMethods, Contract, Handler, Handlers } from "../core/contract.js";
 import { ConnectError } from "../core/errors.js";
@@ -224,7 +224,7 @@ class Memory implements Platform {
     const line = this.network.add();
     const openSocket: Open = (target, protocols, maxMessageBytes, headers = {}) =>
       this.#open(line, target, protocols, headers as Headers, remoteAddress, maxMessageBytes).opening;
-    const opening = openPeer<C, S>(url, { ...given, bytes: given.bytes ?? bytes }, openSocket);
+    const opening = openPeer<C, S>(url, { ...given, use: given.use ?? allFeatures }, openSocket);
     const { peer } = opening;
     this.network.assign(peer, line);
     this.#clients.add(peer);

@@ -101,7 +101,10 @@ async function connectPage(options: object = {}): Promise<void> {
     async ([url, given]) => {
       globalThis.emitted = [];
       globalThis.pushed = [];
-      globalThis.peer = await reciproc.connect(url, { bytes: reciproc.bytes, ...given });
+      globalThis.peer = await reciproc.connect(url, {
+        use: [reciproc.streams, reciproc.progress, reciproc.bytes],
+        ...given,
+      });
       for (const name of ["suspend", "lost", "attempt", "resume", "close"] as const)
         peer.on(name, () => void emitted.push(name));
       peer.on("notification", (_method, params) => void pushed.push(params));

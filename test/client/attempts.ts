@@ -4,6 +4,7 @@ import { connect, open, type AnyPeer, type CloseInfo } from "../../src/index.js"
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { RESUME_OFFER, serverHello } from "../../src/session/frames.js";
 import { ScriptedWebSocket } from "../support/scripted.js";
+import { use } from "../support/pair.js";
 import { pass } from "../support/time.js";
 import { record } from "./clients.js";
 
@@ -167,14 +168,14 @@ const peers: AnyPeer[] = [];
 
 /** `connect` of the standard entry, untyped. */
 export async function connectPage(options?: object, url: unknown = URL): Promise<AnyPeer> {
-  const peer = await (connect as (url: unknown, options?: object) => Promise<AnyPeer>)(url, options);
+  const peer = await (connect as (url: unknown, options?: object) => Promise<AnyPeer>)(url, { use, ...options });
   peers.push(peer);
   return peer;
 }
 
 /** `open` of the standard entry, untyped. */
 export function openPage(options?: object, url: unknown = URL): AnyPeer {
-  const peer = (open as (url: unknown, options?: object) => AnyPeer)(url, options);
+  const peer = (open as (url: unknown, options?: object) => AnyPeer)(url, { use, ...options });
   peers.push(peer);
   return peer;
 }

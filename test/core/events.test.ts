@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { cutReason } from "../../src/close-codes.js";
 import { pair, RpcError } from "../../src/index.js";
-import { connectedPair, type AnyOptions } from "../support/pair.js";
+import { connectedPair, use, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 import { uncaughtIn } from "../support/uncaught.js";
@@ -114,7 +114,7 @@ describe("a peer without a listener for `error`", () => {
 
   /** Calls methods of a peer with these options, reads what they stream, and returns the messages of the warnings. */
   async function warned(options: AnyOptions, ...methods: string[]): Promise<string[]> {
-    const [a, b] = pair(options, {});
+    const [a, b] = pair({ use, ...options }, { use });
     for (const method of methods) {
       const reader = b.stream(method)[Symbol.asyncIterator]();
       await reader.next().catch(() => {});

@@ -15,15 +15,15 @@ const MAY_IMPORT: Record<string, string[]> = {
   session: ["core", "link"],
   sockets: ["core", "link"],
   bridge: ["core"],
-  peer: ["core", "features"],
+  peer: ["core"],
   fleet: ["core", "peer"],
   nats: ["core", "fleet"],
   redis: ["core", "fleet"],
-  client: ["core", "features", "link", "session", "sockets", "peer"],
+  client: ["core", "link", "session", "sockets", "peer"],
   server: ["core", "features", "link", "session", "sockets", "peer", "fleet"],
   "": ["core", "features", "link", "session", "sockets", "peer", "client", "fleet", "server"],
   testing: ["core", "features", "link", "session", "sockets", "peer", "client", "fleet", "server", ""],
-  react: ["core", "peer", "client", ""],
+  react: ["core", "features", "peer", "client", ""],
   cli: ["core", "features", "link", "session", "sockets", "peer", "client", "fleet", "server", "bridge", ""],
 };
 /** What a file of any folder may import: it imports nothing itself. */

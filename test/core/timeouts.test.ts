@@ -29,7 +29,7 @@ function caller(options: Options<any, any> = {}) {
       send: (text) => sent.push(JSON.parse(text)) > 0,
       close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
     },
-    options,
+    { use: [entry.progress], ...options },
   );
   return { peer, sent, feed: (message: object) => receiver.dispatch(message) };
 }

@@ -12,7 +12,7 @@ import {
   type Bytes,
   type Server,
 } from "../../src/node.js";
-import { connect as connectPage } from "../../src/index.js";
+import { connect as connectPage, progress as progressFeature } from "../../src/index.js";
 import { post } from "../support/post.js";
 import { rejection } from "../support/turns.js";
 
@@ -52,8 +52,8 @@ const sumOf = (view: Uint8Array): number => view.reduce((sum, byte) => sum + byt
 
 it.each<[string, typeof connect, object, string]>([
   ["of Node, as a Uint8Array", connect, {}, "object"],
-  ["of a page, as base64 without the option `bytes`", connectPage as never, {}, "string"],
-  ["of a page, as a Uint8Array with it", connectPage as never, { bytes }, "object"],
+  ["of a page, as base64 without `bytes`", connectPage as never, {}, "string"],
+  ["of a page, as a Uint8Array with it", connectPage as never, { use: [bytes] }, "object"],
 ])("carries bytes in params and results of a client %s", async (_what, open, options, kind) => {
   await using server = await serveBytes();
   vi.stubGlobal("WebSocket", WebSocket);
@@ -129,7 +129,7 @@ it("notifies a topic with bytes: binary frames, and base64 on plain links", asyn
   expect(got.filter((value) => typeof value !== "string").map(textOf)).toEqual([textOf(DATA), textOf(DATA)]);
 });
 
-it("measures bytes as the client gets them, as base64 without the option, and refuses or reports all that are too long", async () => {
+it("measures bytes as the client gets them, as base64 without the feature, and refuses or reports all that are too long", async () => {
   vi.stubGlobal("WebSocket", WebSocket);
   const LENGTH = 900_000;
   const missed: string[] = [];
@@ -145,7 +145,10 @@ it("measures bytes as the client gets them, as base64 without the option, and re
   });
   server.on("missed", (_peer, method) => missed.push(method));
   server.on("error", (error) => errors.push(error));
-  await using client = await connectPage(server.url, { methods: { put: ([view]: [unknown]) => bytesOf(view).length } });
+  await using client = await connectPage(server.url, {
+    use: [progressFeature],
+    methods: { put: ([view]: [unknown]) => bytesOf(view).length },
+  });
   // The server knows the limit of the client with the client's second frame.
   for (let i = 0; i < 2; i++) await client.request("nothing").catch(() => {});
   const [peer] = server.peers as Iterable<AnyPeer>;

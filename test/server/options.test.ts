@@ -69,7 +69,7 @@ describe("serve with options", () => {
     [{ port: 0, post: { status: 200 } }, "`status`", "`post`", "notificationStatus"],
     [{ port: 0, heartbeat: { interval: 5 } }, "`interval`", "`heartbeat`", "intervalMs, deadAfterMs"],
     [{ port: 0, session: { ttl: 5 } }, "`ttl`", "`session`", "ttlMs"],
-    [{ port: 0, origin: "*" }, "`origin`", "`options`", "origins", "methods", "bytes"],
+    [{ port: 0, origin: "*" }, "`origin`", "`options`", "origins", "methods", "onForeignMessage"],
     [{ port: 0, limits: { maxConections: 5 } }, "`maxConections`", "`limits`", "maxConnections", "maxMessageBytes"],
   ])("refuses options that do not fit together, and unknown names (case %#)", async (options, ...named) => {
     const error = await rejection(serve(options as never));

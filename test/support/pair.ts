@@ -1,7 +1,7 @@
 /** Two peers joined in memory, which must leave no state. */
 import { expect } from "vitest";
 import type { AnyMethods, AnyPeer, Context, Options } from "../../src/index.js";
-import { pair } from "../../src/index.js";
+import { pair, progress, streams } from "../../src/index.js";
 import { turn } from "./turns.js";
 
 /** The options of an untyped peer. */
@@ -11,8 +11,11 @@ export type ConnectedPair = ReturnType<typeof connected>;
 
 /** Joins two peers. Disposing closes them, and asserts that their tables are empty and that all errors were read. */
 export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): ConnectedPair {
-  return connected(...(pair(ofA, ofB) as [AnyPeer, AnyPeer]));
+  return connected(...(pair({ use, ...ofA }, { use, ...ofB }) as [AnyPeer, AnyPeer]));
 }
+
+/** The features of the peers of tests. */
+export const use = [streams, progress];
 
 /** Returns two joined peers as such a pair. `end` ends what they do not close. */
 export function connected(a: AnyPeer, b: AnyPeer, end?: () => Promise<unknown>) {

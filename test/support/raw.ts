@@ -1,7 +1,7 @@
 /** A peer whose other side is the test, which records each text and feeds messages synchronously. */
 import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
 import { Peer } from "../../src/index.js";
-import { closeAtEnd, type AnyOptions } from "./pair.js";
+import { closeAtEnd, use, type AnyOptions } from "./pair.js";
 
 /** The behaviour of the transport in points that the interface leaves open. */
 export interface RawBehaviour {
@@ -53,7 +53,7 @@ export function rawPeer(
       if (endsOnClose) cut({ code: code ?? 1000, reason: reason ?? "" });
     },
   };
-  const peer: AnyPeer = new Peer(transport, options);
+  const peer: AnyPeer = new Peer(transport, { use, ...options });
   peer.on("error", (error) => errors.push(error));
   closeAtEnd(peer, () => {
     void peer.close();

@@ -1,7 +1,7 @@
 /** A peer whose transport outlives its connections. The test suspends and resumes it, and loses its connection. */
 import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
 import { Peer } from "../../src/index.js";
-import { closeAtEnd, type AnyOptions } from "./pair.js";
+import { closeAtEnd, use, type AnyOptions } from "./pair.js";
 
 /** A transport whose socket a test takes away and gives back, as that of a session. */
 export class SessionTransport implements Transport {
@@ -75,7 +75,7 @@ export type SessionPeer = ReturnType<typeof sessionPeer>;
 /** Makes a peer whose connection is open. `isConnecting`: the first `resume` of the transport opens it. */
 export function sessionPeer(options: AnyOptions = {}, { isReciproc = false, isConnecting = false } = {}) {
   const transport = new SessionTransport(isReciproc, isConnecting);
-  const peer: AnyPeer = new Peer(transport, options);
+  const peer: AnyPeer = new Peer(transport, { use, ...options });
   closeAtEnd(peer, () => void peer.close());
   /** The connection events, in order, with the peer's state during each. */
   const events: string[] = [];

@@ -57,7 +57,7 @@ const server = await serve<Api>({
     },
   },
 });
-const peer = await connect<Api>(server.url, { bytes });
+const peer = await connect<Api>(server.url, { use: [bytes] });
 const saved = await peer.request("save", { name: "x", photo: bytes(view) });
 is<Equal<typeof saved, Bytes>>();
 for await (const part of peer.stream("download", { name: "x" })) is<Equal<typeof part, Bytes>>();

@@ -29,7 +29,7 @@ function App() {
     setName(undefined);
   };
   return (
-    <Provider url="/rpc" options={{ bytes, retry: "not-sent" }}>
+    <Provider url="/rpc" options={{ use: [bytes], retry: "not-sent" }}>
       <QueryClientProvider client={queries}>
         <header>
           <h1>Board</h1>

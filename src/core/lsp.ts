@@ -1,6 +1,6 @@
 /** The dialect of the Language Server Protocol, which vscode-jsonrpc and StreamJsonRpc share. */
-import { tokenFrom, type Dialect, type ProgressToken } from "../../core/dialect.js";
-import { isId, member } from "../../core/message.js";
+import { tokenFrom, type Dialect, type ProgressToken } from "./dialect.js";
+import { isId, member } from "./message.js";
 
 /** Returns the params of a report. */
 export function progressParams(token: ProgressToken, value: unknown): object {

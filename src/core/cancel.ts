@@ -1,19 +1,20 @@
 /** Cancelling, in the messages of a connection's dialect. */
-import { encodeNotification } from "../core/codec.js";
-import type { Connection } from "../core/connection.js";
-import { isExempt } from "../core/dialect.js";
-import type { AbortCause } from "../core/incoming-call.js";
-import type { Id } from "../core/message.js";
-import type { OutgoingCall } from "../core/outgoing-calls.js";
-import type { SendHandle } from "../core/transport.js";
+import { encodeNotification } from "./codec.js";
+import type { Connection } from "./connection.js";
+import { isExempt } from "./dialect.js";
+import type { AbortCause } from "./incoming-call.js";
+import type { OutgoingCall } from "./outgoing-calls.js";
+import type { SendHandle } from "./transport.js";
 
 /** The send handle of a cancel that is sent only if the other side understands it. */
 export class OptionalCancel implements SendHandle {
   sent = false;
 }
 
-/** Cancels the calls of the other side that have that id. Returns the cause. */
-export function receiveCancel({ incoming }: Connection, id: Id): AbortCause {
+/** Cancels the calls of the other side that a cancel names. */
+export function receiveCancel({ config, incoming, madeParts }: Connection, params: unknown): void {
+  const id = config.dialect.cancel.idOf(params);
+  if (id === undefined) return;
   let error: Error | undefined;
   const cause: AbortCause = {
     // Made when a handler or a stream first reads it: an AbortError records its stack, which takes several microseconds.
@@ -22,13 +23,14 @@ export function receiveCancel({ incoming }: Connection, id: Id): AbortCause {
     },
   };
   incoming.cancel(id, cause);
-  return cause;
+  madeParts?.cancelled(id, cause);
 }
 
-/** Cancels a call that was sent, or is in a batch. `isDue`: also if the other side may not understand it. */
-export function sendCancel(connection: Connection, call: OutgoingCall, reason: unknown, isDue: boolean): void {
-  const { outgoing, opening, flow, sink, config } = connection;
+/** Cancels a call that was sent, or is in a batch. */
+export function sendCancel(connection: Connection, call: OutgoingCall, reason: unknown): void {
+  const { outgoing, opening, flow, sink, config, speaksDialect, madeParts } = connection;
   const { cancel } = config.dialect;
+  const isDue = speaksDialect || madeParts?.mustCancel(call) === true;
   if (!isDue && (call.sent || opening === undefined)) return;
   if (isExempt(config.dialect, call.method)) return;
   try {

@@ -1,27 +1,30 @@
-/** The extensions of a server's peers, and those of the peers of HTTP requests. */
+/** The streams of a server's peers, and those of the peers of HTTP requests. */
+import { bytes, type BytesCodec } from "../core/bytes.js";
 import { plainText } from "../core/codec.js";
-import type { ExtensionsFactory } from "../core/extensions.js";
+import type { Feature } from "../core/feature.js";
+import type { Sink } from "../core/flow.js";
 import type { IncomingCall } from "../core/incoming-call.js";
-import { isObject, member } from "../core/message.js";
+import type { OutgoingCall } from "../core/outgoing-calls.js";
 import type { AnyIterable } from "../core/promises.js";
 import type { Frame } from "../core/transport.js";
-import { StandardExtensions, standardExtensions } from "../features/extensions.js";
 import { serveStream } from "../features/served.js";
 import { MOST_NEXT, requestMore, type Source } from "../features/reader.js";
+import { progress } from "../features/progress.js";
+import { streams, Streams } from "../features/streams.js";
 
 /** Counts the frames whose values a stream's reader has not passed on yet: they count against the limit of all sessions. */
-class ServerExtensions extends StandardExtensions {
-  /** Set when the first stream is read. */
-  note: ((message: unknown) => void) | undefined = undefined;
-  /** The frames in which the results of this side's calls came, since the first stream is read. */
-  readonly #frames = new WeakMap<object, Frame>();
-
+class ServerStreams extends Streams {
   override read(source: Source): AsyncIterable<unknown> {
-    this.note ??= (message) => this.#noteFrame(message);
     const { connection } = this;
     let kept: Frame[] | undefined = [];
-    const keep = (reply: unknown): unknown => {
-      const frame = this.#frames.get(reply as object);
+    /** Makes a call through a sink that sends to `to`, and keeps the frame in which its reply came. */
+    const keep = async (to: () => Sink, call: (sink: Sink) => Promise<unknown>): Promise<unknown> => {
+      let frame: Frame | undefined;
+      const send: Sink["send"] = (text, handle) => {
+        (handle as OutgoingCall).whenSettled(() => (frame = connection.transport.currentFrame));
+        return to().send(text, handle);
+      };
+      const reply = await call({ send });
       if (frame !== undefined && kept !== undefined) {
         frame.keep();
         kept.push(frame);
@@ -30,11 +33,18 @@ class ServerExtensions extends StandardExtensions {
     };
     return super.read({
       ...source,
-      open: async (signal) => keep(await source.open(signal)),
-      // The values of the last two replies may be unread. All values before them were read.
-      requestMore: async (_connection, token) => {
-        for (const frame of kept?.splice(0, kept.length - MOST_NEXT) ?? []) frame.drop();
-        return keep(await requestMore(connection, token));
+      open: (signal) =>
+        keep(
+          () => connection.sink,
+          (sink) => source.open(signal, sink),
+        ),
+      requestMore: (_connection, token) => {
+        // The values of the last two replies may be unread. All values before them were read.
+        for (const frame of kept?.splice(0, kept.length - MOST_NEXT + 1) ?? []) frame.drop();
+        return keep(
+          () => connection.flow,
+          (sink) => requestMore(connection, token, sink),
+        );
       },
       onEnd() {
         for (const frame of kept ?? []) frame.drop();
@@ -42,24 +52,17 @@ class ServerExtensions extends StandardExtensions {
       },
     });
   }
-
-  #noteFrame(message: unknown): void {
-    const frame = this.connection.transport.currentFrame;
-    if (frame === undefined) return;
-    for (const one of [message].flat()) {
-      const result = member(one, "result");
-      if (isObject(result)) this.#frames.set(result, frame);
-    }
-  }
 }
 
-export const serverExtensions: ExtensionsFactory = {
-  ...standardExtensions,
-  create: (connection) => new ServerExtensions(connection),
-};
+/** The features of a server's peers. */
+export const serverFeatures: readonly (Feature | BytesCodec)[] = [
+  { ...streams, create: (connection) => new ServerStreams(connection) },
+  progress,
+  bytes,
+];
 
-/** The extensions of a peer whose calls come by HTTP POST: each call gets one response, and no other message. */
-class PostExtensions extends StandardExtensions {
+/** The streams of a peer whose calls come by HTTP POST: each call gets one response, and no other message. */
+class PostStreams extends Streams {
   override offer(): never {
     const cause = this.connection.outgoing.whyNoCalls;
     throw new Error("the caller cannot read a stream in a response to HTTP POST", { cause });
@@ -88,7 +91,8 @@ class PostExtensions extends StandardExtensions {
   }
 }
 
-export const postExtensions: ExtensionsFactory = {
-  ...standardExtensions,
-  create: (connection) => new PostExtensions(connection),
-};
+/** The features of a peer whose calls come by HTTP POST. */
+export const postFeatures: readonly Feature[] = [
+  { ...streams, create: (connection) => new PostStreams(connection) },
+  progress,
+];

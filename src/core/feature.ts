@@ -1,0 +1,127 @@
+/**
+ * The interface between the kernel and its features. A feature makes a part for a connection when that first needs one, so an idle
+ * connection has none. The kernel calls the functions of the parts, and does not know what they do.
+ */
+import type { Slot } from "./batch.js";
+import type { MessageText } from "./codec.js";
+import type { Connection } from "./connection.js";
+import type { CallOptions } from "./contract.js";
+import type { Dialect } from "./dialect.js";
+import { mistake } from "./errors.js";
+import type { AbortCause, IncomingCall } from "./incoming-call.js";
+import type { Id, NotificationMessage, RequestMessage } from "./message.js";
+import type { OutgoingCall } from "./outgoing-calls.js";
+import type { AnyIterable } from "./promises.js";
+import type { SendHandle } from "./transport.js";
+
+/** What the option `use` adds to a peer: the export `streams` or `progress`. */
+export interface Feature<P extends FeaturePart = FeaturePart> {
+  /** The name of its export. */
+  readonly name: string;
+  /** Returns the methods whose messages its part takes before any handler. @internal */
+  methods(dialect: Dialect): readonly string[];
+  /** Makes its part of one connection. @internal */
+  create(connection: Connection): P;
+}
+
+/** A feature on one connection. Each function is called at its moment, if it is there. */
+export interface FeaturePart {
+  /**
+   * Takes a message with one of the feature's methods. Returns false if the message is about nothing here. Such messages wait for no
+   * handler, and count against no limit.
+   */
+  control?(message: RequestMessage | NotificationMessage, slot: Slot): boolean;
+  /** Whether the other side must learn that a call is given up, whatever else it understands. */
+  mustCancel?(call: OutgoingCall): boolean;
+  /** The other side has cancelled its calls of that id. Their responses may have crossed the cancel. */
+  cancelled?(id: Id, cause: AbortCause): void;
+  /** Returns the text to send for a queued message, now that the other side is known to be a reciproc peer; `undefined` for none. */
+  rewriteQueued?(text: MessageText, handle: SendHandle): MessageText | undefined;
+  /** Encodes the params of a request, or a result. Returns `undefined` if they hold nothing of this feature. */
+  encode?(call: IncomingCall | OutgoingCall, content: unknown): MessageText | undefined;
+  /** The connection has a socket again. */
+  resumed?(): void;
+  /** The connection has ended. */
+  end?(reason: unknown): void;
+}
+
+/** The parts behind the members of the public API, by the name of their feature. */
+interface NamedParts {
+  progress: {
+    /** Returns params that ask for reports of a call. Throws for params that cannot. */
+    ask(call: OutgoingCall, params: unknown): unknown;
+    /** Returns the function by which a handler reports. It does nothing if the caller did not ask for reports. */
+    reporterOf(call: IncomingCall): (value: unknown) => void;
+  };
+  streams: {
+    /** How many streams the other side reads. */
+    readonly size: number;
+    /**
+     * Serves a stream that is the whole result of a call. The promise gives what makes, right before it is sent, the JSON that
+     * stands for the stream. If the caller no longer waits, stops the stream and rejects.
+     */
+    serve(source: AnyIterable, call: IncomingCall): Promise<() => MessageText>;
+    /** Calls a method, and reads its result as a stream. */
+    stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown>;
+    /** Reads a stream that came in a message. */
+    iterate(stream: unknown): AsyncIterable<unknown>;
+    /** Makes a stream that a message can contain. */
+    offer(source: unknown): object;
+  };
+}
+
+/** The parts of one connection. */
+export class Parts {
+  readonly #parts: ReadonlyMap<string, FeaturePart>;
+
+  constructor(connection: Connection) {
+    this.#parts = new Map(connection.config.use.map((feature) => [feature.name, feature.create(connection)]));
+  }
+
+  /** Returns the part of a feature; `undefined` if the peer does not use it. */
+  find<K extends keyof NamedParts>(name: K): NamedParts[K] | undefined {
+    return this.#parts.get(name) as NamedParts[K] | undefined;
+  }
+
+  /** Returns the part of a feature. Throws a `TypeError` that names the feature if the peer does not use it. */
+  get<K extends keyof NamedParts>(name: K): NamedParts[K] {
+    const part = this.find(name);
+    if (part === undefined) throw mistake(`this needs the option \`use: [${name}]\`, with the export \`${name}\``);
+    return part;
+  }
+
+  control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
+    for (const part of this.#parts.values()) if (part.control?.(message, slot)) return true;
+    return false;
+  }
+
+  mustCancel(call: OutgoingCall): boolean {
+    for (const part of this.#parts.values()) if (part.mustCancel?.(call)) return true;
+    return false;
+  }
+
+  cancelled(id: Id, cause: AbortCause): void {
+    for (const part of this.#parts.values()) part.cancelled?.(id, cause);
+  }
+
+  rewriteQueued(queued: MessageText, handle: SendHandle): MessageText | undefined {
+    let text: MessageText | undefined = queued;
+    for (const part of this.#parts.values())
+      if (text !== undefined && part.rewriteQueued !== undefined) text = part.rewriteQueued(text, handle);
+    return text;
+  }
+
+  encode(call: IncomingCall | OutgoingCall, content: unknown): MessageText | undefined {
+    let text: MessageText | undefined;
+    for (const part of this.#parts.values()) text ??= part.encode?.(call, content);
+    return text;
+  }
+
+  resumed(): void {
+    for (const part of this.#parts.values()) part.resumed?.();
+  }
+
+  end(reason: unknown): void {
+    for (const part of this.#parts.values()) part.end?.(reason);
+  }
+}

@@ -1,0 +1,79 @@
+/** The option `use`: what a peer does with a feature, and without it. */
+import { describe, expect, it } from "vitest";
+import * as node from "../../src/node.js";
+import { bytes, connect, pair, Peer, progress, streams, type AnyPeer } from "../../src/index.js";
+import { testServer } from "../../src/testing/index.js";
+import { rejection } from "../support/turns.js";
+
+const methods = {
+  async *count() {
+    yield* [1, 2];
+  },
+  report: (_params: unknown, context: any) => context.progress("half") ?? "done",
+};
+
+/** Calls every member that needs a feature, and returns what each rejects with or throws. */
+async function useAll(peer: AnyPeer): Promise<unknown[]> {
+  const uses = {
+    stream: async () => peer.stream("count"),
+    iterate: async () => peer.iterate({} as never),
+    offer: async () => peer.offer([1]),
+    onProgress: () => peer.request("report", {}, { onProgress: () => {} }),
+  };
+  return Promise.all(
+    Object.values(uses).map((run) =>
+      run().then(
+        () => "done",
+        (error: Error) => error.message,
+      ),
+    ),
+  );
+}
+
+const needs = (name: string): string => `this needs the option \`use: [${name}]\`, with the export \`${name}\``;
+
+describe("a peer", () => {
+  it("without a feature refuses each member that needs it, with the name of the export", async () => {
+    const [a] = pair({}, { use: [streams, progress], methods });
+    expect(await useAll(a)).toEqual([needs("streams"), needs("streams"), needs("streams"), needs("progress")]);
+    expect(a.stats()).toMatchObject({ requestsSent: 0, pending: 0, streams: 0 });
+  });
+
+  it("without a feature answers a call whose handler needs it with an internal error, and reports the name of the export", async () => {
+    const [a, b] = pair({ methods }, { use: [streams] });
+    const errors: string[] = [];
+    a.on("error", (error) => errors.push((error as Error).message));
+    for (const call of [b.request("report"), b.request("count")])
+      expect(await rejection(call)).toMatchObject({ code: -32603 });
+    expect(errors).toEqual([needs("progress"), `The result of "count": ${needs("streams")}`]);
+  });
+
+  it("with one feature has not the other", async () => {
+    const [a] = pair({ use: [streams] }, { use: [streams, progress], methods });
+    expect((await useAll(a)).slice(1)).toEqual(["done", "done", needs("progress")]);
+  });
+
+  it.each([
+    ["`reciproc/node`", () => node.pair({}, { methods })[0]],
+    [
+      "`reciproc/testing`",
+      () => {
+        const kit = testServer({ methods });
+        return kit.connect(kit.server.url);
+      },
+    ],
+  ])("of %s has all features by default, and is a Peer of every entry", async (_entry, make) => {
+    const peer: AnyPeer = await make();
+    expect(await useAll(peer)).toEqual(["done", "done", "done", "done"]);
+    expect([peer instanceof Peer, peer instanceof node.Peer]).toEqual([true, true]);
+  });
+
+  it.each([
+    ["streams", "Expected `use` to be an array of features, got"],
+    [[bytes, {}], "Expected `use[1]` to be a feature, such as the export `streams`, got"],
+    [[undefined], "Expected `use[0]` to be a feature"],
+  ])("refuses %o", async (use, message) => {
+    expect(() => pair({ use } as never, {})).toThrow(message);
+    await expect(connect("ws://127.0.0.1:1", { use } as never)).rejects.toThrow(message);
+  });
+});
