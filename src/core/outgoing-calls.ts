@@ -138,32 +138,34 @@ export class OutgoingCalls {
     const connection = this.#connection;
     const { around, wait: defaults, checks } = connection.config;
     if (around !== undefined && id === undefined) return this.#requestAround(around, method, params, options, sink);
-    const result = new Promise((resolve) => {
-      let call: OutgoingCall | undefined;
-      let text: MessageText;
-      try {
-        const wait = options === undefined ? defaults : waitOf(options, defaults);
-        // Ids are integers from 1: some implementations take an id of 0 for none.
-        call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve);
-        if (wait.signal?.aborted) return call.reject(wait.signal.reason);
-        // The calls of a peer that was never open wait also if a connection fails.
-        const retry = options?.retry ?? (connection.isConnecting || defaults.retry);
-        if (retry && sink === undefined) call.again = { params };
-        text = this.#encode(call, params);
-        if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
-      } catch (error) {
-        call?.onSettled?.();
-        return resolve(failed(error, method));
-      }
-      // Registered before it is sent: an in-memory peer may answer inside send().
-      (this.#table ??= new CallTable()).add(call);
-      const { timeoutMs, signal, maxTotalTimeoutMs } = call.wait;
-      setDeadline(call, timeoutMs);
-      if (signal !== undefined || maxTotalTimeoutMs !== Infinity) this.#watch(call);
-      connection.counts.requestsSent++;
-      if (!(sink ?? connection.sink).send(text, call)) this.failUnsent(text, call);
-    });
-    return (checks?.received("result", method, result) as Promise<unknown> | undefined) ?? result;
+    let resolve!: OutgoingCall["resolve"];
+    const settled = new Promise((settle) => (resolve = settle));
+    const result = (checks?.received("result", method, settled) as Promise<unknown> | undefined) ?? settled;
+    let call: OutgoingCall | undefined;
+    let text: MessageText;
+    try {
+      const wait = options === undefined ? defaults : waitOf(options, defaults);
+      // Ids are integers from 1: some implementations take an id of 0 for none.
+      call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve);
+      if (wait.signal?.aborted) throw wait.signal.reason;
+      // The calls of a peer that was never open wait also if a connection fails.
+      const retry = options?.retry ?? (connection.isConnecting || defaults.retry);
+      if (retry && sink === undefined) call.again = { params };
+      text = this.#encode(call, params);
+      if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
+    } catch (error) {
+      call?.onSettled?.();
+      resolve(failed(error, method));
+      return result;
+    }
+    // Registered before it is sent: an in-memory peer may answer inside send().
+    (this.#table ??= new CallTable()).add(call);
+    const { timeoutMs, signal, maxTotalTimeoutMs } = call.wait;
+    setDeadline(call, timeoutMs);
+    if (signal !== undefined || maxTotalTimeoutMs !== Infinity) this.#watch(call);
+    connection.counts.requestsSent++;
+    if (!(sink ?? connection.sink).send(text, call)) this.failUnsent(text, call);
+    return result;
   }
 
   #encode(call: OutgoingCall, params: unknown): MessageText {

@@ -25,12 +25,12 @@ export class Coalescer implements TickEnd {
     this.#firstMessages = firstMessages;
   }
 
-  /** Counts a message that was added to the buffer, whose length is now `length`. Flushes the buffer if that is due. */
-  added(length: number): void {
+  /** Counts a message that was added to the buffer, whose length is now `length`. Returns whether the caller flushes the buffer now. */
+  added(length: number): boolean {
     this.schedule();
     const count = ++this.#count;
     const isDue = count === 1 ? this.#wasAlone : count >= this.#firstMessages && (count & (count - 1)) === 0;
-    if (isDue || length >= MOST_COALESCED) this.#buffer.flush();
+    return isDue || length >= MOST_COALESCED;
   }
 
   /** Flushes the buffer at the end of the tick. */

@@ -48,7 +48,7 @@ export class PlainLink implements Transport, SocketHandler {
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
     this.#length += text.length;
-    this.#coalescer.added(this.#length);
+    if (this.#coalescer.added(this.#length)) this.flush();
     return true;
   }
 

@@ -1,5 +1,5 @@
 /** A server's end of `reciproc.v1`: the sockets and the hello of its client, and messages that go to many clients. */
-import { sentForm, type MessageText } from "../core/codec.js";
+import { sentForm } from "../core/codec.js";
 import { member } from "../core/message.js";
 import type { EncodedMessage } from "../core/transport.js";
 import { Endpoint } from "../session/endpoint.js";
@@ -53,16 +53,18 @@ export class ServerEndpoint extends Endpoint {
     else super.receiveOther(frame);
   }
 
-  /** A message for many peers is written in the frame that is encoded for all of them, unless others are collected in this tick. */
-  override send(message: MessageText, encoded?: EncodedMessage): boolean | "full" {
-    if (encoded === undefined) return super.send(message);
-    const text = sentForm(message, this.takesBytes, encoded);
+  /**
+   * As `send`, for a message to many peers. It is written in the frame that is encoded for all of them, unless others are collected in
+   * this tick.
+   */
+  sendEncoded(message: EncodedMessage): boolean | "full" {
+    const text = sentForm(message.source, this.takesBytes, message);
     const { session } = this.state;
     if (session?.accepts(text) === false) return false;
     this.makeRoom(text);
-    if (!this.canSend || this.length > 0) return super.send(message, encoded);
+    if (!this.canSend || this.length > 0) return this.send(text);
     const wire = this.wire!;
-    const frame = typeof text === "string" ? encoded.pack : encoded.binary;
+    const frame = typeof text === "string" ? message.pack : message.binary;
     wire.send(frame);
     if (session !== undefined) {
       session.push(frame.content);

@@ -1,7 +1,8 @@
 /** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
 import * as CloseCode from "../close-codes.js";
-import { exceeds } from "../core/codec.js";
-import { Frame } from "../core/transport.js";
+import type { TextWithBytes } from "../core/bytes.js";
+import { exceeds, type MessageText } from "../core/codec.js";
+import { Frame, type EncodedMessage } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
 import { ServerEndpoint } from "./endpoint.js";
 import type { EndpointHooks, EndpointLimits } from "../session/state.js";
@@ -31,9 +32,9 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   /** The length of the data that the receiver keeps for the other side, and of the queued broadcasts. */
   #kept = 0;
   #keptBroadcasts = 0;
-  #frameLength = 0;
-  /** The present frame, if a part of it stays in use. */
+  /** The frame of which a part stayed in use last, and its number. */
   #frame: Frame | undefined;
+  #frameNumber = 0;
 
   constructor(limits: EndpointLimits, delegate: ServerLinkDelegate | undefined) {
     super(limits, delegate !== undefined, delegate, undefined, ServerEndpoint);
@@ -55,16 +56,12 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     socket.start(this);
   }
 
-  override frame(text: string): void {
-    this.#frame = undefined;
-    this.#frameLength = text.length;
-    super.frame(text);
+  override send(text: MessageText, message?: EncodedMessage): boolean | "full" {
+    return message === undefined ? this.endpoint.send(text) : this.endpoint.sendEncoded(message);
   }
 
-  override bytes(frame: Uint8Array): boolean {
-    this.#frame = undefined;
-    this.#frameLength = frame.length;
-    return super.bytes(frame);
+  override sendBytes(text: TextWithBytes, message?: EncodedMessage): boolean | "full" {
+    return this.send(text, message);
   }
 
   keeps(by: number, isBroadcast = false): void {
@@ -83,7 +80,11 @@ export class ServerLink extends PackedLink implements EndpointHooks {
    */
   get currentFrame(): Frame | undefined {
     if (this.delegate === undefined) return undefined;
-    return (this.#frame ??= new Frame(this.#frameLength, this));
+    if (this.#frameNumber !== this.heard) {
+      this.#frameNumber = this.heard;
+      this.#frame = new Frame(this.frameLength, this);
+    }
+    return this.#frame;
   }
 
   /** The memory of the session: the log, and what the receiver keeps, such as queued messages. */
@@ -103,7 +104,7 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   override control(frame: object): void {
     if (!("auth" in frame) || this.onAuth === undefined) return;
     // The frame is longer in UTF-8 than in UTF-16. Its text is not kept, so a short one is encoded again.
-    if (this.#frameLength > MAX_AUTH_BYTES || exceeds(JSON.stringify(frame), MAX_AUTH_BYTES))
+    if (this.frameLength > MAX_AUTH_BYTES || exceeds(JSON.stringify(frame), MAX_AUTH_BYTES))
       return this.endpoint.end(CloseCode.MessageTooBig, "message is too large");
     this.onAuth(frame.auth);
   }

@@ -6,7 +6,7 @@
 import * as CloseCode from "../close-codes.js";
 import { exceeds, sentForm, type MessageText } from "../core/codec.js";
 import { isObject, member } from "../core/message.js";
-import type { CloseInfo, EncodedMessage, SendHandle } from "../core/transport.js";
+import type { CloseInfo, SendHandle } from "../core/transport.js";
 import * as Frames from "./frames.js";
 import { ROOM_FOR_PONGS } from "../link/socket.js";
 import { Session } from "./session.js";
@@ -110,7 +110,23 @@ export class Endpoint {
   /** Takes a frame of the present socket. */
   receive(text: string): void {
     const { kind } = this.state;
-    if (kind === "live" || kind === "packed") return this.#receivePacked(text);
+    if (kind !== "live" && kind !== "packed") return this.#receiveBefore(kind, text);
+    const frame = Frames.parse(text);
+    // A pack or a control frame: the first byte decides.
+    if (Array.isArray(frame)) {
+      if (isTooLong(text, this.limits.maxMessageBytes)) return this.end(CloseCode.MessageTooBig, TOO_LARGE);
+      this.#countFrame(text.length);
+      this.hooks.receivePack(frame);
+    } else if (isObject(frame)) {
+      if ("missed" in frame) this.#receiveMissed(text, frame.missed);
+      else this.#receiveControl(frame);
+      // Without other output, an ack sends the hello.
+      if (this.#owesHello && this.length === 0 && this.#controls === NONE) this.#oweAck();
+    } else this.fail("neither a pack nor a control frame");
+  }
+
+  /** Takes a frame in a state in which no packs come. */
+  #receiveBefore(kind: State["kind"], text: string): void {
     if (kind === "resuming") return this.#receiveResumed(Frames.parse(text));
     if (kind === "ended") return;
     const hello = kind === "plain" ? undefined : Frames.helloOf(text);
@@ -142,21 +158,6 @@ export class Endpoint {
       }
     }
     return true;
-  }
-
-  /** Takes a pack or a control frame. The first byte decides. */
-  #receivePacked(text: string): void {
-    const frame = Frames.parse(text);
-    if (Array.isArray(frame)) {
-      if (isTooLong(text, this.limits.maxMessageBytes)) return this.end(CloseCode.MessageTooBig, TOO_LARGE);
-      this.#countFrame(text.length);
-      this.hooks.receivePack(frame);
-    } else if (isObject(frame)) {
-      if ("missed" in frame) this.#receiveMissed(text, frame.missed);
-      else this.#receiveControl(frame);
-      // Without other output, an ack sends the hello.
-      if (this.#owesHello && this.length === 0 && this.#controls === NONE) this.#oweAck();
-    } else this.fail("neither a pack nor a control frame");
   }
 
   /** Counts a received data frame. */
@@ -274,14 +275,14 @@ export class Endpoint {
   // Outgoing messages.
 
   /** As `Transport.send`, and `Transport.sendBytes` for a message with bytes. */
-  send(message: MessageText, encoded?: EncodedMessage): boolean | "full" {
-    const text = sentForm(message, this.takesBytes, encoded);
+  send(message: MessageText): boolean | "full" {
+    const text = sentForm(message, this.takesBytes);
     if (this.state.session?.accepts(text) === false) return false;
     this.makeRoom(text);
     // A closed socket takes no message, and without a session no other socket follows.
     if (!this.canSend) return this.state.session !== undefined && "full";
     this.#add(text);
-    if (this.length > 0) this.hooks.tick.added(this.length);
+    if (this.length > 0 && this.hooks.tick.added(this.length)) this.#flushMessages();
     return true;
   }
 
@@ -474,7 +475,10 @@ export class Endpoint {
     if (session.owesEarly && this.wire !== undefined) this.#sendAck(session);
     const wire = this.wire;
     if (wire === undefined) return;
-    while (session.next <= session.last && wire.unsentBytes < highWaterBytes) this.#writeFrame(session.take());
+    while (session.next <= session.last && wire.unsentBytes < highWaterBytes) {
+      if (this.#owesHello) this.#writeFrame(session.take());
+      else wire.send(session.take());
+    }
     this.checkRoom(session, wire);
   }
 

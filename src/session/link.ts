@@ -11,7 +11,6 @@ import {
   endOf,
   errorOfEnd,
   type CloseInfo,
-  type EncodedMessage,
   type Receiver,
   type Renewal,
   type SendHandle,
@@ -63,8 +62,10 @@ export interface LinkDelegate {
 export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expiring {
   /** When a full socket is checked, a session without a socket expires, or a close must have followed a bye. */
   declare deadline: number;
-  /** The number of received frames, on all sockets. A liveness check compares it. */
+  /** It grows with each received frame, on all sockets. A liveness check compares it. */
   declare heard: number;
+  /** The length of the frame that was received last. */
+  declare protected frameLength: number;
   declare readonly endpoint: Endpoint;
   declare socket: Socket | undefined;
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
@@ -90,7 +91,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     lost?: PackedLink,
     EndpointClass = Endpoint,
   ) {
-    this.deadline = this.heard = 0;
+    this.deadline = this.heard = this.frameLength = 0;
     this.socket = this.budget = this.receiver = undefined;
     this.delegate = delegate;
     this.#isSuspended = lost !== undefined;
@@ -112,12 +113,12 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.socket?.start(this);
   }
 
-  send(text: MessageText, message?: EncodedMessage): boolean | "full" {
-    return this.endpoint.send(text, message);
+  send(text: MessageText): boolean | "full" {
+    return this.endpoint.send(text);
   }
 
-  sendBytes(text: TextWithBytes, message?: EncodedMessage): boolean | "full" {
-    return this.endpoint.send(text, message);
+  sendBytes(text: TextWithBytes): boolean | "full" {
+    return this.endpoint.send(text);
   }
 
   get takesBytes(): boolean {
@@ -252,14 +253,15 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   /** Takes a frame of the present socket. */
   frame(text: string): void {
     this.heard++;
+    this.frameLength = text.length;
     this.endpoint.receive(text);
   }
 
   /** Takes a binary frame of the present socket. */
   bytes(frame: Uint8Array): boolean {
-    if (!this.endpoint.receiveBytes(frame)) return false;
     this.heard++;
-    return true;
+    this.frameLength = frame.length;
+    return this.endpoint.receiveBytes(frame);
   }
 
   /** Reacts to the end of the present socket. */

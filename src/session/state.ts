@@ -26,8 +26,8 @@ export interface Wire {
 
 /** Decides when the frames of a tick are sent. */
 export interface Tick {
-  /** Counts a message. `length`: that of all messages that wait. */
-  added(length: number): void;
+  /** Counts a message. `length`: that of all messages that wait. Returns whether they are sent now. */
+  added(length: number): boolean;
   /** Notes that frames wait. */
   schedule(): void;
 }
@@ -38,7 +38,7 @@ export interface EndpointHooks {
   receiveText(text: string): void;
   /** Takes the messages of a pack. */
   receivePack(messages: unknown[]): void;
-  /** Calls `flush` of the endpoint, now or at the end of the tick. */
+  /** Calls `flush` of the endpoint at the end of the tick, and decides what is sent before. */
   readonly tick: Tick;
   /** Reports that something waits because the wire is full. When that has drained, the caller calls `drained`. */
   wireFull?(): void;

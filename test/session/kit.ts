@@ -251,7 +251,7 @@ export class ClientEnd implements EndpointHooks {
     this.flow.drained();
   }
 
-  readonly tick = { added: () => this.tick.schedule(), schedule: () => void (this.isDue = true) };
+  readonly tick = { added: () => this.tick.schedule() === true, schedule: (): unknown => void (this.isDue = true) };
 
   wireFull(): void {
     this.isWireFull = true;

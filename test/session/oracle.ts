@@ -254,7 +254,7 @@ export abstract class End implements EndpointHooks {
     this.#discarded = reason;
   }
 
-  readonly tick = { added: () => this.tick.schedule(), schedule: () => void (this.#isDue = true) };
+  readonly tick = { added: () => this.tick.schedule() === true, schedule: (): unknown => void (this.#isDue = true) };
 
   drained(): void {
     this.outgoing.drained();
