@@ -110,6 +110,7 @@ export class Endpoint {
   /** Takes a frame of the present socket. */
   receive(text: string): void {
     const { kind } = this.state;
+    if (kind === "plain" && !exceeds(text, this.limits.maxMessageBytes)) return this.hooks.receiveText(text);
     if (kind !== "live" && kind !== "packed") return this.#receiveBefore(kind, text);
     const frame = Frames.parse(text);
     // A pack or a control frame: the first byte decides.

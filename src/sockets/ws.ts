@@ -114,11 +114,11 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     if (raw === undefined) webSocket.once("upgrade", ({ socket }) => (this.#raw = socket ?? undefined));
     webSocket.owner = this;
     // All sockets share these functions, because closures for each take memory when thousands are idle.
-    webSocket.on("message", onMessage);
-    webSocket.on("ping", onPing);
-    webSocket.on("pong", onPong);
-    webSocket.on("error", onError);
-    webSocket.on("close", onClose);
+    webSocket.on("message", WsSocket.#received);
+    webSocket.on("ping", WsSocket.#pinged);
+    webSocket.on("pong", WsSocket.#ponged);
+    webSocket.on("error", WsSocket.#failed);
+    webSocket.on("close", WsSocket.#closed);
   }
 
   /** Calls `then` when the other side has answered a ping that follows all sent frames. Returns false if it cannot. */
@@ -131,29 +131,48 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     return this.#readMarks.set(then);
   }
 
-  /** Takes a pong. A pong that answers a read mark was requested, so it does not count towards a flood. */
-  ponged(payload: Buffer): void {
-    if (this.#readMarks?.reached(payload.toString()) === true) this.#recordReceipt();
-    else this.controlled();
+  /** Takes a text or binary frame. If the budget of this tick is spent, processes it in a later tick. */
+  static #received(this: WebSocket, data: RawData, isBinary: boolean): void {
+    const socket = (this as GatheringWebSocket).owner!;
+    const bytes = data as Buffer;
+    const isFree = socket.#recordReceipt();
+    socket.#frameBytes = bytes.length;
+    // Ignored frames are not decoded, because decoding text that is not UTF-8 creates an error.
+    if (socket.#isClosing) return;
+    if (isFree) socket.frame(isBinary ? bytes : bytes.toString(), bytes.length);
+    else socket.budget.add(() => socket.frame(isBinary ? bytes : bytes.toString(), bytes.length));
   }
 
-  /** Takes a text or binary frame. If the budget of this tick is spent, processes it in a later tick. */
-  received(bytes: Buffer, isBinary: boolean): void {
-    const isFree = this.#recordReceipt();
-    this.#frameBytes = bytes.length;
-    // Ignored frames are not decoded, because decoding text that is not UTF-8 creates an error.
-    if (this.#isClosing) return;
-    if (isFree) this.frame(isBinary ? bytes : bytes.toString(), bytes.length);
-    else this.budget.add(() => this.frame(isBinary ? bytes : bytes.toString(), bytes.length));
+  /** Takes a pong. A pong that answers a read mark was requested, so it does not count towards a flood. */
+  static #ponged(this: WebSocket, payload: Buffer): void {
+    const socket = (this as GatheringWebSocket).owner!;
+    if (socket.#readMarks?.reached(payload.toString()) === true) socket.#recordReceipt();
+    else socket.#controlled();
   }
 
   /** Answers a ping, unless `ROOM_FOR_PONGS` is used up. Without this bound, unsent pongs to a client would grow without limit. */
-  pinged(data: Buffer): void {
-    this.controlled();
-    if (this.#isClosing) return;
+  static #pinged(this: WebSocket, data: Buffer): void {
+    const socket = (this as GatheringWebSocket).owner!;
+    socket.#controlled();
+    if (socket.#isClosing) return;
     // A pong confirms that all frames before the ping are processed.
-    if (this.budget.hasWork) this.budget.add(() => this.#pong(data));
-    else this.#pong(data);
+    if (socket.budget.hasWork) socket.budget.add(() => socket.#pong(data));
+    else socket.#pong(data);
+  }
+
+  /** Records an error. `close` always follows. */
+  static #failed(this: WebSocket, cause: Error): void {
+    (this as GatheringWebSocket).owner!.#error ??= cause;
+  }
+
+  static #closed(this: WebSocket, code: number, reason: Buffer): void {
+    const socket = (this as GatheringWebSocket).owner!;
+    socket.#heartbeat?.stop();
+    socket.budget.forgetSocket();
+    const end = (): void =>
+      socket.end({ code: failureCode(socket.#error) ?? code, reason: reason.toString(), error: socket.#error });
+    if (socket.budget.hasWork) socket.budget.add(end);
+    else end();
   }
 
   #pong(data: Buffer): void {
@@ -183,7 +202,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   }
 
   /** Counts a ping or a pong. If there are too many, closes the socket and stops reading. */
-  controlled(): void {
+  #controlled(): void {
     this.#recordReceipt();
     if (this.#isFlooded || (this.#takeControlFrame ??= rateLimit(CONTROL_FRAMES_PER_SECOND))()) return;
     const reason = `more than ${CONTROL_FRAMES_PER_SECOND} pings and pongs in a second`;
@@ -218,19 +237,6 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   closeAfterWork(close: () => void): void {
     if (this.budget.hasWork && !this.#isClosing) this.budget.add(close);
     else close();
-  }
-
-  /** Records an error. `closed` always follows. */
-  failed(cause: Error): void {
-    this.#error ??= cause;
-  }
-
-  closed(code: number, reason: string): void {
-    this.#heartbeat?.stop();
-    this.budget.forgetSocket();
-    const end = (): void => this.end({ code: failureCode(this.#error) ?? code, reason, error: this.#error });
-    if (this.budget.hasWork) this.budget.add(end);
-    else end();
   }
 
   /** Starts a heartbeat, which runs until the socket is closed. */
@@ -323,30 +329,6 @@ function keepsNoBuffer(raw: Duplex): boolean {
 function writeOnce(raw: Duplex, bytes: Buffer): void {
   if (!isBorrowed(bytes)) raw.write(bytes);
   else raw.write(bytes, (error) => error || giveBack(bytes));
-}
-
-function ownerOf(webSocket: WebSocket): WsSocket {
-  return (webSocket as GatheringWebSocket).owner!;
-}
-
-function onMessage(this: WebSocket, data: RawData, isBinary: boolean): void {
-  ownerOf(this).received(data as Buffer, isBinary);
-}
-
-function onPing(this: WebSocket, data: Buffer): void {
-  ownerOf(this).pinged(data);
-}
-
-function onPong(this: WebSocket, data: Buffer): void {
-  ownerOf(this).ponged(data);
-}
-
-function onError(this: WebSocket, cause: Error): void {
-  ownerOf(this).failed(cause);
-}
-
-function onClose(this: WebSocket, code: number, reason: Buffer): void {
-  ownerOf(this).closed(code, reason.toString());
 }
 
 const FLOODED = "WS_ERR_TOO_MANY_CONTROL_FRAMES";
