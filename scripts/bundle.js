@@ -31,8 +31,8 @@ const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis", "@nats-io/tra
  */
 const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.browser.js" };
 
-/** Makes contracts of schemas. Only peers use them, and it imports modules of a peer, so it is in the page's chunk. */
-const CHECKS = join(dist, "core/checks.js");
+/** The calls of a peer: a module that imports it is of a peer. */
+const CALLS = join(dist, "core/outgoing-calls.js");
 
 const isCompiled = (path) => path.startsWith(dist + sep);
 const folderOf = (name) => dirname(require.resolve(`${name}/package.json`));
@@ -64,7 +64,10 @@ function importsOf(path, getModuleInfo, found = new Set()) {
  */
 function chunkOf(path, { getModuleInfo }) {
   const isImported = (by) => importsOf(by, getModuleInfo).has(path);
-  const needsNoPeer = (exported) => exported !== CHECKS && [...importsOf(exported, getModuleInfo)].every(isCompiled);
+  const needsNoPeer = (exported) => {
+    const modules = [...importsOf(exported, getModuleInfo)];
+    return modules.every(isCompiled) && !modules.includes(CALLS);
+  };
   if (getModuleInfo(join(dist, ENTRIES.page)).importedIds.filter(needsNoPeer).some(isImported)) return "messages";
   const names = Object.keys(ENTRIES).filter((name) => isImported(join(dist, ENTRIES[name])));
   if (names[0] === "redis" && names.includes("nats")) return "engine";

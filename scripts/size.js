@@ -1,9 +1,14 @@
-/** Measures what a page loads. Run as a program, it prints the size of `connect` and the share of each module. */
+/**
+ * Measures what a page loads. Run as a program, it measures the features and the alternatives, writes the table into the documents, and
+ * prints the share of each module.
+ */
+import { readFile, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild-wasm";
+import { format, resolveConfig } from "prettier";
 import { build as buildByVite } from "vite";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -70,24 +75,52 @@ export async function sharesOf(code) {
   return shares.filter(({ bytes }) => bytes > 0).toSorted((a, b) => b.bytes - a.bytes);
 }
 
+/** What the table of sizes shows: a name, the code, and the folder in which its packages are installed. */
+const ROWS = [
+  ["`connect`", 'export { connect } from "./dist/index.js";', ROOT],
+  ["with `streams`", 'export { connect, streams } from "./dist/index.js";', ROOT],
+  ["with `progress`", 'export { connect, progress } from "./dist/index.js";', ROOT],
+  ["with `bytes`", 'export { connect, bytes } from "./dist/index.js";', ROOT],
+  ["with `contract`", 'export { connect, contract } from "./dist/index.js";', ROOT],
+  ["with all of these", 'export { connect, streams, progress, bytes, contract } from "./dist/index.js";', ROOT],
+  ["`contract` alone", 'export { contract } from "./dist/index.js";', ROOT],
+  ["`reciproc.min.js`", 'export * from "./dist/reciproc.min.js";', ROOT],
+  ...[
+    ["birpc", "createBirpc"],
+    ["json-rpc-2.0", "JSONRPCServerAndClient"],
+    ["rpc-websockets", "Client"],
+    ["socket.io-client", "io"],
+    ["vscode-ws-jsonrpc", "toSocket, WebSocketMessageReader, WebSocketMessageWriter, createWebSocketConnection"],
+    ["capnweb", "newWebSocketRpcSession"],
+  ].map(([name, exported]) => [name, `export { ${exported} } from "${name}";`, join(ROOT, "bench")]),
+];
+const TARGETS = ["es2022", "es2020", "vite"];
+
+/** The file with the table, and the lines around it. */
+const DOCUMENT = join(ROOT, "docs/PERFORMANCE.md");
+const [BEGIN, END] = ["<!-- sizes: begin -->", "<!-- sizes: end -->"];
+
+/** Measures each row. Returns the lines of a table, in kB of 1,000 bytes. */
+async function tableOfSizes() {
+  const lines = ["| gzipped, kB | es2022 | es2020 | Vite |", "| --- | --: | --: | --: |"];
+  for (const [name, code, folder] of ROWS) {
+    const sizes = [];
+    for (const target of TARGETS) sizes.push(((await sizeOf(code, target, folder)).gzip / 1000).toFixed(1));
+    lines.push(`| ${name} | ${sizes.join(" | ")} |`);
+  }
+  return lines;
+}
+
 const write = (line) => process.stdout.write(`${line}\n`);
 const cells = (...numbers) => numbers.map((number) => number.toLocaleString("en").padStart(9)).join("");
 
 async function print() {
-  write(`${"gzipped".padEnd(24)}   es2022   es2020     Vite`);
-  const rows = [
-    ["connect", 'export { connect } from "./dist/index.js";', ROOT],
-    ["socket.io-client", 'export { io } from "socket.io-client";', join(ROOT, "bench")],
-  ];
-  for (const [name, code, folder] of rows) {
-    const sizes = [];
-    try {
-      for (const target of ["es2022", "es2020", "vite"]) sizes.push((await sizeOf(code, target, folder)).gzip);
-      write(name.padEnd(24) + cells(...sizes));
-    } catch {
-      write(`${name.padEnd(24)} not built or installed (\`npm run build\`, \`npm --prefix bench ci\`)`);
-    }
-  }
+  const table = await tableOfSizes();
+  table.forEach(write);
+  const document = await readFile(DOCUMENT, "utf8");
+  const [before, after] = [document.indexOf(BEGIN) + BEGIN.length, document.indexOf(END)];
+  const text = `${document.slice(0, before)}\n\n${table.join("\n")}\n\n${document.slice(after)}`;
+  await writeFile(DOCUMENT, await format(text, { ...(await resolveConfig(DOCUMENT)), parser: "markdown" }));
   const code = 'export { connect } from "./src/index.ts";';
   const shares = await sharesOf(code);
   const { minified, gzip } = await sizeOf(code);

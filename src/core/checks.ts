@@ -1,8 +1,7 @@
 /** `contract`: the types of a contract, and the checks of its values at run time, from one table of schemas. */
-import { tableOf } from "./config.js";
 import type { CheckedMethod, Stream } from "./contract.js";
 import { expected, ProtocolError, shownAt } from "./errors.js";
-import { checkKnown, checkOptions, must, optional } from "./options.js";
+import { checkKnown, checkOptions, must, optional, tableOf } from "./options.js";
 import { isStreamed, isThenable, synchronous } from "./promises.js";
 import { describeIssue, isSchema, plain, type SchemaIssue, type SchemaResult, type StandardSchema } from "./schema.js";
 

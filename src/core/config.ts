@@ -19,7 +19,7 @@ import {
   oneOf,
   optional,
   positive,
-  type Check,
+  tableOf,
   type Checked,
 } from "./options.js";
 import { isSchema, type StandardSchema } from "./schema.js";
@@ -212,24 +212,4 @@ export function waitOf(options: CallOptions, defaults: Pick<Wait, "timeoutMs" | 
     ...rest
   } = checkOptions("options", options, CALL_OPTIONS);
   return { timeoutMs, retry, ...rest };
-}
-
-/** Returns the own members of an object, each checked: a method called `constructor` or `__proto__` is found only if the object has it. */
-export function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, T> {
-  if (!isPlain(given)) throw expected(name, "a plain object", given);
-  const entries = new Map<string, T>();
-  for (const [key, value] of Object.entries(given)) {
-    if (value !== undefined) entries.set(key, check(value, `${name}.${key}`));
-  }
-  return entries;
-}
-
-/**
- * Whether a value is a plain object. Handlers are called without `this`, and a class's methods are not its own members: an instance
- * would serve nothing.
- */
-export function isPlain(value: unknown): value is object {
-  if (typeof value !== "object" || value === null) return false;
-  const proto = Object.getPrototypeOf(value) as object | null;
-  return proto === null || Object.getPrototypeOf(proto) === null;
 }

@@ -69,11 +69,17 @@ export function optional<T, const D = undefined>(check: Check<T>, defaultValue?:
 export const any: Check<any> = (value) => value;
 
 /** Accepts a number of milliseconds; `Infinity` counts. */
-export const positive = must<number>("a positive number", (value) => typeof value === "number" && value > 0);
+export const positive = /* @__PURE__ */ must<number>(
+  "a positive number",
+  (value) => typeof value === "number" && value > 0,
+);
 
-export const anyFunction = must<(...args: any[]) => any>("a function", (value) => typeof value === "function");
+export const anyFunction = /* @__PURE__ */ must<(...args: any[]) => any>(
+  "a function",
+  (value) => typeof value === "function",
+);
 
-export const anySignal = must<AbortSignal>("an AbortSignal", isSignal);
+export const anySignal = /* @__PURE__ */ must<AbortSignal>("an AbortSignal", isSignal);
 
 /** Whether UTF-8 can carry `text`: it has no lone surrogate. `String.prototype.isWellFormed` is missing before Chrome 111 and Node 20. */
 export function isWellFormed(text: string): boolean {
@@ -85,4 +91,24 @@ export function isSignal(value: unknown): value is AbortSignal {
   const { aborted, addEventListener, removeEventListener } = (value ?? {}) as Partial<AbortSignal>;
   const areFunctions = [addEventListener, removeEventListener].every((one) => typeof one === "function");
   return typeof aborted === "boolean" && areFunctions;
+}
+
+/** Returns the own members of an object, each checked: a method called `constructor` or `__proto__` is found only if the object has it. */
+export function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, T> {
+  if (!isPlain(given)) throw expected(name, "a plain object", given);
+  const entries = new Map<string, T>();
+  for (const [key, value] of Object.entries(given)) {
+    if (value !== undefined) entries.set(key, check(value, `${name}.${key}`));
+  }
+  return entries;
+}
+
+/**
+ * Whether a value is a plain object. Handlers are called without `this`, and a class's methods are not its own members: an instance
+ * would serve nothing.
+ */
+export function isPlain(value: unknown): value is object {
+  if (typeof value !== "object" || value === null) return false;
+  const proto = Object.getPrototypeOf(value) as object | null;
+  return proto === null || Object.getPrototypeOf(proto) === null;
 }

@@ -1,10 +1,9 @@
 /** `attach`: a node without clients, for a process that only notifies, publishes and calls, such as a worker. */
 import { encodeNotification, shownAs } from "../core/codec.js";
-import { tableOf } from "../core/config.js";
 import type { AnyMethods, CallArgs, Contract, NotifyName } from "../core/contract.js";
 import { expected } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
-import { anyFunction, checkOptions, must, optional, positive } from "../core/options.js";
+import { anyFunction, checkOptions, must, optional, positive, tableOf } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { checkEngine, type Engine } from "./engine.js";

@@ -8,6 +8,7 @@ const NOT_IN_EVERY_PAGE = [
   "src/core/checks.ts",
   "src/core/shared-timer.ts",
   "src/core/text.ts",
+  "src/features/",
   "src/bridge/",
   "src/cli/",
   "src/node.ts",
@@ -30,11 +31,13 @@ const LEAST_USED = 0.8;
  */
 describe("the code that a page loads", () => {
   it.each([
-    ["{ connect }", "index.js", "es2022", 30_000],
-    ["{ connect }", "index.js", "es2020", 33_700],
-    ["{ connect }", "index.js", "vite", 29_800],
-    ["{ connect, contract }", "index.js", "es2022", 30_800],
-    ["{ pair }", "index.js", "es2022", 22_400],
+    ["{ connect }", "index.js", "es2022", 27_800],
+    ["{ connect }", "index.js", "es2020", 30_800],
+    ["{ connect }", "index.js", "vite", 27_200],
+    ["{ connect, streams, progress, bytes, contract }", "index.js", "es2022", 33_900],
+    ["{ contract }", "index.js", "es2022", 2_100],
+    ["*", "reciproc.min.js", "es2022", 35_300],
+    ["{ pair }", "index.js", "es2022", 19_000],
     ["{ RpcError }", "index.js", "es2022", 420],
     ["{ lsp }", "index.js", "es2022", 480],
     ["{ encodeRequest }", "index.js", "es2022", 1_110],
@@ -47,7 +50,7 @@ describe("the code that a page loads", () => {
     expect(gzip).toBeGreaterThan(budget * LEAST_USED);
   });
 
-  it("has no module for bytes, contracts, servers, React or tests, unless the page imports it", async () => {
+  it("has no module for features, contracts, servers, React or tests, unless the page imports it", async () => {
     const modules = await modulesOf("connect");
     expect(modules).toContain("src/connect.ts");
     for (const path of NOT_IN_EVERY_PAGE) {
@@ -57,6 +60,7 @@ describe("the code that a page loads", () => {
     const packages = modules.flatMap((path) => /^node_modules\/([^/]+)/.exec(path)?.[1] ?? []);
     expect(new Set(packages)).toEqual(new Set(["eventemitter3", "nanoid"]));
     expect(await modulesOf("connect, bytes")).toContain("src/core/bytes.ts");
+    expect(await modulesOf("connect, progress")).toContain("src/features/progress.ts");
     expect(await modulesOf("connect, contract")).toContain("src/core/checks.ts");
   });
 });
