@@ -114,11 +114,13 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     if (raw === undefined) webSocket.once("upgrade", ({ socket }) => (this.#raw = socket ?? undefined));
     webSocket.owner = this;
     // All sockets share these functions, because closures for each take memory when thousands are idle.
+    /* oxlint-disable typescript/unbound-method -- each gets its WebSocket as `this`. */
     webSocket.on("message", WsSocket.#received);
     webSocket.on("ping", WsSocket.#pinged);
     webSocket.on("pong", WsSocket.#ponged);
     webSocket.on("error", WsSocket.#failed);
     webSocket.on("close", WsSocket.#closed);
+    /* oxlint-enable typescript/unbound-method */
   }
 
   /** Calls `then` when the other side has answered a ping that follows all sent frames. Returns false if it cannot. */
