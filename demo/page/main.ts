@@ -102,7 +102,7 @@ const around: Around = (call, next) => {
 const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(wire("/rpc"), {
   methods,
   around,
-  bytes,
+  use: [bytes],
   reconnect: { initial: true },
   // On the first connection and on each later one without the session. Nothing else is sent before it.
   onOpen: (server) => server.request("join", { ...profile.read(), since: recovery.since() }).catch(refused),

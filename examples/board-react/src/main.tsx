@@ -1,7 +1,7 @@
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
-import { bytes } from "reciproc";
+import { bytes, progress } from "reciproc";
 import { Board } from "./Board.js";
 import { Confirm, Import, Log, People, Upload } from "./panels.js";
 import { Provider, useStatus } from "./rpc.js";
@@ -29,7 +29,7 @@ function App() {
     setName(undefined);
   };
   return (
-    <Provider url="/rpc" options={{ use: [bytes], retry: "not-sent" }}>
+    <Provider url="/rpc" options={{ use: [bytes, progress], retry: "not-sent" }}>
       <QueryClientProvider client={queries}>
         <header>
           <h1>Board</h1>
