@@ -7,6 +7,7 @@ import type { Feature } from "./feature.js";
 import type { CallContext } from "./incoming-call.js";
 import type { Dialect } from "./dialect.js";
 import { expected } from "./errors.js";
+import { unsentMarks, type UnsentMarks } from "./flow.js";
 import { lsp } from "./lsp.js";
 import { peerLimits, type PeerLimits } from "./limits.js";
 import { isObject, type Id } from "./message.js";
@@ -115,6 +116,7 @@ export interface Config {
   /** How long a call waits if its options do not say so. */
   readonly wait: Wait;
   readonly limits: PeerLimits;
+  readonly marks: UnsentMarks;
   readonly dialect: Dialect;
   /** Whether the application chose the dialect. The default dialect is understood, and spoken only to a reciproc peer. */
   readonly choseDialect: boolean;
@@ -161,6 +163,7 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
     around: checked.around,
     wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
     limits: checked.limits,
+    marks: unsentMarks(checked.limits),
     dialect,
     choseDialect: checked.dialect !== undefined,
     controlMethods: new Set([dialect.cancel.method, ...use.flatMap((feature) => feature.methods(dialect))]),

@@ -9,17 +9,22 @@ import type { UnsentLimits } from "./limits.js";
 import { NotificationHandle, QUEUED_COST, SendQueue } from "./send-queue.js";
 import { unsentBytesOf, type EncodedMessage, type SendHandle, type Transport } from "./transport.js";
 
-/** The marks of the unsent bytes, as parts of `maxUnsentBytes`. */
-const MARKS = {
+/** The marks of the unsent bytes. */
+export interface UnsentMarks {
   /** From here on, messages with a key wait, and volatile ones are dropped. */
-  low: 1 / 8,
+  readonly low: number;
   /** Beyond it, streams pause, and no more broadcasts and messages with a key are queued. */
-  room: 1 / 4,
+  readonly room: number;
   /** Beyond it, broadcasts are dropped, and no more is queued without a socket or while `onOpen` runs. */
-  queue: 1 / 2,
+  readonly queue: number;
   /** Beyond it for 10 s, the reader is too slow. `burstBytes` is the limit at any moment. */
-  most: 1,
-};
+  readonly most: number;
+}
+
+/** Returns the marks, which are parts of `maxUnsentBytes`. */
+export function unsentMarks({ maxUnsentBytes: most }: UnsentLimits): UnsentMarks {
+  return { low: most / 8, room: most / 4, queue: most / 2, most };
+}
 
 /** How often a slow reader is checked for whom messages with a key wait. */
 const CHECK_MS = 20;
@@ -30,7 +35,7 @@ const ORDINARY = { isBroadcast: false, latest: undefined };
 /** The connection of a flow. */
 export interface FlowConnection {
   readonly transport: Transport;
-  readonly config: { readonly limits: UnsentLimits };
+  readonly config: { readonly limits: UnsentLimits; readonly marks: UnsentMarks };
   /** Why it has ended; `undefined` while it has not. */
   readonly ended: Error | undefined;
   /** Ends the connection, or the session in it: the other side reads too slowly. */
@@ -46,10 +51,6 @@ export interface FlowConnection {
   rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined;
   /** Takes a queued message that the transport refused. */
   failUnsent(text: MessageText, handle: SendHandle): void;
-}
-
-function markOf({ config }: FlowConnection, name: keyof typeof MARKS): number {
-  return config.limits.maxUnsentBytes * MARKS[name];
 }
 
 /** Takes messages on their way out: the flow of a connection, its opening queue, or a batch. */
@@ -68,7 +69,7 @@ export class Flow implements Sink, Expiring {
   /**
    * `open`: messages are sent at once. `slow`: messages with a key wait until the reader has caught up. `full`: the transport takes
    * no more until `drained`. `draining`: what was queued is being sent. `down`: there is no socket until `resumed`. `over`: the
-   * other side reads too slowly, and the session or the connection ends.
+   * connection has ended, or the session or the connection ends because the other side reads too slowly.
    */
   #state: "open" | "slow" | "full" | "draining" | "down" | "over";
   /** The messages that wait while the state is not `open`, in order. */
@@ -87,7 +88,7 @@ export class Flow implements Sink, Expiring {
     this.#state = isDown ? "down" : "open";
   }
 
-  /** The limits that the marks are parts of. */
+  /** The limits of the unsent bytes. */
   get limits(): UnsentLimits {
     return this.#connection.config.limits;
   }
@@ -99,12 +100,12 @@ export class Flow implements Sink, Expiring {
 
   /** Whether a message is sent at once, with few unsent bytes before it. */
   get isReady(): boolean {
-    return this.#state === "open" && this.#isLow && this.#connection.ended === undefined;
+    return this.#state === "open" && this.#isLow;
   }
 
   /** Whether data that can wait, such as values of streams, may be sent now. */
   get hasRoom(): boolean {
-    return !this.isDown && this.unsentBytes <= this.#mark("room");
+    return !this.isDown && this.unsentBytes <= this.#marks.room;
   }
 
   /** Bytes that wait for the reader. Without a socket, queued messages do not count, because no slow reader causes them. */
@@ -126,39 +127,38 @@ export class Flow implements Sink, Expiring {
   }
 
   get #isOver(): boolean {
-    return this.#connection.ended !== undefined || this.#state === "over";
+    return this.#state === "over";
   }
 
   get #isLow(): boolean {
-    return this.unsentBytes < this.#mark("low");
+    return this.unsentBytes < this.#marks.low;
   }
 
-  #mark(name: keyof typeof MARKS): number {
-    return markOf(this.#connection, name);
+  get #marks(): UnsentMarks {
+    return this.#connection.config.marks;
   }
 
   /** First ends the connection if its other side reads too slowly, and then sends nothing. */
   send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
-    const { unsentBytes } = this;
-    if (unsentBytes > this.#mark("most") || this.#broadcastBytes > 0) this.#check();
-    if (this.#isOver) return false;
-    if (this.#state !== "open" || handle instanceof NotificationHandle)
-      return this.#sendInOrder(text, handle, message, unsentBytes);
+    if (this.#state !== "open" || handle instanceof NotificationHandle) return this.#sendInOrder(text, handle, message);
+    const { transport, config } = this.#connection;
+    if (this.#broadcastBytes > 0 || (transport.unsentBytes ?? 0) > config.marks.most) {
+      this.#check();
+      if (this.#isOver) return false;
+    }
     const isTaken = this.#offer(text, handle, message);
     return isTaken === "full" ? this.#enqueue(text, handle) : isTaken;
   }
 
   /** Sends a message behind those that wait, or a notification that a newer one makes obsolete, or a broadcast. */
-  #sendInOrder(
-    text: MessageText,
-    handle: SendHandle | undefined,
-    message: EncodedMessage | undefined,
-    unsentBytes: number,
-  ): boolean {
+  #sendInOrder(text: MessageText, handle: SendHandle | undefined, message: EncodedMessage | undefined): boolean {
+    const { unsentBytes } = this;
+    this.#check();
+    if (this.#isOver) return false;
     const { isBroadcast, latest } = handle instanceof NotificationHandle ? handle : ORDINARY;
     // First: the older message is obsolete, also if the newer one is dropped.
     this.#queue?.replace(handle);
-    const isTooLate = isBroadcast && unsentBytes > this.#mark("queue");
+    const isTooLate = isBroadcast && unsentBytes > this.#marks.queue;
     if (this.#state !== "open" && this.#state !== "slow")
       return isTooLate && latest === undefined ? false : this.#enqueue(text, handle);
     if (latest !== undefined && !this.#isLow && this.#fits(text)) {
@@ -184,7 +184,7 @@ export class Flow implements Sink, Expiring {
       const mayQueue = !this.isDown || transport.acceptsBroadcast?.(QUEUED_COST + text.length) !== false;
       return mayQueue && this.#fits(text) && this.#add(queue, text, handle);
     }
-    if (this.isDown && queue.ordinaryLength + text.length > this.#carriedLength + this.#mark("queue")) {
+    if (this.isDown && queue.ordinaryLength + text.length > this.#carriedLength + this.#marks.queue) {
       this.endSession("more than half of `maxUnsentBytes` was queued without a socket");
       return false;
     }
@@ -193,7 +193,7 @@ export class Flow implements Sink, Expiring {
 
   /** Whether a message may be queued that may be dropped: it takes no room from ordinary messages. */
   #fits({ length }: MessageText): boolean {
-    return (this.#queue?.length ?? 0) + length <= this.#mark("room");
+    return (this.#queue?.length ?? 0) + length <= this.#marks.room;
   }
 
   #add(queue: SendQueue, text: MessageText, handle: SendHandle | undefined): true {
@@ -235,6 +235,7 @@ export class Flow implements Sink, Expiring {
 
   /** Sends what is queued, in order, until the transport takes no more. */
   #drain(): void {
+    if (this.#isOver) return;
     const connection = this.#connection;
     const queue = this.#queue;
     clearDeadline(this);
@@ -296,7 +297,7 @@ export class Flow implements Sink, Expiring {
 
   /** Notes that a call waits for the next connection, because the transport refused it. Returns false if too many do. */
   keepRefused({ length }: MessageText): boolean {
-    const isKept = this.#refusedLength + length <= this.#mark("queue");
+    const isKept = this.#refusedLength + length <= this.#marks.queue;
     if (isKept) this.#refusedLength += length;
     return isKept;
   }
@@ -315,11 +316,13 @@ export class Flow implements Sink, Expiring {
     if (!this.#isOver) this.#drain();
   }
 
-  /** The connection has ended: no timer runs any more. Returns the messages that a full transport has not taken. */
+  /** The connection has ended: nothing is sent, and no timer runs any more. Returns the messages that a full transport has not taken. */
   stop(): Iterable<[SendHandle, MessageText]> {
     clearDeadline(this);
     this.#backlog?.stop();
-    return this.#state === "full" ? (this.#queue ?? []) : [];
+    if (this.#state !== "full" && !this.#isOver) this.#queue = undefined;
+    this.#state = "over";
+    return this.#queue ?? [];
   }
 
   /** As `Transport.afterRead`, for all messages that were sent before. */
@@ -331,6 +334,7 @@ export class Flow implements Sink, Expiring {
   endSession(reason: string): void {
     clearDeadline(this);
     this.#state = "over";
+    this.#queue = undefined;
     this.#connection.endSession(reason);
   }
 
@@ -339,7 +343,7 @@ export class Flow implements Sink, Expiring {
     const { transport } = this.#connection;
     // Other broadcasts were sent. Without a socket, those in the replay log are not among the unsent bytes.
     if (!this.isDown) this.#broadcastBytes = Math.min(this.#broadcastBytes, transport.unsentBytes ?? 0);
-    if (!this.#isOver && this.unsentBytes > this.#mark("most")) (this.#backlog ??= new Backlog(this)).exceeded();
+    if (!this.#isOver && this.unsentBytes > this.#marks.most) (this.#backlog ??= new Backlog(this)).exceeded();
   }
 }
 
@@ -357,7 +361,7 @@ export class OpeningQueue implements Sink {
     const connection = this.#connection;
     const queue = this.#queue;
     queue.replace(handle);
-    const most = markOf(connection, "queue") * (handle?.isRetried === true ? 2 : 1);
+    const most = connection.config.marks.queue * (handle?.isRetried === true ? 2 : 1);
     if (connection.ended !== undefined || queue.length + text.length > most) return false;
     addTo(queue, text, handle, connection);
     return true;

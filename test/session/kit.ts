@@ -4,7 +4,7 @@ import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { Endpoint } from "../../src/session/endpoint.js";
 import { REFUSED } from "../../src/session/frames.js";
-import { Flow } from "../../src/core/flow.js";
+import { Flow, unsentMarks } from "../../src/core/flow.js";
 import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 
@@ -125,7 +125,10 @@ export function flowOver(endpoint: Endpoint, maxUnsentBytes: number, isDown: boo
           return endpoint.takesBytes;
         },
       },
-      config: { limits: { maxUnsentBytes, maxReplyBytes: 1 } },
+      config: {
+        limits: { maxUnsentBytes, maxReplyBytes: 1 },
+        marks: unsentMarks({ maxUnsentBytes, maxReplyBytes: 1 }),
+      },
       get ended() {
         return endpoint.state.kind === "ended" ? new Error("ended") : undefined;
       },
