@@ -42,24 +42,6 @@ export interface CallRecord {
 /** `around` as the core sees it. */
 export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 
-/** The options as given: `peer.ts` has their public types. */
-export interface AnyOptions {
-  methods?: object | undefined;
-  schemas?: object | undefined;
-  contract?: SchemaContract | undefined;
-  remote?: SchemaContract | undefined;
-  check?: "both" | undefined;
-  timeoutMs?: number | undefined;
-  retry?: "not-sent" | false | undefined;
-  fallback?: AnyHandler | undefined;
-  around?: AnyAround | undefined;
-  limits?: Partial<PeerLimits> | undefined;
-  dialect?: Dialect | undefined;
-  compat?: "1.0" | undefined;
-  onForeignMessage?: AnyHandler | undefined;
-  use?: readonly (Feature | BytesCodec)[] | undefined;
-}
-
 const anyRetry = optional(oneOf("not-sent", false));
 const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== undefined);
 
