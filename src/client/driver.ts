@@ -6,7 +6,7 @@ import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError } from "../core/errors.js";
 import type { HeartbeatTimes } from "../link/heartbeat.js";
-import { errorOfEnd, type CloseInfo, type Renewal, type Transport } from "../core/transport.js";
+import { errorOfEnd, type CloseInfo, type Renewal, type Link } from "../core/transport.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
@@ -222,7 +222,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#skipDelay?.();
   }
 
-  succeed(end: CloseInfo): Transport | undefined {
+  succeed(end: CloseInfo): Link | undefined {
     const { code, retryMs } = end;
     const { reconnects, onOpen } = this.#plan;
     const mayReconnect = reconnects ?? (onOpen !== undefined || this.#hadSession);

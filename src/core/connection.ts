@@ -17,14 +17,14 @@ import type { EventEmitter } from "./packages.js";
 import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
-import { errorOfEnd, type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
+import { errorOfEnd, type CloseInfo, type LinkReceiver, type SendHandle, type Link } from "./transport.js";
 import { Abnormal, cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
 /** Gives a peer the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 
 /** The connection of a peer. It is the slot of each response that is not in a batch. */
-export class Connection implements Receiver, Slot, FlowConnection {
+export class Connection implements LinkReceiver, Slot, FlowConnection {
   /** Why the connection has ended; `undefined` while it has not. */
   declare ended: Error | undefined;
   /** How the connection ended; `undefined` until its transport has ended. */
@@ -42,7 +42,7 @@ export class Connection implements Receiver, Slot, FlowConnection {
   declare readonly counts: Counts;
   /** Emits the events of this connection. Handlers get it as `context.peer`. */
   declare readonly peer: EventEmitter<any>;
-  declare readonly transport: Transport;
+  declare readonly transport: Link;
   declare readonly config: Config;
   declare readonly hooks: Hooks;
   /** The messages on their way out. */
@@ -61,7 +61,7 @@ export class Connection implements Receiver, Slot, FlowConnection {
   /** `lost`: the connection that this one follows. */
   constructor(
     peer: EventEmitter<any>,
-    transport: Transport,
+    transport: Link,
     config: Config,
     hooks: Hooks,
     replace: Replace,

@@ -7,7 +7,7 @@ import { exceeds, plainText, sentForm, type MessageText } from "./codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import type { UnsentLimits } from "./limits.js";
 import { NotificationHandle, QUEUED_COST, SendQueue } from "./send-queue.js";
-import { unsentBytesOf, type EncodedMessage, type SendHandle, type Transport } from "./transport.js";
+import { unsentBytesOf, type EncodedMessage, type SendHandle, type Link } from "./transport.js";
 
 /** The marks of the unsent bytes. */
 export interface UnsentMarks {
@@ -34,7 +34,7 @@ const ORDINARY = { isBroadcast: false, latest: undefined };
 
 /** The connection of a flow. */
 export interface FlowConnection {
-  readonly transport: Transport;
+  readonly transport: Link;
   readonly config: { readonly limits: UnsentLimits; readonly marks: UnsentMarks };
   /** Why it has ended; `undefined` while it has not. */
   readonly ended: Error | undefined;
@@ -325,7 +325,7 @@ export class Flow implements Sink, Expiring {
     return this.#queue ?? [];
   }
 
-  /** As `Transport.afterRead`, for all messages that were sent before. */
+  /** As `Link.afterRead`, for all messages that were sent before. */
   afterRead(then: () => void): boolean {
     return this.#state === "open" && this.#connection.transport.afterRead?.(then) === true;
   }

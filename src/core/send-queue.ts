@@ -1,6 +1,6 @@
 /** Queued messages. A queued message can be cancelled, and replaced by a newer one with the same key. */
 import type { MessageText } from "./codec.js";
-import type { SendHandle, Transport } from "./transport.js";
+import type { SendHandle, Link } from "./transport.js";
 
 /** The memory of a queued message besides its text, in UTF-16 code units. Without it, many small messages would count too little. */
 export const QUEUED_COST = 64;
@@ -35,10 +35,10 @@ export class SendQueue {
   #latest: Map<string, NotificationHandle> | undefined;
   #length = 0;
   #broadcastLength = 0;
-  readonly #counter: Pick<Transport, "keeps"> | undefined;
+  readonly #counter: Pick<Link, "keeps"> | undefined;
 
   /** `counter`: counts what is queued. */
-  constructor(counter?: Pick<Transport, "keeps">) {
+  constructor(counter?: Pick<Link, "keeps">) {
     this.#counter = counter;
   }
 

@@ -31,27 +31,30 @@ export function errorOfEnd(what: string, { code, reason, error }: CloseInfo): Er
 export interface Receiver {
   /** Takes one text: a message, a batch, or anything else, which is answered with -32700. */
   receive(text: string): void;
-  /** Takes one message or batch that is parsed already, from a link that takes several out of one frame. */
+  /** Takes one message or batch that is parsed already. */
   dispatch(value: unknown): void;
   /** The connection has ended. Called once, and nothing is called after it. */
   closed(info: CloseInfo): void;
+}
+
+/** Takes what a link receives and reports. */
+export interface LinkReceiver extends Receiver {
   /** The session has lost its socket. Messages are queued until `resumed`. */
-  suspended?(): void;
-  /** The transport takes messages again, after `send` has returned `"full"`. */
-  drained?(): void;
+  suspended(): void;
+  /** The link takes messages again, after `send` has returned `"full"`. */
+  drained(): void;
   /** The other side reports that it dropped so many messages to this side. */
-  missed?(count: number): void;
+  missed(count: number): void;
   /**
-   * Messages flow again, or for the first time on a transport that was connecting. Nothing was lost and nothing came twice since
+   * Messages flow again, or for the first time on a link that was connecting. Nothing was lost and nothing came twice since
    * `suspended` or `lost`.
    */
-  resumed?(): void;
+  resumed(): void;
   /**
    * The connection is lost, with its pending calls and the responses that it owes. A new connection follows on `next`, by default
-   * on the same transport, and is suspended: its receiver starts it inside this call. If a receiver does not have this function,
-   * `closed` is called instead.
+   * on the same link, and is suspended: its receiver starts it inside this call.
    */
-  lost?(error: Error, next?: Transport): void;
+  lost(error: Error, next?: Link): void;
 }
 
 /** What a small value takes in memory besides its text, in UTF-16 code units. Without it, many of them would count for nothing. */
@@ -60,11 +63,11 @@ export const VALUE_COST = 32;
 /** A received frame, of which parts may stay in use after it is processed. */
 export class Frame {
   readonly #length: number;
-  readonly #counter: Pick<Required<Transport>, "keeps">;
+  readonly #counter: Pick<Required<Link>, "keeps">;
   #users = 0;
 
   /** `counter`: counts `length`, in UTF-16 code units, while the frame has users. */
-  constructor(length: number, counter: Pick<Required<Transport>, "keeps">) {
+  constructor(length: number, counter: Pick<Required<Link>, "keeps">) {
     this.#length = length;
     this.#counter = counter;
   }
@@ -133,27 +136,39 @@ export function addTraffic(a: Traffic | undefined, b: Traffic | undefined): Traf
  * A peer relies on this: nothing is received inside `start`, `closed` is called exactly once, also after the peer's own `close`,
  * and messages arrive in the order in which they were sent.
  *
- * A transport relies on this: `start` is called once, unless the transport calls `lost` without `next`, and nothing is sent after
- * `close`. `send` and `close` may be called before `start`.
+ * A transport relies on this: `start` is called once, and nothing is sent after `close`. `send` and `close` may be called before
+ * `start`.
  */
 export interface Transport {
   /** Takes the receiver. What came in earlier is kept, and received after this call. */
   start(receiver: Receiver): void;
+  /** Sends one message. Returns false if nothing of it will be sent. Any other value, or none, means that it will be. Never throws. */
+  send(text: string): unknown;
+  /** Ends the connection, behind what was sent before if the carrier can do that. `code`: 1000 by default. A second call does nothing. */
+  close(code?: number, reason?: string): void;
+  /** Bytes that were given to `send` and that the system has not taken. Without it, a slow reader is not noticed. */
+  readonly unsentBytes?: number;
+  /** Longest message that the other side accepts, in bytes of UTF-8, if it said so. `send` does not take a longer one. Default: none. */
+  readonly maxMessageBytes?: number | undefined;
+}
+
+/** A transport of this package. A connection asks for more of it, if it is there. */
+export interface Link extends Transport {
+  /** As `Transport.start`. Called again, with the receiver that follows, if the link calls `lost` without `next`. */
+  start(receiver: LinkReceiver): void;
   /**
-   * Sends one message. Returns false if nothing of it will be sent, and `"full"` if it cannot be sent now: the peer queues it, and
-   * the transport calls `drained`, `suspended`, `lost` or `closed` later. Any other value, or none, means that it will be sent.
-   * Never throws. `message` is the same message, if it goes to many peers: a transport may write its frames, which are encoded
-   * once for all.
+   * As `Transport.send`. Returns `"full"` if the message cannot be sent now: the peer queues it, and the link calls `drained`,
+   * `suspended`, `lost` or `closed` later. `message` is the same message, if it goes to many peers: a link may write its frames, which
+   * are encoded once for all.
    */
   send(text: string, message?: EncodedMessage): unknown;
-  /** Sends one message with bytes, as `send` does. Without this function, `send` gets its text, in which the bytes are base64. */
-  sendBytes?(text: TextWithBytes, message?: EncodedMessage): unknown;
   /**
-   * Ends the connection, behind what was sent before if the carrier can do that. `code`: 1000 by default. A second call does
-   * nothing. `retryMs`: the client is asked to reconnect after a random time up to this, in milliseconds, if there is a way.
-   * `queued`: the messages that were not taken because the transport was full. They are sent first if there is a socket.
+   * As `Transport.close`. `retryMs`: the client is asked to reconnect after a random time up to this, in milliseconds, if there is a
+   * way. `queued`: the messages that were not taken because the link was full. They are sent first if there is a socket.
    */
   close(code?: number, reason?: string, retryMs?: number, queued?: Iterable<[SendHandle, MessageText]>): void;
+  /** Sends one message with bytes, as `send` does. Without this function, `send` gets its text, in which the bytes are base64. */
+  sendBytes?(text: TextWithBytes, message?: EncodedMessage): unknown;
   /**
    * The other side reads too slowly. A transport that continues after a loss ends its session with 1013, and returns true. If it
    * returns false or does not have this function, the connection closes with 1013.
@@ -184,12 +199,8 @@ export interface Transport {
   reconnect?(): boolean;
   /** Bounds how long a batch is processed in one tick. Without it, each message or batch is processed at once. */
   readonly budget?: TickBudget | undefined;
-  /** Longest message that the other side accepts, in bytes of UTF-8, if it said so. `send` does not take a longer one. */
-  readonly maxMessageBytes?: number | undefined;
   /** Reports to the other side that so many messages to it were dropped, if there is a way, in order with the messages. */
   reportMissed?(count: number): void;
-  /** Bytes that were given to `send` and that the system has not taken. Without it, a slow reader is not noticed. */
-  readonly unsentBytes?: number;
   /** Bytes received and sent so far, if the carrier counts them. */
   readonly traffic?: Traffic | undefined;
   /** Whether messages with bytes are sent as binary frames. A response is encoded accordingly. Default false. */

@@ -1,16 +1,16 @@
 /** The plain link: one JSON-RPC message or batch in each text frame, which every implementation of JSON-RPC understands. */
-import type { CloseInfo, Receiver, EncodedMessage, TickBudget, Traffic, Transport } from "../core/transport.js";
+import type { CloseInfo, LinkReceiver, EncodedMessage, TickBudget, Traffic, Link } from "../core/transport.js";
 import type { Socket, SocketHandler } from "./socket.js";
 import { Coalescer } from "./coalescer.js";
 
 const NONE: string[] = [];
 
 /** A transport that sends each message as one frame of its socket. */
-export class PlainLink implements Transport, SocketHandler {
+export class PlainLink implements Link, SocketHandler {
   readonly isReciproc: boolean;
   readonly #socket: Socket;
   readonly #coalescer = new Coalescer(this, Infinity);
-  #receiver!: Receiver;
+  #receiver!: LinkReceiver;
   /** The messages of this tick. */
   #messages = NONE;
   #length = 0;
@@ -21,7 +21,7 @@ export class PlainLink implements Transport, SocketHandler {
     this.isReciproc = isReciproc;
   }
 
-  start(receiver: Receiver): void {
+  start(receiver: LinkReceiver): void {
     this.#receiver = receiver;
     this.#socket.start(this);
   }
@@ -80,6 +80,6 @@ export class PlainLink implements Transport, SocketHandler {
 }
 
 /** Returns the plain link of a socket. */
-export function plain(socket: Socket, isReciproc?: boolean): Transport {
+export function plain(socket: Socket, isReciproc?: boolean): Link {
   return new PlainLink(socket, isReciproc);
 }

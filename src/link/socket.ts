@@ -28,7 +28,7 @@ export interface SocketHandler {
 
 /** Carries text and binary frames: a WebSocket, or a queue in memory. The promises of `Transport` apply, for frames. */
 export interface Socket {
-  /** As `Transport.start`. A later call replaces the handler. */
+  /** As `Link.start`. A later call replaces the handler. */
   start(handler: SocketHandler): void;
   /**
    * Sends one frame, which may be encoded for many sockets. Returns false if the socket takes none any more. Does not copy the
@@ -50,7 +50,7 @@ export interface Socket {
   readonly budget?: SocketBudget | undefined;
   /** Sends a ping that the other side answers, if the carrier has one. */
   ping?(): void;
-  /** As `Transport.afterRead`. */
+  /** As `Link.afterRead`. */
   afterRead?(then: () => void): boolean;
   /** Sends pings from now on, and cuts the connection if none is answered. */
   watch?(times: HeartbeatTimes): void;

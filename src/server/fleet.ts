@@ -3,7 +3,7 @@ import type { Config } from "../core/config.js";
 import type { MessageText } from "../core/codec.js";
 import type { Contract, NotifyName } from "../core/contract.js";
 import type { Hooks } from "../core/hooks.js";
-import type { Transport } from "../core/transport.js";
+import type { Link } from "../core/transport.js";
 import type { Engine } from "../fleet/engine.js";
 import { Fleet, type EngineStats, type Health, type Nodes } from "../fleet/fleet.js";
 import type { FleetHost, NodeMethods } from "../fleet/node.js";
@@ -63,7 +63,7 @@ class NodePeer<L extends Contract<L>, R extends Contract<R>, A> extends Peer<L, 
   readonly #node: string;
   #id: string | undefined;
 
-  constructor(transport: Transport, config: Config, hooks: Hooks, node: string) {
+  constructor(transport: Link, config: Config, hooks: Hooks, node: string) {
     super(transport, undefined, { config, hooks });
     this.#node = node;
   }
@@ -142,7 +142,7 @@ export class ServerFleet implements Reach {
 
   /** Makes a peer, which is not started. */
   createPeer<L extends Contract<L>, R extends Contract<R>, A>(
-    transport: Transport,
+    transport: Link,
     config: Config,
     hooks: Hooks,
   ): Peer<L, R, A> {

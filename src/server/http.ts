@@ -7,7 +7,7 @@ import type { Slot } from "../core/batch.js";
 import { encodeError, exceeds, plainText } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { ErrorCode } from "../core/errors.js";
-import type { Receiver, Transport } from "../core/transport.js";
+import type { LinkReceiver, Link } from "../core/transport.js";
 import { connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
@@ -160,8 +160,8 @@ export class Posts implements ServerPosts {
 const NO_CALLS = new Error("the call came by HTTP POST, so its caller cannot be called back");
 
 /** Returns the transport of one request. The transport sends nothing, because the reply goes into a slot. */
-function transportOf(exchange: Exchange): Transport {
-  let receiver: Receiver;
+function transportOf(exchange: Exchange): Link {
+  let receiver: LinkReceiver;
   return {
     budget: exchange.budget,
     start(given) {

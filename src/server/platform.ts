@@ -1,7 +1,7 @@
 /** What a server needs of its surroundings. `serve` has those of Node, with HTTP and WebSockets; a test server has clients in memory. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import type { Transport } from "../core/transport.js";
+import type { Link } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { GateDelegate, GateSocket } from "./gate.js";
@@ -66,7 +66,7 @@ export interface PostDelegate {
   /** The status of a request that needs no reply. */
   readonly notificationStatus: 200 | 204;
   /** Makes the peer of one request. `admission` is what `authenticate` returned, and `undefined` without that option. */
-  accept(transport: Transport, admission: Admission | undefined): AnyPeer;
+  accept(transport: Link, admission: Admission | undefined): AnyPeer;
   /** Called before a refusal is answered. */
   refused(refusal: Refusal, request: IncomingMessage): void;
   /** Takes an error that no caller receives. */

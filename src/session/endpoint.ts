@@ -275,7 +275,7 @@ export class Endpoint {
 
   // Outgoing messages.
 
-  /** As `Transport.send`, and `Transport.sendBytes` for a message with bytes. */
+  /** As `Link.send`, and `Link.sendBytes` for a message with bytes. */
   send(message: MessageText): boolean | "full" {
     const text = sentForm(message, this.takesBytes);
     if (this.state.session?.accepts(text) === false) return false;

@@ -11,11 +11,11 @@ import {
   endOf,
   errorOfEnd,
   type CloseInfo,
-  type Receiver,
+  type LinkReceiver,
   type Renewal,
   type SendHandle,
   type Traffic,
-  type Transport,
+  type Link,
 } from "../core/transport.js";
 import { CLOSE_TIMEOUT_MS, type Socket, type SocketBudget, type SocketHandler } from "../link/socket.js";
 import { Coalescer } from "../link/coalescer.js";
@@ -45,21 +45,21 @@ export interface LinkDelegate {
   /** Reports that the session cannot be resumed any more. May be called twice. */
   dropped?(): void;
   /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
-  succeed?(end: CloseInfo): Transport | undefined;
+  succeed?(end: CloseInfo): Link | undefined;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
   ended?(): void;
   /** Takes a control frame that the endpoint does not know. */
   control?(frame: object): void;
-  /** As `Transport.reauthenticate`. */
+  /** As `Link.reauthenticate`. */
   reauthenticate?(renewal: Renewal): boolean;
-  /** As `Transport.reconnect`. */
+  /** As `Link.reconnect`. */
   reconnect?(): boolean;
   /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
   discarded(reason: string): void;
 }
 
 /** One connection that speaks `reciproc.v1`, over one socket, or with a session over several in turn. */
-export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expiring {
+export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring {
   /** When a full socket is checked, a session without a socket expires, or a close must have followed a bye. */
   declare deadline: number;
   /** It grows with each received frame, on all sockets. A liveness check compares it. */
@@ -73,7 +73,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   declare readonly delegate: LinkDelegate | undefined;
   declare readonly tick: Coalescer;
   /** Undefined until `start`. Sockets are started after that. */
-  declare receiver: Receiver | undefined;
+  declare receiver: LinkReceiver | undefined;
   /** Whether the receiver was notified of the suspension. */
   #isSuspended: boolean;
   /** Rule 8: when the session expires, unless messages flow before. */
@@ -100,13 +100,13 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.tick = new Coalescer(this.endpoint, PACK_MESSAGES);
   }
 
-  // Transport.
+  // Link.
 
   get isConnecting(): boolean {
     return this.endpoint.state.kind === "connecting";
   }
 
-  start(receiver: Receiver): void {
+  start(receiver: LinkReceiver): void {
     this.receiver = receiver;
     // A receiver without a socket is suspended, so that `resumed` is called when there is one.
     this.#isSuspended ||= this.isConnecting;
@@ -217,7 +217,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     // First: code of the application may end the socket, whose end is that of the next connection.
     next.take(socket);
     socket.start(next);
-    this.receiver!.lost!(new Error(reason), next);
+    this.receiver!.lost(new Error(reason), next);
     // If the socket or the peer has ended inside `lost`, only discards the socket.
     next.attach(socket, isAgreed, hello, true);
   }
@@ -341,11 +341,11 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   missed(count: number): void {
-    this.receiver!.missed?.(count);
+    this.receiver!.missed(count);
   }
 
   drained(): void {
-    this.receiver!.drained?.();
+    this.receiver!.drained();
   }
 
   flows(): void {
@@ -355,7 +355,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     // `onOpen` runs inside `flows`, and may have ended the socket.
     if (!this.#isSuspended || !this.endpoint.isFlowing) return;
     this.#isSuspended = false;
-    this.receiver!.resumed?.();
+    this.receiver!.resumed();
   }
 
   ended(end: CloseInfo, isRemote: boolean): void {
@@ -383,7 +383,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   #suspend(): void {
     if (this.#isSuspended) return;
     this.#isSuspended = true;
-    this.receiver!.suspended?.();
+    this.receiver!.suspended();
   }
 
   /** Ends the connection. The receiver continues on another link, if the delegate has one. */
@@ -391,13 +391,13 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.#isOver) return;
     this.#drop();
     const receiver = this.receiver!;
-    const next = receiver.lost && this.delegate?.succeed?.(end);
+    const next = this.delegate?.succeed?.(end);
     if (next !== undefined) this.#suspend();
     // A listener of `suspend` may have closed the peer.
     if (this.#isOver) return;
     this.#isOver = true;
     if (next === undefined) this.#report(end);
-    else receiver.lost!(errorOfEnd("the session ended", end), next);
+    else receiver.lost(errorOfEnd("the session ended", end), next);
   }
 
   #report(end: CloseInfo): void {

@@ -1,8 +1,9 @@
 import { describe, expect, it, vi } from "vitest";
+import type { Link } from "../../src/core/transport.js";
 import { bytes, bytesOf, encodeError, encodeNotification, encodeRequest, encodeResult, Peer } from "../../src/index.js";
 import * as codec from "../../src/core/codec.js";
 import type { TextWithBytes } from "../../src/core/bytes.js";
-import type { Transport } from "../../src/index.js";
+
 import { binaryFrame } from "../support/binary.js";
 import { connectedPair, inBatch } from "../support/pair.js";
 
@@ -223,8 +224,8 @@ describe("bytes on a plain link", () => {
 
   it("are base64 for a transport of the application, and given to `sendBytes` of one that has it", () => {
     const sent: unknown[] = [];
-    const transport: Transport = { start() {}, send: (text) => sent.push(text) > 0, close() {} };
-    const sendBytes: Transport["sendBytes"] = (text) => sent.push(bytes.read(text.frame)) > 0;
+    const transport: Link = { start() {}, send: (text) => sent.push(text) > 0, close() {} };
+    const sendBytes: Link["sendBytes"] = (text) => sent.push(bytes.read(text.frame)) > 0;
     for (const each of [transport, { ...transport, sendBytes }]) new Peer(each, {}).notify("m", [bytes(DATA)]);
     expect(sent).toEqual([
       `{"jsonrpc":"2.0","method":"m","params":["${BASE64}"]}`,

@@ -123,7 +123,7 @@ describe("the sources", () => {
 const FOR_TESTS = new Set(
   [
     "index node testing/index react/index redis/index nats/index cli/program close-codes",
-    "core/message core/codec core/text core/bytes core/options core/flow session/endpoint session/state session/frames",
+    "core/message core/codec core/text core/bytes core/options core/flow core/transport session/endpoint session/state session/frames",
     "fleet/follower fleet/engine fleet/frames fleet/members fleet/nodes fleet/digests bridge/framing sockets/frames",
   ].flatMap((line) => line.split(" ")),
 );

@@ -1,6 +1,7 @@
 /** Slow readers: bursts, broadcasts, and messages that a newer one makes obsolete. */
 import { describe, expect, it } from "vitest";
-import type { AnyPeer, LiveOptions, Receiver, Transport } from "../../src/index.js";
+import type { Link, LinkReceiver } from "../../src/core/transport.js";
+import type { AnyPeer, LiveOptions } from "../../src/index.js";
 import { testServer, type TestServerOptions } from "../../src/testing/index.js";
 import { closeAtEnd } from "../support/pair.js";
 import { notification, request } from "../support/raw.js";
@@ -26,11 +27,11 @@ class Slow {
   readonly group: Group;
   readonly sent: string[] = [];
   readonly closes: string[] = [];
-  readonly transport: Transport & { unsentBytes: number };
-  receiver!: Receiver;
+  readonly transport: Link & { unsentBytes: number };
+  receiver!: LinkReceiver;
 
   /** `counts`: whether the transport counts what is sent as unsent. */
-  constructor(options: Partial<TestServerOptions<any, any, any>> = {}, counts = false, more: Partial<Transport> = {}) {
+  constructor(options: Partial<TestServerOptions<any, any, any>> = {}, counts = false, more: Partial<Link> = {}) {
     this.transport = {
       unsentBytes: 0,
       start: (receiver) => void (this.receiver = receiver),
@@ -78,7 +79,7 @@ class Slow {
 }
 
 /** A reader whose transport counts what is sent. */
-const counting = (more?: Partial<Transport>): Slow => new Slow({}, true, more);
+const counting = (more?: Partial<Link>): Slow => new Slow({}, true, more);
 
 /** A reader that has not received so many bytes. */
 function behind(unsentBytes = BEHIND, options?: ConstructorParameters<typeof Slow>[0]): Slow {
@@ -145,12 +146,12 @@ it.each([
   "unsent bytes behind the next socket of a session %s, even if nothing more is sent",
   async (_what, count, closes) => {
     const one = counting();
-    one.receiver.suspended!();
+    one.receiver.suspended();
     for (let i = 0; i < count; i++) one.group.notify("n", [LONG.slice(100 * i)]);
     one.transport.unsentBytes = LIMIT + 1 - Math.sign(count);
     await pass(60_000);
     expect(one.closes).toEqual([]);
-    one.receiver.resumed!();
+    one.receiver.resumed();
     await pass(10_000);
     expect(one.closes).toHaveLength(closes);
   },
@@ -179,10 +180,10 @@ describe("a broadcast", () => {
     [
       "was queued without a socket",
       (one) => {
-        one.receiver.suspended!();
+        one.receiver.suspended();
         one.broadcast();
         one.transport.unsentBytes = 0;
-        one.receiver.resumed!();
+        one.receiver.resumed();
       },
     ],
     [
@@ -262,7 +263,7 @@ describe("a volatile message", () => {
   it.each<[string, (one: Slow) => unknown]>([
     ["an eighth is unsent", (one) => (one.transport.unsentBytes = BEHIND)],
     ["the transport is full", (one) => ((one.transport.send = () => "full"), one.peer.notify("n"))],
-    ["the peer is suspended", (one) => one.receiver.suspended!()],
+    ["the peer is suspended", (one) => one.receiver.suspended()],
     [
       "messages with a key wait for a slow reader",
       (one) => {
@@ -402,10 +403,10 @@ it("the event `missed` has the count that the other side reports, and is not emi
   const one = new Slow();
   const counts: unknown[] = [];
   one.peer.on("missed", (info) => counts.push(info));
-  one.receiver.missed!(3);
+  one.receiver.missed(3);
   one.receiver.dispatch(notification("n"));
-  one.receiver.missed!(1);
+  one.receiver.missed(1);
   await one.peer.close();
-  one.receiver.missed!(3);
+  one.receiver.missed(3);
   expect(counts).toEqual([{ count: 3 }, { count: 1 }]);
 });

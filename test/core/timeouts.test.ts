@@ -1,7 +1,8 @@
 /** Timeouts of calls, with a timer for each call, as in a page, and with one for all calls of a process, as with `reciproc/node`; and what calls must not allocate. */
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import type { Link, LinkReceiver } from "../../src/core/transport.js";
 import type * as standard from "../../src/index.js";
-import type { AnyPeer, Options, Receiver } from "../../src/index.js";
+import type { AnyPeer, Options } from "../../src/index.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { notification, request, result } from "../support/raw.js";
 import { pass, stall, timersSet, useVirtualClock } from "../support/time.js";
@@ -20,17 +21,15 @@ type Caller = ReturnType<typeof caller>;
 
 /** Makes a peer. Returns it with what its other side does. */
 function caller(options: Options<any, any> = {}) {
-  let receiver!: Receiver;
+  let receiver!: LinkReceiver;
   const sent: any[] = [];
-  const peer: AnyPeer = new entry.Peer<any, any>(
-    {
-      isReciproc: true,
-      start: (given) => (receiver = given),
-      send: (text) => sent.push(JSON.parse(text)) > 0,
-      close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
-    },
-    { use: [entry.progress], ...options },
-  );
+  const link: Link = {
+    isReciproc: true,
+    start: (given) => (receiver = given),
+    send: (text) => sent.push(JSON.parse(text)) > 0,
+    close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
+  };
+  const peer: AnyPeer = new entry.Peer<any, any>(link, { use: [entry.progress], ...options });
   return { peer, sent, feed: (message: object) => receiver.dispatch(message) };
 }
 

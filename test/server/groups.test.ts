@@ -2,6 +2,7 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import type { Link } from "../../src/core/transport.js";
 import {
   contract,
   ProtocolError,
@@ -10,7 +11,6 @@ import {
   type Server,
   type ServerAround,
   type ServerCall,
-  type Transport,
 } from "../../src/node.js";
 import { result } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
@@ -74,7 +74,7 @@ describe("a request to a group", () => {
     expect(outcomes.list).toMatchObject([{ value: [{ value: "1" }, { value: "2" }] }]);
   });
 
-  it.each<[string, Partial<Transport>, object, (silent: Silent) => unknown, object]>([
+  it.each<[string, Partial<Link>, object, (silent: Silent) => unknown, object]>([
     ["is late, after `timeoutMs`", {}, { timeoutMs: 10 }, () => pass(10), { name: "TimeoutError", outcome: "unknown" }],
     ["closes meanwhile", {}, {}, ({ peer }) => peer.close(), { name: "ConnectionLostError", outcome: "unknown" }],
     ["has a lower limit", { maxMessageBytes: 100, send: () => false }, {}, () => {}, { name: "TooLargeError" }],

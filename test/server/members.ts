@@ -1,5 +1,6 @@
 /** Servers in memory and their clients, for tests of groups. */
-import type { AnyMethods, AnyPeer, Receiver, ServeOptions, Server, Transport } from "../../src/node.js";
+import type { Link, LinkReceiver } from "../../src/core/transport.js";
+import type { AnyMethods, AnyPeer, ServeOptions, Server } from "../../src/node.js";
 import { testServer, type Network, type TestServer } from "../../src/testing/index.js";
 
 /** A member: the server's peer, the client's peer, and the messages that the client got and that no method serves. */
@@ -46,10 +47,10 @@ export interface Silent {
 }
 
 /** Connects a client that never answers, over a transport of the application. */
-export function joinSilent(server: Server, behaviour: Partial<Transport> = {}, auth?: unknown): Silent {
+export function joinSilent(server: Server, behaviour: Partial<Link> = {}, auth?: unknown): Silent {
   const sent: string[] = [];
-  let receiver: Receiver;
-  const transport: Transport = {
+  let receiver: LinkReceiver;
+  const transport: Link = {
     start: (given) => (receiver = given),
     send: (text) => sent.push(text) > 0,
     close: (code = 1000, reason = "") => receiver.closed({ code, reason }),

@@ -1,6 +1,7 @@
 /** The peers of a server, its events, and peers of transports of the application. */
 import { describe, expect, it, vi } from "vitest";
-import { lsp, mcp, serve, type Receiver, type Transport } from "../../src/node.js";
+import type { Link, LinkReceiver } from "../../src/core/transport.js";
+import { lsp, mcp, serve } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { plainPeer } from "../support/network.js";
 import { request, result } from "../support/raw.js";
@@ -8,16 +9,16 @@ import { rejection, turn } from "../support/turns.js";
 import { joinSilent } from "./members.js";
 
 /** Makes a transport that is not open yet, and records what is sent. */
-function connectingTransport(): { transport: Transport; sent: string[]; open(): void } {
+function connectingTransport(): { transport: Link; sent: string[]; open(): void } {
   const sent: string[] = [];
-  let receiver: Receiver | undefined;
-  const transport: Transport = {
+  let receiver: LinkReceiver | undefined;
+  const transport: Link = {
     isConnecting: true,
     start: (given) => void (receiver = given),
     send: (text) => sent.push(text) > 0,
     close: (code = 1000, reason = "") => receiver!.closed({ code, reason }),
   };
-  return { transport, sent, open: () => receiver!.resumed!() };
+  return { transport, sent, open: () => receiver!.resumed() };
 }
 
 describe("the `peer` event", () => {

@@ -1,5 +1,6 @@
 /** A peer whose other side is the test, which records each text and feeds messages synchronously. */
-import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
+import type { Link, LinkReceiver } from "../../src/core/transport.js";
+import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { Peer } from "../../src/index.js";
 import { closeAtEnd, use, type AnyOptions } from "./pair.js";
 
@@ -11,7 +12,7 @@ export interface RawBehaviour {
   endsOnClose?: boolean;
   /** Whether the other side is a reciproc peer. Default false. */
   isReciproc?: boolean;
-  /** As `Transport.afterRead`. */
+  /** As `Link.afterRead`. */
   afterRead?: (then: () => void) => boolean;
 }
 
@@ -22,7 +23,7 @@ export function rawPeer(
   options: AnyOptions = {},
   { onSend, endsOnClose = true, isReciproc = false, afterRead }: RawBehaviour = {},
 ) {
-  let receiver!: Receiver;
+  let receiver!: LinkReceiver;
   let ended = false;
   /** The texts that the peer sent. */
   const sent: string[] = [];
@@ -40,7 +41,7 @@ export function rawPeer(
     ended = true;
     receiver.closed({ code: 1006, reason: "", ...info });
   };
-  const transport: Transport = {
+  const transport: Link = {
     isReciproc,
     ...(afterRead && { afterRead }),
     start: (given) => (receiver = given),

@@ -1,10 +1,11 @@
 /** A peer whose transport outlives its connections. The test suspends and resumes it, and loses its connection. */
-import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
+import type { Link, LinkReceiver } from "../../src/core/transport.js";
+import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { Peer } from "../../src/index.js";
 import { closeAtEnd, use, type AnyOptions } from "./pair.js";
 
 /** A transport whose socket a test takes away and gives back, as that of a session. */
-export class SessionTransport implements Transport {
+export class SessionTransport implements Link {
   /** A test with another server sets it before `resume`. */
   isReciproc: boolean;
   readonly isConnecting: boolean;
@@ -17,7 +18,7 @@ export class SessionTransport implements Transport {
   kept = 0;
   /** Called inside `send`, when a text is sent. */
   onSend: (text: string) => void = () => {};
-  #receiver!: Receiver;
+  #receiver!: LinkReceiver;
   #isClosed = false;
 
   constructor(isReciproc: boolean, isConnecting: boolean) {
@@ -25,7 +26,7 @@ export class SessionTransport implements Transport {
     this.isConnecting = isConnecting;
   }
 
-  start(receiver: Receiver): void {
+  start(receiver: LinkReceiver): void {
     this.#receiver = receiver;
   }
 
@@ -59,7 +60,7 @@ export class SessionTransport implements Transport {
   }
 
   lose(error: Error): void {
-    this.#receiver.lost!(error);
+    this.#receiver.lost(error);
   }
 
   /** Ends the transport for good. */
