@@ -54,7 +54,8 @@ export type { SchemaIssue, SchemaResult, StandardSchema } from "./core/schema.js
 export type { CancelDialect, Dialect, ProgressDialect, ProgressToken } from "./core/dialect.js";
 export { progress } from "./features/progress.js";
 export { streams } from "./features/streams.js";
-export type { Feature } from "./core/feature.js";
+export type { Feature, FeatureConnection, FeaturePart } from "./core/feature.js";
+export type { Slot } from "./core/batch.js";
 export { acp } from "./features/dialects/acp.js";
 export { lsp } from "./core/lsp.js";
 export { mcp } from "./features/dialects/mcp.js";

@@ -137,7 +137,7 @@ function openByWs<C extends Contract<C>, S extends Contract<S>>(
   const { tls } = checked;
   return openPeer<C, S>(
     url,
-    { ...checked, use: checked.use ?? allFeatures },
+    { ...checked, use: [...allFeatures, ...(checked.use ?? [])] },
     (target, protocols, maxMessageBytes, headers) =>
       openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers !== undefined && { headers }) }),
   );

@@ -16,6 +16,7 @@ export const groups = {
     Authentication: "guides/authentication",
     React: "guides/react",
     Testing: "guides/testing",
+    "Own features": "guides/feature",
   },
   Operate: {
     Deployment: "guides/deployment",

@@ -14,34 +14,45 @@ import type { OutgoingCall } from "./outgoing-calls.js";
 import type { AnyIterable } from "./promises.js";
 import type { SendHandle } from "./transport.js";
 
-/** What the option `use` adds to a peer: the export `streams` or `progress`. */
+/** What the option `use` adds to a peer: the exports `streams` and `progress`, or a feature of an application. */
 export interface Feature<P extends FeaturePart = FeaturePart> {
-  /** The name of its export. */
+  /** Its name. A feature replaces an earlier one of the same name. */
   readonly name: string;
-  /** Returns the methods whose messages its part takes before any handler. @internal */
+  /** Returns the methods whose messages its part takes before any handler. */
   methods(dialect: Dialect): readonly string[];
-  /** Makes its part of one connection. @internal */
-  create(connection: Connection): P;
+  /** Makes its part of one connection, when that first needs one. `peer.feature` returns it. */
+  create(connection: FeatureConnection): P;
 }
 
-/** A feature on one connection. Each function is called at its moment, if it is there. */
+/** What a feature may do on its connection. */
+export interface FeatureConnection {
+  /** The peer of the connection, which handlers get as `context.peer`. */
+  readonly peer: object;
+  readonly outgoing: {
+    /** As `peer.request`, past `around` and before what `onOpen` delays. Rejects when the connection is lost or closes. */
+    control(method: string, params?: unknown, options?: CallOptions): Promise<unknown>;
+  };
+}
+
+/** A feature on one connection. Each function is called at its moment, if it is there. It never throws. */
 export interface FeaturePart {
   /**
-   * Takes a message with one of the feature's methods. Returns false if the message is about nothing here. Such messages wait for no
-   * handler, and count against no limit.
+   * Takes a message with one of the feature's methods. Returns false if the message is about nothing here: then a handler gets it. Such
+   * messages wait for no handler, and count against no limit but `maxMessagesPerSecond`. A request is answered by `slot.put`, with a
+   * text of `encodeResult` or `encodeError`.
    */
   control?(message: RequestMessage | NotificationMessage, slot: Slot): boolean;
-  /** Whether the other side must learn that a call is given up, whatever else it understands. */
+  /** Whether the other side must learn that a call is given up, whatever else it understands. @internal */
   mustCancel?(call: OutgoingCall): boolean;
-  /** The other side has cancelled its calls of that id. Their responses may have crossed the cancel. */
+  /** The other side has cancelled its calls of that id. Their responses may have crossed the cancel. @internal */
   cancelled?(id: Id, cause: AbortCause): void;
-  /** Returns the text to send for a queued message, now that the other side is known to be a reciproc peer; `undefined` for none. */
+  /** Returns the text to send for a queued message, now that the other side is known to be a reciproc peer; `undefined` for none. @internal */
   rewriteQueued?(text: MessageText, handle: SendHandle): MessageText | undefined;
-  /** Encodes the params of a request, or a result. Returns `undefined` if they hold nothing of this feature. */
+  /** Encodes the params of a request, or a result. Returns `undefined` if they hold nothing of this feature. @internal */
   encode?(call: IncomingCall | OutgoingCall, content: unknown): MessageText | undefined;
   /** The connection has a socket again. */
   resumed?(): void;
-  /** The connection has ended. */
+  /** The connection has ended: with the session lost, or for good. */
   end?(reason: unknown): void;
 }
 
@@ -84,8 +95,10 @@ export class Parts {
   }
 
   /** Returns the part of a feature. Throws a `TypeError` that names the feature if the peer does not use it. */
-  get<K extends keyof NamedParts>(name: K): NamedParts[K] {
-    const part = this.find(name);
+  get<K extends keyof NamedParts>(name: K): NamedParts[K];
+  get(name: string): FeaturePart;
+  get(name: string): unknown {
+    const part = this.#parts.get(name);
     if (part === undefined) throw mistake(`this needs the option \`use: [${name}]\`, with the export \`${name}\``);
     return part;
   }

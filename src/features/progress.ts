@@ -140,5 +140,5 @@ function byName(params: unknown): object | undefined {
 export const progress: Feature<Progress> = {
   name: "progress",
   methods: (dialect) => [dialect.progress.method],
-  create: (connection) => new Progress(connection),
+  create: (connection) => new Progress(connection as Connection),
 };

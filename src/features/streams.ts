@@ -160,5 +160,5 @@ function isIterable(value: unknown): value is AnyIterable {
 export const streams: Feature<Streams> = {
   name: "streams",
   methods: () => [NEXT, ABORT],
-  create: (connection) => new Streams(connection),
+  create: (connection) => new Streams(connection as Connection),
 };

@@ -31,7 +31,7 @@ import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
 import { outgoingBatch } from "../core/outgoing-batch.js";
 import { makeConfig, PEER_OPTIONS, type Config } from "../core/config.js";
-import type { Feature } from "../core/feature.js";
+import type { Feature, FeaturePart } from "../core/feature.js";
 import { anyFunction, anySignal, checkOptions, optional } from "../core/options.js";
 import { observed } from "../core/promises.js";
 import { defaultHooks, type FailedCall, type Hooks } from "../core/hooks.js";
@@ -163,8 +163,8 @@ export interface PeerOptions<Ctx = any> {
   /**
    * The features of the peer: the exports `streams`, `progress` and `bytes`. A page contains the code of those alone. With `bytes`, the
    * peer takes and sends bytes in binary frames if the other side does too, and a view that a stream yields need not be marked;
-   * without it, bytes come and go as base64. Default: none in `reciproc`, all in `reciproc/node`, `reciproc/testing` and a server. A
-   * member that needs a feature which is not here throws a `TypeError` that names it.
+   * without it, bytes come and go as base64. Default: none in `reciproc`. A server and the peers of
+   * `reciproc/node` and `reciproc/testing` always have these three, and `use` adds features of an application. A member that needs a feature which is not here throws a `TypeError` that names it.
    */
   use?: readonly (Feature | BytesCodec)[] | undefined;
 }
@@ -213,7 +213,7 @@ export function setAuth(peer: AnyPeer, auth: unknown): void {
 
 function configOf(options: object | undefined, features: PeerOptions["use"]): Config {
   const checked = checkOptions("options", options, PEER_OPTIONS);
-  return makeConfig({ ...checked, use: checked.use ?? features });
+  return makeConfig({ ...checked, use: [...(features ?? []), ...(checked.use ?? [])] });
 }
 
 /** The config and the hooks of a peer whose options were checked before. */
@@ -274,7 +274,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   extends EventEmitter<PeerEvents>
   implements Caller<R>
 {
-  /** The features of a peer that is made without `use`. @internal */
+  /** The features that each peer of this class has. @internal */
   static readonly features: PeerOptions["use"];
 
   #connection: Connection;
@@ -408,6 +408,14 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   offer<T>(source: AsyncIterable<T> | Iterable<T> | WebStream<T>): Stream<Streamed<T>> {
     return this.#connection.parts.get("streams").offer(source) as Stream<Streamed<T>>;
+  }
+
+  /**
+   * Returns the part of a feature on the present connection of this peer, which its `create` has made. After `lost`, it is another. Throws
+   * a `TypeError` if the peer does not use the feature.
+   */
+  feature<P extends FeaturePart>(feature: Feature<P>): P {
+    return this.#connection.parts.get(feature.name) as P;
   }
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */

@@ -116,9 +116,6 @@ const POST_OPTIONS = {
   notificationStatus: optional(oneOf(200, 204), 204),
 };
 
-/** A server uses all features. */
-const { use: _, ...OPTIONS_OF_PEERS } = PEER_OPTIONS;
-
 /** The options of a server. Its `dialect` and `limits` replace those of a peer. */
 const SERVER_OPTIONS = {
   port: optional(must<number>("a whole number from 0 to 65535", isPort)),
@@ -145,7 +142,7 @@ const SERVER_OPTIONS = {
   topics: optional(anyFunction),
   nodes: (value: unknown) => checkOptions("nodes", value as object | undefined, NODES_OPTIONS),
   post: (value: unknown) => checkOptions("post", value as object | undefined, POST_OPTIONS),
-  ...OPTIONS_OF_PEERS,
+  ...PEER_OPTIONS,
   limits: (value: unknown) => serverLimits(value as Partial<ServerLimits> | undefined),
   /** The dialects that a client may choose by subprotocol. A client that chooses none gets the first. */
   dialect: (value: unknown): readonly Dialect[] =>
@@ -191,7 +188,7 @@ export function checkServerOptions(options: object): CheckedOptions {
     session: checked.session,
     notificationStatus: checked.post.notificationStatus,
     link: checked.link,
-    peer: { ...checked, limits: limits.peers, dialect: dialect[0], use: serverFeatures },
+    peer: { ...checked, limits: limits.peers, dialect: dialect[0], use: [...serverFeatures, ...(checked.use ?? [])] },
     dialects: dialect,
     fleet: {
       engine: checked.engine,

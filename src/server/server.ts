@@ -75,7 +75,7 @@ export type ServiceOptions<L extends Contract<L>, R extends Contract<R>, A> = Ga
 /** The options that every server has, wherever it listens and whatever it serves. */
 export type CommonOptions<R, Ctx, A> = (undefined extends A ? {} : Pick<Authentication<A>, "authenticate">) &
   FleetOptions<R> &
-  Omit<PeerOptions<Ctx>, "around" | "dialect" | "limits" | "use"> & {
+  Omit<PeerOptions<Ctx>, "around" | "dialect" | "limits"> & {
     /** Wraps every call, incoming and outgoing, and every message to a group, whose `call.peer` is `undefined`. */
     around?: ServerAround | undefined;
     /**
@@ -178,7 +178,7 @@ export class Server<
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
     };
     this.#config = makeConfig(checked.peer);
-    this.#postConfig = { ...this.#config, use: postFeatures };
+    this.#postConfig = { ...this.#config, use: [...this.#config.use, ...postFeatures] };
     for (const dialect of checked.dialects) {
       if (dialect.subprotocol === undefined) continue;
       const isFirst = dialect === checked.peer.dialect;

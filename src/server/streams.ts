@@ -1,6 +1,7 @@
 /** The streams of a server's peers, and those of the peers of HTTP requests. */
 import { bytes, type BytesCodec } from "../core/bytes.js";
 import { plainText } from "../core/codec.js";
+import type { Connection } from "../core/connection.js";
 import type { Feature } from "../core/feature.js";
 import type { Sink } from "../core/flow.js";
 import type { IncomingCall } from "../core/incoming-call.js";
@@ -56,7 +57,7 @@ class ServerStreams extends Streams {
 
 /** The features of a server's peers. */
 export const serverFeatures: readonly (Feature | BytesCodec)[] = [
-  { ...streams, create: (connection) => new ServerStreams(connection) },
+  { ...streams, create: (connection) => new ServerStreams(connection as Connection) },
   progress,
   bytes,
 ];
@@ -93,6 +94,6 @@ class PostStreams extends Streams {
 
 /** The features of a peer whose calls come by HTTP POST. */
 export const postFeatures: readonly Feature[] = [
-  { ...streams, create: (connection) => new PostStreams(connection) },
+  { ...streams, create: (connection) => new PostStreams(connection as Connection) },
   progress,
 ];

@@ -224,7 +224,7 @@ class Memory implements Platform {
     const line = this.network.add();
     const openSocket: Open = (target, protocols, maxMessageBytes, headers = {}) =>
       this.#open(line, target, protocols, headers as Headers, remoteAddress, maxMessageBytes).opening;
-    const opening = openPeer<C, S>(url, { ...given, use: given.use ?? allFeatures }, openSocket);
+    const opening = openPeer<C, S>(url, { ...given, use: [...allFeatures, ...(given.use ?? [])] }, openSocket);
     const { peer } = opening;
     this.network.assign(peer, line);
     this.#clients.add(peer);

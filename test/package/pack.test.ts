@@ -89,7 +89,7 @@ describe("the published tarball", () => {
     expect(lost).toEqual(new Set(PICTURES));
   });
 
-  it("runs from all entries, which have the same classes", async () => {
+  it("runs from all entries, which have the same classes but for the peers of Node, with all features", async () => {
     const program = `
       import * as page from "reciproc";
       import * as node from "reciproc/node";
@@ -100,9 +100,9 @@ describe("the published tarball", () => {
       const kit = testServer({ methods: { thrice: ([x]) => 3 * x } });
       const inMemory = await kit.connect(kit.server.url);
       console.log(await peer.request("twice", [21]), await inMemory.request("thrice", [7]));
-      console.log(kit.server instanceof node.Server, inMemory instanceof page.Peer);
+      console.log(kit.server instanceof node.Server, inMemory instanceof page.Peer, inMemory instanceof node.Peer);
       for (const one of [peer, server, kit.server]) await one.close();`;
-    expect(await printBy(program)).toBe("connect,open\n42 21\ntrue true\n");
+    expect(await printBy(program)).toBe("Peer,connect,open,pair\n42 21\ntrue true true\n");
   });
 
   it("has an entry for pages that Rollup bundles without any plugin, and that imports no other package", async () => {
