@@ -3,7 +3,7 @@
  * reader, or for room in the replay log. A message that is not sent is here and nowhere else.
  */
 import { Backlog } from "./backlog.js";
-import { exceeds, plainText, sentForm, type MessageText } from "./codec.js";
+import { exceeds, sentForm, type MessageText } from "./codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import type { UnsentLimits } from "./limits.js";
 import { NotificationHandle, QUEUED_COST, SendQueue } from "./send-queue.js";
@@ -216,9 +216,7 @@ export class Flow implements Sink, Expiring {
     if (handle !== undefined) handle.sent = true;
     let isTaken: unknown = false;
     try {
-      if (typeof text === "string") isTaken = transport.send(text, message);
-      else if (transport.sendBytes === undefined) isTaken = transport.send(plainText(text), message);
-      else isTaken = transport.sendBytes(text, message);
+      isTaken = transport.send(sentForm(text, transport.takesBytes, message), message);
     } catch (error) {
       this.#connection.report(error);
     }

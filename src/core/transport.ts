@@ -159,16 +159,14 @@ export interface Link extends Transport {
   /**
    * As `Transport.send`. Returns `"full"` if the message cannot be sent now: the peer queues it, and the link calls `drained`,
    * `suspended`, `lost` or `closed` later. `message` is the same message, if it goes to many peers: a link may write its frames, which
-   * are encoded once for all.
+   * are encoded once for all. `text` has bytes only if the link `takesBytes`.
    */
-  send(text: string, message?: EncodedMessage): unknown;
+  send(text: MessageText, message?: EncodedMessage): unknown;
   /**
    * As `Transport.close`. `retryMs`: the client is asked to reconnect after a random time up to this, in milliseconds, if there is a
    * way. `queued`: the messages that were not taken because the link was full. They are sent first if there is a socket.
    */
   close(code?: number, reason?: string, retryMs?: number, queued?: Iterable<[SendHandle, MessageText]>): void;
-  /** Sends one message with bytes, as `send` does. Without this function, `send` gets its text, in which the bytes are base64. */
-  sendBytes?(text: TextWithBytes, message?: EncodedMessage): unknown;
   /**
    * The other side reads too slowly. A transport that continues after a loss ends its session with 1013, and returns true. If it
    * returns false or does not have this function, the connection closes with 1013.

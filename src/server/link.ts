@@ -1,6 +1,5 @@
 /** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
 import * as CloseCode from "../close-codes.js";
-import type { TextWithBytes } from "../core/bytes.js";
 import { exceeds, type MessageText } from "../core/codec.js";
 import { Frame, type EncodedMessage } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
@@ -58,10 +57,6 @@ export class ServerLink extends PackedLink implements EndpointHooks {
 
   override send(text: MessageText, message?: EncodedMessage): boolean | "full" {
     return message === undefined ? this.endpoint.send(text) : this.endpoint.sendEncoded(message);
-  }
-
-  override sendBytes(text: TextWithBytes, message?: EncodedMessage): boolean | "full" {
-    return this.send(text, message);
   }
 
   keeps(by: number, isBroadcast = false): void {

@@ -275,9 +275,8 @@ export class Endpoint {
 
   // Outgoing messages.
 
-  /** As `Link.send`, and `Link.sendBytes` for a message with bytes. */
-  send(message: MessageText): boolean | "full" {
-    const text = sentForm(message, this.takesBytes);
+  /** As `Link.send`. */
+  send(text: MessageText): boolean | "full" {
     if (this.state.session?.accepts(text) === false) return false;
     this.makeRoom(text);
     // A closed socket takes no message, and without a session no other socket follows.

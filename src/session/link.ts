@@ -4,7 +4,6 @@
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import type { TextWithBytes } from "../core/bytes.js";
 import type { MessageText } from "../core/codec.js";
 import {
   addTraffic,
@@ -114,10 +113,6 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
   }
 
   send(text: MessageText): boolean | "full" {
-    return this.endpoint.send(text);
-  }
-
-  sendBytes(text: TextWithBytes): boolean | "full" {
     return this.endpoint.send(text);
   }
 

@@ -222,11 +222,11 @@ describe("bytes on a plain link", () => {
     expect(await all(a.stream("list"))).toEqual([BASE64]);
   });
 
-  it("are base64 for a transport of the application, and given to `sendBytes` of one that has it", () => {
+  it("are base64 for a transport of the application, and as they are for a link that takes bytes", () => {
     const sent: unknown[] = [];
-    const transport: Link = { start() {}, send: (text) => sent.push(text) > 0, close() {} };
-    const sendBytes: Link["sendBytes"] = (text) => sent.push(bytes.read(text.frame)) > 0;
-    for (const each of [transport, { ...transport, sendBytes }]) new Peer(each, {}).notify("m", [bytes(DATA)]);
+    const send = (text: any): boolean => sent.push(typeof text === "string" ? text : bytes.read(text.frame)) > 0;
+    for (const takesBytes of [undefined, true])
+      new Peer({ start() {}, send, close() {}, takesBytes } as Link, {}).notify("m", [bytes(DATA)]);
     expect(sent).toEqual([
       `{"jsonrpc":"2.0","method":"m","params":["${BASE64}"]}`,
       { jsonrpc: "2.0", method: "m", params: [DATA] },

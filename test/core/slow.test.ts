@@ -35,7 +35,7 @@ class Slow {
     this.transport = {
       unsentBytes: 0,
       start: (receiver) => void (this.receiver = receiver),
-      send: (text) => {
+      send: (text: string) => {
         if (counts) this.transport.unsentBytes += Buffer.byteLength(text);
         return this.sent.push(text) > 0;
       },
@@ -392,7 +392,7 @@ describe("a message with a key, to a slow reader whose transport has no queue", 
     one.group.notify(...moved(1));
     one.peer.notify(...moved(2, "bob"));
     const { send } = one.transport;
-    one.transport.send = (text) => !text.includes("[1]") && send(text);
+    one.transport.send = (text: string) => !text.includes("[1]") && send(text);
     await one.drain();
     expect(one.messages).toEqual([["moved", 2]]);
     expect(one.peer.stats()).toMatchObject({ dropped: 1, notificationsSent: 1 });

@@ -26,7 +26,7 @@ function caller(options: Options<any, any> = {}) {
   const link: Link = {
     isReciproc: true,
     start: (given) => (receiver = given),
-    send: (text) => sent.push(JSON.parse(text)) > 0,
+    send: (text: string) => sent.push(JSON.parse(text)) > 0,
     close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
   };
   const peer: AnyPeer = new entry.Peer<any, any>(link, { use: [entry.progress], ...options });

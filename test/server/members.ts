@@ -52,7 +52,7 @@ export function joinSilent(server: Server, behaviour: Partial<Link> = {}, auth?:
   let receiver: LinkReceiver;
   const transport: Link = {
     start: (given) => (receiver = given),
-    send: (text) => sent.push(text) > 0,
+    send: (text: string) => sent.push(text) > 0,
     close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
     ...behaviour,
   };

@@ -15,7 +15,7 @@ function connectingTransport(): { transport: Link; sent: string[]; open(): void 
   const transport: Link = {
     isConnecting: true,
     start: (given) => void (receiver = given),
-    send: (text) => sent.push(text) > 0,
+    send: (text: string) => sent.push(text) > 0,
     close: (code = 1000, reason = "") => receiver!.closed({ code, reason }),
   };
   return { transport, sent, open: () => receiver!.resumed() };

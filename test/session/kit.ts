@@ -116,7 +116,6 @@ export function flowOver(endpoint: Endpoint, maxUnsentBytes: number, isDown: boo
       transport: {
         start() {},
         send: (text) => endpoint.send(text),
-        sendBytes: (text) => endpoint.send(text),
         close() {},
         get maxMessageBytes() {
           return endpoint.state.session?.theirs?.maxMessageBytes;

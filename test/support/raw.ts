@@ -45,7 +45,7 @@ export function rawPeer(
     isReciproc,
     ...(afterRead && { afterRead }),
     start: (given) => (receiver = given),
-    send: (text) => {
+    send: (text: string) => {
       sent.push(text);
       return onSend?.(text, { feed, cut }) ?? true;
     },
