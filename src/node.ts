@@ -65,6 +65,7 @@ export {
   type EngineHost,
   type EngineLog,
   type EngineSettings,
+  type LogPage,
   type LogPart,
   type LogRule,
   type NodeName,

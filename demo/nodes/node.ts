@@ -72,7 +72,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
   // A page that lost its socket asks for this node, which has its session.
   session: { ttlMs: SESSION_TTL_MS, route: name },
   engine: redis({ url, prefix: "demo", leaseMs: LEASE_MS }),
-  topics: () => ({ log: { length: 10_000, ttlMs: 86_400_000 }, members: true }),
+  topics: () => ({ log: { length: 10_000, bytes: 2 ** 26, ttlMs: 86_400_000 }, members: true }),
   nodes: { methods: { changed: () => pushPeople() } },
   authenticate: async (request) => ({ page: await network.carry(request) }),
 

@@ -21,10 +21,12 @@ export type Channel = `t:${string}` | `n:${NodeName}` | "a:all";
 /** The maximum length of a topic's name, in bytes of UTF-8. */
 export const MAX_TOPIC_BYTES = 512;
 
-/** How long a log is kept. */
+/** How much of a log is kept, and how long. The engine removes the oldest entries. */
 export interface LogRule {
-  /** Maximum number of entries, 1 to 10,000. The engine may keep a few more, and removes the oldest. */
+  /** Maximum number of entries, 1 to 10,000. The engine may keep a few more. */
   readonly length: number;
+  /** Maximum length of all entries together, in bytes of UTF-8: 1 to 67,108,864. The last entry is kept whatever its length. */
+  readonly bytes: number;
   /** How long the entries are kept after the last publication, in milliseconds: 1,000 to 604,800,000 (7 days). */
   readonly ttlMs: number;
 }
@@ -38,6 +40,9 @@ export interface Position {
   readonly epoch: string;
   readonly offset: number;
 }
+
+/** How much of a log is read at once. The first entry whose bytes reach `bytes` is the last one. If one of both is 0, no entry is read. */
+export type LogPage = Pick<LogRule, "length" | "bytes">;
 
 /** A part of a log, read at one moment. */
 export interface LogPart {
@@ -153,11 +158,11 @@ export interface EngineLog {
    */
   append(topic: string, body: string, rule: LogRule, key: string | undefined): Promise<Position>;
   /**
-   * Reads at most `limit` entries whose offset is greater than `after`, the oldest first. The offset belongs to any epoch, so the
-   * caller compares the epoch of the part. If the broker may have lost the end of the log, there is no log. With `begin`, begins a log
-   * if there is none: a new epoch without entries, kept as the rule says from the last such read on, and continued by `append`.
+   * Reads the entries whose offset is greater than `after`, the oldest first, until the page is full. The offset belongs to any epoch,
+   * so the caller compares the epoch of the part. If the broker may have lost the end of the log, there is no log. With `begin`, begins a
+   * log if there is none: a new epoch without entries, kept as the rule says from the last such read on, and continued by `append`.
    */
-  read(topic: string, after: number, limit: number, begin?: LogRule): Promise<LogPart>;
+  read(topic: string, after: number, page: LogPage, begin?: LogRule): Promise<LogPart>;
 }
 
 /** Takes what an engine receives and reports. None of its functions throws. Nothing is called inside `createConnection`. */

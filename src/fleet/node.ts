@@ -5,7 +5,7 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { nanoid } from "../core/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker, type BrokerEvents } from "./broker.js";
-import { EngineError, type Engine, type NodeName } from "./engine.js";
+import { EngineError, type Engine, type LogPage, type LogPart, type LogRule, type NodeName } from "./engine.js";
 import { isNodeName, nodeName } from "./frames.js";
 import { BEATS, LEASE_MS, LiveNodes } from "./nodes.js";
 import type { SendOptions } from "./topic-options.js";
@@ -77,6 +77,8 @@ export interface NodeEvents extends BrokerEvents {
 const NODE_LENGTH = 12;
 /** Reads of logs and first questions that run at once: more wait. */
 const MOST_READS = 32;
+/** How much of a log is read at once. So what is read at once is bounded too. */
+export const PAGE: LogPage = { length: 500, bytes: 256 * 1024 };
 
 /** One node. */
 export class FleetNode {
@@ -204,12 +206,18 @@ export class FleetNode {
     });
   }
 
+  /** Reads a page of a log, and begins one as the rule says if there is none. Rejects with an `EngineError`. */
+  read(topic: string, after: number, page: LogPage, rule: LogRule): Promise<LogPart> {
+    const { broker } = this;
+    return this.limit(() => broker.now(() => broker.connection.log!.read(topic, after, page, rule)));
+  }
+
   /** Runs at most `MOST_READS` at once. */
-  async limit(run: () => Promise<void>): Promise<void> {
+  async limit<T>(run: () => Promise<T>): Promise<T> {
     if (this.#reads >= MOST_READS) await new Promise<void>((resolve) => this.#readers.push(resolve));
     else this.#reads++;
     try {
-      await run();
+      return await run();
     } finally {
       const next = this.#readers.shift();
       if (next === undefined) this.#reads--;

@@ -5,12 +5,12 @@ import { expected } from "../core/errors.js";
 import { classify, isObject } from "../core/message.js";
 import { EngineError, type LogPart, type LogRule, type Position } from "./engine.js";
 import { Follower } from "./follower.js";
-import type { FleetNode } from "./node.js";
+import { PAGE, type FleetNode } from "./node.js";
 
 /** How long to wait after a read that failed, if the connection is up. */
 const RETRY_MS = 1_000;
-/** How many entries are read at once. */
-const PAGE = 500;
+/** By how much a page is shorter than the one before that was not answered in time. */
+const SHRINK = 16;
 /** How much of a log a node keeps for clients that come back. */
 const TAIL_ENTRIES = 64;
 const TAIL_LENGTH = 64 * 1024;
@@ -112,13 +112,48 @@ export class Tails {
   }
 }
 
-/** A client that comes back and waits for the entries from one offset to another. */
-interface Replay {
-  readonly epoch: string;
-  readonly from: number;
-  readonly to: number;
-  readonly resolve: (publications: Publication[] | undefined) => void;
-  readonly reject: (error: unknown) => void;
+/** An entry that was read: its length, and what its members get. */
+type ReadEntry = readonly [offset: number, length: number, publication: Publication | undefined];
+
+function readEntries({ epoch, entries }: Pick<LogPart, "epoch" | "entries">): ReadEntry[] {
+  return entries.map(([offset, body]) => [offset, body.length, publicationOf({ epoch, offset }, body)]);
+}
+
+/** What a client that returns has missed: the entries from one offset to another, of at most `maxLength` UTF-16 code units. */
+class Replay {
+  /** The offset of the next entry. */
+  next: number;
+  outcome: "complete" | "gap" | undefined = undefined;
+  readonly #epoch: string;
+  readonly #to: number;
+  readonly #maxLength: number;
+  readonly #publications: Publication[] = [];
+  #length = 0;
+
+  constructor(epoch: string, from: number, to: number, maxLength: number) {
+    this.#epoch = epoch;
+    this.next = from;
+    this.#to = to;
+    this.#maxLength = maxLength;
+  }
+
+  /** The publications. `undefined` for a gap. */
+  get missed(): Publication[] | undefined {
+    return this.outcome === "complete" ? this.#publications : undefined;
+  }
+
+  /** Takes a page. It is a gap if that is of another log, or does not have the next entry. */
+  take(epoch: string, entries: readonly ReadEntry[]): void {
+    if (epoch !== this.#epoch || entries.length === 0) this.outcome = "gap";
+    for (const [offset, length, publication] of entries) {
+      if (offset < this.next || this.outcome !== undefined) continue;
+      this.#length += length;
+      if (publication !== undefined) this.#publications.push(publication);
+      if (offset > this.next || this.#length > this.#maxLength) this.outcome = "gap";
+      else if (offset === this.#to) this.outcome = "complete";
+      this.next = offset + 1;
+    }
+  }
 }
 
 /** The log of one topic. */
@@ -137,8 +172,11 @@ export class TopicLog implements Expiring {
   /** Whether the entries that are delivered were read, and did not come as messages. */
   #isReading = false;
   #isStopped = false;
-  #replays: Replay[] = [];
-  #isReplaying = false;
+  /** The length of the next page. Without bytes, only the top is read, and what is before it is a gap. */
+  #pageBytes = PAGE.bytes;
+  /** The clients for which the log is read next, and that read. */
+  #replays: Replay[] | undefined;
+  #replaying: Promise<void> = Promise.resolve();
 
   /** `deliver`: takes the next publication. */
   constructor(
@@ -229,7 +267,7 @@ export class TopicLog implements Expiring {
     if (this.#isStopped) return;
     // What was asked while the log is being read may have happened after that.
     if (this.#healing !== undefined) this.#isAskedAgain = true;
-    else this.#healing = this.#node.limit(() => this.#readAll()).finally(() => (this.#healing = undefined));
+    else this.#healing = this.#readAll().finally(() => (this.#healing = undefined));
     await this.#healing;
   }
 
@@ -238,7 +276,7 @@ export class TopicLog implements Expiring {
     do {
       this.#isAskedAgain = false;
       const request = this.#follower.request();
-      const part = await this.#read(request.after, request.onlyTop ? 0 : PAGE);
+      const part = await this.#read(request.after, request.onlyTop ? 0 : PAGE.bytes);
       if (this.#isStopped) return;
       this.#isReading = true;
       isMore = this.#follower.read(request, part);
@@ -246,9 +284,18 @@ export class TopicLog implements Expiring {
     } while (isMore || this.#isAskedAgain);
   }
 
-  #read(after: number, limit: number): Promise<LogPart> {
-    const { broker } = this.#node;
-    return broker.now(() => broker.connection.log!.read(this.#topic, after, limit, this.#rule));
+  /** Reads a page of at most so many bytes. */
+  async #read(after: number, mostBytes: number): Promise<LogPart> {
+    const bytes = Math.min(this.#pageBytes, mostBytes);
+    try {
+      const part = await this.#node.read(this.#topic, after, { ...PAGE, bytes }, this.#rule);
+      this.#pageBytes = Math.min(PAGE.bytes, Math.max(1, this.#pageBytes) * SHRINK);
+      return part;
+    } catch (error) {
+      const isLate = (error as EngineError).outcome === "unknown" && this.#node.broker.isUp;
+      if (isLate) this.#pageBytes = Math.floor(this.#pageBytes / SHRINK);
+      throw error;
+    }
   }
 
   /**
@@ -259,72 +306,35 @@ export class TopicLog implements Expiring {
     const { epoch, offset: to } = this.position!;
     if (!this.covers(since)) return undefined;
     if (since.offset === to) return [];
-    const from = since.offset + 1;
-    const tail = this.#tails.between(this.#topic, from, to);
-    if (tail !== undefined) return this.#publications(epoch, tail);
-    return new Promise((resolve, reject) => {
-      this.#replays.push({ epoch, from, to, resolve, reject });
-      if (!this.#isReplaying) void this.#replay();
-    });
+    const replay = new Replay(epoch, since.offset + 1, to, this.#node.host.maxReplayLength);
+    const entries = this.#tails.between(this.#topic, replay.next, to);
+    if (entries === undefined) return this.#replay(replay);
+    replay.take(epoch, readEntries({ epoch, entries }));
+    return replay.missed;
   }
 
-  /** Reads the log once for all clients that wait for a part of it. */
-  async #replay(): Promise<void> {
-    this.#isReplaying = true;
-    // Clients that come in this tick share the read.
-    await Promise.resolve();
-    while (this.#replays.length > 0) {
-      const replays = this.#replays;
-      this.#replays = [];
-      try {
-        const { epoch } = replays[0]!;
-        const same = replays.filter((replay) => replay.epoch === epoch);
-        const entries = await this.#readBetween(epoch, Math.min(...same.map(({ from }) => from)), same.at(-1)!.to);
-        for (const replay of replays) replay.resolve(this.#partOf(entries, replay, epoch));
-      } catch (error) {
-        for (const replay of replays) replay.reject(error);
-      }
+  /** Reads the log for a client, and for all others that come before that begins. */
+  async #replay(replay: Replay): Promise<Publication[] | undefined> {
+    if (this.#replays === undefined) {
+      const replays = (this.#replays = [] as Replay[]);
+      const read = (): Promise<void> => {
+        this.#replays = undefined;
+        return this.#readFor(replays);
+      };
+      this.#replaying = this.#replaying.then(read, read);
     }
-    this.#isReplaying = false;
+    this.#replays.push(replay);
+    await this.#replaying;
+    return replay.missed;
   }
 
-  /** Reads the entries of an epoch, both bounds included. Forgets the first ones beyond the longest replay. */
-  async #readBetween(epoch: string, from: number, to: number): Promise<(readonly [number, string])[]> {
-    const entries: (readonly [number, string])[] = [];
-    let length = 0;
-    for (let after = from - 1; after < to;) {
-      const part = await this.#read(after, Math.min(PAGE, to - after));
-      if (part.epoch !== epoch) return [];
-      const last = part.entries.at(-1);
-      if (last === undefined) break;
-      after = last[0];
-      for (const entry of part.entries) {
-        entries.push(entry);
-        length += entry[1].length;
-      }
-      while (length > this.#node.host.maxReplayLength) length -= entries.shift()![1].length;
+  /** Reads page by page, from the first entry that one of the clients needs. What a client cannot get is not read for it. */
+  async #readFor(replays: readonly Replay[]): Promise<void> {
+    for (let left = replays; left.length > 0; left = left.filter(({ outcome }) => outcome === undefined)) {
+      const after = Math.min(...left.map(({ next }) => next)) - 1;
+      const part = await this.#read(after, this.#node.host.maxReplayLength);
+      const entries = readEntries(part);
+      for (const replay of left) replay.take(part.epoch, entries);
     }
-    return entries;
-  }
-
-  #partOf(
-    entries: readonly (readonly [number, string])[],
-    { epoch, from, to }: Replay,
-    readEpoch: string,
-  ): Publication[] | undefined {
-    if (epoch !== readEpoch) return undefined;
-    const part = entries.filter(([offset]) => offset >= from && offset <= to);
-    return part.length === to - from + 1 ? this.#publications(epoch, part) : undefined;
-  }
-
-  #publications(epoch: string, entries: readonly (readonly [number, string])[]): Publication[] | undefined {
-    let length = 0;
-    const publications: Publication[] = [];
-    for (const [offset, body] of entries) {
-      length += body.length;
-      const publication = publicationOf({ epoch, offset }, body);
-      if (publication !== undefined) publications.push(publication);
-    }
-    return length <= this.#node.host.maxReplayLength ? publications : undefined;
   }
 }

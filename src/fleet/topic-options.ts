@@ -8,8 +8,11 @@ import { MAX_TOPIC_BYTES, type LogRule } from "./engine.js";
 
 /** The rules of a topic. They must be the same on every node. `M`: the names of notifications. */
 export interface TopicRules<M extends string = string> {
-  /** Logs the publications of the topic, so that clients recover them. `length`: 1 to 10,000 entries. `ttlMs`: 1 s to 7 days. */
-  readonly log?: LogRule | undefined;
+  /**
+   * Logs the publications of the topic, so that clients recover them. `length`: 1 to 10,000 entries, default 1,000. `bytes`: 1 byte to
+   * 64 MiB, default 1 MiB. `ttlMs`: 1 s to 7 days after the last publication, default 1 hour.
+   */
+  readonly log?: { readonly [K in keyof LogRule]?: LogRule[K] | undefined } | undefined;
   /**
    * Keeps the list of members. With `joined` and `left`, the members are notified of each member that joins, also again with another
    * `as`, and of each that leaves, with `{ id, as }`. A member is not notified of itself.
@@ -60,7 +63,7 @@ export type PublishArgs<M> =
 export interface ReadOptions {
   /** Reads what follows this position. Default: from the oldest entry. */
   since?: unknown;
-  /** Maximum number of entries, 1 to 1,000. Default 100. */
+  /** Maximum number of entries, 1 to 1,000. Default 100. The entry with which they reach 256 KiB is the last one. */
   limit?: number | undefined;
 }
 
@@ -99,7 +102,11 @@ const isKey = (value: unknown): boolean =>
 const isTopic = (value: unknown): boolean =>
   typeof value === "string" && value !== "" && !exceeds(value, MAX_TOPIC_BYTES) && isWellFormed(value);
 
-const LOG_RULE = { length: whole(1, 10_000), ttlMs: whole(1_000, 7 * 86_400_000) };
+const LOG_RULE = {
+  length: optional(whole(1, 10_000), 1_000),
+  bytes: optional(whole(1, 64 * 2 ** 20), 2 ** 20),
+  ttlMs: optional(whole(1_000, 7 * 86_400_000), 3_600_000),
+};
 const text = optional(must<string>("a string", (value) => typeof value === "string"));
 const MEMBERS_RULE = { joined: text, left: text };
 const RULES = {

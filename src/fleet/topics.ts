@@ -28,7 +28,7 @@ import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
 import { Digests } from "./digests.js";
 import { Join } from "./join.js";
 import { Members, type TopicMember } from "./members.js";
-import type { FleetNode } from "./node.js";
+import { PAGE, type FleetNode } from "./node.js";
 import { encodeEntry, positionOf, publicationOf, Tails, textOf, TopicLog, type Publication } from "./topic-log.js";
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
@@ -430,13 +430,11 @@ export class FleetTopics {
   async read(name: string, options?: ReadOptions): Promise<LogEntries> {
     const { since, limit } = checkOptions("options", options, READ_OPTIONS);
     const rule = this.#logRuleOf(name);
-    const { broker } = this.#node;
     const from = positionOf(since);
-    const read = (after: number): ReturnType<NonNullable<typeof broker.connection.log>["read"]> =>
-      broker.now(() => broker.connection.log!.read(name, after, limit, rule));
-    let part = await read(from?.offset ?? 0);
+    const page = { ...PAGE, length: limit };
+    let part = await this.#node.read(name, from?.offset ?? 0, page, rule);
     const isSame = from !== undefined && part.epoch === from.epoch && from.offset <= part.top;
-    if (from !== undefined && !isSame) part = await read(0);
+    if (from !== undefined && !isSame) part = await this.#node.read(name, 0, page, rule);
     const { epoch, top } = part;
     const first = part.entries[0]?.[0];
     // Nothing follows the last entry. If the entries are gone, the gap ends at the top.

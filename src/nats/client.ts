@@ -54,6 +54,8 @@ export interface StreamSettings {
   /** In nanoseconds; 0 for ever. */
   readonly max_age: number;
   readonly max_msgs_per_subject: number;
+  /** Of all messages; -1 for no maximum. */
+  readonly max_bytes: number;
   readonly duplicate_window: number;
   readonly republish?: { readonly src: string; readonly dest: string };
 }
@@ -200,7 +202,7 @@ export const COMMAND_MS = 5_000;
 export async function connect(config: Config, name: string, inbox: string, signal: AbortSignal): Promise<Link> {
   try {
     const library = await loadTransport();
-    const streams = config.replicas === undefined ? undefined : await loadJetStream();
+    const streams = config.jetstream === undefined ? undefined : await loadJetStream();
     const options = {
       ...config.login,
       servers: [...config.servers],
@@ -216,7 +218,7 @@ export async function connect(config: Config, name: string, inbox: string, signa
     };
     const client = await dial(() => library.connect(options), signal);
     try {
-      const lack = lackOf(client.info?.version ?? "", config.replicas);
+      const lack = lackOf(client.info?.version ?? "", config.jetstream?.replicas);
       if (lack !== undefined) throw new FinalError(`NATS at ${config.servers.join(", ")}: ${lack}`);
       if (streams === undefined) return { library, client };
       const manager = await streams.jetstreamManager(client, { timeout: COMMAND_MS, checkAPI: true });

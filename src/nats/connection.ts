@@ -77,9 +77,9 @@ export class NatsConnection implements EngineConnection {
     this.#node = node;
     this.#host = host;
     this.names = new Names(config.prefix);
-    const hasStreams = config.replicas !== undefined;
-    this.streams = hasStreams ? new Streams(this.names, config.replicas) : undefined;
-    this.log = hasStreams ? new NatsLog(this) : undefined;
+    const { jetstream } = config;
+    this.streams = jetstream && new Streams(this.names, jetstream);
+    this.log = jetstream && new NatsLog(this);
     for (const channel of [`n:${node}`, "a:all"] as const) this.#want(channel);
   }
 

@@ -1,6 +1,14 @@
 /** The logs of topics in JetStream. An epoch ends when the stream or the last entry of the log is gone. */
+import { utf8Bytes } from "../core/codec.js";
 import { nanoid } from "../core/packages.js";
-import { EngineError, type EngineLog, type LogPart, type LogRule, type Position } from "../fleet/engine.js";
+import {
+  EngineError,
+  type EngineLog,
+  type LogPage,
+  type LogPart,
+  type LogRule,
+  type Position,
+} from "../fleet/engine.js";
 import { Chains, type Head, type Placed } from "./chains.js";
 import type { NatsConnection } from "./connection.js";
 import { KEY_MS } from "./streams.js";
@@ -103,10 +111,7 @@ export class NatsLog implements EngineLog {
   /** Lets the stream keep what a rule wants. */
   #grow({ length, ttlMs }: LogRule): Promise<void> | undefined {
     const ageMs = Math.max(ttlMs, KEY_MS) + LAST_MS;
-    const isKept = (): boolean => {
-      const { kept } = this.#connection.streams!;
-      return kept.length >= length && kept.ageMs >= ageMs;
-    };
+    const isKept = (): boolean => this.#connection.streams!.keeps(length, ageMs);
     if (isKept()) return undefined;
     const grow = async (): Promise<void> => {
       if (isKept()) return;
@@ -158,11 +163,11 @@ export class NatsLog implements EngineLog {
     });
   }
 
-  async read(topic: string, after: number, limit: number, begin?: LogRule): Promise<LogPart> {
-    return this.#watch(this.#read(topic, after, limit, begin));
+  async read(...question: [topic: string, after: number, page: LogPage, begin?: LogRule]): Promise<LogPart> {
+    return this.#watch(this.#read(...question));
   }
 
-  async #read(topic: string, after: number, limit: number, begin: LogRule | undefined): Promise<LogPart> {
+  async #read(topic: string, after: number, page: LogPage, begin?: LogRule): Promise<LogPart> {
     let last = await this.#chains.last(topic);
     if (last === undefined && begin !== undefined) {
       await this.#begin(topic, begin);
@@ -171,11 +176,16 @@ export class NatsLog implements EngineLog {
     if (last === undefined) return { epoch: "", top: 0, entries: [] };
     const { epoch, number: top } = last;
     const entries: [number, string][] = [];
+    let bytes = 0;
+    const isFull = (): boolean => entries.length >= page.length || bytes >= page.bytes;
     const take = (kept: { epoch: string; number: number; body: string }): boolean => {
-      if (kept.epoch === epoch && kept.number > after) entries.push([kept.number, kept.body]);
-      return entries.length < limit;
+      if (kept.epoch === epoch && kept.number > after) {
+        entries.push([kept.number, kept.body]);
+        bytes += utf8Bytes(kept.body);
+      }
+      return !isFull();
     };
-    if (limit > 0 && after < top) await this.#chains.read(topic, last.seq, take, after);
+    if (!isFull() && after < top) await this.#chains.read(topic, last.seq, take, after);
     return { epoch, top, entries };
   }
 }

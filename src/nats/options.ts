@@ -24,9 +24,17 @@ export interface NatsOptions extends EngineSettings {
   readonly prefix?: string | undefined;
   /**
    * Keeps logs in JetStream, which the servers must have enabled, in memory, on so many servers of the cluster (default 1).
-   * Several need NATS 2.10.19 or later: earlier ones may give two publications one place. Default: no JetStream, so topics have no logs.
+   * Several need NATS 2.10.19 or later: earlier ones may give two publications one place. `bytes`: the length of all logs together, which
+   * NATS reserves, 1 MiB to 1 TiB (default 128 MiB). NATS removes the oldest entries beyond that. Default: no JetStream, so topics have no
+   * logs.
    */
-  readonly jetstream?: { readonly replicas?: 1 | 3 | 5 | undefined } | undefined;
+  readonly jetstream?: { readonly replicas?: 1 | 3 | 5 | undefined; readonly bytes?: number | undefined } | undefined;
+}
+
+/** On how many servers JetStream keeps the logs, and how many bytes of them. */
+export interface KeptLogs {
+  readonly replicas: 1 | 3 | 5;
+  readonly bytes: number;
 }
 
 /** The options after checking. */
@@ -35,8 +43,8 @@ export interface Config {
   readonly login: { readonly user?: string; readonly pass?: string; readonly token?: string };
   readonly tls: object | undefined;
   readonly prefix: string;
-  /** On how many servers JetStream keeps what it keeps; `undefined` without JetStream. */
-  readonly replicas: number | undefined;
+  /** How JetStream keeps logs; `undefined` without JetStream. */
+  readonly jetstream: KeptLogs | undefined;
   readonly settings: EngineSettings;
 }
 
@@ -51,7 +59,19 @@ const name = must<string>("1 to 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`", (value)
 );
 const leaseMs = must<number>("a number from 100 to 600,000", (value) => value >= 100 && value <= 600_000);
 const flag = must<boolean>("true or false", (value) => typeof value === "boolean");
-const replicas = must<1 | 3 | 5>("1, 3 or 5", (value) => [1, 3, 5].includes(value));
+const JETSTREAM_OPTIONS = {
+  replicas: optional(
+    must<1 | 3 | 5>("1, 3 or 5", (value) => [1, 3, 5].includes(value)),
+    1 as const,
+  ),
+  bytes: optional(
+    must<number>(
+      "a whole number from 2^20 to 2^40",
+      (value) => Number.isInteger(value) && value >= 2 ** 20 && value <= 2 ** 40,
+    ),
+    2 ** 27,
+  ),
+};
 
 const OPTIONS = {
   url: urls,
@@ -60,7 +80,7 @@ const OPTIONS = {
   token: optional(secretText),
   tls: optional(object),
   prefix: optional(name, "reciproc"),
-  jetstream: optional((value, of) => checkOptions(of, value as object, { replicas: optional(replicas, 1 as const) })),
+  jetstream: optional((value, of) => checkOptions(of, value as object, JETSTREAM_OPTIONS)),
   leaseMs: optional(leaseMs),
   startTimeoutMs: optional(positive),
   startWithout: optional(flag),
@@ -82,7 +102,7 @@ export function readOptions(options: NatsOptions): Config {
     login: given({ user, pass, token }),
     tls: tls ?? (servers.some(({ isTls }) => isTls) ? {} : undefined),
     prefix,
-    replicas: jetstream?.replicas,
+    jetstream,
     settings: given(settings),
   };
 }

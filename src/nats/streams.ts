@@ -12,6 +12,7 @@ import {
   type StreamSettings,
 } from "./client.js";
 import type { Names, StreamKind } from "./names.js";
+import type { KeptLogs } from "./options.js";
 
 /** How long the position of a `key` is kept. NATS wants entries to be kept as long. */
 export const KEY_MS = 120_000;
@@ -53,29 +54,23 @@ interface Seen {
 /** The streams of one prefix, as one node knows them. */
 export class Streams {
   readonly #names: Names;
-  readonly #replicas: number;
+  readonly #logs: KeptLogs;
   /** The stream of the logs. */
   #seen: Seen | undefined;
   #isLost = false;
   /** Whether the stream of keys was there when the other one had its present life. */
   #hasKeys = false;
 
-  constructor(names: Names, replicas: number) {
+  constructor(names: Names, logs: KeptLogs) {
     this.#names = names;
-    this.#replicas = replicas;
+    this.#logs = logs;
   }
 
   /** Returns true if the message that was refused with this error may be stored nevertheless. */
   mayBeStored(error: unknown): boolean {
     const code = codeOf(error);
     // The other servers may have stored it, or an earlier one with its id is not stored yet.
-    return code === SAME_ID_IN_PROCESS || (code === STORE_FAILED && this.#replicas > 1);
-  }
-
-  /** What the stream of the logs keeps, as far as this node knows. */
-  get kept(): { length: number; ageMs: number } {
-    const settings = this.#seen?.settings;
-    return { length: settings?.max_msgs_per_subject ?? 0, ageMs: (settings?.max_age ?? 0) / NANOS };
+    return code === SAME_ID_IN_PROCESS || (code === STORE_FAILED && this.#logs.replicas > 1);
   }
 
   /** Creates the streams that do not exist. Rejects if JetStream refuses one. */
@@ -176,25 +171,44 @@ export class Streams {
     const all = this.#names.all(kind);
     return {
       storage: "memory",
-      num_replicas: this.#replicas,
+      num_replicas: this.#logs.replicas,
       max_age: KEY_MS * NANOS,
       max_msgs_per_subject: 1,
       subjects: [all],
-      ...(kind === "l" && { republish: { src: all, dest: this.#names.all("t") }, duplicate_window: KEY_MS * NANOS }),
+      ...(kind === "l" && {
+        max_bytes: this.#logs.bytes,
+        republish: { src: all, dest: this.#names.all("t") },
+        duplicate_window: KEY_MS * NANOS,
+      }),
     };
   }
 
-  /** Lets the stream of the logs keep at least so much. It has one rule for all topics, which never becomes smaller. */
+  /** Returns what the stream of the logs is to keep: at least so much of a topic. It has one rule for all, which never becomes smaller. */
+  #grown(before: StreamSettings, length: number, ageMs: number): Partial<StreamSettings> | undefined {
+    const grown = {
+      max_msgs_per_subject: Math.max(before.max_msgs_per_subject, length),
+      max_age: Math.max(before.max_age, Math.ceil(ageMs) * NANOS),
+      max_bytes: Math.max(before.max_bytes, this.#logs.bytes),
+    };
+    const isOther = (Object.keys(grown) as (keyof typeof grown)[]).some((name) => grown[name] !== before[name]);
+    return isOther ? grown : undefined;
+  }
+
+  /** Whether the stream of the logs keeps so much, as far as this node knows. */
+  keeps(length: number, ageMs: number): boolean {
+    return this.#seen !== undefined && this.#grown(this.#seen.settings, length, ageMs) === undefined;
+  }
+
+  /** Lets the stream of the logs keep at least so much. */
   async grow(link: Link, length: number, ageMs: number): Promise<void> {
     const name = this.#names.stream("l");
     const { streams } = link.jetstream!.manager;
     for (;;) {
       const { config: settings } = await streams.info(name);
       if (this.#seen !== undefined) this.#seen = { ...this.#seen, settings };
-      const max_msgs_per_subject = Math.max(settings.max_msgs_per_subject, length);
-      const max_age = Math.max(settings.max_age, Math.ceil(ageMs) * NANOS);
-      if (max_msgs_per_subject === settings.max_msgs_per_subject && max_age === settings.max_age) return;
-      await streams.update(name, { max_msgs_per_subject, max_age });
+      const grown = this.#grown(settings, length, ageMs);
+      if (grown === undefined) return;
+      await streams.update(name, grown);
       // Another node may have read the rule before, and write another one now.
       await new Promise((resolve) => setTimeout(resolve, UPDATE_MS));
     }

@@ -1,12 +1,10 @@
-/** The logs of topics in Redis: a hash with epoch and top, and a stream whose ids are the offsets. */
+/** The logs of topics in Redis: a hash with epoch and top, and a stream whose ids begin with the offsets. */
 import { nanoid } from "../core/packages.js";
-import type { EngineLog, LogPart, LogRule, Position } from "../fleet/engine.js";
+import type { EngineLog, LogPage, LogPart, LogRule, Position } from "../fleet/engine.js";
 import type { Commands } from "./connection.js";
 
 /** 60 random bits: a log of the same name begins again at most a few times in a day. */
 const EPOCH_LENGTH = 10;
-
-type Entry = readonly [id: string, fields: readonly [name: string, body: string]];
 
 export class RedisLog implements EngineLog {
   readonly #commands: Commands;
@@ -24,6 +22,7 @@ export class RedisLog implements EngineLog {
       life,
       nanoid(EPOCH_LENGTH),
       String(rule.length),
+      String(rule.bytes),
       String(Math.ceil(rule.ttlMs)),
       key ?? "",
     ]);
@@ -31,12 +30,12 @@ export class RedisLog implements EngineLog {
     return { epoch, offset: Number(offset) };
   }
 
-  async read(topic: string, after: number, limit: number, begin?: LogRule): Promise<LogPart> {
+  async read(topic: string, after: number, { length, bytes }: LogPage, begin?: LogRule): Promise<LogPart> {
     const { tag, keys } = this.#commands.names.log(topic);
     const begins = begin === undefined ? ["", "0"] : [nanoid(EPOCH_LENGTH), String(Math.ceil(begin.ttlMs))];
-    const args = (life: string): string[] => [String(after), life, String(limit), ...begins];
+    const args = (life: string): string[] => [String(after), life, String(length), String(bytes), ...begins];
     const reply = await this.#commands.run(tag, "read", keys.slice(0, 2), ({ life }) => args(life));
-    const [epoch, top, entries] = reply as [string, string, Entry[]];
-    return { epoch, top: Number(top), entries: entries.map(([id, [, body]]) => [Number.parseInt(id, 10), body]) };
+    const [epoch, top, entries] = reply as [string, string, [offset: string, body: string][]];
+    return { epoch, top: Number(top), entries: entries.map(([offset, body]) => [Number(offset), body]) };
   }
 }

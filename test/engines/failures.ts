@@ -3,14 +3,14 @@
  * over each kind of broker. What is a rule of one broker only is in the files of that broker.
  */
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { EngineError, type Engine, type Position } from "../../src/fleet/engine.js";
+import { EngineError, type Engine } from "../../src/fleet/engine.js";
 import { accept, closeAll, makeNode, type Node } from "../fleet/nodes.js";
 import type { Program } from "../support/program.js";
 import { Relay } from "../support/relay.js";
 import { logFrame, outcomeOf, refusalOf, TestNode, TOPIC, use, watchHandles, written, type EngineRig } from "./kit.js";
 
 /** How a broker of a test is configured. `password`: `se:cret`. `untrusted`: with TLS, by a certificate of its own. */
-export type Variant = "plain" | "password" | "untrusted" | "small memory" | "small output";
+export type Variant = "plain" | "password" | "untrusted" | "small output";
 
 /** A rig of a broker, and what its names begin with. */
 export interface PrefixedRig extends EngineRig {
@@ -238,20 +238,6 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
   });
 
   describe(`the logs of the engine ${kindName}`, () => {
-    it("reject an entry that the server has no memory for, and nothing of it is there", async () => {
-      const { rig } = await start("small memory");
-      const node = await TestNode.open(rig.engine());
-      const body = "x".repeat(50_000);
-      const accepted: Position[] = [];
-      const append = (): Promise<string> => outcomeOf(node.append(body).then((position) => accepted.push(position)));
-      let outcome = "done";
-      while (outcome === "done") outcome = await append();
-      expect([outcome, await append()]).toEqual(["not-sent", "not-sent"]);
-      const { top, entries } = await node.read(1_000);
-      expect(top).toBe(accepted.length);
-      expect(entries.map(([offset]) => offset)).toEqual(accepted.map(({ offset }) => offset));
-    });
-
     it("have an entry of the longest size, and such a frame crosses", async () => {
       const { rig } = await start();
       const node = await TestNode.open(rig.engine());

@@ -8,6 +8,7 @@ import {
   type Engine,
   type EngineConnection,
   type EngineFacts,
+  type LogPage,
   type LogPart,
   type LogRule,
   type Position,
@@ -17,8 +18,8 @@ import {
 export interface EngineRig {
   /** Returns an engine of this broker, as a process makes it. All engines of the rig have the same prefix. */
   engine(): Engine;
-  /** What the broker does not offer. The suite asserts that the engine has no such member. */
-  readonly lacks?: readonly "log"[];
+  /** What the broker does not offer: logs, or a bound in bytes for each. The suite asserts that the engine has no such member. */
+  readonly lacks?: readonly ("log" | "bytes")[];
   /** Returns what is now in the broker under the prefix, one text for each key and subscription. Logs are not counted. */
   leftovers(): Promise<string[]>;
   /** Removes everything of the prefix, and stops what the rig started. */
@@ -36,7 +37,10 @@ export const HOSTILE_NAMES = [
 
 /** The topic of a test that needs one, and the rule of its log. */
 export const TOPIC = "topic";
-export const LOG: LogRule = { length: 1_000, ttlMs: 60_000 };
+export const LOG: LogRule = { length: 1_000, bytes: 2 ** 26, ttlMs: 60_000 };
+
+/** Returns a page of so many entries, and of so many bytes. */
+export const page = (length: number, bytes: number = 2 ** 20): LogPage => ({ length, bytes });
 
 /** Disposes of something after the test: the last first. */
 export function use<T extends AsyncDisposable>(one: T): T {
@@ -122,7 +126,7 @@ export class TestNode implements AsyncDisposable {
   }
 
   read(limit = 10): Promise<LogPart> {
-    return this.connection.log!.read(TOPIC, 0, limit);
+    return this.connection.log!.read(TOPIC, 0, page(limit));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,7 +1,7 @@
 /** The logs of the engine over JetStream: what they keep, foreign messages in their streams, and a server that answers as a cluster may. */
 import { describe, expect, it } from "vitest";
 import { managed, NatsServer, publishAt, publishRaw } from "../support/nats.js";
-import { jump, outcomeOf, TestNode, TOPIC, use } from "./kit.js";
+import { jump, LOG, outcomeOf, page, TestNode, TOPIC, use } from "./kit.js";
 import type { PrefixedRig } from "./failures.js";
 import { natsRig, useNats, type NatsWire } from "./nats-rig.js";
 
@@ -36,7 +36,7 @@ describe("the logs of the engine nats", () => {
   it("know the position of a key whose entry is no longer kept", async () => {
     const rig = rigOf();
     const [a, b] = await pair(rig);
-    const rule = { length: 2, ttlMs: 60_000 };
+    const rule = { length: 2, bytes: 2 ** 20, ttlMs: 60_000 };
     const first = await a.append("1", "key", rule);
     for (const body of ["2", "3", "4"]) await a.append(body, undefined, rule);
     for (const node of [a, b]) expect(await node.append("again", "key", rule)).toEqual(first);
@@ -49,7 +49,7 @@ describe("the logs of the engine nats", () => {
     const rig = rigOf();
     const [a, b] = await pair(rig);
     const gone = await TestNode.open(rig.engine(), "gone");
-    const rule = { length: 10, ttlMs: 30_000 };
+    const rule = { length: 10, bytes: 2 ** 20, ttlMs: 30_000 };
     for (const body of ["1", "2", "3"]) await a.append(body, undefined, rule);
     const { epoch } = await b.read();
     const { log } = a.connection;
@@ -58,21 +58,37 @@ describe("the logs of the engine nats", () => {
     await gone.connection.close();
     jump(30_001);
     await expect.poll(() => b.read()).toEqual({ epoch, top: 3, entries: [[3, "3"]] });
-    expect((await log!.read("other", 0, 10)).entries).toHaveLength(3);
+    expect((await log!.read("other", 0, page(10))).entries).toHaveLength(3);
     expect(await b.append("4", undefined, rule)).toEqual({ epoch, offset: 4 });
     expect(await b.read()).toEqual({ epoch, top: 4, entries: entriesOf("1", "2", "3", "4").slice(2) });
   });
 
-  it("are kept as the greatest rule of any node wants", async () => {
+  it("are kept as the greatest rule and option of any node want", async () => {
     const rig = rigOf();
-    const [a, b] = await pair(rig);
+    const larger = rigOf({ prefix: rig.prefix, jetstream: { bytes: 2 ** 28 } });
+    const [a, b] = [await TestNode.open(rig.engine()), await TestNode.open(larger.engine())];
     await Promise.all([
-      a.append("1", undefined, { length: 5, ttlMs: 7_200_000 }),
-      b.append("2", undefined, { length: 7, ttlMs: 1_000 }),
+      a.append("1", undefined, { length: 5, bytes: 2 ** 20, ttlMs: 7_200_000 }),
+      b.append("2", undefined, { length: 7, bytes: 2 ** 20, ttlMs: 1_000 }),
     ]);
     const { config } = await managed(nats.server.url, ({ streams }) => streams.info(`${rig.prefix}_1_l`));
     expect(config.max_msgs_per_subject).toBe(7);
     expect(config.max_age).toBe((7_200_000 + 86_400_000) * 1_000_000);
+    expect(config.max_bytes).toBe(2 ** 28);
+  });
+
+  it("have the bytes of the option together: the oldest entries of all are removed", async () => {
+    const rig = rigOf({ jetstream: { bytes: 2 ** 20 } });
+    const [a, b] = await pair(rig);
+    const body = "x".repeat(200 * KIB);
+    const quiet = await a.connection.log!.append("quiet", "1", LOG, undefined);
+    for (let i = 1; i <= 8; i++) await a.append(body);
+    const { top, entries } = await b.connection.log!.read(TOPIC, 0, page(10, 2 ** 22));
+    expect([top, entries.map(([offset]) => offset)]).toEqual([8, [4, 5, 6, 7, 8]]);
+    // A log without entries has no position either.
+    expect(await b.connection.log!.read("quiet", 0, page(10))).toEqual({ epoch: "", top: 0, entries: [] });
+    const { epoch, offset } = await a.connection.log!.append("quiet", "1", LOG, undefined);
+    expect([offset, epoch === quiet.epoch]).toEqual([1, false]);
   });
 
   it("are read in pages, each of which is sent little more than it has", async () => {
@@ -84,13 +100,13 @@ describe("the logs of the engine nats", () => {
     let after = 0;
     for (const limit of [1, 2, 3]) {
       carried.bytes = 0;
-      const { entries } = await node.connection.log!.read(TOPIC, after, limit);
+      const { entries } = await node.connection.log!.read(TOPIC, after, page(10, limit * 500 * KIB));
       expect(entries.map(([offset]) => offset)).toEqual(Array.from({ length: limit }, (_, i) => after + i + 1));
       // NATS sends 2 MiB before it waits.
       expect(carried.bytes).toBeLessThan(8 * KIB ** 2);
       after += limit;
     }
-    const { top, entries } = await node.connection.log!.read(TOPIC, after, 1_000);
+    const { top, entries } = await node.connection.log!.read(TOPIC, after, page(1_000, 2 ** 26));
     expect([top, entries.length]).toEqual([64, 64 - after]);
     expect(node.downs).toEqual([]);
   });

@@ -44,7 +44,7 @@ export function natsRig(options: NatsOptions, server?: NatsServer): PrefixedRig 
     prefix,
     // No lease ends while the machine is busy.
     engine: () => nats({ leaseMs: 60_000, ...options, prefix }),
-    ...(hasJetStream ? {} : { lacks: ["log"] as const }),
+    lacks: [hasJetStream ? "bytes" : "log"],
     leftovers: async () => (await subscriptions()).map((subject) => `subscription ${subject}`),
     close: async () => {
       if (hasJetStream) await removeStreams(url, prefix);
@@ -58,7 +58,6 @@ const VARIANTS: Record<Variant, NatsServerOptions> = {
   get untrusted() {
     return { certificate: selfSigned() };
   },
-  "small memory": { jetstream: ["max_mem: 256KB"] },
   "small output": { lines: ["max_payload: 64KB", "max_pending: 128KB", 'write_deadline: "1s"'] },
 };
 

@@ -90,7 +90,7 @@ describe("the engine nats, at the start", () => {
   });
 
   it("does not start without one of its streams", async () => {
-    const limits = "max_mem: 64MB, max_streams: 1";
+    const limits = "max_mem: 256MB, max_streams: 1";
     const { url } = await start({
       lines: [`accounts { A { users: [{ user: few, password: "se:cret" }], jetstream: { ${limits} } } }`],
     });

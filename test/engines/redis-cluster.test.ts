@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Channel, Position } from "../../src/fleet/engine.js";
 import { RedisCluster } from "../support/redis-groups.js";
 import { describeFailover } from "./failures.js";
-import { TestNode, TOPIC, written } from "./kit.js";
+import { page, TestNode, TOPIC, written } from "./kit.js";
 import { CLUSTER_RIGHTS, clusterGroup, keyOf, redisRig, RIGHTS } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
 
@@ -53,7 +53,7 @@ describe("the engine redis with a cluster", () => {
     const reads: unknown[] = [];
     // The servers know that the slot moves, and its keys are where they were.
     const before = async (): Promise<void> => {
-      reads.push((await a.read()).epoch, (await a.connection.log!.read(TOPIC, 0, 0)).epoch);
+      reads.push((await a.read()).epoch, (await a.connection.log!.read(TOPIC, 0, page(0))).epoch);
     };
     await cluster.migrate(keyOf(rig, CHANNEL), midway, before);
     expect(reads).toEqual([first.epoch, first.epoch]);

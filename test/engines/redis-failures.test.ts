@@ -1,12 +1,12 @@
 /** What the engine does when one server of Redis fails: the suite of all brokers, and what only Redis does. */
 import { createClient } from "@redis/client";
 import { describe, expect, it } from "vitest";
-import type { Channel } from "../../src/fleet/engine.js";
+import type { Channel, Position } from "../../src/fleet/engine.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { RedisServer, type RedisServerOptions } from "../support/redis.js";
 import type { Line } from "../support/relay.js";
 import { describeFailures, type PrefixedRig } from "./failures.js";
-import { outcomeOf, TestNode, TOPIC, use, written } from "./kit.js";
+import { outcomeOf, page, TestNode, TOPIC, use, written } from "./kit.js";
 import { keyOf, REDIS, redisRig, relayRedis, untilReplication } from "./redis-rig.js";
 
 describeFailures(REDIS);
@@ -66,6 +66,20 @@ describe("the engine redis, when its server is started from a snapshot", () => {
     expect(await node.append("3", "key")).toEqual(before);
     expect(await node.append("3")).toEqual({ ...before, offset: 2 });
   });
+});
+
+it("the engine redis rejects an entry that the server has no memory for, and nothing of it is there", async () => {
+  const { rig } = await start({ settings: { maxmemory: "4mb" } });
+  const node = await TestNode.open(rig.engine());
+  const body = "x".repeat(50_000);
+  const accepted: Position[] = [];
+  const append = (): Promise<string> => outcomeOf(node.append(body).then((position) => accepted.push(position)));
+  let outcome = "done";
+  while (outcome === "done") outcome = await append();
+  expect([outcome, await append()]).toEqual(["not-sent", "not-sent"]);
+  const { top, entries } = await node.connection.log!.read(TOPIC, 0, page(1_000, 2 ** 23));
+  expect(top).toBe(accepted.length);
+  expect(entries.map(([offset]) => offset)).toEqual(accepted.map(({ offset }) => offset));
 });
 
 describe("the engine redis, when it loses one of its two connections", () => {

@@ -59,7 +59,6 @@ const VARIANTS: Record<Variant, RedisServerOptions> = {
   get untrusted() {
     return { certificate: selfSigned() };
   },
-  "small memory": { settings: { maxmemory: "4mb" } },
   "small output": { settings: { "client-output-buffer-limit": "pubsub 64kb 64kb 1" } },
 };
 

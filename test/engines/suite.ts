@@ -9,6 +9,7 @@ import { rejection } from "../support/turns.js";
 import {
   HOSTILE_NAMES,
   logFrame,
+  page,
   outcomeOf,
   TestNode,
   TOPIC,
@@ -17,7 +18,7 @@ import {
   type EngineRig,
 } from "./kit.js";
 
-const RULE = { length: 10, ttlMs: 60_000 };
+const RULE = { length: 10, bytes: 2 ** 20, ttlMs: 60_000 };
 const CHANNEL = `t:${TOPIC}` as const;
 /** Frames and bodies that a broker may treat as special. */
 const TEXTS = ["", "\0", "\r\n", "é😀"];
@@ -107,7 +108,7 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         const [a, b] = await openPair();
         await b.connection.subscribe(CHANNEL);
         await b.connection.log?.append(TOPIC, "1", RULE, "key");
-        await b.connection.log?.read(TOPIC, 0, 10);
+        await b.connection.log?.read(TOPIC, 0, page(10));
         const closed = b.connection.close();
         const { length } = b.received;
         await a.connection.send("a:all", "late");
@@ -135,7 +136,7 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         await log?.append(name, name, RULE, undefined);
       }
       for (const name of HOSTILE_NAMES) {
-        const part = await b.connection.log?.read(name, 0, 10);
+        const part = await b.connection.log?.read(name, 0, page(10));
         if (part !== undefined) expect(part.entries).toEqual([[1, name]]);
         if (part !== undefined) epochs.add(part.epoch);
       }
@@ -174,15 +175,17 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         const part = (...offsets: number[]): object => ({ epoch, top: 4, entries: offsets.map((o) => [o, String(o)]) });
         expect(await b.read(0)).toEqual(part());
         expect(await b.read()).toEqual(part(1, 2, 3, 4));
-        expect(await b.connection.log!.read(TOPIC, 1, 2)).toEqual(part(2, 3));
-        expect(await b.connection.log!.read(TOPIC, 4, 10)).toEqual(part());
-        expect(await b.connection.log!.read(TOPIC, 9, 10)).toEqual(part());
+        expect(await b.connection.log!.read(TOPIC, 1, page(2))).toEqual(part(2, 3));
+        for (const [bytes, ...offsets] of [[0], [1, 2], [2, 2, 3], [3, 2, 3, 4]])
+          expect(await b.connection.log!.read(TOPIC, 1, page(10, bytes))).toEqual(part(...offsets));
+        expect(await b.connection.log!.read(TOPIC, 4, page(10))).toEqual(part());
+        expect(await b.connection.log!.read(TOPIC, 9, page(10))).toEqual(part());
       });
 
       itLogs("begins a log without entries if it is asked to, and appends to it once for one key", async (a, b) => {
         await b.connection.subscribe(CHANNEL);
         const [begun, again] = await Promise.all(
-          [a, b].map(({ connection }) => connection.log!.read(TOPIC, 0, 0, RULE)),
+          [a, b].map(({ connection }) => connection.log!.read(TOPIC, 0, page(0), RULE)),
         );
         const { epoch } = begun!;
         expect(epoch).toMatch(EPOCH);
@@ -193,7 +196,7 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(await a.append("again", "key", RULE)).toEqual({ epoch, offset: 1 });
         expect((await a.connection.log!.append("elsewhere", "1", RULE, "key")).offset).toBe(1);
         const entries = ["1", "2"].map((body, i) => [i + 1, body]);
-        expect(await b.connection.log!.read(TOPIC, 0, 10, RULE)).toEqual({ epoch, top: 2, entries });
+        expect(await b.connection.log!.read(TOPIC, 0, page(10), RULE)).toEqual({ epoch, top: 2, entries });
         expect(await b.until(CHANNEL, 2)).toEqual([logFrame(epoch, 1, "1"), logFrame(epoch, 2, "2")]);
       });
 
@@ -207,6 +210,21 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(entries[0]![0]).toBe(401 - entries.length);
       });
 
+      itLogs(
+        "keeps the last entries that have the bytes of the rule together, and the last one however long it is",
+        async (a) => {
+          const kept = async (...bodies: string[]): Promise<number[]> => {
+            for (const body of bodies) await a.append(body, undefined, { ...RULE, bytes: 1_000 });
+            return (await a.read()).entries.map(([offset]) => offset);
+          };
+          const isWhole = rig.lacks?.includes("bytes") === true;
+          expect(await kept("1", "é".repeat(250), "", "x".repeat(500))).toEqual(isWhole ? [1, 2, 3, 4] : [2, 3, 4]);
+          expect(await kept("5", "6")).toEqual(isWhole ? [1, 2, 3, 4, 5, 6] : [3, 4, 5, 6]);
+          expect(await kept("x".repeat(1_001))).toEqual(isWhole ? [1, 2, 3, 4, 5, 6, 7] : [7]);
+          expect(await kept("8")).toEqual(isWhole ? [1, 2, 3, 4, 5, 6, 7, 8] : [8]);
+        },
+      );
+
       itLogs("does not mistake the end of a topic for the beginning of a key", async (a) => {
         const pairs = [":", "\0", "\n", "1", "é"].flatMap((part): [of: string, key: string][] => [
           [`${TOPIC}${part}x`, "y"],
@@ -217,7 +235,7 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         const bodies = pairs.map((pair) => JSON.stringify(pair));
         for (const [i, [of, key]] of pairs.entries()) await a.connection.log!.append(of, bodies[i]!, RULE, key);
         const names = new Set(pairs.map(([of]) => of));
-        const logs = await Promise.all(Array.from(names, (of) => a.connection.log!.read(of, 0, 100)));
+        const logs = await Promise.all(Array.from(names, (of) => a.connection.log!.read(of, 0, page(100))));
         const kept = logs.flatMap(({ entries }) => entries.map(([, body]) => body));
         expect(kept).toHaveLength(bodies.length);
         expect(new Set(kept)).toEqual(new Set(bodies));
@@ -225,7 +243,7 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
     });
 
     it("connects servers: they notify, publish, list members, call and close across nodes", async () => {
-      const hasLog = rig.lacks === undefined;
+      const hasLog = rig.lacks?.includes("log") !== true;
       const topics = () => ({ members: true, ...(hasLog && { log: RULE }) });
       const nodes: Node[] = [];
       const clients: Client[] = [];

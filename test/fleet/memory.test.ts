@@ -2,6 +2,7 @@
 import { expect, it } from "vitest";
 import { inspectMemory, memory } from "../../src/fleet/memory.js";
 import { virtualClock } from "../../src/testing/index.js";
+import { page } from "../engines/kit.js";
 import { describeEngine } from "../engines/suite.js";
 
 describeEngine("memory", async () => {
@@ -17,7 +18,7 @@ it("memory() keeps the entries of a log for `ttlMs`, its position for a day more
   await connection.open();
   const log = connection.log!;
   const append = (topic: string, body: string, key?: string): ReturnType<typeof log.append> =>
-    log.append(topic, body, { length: 10, ttlMs: 1_000 }, key);
+    log.append(topic, body, { length: 10, bytes: 2 ** 20, ttlMs: 1_000 }, key);
   const keyed = await append("c", "1", "key");
   await clock.pass(119_999);
   expect(await append("c", "2", "key")).toEqual(keyed);
@@ -26,16 +27,32 @@ it("memory() keeps the entries of a log for `ttlMs`, its position for a day more
   const { epoch } = await append("a", "1");
   await append("a", "2");
   await clock.pass(1_001);
-  expect(await log.read("a", 0, 10)).toEqual({ epoch, top: 2, entries: [] });
+  expect(await log.read("a", 0, page(10))).toEqual({ epoch, top: 2, entries: [] });
   // Another publication forgets the entries.
   await append("b", "1");
-  expect(await log.read("a", 0, 10)).toEqual({ epoch, top: 2, entries: [] });
+  expect(await log.read("a", 0, page(10))).toEqual({ epoch, top: 2, entries: [] });
   expect(await append("a", "3")).toEqual({ epoch, offset: 3 });
-  expect(await log.read("a", 0, 10)).toEqual({ epoch, top: 3, entries: [[3, "3"]] });
+  expect(await log.read("a", 0, page(10))).toEqual({ epoch, top: 3, entries: [[3, "3"]] });
   await clock.pass(86_400_000 + 1_001);
-  expect(await log.read("a", 0, 10)).toEqual({ epoch: "", top: 0, entries: [] });
+  expect(await log.read("a", 0, page(10))).toEqual({ epoch: "", top: 0, entries: [] });
   expect((await append("a", "4")).epoch).not.toBe(epoch);
   await append("b", "2");
   expect(inspectMemory(engine).filter((text) => text.startsWith("log "))).toEqual(["log a", "log b"]);
+  await connection.close();
+});
+
+it("memory() keeps 128 MiB of all logs together: the entries of the one that was not published to for longest are forgotten", async () => {
+  const connection = memory().createConnection("node", { received() {}, up() {}, down() {}, heard() {} });
+  await connection.open();
+  const log = connection.log!;
+  const rule = { length: 10, bytes: 2 ** 26, ttlMs: 60_000 };
+  const text = "x".repeat(2 ** 26);
+  const { epoch } = await log.append("a", text, rule, undefined);
+  await log.append("b", text, rule, undefined);
+  const kept = (topic: string): Promise<number> => log.read(topic, 0, page(10)).then(({ entries }) => entries.length);
+  expect([await kept("a"), await kept("b")]).toEqual([1, 1]);
+  await log.append("c", "1", rule, undefined);
+  expect([await kept("a"), await kept("b"), await kept("c")]).toEqual([0, 1, 1]);
+  expect(await log.append("a", "2", rule, undefined)).toEqual({ epoch, offset: 2 });
   await connection.close();
 });

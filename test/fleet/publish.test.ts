@@ -1,5 +1,5 @@
 /** `publish` and `read` of a topic with a log. */
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { EngineError, TooLargeError } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { gate, rejection, turn } from "../support/turns.js";
@@ -80,15 +80,20 @@ describe("publish", () => {
     await expect(without.server.topic("room").publish("said", {})).rejects.toThrow("the engine faulty has no logs");
   });
 
-  it("throws for a rule whose `length` or `ttlMs` is absent, too small or too large", async () => {
-    const rules = [{}, [0, 1_000], [10_001, 1_000], [1, 999], [1, 604_800_001]];
-    for (const rule of rules) {
-      const log = Array.isArray(rule) ? { length: rule[0], ttlMs: rule[1] } : rule;
+  it("throws for a rule whose `length`, `bytes` or `ttlMs` is too small or too large, and has a default for each", async () => {
+    const rules = { length: [0, 10_001], bytes: [0, 2 ** 26 + 1], ttlMs: [999, 604_800_001] };
+    const logs = Object.entries(rules).flatMap(([name, values]) => values.map((value) => ({ [name]: value })));
+    for (const log of logs) {
       const [node] = makeNodes(1, { topics: () => ({ log }) }) as [Node];
       const ann = await node.client();
       expect(() => node.server.topic("room").add(ann.peer)).toThrow("Expected `rules.log.");
       expect(node.server.topic("room").size).toBe(0);
     }
+    const engine = new FaultyEngine();
+    const [node] = makeNodes(1, { topics: () => ({ log: {} }) }, engine) as [Node];
+    const append = vi.spyOn(engine.links[0]!.log!, "append");
+    await node.server.topic("room").publish("said");
+    expect(append.mock.lastCall?.[2]).toEqual({ length: 1_000, bytes: 2 ** 20, ttlMs: 3_600_000 });
   });
 
   it("calls `around` once, and publishes what it changed", async () => {
@@ -290,6 +295,12 @@ describe("read", () => {
     const { outcome, entries } = await topic.read({ since: page.at });
     expect([outcome, entries.map(({ params }) => params.n)]).toEqual(["complete", [6]]);
     await expect(topic.read({ limit: 1_001 })).rejects.toThrow("Expected `limit`");
+    for (const n of [7, 8, 9]) await topic.publish("said", { n, text: "x".repeat(200_000) });
+    const pages = [await topic.read({ since: page.at }), await topic.read()];
+    expect(pages.map((one) => one.entries.map(({ params }) => params.n))).toEqual([
+      [7, 8],
+      [7, 8],
+    ]);
   });
 });
 

@@ -11,6 +11,7 @@ import {
   RULES,
   say,
   expectSoon,
+  failure,
   makeNodes,
   settled,
   useFleet,
@@ -65,6 +66,21 @@ async function joiningClient(options: object = {}, connect = (node: Node) => nod
   await turn();
   return { a, b, link: links[0]!, client, read, joining };
 }
+
+/** Returns the bytes of each page that a node reads from now on, and how many entries it gets. `hangs`: whether it is not answered. */
+function readsOf({ log }: FaultyLink, hangs = (_bytes: number): boolean => false): [bytes: number, entries: number][] {
+  const reads: [number, number][] = [];
+  const { read } = log!;
+  log!.read = async (topic, after, page, rule) => {
+    const part = hangs(page.bytes) ? undefined : await read(topic, after, page, rule);
+    reads.push([page.bytes, part?.entries.length ?? 0]);
+    return part ?? new Promise(() => {});
+  };
+  return reads;
+}
+
+/** The pages that are not answered in time: each is shorter, and at last only the top is read. */
+const SHORTER = [2 ** 18, 2 ** 14, 2 ** 10, 2 ** 6, 2 ** 2, 0].map((bytes) => [bytes, 0]);
 
 const publish = ({ server }: Node, n: number, text: string): Promise<string> =>
   server.topic("room").publish("said", { n, text });
@@ -167,6 +183,32 @@ describe("a client that returns", () => {
     expect([client.joined.outcome, numbers(client)]).toEqual(["gap", []]);
   });
 
+  it("has a gap as soon as that much was read, unless it is the only one that needs the rest", async () => {
+    const [engine, a] = await room({ limits: { maxUnsentBytes: 40_000 } });
+    const at = await say(a, 1);
+    for (let n = 2; n <= 31; n++) await publish(a, n, "x".repeat(4_000)).then(turn);
+    const second = at.replace(/1$/, "14");
+    const reads = readsOf(engine.links[0]!);
+    const joins = [at, second].map((since) => back(a, since));
+    for (const { joined, got } of await Promise.all(joins)) expect([joined.outcome, got.length]).toEqual(["gap", 1]);
+    expect(reads).toEqual([
+      [10_000, 3],
+      [10_000, 3],
+    ]);
+  });
+
+  it("has a gap if the log is not read in time, however short the page is", async () => {
+    const [engine, a, b] = await room();
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const reads = readsOf(engine.links[0]!, (bytes) => bytes > 0);
+    const { peer } = await a.client();
+    const join = (): Promise<any> => a.server.topic("room").join(peer, { since: at });
+    for (let i = 1; i < SHORTER.length; i++)
+      expect(await failure(join())).toMatchObject({ code: "ENGINE", outcome: "unknown" });
+    expect([(await join()).outcome, reads]).toEqual(["gap", SHORTER]);
+  });
+
   it("has a gap if its node loses publications while it reads what the client has missed", async () => {
     const [engine, a, b] = await room({ topics: () => ({ log: { length: 100, ttlMs: 600_000 } }) });
     const at = await say(a, 1);
@@ -255,6 +297,32 @@ describe("a node that misses messages", () => {
     expect(b.server.stats().engine).toMatchObject({ healed: 6, gaps: 0 });
   });
 
+  it("reads a shorter page if one is not answered in time, has a gap at last, and then reads longer ones again", async () => {
+    const [engine, a, b, , bob] = await room();
+    const gaps = gapsOf(b);
+    const [, link] = engine.links;
+    let isSlow = true;
+    const reads = readsOf(link!, (bytes) => isSlow && bytes > 0);
+    const miss = async (from: number, to: number): Promise<void> => {
+      link!.loses = isPublication;
+      await say(a, from, to);
+      link!.loses = () => false;
+      await say(a, to + 1);
+    };
+    await miss(1, 2);
+    await pass(31_000);
+    expect([reads, gaps]).toEqual([SHORTER, [["room", "the log no longer has all entries"]]]);
+    isSlow = false;
+    await miss(4, 14);
+    await bob.until(12);
+    expect([numbers(bob), gaps.length]).toEqual([count(4, 15), 1]);
+    expect(reads.slice(SHORTER.length)).toEqual([
+      [2 ** 4, 1],
+      [2 ** 8, 6],
+      [2 ** 12, 5],
+    ]);
+  });
+
   it("asks the broker for nothing while its topics are quiet", async () => {
     const [{ links }, a] = await room();
     await say(a, 1, 2);
@@ -276,7 +344,7 @@ describe("a node that misses messages", () => {
     await turn();
     expect(b.server.stats().engine!.foreign).toBe(foreign + 1);
     for (const body of ["not json", "[]", evil.replace("{}", "[1]"), '{"jsonrpc":"2.0","method":"evil"}'])
-      await foreignNode.log!.append("room", body, { length: 200, ttlMs: 60_000 }, undefined);
+      await foreignNode.log!.append("room", body, { length: 200, bytes: 2 ** 20, ttlMs: 60_000 }, undefined);
     const last = await say(a, 2);
     await foreignNode.close();
     await Promise.all([ann.until(2), bob.until(2)]);
@@ -320,7 +388,7 @@ describe("the tail that a node keeps of a log", () => {
     const rest = '{"jsonrpc":"2.0","method":"said","params":{"text":""}}'.length;
     const body = `{"jsonrpc":"2.0","method":"said","params":{"text":"${"x".repeat(64 * 1024 - rest)}"}}`;
     const append = async (i: number): Promise<void> =>
-      void (await foreignNode.log!.append(`t${i}`, body, { length: 10, ttlMs: 60_000 }, undefined));
+      void (await foreignNode.log!.append(`t${i}`, body, { length: 10, bytes: 2 ** 20, ttlMs: 60_000 }, undefined));
     const positions = await Promise.all(count(0, 512).map((i) => a.server.topic(`t${i}`).join(peer)));
     const costs = async (i: number): Promise<number> => {
       const before = engine.links[0]!.count("read");

@@ -208,7 +208,7 @@ export class World<L extends Link> {
       engine,
       session: { route, ttlMs: SESSION_MS },
       topics: (name: string) =>
-        name === LOGGED ? { log: { length: 5_000, ttlMs: 600_000 }, members: true } : undefined,
+        name === LOGGED ? { log: { length: 5_000, bytes: 2 ** 24, ttlMs: 600_000 }, members: true } : undefined,
       methods: {
         join: async (params: any, { peer }: any) => ({ ...(await this.#join(node, params, peer)), run: run.run }),
         rename: async ({ as }: { as: string }, { peer }: any) =>

@@ -19,6 +19,7 @@ describe("the options of nats()", () => {
     ["a bad prefix", { url: "nats://a", prefix: "a.b" }, /`prefix` to be 1 to 64/],
     ["a long prefix", { url: "nats://a", prefix: "a".repeat(65) }, /`prefix` to be 1 to 64/],
     ["two replicas", { url: "nats://a", jetstream: { replicas: 2 } }, /`jetstream.replicas` to be 1, 3 or 5/],
+    ["too few bytes", { url: "nats://a", jetstream: { bytes: 1 } }, /`jetstream.bytes` to be a whole number from 2/],
     ["a short lease", { url: "nats://a", leaseMs: 99 }, /`leaseMs` to be a number from 100/],
     ["an unknown name", { url: "nats://a", host: "a" }, /Unknown name `host`/],
   ])("reject %s", (_what, options, message) => {
@@ -44,11 +45,11 @@ describe("the options of nats()", () => {
     expect(readOptions({ url: urls })).toMatchObject({
       servers: ["a:4222", "b:1"],
       login: { user: "u@", pass: "p:" },
-      replicas: undefined,
+      jetstream: undefined,
     });
     expect(readOptions({ url: urls, username: "v", password: "q" }).login).toEqual({ user: "v", pass: "q" });
     expect(readOptions({ url: "nats://a", token: "t" }).login).toEqual({ token: "t" });
-    expect(readOptions({ url: "nats://a", jetstream: {} }).replicas).toBe(1);
+    expect(readOptions({ url: "nats://a", jetstream: {} }).jetstream).toEqual({ replicas: 1, bytes: 2 ** 27 });
     const settings = { leaseMs: 3_000, startTimeoutMs: 1, startWithout: true };
     expect(nats({ url: "nats://a", ...settings })).toMatchObject({ name: "nats", settings });
   });

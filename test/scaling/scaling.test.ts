@@ -62,7 +62,7 @@ it("the memory that SCALING.md names for Redis is right by a third", async () =>
   await expectNamed(/subscription needs about (\d+) bytes/, (i) => connection.subscribe(`t:room:${i}`));
   // In KB for 1,000 messages.
   const body = JSON.stringify({ jsonrpc: "2.0", method: "said", params: { n: 1_000, text: "x".repeat(150) } });
-  const rule = { length: COUNT, ttlMs: 60_000 };
+  const rule = { length: COUNT, bytes: 2 ** 20, ttlMs: 60_000 };
   await expectNamed(/A log of 1,000 messages of 200 bytes needs about (\d+) KB/, () =>
     log!.append("log", body, rule, undefined),
   );

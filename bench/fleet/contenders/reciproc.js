@@ -5,7 +5,7 @@ import { redis } from "../../../dist/redis/index.js";
 
 const TOPIC = "everyone";
 /** Longer than what is published while a client is away. */
-const LOG = { length: 10_000, ttlMs: 600_000 };
+const LOG = { length: 10_000, bytes: 2 ** 26, ttlMs: 600_000 };
 /** All clients of a node that was killed come to one other node. */
 const limits = { maxConnections: 20_000 };
 

@@ -144,9 +144,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     engine: () => ({
       host: losing("1L", 10),
       log: ({ read }) => ({
-        read: async (topic, offset, limit) => {
-          const part = await read(topic, offset, limit);
-          return limit === 0 ? part : { ...part, top: offset, entries: [] };
+        read: async (topic, offset, page) => {
+          const part = await read(topic, offset, page);
+          return page.bytes === 0 ? part : { ...part, top: offset, entries: [] };
         },
       }),
     }),
@@ -162,10 +162,10 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       return {
         host: losing("1L", 10),
         log: ({ read }) => ({
-          read: async (topic, offset, limit) => {
-            const part = await read(topic, offset, limit);
+          read: async (topic, offset, page) => {
+            const part = await read(topic, offset, page);
             // In another epoch, a node begins again. The next read says that it was the same.
-            return limit > 0 && isWrong() ? { epoch: "another", top: 0, entries: [] } : part;
+            return page.bytes > 0 && isWrong() ? { epoch: "another", top: 0, entries: [] } : part;
           },
         }),
       };
