@@ -1,5 +1,4 @@
 /** `memory()`: an engine without a broker, for the servers of one process. */
-import { utf8Bytes } from "../core/codec.js";
 import { nanoid } from "../core/packages.js";
 import {
   EngineError,
@@ -15,6 +14,7 @@ import {
   type NodeName,
   type Position,
 } from "./engine.js";
+import { RecentEntries } from "./entries.js";
 import { logFrame, publicationName } from "./frames.js";
 
 /**
@@ -42,45 +42,15 @@ const KEY_MS = 120_000;
 /** What an engine in memory carries in one frame, and in one log. It is a bound against mistakes. */
 const MAX_FRAME_BYTES = 16 * 2 ** 20;
 
+/** The entries of all logs together. */
+const MAX_LOGS_BYTES = 128 * 2 ** 20;
+
 /** How long the position of a log is kept after its entries. A node that missed nothing of a quiet log learns so for that time. */
 const DAY_MS = 86_400_000;
 
-/** What is forgotten at `expiresAt`. `bytes`: its length, if it counts. */
+/** What is forgotten at `expiresAt`. */
 interface Kept {
   readonly expiresAt: number;
-  readonly bytes?: number;
-}
-
-/** The most that is kept of one kind. */
-const MAX_KEPT_BYTES = 128 * 2 ** 20;
-
-/** Values by name, in the order in which they were set last. So those that expire are near the beginning. */
-class Shelf<T extends Kept> {
-  readonly values = new Map<string, T>();
-  #bytes = 0;
-
-  get(name: string, now: number): T | undefined {
-    const value = this.values.get(name);
-    return value !== undefined && value.expiresAt > now ? value : undefined;
-  }
-
-  /** Puts a value at the end. Forgets the first ones if they have expired, or if there is too much: each call adds one, so two suffice. */
-  set(name: string, value: T, now: number): void {
-    this.#delete(name);
-    this.values.set(name, value);
-    this.#bytes += value.bytes ?? 0;
-    let left = 2;
-    for (const [first, { expiresAt }] of this.values) {
-      const isExpired = expiresAt <= now && left-- > 0;
-      if (!isExpired && this.#bytes <= MAX_KEPT_BYTES) return;
-      this.#delete(first);
-    }
-  }
-
-  #delete(name: string): void {
-    this.#bytes -= this.values.get(name)?.bytes ?? 0;
-    this.values.delete(name);
-  }
 }
 
 /** The position of a log. */
@@ -89,21 +59,14 @@ interface Top extends Kept {
   readonly top: number;
 }
 
-/** The entries of a log, as far as it has them. */
-interface Entries extends Kept {
-  readonly bytes: number;
-  /** The last entries with their bytes. The last one has the offset of the log's top. */
-  readonly list: (readonly [body: string, bytes: number])[];
-}
-
 /** What several connections share. */
 class MemoryBroker {
   readonly #subscribers = new Map<Channel, Set<MemoryConnection>>();
-  /** By topic, as `#entries`. */
-  readonly #tops = new Shelf<Top>();
-  readonly #entries = new Shelf<Entries>();
-  /** By topic and key. */
-  readonly #keys = new Shelf<Kept & { readonly position: Position }>();
+  readonly #entries = new RecentEntries(MAX_LOGS_BYTES);
+  /** By topic, in the order of the last publication, so that those that expire are near the beginning. */
+  readonly #tops = new Map<string, Top>();
+  /** By topic and key, in the order of the publication. */
+  readonly #keys = new Map<string, Kept & { readonly position: Position }>();
   /** Frames that are not received yet, with those that were subscribed when the frame was sent. */
   #queue: { readonly channel: Channel; readonly frame: string; readonly to: readonly MemoryConnection[] }[] = [];
 
@@ -142,58 +105,56 @@ class MemoryBroker {
 
   append(topic: string, body: string, rule: LogRule, key: string | undefined): Position {
     const now = performance.now();
-    const log = this.#tops.get(topic, now);
+    const log = unexpired(this.#tops, topic, now);
     const keyName = key === undefined ? undefined : publicationName(topic, key);
-    const earlier = keyName === undefined ? undefined : this.#keys.get(keyName, now);
+    const earlier = keyName === undefined ? undefined : unexpired(this.#keys, keyName, now);
     // Only of this epoch: what was published in an earlier one is gone.
     if (earlier !== undefined && earlier.position.epoch === log?.epoch) return earlier.position;
-    const before = this.#entries.get(topic, now);
-    const added = utf8Bytes(body);
-    const list = before?.list ?? [];
-    list.push([body, added]);
-    let bytes = (before?.bytes ?? 0) + added;
-    let removed = 0;
-    for (let left = list.length; left > rule.length || (left > 1 && bytes > rule.bytes); left--)
-      bytes -= list[removed++]![1];
-    list.splice(0, removed);
     const position = { epoch: log?.epoch ?? nanoid(EPOCH_LENGTH), offset: (log?.top ?? 0) + 1 };
     const { epoch, offset: top } = position;
-    this.#entries.set(topic, { list, bytes, expiresAt: now + rule.ttlMs }, now);
-    this.#tops.set(topic, { epoch, top, expiresAt: now + rule.ttlMs + DAY_MS }, now);
-    if (keyName !== undefined) this.#keys.set(keyName, { position, expiresAt: now + KEY_MS }, now);
+    this.#entries.append(topic, top, body, rule);
+    keep(this.#tops, topic, { epoch, top, expiresAt: now + rule.ttlMs + DAY_MS }, now);
+    if (keyName !== undefined) keep(this.#keys, keyName, { position, expiresAt: now + KEY_MS }, now);
     this.send(`t:${topic}`, logFrame(epoch, top, body));
     return position;
   }
 
   read(topic: string, after: number, page: LogPage, begin?: LogRule): LogPart {
     const now = performance.now();
-    const log = this.#tops.get(topic, now);
+    const log = unexpired(this.#tops, topic, now);
     const { epoch, top } = log ?? { epoch: begin === undefined ? "" : nanoid(EPOCH_LENGTH), top: 0 };
     // A log without entries is kept from the last read on.
     if (begin !== undefined && top === 0)
-      this.#tops.set(topic, { epoch, top, expiresAt: now + begin.ttlMs + DAY_MS }, now);
-    const list = this.#entries.get(topic, now)?.list ?? [];
-    const first = top - list.length + 1;
-    const entries: [offset: number, body: string][] = [];
-    for (let offset = Math.max(after + 1, first), read = 0; offset <= top; offset++) {
-      if (entries.length >= page.length || read >= page.bytes) break;
-      const [body, bytes] = list[offset - first]!;
-      entries.push([offset, body]);
-      read += bytes;
-    }
-    return { epoch, top, entries };
+      keep(this.#tops, topic, { epoch, top, expiresAt: now + begin.ttlMs + DAY_MS }, now);
+    return { epoch, top, entries: this.#entries.read(topic, after, page) };
   }
 
   inspect(): string[] {
     return [
       ...[...this.#subscribers.keys()].map((channel) => `subscription ${channel}`),
-      ...[...this.#tops.values.keys()].map((topic) => `log ${topic}`),
+      ...[...this.#tops.keys()].map((topic) => `log ${topic}`),
     ];
   }
 }
 
 /** 60 random bits: a log of the same name is begun again a few times in the life of a process. */
 const EPOCH_LENGTH = 10;
+
+function unexpired<T extends Kept>(map: ReadonlyMap<string, T>, name: string, now: number): T | undefined {
+  const kept = map.get(name);
+  return kept !== undefined && kept.expiresAt > now ? kept : undefined;
+}
+
+/** Puts a value at the end of a map. Forgets the first values if they have expired: each call adds at most one, so two suffice. */
+function keep<T extends Kept>(map: Map<string, T>, name: string, value: T, now: number): void {
+  map.delete(name);
+  map.set(name, value);
+  let left = 2;
+  for (const [first, { expiresAt }] of map) {
+    if (expiresAt > now || left-- === 0) return;
+    map.delete(first);
+  }
+}
 
 class MemoryConnection implements EngineConnection {
   readonly #broker: MemoryBroker;

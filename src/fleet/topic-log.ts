@@ -4,6 +4,7 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { expected } from "../core/errors.js";
 import { classify, isObject } from "../core/message.js";
 import { EngineError, type LogPart, type LogRule, type Position } from "./engine.js";
+import type { RecentEntries } from "./entries.js";
 import { Follower } from "./follower.js";
 import { PAGE, type FleetNode } from "./node.js";
 
@@ -11,11 +12,9 @@ import { PAGE, type FleetNode } from "./node.js";
 const RETRY_MS = 1_000;
 /** By how much a page is shorter than the one before that was not answered in time. */
 const SHRINK = 16;
-/** How much of a log a node keeps for clients that come back. */
-const TAIL_ENTRIES = 64;
-const TAIL_LENGTH = 64 * 1024;
-/** The tails of all topics of a node, in UTF-16 code units. */
-const TAILS_LENGTH = 32 * 2 ** 20;
+/** How much of a log a node keeps for clients that return, and of all its logs together. */
+const TAIL: LogRule = { length: 64, bytes: 64 * 1024, ttlMs: Infinity };
+export const TAILS_BYTES = 32 * 2 ** 20;
 
 /** A publication, as its members get it. */
 export interface Publication {
@@ -59,82 +58,31 @@ export function publicationOf(position: Position, body: string): Publication | u
   return { method, text };
 }
 
-function parsed(json: string): unknown {
+/** Parses JSON that any process that can write to the broker may have written. Returns null if it is none. */
+export function parsed(json: string): unknown {
   try {
     return JSON.parse(json);
   } catch {
-    return undefined;
+    return null;
   }
 }
 
-/** The last entries of one log, without a gap. */
-class Tail {
-  readonly entries: (readonly [offset: number, body: string])[] = [];
-  length = 0;
-}
-
-/** The tails of all logs of a node. When they are too long together, the tail that was not added to for longest is dropped. */
-export class Tails {
-  readonly #tails = new Map<string, Tail>();
-  #length = 0;
-
-  add(topic: string, offset: number, body: string): void {
-    const tail = this.#tails.get(topic) ?? new Tail();
-    this.#tails.delete(topic);
-    this.#tails.set(topic, tail);
-    tail.entries.push([offset, body]);
-    this.#grow(tail, body.length);
-    while (tail.entries.length > TAIL_ENTRIES || tail.length > TAIL_LENGTH)
-      this.#grow(tail, -tail.entries.shift()![1].length);
-    for (const oldest of this.#tails.keys()) {
-      if (this.#length <= TAILS_LENGTH) return;
-      this.drop(oldest);
-    }
-  }
-
-  drop(topic: string): void {
-    const tail = this.#tails.get(topic);
-    if (tail === undefined) return;
-    this.#length -= tail.length;
-    this.#tails.delete(topic);
-  }
-
-  /** Returns the entries from one offset to another, both included; `undefined` if they are not all there. */
-  between(topic: string, from: number, to: number): (readonly [offset: number, body: string])[] | undefined {
-    const entries = this.#tails.get(topic)?.entries ?? [];
-    const first = entries[0]?.[0] ?? Infinity;
-    return first <= from ? entries.slice(from - first, to - first + 1) : undefined;
-  }
-
-  #grow(tail: Tail, by: number): void {
-    tail.length += by;
-    this.#length += by;
-  }
-}
-
-/** An entry that was read: its length, and what its members get. */
-type ReadEntry = readonly [offset: number, length: number, publication: Publication | undefined];
-
-function readEntries({ epoch, entries }: Pick<LogPart, "epoch" | "entries">): ReadEntry[] {
-  return entries.map(([offset, body]) => [offset, body.length, publicationOf({ epoch, offset }, body)]);
-}
-
-/** What a client that returns has missed: the entries from one offset to another, of at most `maxLength` UTF-16 code units. */
+/** What a client that returns has missed: the entries after a position up to `to`, of at most `maxLength` UTF-16 code units. */
 class Replay {
   /** The offset of the next entry. */
   next: number;
   outcome: "complete" | "gap" | undefined = undefined;
   readonly #epoch: string;
   readonly #to: number;
-  readonly #maxLength: number;
   readonly #publications: Publication[] = [];
-  #length = 0;
+  /** How much more the client can get. */
+  #leftLength: number;
 
-  constructor(epoch: string, from: number, to: number, maxLength: number) {
+  constructor({ epoch, offset }: Position, to: number, maxLength: number) {
     this.#epoch = epoch;
-    this.next = from;
+    this.next = offset + 1;
     this.#to = to;
-    this.#maxLength = maxLength;
+    this.#leftLength = maxLength;
   }
 
   /** The publications. `undefined` for a gap. */
@@ -143,13 +91,14 @@ class Replay {
   }
 
   /** Takes a page. It is a gap if that is of another log, or does not have the next entry. */
-  take(epoch: string, entries: readonly ReadEntry[]): void {
+  take({ epoch, entries }: Pick<LogPart, "epoch" | "entries">): void {
     if (epoch !== this.#epoch || entries.length === 0) this.outcome = "gap";
-    for (const [offset, length, publication] of entries) {
+    for (const [offset, body] of entries) {
       if (offset < this.next || this.outcome !== undefined) continue;
-      this.#length += length;
+      this.#leftLength -= body.length;
+      const publication = publicationOf({ epoch, offset }, body);
       if (publication !== undefined) this.#publications.push(publication);
-      if (offset > this.next || this.#length > this.#maxLength) this.outcome = "gap";
+      if (offset > this.next || this.#leftLength < 0) this.outcome = "gap";
       else if (offset === this.#to) this.outcome = "complete";
       this.next = offset + 1;
     }
@@ -162,7 +111,7 @@ export class TopicLog implements Expiring {
   readonly #topic: string;
   readonly #rule: LogRule;
   readonly #node: FleetNode;
-  readonly #tails: Tails;
+  readonly #tails: RecentEntries;
   readonly #follower: Follower;
   /** How often publications were lost to this node. */
   gaps = 0;
@@ -183,7 +132,7 @@ export class TopicLog implements Expiring {
     topic: string,
     rule: LogRule,
     node: FleetNode,
-    tails: Tails,
+    tails: RecentEntries,
     deliver: (publication: Publication) => void,
   ) {
     this.#topic = topic;
@@ -194,7 +143,7 @@ export class TopicLog implements Expiring {
       deliver: (position, body) => {
         const publication = publicationOf(position, body);
         if (publication === undefined) node.foreign();
-        tails.add(topic, position.offset, body);
+        tails.append(topic, position.offset, body, TAIL);
         if (this.#isReading) node.counts.healed++;
         if (publication !== undefined) deliver(publication);
       },
@@ -303,14 +252,13 @@ export class TopicLog implements Expiring {
    * long together. Rejects with an `EngineError` if the log cannot be read. Call it only when the log is followed.
    */
   since(since: Position): Promise<Publication[] | undefined> | Publication[] | undefined {
-    const { epoch, offset: to } = this.position!;
+    const { offset: to } = this.position!;
     if (!this.covers(since)) return undefined;
     if (since.offset === to) return [];
-    const replay = new Replay(epoch, since.offset + 1, to, this.#node.host.maxReplayLength);
-    const entries = this.#tails.between(this.#topic, replay.next, to);
-    if (entries === undefined) return this.#replay(replay);
-    replay.take(epoch, readEntries({ epoch, entries }));
-    return replay.missed;
+    const begin = (): Replay => new Replay(since, to, this.#node.host.maxReplayLength);
+    const recent = begin();
+    recent.take({ epoch: since.epoch, entries: this.#tails.read(this.#topic, since.offset, TAIL) });
+    return recent.missed ?? this.#replay(begin());
   }
 
   /** Reads the log for a client, and for all others that come before that begins. */
@@ -333,8 +281,7 @@ export class TopicLog implements Expiring {
     for (let left = replays; left.length > 0; left = left.filter(({ outcome }) => outcome === undefined)) {
       const after = Math.min(...left.map(({ next }) => next)) - 1;
       const part = await this.#read(after, this.#node.host.maxReplayLength);
-      const entries = readEntries(part);
-      for (const replay of left) replay.take(part.epoch, entries);
+      for (const replay of left) replay.take(part);
     }
   }
 }

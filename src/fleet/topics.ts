@@ -26,10 +26,20 @@ import {
 } from "./topic-options.js";
 import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
 import { Digests } from "./digests.js";
+import { RecentEntries } from "./entries.js";
 import { Join } from "./join.js";
 import { Members, type TopicMember } from "./members.js";
 import { PAGE, type FleetNode } from "./node.js";
-import { encodeEntry, positionOf, publicationOf, Tails, textOf, TopicLog, type Publication } from "./topic-log.js";
+import {
+  encodeEntry,
+  parsed,
+  positionOf,
+  publicationOf,
+  TAILS_BYTES,
+  textOf,
+  TopicLog,
+  type Publication,
+} from "./topic-log.js";
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
 const RETRY_MS = 1_000;
@@ -74,7 +84,7 @@ class FleetTopic {
 /** The topics of one node. */
 export class FleetTopics {
   readonly #node: FleetNode;
-  readonly #tails = new Tails();
+  readonly #tails = new RecentEntries(TAILS_BYTES);
   readonly #topics = new Map<string, FleetTopic>();
   readonly #members: Members;
   readonly #digests = new Digests();
@@ -555,15 +565,6 @@ export class FleetTopics {
 /** Returns the position in two fields; `undefined` if there is none. */
 function placeIn(epoch: string | undefined, offset = ""): Position | undefined {
   return epoch === undefined || epoch === "" ? undefined : positionOf(`${epoch}.${offset}`);
-}
-
-/** Any process that can write to the broker may have written it. */
-function parsed(json: string): unknown {
-  try {
-    return JSON.parse(json) as unknown;
-  } catch {
-    return null;
-  }
 }
 
 /** The longest head of the frame of an entry, and what is inserted for `at`. */

@@ -1,5 +1,6 @@
 /** What clients and nodes missed of a log: `join` with `since`, healing, and publications that are too long for a client. */
 import { describe, expect, it } from "vitest";
+import { EngineError } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { FaultyEngine, type FaultyLink } from "./faulty.js";
@@ -69,14 +70,14 @@ async function joiningClient(options: object = {}, connect = (node: Node) => nod
 
 /** Returns the bytes of each page that a node reads from now on, and how many entries it gets. `hangs`: whether it is not answered. */
 function readsOf({ log }: FaultyLink, hangs = (_bytes: number): boolean => false): [bytes: number, entries: number][] {
-  const reads: [number, number][] = [];
+  const pages: [number, number][] = [];
   const { read } = log!;
   log!.read = async (topic, after, page, rule) => {
     const part = hangs(page.bytes) ? undefined : await read(topic, after, page, rule);
-    reads.push([page.bytes, part?.entries.length ?? 0]);
+    pages.push([page.bytes, part?.entries.length ?? 0]);
     return part ?? new Promise(() => {});
   };
-  return reads;
+  return pages;
 }
 
 /** The pages that are not answered in time: each is shorter, and at last only the top is read. */
@@ -188,10 +189,10 @@ describe("a client that returns", () => {
     const at = await say(a, 1);
     for (let n = 2; n <= 31; n++) await publish(a, n, "x".repeat(4_000)).then(turn);
     const second = at.replace(/1$/, "14");
-    const reads = readsOf(engine.links[0]!);
+    const pages = readsOf(engine.links[0]!);
     const joins = [at, second].map((since) => back(a, since));
     for (const { joined, got } of await Promise.all(joins)) expect([joined.outcome, got.length]).toEqual(["gap", 1]);
-    expect(reads).toEqual([
+    expect(pages).toEqual([
       [10_000, 3],
       [10_000, 3],
     ]);
@@ -201,12 +202,12 @@ describe("a client that returns", () => {
     const [engine, a, b] = await room();
     const at = await say(a, 1);
     await say(b, 2, 100);
-    const reads = readsOf(engine.links[0]!, (bytes) => bytes > 0);
+    const pages = readsOf(engine.links[0]!, (bytes) => bytes > 0);
     const { peer } = await a.client();
     const join = (): Promise<any> => a.server.topic("room").join(peer, { since: at });
     for (let i = 1; i < SHORTER.length; i++)
       expect(await failure(join())).toMatchObject({ code: "ENGINE", outcome: "unknown" });
-    expect([(await join()).outcome, reads]).toEqual(["gap", SHORTER]);
+    expect([(await join()).outcome, pages]).toEqual(["gap", SHORTER]);
   });
 
   it("has a gap if its node loses publications while it reads what the client has missed", async () => {
@@ -302,7 +303,7 @@ describe("a node that misses messages", () => {
     const gaps = gapsOf(b);
     const [, link] = engine.links;
     let isSlow = true;
-    const reads = readsOf(link!, (bytes) => isSlow && bytes > 0);
+    const pages = readsOf(link!, (bytes) => isSlow && bytes > 0);
     const miss = async (from: number, to: number): Promise<void> => {
       link!.loses = isPublication;
       await say(a, from, to);
@@ -311,16 +312,40 @@ describe("a node that misses messages", () => {
     };
     await miss(1, 2);
     await pass(31_000);
-    expect([reads, gaps]).toEqual([SHORTER, [["room", "the log no longer has all entries"]]]);
+    expect([pages, gaps]).toEqual([SHORTER, [["room", "the log no longer has all entries"]]]);
     isSlow = false;
     await miss(4, 14);
     await bob.until(12);
     expect([numbers(bob), gaps.length]).toEqual([count(4, 15), 1]);
-    expect(reads.slice(SHORTER.length)).toEqual([
+    expect(pages.slice(SHORTER.length)).toEqual([
       [2 ** 4, 1],
       [2 ** 8, 6],
       [2 ** 12, 5],
     ]);
+  });
+
+  it("reads no shorter page because the connection was lost, or because too much is unanswered", async () => {
+    const [engine, a, b, , bob] = await room();
+    const [, link] = engine.links;
+    const pages = readsOf(link!);
+    link!.down();
+    await say(a, 1, 2);
+    for (let i = 1; i < SHORTER.length; i++) {
+      const read = link!.blocks("read");
+      link!.up();
+      await turn();
+      link!.down();
+      read.reject(new EngineError("faulty: lost", "unknown"));
+      await turn();
+    }
+    link!.before = (command) => {
+      if (command === "read") throw new EngineError("faulty: full", "not-sent");
+    };
+    link!.up();
+    await pass(1_000 * SHORTER.length);
+    link!.before = () => {};
+    await bob.until(2);
+    expect([pages, b.server.stats().engine!.gaps]).toEqual([[[2 ** 18, 2]], 0]);
   });
 
   it("asks the broker for nothing while its topics are quiet", async () => {
@@ -372,9 +397,10 @@ describe("the tail that a node keeps of a log", () => {
     [65, 0, 1],
     [3, 20_000, 0],
     [4, 20_000, 1],
-    [1, 100_000, 1],
+    [1, 100_000, 0],
+    [2, 100_000, 1],
   ])(
-    "has 64 entries and 64 KiB: a client that missed %i of %i characters costs %i reads",
+    "has 64 entries and 64 KiB, or one longer entry: a client that missed %i of %i characters costs %i reads",
     async (...[missed, length, cost]) => {
       expect(await reads(missed, length)).toBe(cost);
     },
