@@ -2,6 +2,7 @@
  * The connection of one node to Redis. One loop finds the primaries, connects to them and subscribes: at the start, after each loss,
  * and when a cluster has moved a slot. node-redis itself never reconnects.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import {
   EngineError,
   type Channel,
@@ -88,7 +89,6 @@ export class RedisConnection implements EngineConnection, Commands {
   /** Whether the loop runs, and whether it has to run once more. */
   #isMaintaining = false;
   #isStale = false;
-  #wake: (() => void) | undefined;
   /** Finds the primaries again: soon after the start, and then from time to time. */
   #look: ReturnType<typeof setTimeout> | undefined;
   /** Called when the loop has found the primaries again, or could not. */
@@ -159,7 +159,6 @@ export class RedisConnection implements EngineConnection, Commands {
     this.#state = "closed";
     this.#closing.abort();
     clearTimeout(this.#look);
-    this.#wake?.();
     this.#destroyLinks();
     this.#subscriptions.clear();
   }
@@ -262,14 +261,7 @@ export class RedisConnection implements EngineConnection, Commands {
   }
 
   #refusal(): EngineError {
-    const texts = {
-      new: "not open",
-      starting: "connecting",
-      up: "moving a topic",
-      down: "not connected",
-      closed: "closed",
-    };
-    return new EngineError(`the engine redis is ${texts[this.#state]}`, "not-sent");
+    return new EngineError(`the engine redis is ${this.#isClosed ? "closed" : "not connected"}`, "not-sent");
   }
 
   /** Subscribes a channel. Those of one tick are one command. */
@@ -387,14 +379,7 @@ export class RedisConnection implements EngineConnection, Commands {
 
   /** Resolves after a time, or when the connection is closed. */
   #sleep(ms: number): Promise<void> {
-    if (this.#isClosed) return Promise.resolve();
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      this.#wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
+    return delay(ms, undefined, { signal: this.#closing.signal }).catch(() => {});
   }
 
   /** Connects to the primaries, and subscribes the channels of each tag that has another one. Rejects if one cannot be reached. */

@@ -33,8 +33,13 @@ export class RedisLog implements EngineLog {
   async read(topic: string, after: number, { length, bytes }: LogPage, begin?: LogRule): Promise<LogPart> {
     const { tag, keys } = this.#commands.names.log(topic);
     const begins = begin === undefined ? ["", "0"] : [nanoid(EPOCH_LENGTH), String(Math.ceil(begin.ttlMs))];
-    const args = (life: string): string[] => [String(after), life, String(length), String(bytes), ...begins];
-    const reply = await this.#commands.run(tag, "read", keys.slice(0, 2), ({ life }) => args(life));
+    const reply = await this.#commands.run(tag, "read", keys.slice(0, 2), ({ life }) => [
+      String(after),
+      life,
+      String(length),
+      String(bytes),
+      ...begins,
+    ]);
     const [epoch, top, entries] = reply as [string, string, [offset: string, body: string][]];
     return { epoch, top: Number(top), entries: entries.map(([offset, body]) => [Number(offset), body]) };
   }
