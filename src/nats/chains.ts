@@ -8,7 +8,6 @@ import { logFrame } from "../fleet/frames.js";
 import {
   COMMAND_MS,
   commandError,
-  type Client,
   type Headers,
   type Manager,
   type Message,
@@ -17,16 +16,15 @@ import {
 } from "./client.js";
 import type { NatsConnection } from "./connection.js";
 import type { Names } from "./names.js";
-import { readerOf, wasOvertaken } from "./streams.js";
+import { wasOvertaken } from "./streams.js";
 
 const EPOCH = "Reciproc-Epoch";
 const NUMBER = "Reciproc-Number";
+const BYTES = "Reciproc-Bytes";
 /** A message that others always overtake is refused at last. */
 const MOST_TRIES = 200;
 /** How many last messages are remembered. */
 const MAX_REMEMBERED = 10_000;
-/** How long a reader of a stream may take until its first message. It usually takes some milliseconds. */
-const BEGIN_MS = 1_000;
 /**
  * If the last message of a topic is not from a node: how many sequences before it are searched for one that is, and how many times as many
  * then.
@@ -39,6 +37,8 @@ export interface Head {
   readonly epoch: string;
   /** The offset of the entry; 0 at the beginning of a log. */
   readonly number: number;
+  /** The bytes of all entries of the epoch up to this one. */
+  readonly bytes: number;
 }
 
 /** The place of a message in its stream. */
@@ -68,10 +68,11 @@ function headersOf(read: () => Headers | undefined): Headers | undefined {
 
 /** Returns what the headers of a message of the stream say; `undefined` if no node has written them. */
 function headOf(headers: Headers | undefined): Head | undefined {
-  const text = headers?.get(NUMBER) ?? "";
   const epoch = headers?.get(EPOCH) ?? "";
-  const isHead = epoch !== "" && /^(0|[1-9]\d{0,15})$/.test(text) && Number.isSafeInteger(Number(text));
-  return isHead ? { epoch, number: Number(text) } : undefined;
+  const texts = [NUMBER, BYTES].map((name) => headers?.get(name) ?? "");
+  const isHead = epoch !== "" && texts.every((text) => /^(0|[1-9]\d{0,15})$/.test(text));
+  const [number = NaN, bytes = NaN] = texts.map(Number);
+  return isHead && Number.isSafeInteger(number) && Number.isSafeInteger(bytes) ? { epoch, number, bytes } : undefined;
 }
 
 /** Returns what the stream of the logs has sent on, as a frame and its place; `undefined` for any other message. */
@@ -83,13 +84,10 @@ export function readKept(message: Message, names: Names): { frame: string; place
   return { frame, placed: { ...head, seq: Number(headers!.get("Nats-Sequence")) } };
 }
 
-function remember(places: Map<string, Placed>, topic: string, placed: Placed): void {
+export function remember<T>(places: Map<string, T>, topic: string, placed: T): void {
   if (places.size >= MAX_REMEMBERED) places.clear();
   places.set(topic, placed);
 }
-
-/** Takes a message that was read. Returns true if the next one is needed. */
-type Accept = (seq: number, head: Head | undefined, message: { string(): string }) => boolean;
 
 /** The subjects of the stream of the logs, by topic. */
 export class Chains {
@@ -115,6 +113,11 @@ export class Chains {
 
   subject(topic: string): string {
     return this.#connection.names.log(topic);
+  }
+
+  /** Removes the messages of a topic before a sequence. */
+  async removeBefore(topic: string, seq: number): Promise<void> {
+    await this.ask(({ streams }) => streams.purge(this.name, { filter: this.subject(topic), seq }));
   }
 
   /** Takes a message that was received. If it is the last one, this node appends behind it without asking. */
@@ -227,6 +230,7 @@ export class Chains {
     const { jetstream, library } = this.#connection.present();
     const headers = library.headers();
     headers.set(NUMBER, String(head.number));
+    headers.set(BYTES, String(head.bytes));
     headers.set(EPOCH, head.epoch);
     return this.#connection.untilLost(
       jetstream!.publisher.publish(this.subject(topic), body, {
@@ -238,12 +242,12 @@ export class Chains {
     );
   }
 
-  /** Returns a sequence before which nothing is needed, if one is known. */
-  #startOf(topic: string, after: number, until: number): number | undefined {
-    const known = [this.#last.get(topic), this.#lastRead.get(topic)].flatMap((placed) =>
-      placed !== undefined && placed.number <= after && placed.seq < until ? [placed.seq + 1] : [],
+  /** Returns a sequence before which nothing is needed. */
+  #startOf(topic: string, after: number, until: number): number {
+    const known = [this.#last.get(topic), this.#lastRead.get(topic)].map((placed) =>
+      placed !== undefined && placed.number <= after && placed.seq < until ? placed.seq + 1 : 1,
     );
-    return known.length === 0 ? undefined : Math.max(...known);
+    return Math.max(...known);
   }
 
   /**
@@ -253,103 +257,30 @@ export class Chains {
   async read(topic: string, until: number, take: (kept: Kept) => boolean, after = 0): Promise<void> {
     const last = await this.#readFrom(topic, this.#startOf(topic, after, until), until, take);
     if (last === undefined) return;
-    const { epoch, number, seq } = last;
-    remember(this.#lastRead, topic, { epoch, number, seq });
+    const { body: _body, ...placed } = last;
+    remember(this.#lastRead, topic, placed);
   }
 
-  /** Reads the messages of a topic from the sequence `start` up to `until`. Returns the last one that was taken. */
+  /** Reads the messages of a topic from the sequence `start` up to `until`, one by one. Returns the last one that was taken. */
   async #readFrom(
     topic: string,
-    start: number | undefined,
+    start: number,
     until: number,
     take: (kept: Kept) => boolean,
   ): Promise<Kept | undefined> {
+    const end = performance.now() + COMMAND_MS;
     let last: Kept | undefined;
-    let next = start;
-    let isDone = false;
-    const accept: Accept = (seq, head, message) => {
-      next = seq + 1;
-      isDone = seq >= until;
-      if (head !== undefined && seq <= until) {
-        last = { ...head, seq, body: message.string() };
-        if (!take(last)) isDone = true;
-      }
-      return !isDone;
-    };
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<never>((_resolve, reject) => {
-      const fail = (): void => reject(new EngineError("NATS: a topic was not read in time", "unknown"));
-      timer = setTimeout(fail, COMMAND_MS);
-    });
-    try {
-      await this.#readSent(topic, start, accept, late);
-      // A reader that lags behind, or that was moved to another server, ends before the last message. The rest is read from the leader.
-      if (!isDone) await this.#readEach(topic, next, accept, late);
-    } catch (error) {
-      throw commandError(error);
-    } finally {
-      clearTimeout(timer);
+    for (let seq = start; seq <= until;) {
+      if (performance.now() > end) throw new EngineError("NATS: a topic was not read in time", "unknown");
+      const stored = await this.#get({ seq, next_by_subj: this.subject(topic) });
+      if (stored === null || stored.seq > until) break;
+      seq = stored.seq + 1;
+      const kept = this.#keptOf(stored);
+      if (kept === undefined) continue;
+      last = kept;
+      if (!take(kept)) break;
     }
     return last;
-  }
-
-  /**
-   * Reads messages that a consumer sends, perhaps not all of them. NATS may place it on a server that was killed a short time ago, although
-   * the others have the stream too. `late` rejects when the time of the read is over.
-   */
-  async #readSent(topic: string, start: number | undefined, accept: Accept, late: Promise<never>): Promise<void> {
-    const { client, library } = this.#connection.present();
-    const inbox = library.createInbox(this.#connection.names.inbox);
-    let hasBegun = false;
-    let isDone = false;
-    let finish: (error?: Error) => void;
-    const done = new Promise<void>((resolve, reject) => {
-      finish = (error) => {
-        isDone = true;
-        return error === undefined ? resolve() : reject(error);
-      };
-    });
-    const subscription = client.subscribe(inbox, {
-      callback: (error, message) => {
-        if (isDone) return;
-        if (error !== null) return finish(error);
-        if (isControl(client, message)) return;
-        hasBegun = true;
-        const { seq, pending } = placeIn(message.reply!);
-        const head = this.#headOf(() => message.headers);
-        if (!accept(seq, head, message) || pending === 0) finish();
-      },
-    });
-    const beginning = setTimeout(() => {
-      if (!hasBegun) finish();
-    }, BEGIN_MS);
-    const adding = this.ask(({ consumers }) =>
-      consumers.add(this.name, readerOf(this.subject(topic), inbox, start)),
-    ).then(({ name, num_pending, delivered }) => {
-      // The last message was removed meanwhile.
-      if (num_pending === 0 && delivered.consumer_seq === 0) finish();
-      return name;
-    });
-    adding.catch((error: Error) => finish(error));
-    try {
-      await Promise.race([this.#connection.untilLost(done), late]);
-    } finally {
-      finish!();
-      clearTimeout(beginning);
-      subscription.unsubscribe();
-      adding.then((name) => this.ask(({ consumers }) => consumers.delete(this.name, name))).catch(() => {});
-    }
-  }
-
-  /** Reads messages one by one, from the server that leads the stream. */
-  async #readEach(topic: string, start: number | undefined, accept: Accept, late: Promise<never>): Promise<void> {
-    for (let seq = start ?? 1; ;) {
-      const stored = await Promise.race([this.#get({ seq, next_by_subj: this.subject(topic) }), late]);
-      if (stored === null) return;
-      const head = this.#headOf(() => stored.header);
-      if (!accept(stored.seq, head, stored)) return;
-      seq = stored.seq + 1;
-    }
   }
 }
 
@@ -360,24 +291,4 @@ async function unsent<T>(asking: Promise<T>): Promise<T> {
   } catch (cause) {
     throw new EngineError((cause as Error).message, "not-sent", { cause });
   }
-}
-
-/**
- * Returns the sequence of a message, and how many follow. Its reply is `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's
- * sequence>.<time>.<pending>`. A longer form has a domain and an account before the stream.
- */
-function placeIn(reply: string): { seq: number; pending: number } {
-  const parts = reply.split(".");
-  const at = parts.length > 9 ? 7 : 5;
-  return { seq: Number(parts[at]), pending: Number(parts[at + 3]) };
-}
-
-/** Returns true for a message of the consumer itself, and tells it to go on if it waits for that. */
-function isControl(client: Client, message: Message): boolean {
-  if (message.reply?.startsWith("$JS.ACK.") === true) return false;
-  message.respond();
-  // A heartbeat has this if what was to be answered has not arrived.
-  const stalled = headersOf(() => message.headers)?.get("Nats-Consumer-Stalled") ?? "";
-  if (stalled !== "") client.publish(stalled, "");
-  return true;
 }

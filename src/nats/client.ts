@@ -71,13 +71,6 @@ export interface StreamInfo {
   };
 }
 
-/** A reader of a stream, and what it has sent. */
-export interface ConsumerInfo {
-  readonly name: string;
-  readonly num_pending: number;
-  readonly delivered: { readonly consumer_seq: number };
-}
-
 /** One message: the last of a subject, the one of a sequence, or the first of a subject from a sequence on. */
 export type MessageQuery = { last_by_subj: string } | { seq: number; next_by_subj?: string };
 
@@ -96,10 +89,6 @@ export interface Manager {
     update(name: string, settings: Partial<StreamSettings>): Promise<StreamInfo>;
     purge(name: string, options: { filter?: string; seq?: number }): Promise<unknown>;
     getMessage(name: string, query: MessageQuery): Promise<StoredMessage | null>;
-  };
-  readonly consumers: {
-    add(stream: string, settings: object): Promise<ConsumerInfo>;
-    delete(stream: string, name: string): Promise<boolean>;
   };
 }
 
@@ -123,7 +112,6 @@ type ErrorClass = abstract new (...args: never) => Error;
 export interface Transport {
   connect(options: object): Promise<Client>;
   headers(): Headers;
-  createInbox(prefix: string): string;
   readonly NoRespondersError: ErrorClass;
   readonly PermissionViolationError: ErrorClass;
 }

@@ -2,6 +2,7 @@
  * The connection of one node to NATS. One loop connects and subscribes, at the start and after each loss. The client library itself never
  * reconnects, so that what it was given is never sent later than the engine has reported.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import { utf8Bytes } from "../core/codec.js";
 import {
   EngineError,
@@ -39,7 +40,7 @@ const MAX_UNCONFIRMED = 10_500;
 const HEAD_BYTES = 1_024;
 /** How long `close` waits until NATS has taken what was written. */
 const FLUSH_MS = 500;
-/** How often the streams are checked, and quiet logs are shortened. */
+/** How often the streams are checked. */
 const CHECK_MS = 5_000;
 
 interface Subscribed {
@@ -67,7 +68,6 @@ export class NatsConnection implements EngineConnection {
   #flushing: Promise<void> | undefined;
   /** The last error that the server has reported without closing the connection. */
   #refused: Error | undefined;
-  #wake: (() => void) | undefined;
   #checking: ReturnType<typeof setTimeout> | undefined;
   /** Rejects what waits for an answer when the link is lost. */
   readonly #lost = new Set<(error: EngineError) => void>();
@@ -113,7 +113,6 @@ export class NatsConnection implements EngineConnection {
     if (this.#isClosed) return;
     this.#state = "closed";
     clearTimeout(this.#checking);
-    this.#wake?.();
     const link = this.#link;
     if (link === undefined) this.#attempt?.abort();
     else {
@@ -139,7 +138,7 @@ export class NatsConnection implements EngineConnection {
     if (this.#isClosed) return;
     this.#checking = setTimeout(() => {
       // Without a connection, the streams are checked when it is restored.
-      const checked = this.#state === "up" ? this.checkStreams().then(() => this.log!.shorten()) : Promise.resolve();
+      const checked = this.#state === "up" ? this.checkStreams() : Promise.resolve();
       void checked.catch(() => {}).then(() => this.#checkLater());
     }, ms);
   }
@@ -254,14 +253,7 @@ export class NatsConnection implements EngineConnection {
   }
 
   #refusal(): EngineError {
-    const texts = {
-      new: "not open",
-      starting: "connecting",
-      up: "not connected",
-      down: "not connected",
-      closed: "closed",
-    };
-    return new EngineError(`the engine nats is ${texts[this.#state]}`, "not-sent");
+    return new EngineError(`the engine nats is ${this.#isClosed ? "closed" : "not connected"}`, "not-sent");
   }
 
   #begin(link: Link, wanted: Subscribed): void {
@@ -308,11 +300,12 @@ export class NatsConnection implements EngineConnection {
   async #connect(): Promise<FinalError | undefined> {
     const isStart = this.#state === "starting";
     for (let failures = 0; !this.#isClosed; failures++) {
-      if (!isStart || failures > 0)
-        await this.#sleep(Math.random() * Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** failures));
+      const { signal } = (this.#attempt = new AbortController());
+      const delayMs = Math.random() * Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** failures);
+      if (!isStart || failures > 0) await delay(delayMs, undefined, { signal }).catch(() => {});
       if (this.#isClosed) break;
       try {
-        await this.#establish();
+        await this.#establish(signal);
         return undefined;
       } catch (reason) {
         const error = commandError(reason);
@@ -323,18 +316,7 @@ export class NatsConnection implements EngineConnection {
     return undefined;
   }
 
-  #sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      this.#wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-  }
-
-  async #establish(): Promise<void> {
-    const { signal } = (this.#attempt = new AbortController());
+  async #establish(signal: AbortSignal): Promise<void> {
     const link = await connect(this.#config, `${this.#config.prefix}-${this.#node}`, this.names.inbox, signal);
     try {
       await whileOpen(link.client, this.#prepare(link));
@@ -397,7 +379,6 @@ export class NatsConnection implements EngineConnection {
     for (const subject of subjects) client.publish(subject, "");
     if (this.streams !== undefined) {
       client.publish(this.names.none("k"), "");
-      client.publish(`${this.names.flow("l")}=`, "");
       for (const refusal of await this.streams.refusals(link)) refused.add(refusal);
     }
     await client.flush();

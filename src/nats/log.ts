@@ -9,31 +9,25 @@ import {
   type LogRule,
   type Position,
 } from "../fleet/engine.js";
-import { Chains, type Head, type Placed } from "./chains.js";
+import { Chains, remember, type Head, type Placed } from "./chains.js";
 import type { NatsConnection } from "./connection.js";
 import { KEY_MS } from "./streams.js";
 
 /** 60 random bits: a log of the same name begins again at most a few times in a day. */
 const EPOCH_LENGTH = 10;
-/** The last entry of a log is kept a day longer than the others, so a client that missed nothing of a quiet log is told so. */
+/** How long entries are kept after the `ttlMs` of their rule, so that a client that missed nothing of a quiet log learns so. */
 const LAST_MS = 86_400_000;
-/** How many logs this node shortens when they are quiet. What it does not shorten is kept a day longer. */
-const MAX_QUIET = 10_000;
-const SHORTENED_AT_ONCE = 32;
-
-/** The last entry that this node has appended to a log. */
-interface Appended {
-  readonly seq: number;
-  readonly at: number;
-  readonly ttlMs: number;
-}
+/** The parts of its bytes in which a log is shortened, so that a removal is worth a request. */
+const PARTS = 8;
+/** A page ends after so long, with what it has: its entries are read one after the other. */
+const PAGE_MS = 3_000;
 
 export class NatsLog implements EngineLog {
   readonly #connection: NatsConnection;
   readonly #chains: Chains;
   #growing: Promise<void> = Promise.resolve();
-  /** By topic. The logs that become quiet first are first, if their rules are the same. */
-  readonly #appended = new Map<string, Appended>();
+  /** By topic: entries of this node, and how many bytes of the epoch are before each. */
+  readonly #marks = new Map<string, Placed[]>();
 
   constructor(connection: NatsConnection) {
     this.#connection = connection;
@@ -43,7 +37,6 @@ export class NatsLog implements EngineLog {
   /** Forgets what this node knows, because the stream has another life. */
   forget(): void {
     this.#chains.forget();
-    this.#appended.clear();
   }
 
   note(topic: string, placed: Placed): void {
@@ -60,22 +53,40 @@ export class NatsLog implements EngineLog {
     const appending = this.#chains.inOrder(topic, async () => {
       await this.#grow(rule);
       const subject = key === undefined ? undefined : this.#connection.names.key(topic, key);
-      const appended = await this.#chains.append(topic, body, (last) => this.#headBehind(last), subject);
+      const bytes = utf8Bytes(body);
+      const appended = await this.#chains.append(topic, body, (last) => this.#headBehind(last, bytes), subject);
       if (appended === undefined || "earlier" in appended) return this.#earlier(appended?.earlier ?? 0, subject!);
       const { epoch, number: offset } = appended.head;
+      this.#shorten(topic, rule.bytes, { ...appended.head, seq: appended.seq }, bytes);
       // The entry may be removed before its key is repeated.
       if (subject !== undefined) this.#keep(subject, `${epoch}.${offset}`);
-      this.#remember(topic, { seq: appended.seq, at: performance.now(), ttlMs: rule.ttlMs });
       return { epoch, offset };
     });
     return this.#watch(appending);
   }
 
-  async #headBehind(last: Placed | undefined): Promise<Head> {
-    if (last !== undefined) return { epoch: last.epoch, number: last.number + 1 };
+  /**
+   * Removes what a log has beyond its bytes, some entries at once. Only after entries that this node has appended, because only of those it
+   * knows the sequence. So the log may have twice its bytes after the node that published before has ended.
+   */
+  #shorten(topic: string, most: number, last: Placed, bytes: number): void {
+    const before = this.#marks.get(topic) ?? [];
+    const marks = before.at(-1)?.epoch === last.epoch ? before : [];
+    const mark = marks.at(-1);
+    if (mark === undefined || last.bytes - mark.bytes > most / PARTS)
+      marks.push({ ...last, bytes: last.bytes - bytes });
+    remember(this.#marks, topic, marks);
+    const first = marks.findIndex((one) => last.bytes - one.bytes <= most);
+    const removed = marks.splice(0, first < 0 ? marks.length - 1 : first);
+    // If it fails, the next removal removes that too.
+    if (removed.length > 0) this.#chains.removeBefore(topic, marks[0]!.seq).catch(() => {});
+  }
+
+  async #headBehind(last: Placed | undefined, bytes: number): Promise<Head> {
+    if (last !== undefined) return { epoch: last.epoch, number: last.number + 1, bytes: last.bytes + bytes };
     // Perhaps the stream was emptied, and its next life has not begun.
     await this.#connection.checkStreams();
-    return { epoch: nanoid(EPOCH_LENGTH), number: 1 };
+    return { epoch: nanoid(EPOCH_LENGTH), number: 1, bytes };
   }
 
   /** Keeps the position of a key. The entry is appended, so nothing may throw: until it is removed, it has the position too. */
@@ -125,40 +136,12 @@ export class NatsLog implements EngineLog {
     return (this.#growing = this.#growing.then(grow, grow));
   }
 
-  #remember(topic: string, appended: Appended): void {
-    this.#appended.delete(topic);
-    if (this.#appended.size >= MAX_QUIET) this.#appended.delete(this.#appended.keys().next().value!);
-    this.#appended.set(topic, appended);
-  }
-
-  /**
-   * Removes all entries but the last one from the logs that are quiet for longer than their rule says. Never rejects. Each is shortened by
-   * the node that published last. If that node is gone, NATS removes the entries a day later.
-   */
-  async shorten(): Promise<void> {
-    const now = performance.now();
-    const quiet = [...this.#appended].filter(([, { at, ttlMs }]) => now - at > ttlMs).slice(0, SHORTENED_AT_ONCE);
-    await Promise.all(
-      quiet.map(async ([topic, appended]) => {
-        if (this.#appended.get(topic) === appended) this.#appended.delete(topic);
-        await this.#shorten(topic, appended.seq).catch(() => {});
-      }),
-    );
-  }
-
-  async #shorten(topic: string, seq: number): Promise<void> {
-    const last = await this.#chains.last(topic);
-    if (last?.seq !== seq) return;
-    const filter = this.#chains.subject(topic);
-    await this.#chains.ask(({ streams }) => streams.purge(this.#chains.name, { filter, seq }));
-  }
-
   /** Begins a log, unless there is one: its first message has the offset 0, and is no entry. */
   #begin(topic: string, rule: LogRule): Promise<void> {
     return this.#chains.inOrder(topic, async () => {
       await this.#grow(rule);
       await this.#chains.append(topic, "", async (last) =>
-        last === undefined ? { ...(await this.#headBehind(last)), number: 0 } : undefined,
+        last === undefined ? { ...(await this.#headBehind(last, 0)), number: 0 } : undefined,
       );
     });
   }
@@ -177,7 +160,9 @@ export class NatsLog implements EngineLog {
     const { epoch, number: top } = last;
     const entries: [number, string][] = [];
     let bytes = 0;
-    const isFull = (): boolean => entries.length >= page.length || bytes >= page.bytes;
+    const end = performance.now() + PAGE_MS;
+    const isLate = (): boolean => entries.length > 0 && performance.now() > end;
+    const isFull = (): boolean => entries.length >= page.length || bytes >= page.bytes || isLate();
     const take = (kept: { epoch: string; number: number; body: string }): boolean => {
       if (kept.epoch === epoch && kept.number > after) {
         entries.push([kept.number, kept.body]);

@@ -59,11 +59,6 @@ export class Names {
     return `${this.#prefix}_${VERSION}_${kind}`;
   }
 
-  /** Begins the subjects by which a node tells a consumer of a stream to go on. */
-  flow(kind: StreamKind): string {
-    return `$JS.FC.${this.stream(kind)}.`;
-  }
-
   #name(kind: string, name: string): string {
     return `${this.#prefix}.${VERSION}.${kind}.${name}`;
   }

@@ -230,9 +230,6 @@ export class Streams {
       manager.streams.getMessage(name, { last_by_subj: none }),
       // Not the subject of the marker, which another node may need now.
       manager.streams.purge(name, { filter: `${none}=`, seq: 1 }),
-      manager.consumers
-        .add(name, readerOf(none, this.#names.inbox))
-        .then((consumer) => manager.consumers.delete(name, consumer.name)),
       unfit("UPDATE", "l"),
       ...kinds.map((kind) => unfit("CREATE", kind)),
       ...kinds.map((kind) => manager.streams.info(this.#names.stream(kind))),
@@ -252,24 +249,4 @@ export async function wasOvertaken(error: unknown): Promise<boolean> {
   const [leastMs, mostMs] = STORING_MS;
   await new Promise((resolve) => setTimeout(resolve, leastMs + Math.random() * (mostMs - leastMs)));
   return true;
-}
-
-/**
- * Returns the settings of a consumer that sends what is kept under a subject from a sequence on. It sends some megabytes, and goes on when
- * they are received: without that control, NATS cuts the connection of a node that reads a long log slowly.
- */
-export function readerOf(subject: string, inbox: string, startSeq?: number): object {
-  return {
-    deliver_subject: inbox,
-    ...(startSeq === undefined
-      ? { deliver_policy: "all" }
-      : { deliver_policy: "by_start_sequence", opt_start_seq: startSeq }),
-    ack_policy: "none",
-    filter_subject: subject,
-    flow_control: true,
-    idle_heartbeat: COMMAND_MS * NANOS,
-    mem_storage: true,
-    num_replicas: 1,
-    inactive_threshold: COMMAND_MS * NANOS,
-  };
 }

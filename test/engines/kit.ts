@@ -1,6 +1,6 @@
 /** The kit of the tests of engines: a broker for one test, and a node that records what it receives and what is reported to it. */
 import { nanoid } from "nanoid";
-import { expect, onTestFinished, vi } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import {
   EngineError,
   MAX_TOPIC_BYTES,
@@ -18,8 +18,8 @@ import {
 export interface EngineRig {
   /** Returns an engine of this broker, as a process makes it. All engines of the rig have the same prefix. */
   engine(): Engine;
-  /** What the broker does not offer: logs, or a bound in bytes for each. The suite asserts that the engine has no such member. */
-  readonly lacks?: readonly ("log" | "bytes")[];
+  /** What the broker does not offer. The suite asserts that the engine has no such member. */
+  readonly lacks?: readonly "log"[];
   /** Returns what is now in the broker under the prefix, one text for each key and subscription. Logs are not counted. */
   leftovers(): Promise<string[]>;
   /** Removes everything of the prefix, and stops what the rig started. */
@@ -160,19 +160,6 @@ export async function refusalOf(engine: Engine): Promise<EngineError> {
 /** Resolves after what is written in this tick. */
 export function written(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
-}
-
-const realNow = performance.now.bind(performance);
-let aheadMs = 0;
-
-/** Lets this process believe, until the end of the test, that so much more time has passed. No timer runs earlier. */
-export function jump(ms: number): void {
-  aheadMs += ms;
-  const spy = vi.spyOn(performance, "now").mockImplementation(() => realNow() + aheadMs);
-  onTestFinished(() => {
-    aheadMs = 0;
-    spy.mockRestore();
-  });
 }
 
 /** Returns the sockets and timers that keep this process running. */

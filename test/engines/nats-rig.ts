@@ -14,9 +14,7 @@ export function rightsOf(prefix: string): { own: string[]; streams: string[] } {
     `$JS.API.STREAM.*.${prefix}_1_${kind}`,
     `$JS.API.STREAM.MSG.GET.${prefix}_1_${kind}`,
   ]);
-  const log = `${prefix}_1_l`;
-  const consumers = [`$JS.API.CONSUMER.*.${log}`, `$JS.API.CONSUMER.*.${log}.>`, `$JS.FC.${log}.>`];
-  return { own: [`${prefix}.>`], streams: ["$JS.API.INFO", ...streams, ...consumers] };
+  return { own: [`${prefix}.>`], streams: ["$JS.API.INFO", ...streams] };
 }
 
 /** Returns the lines of a configuration with a user `few`, who has these rights. A user without a name may do everything. */
@@ -44,7 +42,7 @@ export function natsRig(options: NatsOptions, server?: NatsServer): PrefixedRig 
     prefix,
     // No lease ends while the machine is busy.
     engine: () => nats({ leaseMs: 60_000, ...options, prefix }),
-    lacks: [hasJetStream ? "bytes" : "log"],
+    ...(hasJetStream ? {} : { lacks: ["log"] as const }),
     leftovers: async () => (await subscriptions()).map((subject) => `subscription ${subject}`),
     close: async () => {
       if (hasJetStream) await removeStreams(url, prefix);
