@@ -30,7 +30,7 @@ export interface NodeConnectOptions<S extends Contract<S> = any> extends Connect
 
 export * from "./index.js";
 
-/** The `Peer` of `reciproc`, which uses all features by default. Every peer is an instance of it. */
+/** The `Peer` of `reciproc`, with all features. Every peer is an instance of it. */
 export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = AnyMethods, A = unknown> extends PagePeer<
   L,
   R,
@@ -40,11 +40,11 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   static override readonly features = allFeatures;
 
   static override [Symbol.hasInstance](value: unknown): boolean {
-    return value instanceof PagePeer;
+    return this === Peer ? value instanceof PagePeer : super[Symbol.hasInstance](value);
   }
 }
 
-/** The `pair` of `reciproc`, whose peers use all features by default. */
+/** The `pair` of `reciproc`, whose peers have all features. */
 export const pair: typeof pagePair = (a: any, b: any): any => pairOf(Peer, a, b);
 
 export { serve } from "./server/serve.js";

@@ -34,7 +34,7 @@ export interface FeatureConnection {
   };
 }
 
-/** A feature on one connection. Each function is called at its moment, if it is there. It never throws. */
+/** A feature on one connection. Each function is called at its moment, if it is there. What `control` throws is emitted as `error`. */
 export interface FeaturePart {
   /**
    * Takes a message with one of the feature's methods. Returns false if the message is about nothing here: then a handler gets it. Such
