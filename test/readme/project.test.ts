@@ -4,6 +4,7 @@ import { access, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseSync } from "vite";
 import { expect, it } from "vitest";
+import { picture } from "../../scripts/picture.js";
 import { llmsText } from "../../scripts/llms.js";
 
 interface Package {
@@ -70,6 +71,10 @@ it("ARCHITECTURE.md names members, functions and types that the source has", asy
   const simple = names.filter((name) => !name.includes(".") && /[a-z][A-Z]|^[A-Z][a-z]/.test(name));
   expect(simple.length).toBeGreaterThan(30);
   expect(simple.filter((name) => !words.has(name) && !(name in globalThis))).toEqual([]);
+});
+
+it("ARCHITECTURE.md has the picture that `node scripts/picture.js` draws of the present imports", async () => {
+  expect(await textOf("docs/architecture.svg")).toBe(await picture());
 });
 
 /** Returns the names that a module exports by itself, types included. */
