@@ -81,8 +81,6 @@ describe("endless pings from a client that never reads", () => {
 });
 
 describe("a flood of WebSocket pings and pongs", () => {
-  const REASON = "more than 1000 pings and pongs in a second";
-
   it.each([
     ["pings", [PING]],
     ["unsolicited pongs", [PONG]],
@@ -94,9 +92,10 @@ describe("a flood of WebSocket pings and pongs", () => {
     const closed = closeFrame(raw.socket);
     const flood = Buffer.concat(Array.from({ length: MIB / 16 }, (_, i) => frame(opcodes[i % opcodes.length]!, "")));
     await raw.write(flood);
-    expect(await closed).toEqual({ code: 1008, reason: REASON });
+    const { code, reason } = await closed;
+    expect(code).toBe(1008);
     await clock.pass(1_000);
-    expect(await raw.peer.closed).toMatchObject({ code: 1008, error: { message: REASON } });
+    expect(await raw.peer.closed).toMatchObject({ code, error: { message: reason } });
     expect(raw.peer.stats().bytesReceived).toBeLessThan(flood.length);
   });
 

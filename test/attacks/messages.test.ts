@@ -55,7 +55,7 @@ describe("a value of 200,000 nested arrays", () => {
     const closed = once(webSocket, "close");
     webSocket.send(`{"ping":${DEEP}}`);
     const [code, reason] = (await closed) as [number, Buffer];
-    expect([code, reason.toString()]).toEqual([1002, "a ping that cannot be answered"]);
+    expect([code, reason.toString()]).toEqual([1002, expect.stringContaining("ping")]);
     await turn();
   });
 

@@ -58,7 +58,7 @@ describe("a client that calls and never reads", () => {
       raw.socket.destroy();
       expect(await raw.peer.closed).toMatchObject({
         code: 1013,
-        reason: `more than ${BURST} bytes wait to be read`,
+        reason: expect.stringContaining(`${BURST} bytes`),
       });
     },
   );

@@ -26,11 +26,12 @@ useNetwork();
 describe("a WebSocket that does not open", () => {
   // Node 20 and 22 emit nothing after the `error`.
   const cause = new TypeError("Received network error or non-101 status code.");
+  const ENDED = { message: expect.stringContaining("1006") as string };
   it.each<[string, string, object, object]>([
     ["an `error` with the runtime's error", "error", { error: cause, message: cause.message }, cause],
     ["an `error` with a message", "error", { message: "connection refused" }, { message: "connection refused" }],
-    ["an `error` with nothing, as in a browser", "error", {}, { message: "closed with 1006" }],
-    ["a `close`, without an `error`", "close", { code: 0, reason: "" }, { message: "closed with 1006" }],
+    ["an `error` with nothing, as in a browser", "error", {}, ENDED],
+    ["a `close`, without an `error`", "close", { code: 0, reason: "" }, ENDED],
   ])("rejects with a cause at %s", async (_what, type, members, expected) => {
     network.script = (webSocket) => queueMicrotask(() => webSocket.fire(type, members));
     const error = await rejection(connectPage({ link: "plain" }, "ws://127.0.0.1:1/rpc?token=s3cret"));

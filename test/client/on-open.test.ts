@@ -76,7 +76,7 @@ describe("an `onOpen` that fails on the first connection", () => {
       // The first loss of an open peer has no delay.
       network.cut();
       await pass(0);
-      expect(attempts.at(-1)).toMatchObject([1, 0, { message: "the connection ended with 1006" }]);
+      expect(attempts.at(-1)).toMatchObject([1, 0, { message: expect.stringContaining("1006") }]);
     },
   );
 
@@ -96,16 +96,16 @@ describe("an `onOpen` that fails on the first connection", () => {
     expect(emitted).toEqual(["close 4000"]);
   });
 
-  it.each<[string, string, object]>([
-    ["onOpen", REASON.message, { onOpen: () => Promise.reject(REASON) }],
+  it.each<[string, object, object]>([
+    ["onOpen", REASON, { onOpen: () => Promise.reject(REASON) }],
     [
       "connect",
-      `could not connect to ${URL}: \`url\`, \`headers\` or \`auth\` failed`,
+      expect.objectContaining({ code: "CONNECT_FAILED", url: URL, cause: REASON }) as object,
       { auth: () => Promise.reject(REASON) },
     ],
   ])(
     "warns once if nothing listens for `error`, as with `connect`, which has no peer yet (%s)",
-    async (name, message, options) => {
+    async (name, cause, options) => {
       const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
       const stop = new AbortController();
       const failed = rejection(connectPage({ ...options, reconnect: { initial: true }, signal: stop.signal }));
@@ -113,12 +113,7 @@ describe("an `onOpen` that fails on the first connection", () => {
       stop.abort();
       await failed;
       expect(warn.mock.calls).toEqual([
-        [
-          expect.objectContaining({
-            message: `"${name}" failed, and nothing listens for \`error\``,
-            cause: expect.objectContaining({ message }) as Error,
-          }),
-        ],
+        [expect.objectContaining({ message: expect.stringContaining(`"${name}"`) as string, cause })],
       ]);
     },
   );

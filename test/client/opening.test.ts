@@ -57,7 +57,7 @@ describe("a peer that is connecting", () => {
     await pass(10);
     network.cut();
     await pass(60_000);
-    expect(await rejection(peer.opened)).toMatchObject({ message: "closed with 1006" });
+    expect(await rejection(peer.opened)).toMatchObject({ message: expect.stringContaining("1006") });
     expect(emitted).toEqual(["close 1006"]);
     expect(network.attempts).toHaveLength(1);
   });
@@ -86,7 +86,7 @@ describe("a peer that is connecting", () => {
     expect(outcome).toBe("not-sent");
     await expectNeverOpen(peer, cause);
     if (isAborted) expect(await peer.closed).toMatchObject({ ...ABORTED, error: REASON });
-    else expect(cause).toMatchObject({ message: "closed on this side with 3000 (enough)" });
+    else expect(cause).toMatchObject({ message: expect.stringMatching(/3000.*enough/) });
     expect(emitted).toEqual([isAborted ? "close 1000" : "close 3000"]);
     expect(listeners()).toBe(0);
     const { length } = network.attempts;
@@ -153,6 +153,6 @@ describe("a peer that is connecting", () => {
       "attempt 1 after 2000",
       "resume",
     ]);
-    expect(errors).toEqual(["the connection ended with 1006", "the connection ended with 1001 (restarting)"]);
+    expect(errors).toEqual([expect.stringContaining("1006"), expect.stringMatching(/1001.*restarting/)]);
   });
 });

@@ -151,7 +151,7 @@ describe("the end of the connection", () => {
     // A source that throws the reason has not failed.
     await feed(raw, () => sources[1].fail(raw.contexts[1]!.signal.reason));
     expect(sources.map(({ returned }) => returned)).toEqual([1, 1, 0, 1]);
-    expect(raw.contexts.map(({ signal }) => signal.reason.message)).toEqual(sources.map(() => "closed with 1006"));
+    for (const { signal } of raw.contexts) expect(signal.reason.message).toContain("1006");
     expect(raw.errors).toEqual([]);
     expectEmpty(raw.peer);
   });

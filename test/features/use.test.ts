@@ -24,13 +24,15 @@ async function useAll(peer: AnyPeer): Promise<unknown[]> {
     Object.values(uses).map((run) =>
       run().then(
         () => "done",
-        (error: Error) => error.message,
+        (error: unknown) => error,
       ),
     ),
   );
 }
 
-const needs = (name: string): string => `this needs the option \`use: [${name}]\`, with the export \`${name}\``;
+/** The error of a member whose feature a peer has not: a TypeError that names the export. */
+const needs = (name: string): unknown =>
+  expect.objectContaining({ name: "TypeError", message: expect.stringContaining(`\`${name}\``) as string });
 
 describe("a peer", () => {
   it("without a feature refuses each member that needs it, with the name of the export", async () => {
@@ -41,11 +43,11 @@ describe("a peer", () => {
 
   it("without a feature answers a call whose handler needs it with an internal error, and reports the name of the export", async () => {
     const [a, b] = pair({ methods }, { use: [streams] });
-    const errors: string[] = [];
-    a.on("error", (error) => errors.push((error as Error).message));
+    const errors: unknown[] = [];
+    a.on("error", (error) => errors.push(error));
     for (const call of [b.request("report"), b.request("count")])
       expect(await rejection(call)).toMatchObject({ code: -32603 });
-    expect(errors).toEqual([needs("progress"), `The result of "count": ${needs("streams")}`]);
+    expect(errors).toEqual([needs("progress"), needs("streams")]);
   });
 
   it("with one feature has not the other", async () => {
@@ -69,11 +71,11 @@ describe("a peer", () => {
   });
 
   it.each([
-    ["streams", "Expected `use` to be an array of features, got"],
-    [[bytes, {}], "Expected `use[1]` to be a feature, such as the export `streams`, got"],
-    [[undefined], "Expected `use[0]` to be a feature"],
-  ])("refuses %o", async (use, message) => {
-    expect(() => pair({ use } as never, {})).toThrow(message);
-    await expect(connect("ws://127.0.0.1:1", { use } as never)).rejects.toThrow(message);
+    ["streams", "use"],
+    [[bytes, {}], "use[1]"],
+    [[undefined], "use[0]"],
+  ])("refuses %o", async (use, name) => {
+    expect(() => pair({ use } as never, {})).toThrow(`\`${name}\``);
+    await expect(connect("ws://127.0.0.1:1", { use } as never)).rejects.toThrow(`\`${name}\``);
   });
 });

@@ -363,7 +363,7 @@ describe("server.close()", () => {
     const answer = post(server.url, request(1, "stuck"));
     const signal = await called.promise;
     await server.close();
-    expect(signal.reason).toMatchObject({ message: "closed on this side with 1001 (the server is closing)" });
+    expect(signal.reason).toMatchObject({ message: expect.stringContaining("1001") });
     expect((await notified.promise).aborted).toBe(true);
     expect(await read(await answer)).toEqual([500, expect.stringContaining("may have run")]);
   });
