@@ -17,6 +17,7 @@ const READ_BYTES = 64 * 1024;
 /** A connection is processed for 6 ms, and the clock is read at least for each eighth message. */
 const MOST_UNITS = 8 * (6 + 1);
 
+// Time must pass with each reading, so that a part ends although the test cannot act within it. A `virtualClock` stands still there.
 beforeEach(() => {
   let readings = 0;
   vi.spyOn(performance, "now").mockImplementation(() => ++readings);

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
+import { virtualClock } from "../../src/testing/index.js";
 import { uncaughtIn } from "../support/uncaught.js";
 import { bridge, bridged, type BridgeEnd, type Bridged, type BridgeOptions, eventually, greeted } from "./bridged.js";
 import { PATIENT, runs, SHORT } from "./bridged.js";
@@ -79,8 +80,6 @@ describe("a bridge", () => {
   });
 });
 
-const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
-
 describe("the end of the command", () => {
   const incomplete = Buffer.from("Content-Length: 9\r\n\r\n{}").toString("hex");
   const unended = Buffer.from("1\n2").toString("hex");
@@ -106,13 +105,12 @@ describe("the end of the command", () => {
     ["does not exist", { command: "/no/such/command" }, "ENOENT"],
     ["has a NUL in its arguments", { args: ["\0"] }, "ERR_INVALID_ARG_VALUE"],
   ])("closes with the cause when the command %s, and leaves no timer", async (_name, options, code) => {
-    const before = timers();
+    using clock = virtualClock();
     const pair = await bridged([], options);
     const reason = `the command could not be started: ${code}`;
     expect(await pair.closed).toEqual({ code: 1011, reason });
     expect(await pair.over).toMatchObject({ endedBy: "command", reason, exitCode: null, signal: null });
-    // A timer of an earlier test may have ended meanwhile.
-    expect(timers()).toBeLessThanOrEqual(before);
+    expect(clock.timers).toBe(0);
   });
 
   it("delivers all its output before the close, for any time", async () => {

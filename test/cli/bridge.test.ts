@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
+import { virtualClock } from "../../src/testing/index.js";
 import { COMMAND, eventually, runs } from "../bridge/bridged.js";
 import { plainPeer, upgrade, type PlainPeer } from "../support/network.js";
 import { beginListening, type RunningHere } from "./program.js";
@@ -74,9 +75,11 @@ describe("reciproc bridge", () => {
     ["at once on SIGINT", "SIGINT", []],
     ["after --drain-timeout on SIGTERM", "SIGTERM", ["--drain-timeout", "50"]],
   ])("disconnects from commands that still run %s", async (_when, name, options) => {
+    using clock = virtualClock();
     const { signal, ended, open } = await bridging(["stubborn"], ...options);
     using client = await open();
     signal(name);
+    await clock.pass(50);
     expect(await client.closed).toMatchObject({ code: 1001 });
     // The bridge would do so after its grace of 2 s twice.
     process.kill(client.pid, "SIGKILL");
@@ -133,6 +136,7 @@ describe("reciproc bridge", () => {
   });
 
   it("limits the commands that outlive their connections", async () => {
+    using clock = virtualClock();
     const { url, signal, ended } = await bridging(["stubborn"], "--max-connections", "1");
     const pids: number[] = [];
     for (let i = 0; i < 2; i++) {
@@ -142,6 +146,8 @@ describe("reciproc bridge", () => {
     }
     using third = await admitted(url);
     expect(await third.closed).toMatchObject({ code: 1013 });
+    // The bridge kills a command 4 s after its connection has ended.
+    await clock.pass(3_999);
     expect(pids.filter(runs)).toEqual(pids);
     for (const pid of pids) process.kill(pid, "SIGKILL");
     signal("SIGTERM");

@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { describe, expect, it } from "vitest";
 import type { WebSocket } from "ws";
 import { RpcError, type Peer, type Server } from "../../src/node.js";
+import { virtualClock } from "../../src/testing/index.js";
 import { freePort } from "../support/ports.js";
 import { gate, rejection } from "../support/turns.js";
 import { begin, plainServer, reciprocServer, run, type Ended, type Given } from "./program.js";
@@ -48,10 +49,14 @@ describe("reciproc call", () => {
   });
 
   it("exits 1 when the call times out", async () => {
-    // The timeout is also that of the connection, which a busy machine must be able to open before.
-    const { url } = await reciprocServer({ methods: { hang: () => new Promise(() => {}) } });
+    using clock = virtualClock();
+    const begun = gate();
+    const { url } = await reciprocServer({ methods: { hang: () => (begun.resolve(), new Promise(() => {})) } });
     const stderr = expect.stringMatching(/^.*"hang".*\b1500 ms\b.*\n$/) as string;
-    expect(await run(["call", url, "hang", "--timeout", "1500"])).toEqual({ code: 1, stdout: "", stderr });
+    const ended = run(["call", url, "hang", "--timeout", "1500"]);
+    await begun.promise;
+    await clock.pass(1_500);
+    expect(await ended).toEqual({ code: 1, stdout: "", stderr });
   });
 
   it("does not crash when the result is nested too deeply to be printed, and offers no subprotocol with --plain", async () => {

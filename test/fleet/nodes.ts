@@ -48,7 +48,7 @@ export async function when(isTrue: () => boolean, what: () => string = String, m
   const check = (): void => {
     if (!isTrue()) throw new Error(`not in time: ${what()}`);
   };
-  if (made === undefined) return vi.waitFor(check, { timeout: 60_000, interval: 1 });
+  if (made === undefined) return vi.waitFor(check, { interval: 1 });
   for (let step = 0; step < most && !isTrue(); step++) await pass(step < TIMELESS_STEPS ? 0 : STEP_MS);
   check();
 }

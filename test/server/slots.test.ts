@@ -1,6 +1,7 @@
 /** `limits.maxConnections`: which clients get a slot of a full server. */
 import { describe, expect, it } from "vitest";
 import { lsp, mcp, type AnyPeer } from "../../src/node.js";
+import { virtualClock } from "../../src/testing/index.js";
 import { plainPeer, upgrade } from "../support/network.js";
 import { post as postTo, postText, write } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
@@ -97,12 +98,14 @@ describe("a new client of a full server", () => {
 
 describe("limits.maxConnections", () => {
   it("counts a connection that does not answer its close until its socket is gone", async () => {
+    using clock = virtualClock();
     const { server, url } = await servingOnPort({ limits: { maxConnections: 1, maxMalformedPerMinute: 1 } });
     using first = await plainPeer(url);
     first.webSocket.pause();
     first.webSocket.send("garbage");
     first.webSocket.send("garbage");
     await expect.poll(() => server.peers.size).toBe(0);
+    await clock.pass(4_999);
     expect(await upgrade(url)).toMatchObject({ status: 503 });
     first.webSocket.terminate();
     await expect.poll(async () => (await upgrade(url)).status).toBe(101);

@@ -1,16 +1,13 @@
 /** Imports `sockets/read-budget`, `sockets/read-marks`, `sockets/ws`: only work moves the clock of a budget here. */
 import { EventEmitter } from "node:events";
-import { beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { ReadBudget } from "../../src/sockets/read-budget.js";
 import { ReadMarks } from "../../src/sockets/read-marks.js";
 import { WsSocket } from "../../src/sockets/ws.js";
-import { virtualClock } from "../../src/testing/index.js";
+import { pass, stall, useVirtualClock } from "../support/time.js";
 import { uncaughtIn } from "../support/uncaught.js";
 
-/** A clock that only work moves. */
-let now = 1000;
-
-beforeEach(() => void vi.spyOn(performance, "now").mockImplementation(() => now));
+useVirtualClock();
 
 const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
@@ -55,7 +52,7 @@ class Desk {
   /** Adds work with these durations. */
   take(name: string, ms = 1, act = (): void => {}): void {
     const work = (): void => {
-      now += ms;
+      stall(ms);
       this.done.push(name);
       this.ticks[this.ticks.length - 1]!++;
       act();
@@ -86,7 +83,7 @@ describe("a budget", () => {
   });
 
   it("reads in parts the frames that arrived before the pause, within the budget", async () => {
-    const desk = new Desk();
+    const [desk, startedAt] = [new Desk(), performance.now()];
     for (const name of names(20)) desk.socket.parts.push(() => desk.take(name));
     desk.take("first", 10);
     desk.take("second");
@@ -95,17 +92,17 @@ describe("a budget", () => {
     await desk.finish();
     expect(desk.done).toEqual(["first", "second", ...names(20)]);
     expect(Math.max(...desk.ticks)).toBeLessThanOrEqual(6);
-    expect(desk.socket.heardAt).toBeGreaterThan(1000);
+    expect(desk.socket.heardAt).toBeGreaterThan(startedAt);
   });
 
   it("reads the clock for each message of a pack while messages are slow, and for every eighth while they are fast", () => {
     const budget = new ReadBudget();
-    const clock = vi.mocked(performance.now);
+    using clock = vi.spyOn(performance, "now");
     /** Returns how often the clock is read for `count` messages of a duration. */
     const readings = (count: number, ms: number): number => {
       clock.mockClear();
       for (let i = 0; i < count; i++) {
-        now += ms;
+        stall(ms);
         expect(budget.isSpent()).toBe(false);
       }
       return clock.mock.calls.length;
@@ -114,7 +111,7 @@ describe("a budget", () => {
     expect(readings(81, 0.001)).toBe(11);
     expect(readings(1, 0.001)).toBe(0);
     for (let i = 0; i < 8; i++) {
-      now += 1;
+      stall(1);
       budget.isSpent();
     }
     expect(budget.isSpent()).toBe(true);
@@ -189,35 +186,33 @@ function recording() {
 
 describe("the marks of what the other side has read", () => {
   it("share a ping of 5 ms, and the next one is then sent without waiting for a pong", async () => {
-    using clock = virtualClock();
     const { pings, reached, marks, set } = recording();
     for (const n of [1, 2, 3]) expect(set(n)).toBe(true);
     expect(pings).toEqual(["1"]);
     for (const stray of ["", "0", "x", "-1", "2", "3"]) expect(marks.reached(stray)).toBe(false);
-    await clock.pass(5);
+    await pass(5);
     expect([pings, reached]).toEqual([["1", "3"], []]);
     expect([marks.reached("1"), marks.reached("3"), marks.reached("3")]).toEqual([true, true, false]);
     expect(reached).toEqual([1, 2, 3]);
     // At most one ping every 5 ms, also if each is answered at once.
     for (let i = 0; i < 10; i++) set(4);
     expect(pings).toHaveLength(2);
-    await clock.pass(5);
+    await pass(5);
     expect(pings).toEqual(["1", "3", "13"]);
     marks.reached("13");
   });
 
   it("have at most 16 pings in flight, and ping again if one is set a second after an unanswered ping", async () => {
-    using clock = virtualClock();
     const { pings, reached, marks, set } = recording();
     for (let i = 1; i <= 50; i++) {
       set(i);
-      await clock.pass(5);
+      await pass(5);
     }
     expect(pings).toHaveLength(16);
     // A pong also answers all earlier pings.
     expect(marks.reached("4")).toBe(true);
     expect(pings.at(-1)).toBe("50");
-    await clock.pass(1001);
+    await pass(1001);
     set(51);
     expect(pings.at(-1)).toBe("51");
     marks.reached("51");
@@ -225,11 +220,10 @@ describe("the marks of what the other side has read", () => {
   });
 
   it("are at most 1,024 that wait, because a client might never answer", async () => {
-    using clock = virtualClock();
     const { marks, set } = recording();
     expect(Array.from({ length: 1025 }, () => set()).indexOf(false)).toBe(1024);
     marks.reached("1");
     expect(set()).toBe(true);
-    await clock.pass(5);
+    await pass(5);
   });
 });
