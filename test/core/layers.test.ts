@@ -119,40 +119,44 @@ describe("the sources", () => {
   });
 });
 
-/** The modules of src whose interface a test may use: the entries, and those that ARCHITECTURE.md names. */
-const FOR_TESTS = new Set(
-  [
-    "index node testing/index react/index redis/index nats/index cli/program close-codes",
-    "core/message core/codec core/text core/bytes core/options core/flow core/transport session/endpoint session/state session/frames",
-    "fleet/follower fleet/engine fleet/frames fleet/members fleet/nodes fleet/digests bridge/framing sockets/frames",
-  ].flatMap((line) => line.split(" ")),
-);
+/** The modules of src whose interface a test may use: the entries, and those that a paragraph of ARCHITECTURE.md names. */
+const [INTERFACES] = /^Tests import the entries .*$/m.exec(readFileSync("docs/ARCHITECTURE.md", "utf8"))!;
+const FOR_TESTS = new Set([...INTERFACES.matchAll(/`([\w/-]+)\.ts`/g)].map(([, name]) => name!));
 /** How many files of test/ may import others. The first line of each names the modules, and says why. */
 const MOST_EXCEPTIONS = 15;
 
 const TEST = fileURLToPath(new URL("../", import.meta.url));
 
-/** Returns the modules that a file of test/ imports besides `FOR_TESTS`, and those that its first line does not name. */
-function exceptionsOf(file: string): { modules: string[]; unexplained: string[] } {
+/** Returns the modules of src that a file of test/ imports, those besides `FOR_TESTS`, and those that its first line does not name. */
+function importsOfTest(file: string): { imported: string[]; modules: string[]; unexplained: string[] } {
   const text = readFileSync(join(TEST, file), "utf8");
   const paths = [...text.matchAll(/["']((?:\.\.\/)+src\/[\w./-]+)\.(?:js|ts|tsx)["']/g)];
-  const modules = [...new Set(paths.map(([, path]) => relative(SRC, join(TEST, dirname(file), path!))))].filter(
-    (name) => !name.startsWith("..") && !FOR_TESTS.has(name),
-  );
+  const imported = [...new Set(paths.map(([, path]) => relative(SRC, join(TEST, dirname(file), path!))))];
+  const modules = imported.filter((name) => !name.startsWith("..") && !FOR_TESTS.has(name));
   const [first = ""] = text.split("\n", 1);
   const isReason = /^\/[/*].*\bImports `/.test(first);
-  return { modules, unexplained: modules.filter((name) => !isReason || !first.includes(`\`${name}\``)) };
+  return { imported, modules, unexplained: modules.filter((name) => !isReason || !first.includes(`\`${name}\``)) };
 }
 
-it("the tests import only interfaces of src, with few exceptions, each with its reason in the first line", () => {
-  expect(exceptionsOf("core/heartbeat.test.ts")).toEqual({ modules: ["link/heartbeat", "link/tick"], unexplained: [] });
-  const all = readdirSync(TEST, { recursive: true, encoding: "utf8" })
-    .filter((file) => /\.tsx?$/.test(file) && !/(^|\/)(node_modules|\.build)\//.test(file))
-    .map((file) => ({ file, ...exceptionsOf(file) }))
-    .filter(({ modules }) => modules.length > 0);
-  expect(all.filter(({ unexplained }) => unexplained.length > 0)).toEqual([]);
+const testFiles = readdirSync(TEST, { recursive: true, encoding: "utf8" }).filter(
+  (file) => /\.(tsx?|m?js|py)$/.test(file) && !/(^|\/)(node_modules|\.build)\//.test(file),
+);
+
+it("the tests import the interfaces of src, and few other modules, each with its reason in the first line", () => {
+  const all = testFiles.filter((file) => /\.tsx?$/.test(file)).map((file) => ({ file, ...importsOfTest(file) }));
+  const imported = new Set(all.flatMap((each) => each.imported));
+  expect([...FOR_TESTS].filter((name) => !imported.has(name))).toEqual([]);
+  const exceptions = all.filter(({ modules }) => modules.length > 0);
+  expect(exceptions).toContainEqual(expect.objectContaining({ modules: ["link/heartbeat", "link/tick"] }));
+  expect(exceptions.filter(({ unexplained }) => unexplained.length > 0)).toEqual([]);
   // All are printed if there are too many.
-  expect(all.length > MOST_EXCEPTIONS ? all : []).toEqual([]);
+  expect(exceptions.length > MOST_EXCEPTIONS ? exceptions : []).toEqual([]);
+});
+
+it("the tests have at most as many lines as CONTRIBUTING.md allows", () => {
+  const most = Number(/at most ([\d,]+) lines/.exec(readFileSync("CONTRIBUTING.md", "utf8"))![1]!.replace(",", ""));
+  const count = testFiles.reduce((sum, file) => sum + readFileSync(join(TEST, file), "utf8").split("\n").length - 1, 0);
+  expect(count).toBeLessThanOrEqual(most);
 });
 
 describe("importing an entry", () => {
