@@ -14,7 +14,7 @@ import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
 import { frameOf, isNodeName, Kind, notificationIn, principalName, readFrame, type ReadFrame } from "./frames.js";
 import { FleetNode, type EngineState, type FleetHost } from "./node.js";
 import { AddressedPeer, principalOf, refuseOptions, type Principal, type RemotePeer } from "./remote.js";
-import { SessionReports } from "./session-over.js";
+import { Repeats } from "./repeats.js";
 import { FleetTopics } from "./topics.js";
 import type { SendOptions } from "./topic-options.js";
 
@@ -79,12 +79,28 @@ export type FleetEvents = {
 /** The kinds of frames that concern the log or the members of a topic. */
 const OF_TOPICS: ReadonlySet<string> = new Set([Kind.Log, Kind.Joined, Kind.Left, Kind.Digest, Kind.Question]);
 
+/** A node is told of a session for so long, while it lives and has not received it. A session without a socket seldom lasts longer. */
+const SESSION_OVER_MS = 60_000;
+const SESSION_OVER = { firstMs: 500, lastMs: 8_000, most: 1_000, maxLength: 2 ** 20 };
+
+/** Returns a token that names its node. */
+export function tokenOf(node: NodeName, random: string): string {
+  return `${node}.${random}`;
+}
+
+/** Returns the node that a token names, if it names one. */
+function nodeOfToken(token: string): NodeName | undefined {
+  const node = token.slice(0, Math.max(0, token.indexOf(".")));
+  return isNodeName(node) ? node : undefined;
+}
+
 /** One node of a fleet. */
 export class Fleet {
   readonly topics: FleetTopics;
   readonly #node: FleetNode;
   readonly #calls: Calls;
-  readonly #sessionReports: SessionReports;
+  /** The frames that end sessions on other nodes. */
+  readonly #sessionsOver: Repeats;
   #wasUp = false;
   /** Whether `start` has resolved, with or without the broker. */
   #isStarted = false;
@@ -111,7 +127,7 @@ export class Fleet {
       forgotten: () => this.topics.repeatAll(),
     });
     this.#calls = new Calls(this.#node);
-    this.#sessionReports = new SessionReports(this.#node);
+    this.#sessionsOver = new Repeats(this.#node, SESSION_OVER);
     this.topics = new FleetTopics(this.#node);
   }
 
@@ -155,7 +171,7 @@ export class Fleet {
   async #close(): Promise<void> {
     clearDeadline(this.#unmetReport);
     this.#calls.end();
-    this.#sessionReports.stop();
+    this.#sessionsOver.stop();
     this.topics.close();
     await this.#node.close();
   }
@@ -234,9 +250,17 @@ export class Fleet {
     this.#broker.send("a:all", frameOf(Kind.Nodes, [this.id], body));
   }
 
-  /** A client has discarded its session, because this node refused it. If another node has the session, that node ends it. */
-  sessionOver(hash: string, principal: string | undefined): void {
-    this.#sessionReports.send(hash, principal);
+  /**
+   * Returns what reports that a client has discarded its session, because this node refused it. The node that the token names ends the
+   * session, so that its calls settle and its user is not a member twice until the session expires. Ending a session twice does nothing.
+   */
+  sessionOver(token: string, hash: string, principal: string | undefined): () => void {
+    const node = nodeOfToken(token);
+    if (node === undefined || node === this.id) return () => {};
+    const frame = frameOf(Kind.SessionOver, [this.id, hash, principal === undefined ? "" : "p", principal ?? ""]);
+    const { nodes } = this.#node;
+    const isReceived = (count: number): boolean => count > 0 || !nodes.live.has(node);
+    return () => this.#sessionsOver.send(`n:${node}`, frame, SESSION_OVER_MS, isReceived);
   }
 
   stats(): EngineStats {
@@ -257,7 +281,7 @@ export class Fleet {
     this.#node.beat();
     this.topics.up();
     this.#calls.up();
-    this.#sessionReports.up();
+    this.#sessionsOver.up();
     if (!this.#isStarted) return;
     this.#node.host.changed({ state: "up", downMs: performance.now() - this.#downAt });
     this.#reportSoon();
@@ -314,7 +338,7 @@ export class Fleet {
         this.#calls.asked(frame);
         return true;
       case Kind.SessionOver:
-        this.#sessionReports.received(frame);
+        this.#node.host.endSession(fields[1] ?? "", fields[2] === "p" ? fields[3] : undefined);
         return true;
       case Kind.Nodes: {
         const notification = notificationIn(body);

@@ -5,7 +5,7 @@ import type { Contract, NotifyName } from "../core/contract.js";
 import type { Hooks } from "../core/hooks.js";
 import type { Link } from "../core/transport.js";
 import type { Engine } from "../fleet/engine.js";
-import { Fleet, type EngineStats, type Health, type Nodes } from "../fleet/fleet.js";
+import { Fleet, tokenOf, type EngineStats, type Health, type Nodes } from "../fleet/fleet.js";
 import type { FleetHost, NodeMethods } from "../fleet/node.js";
 import { principalName } from "../fleet/frames.js";
 import { memory } from "../fleet/memory.js";
@@ -84,6 +84,12 @@ export class ServerFleet implements Reach {
     this.#server = server;
     const { engine } = server.options;
     if (engine !== undefined) this.fleet = this.#make(engine, false);
+  }
+
+  /** Returns a token for a session, which names this node if there are others. */
+  tokenOf(random: string): string {
+    const { engine } = this.#server.options;
+    return engine === undefined ? random : tokenOf(this.fleet!.id, random);
   }
 
   /** Returns the fleet. A server without an engine gets a fleet of its own, in memory. */

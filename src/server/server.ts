@@ -218,13 +218,14 @@ export class Server<
       this.#sessions = new Sessions({
         limits: endpointLimits(this.#config.limits, this.#config.bytes),
         ...checked.session,
-        makeToken: () => randomText(TOKEN_LENGTH),
+        makeToken: () => this.#fleet.tokenOf(randomText(TOKEN_LENGTH)),
         hash: (token) => platform.hash(token),
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
         maxHeldLength: limits.maxSuspendedBytes,
         resumed: () => this.#tally.resumed(),
         ...(checked.fleet.engine !== undefined && {
-          abandoned: (hash: string, principal: string | undefined) => this.#fleet.fleet!.sessionOver(hash, principal),
+          abandoned: (token: string, principal: string | undefined) =>
+            this.#fleet.fleet!.sessionOver(token, platform.hash(token), principal),
         }),
       });
     }

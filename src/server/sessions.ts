@@ -36,8 +36,8 @@ export interface SessionsOptions extends TokenOptions {
   readonly maxHeldLength: number;
   /** Called when a session was resumed over another socket. */
   resumed?(): void;
-  /** Called when a client has discarded its session, because this server does not have it. `hash`: of the token of that session. */
-  abandoned?(hash: string, principal: string | undefined): void;
+  /** Returns what reports that a client has discarded the session of `token`, because this server does not have it. */
+  abandoned?(token: string, principal: string | undefined): () => void;
 }
 
 /** The part of the server in the arrival of a client that offered to resume a session. */
@@ -310,8 +310,8 @@ class Arrival implements SocketHandler, Expiring {
   readonly #hooks: ArrivalHooks;
   readonly #begin: () => ServerLink;
   #isRefused = false;
-  /** The hash of the token of a session that is not here. */
-  #abandoned: string | undefined;
+  /** Reports that the client has discarded a session that is not here. */
+  #abandoned: (() => void) | undefined;
   /** What the server answers to a hello, because it closes. */
   #bye: Bye | undefined;
 
@@ -358,7 +358,7 @@ class Arrival implements SocketHandler, Expiring {
 
   #startNewSession(hello: string): void {
     // Only now: a client that has not received the refusal keeps its session.
-    if (this.#abandoned !== undefined) this.#sessions.options.abandoned?.(this.#abandoned, this.#principal);
+    this.#abandoned?.();
     const bye = this.#bye ?? this.#hooks.claimSlot();
     if (bye !== undefined) {
       this.#socket.send(byeFrame(bye));
@@ -382,8 +382,9 @@ class Arrival implements SocketHandler, Expiring {
       !found.session.link.checkExpiry() &&
       found.session.resume(this.#socket, resume, this.#hooks);
     if (isResumed) return this.#settle();
-    const { options, tokens } = this.#sessions;
-    if (found === "unknown" && options.abandoned !== undefined) this.#abandoned = tokens.hashOf(resume.token);
+    const { options } = this.#sessions;
+    // Rule 10: the token is not kept.
+    if (found === "unknown") this.#abandoned = options.abandoned?.(resume.token, this.#principal);
     this.#refuse();
   }
 

@@ -78,11 +78,6 @@ export class TokenRegistry<S> {
     return entry;
   }
 
-  /** Returns the hash of a token. */
-  hashOf(token: string): string {
-    return this.#options.hash(token);
-  }
-
   /** Returns the session of a hash, for that principal. */
   byHash(hash: string, principal: string | undefined): S | undefined {
     const entry = this.#byHash.get(hash);

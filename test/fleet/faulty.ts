@@ -188,9 +188,13 @@ export class FaultyLink implements EngineConnection {
 
   async send(channel: Channel, frame: string): Promise<number | undefined> {
     if (!this.isDown && !frame.startsWith("1b")) this.sent.push(frame);
-    const count = await this.#run("send", () => this.#inner.send(channel, frame));
-    // Nodes without a connection are not subscribed to the channel of all nodes.
-    const missing = channel === "a:all" ? this.engine.links.filter(({ isDown }) => isDown).length : 0;
+    let missing = 0;
+    const count = await this.#run("send", () => {
+      // A node without a connection is not subscribed to its inbox, nor to the channel of all nodes.
+      const down = this.engine.links.filter(({ isDown }) => isDown);
+      missing = down.filter(({ node }) => channel === "a:all" || channel === `n:${node}`).length;
+      return this.#inner.send(channel, frame);
+    });
     return this.counted(count === undefined || this.facts?.counts === false ? undefined : count - missing);
   }
 

@@ -114,15 +114,14 @@ describe("a client that begins a session on another node", () => {
       [kind, from, hash, has, "eve"],
       [kind, from, hash, "", ""],
       [kind, from, "other", has, name],
-      // A node ignores its own frame.
-      [kind, a.server.nodes.id, hash, has, name],
       [kind, from],
       [kind],
     ];
-    for (const fields of others) await second.send("a:all", `${fields.join("\t")}\n`);
+    const inbox = `n:${a.server.nodes.id}` as const;
+    for (const fields of others) await second.send(inbox, `${fields.join("\t")}\n`);
     await turn();
     expect(peer.state).toBe("suspended");
-    await second.send("a:all", `${[kind, from, "other", "", "", hash, has, name].join("\t")}\n`);
+    await second.send(inbox, frames[0]!);
     expect(await peer.closed).toMatchObject({ code: 4000 });
     await client.close();
   });
@@ -132,17 +131,16 @@ const HELLO = '{"hello":{}}';
 const isReport = (frame: string): boolean => frame.startsWith("1z");
 
 /** A node beside another one, and clients whose sessions it refuses. `sent`: the frames that it has sent. */
-async function reporting(options: object = {}, facts: FaultyEngine["facts"] = {}) {
+async function reporting(options: object = {}) {
   const engine = new FaultyEngine();
-  engine.facts = facts;
-  makeNode({ engine });
+  const first = makeNode({ engine });
   const node = makeNode({ engine, principal, authenticate: authenticated, ...options });
   await pass(BEAT_MS);
   const link = engine.links[1]!;
   const limits = { maxMessageBytes: 1_000, logFrames: 10, logLength: 1_000 };
 
   /** Returns a socket whose `resume` the node has refused, and what came after that. */
-  const refuse = async (token = "elsewhere", name = "ann") => {
+  const refuse = async (token = `${first.server.nodes.id}.elsewhere`, name = "ann") => {
     const socket = new node.WebSocket(node.server.url, {
       protocols: ["reciproc.v1", "reciproc.resume"],
       headers: { "x-name": name },
@@ -164,7 +162,7 @@ async function reporting(options: object = {}, facts: FaultyEngine["facts"] = {}
     await pass(0);
   };
   const reports = (): string[] => link.sent.filter(isReport);
-  return { node, link, refuse, report, reports, dropped: () => node.server.stats().engine!.dropped };
+  return { first, node, link, refuse, report, reports };
 }
 
 /** The principal of a client without a name is `undefined`. */
@@ -225,108 +223,50 @@ describe("a client that begins a session on a node that refused another one", ()
   });
 });
 
-const frameOf = ({ server }: Node, ...tokens: string[]): string =>
-  `1z\t${server.nodes.id}${tokens.map((token) => `\t${token}\tp\tann`).join("")}\n`;
-
-describe("the reports of a node", () => {
-  /** For this time after a frame, reports are gathered. */
-  const GATHER_MS = 20;
-  it("are sent at once, and those of the next 20 ms in one frame, also when the node closes", async () => {
-    const { node, report, reports } = await reporting();
-    await report("t1");
-    expect(reports()).toEqual([frameOf(node, "t1")]);
-    await report("t2");
-    await pass(GATHER_MS - 1);
-    await report("t3");
-    expect(reports()).toHaveLength(1);
-    await pass(1);
-    expect(reports().slice(1)).toEqual([frameOf(node, "t2", "t3")]);
-    await pass(2 * GATHER_MS);
-    for (const token of ["t4", "t5"]) await report(token);
-    expect(reports().slice(2)).toEqual([frameOf(node, "t4")]);
-    void node.server.close();
-    await pass(0);
-    expect(reports().slice(3)).toEqual([frameOf(node, "t5")]);
-    // Without a principal, the fields are empty.
-    const other = await reporting({ principal: undefined });
-    await other.report("t1");
-    expect(other.reports()).toEqual([`1z\t${other.node.server.nodes.id}\tt1\t\t\n`]);
-  });
-
-  it("share a frame of 4,096 characters, and a longer one has its own", async () => {
-    const { report, reports } = await reporting();
-    const lengths = [8_192, 2_048, 2_048, 1, 8_192, 4_095, 1, 1];
-    // A token of one character each. Each character of the principals takes five in a frame.
-    for (const length of lengths) await report("t", "é".repeat(length - 1));
-    await pass(GATHER_MS);
-    const sizes = reports().map((frame) =>
-      frame
-        .slice(0, -1)
-        .split("\t")
-        .slice(2)
-        .filter((_, i) => i % 3 === 2)
-        .map((name) => name.length / 5 + 1),
-    );
-    expect(sizes).toEqual([[8_192], [2_048, 2_048], [1], [8_192], [4_095, 1], [1]]);
-  });
-
-  it("share a frame only if the broker takes it", async () => {
-    const maxFrameBytes = 60;
-    const { report, reports } = await reporting({}, { maxFrameBytes });
-    const tokens = ["first", "12345678", "2345678", "345678", "4"];
-    for (const token of tokens) await report(token);
-    await pass(GATHER_MS);
-    expect(reports().every((frame) => frame.length <= maxFrameBytes)).toBe(true);
-    expect(reports().length).toBeLessThan(5);
-    expect(reports().flatMap((frame) => frame.split("\t").filter((_, i) => i % 3 === 2))).toEqual(tokens);
-  });
-
-  it.each<[when: string, change: (link: FaultyLink) => void, counts: number[]]>([
-    ["a live node has not received it", (link) => void (link.counted = () => 1), [3, 11, 11]],
-    ["it may be lost", (link) => link.fails("send", { times: Infinity, when: "after" }), [3, 11, 11]],
-    ["a node may lack it: once if all have it", (link) => void (link.counted = () => 2), [1, 1, 1]],
-    [
-      "a node may lack it: once if the broker does not count",
-      (link) => void (link.counted = () => undefined),
-      [1, 1, 1],
-    ],
-  ])("are repeated for a minute, ever more seldom, while %s", async (_when, change, counts) => {
-    const { node, link, report, reports } = await reporting();
-    change(link);
-    await report("t1");
-    for (const [i, ms] of [1_600, 60_000, 120_000].entries()) {
-      await pass(ms);
-      expect(reports()).toEqual(Array.from({ length: counts[i]! }, () => frameOf(node, "t1")));
+describe("the report of a node", () => {
+  it("goes to the node that the token names, with the principal if there is one", async () => {
+    for (const options of [{}, { principal: undefined }]) {
+      const { first, node, link, report } = await reporting(options);
+      const { id } = first.server.nodes;
+      const channels: string[] = [];
+      link.engine.links[0]!.loses = (channel, frame) => isReport(frame) && channels.push(channel) < 0;
+      for (const token of [`${id}.a`, "no node", `${node.server.nodes.id}.b`, `${"x".repeat(65)}.c`])
+        await report(token);
+      expect(channels).toEqual([`n:${id}`]);
+      const fields = "principal" in options ? "\t\t" : "\tp\tann";
+      expect(link.sent.filter(isReport)).toEqual([`1z\t${node.server.nodes.id}\t${id}.a${fields}\n`]);
     }
   });
 
-  it("are repeated up to 1 Mi, the newest", async () => {
-    const { node, link, report, reports, dropped } = await reporting();
-    link.counted = () => 1;
-    // Frames of 4,096 characters.
-    const length = 4_096 - frameOf(node, "t").length + "ann".length;
-    const reportMany = async (from: number, to: number): Promise<void> => {
-      for (let i = from; i <= to; i++) await report("t", String(i).padEnd(length, "x"));
-      await pass(GATHER_MS);
-    };
-    await reportMany(1, 256);
-    expect([reports().length, dropped()]).toEqual([256, 0]);
-    await reportMany(257, 257);
-    expect([reports().length, dropped()]).toEqual([257, 1]);
-    await pass(500);
-    const heads = reports().map((frame) => frame.slice(0, 40));
-    expect(heads.slice(257)).toEqual(heads.slice(1, 257));
+  it.each<[when: string, change: (link: FaultyLink, first: Node) => unknown, counts: number[]]>([
+    ["the node has not received it", (link) => void (link.counted = () => 0), [3, 11, 11]],
+    ["it may be lost", (link) => link.fails("send", { times: Infinity, when: "after" }), [3, 11, 11]],
+    ["the node may lack it: once if it has it", (link) => void (link.counted = () => 1), [1, 1, 1]],
+    [
+      "the node may lack it: once if the broker does not count",
+      (link) => void (link.counted = () => undefined),
+      [1, 1, 1],
+    ],
+    ["the node lives: once if it has ended", (_link, first) => first.server.close(), [1, 1, 1]],
+  ])("is repeated for a minute, ever more seldom, while %s", async (_when, change, counts) => {
+    const { first, link, report, reports } = await reporting();
+    const token = `${first.server.nodes.id}.t1`;
+    void change(link, first);
+    await pass(0);
+    await report(token);
+    for (const [i, ms] of [1_600, 60_000, 120_000].entries()) {
+      await pass(ms);
+      expect(reports()).toHaveLength(counts[i]!);
+    }
   });
 
-  it("wait in at most 1,000 frames beside the commands, and are sent as soon as the connection is restored", async () => {
-    const { node, link, report, reports, dropped } = await reporting({ ...TOPICS, limits: { maxConnections: 2_000 } });
+  it("waits for the connection beside the commands, 1,000 at most", async () => {
+    const { first, node, link, report, reports } = await reporting({ ...TOPICS, limits: { maxConnections: 2_000 } });
     link.down();
     const reportEach = async (from: number, to: number): Promise<void> => {
-      for (let i = from; i <= to; i++) {
-        await report(String(i));
-        await pass(GATHER_MS);
-      }
+      for (let i = from; i <= to; i++) await report(`${first.server.nodes.id}.${i}`);
     };
+    const dropped = (): number => node.server.stats().engine!.dropped;
     await reportEach(1, 1_000);
     const publishing = node.server.topic("room").publish("said", {}, { timeoutMs: 60_000 });
     expect([reports(), dropped()]).toEqual([[], 0]);
