@@ -57,12 +57,17 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
   it("begins another epoch if the log was purged", async () => {
     const rig = rigOf();
     const node = await TestNode.open(rig.engine());
-    const before = await node.append("1");
+    const rule = { ...LOG, bytes: 1_000 };
+    const before = await node.append("x".repeat(2_000), undefined, rule);
+    await node.append("x".repeat(2_000), undefined, rule);
     const filter = `${rig.prefix}.1.l.>`;
     await managed(nats.server.url, ({ streams }) => streams.purge(`${rig.prefix}_1_l`, { filter }));
     expect((await node.read()).epoch).toBe("");
     const { epoch, offset } = await node.append("1");
     expect([offset, epoch === before.epoch]).toEqual([1, false]);
-    expect(await node.append("2")).toEqual({ epoch, offset: 2 });
+    // Its bytes count anew.
+    for (const next of [2, 3])
+      expect(await node.append("x".repeat(600), undefined, rule)).toEqual({ epoch, offset: next });
+    await expect.poll(async () => (await node.read()).entries.length).toBe(1);
   });
 });
