@@ -92,6 +92,11 @@ export class ServerFleet implements Reach {
     return engine === undefined ? random : tokenOf(this.fleet!.id, random);
   }
 
+  /** As `Fleet.sessionOver`. Returns nothing if there are no other nodes. */
+  sessionOver(token: string, hash: string, principal: string | undefined): (() => void) | undefined {
+    return this.#server.options.engine && this.fleet!.sessionOver(token, hash, principal);
+  }
+
   /** Returns the fleet. A server without an engine gets a fleet of its own, in memory. */
   get any(): Fleet {
     if (this.fleet !== undefined) return this.fleet;

@@ -223,10 +223,7 @@ export class Server<
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
         maxHeldLength: limits.maxSuspendedBytes,
         resumed: () => this.#tally.resumed(),
-        ...(checked.fleet.engine !== undefined && {
-          abandoned: (token: string, principal: string | undefined) =>
-            this.#fleet.fleet!.sessionOver(token, platform.hash(token), principal),
-        }),
+        abandoned: (token, principal) => this.#fleet.sessionOver(token, platform.hash(token), principal),
       });
     }
     const both = {

@@ -36,8 +36,8 @@ export interface SessionsOptions extends TokenOptions {
   readonly maxHeldLength: number;
   /** Called when a session was resumed over another socket. */
   resumed?(): void;
-  /** Returns what reports that a client has discarded the session of `token`, because this server does not have it. */
-  abandoned?(token: string, principal: string | undefined): () => void;
+  /** Returns what reports that a client has discarded the session of `token`, because this server does not have it, if others may. */
+  abandoned?(token: string, principal: string | undefined): (() => void) | undefined;
 }
 
 /** The part of the server in the arrival of a client that offered to resume a session. */
