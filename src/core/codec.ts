@@ -163,7 +163,7 @@ export function checkForms(value: unknown): void {
 /** Checking all of 100,000 numbers would take a tenth of the time of encoding them. */
 const MOST_ENTRIES = 100;
 
-function checkForm(value: unknown, key?: string | number, owner?: object): void {
+function checkForm(value: unknown, key?: string | number, parent?: object): void {
   if (typeof value !== "object" || value === null) return;
   const proto: unknown = Object.getPrototypeOf(value);
   if (proto === Object.prototype || proto === Array.prototype) return;
@@ -176,9 +176,9 @@ function checkForm(value: unknown, key?: string | number, owner?: object): void 
   // A Buffer's `toJSON` is as long as a list of indices.
   if (toJSON !== undefined && toJSON !== Buffer?.prototype.toJSON) return;
   // `JSON.stringify` writes neither inherited members nor the members of an object with `toJSON`.
-  if (owner !== undefined && ("toJSON" in owner || !Object.hasOwn(owner, key!))) return;
+  if (parent !== undefined && ("toJSON" in parent || !Object.hasOwn(parent, key!))) return;
   // No other code handles the rejections of promises that are refused with this value. A query that only its `then` starts is no promise.
-  for (const one of [value, ...Object.values(owner ?? [])]) if (one instanceof Promise) void observed(one);
+  for (const one of [value, ...Object.values(parent ?? [])]) if (one instanceof Promise) void observed(one);
   throw notJson(value instanceof Error ? value.name : String(tag), remedy, key);
 }
 

@@ -1,6 +1,6 @@
 /**
  * Checking options. Each set of options has one table, which names the options, checks them and sets their defaults. The tables
- * are in the files of their owners.
+ * are in the files of what they configure.
  */
 import { expected, mistake } from "./errors.js";
 import { isObject } from "./message.js";

@@ -134,7 +134,7 @@ export class AddressedPeer<R extends Contract<R>> implements RemotePeer<R> {
 }
 
 /** What a principal needs of its node. */
-export interface PrincipalOwner {
+export interface PrincipalHost {
   readonly calls: Calls;
   readonly node: NodeName;
   /** Returns the peer of an id. */
@@ -144,15 +144,15 @@ export interface PrincipalOwner {
 }
 
 /** Returns the peers of a principal. */
-export function principalOf<R extends Contract<R>>(owner: PrincipalOwner, name: string): Principal<R> {
-  const { calls } = owner;
+export function principalOf<R extends Contract<R>>(host: PrincipalHost, name: string): Principal<R> {
+  const { calls } = host;
   const named: Principal<R> & { toJSON(key: string): never } = {
     toJSON(key) {
       return shownAs(name, "principal", "write its name", key);
     },
     notify(method: string, params?: unknown, options?: unknown) {
       refuseOptions(options);
-      owner.notifyElsewhere(name, method, params);
+      host.notifyElsewhere(name, method, params);
       calls.notifyOwn(name, { method, params });
     },
     async peers() {
@@ -160,7 +160,7 @@ export function principalOf<R extends Contract<R>>(owner: PrincipalOwner, name: 
       const own = calls.ownOf(name);
       const { answers, unheard } = await gathering;
       const ids = new Set([...own, ...[...answers.values()].flatMap(textsIn)]);
-      return { peers: [...ids].map((id) => owner.peer<R>(id)), unheard };
+      return { peers: [...ids].map((id) => host.peer<R>(id)), unheard };
     },
     async disconnect(code = 1000, reason = "") {
       checkClose(code, reason);

@@ -74,7 +74,7 @@ export class RedisConnection implements EngineConnection, Commands {
   /** The last link to each server that was lost. */
   readonly #past = new Map<string, Link>();
   /** The primary of each tag. `undefined` while there is none, and while its channels are being subscribed. */
-  readonly #owners: (Link | undefined)[] = Array.from({ length: TAG_COUNT });
+  readonly #linkByTag: (Link | undefined)[] = Array.from({ length: TAG_COUNT });
   /** Tags whose subscriptions a server has ended: they are subscribed again, also if they have the same primary. */
   readonly #ended = new Set<number>();
   /** The server that was the last to end one: it knows first where the slot is now. */
@@ -187,7 +187,7 @@ export class RedisConnection implements EngineConnection, Commands {
     try {
       await this.#subscribeSoon(link, name);
       // If the link was lost or the tag has moved, it is not certain where the channel is subscribed.
-      if (this.#owners[tag] !== link) throw this.#refusal();
+      if (this.#linkByTag[tag] !== link) throw this.#refusal();
     } catch (error) {
       this.unsubscribe(channel);
       this.#react(link, error as EngineError);
@@ -198,12 +198,12 @@ export class RedisConnection implements EngineConnection, Commands {
   unsubscribe(channel: Channel): void {
     const { name, tag } = this.names.channel(channel);
     if (!this.#subscriptions.delete(name)) return;
-    this.#owners[tag]?.unsubscribe([name]);
+    this.#linkByTag[tag]?.unsubscribe([name]);
   }
 
   async send(channel: Channel, frame: string): Promise<number> {
     const { name, tag } = this.names.channel(channel);
-    const link = this.#owners[tag];
+    const link = this.#linkByTag[tag];
     if (link === undefined || this.#state === "closed") throw this.#refusal();
     try {
       const count = await link.publish(name, this.#numbers?.add(tag, frame) ?? frame);
@@ -253,11 +253,11 @@ export class RedisConnection implements EngineConnection, Commands {
 
   /** Returns the primary of a tag. Waits while a cluster moves the tag. */
   async #ownerOf(tag: number): Promise<Link> {
-    const link = this.#owners[tag];
+    const link = this.#linkByTag[tag];
     if (link !== undefined) return link;
     if (this.#state === "up" && this.#isMaintaining) await this.#settled();
-    if (this.#owners[tag] === undefined) throw this.#refusal();
-    return this.#owners[tag];
+    if (this.#linkByTag[tag] === undefined) throw this.#refusal();
+    return this.#linkByTag[tag];
   }
 
   #refusal(): EngineError {
@@ -285,7 +285,7 @@ export class RedisConnection implements EngineConnection, Commands {
   #received(link: Link, name: string, frame: string): void {
     const subscription = this.#subscriptions.get(name);
     // A server that was replaced may send what its successor sends too.
-    if (subscription === undefined || this.#state === "closed" || this.#owners[subscription.tag] !== link) return;
+    if (subscription === undefined || this.#state === "closed" || this.#linkByTag[subscription.tag] !== link) return;
     const { channel, tag } = subscription;
     const text = this.#numbers === undefined ? frame : this.#numbers.remove(tag, frame);
     if (text !== undefined) this.#host.received(channel, text);
@@ -301,14 +301,14 @@ export class RedisConnection implements EngineConnection, Commands {
     if (this.#links.get(link.address) !== link) return;
     this.#links.delete(link.address);
     this.#past.set(link.address, link);
-    for (const [tag, owner] of this.#owners.entries()) if (owner === link) this.#owners[tag] = undefined;
+    for (const [tag, one] of this.#linkByTag.entries()) if (one === link) this.#linkByTag[tag] = undefined;
     this.#fall(error);
     this.#refresh();
   }
 
   /** Subscribes again what a server has ended. A cluster does that when a slot leaves its primary, which may get it back. */
   #onEnded(link: Link, name: string | undefined): void {
-    if (name === undefined) for (const [tag, owner] of this.#owners.entries()) if (owner === link) this.#ended.add(tag);
+    if (name === undefined) for (const [tag, one] of this.#linkByTag.entries()) if (one === link) this.#ended.add(tag);
     const subscription = name === undefined ? undefined : this.#subscriptions.get(name);
     if (subscription !== undefined) this.#ended.add(subscription.tag);
     this.#reporter = link;
@@ -365,7 +365,7 @@ export class RedisConnection implements EngineConnection, Commands {
 
   /** The primaries were not found. As long as the known ones answer, the connection is up. */
   #failed(error: EngineError): void {
-    if (this.#state !== "up" || this.#owners.includes(undefined)) this.#fall(error);
+    if (this.#state !== "up" || this.#linkByTag.includes(undefined)) this.#fall(error);
   }
 
   #settle(): void {
@@ -407,10 +407,10 @@ export class RedisConnection implements EngineConnection, Commands {
     const moved = new Map<Link, number[]>();
     for (const [tag, address] of layout.addresses.entries()) {
       const link = this.#links.get(textOf(address));
-      if (link?.isConfirmed !== true || (this.#owners[tag] === link && !this.#ended.has(tag))) continue;
+      if (link?.isConfirmed !== true || (this.#linkByTag[tag] === link && !this.#ended.has(tag))) continue;
       // Ended before the new subscription begins: otherwise a message could be received from both.
-      this.#owners[tag]?.unsubscribe(this.#namesOf([tag]));
-      this.#owners[tag] = undefined;
+      this.#linkByTag[tag]?.unsubscribe(this.#namesOf([tag]));
+      this.#linkByTag[tag] = undefined;
       this.#ended.delete(tag);
       this.#moved.add(tag);
       moved.set(link, [...(moved.get(link) ?? []), tag]);
@@ -423,7 +423,7 @@ export class RedisConnection implements EngineConnection, Commands {
         link.close();
       }
     if (failures.length > 0) throw failures[0]!;
-    if (this.#owners.includes(undefined)) throw new EngineError("a connection to Redis was lost again", "not-sent");
+    if (this.#linkByTag.includes(undefined)) throw new EngineError("a connection to Redis was lost again", "not-sent");
     this.#report();
   }
 
@@ -449,7 +449,7 @@ export class RedisConnection implements EngineConnection, Commands {
     }
   }
 
-  /** Makes a link the owner of some tags, when it receives their channels. */
+  /** Makes a link the one of some tags, when it receives their channels. */
   async #adopt(link: Link, tags: readonly number[]): Promise<void> {
     const refusals = (await link.script("probe", [this.names.probe(tags[0]!)], [])) as string[];
     if (refusals.length > 0) {
@@ -462,7 +462,7 @@ export class RedisConnection implements EngineConnection, Commands {
     // Unsubscribed meanwhile.
     const unwanted = batches.flat().filter((name) => !this.#subscriptions.has(name));
     link.unsubscribe(unwanted);
-    if (this.#links.get(link.address) === link) for (const tag of tags) this.#owners[tag] = link;
+    if (this.#links.get(link.address) === link) for (const tag of tags) this.#linkByTag[tag] = link;
   }
 
   #namesOf(tags: readonly number[]): string[] {
@@ -489,7 +489,7 @@ export class RedisConnection implements EngineConnection, Commands {
       link.destroy();
     }
     this.#links.clear();
-    this.#owners.fill(undefined);
+    this.#linkByTag.fill(undefined);
   }
 }
 

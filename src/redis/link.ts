@@ -19,7 +19,7 @@ import {
 } from "./client.js";
 import { textOf, type Address } from "./options.js";
 import { readNodeTimeout, type Silence } from "./layout.js";
-import { Reign } from "./reign.js";
+import { Term } from "./term.js";
 import { SCRIPT_NAMES, sourceOf, type ScriptKind, type ScriptName } from "./scripts.js";
 
 /** The longest frame. */
@@ -91,13 +91,13 @@ class Unanswered {
 export class Link {
   readonly address: string;
   readonly info: ServerInfo;
-  /** Identifies a reign of the server as a primary. Another one may lack the end of what was written in this one. */
+  /** Identifies a term of the server as a primary. Another one may lack the end of what was written in this one. */
   readonly life: string;
   /** Whether another server has said, after this one was connected, that this one is the primary. */
   isConfirmed = false;
   /** After which silence the server is replaced, and how long it is certainly the primary. `undefined` for a single server. */
   readonly silence: Silence | undefined;
-  readonly #reign: Reign | undefined;
+  readonly #term: Term | undefined;
   readonly #library: Library;
   readonly #commands: Client;
   readonly #subscriber: Client;
@@ -130,7 +130,7 @@ export class Link {
       address: string;
       info: ServerInfo;
       silence: Silence | undefined;
-      reign: Reign | undefined;
+      term: Term | undefined;
       commands: Client;
       subscriber: Client;
     },
@@ -145,8 +145,8 @@ export class Link {
     this.info = parts.info;
     this.life = lifeOf(parts.info, settings.isDurable);
     this.silence = parts.silence;
-    this.#reign = parts.reign;
-    this.#silenceMs = Math.min(SILENCE_MS, parts.reign?.patienceMs ?? Infinity);
+    this.#term = parts.term;
+    this.#silenceMs = Math.min(SILENCE_MS, parts.term?.patienceMs ?? Infinity);
     this.#commands = parts.commands;
     this.#subscriber = parts.subscriber;
     this.#kind = kind;
@@ -203,15 +203,15 @@ export class Link {
         throw new Error("two connections reached two servers, behind one address");
       checkServer(where, info!, settings);
       const silence = settings.isCluster ? await readNodeTimeout(ask) : settings.silence;
-      const reign = silence && new Reign(silence.ms, microsecondsOf(await ask(["TIME"])));
-      const kind = { isCluster: settings.isCluster, isTimed: reign !== undefined };
+      const term = silence && new Term(silence.ms, microsecondsOf(await ask(["TIME"])));
+      const kind = { isCluster: settings.isCluster, isTimed: term !== undefined };
       const sources = SCRIPT_NAMES.map((script) => sourceOf(script, kind));
       const loaded = sources.map((source) => commands.sendCommand(["SCRIPT", "LOAD", source]));
       const hashes = new Map((await Promise.all(loaded)).map((hash, i) => [SCRIPT_NAMES[i]!, String(hash)]));
       if (signal.aborted) throw new EngineError("the engine is closed", "not-sent");
       if (failure !== undefined) throw failure;
       link = new Link(
-        { library, address: where, info: info!, silence, reign, commands, subscriber },
+        { library, address: where, info: info!, silence, term, commands, subscriber },
         kind,
         hashes,
         settings,
@@ -237,8 +237,8 @@ export class Link {
 
   /** Returns true if the server has certainly been the primary since an earlier link, so that no other server need be asked. */
   continues(before: Link | undefined): boolean {
-    if (before === undefined || before.life !== this.life || before.#reign === undefined) return false;
-    return this.#reign?.continues(before.#reign) === true;
+    if (before === undefined || before.life !== this.life || before.#term === undefined) return false;
+    return this.#term?.continues(before.#term) === true;
   }
 
   /** Sends a command. Rejects with an `EngineError` and its outcome. `bytes`: the length of what it carries. */
@@ -271,7 +271,7 @@ export class Link {
   async script(script: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     const bytes = args.reduce((sum, arg) => sum + utf8Bytes(arg), 0);
     const rest = [String(keys.length), ...keys, ...args];
-    if (this.#reign !== undefined) rest.push(String(this.#reign.endUs));
+    if (this.#term !== undefined) rest.push(String(this.#term.endUs));
     try {
       return await this.command(["EVALSHA", this.#hashes.get(script)!, ...rest], bytes);
     } catch (error) {
@@ -354,7 +354,7 @@ export class Link {
     if (found !== undefined && Number(found) < expected && this.#isUsed) this.#host.ended(this);
   }
 
-  /** Checks that the server is still in the same reign as a primary. Otherwise, loses the link. Also checks the subscriptions. */
+  /** Checks that the server is still in the same term as a primary. Otherwise, loses the link. Also checks the subscriptions. */
   async verify(): Promise<void> {
     void this.#countSubscriptions();
     const parts = await Promise.all(["server", "replication"].map((section) => this.command(["INFO", section])));
@@ -385,7 +385,7 @@ export class Link {
   }
 
   #hearLater(): void {
-    if (this.#isUsed) this.#hearing = setTimeout(this.#hear, Math.min(this.#reign?.periodMs ?? VERIFY_MS, VERIFY_MS));
+    if (this.#isUsed) this.#hearing = setTimeout(this.#hear, Math.min(this.#term?.periodMs ?? VERIFY_MS, VERIFY_MS));
   }
 
   readonly #hear = (): void => {
@@ -394,9 +394,9 @@ export class Link {
   };
 
   async #hearTime(): Promise<void> {
-    if (this.#reign === undefined) return;
+    if (this.#term === undefined) return;
     // Also if so much is unanswered that other commands are refused.
-    if (!this.#reign.hear(microsecondsOf(await this.#send(["TIME"], 0))))
+    if (!this.#term.hear(microsecondsOf(await this.#send(["TIME"], 0))))
       this.lose(new DemotedError(`Redis at ${this.address}: it was silent for so long that it may be replaced`));
   }
 

@@ -3,7 +3,7 @@
  * replaced by `SPUBLISH` for a cluster.
  */
 
-/** Refuses a script that runs after the end of the reign, which is the last of ARGV, in microseconds of the server's clock. */
+/** Refuses a script that runs after the end of the term, which is the last of ARGV, in microseconds of the server's clock. */
 const inTime = `
 local at = redis.call('TIME')
 if at[1] * 1000000 + at[2] > tonumber(ARGV[#ARGV]) then
@@ -113,7 +113,7 @@ export const SCRIPT_NAMES = Object.keys(SCRIPTS) as ScriptName[];
 /** For which servers a script is. */
 export interface ScriptKind {
   readonly isCluster: boolean;
-  /** Whether the script has the end of a reign as its last argument. */
+  /** Whether the script has the end of a term as its last argument. */
   readonly isTimed: boolean;
 }
 

@@ -12,7 +12,7 @@ import { memory } from "../fleet/memory.js";
 import type { Principal, RemotePeer } from "../fleet/remote.js";
 import type { TopicRules } from "../fleet/topic-options.js";
 import { createPeer, Peer, type AnyPeer } from "../peer/peer.js";
-import { accepts, sendAll, type GroupOptions, type GroupOwner, type Reach } from "./groups.js";
+import { accepts, sendAll, type GroupOptions, type GroupHost, type Reach } from "./groups.js";
 import { randomText } from "./random.js";
 
 /** The options of a server that is a node of a fleet. */
@@ -44,8 +44,8 @@ export interface ServerParts {
   };
   readonly config: Config;
   readonly peers: ReadonlySet<AnyPeer>;
-  /** The owner of all groups. Gets the way to other nodes. */
-  readonly groups: GroupOwner & { fleet: Fleet | undefined };
+  /** The host of all groups. Gets the way to other nodes. */
+  readonly groups: GroupHost & { fleet: Fleet | undefined };
   readonly topics: {
     readonly names: Iterable<string>;
     membersOf(name: string): ReadonlySet<AnyPeer>;

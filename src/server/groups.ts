@@ -143,7 +143,7 @@ export interface Reach {
 }
 
 /** What the groups of one server have in common. */
-export interface GroupOwner {
+export interface GroupHost {
   /** Set while the server is a node of a fleet. */
   reach?: Reach | undefined;
   /** The server's `around`. */
@@ -163,11 +163,11 @@ export function checkPeer<P>(peer: P): P {
 /** A group of the peers that `members` returns at the moment. */
 export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implements Group<L, R, A> {
   readonly #members: () => ReadonlySet<Peer<L, R, A>>;
-  readonly #owner: GroupOwner;
+  readonly #host: GroupHost;
 
-  constructor(members: () => ReadonlySet<Peer<L, R, A>>, owner: GroupOwner) {
+  constructor(members: () => ReadonlySet<Peer<L, R, A>>, host: GroupHost) {
     this.#members = members;
-    this.#owner = owner;
+    this.#host = host;
   }
 
   /** The name of the topic, if the group is one. */
@@ -193,17 +193,17 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     this.#resolve(checked.except);
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
-    const { around } = this.#owner;
+    const { around } = this.#host;
     // A copy: a listener of `missed` or `close` may change the group meanwhile.
     if (around === undefined) return this.#send([...this.#members()], method, text, checked);
     const call = this.record(method, params, checked.except, false, checked.volatile);
-    if (call.peers.length === 0 && (this.#owner.reach === undefined || checked.here === true)) return;
+    if (call.peers.length === 0 && (this.#host.reach === undefined || checked.here === true)) return;
     const send = async (): Promise<void> => {
       // Encoded again: `around` may have changed the params in place.
       this.#send(call.peers, method, encodeNotification(method, call.params as object), checked);
     };
     runAround(around, call, send).catch((error: unknown) =>
-      this.#owner.report(error, undefined, { method, id: undefined }),
+      this.#host.report(error, undefined, { method, id: undefined }),
     );
   }
 
@@ -221,7 +221,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     const message = new SharedRequest(method, params);
     const call = this.record(method, params, except, true);
     if (call.peers.length === 0) return [];
-    const { around } = this.#owner;
+    const { around } = this.#host;
     if (around === undefined) return requestAll(call.peers, message, wait);
     return runAround(around, call, async () => requestAll(call.peers, new SharedRequest(method, call.params), wait));
   }
@@ -234,7 +234,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
   /** Sends a notification to peers of this node, and to those that the group has on others. */
   #send(peers: readonly AnyPeer[], method: string, text: MessageText, options: GroupOptions): void {
     sendAll(peers, method, text, options);
-    const { reach } = this.#owner;
+    const { reach } = this.#host;
     if (reach !== undefined) this.notifyElsewhere(reach, method, text, options);
   }
 
@@ -246,7 +246,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
   /** Adds to `except` the peers of this node whose ids it has. Throws a `TypeError` for a peer that no node of this server has. */
   #resolve(except: Excluded | undefined): void {
     if (except === undefined) return;
-    const { reach, canHave } = this.#owner;
+    const { reach, canHave } = this.#host;
     const given = [...except];
     for (const one of given) if (typeof one !== "string" && !canHave(one)) throw wrongExcept(one);
     const ids = given.filter((one) => typeof one === "string");

@@ -38,7 +38,7 @@ import { fullRefusal, offeredBy, type GateSocket } from "./gate.js";
 import { postFeatures } from "./streams.js";
 import { PeerGroup, type Group } from "./groups.js";
 import type { ServerAround } from "./around.js";
-import { Topics, type Topic, type TopicsOwner } from "./topics.js";
+import { Topics, type Topic, type TopicsHost } from "./topics.js";
 import { ServerFleet, type FleetOptions } from "./fleet.js";
 import { engineAnswer } from "../fleet/engine.js";
 import type { FleetEvents, Health, Nodes } from "../fleet/fleet.js";
@@ -187,7 +187,7 @@ export class Server<
     }
     const { around } = this.#config;
     const report = (error: unknown, peer?: AnyPeer, call?: FailedCall): void => void this.#report(error, peer, call);
-    const groups: { -readonly [K in keyof TopicsOwner<Peer<L, R, A>>]: TopicsOwner<Peer<L, R, A>>[K] } = {
+    const groups: { -readonly [K in keyof TopicsHost<Peer<L, R, A>>]: TopicsHost<Peer<L, R, A>>[K] } = {
       around,
       report,
       canHave: (peer) => connectionOf(peer).hooks === this.#hooks || this.#fleet.fleet?.canHave(peer) === true,

@@ -57,16 +57,16 @@ function pieces(bytes: number, size: number): number {
 
 /** A WebSocket whose frames a `WsSocket` writes. Its close overtakes none of them. */
 export class GatheringWebSocket extends WebSocket {
-  owner: WsSocket | undefined = undefined;
+  wsSocket: WsSocket | undefined = undefined;
 
   /** Closes after all earlier frames. `ws` also calls this when the other side closes or breaks the protocol. */
   override close(code?: number, data?: string | Buffer): void {
     const close = (): void => {
-      this.owner?.flushHandler();
+      this.wsSocket?.flushHandler();
       super.close(code, data);
     };
-    if (this.owner === undefined) close();
-    else this.owner.closeAfterWork(close);
+    if (this.wsSocket === undefined) close();
+    else this.wsSocket.closeAfterWork(close);
   }
 }
 
@@ -112,7 +112,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.#isServer = this.#raw !== undefined;
     // Bun's event has no socket.
     if (raw === undefined) webSocket.once("upgrade", ({ socket }) => (this.#raw = socket ?? undefined));
-    webSocket.owner = this;
+    webSocket.wsSocket = this;
     // All sockets share these functions, because closures for each take memory when thousands are idle.
     /* oxlint-disable typescript/unbound-method -- each gets its WebSocket as `this`. */
     webSocket.on("message", WsSocket.#received);
@@ -135,7 +135,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
 
   /** Takes a text or binary frame. If the budget of this tick is spent, processes it in a later tick. */
   static #received(this: WebSocket, data: RawData, isBinary: boolean): void {
-    const socket = (this as GatheringWebSocket).owner!;
+    const socket = (this as GatheringWebSocket).wsSocket!;
     const bytes = data as Buffer;
     const isFree = socket.#recordReceipt();
     socket.#frameBytes = bytes.length;
@@ -147,14 +147,14 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
 
   /** Takes a pong. A pong that answers a read mark was requested, so it does not count towards a flood. */
   static #ponged(this: WebSocket, payload: Buffer): void {
-    const socket = (this as GatheringWebSocket).owner!;
+    const socket = (this as GatheringWebSocket).wsSocket!;
     if (socket.#readMarks?.reached(payload.toString()) === true) socket.#recordReceipt();
     else socket.#controlled();
   }
 
   /** Answers a ping, unless `ROOM_FOR_PONGS` is used up. Without this bound, unsent pongs to a client would grow without limit. */
   static #pinged(this: WebSocket, data: Buffer): void {
-    const socket = (this as GatheringWebSocket).owner!;
+    const socket = (this as GatheringWebSocket).wsSocket!;
     socket.#controlled();
     if (socket.#isClosing) return;
     // A pong confirms that all frames before the ping are processed.
@@ -164,11 +164,11 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
 
   /** Records an error. `close` always follows. */
   static #failed(this: WebSocket, cause: Error): void {
-    (this as GatheringWebSocket).owner!.#error ??= cause;
+    (this as GatheringWebSocket).wsSocket!.#error ??= cause;
   }
 
   static #closed(this: WebSocket, code: number, reason: Buffer): void {
-    const socket = (this as GatheringWebSocket).owner!;
+    const socket = (this as GatheringWebSocket).wsSocket!;
     socket.#heartbeat?.stop();
     socket.budget.forgetSocket();
     const end = (): void =>

@@ -6,7 +6,7 @@ import { endPeer, type AnyPeer } from "../peer/peer.js";
 import type { StandardWebSocket } from "../sockets/standard.js";
 import type { Flow } from "./pipe.js";
 import { turn } from "./turn.js";
-import type { Wire, WireOwner } from "./wire.js";
+import type { Wire, WireHost } from "./wire.js";
 
 /** What a test can do to the connection of one client, or to those of all. */
 export interface Line {
@@ -48,7 +48,7 @@ export interface Network extends Line {
 }
 
 /** The line of one client: its present socket, and those that follow it. */
-export class ClientLine implements Line, WireOwner {
+export class ClientLine implements Line, WireHost {
   readonly flow: Flow;
   readonly arrived: () => void;
   readonly #wires = new Set<Wire>();

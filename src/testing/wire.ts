@@ -9,7 +9,7 @@ import { Pipe, type Flow } from "./pipe.js";
 import { WireSocket } from "./socket.js";
 
 /** What a wire needs of its line. */
-export interface WireOwner {
+export interface WireHost {
   readonly flow: Flow;
   /** Called before anything arrives at either end. */
   readonly arrived: () => void;
@@ -27,7 +27,7 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
   readonly client: WireSocket;
   /** The end of the server. It exists once the server has accepted the client. */
   #server: WireSocket | undefined;
-  readonly #owner: WireOwner;
+  readonly #host: WireHost;
   readonly #url: URL;
   readonly #offers: boolean;
   readonly #up: Pipe;
@@ -39,13 +39,13 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
   readonly opened: Promise<string>;
 
   /** `offers`: the client offers a subprotocol. */
-  constructor(owner: WireOwner, url: URL, offers: boolean, maxFrameBytes: number) {
+  constructor(host: WireHost, url: URL, offers: boolean, maxFrameBytes: number) {
     super();
-    this.#owner = owner;
+    this.#host = host;
     this.#url = url;
     this.#offers = offers;
-    this.#up = new Pipe(owner.flow, owner.arrived);
-    this.#down = new Pipe(owner.flow, owner.arrived);
+    this.#up = new Pipe(host.flow, host.arrived);
+    this.#down = new Pipe(host.flow, host.arrived);
     this.client = new WireSocket(maxFrameBytes, this.#up, () => this.#clientClosed());
     this.opened = new Promise((resolve, reject) => {
       this.#answer = (answer) => {
@@ -128,13 +128,13 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
 
   #serverClosed(): void {
     this.emit("close");
-    if (this.client.isClosed) this.#owner.over(this);
+    if (this.client.isClosed) this.#host.over(this);
   }
 
   #clientClosed(): void {
     const error = new ConnectError(publicUrl(this.#url), "the connection was lost");
     this.#answer({ error, blamesOffer: false });
     if (this.#server === undefined && !this.#isRefused) this.emit("close");
-    if (this.#server === undefined || this.#server.isClosed) this.#owner.over(this);
+    if (this.#server === undefined || this.#server.isClosed) this.#host.over(this);
   }
 }

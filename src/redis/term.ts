@@ -1,7 +1,7 @@
 /**
- * The reign of a primary: the time in which no other server can have replaced it. A cluster or Sentinels replace a primary that was silent
+ * The term of a primary: the time in which no other server can have replaced it. A cluster or Sentinels replace a primary that was silent
  * for a certain time. A primary that was stopped does not notice that: when it continues, it first runs the commands in its sockets, and
- * what it acknowledges then is lost. So each script carries the end of the reign by the clock of that server, which refuses it after that.
+ * what it acknowledges then is lost. So each script carries the end of the term by the clock of that server, which refuses it after that.
  */
 
 /** The share of the silence in which scripts may run after the last reply of the server. */
@@ -13,8 +13,8 @@ const MAX_PERIOD_MS = 60_000;
 /** The share of the silence after which a link gives up a server that does not answer, so that it does so before the server is replaced. */
 const PATIENCE_SHARE = 1 / 2;
 
-/** The reign of one primary. Times in microseconds are of its own clock. */
-export class Reign {
+/** The term of one primary. Times in microseconds are of its own clock. */
+export class Term {
   /** How long the primary must be silent until it is replaced, in milliseconds. */
   readonly #silenceMs: number;
   #heardUs: number;
@@ -39,8 +39,8 @@ export class Reign {
     return this.#heardUs + Math.floor(this.#silenceMs * 1_000 * SCRIPTS_SHARE);
   }
 
-  /** Returns true if the server was heard before the end of an earlier reign. */
-  continues(before: Reign): boolean {
+  /** Returns true if the server was heard before the end of an earlier term. */
+  continues(before: Term): boolean {
     return this.#heardUs <= before.endUs;
   }
 
