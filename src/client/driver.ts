@@ -185,7 +185,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const isFirst = this.#peer.state === "connecting";
     link.attach(socket, this.#isAgreed(), hello, isAwaited, isFirst);
     // Listeners that the application adds right after `await connect()` must miss nothing.
-    if (isFirst) nextTurn(() => link.socket === socket && socket.start(link));
+    if (isFirst) nextTick(() => link.socket === socket && socket.start(link));
   }
 
   /** Whether the server speaks `reciproc.v1`. If it sent a hello on an earlier socket, its first frame must be a hello again. */
@@ -328,5 +328,5 @@ const ON_OPEN_FAILED = "`onOpen` failed";
  * Runs a task in the next tick. A timer of 0 ms takes at least one millisecond. `setImmediate` of Node is faster. Taken when this file
  * is loaded, so that a client opens under the fake timers of a test.
  */
-const nextTurn: (task: () => void) => unknown =
+const nextTick: (task: () => void) => unknown =
   (globalThis as { setImmediate?: typeof setImmediate }).setImmediate ?? setTimeout;

@@ -27,7 +27,7 @@ export interface SubscriptionLimits {
    * Most pushes of a subscription that are queued until the response is read. Until the response is sent, further pushes are
    * refused. After that, a further push sends the queued pushes at once. Default 256; `Infinity` turns it off.
    */
-  maxHeld: number;
+  maxQueued: number;
 }
 
 /** How the subscriptions of one kind are named, sent and bounded. */
@@ -47,7 +47,7 @@ export interface Subscription<T = any> {
   readonly signal: AbortSignal;
   /**
    * Pushes a value; `undefined` arrives as `null`. Returns false, and pushes nothing, once the subscription or the peer has
-   * ended, and while `maxHeld` pushes are queued before the response is sent. Throws a `TypeError` for a value that cannot be encoded.
+   * ended, and while `maxQueued` pushes are queued before the response is sent. Throws a `TypeError` for a value that cannot be encoded.
    */
   readonly notify: (result: T) => boolean;
   /** Ends the subscription from this side. Returns whether it was open. Drops queued pushes. */
@@ -65,7 +65,7 @@ interface Subscriber {
 /** How long the first push waits at most for the client to have read the response. Not every client answers pings. */
 const READ_WAIT_MS = 1000;
 
-const DEFAULT_LIMITS: SubscriptionLimits = { maxPerPeer: 1024, maxHeld: 256 };
+const DEFAULT_LIMITS: SubscriptionLimits = { maxPerPeer: 1024, maxQueued: 256 };
 
 /** Some 125 random bits, without the digit 0: Ethereum's numbers have no leading zeros. */
 const hexDigits = customAlphabet("123456789abcdef", 32);
@@ -134,13 +134,13 @@ export class Subscriptions<T = any> {
       throw new RpcError(ErrorCode.MethodNotFound, "Notifications not supported", undefined, { cause });
     const peer = context.peer as Subscriber;
     const ofPeer = this.#of(peer);
-    const { maxPerPeer, maxHeld } = this.#limits;
+    const { maxPerPeer, maxQueued } = this.#limits;
     if (ofPeer.size >= maxPerPeer) {
       throw new RpcError(ErrorCode.TooManySubscriptions, "Too many subscriptions", { maxPerPeer });
     }
     const id = synchronous(this.#nextId(), "`nextId`");
     if (!isId(id) || id === null || ofPeer.has(id)) throw expected("nextId()", "an id that is not in use", id);
-    const subscription = new OpenSubscription<T>(peer, this.#method, id, maxHeld, () => {
+    const subscription = new OpenSubscription<T>(peer, this.#method, id, maxQueued, () => {
       ofPeer.delete(id);
       this.#size--;
     });
@@ -177,20 +177,20 @@ class OpenSubscription<T> implements Subscription<T> {
   readonly id: SubscriptionId;
   readonly #peer: Subscriber;
   readonly #method: string;
-  readonly #maxHeld: number;
+  readonly #maxQueued: number;
   readonly #onEnd: () => void;
   readonly #ended = new AbortController();
   /** The params of the pushes that are queued until the response is read; `undefined` once they were sent. */
-  #held: object[] | undefined = [];
+  #queued: object[] | undefined = [];
   #hasReplied = false;
   /** The deadline of the wait for the client to read the response. */
   readonly #wait: Expiring = { deadline: 0, expire: () => this.#flush() };
 
-  constructor(peer: Subscriber, method: string, id: SubscriptionId, maxHeld: number, onEnd: () => void) {
+  constructor(peer: Subscriber, method: string, id: SubscriptionId, maxQueued: number, onEnd: () => void) {
     this.#peer = peer;
     this.#method = method;
     this.id = id;
-    this.#maxHeld = maxHeld;
+    this.#maxQueued = maxQueued;
     this.#onEnd = onEnd;
   }
 
@@ -203,20 +203,20 @@ class OpenSubscription<T> implements Subscription<T> {
     // The result is a member of the params, whose own members are not checked.
     checkForms(result);
     const params = { subscription: this.id, result: result === undefined ? null : result };
-    if (this.#held !== undefined && this.#held.length >= this.#maxHeld) {
+    if (this.#queued !== undefined && this.#queued.length >= this.#maxQueued) {
       if (!this.#hasReplied) return false;
       this.#flush();
     }
-    if (this.#held === undefined) return this.#peer.notify(this.#method, params);
+    if (this.#queued === undefined) return this.#peer.notify(this.#method, params);
     // A copy of the present value. A value that cannot be encoded throws here.
-    this.#held.push((JSON.parse(encodeNotification(this.#method, params)) as { params: object }).params);
+    this.#queued.push((JSON.parse(encodeNotification(this.#method, params)) as { params: object }).params);
     return true;
   };
 
   readonly close = (): boolean => {
     if (this.#ended.signal.aborted) return false;
     clearDeadline(this.#wait);
-    this.#held = undefined;
+    this.#queued = undefined;
     this.#onEnd();
     this.#ended.abort();
     return true;
@@ -232,7 +232,7 @@ class OpenSubscription<T> implements Subscription<T> {
   /** Sends the queued pushes. A push that `around` makes meanwhile is sent last. If `around` closes the subscription, stops. */
   #flush(): void {
     clearDeadline(this.#wait);
-    for (let next; (next = this.#held?.shift()) !== undefined;) this.#peer.notify(this.#method, next);
-    this.#held = undefined;
+    for (let next; (next = this.#queued?.shift()) !== undefined;) this.#peer.notify(this.#method, next);
+    this.#queued = undefined;
   }
 }

@@ -17,7 +17,7 @@ export interface ServerLinkDelegate extends LinkDelegate {
   /** Reports that the client has the newest token. */
   confirmed(): void;
   /** Reports that the memory of a suspended session may have changed. */
-  heldChanged(): void;
+  storedChanged(): void;
   /** Returns true if a broadcast of that length may be queued for this suspended session. */
   acceptsBroadcast(length: number): boolean;
 }
@@ -62,7 +62,7 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   keeps(by: number, isBroadcast = false): void {
     if (isBroadcast) this.#keptBroadcasts += by;
     else this.#kept += by;
-    if (this.endpoint.state.kind === "suspended") this.delegate?.heldChanged();
+    if (this.endpoint.state.kind === "suspended") this.delegate?.storedChanged();
   }
 
   acceptsBroadcast(length: number): boolean {
@@ -83,12 +83,12 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   }
 
   /** The memory of the session: the log, and what the receiver keeps, such as queued messages. */
-  get heldLength(): number {
+  get storedLength(): number {
     return (this.endpoint.state.session?.logLength ?? 0) + this.#kept;
   }
 
   /** The length of the queued broadcasts. */
-  get heldBroadcastLength(): number {
+  get storedBroadcastLength(): number {
     return this.#keptBroadcasts;
   }
 

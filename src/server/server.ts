@@ -221,7 +221,7 @@ export class Server<
         makeToken: () => this.#fleet.tokenOf(randomText(TOKEN_LENGTH)),
         hash: (token) => platform.hash(token),
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
-        maxHeldLength: limits.maxSuspendedBytes,
+        maxStoredLength: limits.maxSuspendedBytes,
         resumed: () => this.#tally.resumed(),
         abandoned: (token, principal) => this.#fleet.sessionOver(token, platform.hash(token), principal),
       });
@@ -306,7 +306,7 @@ export class Server<
     return this.#tally.sum({
       peers: this.#peers.size,
       suspended: this.#sessions?.suspended ?? 0,
-      suspendedBytes: this.#sessions?.held ?? 0,
+      suspendedBytes: this.#sessions?.stored ?? 0,
       topics: this.#topics.size,
       ...this.#fleet.stats(),
     });

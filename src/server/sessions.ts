@@ -33,7 +33,7 @@ export interface SessionsOptions extends TokenOptions {
   /** Maximum number of suspended sessions of one principal. One more ends the oldest. */
   readonly maxSuspendedPerPrincipal: number;
   /** Maximum of what all suspended sessions hold together, in UTF-16 code units. Beyond it, the session that holds most ends. */
-  readonly maxHeldLength: number;
+  readonly maxStoredLength: number;
   /** Called when a session was resumed over another socket. */
   resumed?(): void;
   /** Returns what reports that a client has discarded the session of `token`, because this server does not have it, if others may. */
@@ -75,9 +75,9 @@ export class Sessions {
   /** Sockets whose clients offered to resume a session and have not sent `resume` or a hello yet. */
   readonly #arrivals = new Set<Arrival>();
   #suspended = 0;
-  #held = 0;
+  #stored = 0;
   /** The length of the broadcasts that are queued in suspended sessions. It has its own bound, which ends no session. */
-  #heldBroadcasts = 0;
+  #storedBroadcasts = 0;
 
   constructor(options: SessionsOptions) {
     this.options = options;
@@ -95,8 +95,8 @@ export class Sessions {
   }
 
   /** What the suspended sessions hold, in UTF-16 code units. */
-  get held(): number {
-    return this.#held + this.#heldBroadcasts;
+  get stored(): number {
+    return this.#stored + this.#storedBroadcasts;
   }
 
   /**
@@ -187,9 +187,9 @@ export class Sessions {
     unlink(session.place);
     session.place = undefined;
     this.#suspended--;
-    this.#held -= session.held;
-    this.#heldBroadcasts -= session.heldBroadcasts;
-    session.held = session.heldBroadcasts = 0;
+    this.#stored -= session.stored;
+    this.#storedBroadcasts -= session.storedBroadcasts;
+    session.stored = session.storedBroadcasts = 0;
     const { principal } = session;
     const siblings = principal === undefined ? undefined : this.#byPrincipal.get(principal);
     siblings?.delete(session);
@@ -199,26 +199,26 @@ export class Sessions {
   /** Updates the count of what a suspended session holds. While all together hold too much, ends the session that holds most. */
   update(session: ServerSession): void {
     if (session.place === undefined) return;
-    const { heldLength, heldBroadcastLength } = session.link;
-    this.#held += heldLength - session.held;
-    session.held = heldLength;
-    this.#heldBroadcasts += heldBroadcastLength - session.heldBroadcasts;
-    session.heldBroadcasts = heldBroadcastLength;
-    while (this.#held > this.options.maxHeldLength && this.#endLargest());
+    const { storedLength, storedBroadcastLength } = session.link;
+    this.#stored += storedLength - session.stored;
+    session.stored = storedLength;
+    this.#storedBroadcasts += storedBroadcastLength - session.storedBroadcasts;
+    session.storedBroadcasts = storedBroadcastLength;
+    while (this.#stored > this.options.maxStoredLength && this.#endLargest());
   }
 
   /** Ends the suspended session that holds most. Returns false if that released nothing. */
   #endLargest(): boolean {
     const before = this.#suspended;
     const suspended = [...this.#unnamed.toArray(), ...this.#named.toArray()];
-    const largest = suspended.reduce((most, other) => (other.session.held > most.session.held ? other : most));
+    const largest = suspended.reduce((most, other) => (other.session.stored > most.session.stored ? other : most));
     largest.session.end("suspended sessions hold more than `maxSuspendedBytes` together");
     return this.#suspended < before;
   }
 
   /** Returns true if suspended sessions may hold so much more of queued broadcasts. */
   acceptsBroadcast(length: number): boolean {
-    return this.#heldBroadcasts + length <= this.options.maxHeldLength / 4;
+    return this.#storedBroadcasts + length <= this.options.maxStoredLength / 4;
   }
 
   #boundPrincipal(session: ServerSession): void {
@@ -239,8 +239,8 @@ class ServerSession implements ServerLinkDelegate {
   /** Set while the session is suspended. */
   place: Place | undefined = undefined;
   /** The part of this session in the counts of all suspended sessions. */
-  held = 0;
-  heldBroadcasts = 0;
+  stored = 0;
+  storedBroadcasts = 0;
   readonly principal: string | undefined;
   readonly link: ServerLink;
   readonly #sessions: Sessions;
@@ -263,7 +263,7 @@ class ServerSession implements ServerLinkDelegate {
     this.#sessions.suspend(this);
   }
 
-  heldChanged(): void {
+  storedChanged(): void {
     this.#sessions.update(this);
   }
 

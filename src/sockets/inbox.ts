@@ -16,8 +16,8 @@ export abstract class Inbox implements Expiring {
   readonly budget: SocketBudget | undefined;
   #handler: SocketHandler | undefined;
   /** Frames and the end that came before `start`. Undefined once they are delivered. */
-  #held: (string | Uint8Array | CloseInfo)[] | undefined = [];
-  /** Called with the first of `#held`. */
+  #queued: (string | Uint8Array | CloseInfo)[] | undefined = [];
+  /** Called with the first of `#queued`. */
   #onFirst: ((first: string | CloseInfo) => void) | undefined;
   #hasEnded = false;
   /** The close that was sent because a frame was too long. Once set, no frame is delivered. */
@@ -30,31 +30,31 @@ export abstract class Inbox implements Expiring {
 
   abstract close(code?: number, reason?: string): void;
 
-  /** Delivers the held frames to `handler` in a microtask, and then each frame as it comes. A later call replaces the handler. */
+  /** Delivers the queued frames to `handler` in a microtask, and then each frame as it comes. A later call replaces the handler. */
   start(handler: SocketHandler): void {
     const isFirst = this.#handler === undefined;
     this.#handler = handler;
     if (!isFirst) return;
-    if (this.#held!.length === 0) this.#held = undefined;
+    if (this.#queued!.length === 0) this.#queued = undefined;
     else queueMicrotask(() => this.#release());
   }
 
-  /** Calls `listener` with the first frame that comes before `start`, or with the end. The frame is held for `start`. */
+  /** Calls `listener` with the first frame that comes before `start`, or with the end. The frame is queued for `start`. */
   first(listener: (first: string | CloseInfo) => void): void {
-    const first = this.#held?.[0];
+    const first = this.#queued?.[0];
     if (first === undefined) this.#onFirst = listener;
     else listener(isFrame(first) ? textOf(first) : first);
   }
 
   /** Discards the frame that `first` has reported. */
   skipFirst(): void {
-    this.#held!.shift();
+    this.#queued!.shift();
   }
 
   /** Takes a text or binary frame. `bytes` is the length of a text in UTF-8, if known. */
   frame(frame: string | Uint8Array, bytes?: number): void {
     if (this.#hasEnded || this.#refusal !== undefined) return;
-    if (this.#held === undefined) this.#deliver(frame, bytes);
+    if (this.#queued === undefined) this.#deliver(frame, bytes);
     else this.#hold(frame);
   }
 
@@ -63,12 +63,12 @@ export abstract class Inbox implements Expiring {
     if (this.#hasEnded) return;
     this.#finish();
     const end = endOf(info, this.#refusal);
-    if (this.#held === undefined) this.#handler!.closed(end);
+    if (this.#queued === undefined) this.#handler!.closed(end);
     else this.#hold(end);
   }
 
   #hold(item: string | Uint8Array | CloseInfo): void {
-    this.#held!.push(item);
+    this.#queued!.push(item);
     this.#onFirst?.(isFrame(item) ? textOf(item) : item);
     this.#onFirst = undefined;
   }
@@ -118,16 +118,16 @@ export abstract class Inbox implements Expiring {
     this.close(MessageTooBig, this.#refusal.reason);
   }
 
-  /** Delivers the held items from `from` on, in as many ticks as the budget needs. Items that come meanwhile are appended. */
+  /** Delivers the queued items from `from` on, in as many ticks as the budget needs. Items that come meanwhile are appended. */
   #release(from = 0): void {
-    const held = this.#held!;
-    for (let i = from; i < held.length; i++) {
+    const queued = this.#queued!;
+    for (let i = from; i < queued.length; i++) {
       if (i > 0 && this.budget?.isSpent()) return this.budget.defer(() => this.#release(i));
-      const item = held[i]!;
+      const item = queued[i]!;
       if (!isFrame(item)) this.#handler!.closed(item);
       else if (this.#refusal === undefined) this.#deliver(item);
     }
-    this.#held = undefined;
+    this.#queued = undefined;
   }
 }
 

@@ -33,16 +33,16 @@ function served(
 
 /** What differs for a peer whose `subscribe` is called. */
 interface Given extends AnyOptions, RawBehaviour {
-  readonly maxHeld?: number;
+  readonly maxQueued?: number;
 }
 
 /** Returns a peer whose `subscribe` was called by this message, with what it serves. */
 function subscribing(
   prepare?: Parameters<typeof served>[0],
-  { maxHeld = 256, onSend, afterRead, endsOnClose, ...options }: Given = {},
+  { maxQueued = 256, onSend, afterRead, endsOnClose, ...options }: Given = {},
   message: unknown = request(1, "subscribe"),
 ) {
-  const all = served(prepare, { maxHeld });
+  const all = served(prepare, { maxQueued });
   const behaviour = { onSend, afterRead, endsOnClose } as RawBehaviour;
   const raw = rawPeer({ ...options, methods: { ...all.methods, ...options.methods } }, behaviour);
   raw.feed(message);
@@ -111,9 +111,9 @@ describe("a push", () => {
     expect(sent(raw).slice(1)).toEqual(pushes(1, 2, 11, 12));
   });
 
-  it("is refused beyond `maxHeld` until the reply was sent", async () => {
+  it("is refused beyond `maxQueued` until the reply was sent", async () => {
     const taken: boolean[] = [];
-    const { raw, opened } = subscribing(({ notify }) => taken.push(...[1, 2, 3].map(notify)), { maxHeld: 2 });
+    const { raw, opened } = subscribing(({ notify }) => taken.push(...[1, 2, 3].map(notify)), { maxQueued: 2 });
     await pass(0);
     taken.push(...[4, 5, 6].map(opened[0]!.notify));
     expect(taken).toEqual([true, true, false, true, true, true]);
@@ -122,9 +122,9 @@ describe("a push", () => {
 });
 
 /** Returns a peer on a transport with read marks, which pushes twice before its reply. */
-function marking(maxHeld?: number) {
+function marking(maxQueued?: number) {
   const reads: (() => void)[] = [];
-  const given = { maxHeld, afterRead: (read: () => void) => reads.push(read) > 0 };
+  const given = { maxQueued, afterRead: (read: () => void) => reads.push(read) > 0 };
   return { ...subscribing(({ notify }) => ["a", "b"].map(notify), given as Given), reads };
 }
 
@@ -151,7 +151,7 @@ describe("on a transport that reports what the other side has read, a push", () 
     expect(sent(raw)).toEqual([]);
   });
 
-  it("beyond `maxHeld` sends the queued ones if the reply was sent", async () => {
+  it("beyond `maxQueued` sends the queued ones if the reply was sent", async () => {
     const { raw, opened } = marking(2);
     await turn();
     expect(opened[0]!.notify("c")).toBe(true);
@@ -290,7 +290,7 @@ describe("an invalid subscription", () => {
   it.each<[string, object]>([
     ["`method`", {}],
     ["`nextId`", { method: "m", nextId: 5 }],
-    ["`limits.maxHeld`", { method: "m", limits: { maxHeld: 0 } }],
+    ["`limits.maxQueued`", { method: "m", limits: { maxQueued: 0 } }],
   ])("is a TypeError that names the invalid option: %s", (name, options) => {
     const create = (): unknown => new Subscriptions(options as SubscriptionsOptions);
     expect(create).toThrow(expect.objectContaining({ name: "TypeError", message: expect.stringContaining(name) }));
