@@ -17,7 +17,7 @@ export class Coalescer implements TickEnd {
   #count = 0;
   #isScheduled = false;
   /** True if the previous tick had a single message. Then the first message of this tick is sent at once. */
-  #wasAlone = false;
+  #wasSingle = false;
 
   /** `firstMessages`: the buffer is flushed after that many messages of a tick, and again whenever their number has doubled. */
   constructor(buffer: Buffer, firstMessages: number) {
@@ -29,7 +29,7 @@ export class Coalescer implements TickEnd {
   added(length: number): boolean {
     this.schedule();
     const count = ++this.#count;
-    const isDue = count === 1 ? this.#wasAlone : count >= this.#firstMessages && (count & (count - 1)) === 0;
+    const isDue = count === 1 ? this.#wasSingle : count >= this.#firstMessages && (count & (count - 1)) === 0;
     return isDue || length >= MOST_COALESCED;
   }
 
@@ -42,7 +42,7 @@ export class Coalescer implements TickEnd {
 
   endTick(): void {
     this.#isScheduled = false;
-    this.#wasAlone = this.#count === 1;
+    this.#wasSingle = this.#count === 1;
     this.#count = 0;
     this.#buffer.flush();
   }

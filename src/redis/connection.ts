@@ -434,10 +434,10 @@ export class RedisConnection implements EngineConnection, Commands {
   async #confirm({ addresses }: Layout): Promise<void> {
     for (const link of this.#allLinks()) link.isConfirmed ||= link.continues(this.#past.get(link.address));
     const newLinks = this.#allLinks().filter((link) => !link.isConfirmed);
-    const isAlone = this.#config.place.kind !== "sentinel" && new Set(addresses.map(textOf)).size === 1;
+    const isSingle = this.#config.place.kind !== "sentinel" && new Set(addresses.map(textOf)).size === 1;
     // The only primary of a cluster cannot be replaced by a vote.
-    if (isAlone) for (const link of newLinks) link.isConfirmed = true;
-    if (isAlone || newLinks.length === 0) return;
+    if (isSingle) for (const link of newLinks) link.isConfirmed = true;
+    if (isSingle || newLinks.length === 0) return;
     if (this.#state !== "starting") await this.#sleep(KNOWN_MS[this.#config.place.kind]);
     for (const link of newLinks) {
       const others = this.#allLinks().filter((one) => one !== link);

@@ -295,8 +295,8 @@ export class Link {
   async mayForward(): Promise<boolean> {
     try {
       const info = parseInfo(String(await this.command(["INFO", "replication"])));
-      const isAlone = info.get("connected_slaves") === "0" && info.get("repl_backlog_active") === "0";
-      return !isAlone || info.get("role") !== "master";
+      const isSingle = info.get("connected_slaves") === "0" && info.get("repl_backlog_active") === "0";
+      return !isSingle || info.get("role") !== "master";
     } catch (cause) {
       throw new EngineError(`Redis at ${this.address}: it is not known whether a message was forwarded`, "unknown", {
         cause,
