@@ -35,7 +35,7 @@ export class Watch implements Expiring {
     clearDeadline(this);
   }
 
-  /** Checks the connection with a ping, after an event that may have ended it unnoticed. Passed time alone never ends a connection. */
+  /** Checks the connection with a ping, after an event that may have ended it unnoticed. Passed time by itself never ends a connection. */
   check(): void {
     if (this.#heartbeat === undefined) return;
     this.#checkedAt = performance.now();

@@ -129,7 +129,7 @@ export class TextWithBytes {
     this.#views = new Map([...this.#views].map(([place, view]) => [place, view.slice()]));
   }
 
-  /** The JSON alone, with the bytes as base64. */
+  /** Only the JSON, with the bytes as base64. */
   get text(): string {
     const views = this.#views;
     return this.json.replace(PLACEHOLDERS, (text: string, place: string) => {

@@ -1,5 +1,5 @@
 /**
- * Every error a user of the package can meet. Each has a stable `code`, and `RpcError` alone crosses the wire.
+ * Every error a user of the package can meet. Each has a stable `code`, and only `RpcError` crosses the wire.
  * Fields that the constructor sets are only declared: a bundle then holds each name once less.
  */
 
@@ -95,7 +95,7 @@ export function isReceived(error: unknown): boolean {
 /**
  * Rejects with the error of a call to `method`, whose stack shows that method and the code that awaits the call.
  *
- * An error is made when a response arrives, so its own stack has frames of this library alone. V8 adds the functions that await a
+ * An error is made when a response arrives, so its own stack has only frames of this library. V8 adds the functions that await a
  * promise to a stack that is captured when it rejects. So the promise of the call is resolved with this one, which takes the place
  * of the error two microtasks later, and a call without an error costs nothing. To capture a stack with each call takes 3 to 11 µs.
  */
@@ -200,7 +200,7 @@ export class TooLargeError extends RangeError {
 export class ProtocolError extends Error {
   override readonly name: string = "ProtocolError";
   readonly code = "PROTOCOL";
-  /** The response as it was parsed; the value alone, if that does not fit the contract. */
+  /** The response as it was parsed; only the value, if that does not fit the contract. */
   declare readonly raw: unknown;
 
   constructor(message: string, raw: unknown, options?: { cause?: unknown }) {

@@ -56,7 +56,7 @@ export class IncomingCalls {
     return this.#requests + this.#notifications;
   }
 
-  /** Adds a handler for this peer alone, over one in `methods`. Returns a function that removes the handler. */
+  /** Adds a handler for this peer only, over one in `methods`. Returns a function that removes the handler. */
   handle(method: string, handler: AnyHandler): () => void {
     const added = (this.#added ??= new Map());
     if (added.has(method)) throw new Error(`\`${method}\` has a handler already`);
@@ -73,7 +73,7 @@ export class IncomingCalls {
     const { maxInFlight, maxMessagesPerSecond } = config.limits;
     const slot = version1 === undefined ? outerSlot : inVersion1(outerSlot, version1);
     if (kind === "invalid") {
-      // An id alone may be that of a response: an error under it could settle a call of the other side.
+      // An id without anything else may be that of a response: an error under it could settle a call of the other side.
       const echoedId = isObject(message) && isLoneId(message) ? null : idOf(message);
       return connection.refuse(echoedId, ErrorCode.InvalidRequest, "Invalid Request", slot);
     }

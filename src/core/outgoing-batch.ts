@@ -30,7 +30,7 @@ export function outgoingBatch(connection: Connection): OutgoingBatch {
   };
   const sink: Sink = {
     send(text, call) {
-      // `around` delayed the message until the batch was sent, so the message is sent alone.
+      // `around` delayed the message until the batch was sent, so the message is sent by itself.
       if (isSent) return connection.sink.send(text, call);
       if (outgoing.ended !== undefined) return false;
       if (typeof text !== "string") text.keep();

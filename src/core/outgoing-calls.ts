@@ -1,6 +1,6 @@
 /**
  * The calls that this side makes: encodes them, registers them and sends them or queues them. The promise of a call settles
- * here alone. A response, a timeout, an abort and the end of the connection all come through `#take`, so whichever is first
+ * only here. A response, a timeout, an abort and the end of the connection all come through `#take`, so whichever is first
  * wins and the others find nothing.
  */
 import { sendCancel } from "./cancel.js";

@@ -71,7 +71,7 @@ function arm(due: number, now: number): void {
   timer = (timerSetBy = setTimeout)(onTimer, Math.min(Math.ceil(due - now), LONGEST_DELAY_MS));
 }
 
-/** Leaves the deadlines that are set to their own clock, which alone knows when they are due. */
+/** Leaves the deadlines that are set to their own clock, the only one that knows when they are due. */
 function leaveClock(setTimer: typeof setTimeout): void {
   const now = performance.now();
   for (const queue of queues.values())

@@ -83,7 +83,7 @@ export class Frame {
   }
 }
 
-/** Bounds how long one connection is processed in one tick of the event loop, so that the others get their turn. */
+/** Bounds how long one connection is processed in one tick of the event loop, so that the others are processed too. */
 export interface TickBudget {
   /** Whether work is deferred to a later tick. */
   readonly hasWork: boolean;
@@ -254,7 +254,7 @@ export class EncodedMessage {
     return (this.#plain ??= new EncodedFrame(this.text));
   }
 
-  /** A pack of this message alone. */
+  /** A pack of this message only. */
   get pack(): EncodedFrame {
     return (this.#pack ??= new EncodedFrame(`[${this.text}]`));
   }

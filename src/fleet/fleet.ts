@@ -79,7 +79,7 @@ export type FleetEvents = {
 /** The kinds of frames that concern the log or the members of a topic. */
 const OF_TOPICS: ReadonlySet<string> = new Set([Kind.Log, Kind.Joined, Kind.Left, Kind.Digest, Kind.Question]);
 
-/** A node is told of a session for so long, while it lives and has not received it. A session without a socket seldom lasts longer. */
+/** Another node gets the report of a session for so long, while it lives and has not received it. A session without a socket seldom lasts longer. */
 const SESSION_OVER_MS = 60_000;
 const SESSION_OVER = { firstMs: 500, lastMs: 8_000, most: 1_000, maxLength: 2 ** 20 };
 

@@ -46,7 +46,7 @@ export function checkHeartbeat(given: HeartbeatOptions | false = {}): HeartbeatT
 const CHECKS = 5;
 
 /**
- * The heartbeat of one connection. Passed time alone never ends a connection: after this process slept, it sends a ping first. All
+ * The heartbeat of one connection. Passed time by itself never ends a connection: after this process slept, it sends a ping first. All
  * heartbeats of a process share one timer if `shareTimer` was called (`core/shared-timer.ts`).
  */
 export class Heartbeat implements Expiring {

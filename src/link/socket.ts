@@ -8,7 +8,7 @@ export const ROOM_FOR_PONGS = 64 * 1024;
 /** How long the other side may take to complete a close, or to close after its bye, in milliseconds. */
 export const CLOSE_TIMEOUT_MS = 5_000;
 
-/** The budget of a socket, which may be one of several that a connection has in turn. */
+/** The budget of a socket, which may be one of several that a connection has one after the other. */
 export interface SocketBudget extends TickBudget {
   /** Takes over the work that is deferred in the budget of the previous socket. */
   adopt(before: this): void;

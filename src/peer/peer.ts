@@ -161,7 +161,7 @@ export interface PeerOptions<Ctx = any> {
    */
   onForeignMessage?: ((message: Record<string, unknown>, peer: PeerOf<Ctx>) => unknown) | undefined;
   /**
-   * The features of the peer: the exports `streams`, `progress` and `bytes`. A page contains the code of those alone. With `bytes`, the
+   * The features of the peer: the exports `streams`, `progress` and `bytes`. A page contains the code of no others. With `bytes`, the
    * peer takes and sends bytes in binary frames if the other side does too, and a view that a stream yields need not be marked;
    * without it, bytes come and go as base64. Default: none in `reciproc`. A server and the peers of
    * `reciproc/node` and `reciproc/testing` always have these three, and `use` adds features of an application. A member that needs a feature which is not here throws a `TypeError` that names it.

@@ -147,7 +147,7 @@ export interface RenewalHooks {
 
 /**
  * Lets the client of `link` send `auth` again over its present socket. `principal` is the name of the client, which must stay.
- * An `auth` counts as a message: beyond `maxMessagesPerSecond` it waits, because it has no response that would refuse it alone. A
+ * An `auth` counts as a message: beyond `maxMessagesPerSecond` it waits, because it has no response that would refuse only it. A
  * client that sends another `auth` before the reply to the first breaks the protocol.
  */
 export function takeAuth(link: ServerLink, principal: string | undefined, hooks: RenewalHooks): void {

@@ -19,7 +19,7 @@ const makeText = customRandom(urlAlphabet, POOL_BYTES, (count) => {
 /**
  * Returns a random text of `length` characters with 6 bits in each, as `nanoid` does. Throws a `RangeError` if it is longer than 2,048.
  *
- * A server makes two texts for each client. The bytes of many texts are requested from the system at once. Requesting each text alone took
+ * A server makes two texts for each client. The bytes of many texts are requested from the system at once. Requesting each text by itself took
  * 0.03 ms of CPU for each client, both texts together. No bytes of a text are kept, because a token is a secret.
  */
 export function randomText(length: number): string {

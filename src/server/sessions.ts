@@ -101,7 +101,7 @@ export class Sessions {
 
   /**
    * Returns the link of a new client. `principal` names the user: only the same principal may resume the session. If it is
-   * `undefined`, the token alone decides, and `maxSuspendedPerPrincipal` does not apply.
+   * `undefined`, only the token decides, and `maxSuspendedPerPrincipal` does not apply.
    */
   link(socket: Socket, principal: string | undefined): ServerLink {
     const token = this.tokens.makeToken();

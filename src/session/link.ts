@@ -57,7 +57,7 @@ export interface LinkDelegate {
   discarded(reason: string): void;
 }
 
-/** One connection that speaks `reciproc.v1`, over one socket, or with a session over several in turn. */
+/** One connection that speaks `reciproc.v1`, over one socket, or with a session over several, one after the other. */
 export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring {
   /** When a full socket is checked, a session without a socket expires, or a close must have followed a bye. */
   declare deadline: number;
