@@ -104,7 +104,7 @@ function describeClient(run: Check): void {
   it("closes on a network that carries nothing, with 1006", async () => {
     await using far = await farEnd();
     const outcome = { call: "TimeoutError", code: 1006 };
-    expect(await run("deadNetwork", { url: far.relayUrl, link: "packed" })).toEqual(outcome);
+    expect(await run("deadNetwork", { url: far.relayUrl, direct: far.url, link: "packed" })).toEqual(outcome);
   });
 
   it("closes when a server does not read, and bounds its queue", async () => {

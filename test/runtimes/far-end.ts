@@ -32,10 +32,7 @@ export async function farEnd() {
         return never();
       },
       /** Lets the relay carry nothing any more. */
-      freeze() {
-        relay.pause();
-        return never();
-      },
+      freeze: () => relay.pause(),
       /** Stops reading from the caller, in the next tick. Returns a number by which another connection calls `resume`. */
       pause(_params: unknown, { peer }: Call) {
         setImmediate(() => socketOf(peer).pause());

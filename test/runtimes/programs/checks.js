@@ -45,10 +45,13 @@ async function lostConnection({ connect }, { url, link }) {
   return { code, call: await call };
 }
 
-/** A network that carries nothing any more. */
-async function deadNetwork({ connect }, { url, link }) {
+/** A network that carries nothing any more, when the server has answered so on another one. */
+async function deadNetwork({ connect }, { url, link, direct }) {
   const peer = await connect(url, { link, heartbeat: false });
-  const call = await peer.request("freeze", undefined, { timeoutMs: 500 }).catch((error) => error.name);
+  const other = await connect(direct, { link });
+  await other.request("freeze");
+  await other.close();
+  const call = await peer.request("echo", [], { timeoutMs: 100 }).catch((error) => error.name);
   await peer.close();
   const { code } = await peer.closed;
   return { call, code };
