@@ -12,7 +12,7 @@ const frame = (text) => (isLsp ? `Content-Length: ${Buffer.byteLength(text)}\r\n
 /** Writes a message. */
 const say = (value) => stdout.write(frame(JSON.stringify(value)));
 /** Keeps running, for a limited time in case a failed test does not end it. */
-const stay = () => setTimeout(() => process.exit(9), 60_000);
+const stay = () => setTimeout(() => process.exit(9), 300_000);
 
 /** Calls back with each line of standard input. */
 const onMessage = (listener) => createInterface(stdin).on("line", listener);
@@ -121,7 +121,7 @@ const commands = {
 
   /** Exits with 4 while a child still holds its output. With "apart", the child has its own process group. */
   leave(how) {
-    const code = `process.stdout.write(JSON.stringify({ helper: process.pid }) + "\\n"); setTimeout(() => {}, 60_000);`;
+    const code = `process.stdout.write(JSON.stringify({ helper: process.pid }) + "\\n"); setTimeout(() => {}, 300_000);`;
     const stubborn = `process.on("SIGTERM", () => {}); ${code}`;
     const helper = spawn(process.execPath, ["-e", stubborn], {
       stdio: ["ignore", "pipe", "inherit"],

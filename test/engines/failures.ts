@@ -275,7 +275,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
             const lists = await Promise.all(rooms.map((room) => b.server.topic(room).members()));
             expect(new Set(lists.map(({ length }) => length))).toEqual(new Set([PEERS]));
           },
-          { timeout: 60_000, interval: 20 },
+          { interval: 20 },
         );
       await untilSeen();
       return { server, prefix: rig.prefix, relay, left, untilSeen };
@@ -304,7 +304,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
         const { relay, left, untilSeen } = await members();
         if (how === "cut") await relay.close();
         else relay.pause();
-        await vi.waitFor(() => expect(left).toHaveLength(PEERS * rooms.length), { timeout: 60_000, interval: 20 });
+        await vi.waitFor(() => expect(left).toHaveLength(PEERS * rooms.length), { interval: 20 });
         if (how === "cut") await relay.open();
         else relay.mend();
         await untilSeen();

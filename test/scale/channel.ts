@@ -3,7 +3,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 
 /** The time in which a process must end by itself after its parent has disconnected. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 240_000;
 /** The exit code of a process that was kept alive. */
 const KEPT_ALIVE = 9;
 

@@ -196,7 +196,7 @@ export async function publishRaw({ port }: NatsServer, subject: string, headers:
 export async function managed<T>(url: string, run: (manager: JetStreamManager) => Promise<T>): Promise<T> {
   const client = await connectTo(url);
   try {
-    return await run(await jetstreamManager(client, { timeout: 5_000 }));
+    return await run(await jetstreamManager(client, { timeout: 120_000 }));
   } finally {
     await client.close();
   }
