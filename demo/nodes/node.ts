@@ -3,7 +3,7 @@
  * server. What is drawn and said is logged, so that a page whose node is gone gets it from any other. There is no editor: its
  * documents are in one process.
  *
- * Environment: SESSION_TTL_MS (60000).
+ * Environment: VOTE_TIMEOUT_MS (10000), SESSION_TTL_MS (60000), CUT_MS (5000).
  */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -41,9 +41,9 @@ type Member = Peer<ServerApi, ClientApi, Seat>;
 
 /** The members of a node that was killed are gone after 4 s. */
 const LEASE_MS = 3_000;
-const VOTE_TIMEOUT_MS = 10_000;
+const VOTE_TIMEOUT_MS = Number(process.env["VOTE_TIMEOUT_MS"] ?? 10_000);
 const SESSION_TTL_MS = Number(process.env["SESSION_TTL_MS"] ?? 60_000);
-const CUT_MS = 5_000;
+const CUT_MS = Number(process.env["CUT_MS"] ?? 5_000);
 /** After a failure, the people are listed again. */
 const RETRY_MS = 1_000;
 
