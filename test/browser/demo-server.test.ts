@@ -131,9 +131,10 @@ describe("the demo's vote on clearing the board", () => {
 
   it("does not wait longer than its time for a page that gives no answer", async () => {
     await using demo = await startDemo({ VOTE_TIMEOUT_MS: "100" });
-    await using _bo = await enter(demo.url, "Bo", { vote: never });
+    const asked = await enter(demo.url, "Bo", { vote: never });
     await using asker = await enter(demo.url, "Ada");
     expect(await asker.request("clear")).toMatchObject({ outcome: "kept", answers: [{ answer: "did not answer" }] });
+    await asked.close();
   });
 
   it("waits for a page whose network returns in time, and not for one that has left", async () => {
