@@ -1,6 +1,6 @@
 /** Plays the world over an engine in memory whose connections have faults, in virtual time. */
 import { EngineError, type Engine } from "../../src/node.js";
-import type { Figures } from "../long/fleet/oracle.js";
+import type { Figures } from "./oracle.js";
 import { FaultyEngine, type FaultyLink } from "./faulty.js";
 import { settled } from "./nodes.js";
 import { after, LEASE_MS, World, type Fault as FaultOf, type Misuse } from "./world.js";

@@ -15,7 +15,7 @@ import {
   type Stay,
   type Trouble,
   type Welcome,
-} from "../long/fleet/oracle.js";
+} from "./oracle.js";
 import { closeAll, makeNode, type Node } from "./nodes.js";
 
 /** The topic that is notified, and the topic with a log and members. */

@@ -8,7 +8,7 @@ import { afterEach, expect, it, vi } from "vitest";
 import { publishFleet } from "../../../scripts/fleet.js";
 import { World } from "../../fleet/world.js";
 import { startBroker, type BrokerKind, type Fault } from "./brokers.js";
-import type { Figures } from "./oracle.js";
+import type { Figures } from "../../fleet/oracle.js";
 
 afterEach(() => {
   vi.unstubAllGlobals();

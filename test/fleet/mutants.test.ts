@@ -1,7 +1,7 @@
 /** Tests the oracle: each mutant breaks one rule in real nodes, and the oracle must detect it by that rule. */
 import { afterEach, expect, it, vi } from "vitest";
-import { play } from "../../fleet/chaos.js";
-import { useFleet } from "../../fleet/nodes.js";
+import { play } from "./chaos.js";
+import { useFleet } from "./nodes.js";
 import { bend, MUTANTS, type Mutant } from "./mutants.js";
 import { Breach, Oracle, type Rule } from "./oracle.js";
 
