@@ -1,14 +1,12 @@
 /** Runs the commands of docs/CLI.md in a shell, at a free port in place of 3000. */
-import { execFile, spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
+import { execFile } from "node:child_process";
 import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
-import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
-import { examplesOf } from "./examples.js";
+import { examplesOf, Running } from "./examples.js";
 
 const MAIN = join(import.meta.dirname, "../../dist/cli/main.js");
 const PAGE = await readFile("docs/CLI.md", "utf8");
@@ -36,7 +34,7 @@ const UNREACHABLE = ENDING.at(-1)!;
 
 let folder: string;
 let env: NodeJS.ProcessEnv;
-let server: ChildProcess;
+let server: Running;
 let port: string;
 
 const withPort = (text: string): string => text.replaceAll(/\b(localhost|127\.0\.0\.1):3000/g, `$1:${port}`);
@@ -48,13 +46,6 @@ async function shell(...commands: string[]): Promise<string> {
   const run = promisify(execFile)("sh", ["-c", script], { cwd: folder, env });
   const { stdout } = await run.catch((error: unknown) => error as { stdout: string });
   return stdout.trimEnd();
-}
-
-/** Starts a command that runs until it is killed. Returns it with its first line. */
-async function start(...args: string[]): Promise<{ child: ChildProcess; line: string }> {
-  const child = spawn(process.execPath, [MAIN, ...args], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
-  const [line] = (await once(createInterface(child.stdout), "line")) as [string];
-  return { child, line };
 }
 
 beforeAll(async () => {
@@ -70,8 +61,8 @@ describe("the page on the command line, docs/CLI.md", () => {
   it("has a command that serves a file", async () => {
     const { commands, printed } = blockOf("reciproc serve api.mjs");
     const [, ...args] = commands[0]!.split(" ");
-    const { child, line } = await start(...args, "--port", "0");
-    server = child;
+    server = new Running(MAIN, [...args, "--port", "0"], {}, folder);
+    const line = await server.line(/./);
     port = new URL(line.replace("listening on ", "")).port;
     expect(line).toBe(withPort(printed));
   });
@@ -86,20 +77,15 @@ describe("the page on the command line, docs/CLI.md", () => {
   it("has a command that prints what a server sends", async () => {
     const { commands, printed } = blockOf("reciproc listen localhost:3000");
     const [, command, address] = withPort(commands[0]!).split(" ");
-    const child = spawn(process.execPath, [MAIN, command!, address!], { stdio: ["ignore", "pipe", "inherit"] });
-    const heard = once(createInterface(child.stdout), "line");
-    let line: unknown;
-    void heard.then(([first]) => (line = first));
+    const client = new Running(MAIN, [command!, address!]);
     // Again until the client listens, which it does not report.
     await using peer = await connect(withPort("ws://localhost:3000"));
-    await expect.poll(async () => (await peer.request("announce", { text: "hello" }), line)).toBe(printed);
-    child.kill("SIGINT");
-    expect(await once(child, "exit")).toEqual([0, null]);
+    await expect.poll(async () => (await peer.request("announce", { text: "hello" }), client.lines[0])).toBe(printed);
+    expect(await client.stop("SIGINT")).toBe(0);
   });
 
   it("shows what a command prints if nothing listens", async () => {
-    server.kill("SIGINT");
-    await once(server, "exit");
+    await server.stop("SIGINT");
     expect(await shell(...UNREACHABLE.commands)).toBe(withPort(UNREACHABLE.printed));
   });
 });
