@@ -1,5 +1,5 @@
 /** The Chromium that the tests of a file share. */
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Disposable, Page } from "playwright-core";
 import { afterAll } from "vitest";
 import { launch } from "./chromium.js";
 
@@ -15,6 +15,24 @@ export function browser(): Promise<Browser> {
 /** Opens a page in a context of its own. */
 export async function newPage(options?: BrowserContextOptions): Promise<Page> {
   return (await (await browser()).newContext(options)).newPage();
+}
+
+/** Takes each text that a WebSocket of a page sends. Only what it passes to `send` is sent. */
+export type Sending = (text: string, send: (text: string) => void, webSocket: WebSocket) => void;
+
+/**
+ * Gives a page a class of WebSockets whose texts go through what `make` returns. It begins with the next document that the page
+ * loads, and is not in those that the page loads after it is disposed. `make` runs in the page.
+ */
+export function interceptSent<A>(page: Page, make: (arg: A) => Sending, arg?: A): Promise<Disposable> {
+  return page.addInitScript(`{
+    const sending = (${String(make)})(${JSON.stringify(arg)});
+    globalThis.WebSocket = class extends WebSocket {
+      send(text) {
+        sending(text, (sent) => super.send(sent), this);
+      }
+    };
+  }`);
 }
 
 /** Closes a page so that its session ends. Chromium may kill a page that is closed before it has sent its close. */

@@ -11,9 +11,19 @@ export function withTwoEditors(...[run, how]: Parameters<typeof withTwo>): Promi
 /** Opens the page, goes to the editor, and waits until the language server is ready. */
 export async function visitEditor(url: string, name: string, options?: object): Promise<Visitor> {
   const visitor = await visit(url, name, options);
-  await visitor.page.getByRole("tab", { name: "Editor" }).click();
-  await ready(visitor.page, "css");
+  await openEditor(visitor.page);
   return visitor;
+}
+
+async function openEditor(page: Page): Promise<void> {
+  await page.getByRole("tab", { name: "Editor" }).click();
+  await ready(page, "css");
+}
+
+/** Loads the page again, and goes to the editor. */
+export async function reloadEditor(page: Page): Promise<void> {
+  await page.reload();
+  await openEditor(page);
 }
 
 /** Waits until the language server of the file that is shown is ready. */

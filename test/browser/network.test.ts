@@ -5,10 +5,12 @@ import { basename, join } from "node:path";
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { bytes } from "../../src/node.js";
+import { interceptSent, type Sending } from "./browser.js";
 import {
   draw,
   enter,
   leave,
+  live,
   note,
   PHONE,
   pixels,
@@ -22,6 +24,24 @@ import {
   withTwo,
   type Demo,
 } from "./demo.js";
+
+/** Gives the message "heart" the number of "fire": so one number arrives twice, and the other never. */
+const repeatNumber = (): Sending => {
+  let first: string | undefined;
+  return (text, send) => {
+    first ??= /"reaction":"fire","n":(\d+)/.exec(text)?.[1];
+    send(text.replace(/("reaction":"heart","n":)\d+/, `$1${first}`));
+  };
+};
+
+/** Opens a page that gives two messages the same number. */
+const visitRepeating: typeof visit = async (...args) => {
+  const visitor = await visit(...args);
+  await interceptSent(visitor.page, repeatNumber);
+  await visitor.page.reload();
+  await live(visitor.page);
+  return visitor;
+};
 
 /** A change applied twice, or in another order, would look different. */
 const ZIGZAG = Array.from({ length: 9 }, (_, i): [number, number] => [0.1 + i * 0.1, i % 2 === 0 ? 0.2 : 0.8]);
@@ -134,16 +154,6 @@ describe("a page whose network is cut", () => {
   ])("moves nothing if it is %s, and reports what was lost and what arrived twice", (_which, options) =>
     withCuttable(
       async ({ page, cut, mend }) => {
-        // Gives the second message the number of the first: so one number arrives twice, and the other never.
-        await page.evaluate(() => {
-          const { send } = WebSocket.prototype;
-          let first: string | undefined;
-          WebSocket.prototype.send = function (data) {
-            const text = data as string;
-            first ??= /"reaction":"fire","n":(\d+)/.exec(text)?.[1];
-            send.call(this, text.replace(/("reaction":"heart","n":)\d+/, `$1${first}`));
-          };
-        });
         const tab = page.getByRole("button", { name: "People" });
         if (await tab.isVisible()) await tab.click();
         const places = (): Promise<unknown> =>
@@ -162,7 +172,7 @@ describe("a page whose network is cut", () => {
         await page.getByText("Connected again: 1 delivered, 1 lost, 1 duplicated.").waitFor();
         expect(await places()).toEqual(before);
       },
-      { options },
+      { options, open: visitRepeating },
     ),
   );
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { newPage } from "./browser.js";
+import { interceptSent, newPage } from "./browser.js";
 import { draw, live, PHONE, picture, say, strokes, withDemo, withOne } from "./demo.js";
 
 describe("the page", () => {
@@ -63,14 +63,12 @@ describe("the page", () => {
         if (sessionStorage.getItem("asked") !== null) return;
         sessionStorage.setItem("asked", "yes");
         localStorage.setItem("reciproc-demo", JSON.stringify({ name: " ", color: "nope" }));
-        const { send } = WebSocket.prototype;
-        WebSocket.prototype.send = function (data) {
-          send.call(this, typeof data === "string" ? data.replace('"color":"', '"color":"not ') : data);
-        };
       });
+      const sent = await interceptSent(page, () => (text, send) => send(text.replace('"color":"', '"color":"not ')));
       await page.goto(demo.url);
       await page.getByRole("alert").getByText("The server did not let you in: ").waitFor();
       await page.getByText("Closed", { exact: true }).waitFor();
+      await sent.dispose();
       await page.getByRole("button", { name: "Reload" }).click();
       await live(page);
       expect(await page.getByRole("alert").count()).toBe(0);

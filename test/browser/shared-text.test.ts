@@ -3,8 +3,39 @@ import { describe, expect, it } from "vitest";
 import type { Change, ClientApi, ServerApi } from "../../demo/api.js";
 import { SharedDocument } from "../../demo/documents.js";
 import { connect, type Peer } from "../../src/node.js";
+import { interceptSent, type Sending } from "./browser.js";
 import { startDemo, withTwo } from "./demo.js";
-import { goTo, line, ready, same, squiggles, textOf, visitEditor, withTwoEditors } from "./editor.js";
+import { goTo, line, ready, reloadEditor, same, squiggles, textOf, visitEditor, withTwoEditors } from "./editor.js";
+
+/** The connection ends at the second edit, and reconnecting fails until "mend". A page receives nothing after `close()`. */
+const endAtSecond = (isSent: boolean): Sending => {
+  let isCut = false;
+  return (text, send, webSocket) => {
+    const isEnd = !isCut && text.includes('"edit"') && text.includes("/* two */");
+    if (!isEnd || isSent) send(text);
+    if (!isEnd) return;
+    isCut = true;
+    webSocket.close();
+    const { WebSocket: Usual } = globalThis;
+    globalThis.WebSocket = class extends Usual {
+      constructor() {
+        super("ws://127.0.0.1:9");
+      }
+    };
+    document.addEventListener("mend", () => (globalThis.WebSocket = Usual));
+  };
+};
+
+/** Delays what the page sends from "delay" until "release". */
+const sendLate = (): Sending => {
+  let queued: (() => void)[] | undefined;
+  document.addEventListener("delay", () => (queued = []));
+  document.addEventListener("release", () => {
+    for (const send of queued!) send();
+    queued = undefined;
+  });
+  return (text, send) => (queued === undefined ? send(text) : void queued.push(() => send(text)));
+};
 
 describe("the editor's text", () => {
   it("converges when two people type at once, in one line and in two, without loss or duplicates", () =>
@@ -49,27 +80,11 @@ describe("the editor's text", () => {
   ])("continues when the server has forgotten the page, with a change %s, applied once", (_what, arrives) =>
     withTwo(
       async (ada, bo) => {
+        await using _ = await interceptSent(ada.page, endAtSecond, arrives);
+        await reloadEditor(ada.page);
         await goTo(ada.page, "display: grid");
         await ada.page.keyboard.type(" /* one */");
         await line(bo.page, "/* one */").waitFor();
-        // The connection ends at the next edit, and reconnecting fails until "mend". A page receives nothing after `close()`.
-        await ada.page.evaluate((isSent) => {
-          const { WebSocket: Real } = globalThis;
-          const { send } = Real.prototype;
-          Real.prototype.send = function (data) {
-            const isEdit = (data as string).includes('"edit"');
-            if (!isEdit || isSent) send.call(this, data);
-            if (!isEdit) return;
-            this.close();
-            Real.prototype.send = send;
-            globalThis.WebSocket = class extends Real {
-              constructor() {
-                super("ws://127.0.0.1:9");
-              }
-            };
-          };
-          document.addEventListener("mend", () => (globalThis.WebSocket = Real));
-        }, arrives);
         await ada.page.keyboard.insertText(" /* two */");
         await ada.page.getByText("Reconnecting", { exact: true }).waitFor();
         await goTo(bo.page, "position: abs");
@@ -145,18 +160,9 @@ describe("the editor's text", () => {
 
   it("returns to the others' version if it was full before a change arrived", () =>
     withTwoEditors(async (ada, bo, demo) => {
-      // Ada's messages leave late.
-      await ada.page.evaluate(() => {
-        const { send } = WebSocket.prototype;
-        const held: (() => void)[] = [];
-        WebSocket.prototype.send = function (data) {
-          held.push(() => send.call(this, data));
-        };
-        document.addEventListener("release", () => {
-          WebSocket.prototype.send = send;
-          for (const each of held) each();
-        });
-      });
+      await using _ = await interceptSent(ada.page, sendLate);
+      await reloadEditor(ada.page);
+      await ada.page.evaluate(() => document.dispatchEvent(new Event("delay")));
       await goTo(ada.page, "display: grid");
       await ada.page.keyboard.type("\n/* too much */");
       const { server, version, length } = await joinByHand(demo.url);
