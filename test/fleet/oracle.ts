@@ -136,6 +136,8 @@ export class Oracle {
   readonly ran = new Map<number, number>();
   readonly #breaches: string[] = [];
   #count = 0;
+  /** How long the process has done nothing at most. All that has a time may be as much later. */
+  #longestPauseMs = 0;
   /** Whether all nodes and clients were connected again (W). */
   #isSettled = true;
 
@@ -146,6 +148,15 @@ export class Oracle {
     // A rule that is broken often must not hide the others.
     const isRare = this.#breaches.filter((one) => one.startsWith(rule)).length < 3;
     if (isRare && this.#breaches.length < MOST_BREACHES) this.#breaches.push(`${rule}: ${text}`);
+  }
+
+  /** Records that the process has done nothing for so long. */
+  paused(ms: number): void {
+    this.#longestPauseMs = Math.max(this.#longestPauseMs, ms);
+  }
+
+  #late(ms: number): number {
+    return ms + this.#longestPauseMs;
   }
 
   /** Begins to record a server. */
@@ -189,7 +200,8 @@ export class Oracle {
     for (const { run, left } of this.runs.values())
       for (const { id, time } of left) {
         const stay = stays.get(id);
-        if (stay?.welcome === undefined || time < stay.joinedAt || time > stay.endedAt - ON_THE_WAY_MS) continue;
+        if (stay?.welcome === undefined || time < stay.joinedAt || time > stay.endedAt - this.#late(ON_THE_WAY_MS))
+          continue;
         const isExcused = [run, stay.welcome.run].some((one) => this.#isUnheard(one, time));
         if (!isExcused) this.breach("P3", `client ${stay.client} left at ${time} for node ${run}, and is connected`);
       }
@@ -199,15 +211,19 @@ export class Oracle {
   /** Whether others may not have heard a node before some time, for a reason of its own. */
   #isUnheard(run: number, time: number): boolean {
     const { endedAt, troubles } = this.runs.get(run)!;
-    if (time > endedAt - ON_THE_WAY_MS) return true;
-    return troubles.some(({ from, to, isOfAll = false }) => !isOfAll && time > from && time - SILENT_MS < to);
+    if (time > endedAt - this.#late(ON_THE_WAY_MS)) return true;
+    return troubles.some(
+      ({ from, to, isOfAll = false }) => !isOfAll && time > from && time - this.#late(SILENT_MS) < to,
+    );
   }
 
   /** Whether a node may have had no connection between two times. */
   #isTroubled(run: number, from: number, to: number): boolean {
     const { endedAt, troubles } = this.runs.get(run)!;
-    if (to > endedAt - ON_THE_WAY_MS) return true;
-    return troubles.some((trouble) => to > trouble.from - ON_THE_WAY_MS && from < trouble.to + ON_THE_WAY_MS);
+    if (to > endedAt - this.#late(ON_THE_WAY_MS)) return true;
+    return troubles.some(
+      (trouble) => to > trouble.from - this.#late(ON_THE_WAY_MS) && from < trouble.to + this.#late(ON_THE_WAY_MS),
+    );
   }
 
   #judgeNotifications(): Figures {
@@ -233,11 +249,11 @@ export class Oracle {
     if (welcome === undefined) return 0;
     let lost = 0;
     for (const { run, n, time } of this.sent) {
-      if (time < joinedAt || time > endedAt - ON_THE_WAY_MS || got.has(`${run} ${n}`)) continue;
+      if (time < joinedAt || time > endedAt - this.#late(ON_THE_WAY_MS) || got.has(`${run} ${n}`)) continue;
       lost++;
       const isExcused =
         run === welcome.run
-          ? time > this.runs.get(run)!.endedAt - ON_THE_WAY_MS
+          ? time > this.runs.get(run)!.endedAt - this.#late(ON_THE_WAY_MS)
           : this.#isTroubled(run, time, time) || this.#isTroubled(welcome.run, time, time);
       if (!isExcused)
         this.breach("N3", `${n} of node ${run} at ${time} did not reach client ${client} of node ${welcome.run}`);
@@ -350,11 +366,12 @@ export class Oracle {
     if (welcome === undefined) return;
     const got = new Set(events.map((event) => (event.kind === "said" ? event.at : "")));
     for (const { at, n, state, orderedAt, time } of this.publications) {
-      if (state !== "acked" || time < joinedAt || time > endedAt - 2 * ON_THE_WAY_MS) continue;
+      if (state !== "acked" || time < joinedAt || time > endedAt - 2 * this.#late(ON_THE_WAY_MS)) continue;
       // A node may report late: perhaps its log has ended since, and the client joined another one.
       if (orderedAt < joinedAt && welcome.at?.split(".")[0] !== at!.split(".")[0]) continue;
       const isThere = got.has(at!) || covers(welcome.at, at!) || covers(since, at!) || isInGap(events, at!);
-      if (isThere || (endedAt < Infinity && this.#isTroubled(welcome.run, time, time + ON_THE_WAY_MS))) continue;
+      if (isThere || (endedAt < Infinity && this.#isTroubled(welcome.run, time, time + this.#late(ON_THE_WAY_MS))))
+        continue;
       this.breach("L1", `${at} (${n}) did not reach client ${client} of node ${welcome.run}, without a gap`);
     }
   }
@@ -402,13 +419,13 @@ export class Oracle {
       for (const time of losses) {
         // All connections of a node end together: one report stands for them.
         const isReported = states.filter((state) => state.time <= time).at(-1)?.state === "down";
-        const isSoon = states.some((one) => one.state === "down" && Math.abs(one.time - time) < REPORT_MS);
+        const isSoon = states.some((one) => one.state === "down" && Math.abs(one.time - time) < this.#late(REPORT_MS));
         if (!isReported && !isSoon) this.breach("N4", `node ${run} lost a connection at ${time} and reported nothing`);
       }
       for (const { time, text } of states.filter(({ state }) => state === "down"))
         if (
           !text.includes("given up") &&
-          !troubles.some(({ from, to }) => time >= from - REPORT_MS && time <= to + REPORT_MS)
+          !troubles.some(({ from, to }) => time >= from - this.#late(REPORT_MS) && time <= to + this.#late(REPORT_MS))
         )
           this.breach("N4", `node ${run} reported at ${time} that it lost a connection, which it had: ${text}`);
       if (endedAt === Infinity && states.at(-1)?.state === "down")

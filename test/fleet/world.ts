@@ -26,6 +26,8 @@ const SESSION_MS = 3_000;
 const TICK_MS = 40;
 /** The longest wait until all are connected again, and until all have everything. A node or a client waits up to 20 s before it connects. */
 const PATIENCE_MS = 50_000;
+/** The most of it that one check takes, also if the process does nothing for longer. */
+const MOST_STEP_MS = 5_000;
 /** A client that is cut often would mostly wait for its next attempt. This is the share of the usual delay. */
 const HURRY = 0.1;
 /** How long a handler works at most, so that a drain finds running ones, and publications arrive while a client joins. */
@@ -184,6 +186,7 @@ export class World<L extends Link> {
   readonly #disturbed = new Set<FleetNode<L>>();
   readonly #troubles = new Set<Trouble>();
   #isOver = false;
+  #hasHappened = false;
   #next = 0;
   #numbers = 0;
 
@@ -323,9 +326,12 @@ export class World<L extends Link> {
 
   /** Waits until a check returns no complaint. Otherwise, a rule is broken. */
   async until(rule: Rule, check: () => Promise<string | undefined> | string | undefined): Promise<void> {
-    const end = now() + PATIENCE_MS;
-    for (let complaint; (complaint = await check()) !== undefined; await after(TICK_MS))
-      if (now() > end) return this.oracle.breach(rule, `not in time: ${complaint}`);
+    let [left, before] = [PATIENCE_MS, now()];
+    for (let complaint; (complaint = await check()) !== undefined; await after(TICK_MS)) {
+      left -= Math.min(now() - before, MOST_STEP_MS);
+      before = now();
+      if (left < 0) return this.oracle.breach(rule, `not in time: ${complaint}`);
+    }
   }
 
   /** Waits until all clients are members. */
@@ -336,8 +342,17 @@ export class World<L extends Link> {
     });
   }
 
+  /** Notes how long the process does nothing, until all has happened. */
+  async #watch(): Promise<void> {
+    for (let before = now(); !this.#hasHappened; before = now()) {
+      await after(TICK_MS);
+      this.oracle.paused(now() - before - TICK_MS);
+    }
+  }
+
   /** Plays `act` with so many nodes while there is traffic. Then judges everything. */
   async play(nodes: number, act: () => Promise<void>): Promise<Figures> {
+    const watch = this.#watch();
     for (let i = 1; i <= nodes; i++) await this.start(`n${i}`);
     await Promise.all(this.clients.map((client) => client.connect()));
     const traffic = this.#traffic();
@@ -349,6 +364,8 @@ export class World<L extends Link> {
     await this.#publishUnseen();
     await this.#expectMembers();
     for (const { link, run } of this.nodes.values()) run.losses.push(...link.losses);
+    this.#hasHappened = true;
+    await watch;
     return this.oracle.judge();
   }
 
