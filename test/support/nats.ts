@@ -196,7 +196,8 @@ export async function publishRaw({ port }: NatsServer, subject: string, headers:
 export async function managed<T>(url: string, run: (manager: JetStreamManager) => Promise<T>): Promise<T> {
   const client = await connectTo(url);
   try {
-    return await run(await jetstreamManager(client, { timeout: 120_000 }));
+    // A cluster that has no leader yet does not answer: then the caller asks again.
+    return await run(await jetstreamManager(client, { timeout: 5_000 }));
   } finally {
     await client.close();
   }
