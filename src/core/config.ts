@@ -168,7 +168,8 @@ function checkUse(use: unknown, name: string): readonly (Feature | BytesCodec)[]
 }
 
 function isFeature(it: unknown): it is Feature {
-  return typeof (it as Feature | null | undefined)?.create === "function";
+  const { name, methods, create } = Object(it) as Partial<Feature>;
+  return typeof name === "string" && typeof methods === "function" && typeof create === "function";
 }
 
 function isBytesCodec(it: unknown): it is BytesCodec {

@@ -74,6 +74,7 @@ describe("a peer", () => {
     ["streams", "use"],
     [[bytes, {}], "use[1]"],
     [[undefined], "use[0]"],
+    [[{ name: "own", create: () => ({}) }], "use[0]"],
   ])("refuses %o", async (use, name) => {
     expect(() => pair({ use } as never, {})).toThrow(`\`${name}\``);
     await expect(connect("ws://127.0.0.1:1", { use } as never)).rejects.toThrow(`\`${name}\``);
