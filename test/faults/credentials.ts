@@ -27,7 +27,7 @@ export type AuthRefusal = "unknown user" | "other user";
 
 interface Renewal {
   readonly from: End;
-  /** Each later number may be that of its `auth`. A call that is made while another is pending shares the `auth` of that one. */
+  /** Each later number may be that of its `auth`. A call that is made while another is pending may share the newest `auth`, no older one. */
   readonly since: number;
   until: number;
   outcome: "result" | "not-sent" | "unknown" | undefined;
@@ -132,7 +132,9 @@ export class Credentials {
   /** Makes the client call `reauthenticate`. Resolves when it is settled. */
   async renew({ end, peer }: Speaker): Promise<void> {
     const pending = this.#renewals.find(({ outcome }) => outcome === undefined);
-    const renewal: Renewal = { from: end, since: pending?.since ?? this.#lastId, until: Infinity, outcome: undefined };
+    const since =
+      pending === undefined ? this.#lastId : Math.max(pending.since, ...[...this.#fresh].map((id) => id - 1));
+    const renewal: Renewal = { from: end, since, until: Infinity, outcome: undefined };
     this.#renewals.push(renewal);
     const { suspends } = this.#oracle.tally;
     try {
