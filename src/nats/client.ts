@@ -3,6 +3,7 @@
  * connects. Their types are not imported: they do not pass a check of declarations, which an application may have switched on.
  */
 import { EngineError } from "../fleet/engine.js";
+import { FinalError } from "../fleet/reconnecting.js";
 import { dial } from "./dial.js";
 import type { Config } from "./options.js";
 
@@ -139,13 +140,6 @@ export function lackOf(version: string, replicas: number | undefined): string | 
   if (differing === -1 || parts[differing]! > least[differing]!) return undefined;
   const reason = isReplicated ? ` for ${replicas} replicas` : "";
   return `version ${version || "unknown"} is too old: ${least.join(".")} or later is needed${reason}`;
-}
-
-/** An error that trying again does not cure, such as a wrong password. */
-export class FinalError extends EngineError {
-  constructor(message: string, options?: { cause?: unknown }) {
-    super(message, "not-sent", options);
-  }
 }
 
 async function load<T>(name: string, importing: () => Promise<unknown>): Promise<T> {

@@ -1,8 +1,7 @@
 /**
- * The connection of one node to NATS. One loop connects and subscribes, at the start and after each loss. The client library itself never
+ * The connection of one node to NATS. `connect` connects and subscribes, at the start and after each loss. The client library itself never
  * reconnects, so that what it was given is never sent later than the engine has reported.
  */
-import { setTimeout as delay } from "node:timers/promises";
 import { utf8Bytes } from "../core/codec.js";
 import {
   EngineError,
@@ -12,6 +11,7 @@ import {
   type EngineHost,
   type NodeName,
 } from "../fleet/engine.js";
+import { FinalError, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
 import { readKept } from "./chains.js";
 import {
   chainOf,
@@ -19,7 +19,6 @@ import {
   commandError,
   connect,
   connectError,
-  FinalError,
   type Link,
   type Message,
   type Subscription,
@@ -30,9 +29,6 @@ import { Names } from "./names.js";
 import type { Config } from "./options.js";
 import { Streams } from "./streams.js";
 
-/** The delay of an attempt to connect is random, up to a bound that doubles with each failure. */
-const FIRST_DELAY_MS = 100;
-const MAX_DELAY_MS = 20_000;
 /** What is written and not confirmed: more is refused. The fleet stays below that, and the rest is for its beats and its bulk work. */
 const MAX_BYTES = 20 * 2 ** 20;
 const MAX_UNCONFIRMED = 10_500;
@@ -48,7 +44,7 @@ interface Subscribed {
   subscription: Subscription | undefined;
 }
 
-export class NatsConnection implements EngineConnection {
+export class NatsConnection implements EngineConnection, Connectable {
   readonly names: Names;
   /** `undefined` without the option `jetstream`. */
   readonly streams: Streams | undefined;
@@ -56,10 +52,8 @@ export class NatsConnection implements EngineConnection {
   readonly #config: Config;
   readonly #node: NodeName;
   readonly #host: EngineHost;
-  #state: "new" | "starting" | "up" | "down" | "closed" = "new";
+  readonly #loop: Reconnecting;
   #link: Link | undefined;
-  /** Ends the last attempt to connect. */
-  #attempt: AbortController | undefined;
   /** What is or will be subscribed, by subject. */
   readonly #subscribed = new Map<string, Subscribed>();
   #unconfirmed = 0;
@@ -80,11 +74,12 @@ export class NatsConnection implements EngineConnection {
     const { jetstream } = config;
     this.streams = jetstream && new Streams(this.names, jetstream);
     this.log = jetstream && new NatsLog(this);
+    this.#loop = new Reconnecting("nats", this, host);
     for (const channel of [`n:${node}`, "a:all"] as const) this.#want(channel);
   }
 
-  get #isClosed(): boolean {
-    return this.#state === "closed";
+  get isConnected(): boolean {
+    return this.#link !== undefined;
   }
 
   #want(channel: Channel): Subscribed {
@@ -94,35 +89,26 @@ export class NatsConnection implements EngineConnection {
   }
 
   async open(): Promise<EngineFacts> {
-    if (this.#state !== "new") throw this.#refusal();
-    this.#state = "starting";
-    const error = await this.#connect();
-    if (error !== undefined) {
-      await this.close();
-      throw error;
-    }
-    if (this.#link === undefined) throw this.#refusal();
+    await this.#loop.open();
     if (this.streams !== undefined) this.#checkLater();
-    const { max_payload: maxPayload = 2 ** 20, cluster } = this.#link.client.info ?? {};
+    const { max_payload: maxPayload = 2 ** 20, cluster } = this.#link?.client.info ?? {};
     // The servers of a cluster may send subjects to each other by different connections.
     const order = cluster === undefined ? "node" : "topic";
     return { maxFrameBytes: maxPayload - HEAD_BYTES, counts: false, order, unmet: [] };
   }
 
   async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#state = "closed";
+    if (!this.#loop.close()) return;
     clearTimeout(this.#checking);
     const link = this.#link;
-    if (link === undefined) this.#attempt?.abort();
-    else {
+    if (link !== undefined) {
       for (const { subscription } of this.#subscribed.values()) subscription?.unsubscribe();
       let timer: ReturnType<typeof setTimeout> | undefined;
       const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, FLUSH_MS)));
       // If the connection is lost, nothing is to be written.
       await Promise.race([link.client.flush(), late]).catch(() => {});
       clearTimeout(timer);
-      this.#drop(new EngineError("the engine nats is closed", "unknown"));
+      this.drop(new EngineError("the engine nats is closed", "unknown"));
       await link.client.close();
     }
     this.#subscribed.clear();
@@ -135,19 +121,16 @@ export class NatsConnection implements EngineConnection {
 
   #checkLater(ms = CHECK_MS): void {
     clearTimeout(this.#checking);
-    if (this.#isClosed) return;
+    if (this.#loop.isClosed) return;
     this.#checking = setTimeout(() => {
       // Without a connection, the streams are checked when it is restored.
-      const checked = this.#state === "up" ? this.checkStreams() : Promise.resolve();
+      const checked = this.#loop.isUp ? this.checkStreams() : Promise.resolve();
       void checked.catch(() => {}).then(() => this.#checkLater());
     }, ms);
   }
 
   reconnect(reason: Error): void {
-    if (this.#state !== "up") return;
-    this.#fall(
-      new EngineError(`the connection to NATS is opened anew: ${reason.message}`, "unknown", { cause: reason }),
-    );
+    this.#loop.reconnect(reason);
   }
 
   async subscribe(channel: Channel): Promise<void> {
@@ -217,21 +200,22 @@ export class NatsConnection implements EngineConnection {
   /** Returns the link. Throws if there is none. */
   present(): Link {
     const link = this.#link;
-    if (link === undefined || link.client.isClosed()) throw this.#refusal();
-    if (this.#state !== "up" && this.#state !== "closed") throw this.#refusal();
+    const isUsed = this.#loop.isUp || this.#loop.isClosed;
+    if (link === undefined || link.client.isClosed() || !isUsed) throw this.#loop.refusal();
     return link;
   }
 
   /** Finds out whether the streams are still those that this node has used. If not, it begins anew. */
   async checkStreams(): Promise<void> {
     await this.untilLost(this.streams!.establish(this.present()));
-    if (this.streams!.takeLoss()) this.#beginAnew();
+    if (this.#forgetLost() && this.#loop.isUp) this.#host.heard("all");
   }
 
-  /** What the streams had is lost: the logs have other epochs. */
-  #beginAnew(): void {
-    this.log?.forget();
-    if (this.#state === "up") this.#host.heard("all");
+  /** If the streams have lost what they had, the logs have other epochs. Returns true then. */
+  #forgetLost(): boolean {
+    const isLost = this.streams?.takeLoss() === true;
+    if (isLost) this.log!.forget();
+    return isLost;
   }
 
   /** Rejects with an `EngineError`: with `"unknown"` if the link is lost before. */
@@ -252,16 +236,12 @@ export class NatsConnection implements EngineConnection {
     }));
   }
 
-  #refusal(): EngineError {
-    return new EngineError(`the engine nats is ${this.#isClosed ? "closed" : "not connected"}`, "not-sent");
-  }
-
   #begin(link: Link, wanted: Subscribed): void {
     const subject = this.names.channel(wanted.channel);
     wanted.subscription = link.client.subscribe(subject, {
       callback: (error, message) => {
         if (error !== null) return this.#failed(link, error);
-        if (this.#isClosed || this.#link !== link || this.#subscribed.get(subject) !== wanted) return;
+        if (this.#loop.isClosed || this.#link !== link || this.#subscribed.get(subject) !== wanted) return;
         this.#received(wanted.channel, message);
       },
     });
@@ -277,18 +257,13 @@ export class NatsConnection implements EngineConnection {
   }
 
   #failed(link: Link, error: Error): void {
-    if (this.#link === link) this.#fall(commandError(error));
+    if (this.#link !== link || this.#loop.isClosed) return;
+    const reason = commandError(error);
+    this.drop(reason);
+    this.#loop.lost(reason);
   }
 
-  #fall(error: EngineError): void {
-    if (this.#state !== "up") return;
-    this.#state = "down";
-    this.#drop(error);
-    this.#host.down(error);
-    void this.#connect();
-  }
-
-  #drop(error: EngineError): void {
+  drop(error: EngineError): void {
     const link = this.#link;
     this.#link = undefined;
     for (const lost of this.#lost) lost(error);
@@ -296,60 +271,32 @@ export class NatsConnection implements EngineConnection {
     void link?.client.close();
   }
 
-  /** Connects until it succeeds or the connection is closed. Returns the error of a start that trying again does not cure. */
-  async #connect(): Promise<FinalError | undefined> {
-    const isStart = this.#state === "starting";
-    for (let failures = 0; !this.#isClosed; failures++) {
-      const { signal } = (this.#attempt = new AbortController());
-      const delayMs = Math.random() * Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** failures);
-      if (!isStart || failures > 0) await delay(delayMs, undefined, { signal }).catch(() => {});
-      if (this.#isClosed) break;
-      try {
-        await this.#establish(signal);
-        return undefined;
-      } catch (reason) {
-        const error = commandError(reason);
-        if (isStart && error instanceof FinalError) return error;
-        if (!this.#isClosed) this.#host.down(error);
-      }
-    }
-    return undefined;
-  }
-
-  async #establish(signal: AbortSignal): Promise<void> {
+  async connect(signal: AbortSignal): Promise<Channel[]> {
     const link = await connect(this.#config, `${this.#config.prefix}-${this.#node}`, this.names.inbox, signal);
     try {
-      await whileOpen(link.client, this.#prepare(link));
-      // `close` may have come while these promises were settled.
-      if (this.#isClosed) throw this.#refusal();
-      if (link.client.isClosed()) throw new EngineError("the connection to NATS was lost again", "not-sent");
+      await whileOpen(link.client, this.#prepare(link, signal));
+      signal.throwIfAborted();
     } catch (error) {
       this.#link = undefined;
       await link.client.close();
       throw connectError(this.#config, error);
     }
-    const isRestored = this.#state === "down";
-    this.#state = "up";
-    void link.client.closed().then((error) => {
-      if (this.#link === link) this.#fall(commandError(error ?? new Error("the connection was lost")));
-    });
-    if (isRestored) this.#host.up();
-    if (this.streams?.takeLoss() === true) this.#beginAnew();
-    else if (isRestored) this.#host.heard("all");
+    void link.client.closed().then((error) => this.#failed(link, error ?? new Error("the connection was lost")));
+    this.#forgetLost();
+    return [];
   }
 
   /** Checks the rights, creates the streams and subscribes. */
-  async #prepare(link: Link): Promise<void> {
+  async #prepare(link: Link, signal: AbortSignal): Promise<void> {
     const before = this.#refused;
     await this.#checkRights(link, this.#watch(link));
     await this.streams?.establish(link);
-    if (this.#isClosed || link.client.isClosed()) throw this.#refusal();
+    signal.throwIfAborted();
     this.#link = link;
     for (const wanted of this.#subscribed.values()) this.#begin(link, wanted);
     await link.client.flush();
     await new Promise((resolve) => setImmediate(resolve));
     if (this.#refused !== before) throw this.#refused!;
-    if (this.#isClosed) throw this.#refusal();
   }
 
   /** Returns what the server refuses while this node connects. Later, a right that is refused ends the connection. */

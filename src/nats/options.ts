@@ -1,8 +1,8 @@
 /** The options of `nats()`. */
 /// <reference types="node" preserve="true" />
 import type { ConnectionOptions } from "node:tls";
-import { isObject } from "../core/message.js";
-import { checkOptions, must, optional, positive, secret } from "../core/options.js";
+import { checkOptions, must, optional, secret } from "../core/options.js";
+import { BROKER_OPTIONS, given, object, secretText } from "../fleet/broker-options.js";
 import type { EngineSettings } from "../fleet/engine.js";
 
 /** The options of `nats()`. */
@@ -48,17 +48,9 @@ export interface Config {
   readonly settings: EngineSettings;
 }
 
-const object = secret<object>("an object", isObject);
-const text = must<string>("a string", (value) => typeof value === "string");
-const secretText = secret<string>("a string", (value) => typeof value === "string");
 const urls = secret<string | readonly string[]>("a URL, or an array with at least one", (value) =>
   Array.isArray(value) ? value.length > 0 && value.every((one) => typeof one === "string") : typeof value === "string",
 );
-const name = must<string>("1 to 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`", (value) =>
-  /^[A-Za-z0-9_-]{1,64}$/.test(value),
-);
-const leaseMs = must<number>("a number from 100 to 600,000", (value) => value >= 100 && value <= 600_000);
-const flag = must<boolean>("true or false", (value) => typeof value === "boolean");
 const JETSTREAM_OPTIONS = {
   replicas: optional(
     must<1 | 3 | 5>("1, 3 or 5", (value) => [1, 3, 5].includes(value)),
@@ -74,16 +66,10 @@ const JETSTREAM_OPTIONS = {
 };
 
 const OPTIONS = {
+  ...BROKER_OPTIONS,
   url: urls,
-  username: optional(text),
-  password: optional(secretText),
   token: optional(secretText),
-  tls: optional(object),
-  prefix: optional(name, "reciproc"),
   jetstream: optional((value, of) => checkOptions(of, value as object, JETSTREAM_OPTIONS)),
-  leaseMs: optional(leaseMs),
-  startTimeoutMs: optional(positive),
-  startWithout: optional(flag),
 };
 
 /** Checks the options. Throws a `TypeError` that names the option and the rule, but no password. */
@@ -105,11 +91,6 @@ export function readOptions(options: NatsOptions): Config {
     jetstream,
     settings: given(settings),
   };
-}
-
-/** Returns an object without the names whose values are `undefined`. */
-function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
 }
 
 /** Reads a URL. Its text may have a password, so it is in no error. */

@@ -1,6 +1,7 @@
 /** The part of node-redis that the engine uses, and its errors. The library is imported only when an engine connects. */
 import { isIP } from "node:net";
 import { EngineError } from "../fleet/engine.js";
+import { FinalError } from "../fleet/reconnecting.js";
 import type { Address } from "./options.js";
 
 /** One connection of node-redis. */
@@ -112,13 +113,6 @@ export function createClient(
 /** `tls.connect` sends the name of the server only if it is given. */
 function servername(address: Address): object {
   return "host" in address && isIP(address.host) === 0 ? { servername: address.host } : {};
-}
-
-/** An error that trying again does not cure, such as a wrong password. */
-export class FinalError extends EngineError {
-  constructor(message: string, options?: { cause?: unknown }) {
-    super(message, "not-sent", options);
-  }
 }
 
 /** A command was refused because another server of the cluster has its keys, or will have them soon. It did nothing. */

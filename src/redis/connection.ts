@@ -1,17 +1,10 @@
 /**
- * The connection of one node to Redis. One loop finds the primaries, connects to them and subscribes: at the start, after each loss,
+ * The connection of one node to Redis. `connect` finds the primaries, connects to them and subscribes: at the start, after each loss,
  * and when a cluster has moved a slot. node-redis itself never reconnects.
  */
-import { setTimeout as delay } from "node:timers/promises";
-import {
-  EngineError,
-  type Channel,
-  type EngineConnection,
-  type EngineFacts,
-  type EngineHost,
-  type NodeName,
-} from "../fleet/engine.js";
-import { DemotedError, FinalError, RedirectError, refusalError } from "./client.js";
+import type { Channel, EngineConnection, EngineError, EngineFacts, EngineHost, NodeName } from "../fleet/engine.js";
+import { pause, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
+import { DemotedError, RedirectError, refusalError } from "./client.js";
 import { findLayout, findOpinions, type Layout } from "./layout.js";
 import { Link, MAX_BYTES, type LinkHost, type LinkSettings } from "./link.js";
 import { RedisLog } from "./log.js";
@@ -20,11 +13,6 @@ import { Numbers } from "./numbers.js";
 import { textOf, type Config } from "./options.js";
 import type { ScriptName } from "./scripts.js";
 
-/** The delay of an attempt to connect is random, up to a bound that doubles with each failure. */
-const FIRST_DELAY_MS = 100;
-const MAX_DELAY_MS = 20_000;
-/** How often the servers of a cluster are looked up again because it has redirected commands. */
-const LOOKUP_DELAY_MS = 50;
 /** How long a command is repeated that was redirected: until the slot has moved. It did nothing before. */
 const REDIRECT_MS = 5_000;
 /** The time after a promotion in which the other servers, or the Sentinels, learn of it. */
@@ -54,7 +42,7 @@ export interface Commands {
   ): Promise<unknown>;
 }
 
-export class RedisConnection implements EngineConnection, Commands {
+export class RedisConnection implements EngineConnection, Connectable, Commands {
   readonly names: Names;
   readonly log: RedisLog;
   readonly #config: Config;
@@ -68,7 +56,7 @@ export class RedisConnection implements EngineConnection, Commands {
    * moment at which it is found to forward messages. Sentinels end the subscriptions at a server that they demote.
    */
   #undercounts: boolean;
-  #state: "new" | "starting" | "up" | "down" | "closed" = "new";
+  readonly #loop: Reconnecting;
   /** The servers that are in use, by address. */
   readonly #links = new Map<string, Link>();
   /** The last link to each server that was lost. */
@@ -85,14 +73,10 @@ export class RedisConnection implements EngineConnection, Commands {
   readonly #subscriptions = new Map<string, Subscription>();
   /** Channels that are subscribed in the next microtask, in one command. */
   readonly #batches = new Map<Link, { names: string[]; done: Promise<void> }>();
+  /** Aborts when the engine closes. */
   readonly #closing = new AbortController();
-  /** Whether the loop runs, and whether it has to run once more. */
-  #isMaintaining = false;
-  #isStale = false;
   /** Finds the primaries again: soon after the start, and then from time to time. */
   #look: ReturnType<typeof setTimeout> | undefined;
-  /** Called when the loop has found the primaries again, or could not. */
-  readonly #waiting: (() => void)[] = [];
   readonly #linkHost: LinkHost = {
     received: (link, name, frame) => this.#received(link, name, frame),
     lost: (link, error) => this.#lost(link, error),
@@ -112,6 +96,7 @@ export class RedisConnection implements EngineConnection, Commands {
     };
     this.#numbers = this.#isCluster ? new Numbers(node) : undefined;
     this.#undercounts = this.#isCluster;
+    this.#loop = new Reconnecting("redis", this, host);
     this.log = new RedisLog(this);
     for (const channel of [`n:${node}`, "a:all"] as const) {
       const { name, tag } = this.names.channel(channel);
@@ -123,19 +108,8 @@ export class RedisConnection implements EngineConnection, Commands {
     return this.#config.place.kind === "cluster";
   }
 
-  get #isClosed(): boolean {
-    return this.#state === "closed";
-  }
-
   async open(): Promise<EngineFacts> {
-    if (this.#state !== "new") throw this.#refusal();
-    this.#state = "starting";
-    const error = await this.#maintain();
-    if (error !== undefined) {
-      await this.close();
-      throw error;
-    }
-    if (this.#isClosed) throw this.#refusal();
+    await this.#loop.open();
     // The start does not wait until others know of a promotion.
     const { kind } = this.#config.place;
     if (kind !== "single") this.#lookLater(KNOWN_MS[kind]);
@@ -155,29 +129,22 @@ export class RedisConnection implements EngineConnection, Commands {
   }
 
   async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#state = "closed";
+    this.#loop.close();
     this.#closing.abort();
     clearTimeout(this.#look);
-    this.#destroyLinks();
+    this.drop();
     this.#subscriptions.clear();
   }
 
   #lookLater(ms: number): void {
     this.#look = setTimeout(() => {
-      this.#refresh();
+      this.#loop.wake();
       this.#lookLater(LOOK_MS);
     }, ms);
   }
 
   reconnect(reason: Error): void {
-    if (this.#state !== "up") return;
-    const error = new EngineError(`the connections to Redis are opened anew: ${reason.message}`, "unknown", {
-      cause: reason,
-    });
-    this.#destroyLinks();
-    this.#fall(error);
-    this.#refresh();
+    this.#loop.reconnect(reason);
   }
 
   async subscribe(channel: Channel): Promise<void> {
@@ -187,7 +154,7 @@ export class RedisConnection implements EngineConnection, Commands {
     try {
       await this.#subscribeSoon(link, name);
       // If the link was lost or the tag has moved, it is not certain where the channel is subscribed.
-      if (this.#linkByTag[tag] !== link) throw this.#refusal();
+      if (this.#linkByTag[tag] !== link) throw this.#loop.refusal();
     } catch (error) {
       this.unsubscribe(channel);
       this.#react(link, error as EngineError);
@@ -204,7 +171,7 @@ export class RedisConnection implements EngineConnection, Commands {
   async send(channel: Channel, frame: string): Promise<number> {
     const { name, tag } = this.names.channel(channel);
     const link = this.#linkByTag[tag];
-    if (link === undefined || this.#state === "closed") throw this.#refusal();
+    if (link === undefined || this.#loop.isClosed) throw this.#loop.refusal();
     try {
       const count = await link.publish(name, this.#numbers?.add(tag, frame) ?? frame);
       // Only a count for an inbox says that a node is gone.
@@ -244,24 +211,19 @@ export class RedisConnection implements EngineConnection, Commands {
         return await act(link);
       } catch (error) {
         this.#react(link, error as EngineError);
-        const isMoving = error instanceof RedirectError && this.#isCluster && this.#isMaintaining;
-        if (!isMoving || performance.now() > until) throw error;
-        await this.#settled();
+        const moving = error instanceof RedirectError && this.#isCluster ? this.#loop.attempt : undefined;
+        if (moving === undefined || performance.now() > until) throw error;
+        await moving;
       }
     }
   }
 
   /** Returns the primary of a tag. Waits while a cluster moves the tag. */
   async #ownerOf(tag: number): Promise<Link> {
+    if (this.#linkByTag[tag] === undefined && this.#loop.isUp) await this.#loop.attempt;
     const link = this.#linkByTag[tag];
-    if (link !== undefined) return link;
-    if (this.#state === "up" && this.#isMaintaining) await this.#settled();
-    if (this.#linkByTag[tag] === undefined) throw this.#refusal();
-    return this.#linkByTag[tag];
-  }
-
-  #refusal(): EngineError {
-    return new EngineError(`the engine redis is ${this.#isClosed ? "closed" : "not connected"}`, "not-sent");
+    if (link === undefined) throw this.#loop.refusal();
+    return link;
   }
 
   /** Subscribes a channel. Those of one tick are one command. */
@@ -285,7 +247,7 @@ export class RedisConnection implements EngineConnection, Commands {
   #received(link: Link, name: string, frame: string): void {
     const subscription = this.#subscriptions.get(name);
     // A server that was replaced may send what its successor sends too.
-    if (subscription === undefined || this.#state === "closed" || this.#linkByTag[subscription.tag] !== link) return;
+    if (subscription === undefined || this.#loop.isClosed || this.#linkByTag[subscription.tag] !== link) return;
     const { channel, tag } = subscription;
     const text = this.#numbers === undefined ? frame : this.#numbers.remove(tag, frame);
     if (text !== undefined) this.#host.received(channel, text);
@@ -294,7 +256,7 @@ export class RedisConnection implements EngineConnection, Commands {
   /** Does what the error of a command calls for. */
   #react(link: Link, error: EngineError): void {
     if (error instanceof DemotedError) link.lose(error);
-    else if (error instanceof RedirectError && this.#isCluster) this.#refresh();
+    else if (error instanceof RedirectError && this.#isCluster) this.#loop.wake();
   }
 
   #lost(link: Link, error: EngineError): void {
@@ -302,8 +264,7 @@ export class RedisConnection implements EngineConnection, Commands {
     this.#links.delete(link.address);
     this.#past.set(link.address, link);
     for (const [tag, one] of this.#linkByTag.entries()) if (one === link) this.#linkByTag[tag] = undefined;
-    this.#fall(error);
-    this.#refresh();
+    this.#loop.lost(error);
   }
 
   /** Subscribes again what a server has ended. A cluster does that when a slot leaves its primary, which may get it back. */
@@ -312,79 +273,20 @@ export class RedisConnection implements EngineConnection, Commands {
     const subscription = name === undefined ? undefined : this.#subscriptions.get(name);
     if (subscription !== undefined) this.#ended.add(subscription.tag);
     this.#reporter = link;
-    this.#refresh();
+    this.#loop.wake();
   }
 
-  #fall(error: EngineError): void {
-    if (this.#state === "closed") return;
-    if (this.#state === "up") this.#state = "down";
-    this.#host.down(error);
+  get isConnected(): boolean {
+    return !this.#linkByTag.includes(undefined);
   }
 
-  /** Finds the primaries again. */
-  #refresh(): void {
-    if (this.#state === "up" || this.#state === "down") void this.#maintain();
-  }
-
-  /** Resolves when the loop has found the primaries again, or could not. */
-  #settled(): Promise<void> {
-    return new Promise((resolve) => void this.#waiting.push(resolve));
-  }
-
-  /**
-   * Runs the loop until all primaries are found, connected and subscribed. Returns the error of a start that trying again does not
-   * cure. Never rejects.
-   */
-  async #maintain(): Promise<FinalError | undefined> {
-    if (this.#isMaintaining) {
-      this.#isStale = true;
-      return undefined;
-    }
-    this.#isMaintaining = true;
-    let final: FinalError | undefined;
-    for (let failures = 0; final === undefined;) {
-      if (this.#state !== "starting" || failures > 0) await this.#sleep(this.#delayMs(failures));
-      if (this.#isClosed) break;
-      this.#isStale = false;
-      try {
-        await this.#establish();
-        failures = 0;
-        if (!this.#isStale) break;
-      } catch (error) {
-        failures++;
-        if (this.#state === "starting" && error instanceof FinalError) final = error;
-        // A server of the cluster that was asked did not know yet where the slot is.
-        else if (!(error instanceof RedirectError) || failures > MOST_REDIRECTS) this.#failed(error as EngineError);
-      }
-      this.#settle();
-    }
-    this.#isMaintaining = false;
-    this.#settle();
-    return final;
-  }
-
-  /** The primaries were not found. As long as the known ones answer, the connection is up. */
-  #failed(error: EngineError): void {
-    if (this.#state !== "up" || this.#linkByTag.includes(undefined)) this.#fall(error);
-  }
-
-  #settle(): void {
-    for (const resolve of this.#waiting.splice(0)) resolve();
-  }
-
-  #delayMs(failures: number): number {
-    if (failures === 0 && this.#state === "up") return LOOKUP_DELAY_MS;
-    return Math.random() * Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** failures);
-  }
-
-  /** Resolves after a time, or when the connection is closed. */
-  #sleep(ms: number): Promise<void> {
-    return delay(ms, undefined, { signal: this.#closing.signal }).catch(() => {});
+  /** A server of the cluster that was asked did not know yet where the slot is. */
+  isPassing(error: EngineError, failures: number): boolean {
+    return error instanceof RedirectError && failures <= MOST_REDIRECTS;
   }
 
   /** Connects to the primaries, and subscribes the channels of each tag that has another one. Rejects if one cannot be reached. */
-  async #establish(): Promise<void> {
-    const { signal } = this.#closing;
+  async connect(signal: AbortSignal): Promise<Channel[]> {
     const confirmed = this.#confirmed();
     const reporters = confirmed.filter((link) => link === this.#reporter);
     this.#reporter = undefined;
@@ -395,16 +297,15 @@ export class RedisConnection implements EngineConnection, Commands {
     const settings = { ...this.#linkSettings, silence: layout.silence };
     const missing = [...addresses].filter(([text]) => !this.#links.has(text));
     const connecting = missing.map(async ([text, address]) => {
-      const link = await Link.connect(address, settings, this.#linkHost, signal);
-      if (this.#isClosed) link.destroy();
+      const link = await Link.connect(address, settings, this.#linkHost, this.#closing.signal);
+      if (signal.aborted) link.destroy();
       else this.#links.set(text, link);
     });
     const failures = await failuresOf(connecting);
-    if (this.#isClosed) return;
-    await this.#confirm(layout);
-    if (this.#isClosed) return;
+    await this.#confirm(layout, signal);
+    signal.throwIfAborted();
 
-    const moved = new Map<Link, number[]>();
+    const tagsOf = new Map<Link, number[]>();
     for (const [tag, address] of layout.addresses.entries()) {
       const link = this.#links.get(textOf(address));
       if (link?.isConfirmed !== true || (this.#linkByTag[tag] === link && !this.#ended.has(tag))) continue;
@@ -413,36 +314,38 @@ export class RedisConnection implements EngineConnection, Commands {
       this.#linkByTag[tag] = undefined;
       this.#ended.delete(tag);
       this.#moved.add(tag);
-      moved.set(link, [...(moved.get(link) ?? []), tag]);
+      tagsOf.set(link, [...(tagsOf.get(link) ?? []), tag]);
     }
-    failures.push(...(await failuresOf([...moved].map(([link, tags]) => this.#adopt(link, tags)))));
-    if (this.#isClosed) return;
+    failures.push(...(await failuresOf([...tagsOf].map(([link, tags]) => this.#adopt(link, tags)))));
+    signal.throwIfAborted();
     for (const [text, link] of this.#links)
       if (!addresses.has(text)) {
         this.#links.delete(text);
         link.close();
       }
     if (failures.length > 0) throw failures[0]!;
-    if (this.#linkByTag.includes(undefined)) throw new EngineError("a connection to Redis was lost again", "not-sent");
-    this.#report();
+    const moved = [...this.#subscriptions.values()].filter(({ tag }) => this.#moved.has(tag));
+    if (this.isConnected) this.#moved.clear();
+    return moved.map(({ channel }) => channel);
   }
 
   /**
    * Asks others about each new link. A server that was stopped and replaced reports itself as a primary when it continues. Rejects with a
    * `RedirectError` if one of the others says that it is none.
    */
-  async #confirm({ addresses }: Layout): Promise<void> {
+  async #confirm({ addresses }: Layout, signal: AbortSignal): Promise<void> {
     for (const link of this.#allLinks()) link.isConfirmed ||= link.continues(this.#past.get(link.address));
     const newLinks = this.#allLinks().filter((link) => !link.isConfirmed);
     const isSingle = this.#config.place.kind !== "sentinel" && new Set(addresses.map(textOf)).size === 1;
     // The only primary of a cluster cannot be replaced by a vote.
     if (isSingle) for (const link of newLinks) link.isConfirmed = true;
     if (isSingle || newLinks.length === 0) return;
-    if (this.#state !== "starting") await this.#sleep(KNOWN_MS[this.#config.place.kind]);
+    // After the start, the servers are looked up from time to time.
+    if (this.#look !== undefined) await pause(KNOWN_MS[this.#config.place.kind], signal);
     for (const link of newLinks) {
       const others = this.#allLinks().filter((one) => one !== link);
       const tags = [...addresses.keys()].filter((tag) => textOf(addresses[tag]!) === link.address);
-      for (const opinion of await findOpinions(this.#config, others, this.#closing.signal))
+      for (const opinion of await findOpinions(this.#config, others, signal))
         if (tags.some((tag) => textOf(opinion.addresses[tag]!) !== link.address))
           throw new RedirectError(`Redis at ${link.address}: it is being replaced`);
       link.isConfirmed = true;
@@ -469,21 +372,8 @@ export class RedisConnection implements EngineConnection, Commands {
     return [...this.#subscriptions].flatMap(([name, { tag }]) => (tags.includes(tag) ? [name] : []));
   }
 
-  /** Reports that all primaries are connected. */
-  #report(): void {
-    const before = this.#state;
-    const channels = [...this.#subscriptions.values()].flatMap(({ channel, tag }) =>
-      this.#moved.has(tag) ? [channel] : [],
-    );
-    this.#moved.clear();
-    this.#state = "up";
-    if (before === "down") {
-      this.#host.up();
-      this.#host.heard("all");
-    } else if (before === "up" && channels.length > 0) this.#host.heard(channels);
-  }
-
-  #destroyLinks(): void {
+  /** Ends all links. */
+  drop(): void {
     for (const link of this.#links.values()) {
       this.#past.set(link.address, link);
       link.destroy();

@@ -5,12 +5,12 @@
 import { utf8Bytes } from "../core/codec.js";
 import { onAbort } from "../core/tell.js";
 import { EngineError } from "../fleet/engine.js";
+import { FinalError } from "../fleet/reconnecting.js";
 import {
   commandError,
   connectError,
   createClient,
   DemotedError,
-  FinalError,
   loadLibrary,
   MAX_UNANSWERED,
   type Client,

@@ -1,8 +1,8 @@
 /** The options of `redis()`, and the addresses in them. */
 /// <reference types="node" preserve="true" />
 import type { ConnectionOptions } from "node:tls";
-import { isObject } from "../core/message.js";
-import { checkOptions, must, optional, positive, secret } from "../core/options.js";
+import { checkOptions, must, optional, secret } from "../core/options.js";
+import { BROKER_OPTIONS, given, object, secretText } from "../fleet/broker-options.js";
 import type { EngineSettings } from "../fleet/engine.js";
 import type { Login } from "./client.js";
 
@@ -63,18 +63,10 @@ export interface Config {
   readonly settings: EngineSettings;
 }
 
-const object = secret<object>("an object", isObject);
-const text = must<string>("a string", (value) => typeof value === "string");
-const secretText = secret<string>("a string", (value) => typeof value === "string");
-const name = must<string>("1 to 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`", (value) =>
-  /^[A-Za-z0-9_-]{1,64}$/.test(value),
-);
 const urls = secret<readonly string[]>(
   "an array with at least one URL",
   (value) => Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string"),
 );
-const leaseMs = must<number>("a number from 100 to 600,000", (value) => value >= 100 && value <= 600_000);
-const flag = must<boolean>("true or false", (value) => typeof value === "boolean");
 const history = must<"volatile" | "durable">('"volatile" or "durable"', (value) =>
   ["volatile", "durable"].includes(value),
 );
@@ -82,17 +74,11 @@ const history = must<"volatile" | "durable">('"volatile" or "durable"', (value) 
 const SENTINEL_OPTIONS = { name: must<string>("a name", (value) => typeof value === "string" && value !== ""), urls };
 
 const OPTIONS = {
+  ...BROKER_OPTIONS,
   url: optional(secretText),
   cluster: optional(urls),
   sentinel: optional((value, of) => checkOptions(of, object(value, of), SENTINEL_OPTIONS)),
-  username: optional(text),
-  password: optional(secretText),
-  tls: optional(object),
-  prefix: optional(name, "reciproc"),
   history: optional(history, "volatile" as const),
-  leaseMs: optional(leaseMs),
-  startTimeoutMs: optional(positive),
-  startWithout: optional(flag),
 };
 
 /** Checks the options. Throws a `TypeError` that names the option and the rule, but no password. */
@@ -131,10 +117,6 @@ function placeOf(
   }
   if (!isCluster) return { kind: "single", address: targets[0]!.address };
   return { kind: "cluster", roots: targets.map(({ address }) => address) };
-}
-
-function given<T extends object>(values: T): Partial<T> {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Partial<T>;
 }
 
 /** Reads a URL. Its text may have a password, so it is in no error. */
