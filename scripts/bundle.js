@@ -31,8 +31,8 @@ const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis", "@nats-io/tra
  */
 const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.browser.js" };
 
-/** The calls of a peer: a module that imports it is of a peer. */
-const CALLS = join(dist, "core/outgoing-calls.js");
+/** Whether a module is of a peer: its calls, and each feature. So is every module that imports one of these. */
+const isOfPeer = (path) => path === join(dist, "core/outgoing-calls.js") || dirname(path) === join(dist, "features");
 
 const isCompiled = (path) => path.startsWith(dist + sep);
 const folderOf = (name) => dirname(require.resolve(`${name}/package.json`));
@@ -66,7 +66,7 @@ function chunkOf(path, { getModuleInfo }) {
   const isImported = (by) => importsOf(by, getModuleInfo).has(path);
   const needsNoPeer = (exported) => {
     const modules = [...importsOf(exported, getModuleInfo)];
-    return modules.every(isCompiled) && !modules.includes(CALLS);
+    return modules.every(isCompiled) && !modules.some(isOfPeer);
   };
   if (getModuleInfo(join(dist, ENTRIES.page)).importedIds.filter(needsNoPeer).some(isImported)) return "messages";
   const names = Object.keys(ENTRIES).filter((name) => isImported(join(dist, ENTRIES[name])));

@@ -80,9 +80,14 @@ const ROWS = [
   ["`connect`", 'export { connect } from "./dist/index.js";', ROOT],
   ["with `streams`", 'export { connect, streams } from "./dist/index.js";', ROOT],
   ["with `progress`", 'export { connect, progress } from "./dist/index.js";', ROOT],
+  ["with `batches`", 'export { connect, batches } from "./dist/index.js";', ROOT],
   ["with `bytes`", 'export { connect, bytes } from "./dist/index.js";', ROOT],
   ["with `contract`", 'export { connect, contract } from "./dist/index.js";', ROOT],
-  ["with all of these", 'export { connect, streams, progress, bytes, contract } from "./dist/index.js";', ROOT],
+  [
+    "with all of these",
+    'export { connect, streams, progress, batches, bytes, contract } from "./dist/index.js";',
+    ROOT,
+  ],
   ["`contract` alone", 'export { contract } from "./dist/index.js";', ROOT],
   ["`reciproc.min.js`", 'export * from "./dist/reciproc.min.js";', ROOT],
   ...[

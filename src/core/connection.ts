@@ -2,7 +2,6 @@
  * One connection, from its first message to its end: its state, its transport, and where each incoming message goes. A peer
  * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
  */
-import { receiveBatch, type Slot } from "./batch.js";
 import { OptionalCancel } from "./cancel.js";
 import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
@@ -10,6 +9,7 @@ import type { AnyHandler, Config } from "./config.js";
 import { Parts } from "./feature.js";
 import { Flow, OpeningQueue, type FlowConnection, type Sink } from "./flow.js";
 import type { FailedCall, Hooks } from "./hooks.js";
+import type { Slot } from "./incoming-call.js";
 import { IncomingCalls } from "./incoming-calls.js";
 import { classify, isForeign, isLoneId, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
@@ -111,16 +111,17 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     this.dispatch(value, slot);
   }
 
-  /** Receives one parsed message or batch. The reply goes into `slot`. */
+  /** Receives one parsed message, or a member of a batch. The reply goes into `slot`. */
   dispatch(value: unknown, slot: Slot = this): void {
     if (this.ended !== undefined) return;
-    if (Array.isArray(value)) return receiveBatch(this, value, slot);
     const { onForeignMessage } = this.config;
-    if (onForeignMessage !== undefined && isForeign(value)) return this.#passOn(onForeignMessage, value, slot);
+    if (onForeignMessage !== undefined && !slot.isInBatch && isForeign(value))
+      return this.#passOn(onForeignMessage, value, slot);
     const version1 = this.config.normalize?.(value);
     let kind = classify(value);
     if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
-    if (kind === "response" || kind === "broken") this.outgoing.settle(kind, value as Unchecked);
+    if (kind === "invalid" && this.parts.receive(value, slot)) return;
+    if (kind === "response" || kind === "broken") this.outgoing.settle(kind, value as Unchecked, slot);
     else this.incoming.receive(kind, value, version1, slot);
     // The connection itself needs no note of a message that is not answered.
     if (slot !== this && kind !== "request" && kind !== "invalid") slot.leaveOut();

@@ -2,19 +2,18 @@
  * The interface between the kernel and its features. A feature makes a part for a connection when that first needs one, so an idle
  * connection has none. The kernel calls the functions of the parts, and does not know what they do.
  */
-import type { Slot } from "./batch.js";
 import type { MessageText } from "./codec.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
 import type { Dialect } from "./dialect.js";
 import { mistake } from "./errors.js";
-import type { AbortCause, IncomingCall } from "./incoming-call.js";
+import type { AbortCause, IncomingCall, Slot } from "./incoming-call.js";
 import type { Id, NotificationMessage, RequestMessage } from "./message.js";
 import type { OutgoingCall } from "./outgoing-calls.js";
 import type { AnyIterable } from "./promises.js";
 import type { SendHandle } from "./transport.js";
 
-/** What the option `use` adds to a peer: the exports `streams` and `progress`, or a feature of an application. */
+/** What the option `use` adds to a peer: the exports `streams`, `progress` and `batches`, or a feature of an application. */
 export interface Feature<P extends FeaturePart = FeaturePart> {
   /** Its name. A feature replaces an earlier one of the same name. */
   readonly name: string;
@@ -42,6 +41,11 @@ export interface FeaturePart {
    * text of `encodeResult` or `encodeError`.
    */
   control?(message: RequestMessage | NotificationMessage, slot: Slot): boolean;
+  /**
+   * Takes what JSON-RPC 2.0 does not know as one message, such as an array, and an error with id null that answers none of this side's.
+   * Returns false if it has no use for it. @internal
+   */
+  receive?(value: unknown, slot: Slot): boolean;
   /** Whether the other side must learn that a call is given up, whatever else it understands. @internal */
   mustCancel?(call: OutgoingCall): boolean;
   /** The other side has cancelled its calls of that id. Their responses may have crossed the cancel. @internal */
@@ -56,8 +60,22 @@ export interface FeaturePart {
   end?(reason: unknown): void;
 }
 
+/** A batch that is being collected. Its functions throw, or reject, once it was sent. */
+export interface OutgoingBatch {
+  /** Adds a request. */
+  request(method: string, params?: unknown, options?: CallOptions): Promise<unknown>;
+  /** Adds a notification. */
+  notify(method: string, params?: unknown): boolean;
+  /** Sends what was collected and still waits, in one array. */
+  send(): void;
+}
+
 /** The parts behind the members of the public API, by the name of their feature. */
 interface NamedParts {
+  batches: {
+    /** Starts a batch. */
+    batch(): OutgoingBatch;
+  };
   progress: {
     /** Returns params that ask for reports of a call. Throws for params that cannot. */
     ask(call: OutgoingCall, params: unknown): unknown;
@@ -105,6 +123,11 @@ export class Parts {
 
   control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
     for (const part of this.#parts.values()) if (part.control?.(message, slot)) return true;
+    return false;
+  }
+
+  receive(value: unknown, slot: Slot): boolean {
+    for (const part of this.#parts.values()) if (part.receive?.(value, slot)) return true;
     return false;
   }
 

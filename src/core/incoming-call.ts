@@ -1,5 +1,4 @@
 /** One call that the other side made, and the context that its handler gets. */
-import type { Slot } from "./batch.js";
 import { encodeError, encodeRawResult, encodeResult, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import { isAbort } from "./errors.js";
@@ -8,6 +7,21 @@ import type { Linked } from "./list.js";
 import type { Id } from "./message.js";
 import { isStreamed, observed } from "./promises.js";
 import type { Frame } from "./transport.js";
+
+/** Where one response goes: to the connection, to its place in the reply to a batch, or to an HTTP response. */
+export interface Slot {
+  /** Whether it is in the reply to a batch. @internal */
+  readonly isInBatch?: boolean;
+  /** Reserves the bytes of a response, which must then be put. Returns false if they do not fit. */
+  reserveBytes(text: MessageText): boolean;
+  /**
+   * Takes the response. Returns false if it will not be sent. `onSent` is called once: with true when what holds the response was
+   * sent, with false if that will not be sent or the connection has ended. A peer whose connection has ended may have another.
+   */
+  put(text: MessageText, onSent?: (isWhole: boolean) => void): boolean;
+  /** Notes that no response will come. */
+  leaveOut(): void;
+}
 
 /** Why a call is aborted. An error records a stack, which is expensive, so `reason` may make it when it is first read. */
 export interface AbortCause {

@@ -2,7 +2,6 @@
  * The calls that the other side makes: finds the handler, starts it, and ensures that a request gets exactly one response,
  * whatever its handler does.
  */
-import type { Slot } from "./batch.js";
 import { ById } from "./by-id.js";
 import { receiveCancel } from "./cancel.js";
 import { encodeError, encodeTooLarge, isNamelessError, sentForm, type MessageText } from "./codec.js";
@@ -11,7 +10,7 @@ import type { AnyHandler, CallRecord } from "./config.js";
 import type { Connection } from "./connection.js";
 import { isExempt } from "./dialect.js";
 import { isReceived, RpcError } from "./errors.js";
-import { IncomingCall, type AbortCause, type CallContext } from "./incoming-call.js";
+import { IncomingCall, type AbortCause, type CallContext, type Slot } from "./incoming-call.js";
 import { List, unlink } from "./list.js";
 import {
   idOf,

@@ -14,16 +14,15 @@ import {
   ConnectionLostError,
   failed,
   mistake,
-  ProtocolError,
   receivedError,
   RpcError,
   TimeoutError,
   TooLargeError,
 } from "./errors.js";
+import type { Slot } from "./incoming-call.js";
 import type { Linked } from "./list.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
-import { BatchCalls } from "./outgoing-batch.js";
 import type { Sink } from "./flow.js";
 import { observed } from "./promises.js";
 import { onAbort } from "./tell.js";
@@ -39,8 +38,8 @@ export class OutgoingCall implements Expiring, SendHandle {
   beside: OutgoingCall | undefined = undefined;
   /** False until the message is sent. While it is false, the outcome of a lost connection is `"not-sent"`. */
   sent = false;
-  /** The batch that holds the call, once that was given to the connection. */
-  batch: BatchCalls | undefined = undefined;
+  /** The send handle of its message: the call itself, unless the message holds several calls. */
+  handle: SendHandle = this;
   /** The params, if the call is made again on the next connection when it was not sent. */
   again: { readonly params: unknown } | undefined = undefined;
   /** The calls of the connection that it is made on. */
@@ -64,9 +63,9 @@ export class OutgoingCall implements Expiring, SendHandle {
     return this.again !== undefined && this.wait.retry !== false;
   }
 
-  /** Whether the message is queued, and can be cancelled. A call in a batch cannot: the batch is sent whole. */
+  /** Whether the message is queued, and can be cancelled. A message with several calls cannot: it is sent whole. */
   get isUnsent(): boolean {
-    return !this.sent && this.batch === undefined;
+    return !this.sent && this.handle === this;
   }
 
   reject(reason: unknown): void {
@@ -92,6 +91,12 @@ export class OutgoingCall implements Expiring, SendHandle {
   }
 }
 
+/** The send handle of a message with several calls. */
+export interface SharedHandle extends SendHandle {
+  /** The calls that still wait. */
+  readonly calls: Iterable<OutgoingCall>;
+}
+
 /** The outgoing calls of one connection. */
 export class OutgoingCalls {
   /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
@@ -99,8 +104,6 @@ export class OutgoingCalls {
   readonly #connection: Connection;
   /** Made with the first call: most peers of a server never call. */
   #table: CallTable<OutgoingCall> | undefined;
-  /** The batches that wait for their reply. */
-  #batches: Set<BatchCalls> | undefined;
   #lastId = 0;
 
   /** `before`: the calls of the connection that this one follows. */
@@ -123,11 +126,6 @@ export class OutgoingCalls {
   /** How many calls are pending. */
   get size(): number {
     return this.#table?.size ?? 0;
-  }
-
-  /** How many batches wait for their reply. */
-  get openBatches(): number {
-    return this.#batches?.size ?? 0;
   }
 
   /**
@@ -333,52 +331,33 @@ export class OutgoingCalls {
     return this.#table?.get(id);
   }
 
-  /** Notes that these calls are sent in one batch. */
-  openBatch(calls: BatchCalls): void {
-    for (const call of calls) call.batch = calls;
-    (this.#batches ??= new Set()).add(calls);
-  }
-
-  /**
-   * Settles the call that a response names. Returns its batch. A response is never answered: two peers would loop. `isMember`:
-   * the response is a member of an array.
-   */
-  settle(kind: Kind, response: Unchecked, isMember = false): BatchCalls | undefined {
+  /** Settles the call that a response names. A response is never answered: two peers would loop. */
+  settle(kind: Kind, response: Unchecked, slot: Slot): void {
     const call = this.#take(response.id);
-    if (call === undefined) this.#receiveUnmatched(kind, response, isMember);
+    if (call === undefined) this.#receiveUnmatched(kind, response, slot);
     else if (kind === "broken") call.reject(brokenResponse(response));
     else if (response.result !== undefined) call.resolve(response.result);
-    else call.reject(errorOf(call, response as ErrorMessage));
-    return call?.batch;
+    else {
+      const { code, message, data } = (response as ErrorMessage).error;
+      call.reject(receivedError(call.method, code, message, data));
+    }
   }
 
   /**
    * Counts a response that names no pending call: it is late, repeated or unsolicited. Some servers answer notifications too,
    * so it is no reason to close.
    *
-   * An error with id null means that the other side could not read a message (section 5). Unless the error may answer an error
-   * with id null that this side sent, it rejects the batch that waits, if only one does: a batch that is refused whole is
-   * answered by one error with id null that is no member of an array, and all ids that this side sends can be read.
+   * An error with id null means that the other side could not read a message (section 5). A feature may know which one, unless the
+   * error may answer an error with id null that this side sent.
    */
-  #receiveUnmatched(kind: Kind, response: Unchecked, isMember: boolean): void {
+  #receiveUnmatched(kind: Kind, response: Unchecked, slot: Slot): void {
     const connection = this.#connection;
     connection.counts.unmatched++;
     if (kind !== "response" || response.id !== null || response.result !== undefined) return;
     if (connection.namelessErrors > 0) connection.namelessErrors--;
-    else if (!isMember && this.openBatches === 1) {
-      const [batch] = this.#batches!;
-      for (const call of batch!) this.fail(call.id, errorOf(call, response as ErrorMessage));
-      return;
-    }
+    else if (connection.madeParts?.receive(response, slot)) return;
     const { code, message, data } = (response as ErrorMessage).error;
     connection.reportIfHeard(() => new RpcError(code, message, data));
-  }
-
-  /** Rejects the calls that the reply to their batch omits: they will not be answered (section 6). */
-  endBatch(batch: BatchCalls, reply: unknown): void {
-    for (const call of batch) {
-      this.fail(call.id, new ProtocolError(`the batch's reply has no response to "${call.method}"`, reply));
-    }
   }
 
   /** Rejects one call, if it still waits. */
@@ -395,8 +374,7 @@ export class OutgoingCalls {
   }
 
   /** Cancels a queued message, here or in the transport. */
-  #cancel(call: OutgoingCall): void {
-    const handle = call.batch ?? call;
+  #cancel({ handle }: OutgoingCall): void {
     this.#connection.opening?.cancel(handle);
     this.#connection.flow.cancel(handle);
   }
@@ -432,8 +410,6 @@ export class OutgoingCalls {
     const call = this.#table?.take(id);
     if (call === undefined) return undefined;
     clearDeadline(call);
-    const { batch } = call;
-    if (batch?.delete(call) && batch.size === 0) this.#batches!.delete(batch);
     call.onSettled?.();
     return call;
   }
@@ -441,16 +417,11 @@ export class OutgoingCalls {
 
 /** Returns the calls of a queued message that still wait. */
 export function callsOf(handle: SendHandle): readonly OutgoingCall[] {
-  if (handle instanceof OutgoingCall) return [handle];
-  return handle instanceof BatchCalls ? [...handle] : [];
+  return handle instanceof OutgoingCall ? [handle] : [...((handle as Partial<SharedHandle>).calls ?? [])];
 }
 
-/** Returns the method of an encoded message; the first, of a batch. */
+/** Returns the method of an encoded message; the first, of several. */
 function methodOf(text: MessageText): string {
   const [message] = [JSON.parse(typeof text === "string" ? text : text.json) as unknown].flat();
   return (message as { method: string }).method;
-}
-
-function errorOf({ method }: OutgoingCall, { error: { code, message, data } }: ErrorMessage): Error {
-  return receivedError(method, code, message, data);
 }

@@ -1,5 +1,5 @@
 /** JSON-RPC 1.0, understood where the application asks for it: messages have no `jsonrpc`, and a notification's id is null. */
-import type { Slot } from "./batch.js";
+import type { Slot } from "./incoming-call.js";
 import { plainText, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import { isErrorObject, isObject } from "./message.js";

@@ -1,7 +1,8 @@
 /** All features. The entries for Node and for tests use them by default. */
 import { bytes, type BytesCodec } from "../core/bytes.js";
 import type { Feature } from "../core/feature.js";
+import { batches } from "./batches.js";
 import { progress } from "./progress.js";
 import { streams } from "./streams.js";
 
-export const allFeatures: readonly (Feature | BytesCodec)[] = [streams, progress, bytes];
+export const allFeatures: readonly (Feature | BytesCodec)[] = [streams, progress, batches, bytes];

@@ -1,11 +1,10 @@
 /** The serving end of a stream: reads an iterable a little ahead, and sends the values that are ready when they are requested. */
-import type { Slot } from "../core/batch.js";
 import { encodeError, encodeRawResult, exceeds, joinTexts, stringify, type MessageText } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { isAbort, RpcError } from "../core/errors.js";
-import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
+import type { AbortCause, IncomingCall, Slot } from "../core/incoming-call.js";
 import type { Id } from "../core/message.js";
 import type { AnyIterable } from "../core/promises.js";
 import { VALUE_COST, type Frame } from "../core/transport.js";

@@ -3,7 +3,6 @@
  * stream, `$/enumerator/next` requests more values, and `$/enumerator/abort` stops the stream. Source: StreamJsonRpc,
  * "Asynchronous enumerables".
  */
-import type { Slot } from "../core/batch.js";
 import { encodeError, encodeRequest, encodeResult, type MessageText } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
@@ -11,7 +10,7 @@ import type { CallOptions } from "../core/contract.js";
 import { isExempt } from "../core/dialect.js";
 import { expected, mistake } from "../core/errors.js";
 import type { Feature, FeaturePart } from "../core/feature.js";
-import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
+import type { AbortCause, IncomingCall, Slot } from "../core/incoming-call.js";
 import { member, type Id, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import { isSignal } from "../core/options.js";
 import { OutgoingCall } from "../core/outgoing-calls.js";

@@ -29,7 +29,6 @@ import type { LiveOptions } from "../core/live.js";
 import type { Id } from "../core/message.js";
 import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
-import { outgoingBatch } from "../core/outgoing-batch.js";
 import { makeConfig, PEER_OPTIONS, type Config } from "../core/config.js";
 import type { Feature, FeaturePart } from "../core/feature.js";
 import { anyFunction, anySignal, checkOptions, optional } from "../core/options.js";
@@ -161,10 +160,10 @@ export interface PeerOptions<Ctx = any> {
    */
   onForeignMessage?: ((message: Record<string, unknown>, peer: PeerOf<Ctx>) => unknown) | undefined;
   /**
-   * The features of the peer: the exports `streams`, `progress` and `bytes`. A page contains the code of no others. With `bytes`, the
+   * The features of the peer: the exports `streams`, `progress`, `batches` and `bytes`. A page contains the code of no others. With `bytes`, the
    * peer takes and sends bytes in binary frames if the other side does too, and a view that a stream yields need not be marked;
    * without it, bytes come and go as base64. Default: none in `reciproc`. A server and the peers of
-   * `reciproc/node` and `reciproc/testing` always have these three, and `use` adds features of an application. A member that needs a feature which is not here throws a `TypeError` that names it.
+   * `reciproc/node` and `reciproc/testing` always have all of them, and `use` adds features of an application. A member that needs a feature which is not here throws a `TypeError` that names it.
    */
   use?: readonly (Feature | BytesCodec)[] | undefined;
 }
@@ -418,9 +417,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return this.#connection.parts.get(feature.name) as P;
   }
 
-  /** Starts a batch: its calls wait for `send()`, and time out from now on. */
+  /** Starts a batch: its calls wait for `send()`, and time out from now on. Throws a `TypeError` if the peer does not use `batches`. */
   batch(): Batch<R> {
-    return callerOf(outgoingBatch(this.#connection));
+    return callerOf(this.#connection.parts.get("batches").batch());
   }
 
   /**

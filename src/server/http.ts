@@ -3,7 +3,7 @@
  * whose client cannot be called back. `docs/PROTOCOL.md` lists the statuses.
  */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
-import type { Slot } from "../core/batch.js";
+import type { Slot } from "../core/incoming-call.js";
 import { encodeError, exceeds, plainText } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { ErrorCode } from "../core/errors.js";

@@ -1,5 +1,5 @@
 /** The streams of a server's peers, and those of the peers of HTTP requests. */
-import { bytes, type BytesCodec } from "../core/bytes.js";
+import type { BytesCodec } from "../core/bytes.js";
 import { plainText } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import type { Feature } from "../core/feature.js";
@@ -10,7 +10,7 @@ import type { AnyIterable } from "../core/promises.js";
 import type { Frame } from "../core/transport.js";
 import { serveStream } from "../features/served.js";
 import { MOST_NEXT, requestMore, type Source } from "../features/reader.js";
-import { progress } from "../features/progress.js";
+import { allFeatures } from "../features/all.js";
 import { streams, Streams } from "../features/streams.js";
 
 /** Counts the frames whose values a stream's reader has not passed on yet: they count against the limit of all sessions. */
@@ -56,11 +56,9 @@ class ServerStreams extends Streams {
 }
 
 /** The features of a server's peers. */
-export const serverFeatures: readonly (Feature | BytesCodec)[] = [
-  { ...streams, create: (connection) => new ServerStreams(connection as Connection) },
-  progress,
-  bytes,
-];
+export const serverFeatures: readonly (Feature | BytesCodec)[] = allFeatures.map((feature) =>
+  feature === streams ? { ...streams, create: (connection) => new ServerStreams(connection as Connection) } : feature,
+);
 
 /** The streams of a peer whose calls come by HTTP POST: each call gets one response, and no other message. */
 class PostStreams extends Streams {
@@ -95,5 +93,4 @@ class PostStreams extends Streams {
 /** The features of a peer whose calls come by HTTP POST. */
 export const postFeatures: readonly Feature[] = [
   { ...streams, create: (connection) => new PostStreams(connection as Connection) },
-  progress,
 ];

@@ -3,6 +3,7 @@
 import { inspect as print, isDeepStrictEqual } from "node:util";
 import { describe, expect, it } from "vitest";
 import {
+  batches,
   bytes,
   encodeNotification,
   encodeRequest,
@@ -227,7 +228,7 @@ it("a transport may deliver parsed values, and return nothing from `send`", asyn
     send: (text) => void sent.push(JSON.parse(text)),
     close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
   };
-  const peer: AnyPeer = new Peer(transport, { methods: { m: ([n]: [unknown]) => n } });
+  const peer: AnyPeer = new Peer(transport, { methods: { m: ([n]: [unknown]) => n }, use: [batches] });
   receiver.dispatch([request(1, "m", ["one"]), 5]);
   receiver.dispatch(null);
   const call = peer.request("x");

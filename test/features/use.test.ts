@@ -1,8 +1,9 @@
 /** The option `use`: what a peer does with a feature, and without it. */
 import { describe, expect, it } from "vitest";
 import * as node from "../../src/node.js";
-import { bytes, connect, pair, Peer, progress, streams, type AnyPeer } from "../../src/index.js";
+import { batches, bytes, connect, pair, Peer, progress, streams, type AnyPeer } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
+import { failure, rawPeer } from "../support/raw.js";
 import { rejection } from "../support/turns.js";
 
 const methods = {
@@ -18,6 +19,7 @@ async function useAll(peer: AnyPeer): Promise<unknown[]> {
     stream: async () => peer.stream("count"),
     iterate: async () => peer.iterate({} as never),
     offer: async () => peer.offer([1]),
+    batch: async () => peer.batch(),
     onProgress: () => peer.request("report", {}, { onProgress: () => {} }),
   };
   return Promise.all(
@@ -37,7 +39,8 @@ const needs = (name: string): unknown =>
 describe("a peer", () => {
   it("without a feature refuses each member that needs it, with the name of the export", async () => {
     const [a] = pair({}, { use: [streams, progress], methods });
-    expect(await useAll(a)).toEqual([needs("streams"), needs("streams"), needs("streams"), needs("progress")]);
+    const names = ["streams", "streams", "streams", "batches", "progress"];
+    expect(await useAll(a)).toEqual(names.map(needs));
     expect(a.stats()).toMatchObject({ requestsSent: 0, pending: 0, streams: 0 });
   });
 
@@ -51,8 +54,15 @@ describe("a peer", () => {
   });
 
   it("with one feature has not the other", async () => {
-    const [a] = pair({ use: [streams] }, { use: [streams, progress], methods });
-    expect((await useAll(a)).slice(1)).toEqual(["done", "done", needs("progress")]);
+    const [a] = pair({ use: [streams, batches] }, { use: [streams, progress], methods });
+    expect((await useAll(a)).slice(1)).toEqual(["done", "done", "done", needs("progress")]);
+  });
+
+  it("without `batches` refuses an array as one malformed message", () => {
+    const { feed, messages, peer } = rawPeer({ use: [], methods });
+    feed([{ jsonrpc: "2.0", id: 1, method: "report" }]);
+    expect(messages()).toEqual([failure(null, -32600, "Invalid Request")]);
+    expect(peer.stats()).toMatchObject({ malformed: 1, requestsReceived: 0 });
   });
 
   it.each([
@@ -66,7 +76,7 @@ describe("a peer", () => {
     ],
   ])("of %s has all features by default, and is a Peer of every entry", async (_entry, make) => {
     const peer: AnyPeer = await make();
-    expect(await useAll(peer)).toEqual(["done", "done", "done", "done"]);
+    expect(await useAll(peer)).toEqual(Array(5).fill("done"));
     expect([peer instanceof Peer, peer instanceof node.Peer]).toEqual([true, true]);
   });
 
