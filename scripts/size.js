@@ -81,11 +81,12 @@ const ROWS = [
   ["with `streams`", 'export { connect, streams } from "./dist/index.js";', ROOT],
   ["with `progress`", 'export { connect, progress } from "./dist/index.js";', ROOT],
   ["with `batches`", 'export { connect, batches } from "./dist/index.js";', ROOT],
+  ["with `compat`", 'export { connect, compat } from "./dist/index.js";', ROOT],
   ["with `bytes`", 'export { connect, bytes } from "./dist/index.js";', ROOT],
   ["with `contract`", 'export { connect, contract } from "./dist/index.js";', ROOT],
   [
     "with all of these",
-    'export { connect, streams, progress, batches, bytes, contract } from "./dist/index.js";',
+    'export { connect, streams, progress, batches, compat, bytes, contract } from "./dist/index.js";',
     ROOT,
   ],
   ["`contract` alone", 'export { contract } from "./dist/index.js";', ROOT],

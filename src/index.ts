@@ -53,6 +53,7 @@ export type { PeerStats } from "./core/stats.js";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "./core/schema.js";
 export type { CancelDialect, Dialect, ProgressDialect, ProgressToken } from "./core/dialect.js";
 export { batches } from "./features/batches.js";
+export { compat } from "./features/compat.js";
 export { progress } from "./features/progress.js";
 export { streams } from "./features/streams.js";
 export type { Feature, FeatureConnection, FeaturePart } from "./core/feature.js";

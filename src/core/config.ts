@@ -3,14 +3,14 @@
 import type { BytesCodec } from "./bytes.js";
 import type { Fit, SchemaContract, ValueChecks } from "./checks.js";
 import type { CallOptions } from "./contract.js";
-import type { Feature } from "./feature.js";
+import { notInUse, type Feature } from "./feature.js";
 import type { CallContext } from "./incoming-call.js";
 import type { Dialect } from "./dialect.js";
 import { expected } from "./errors.js";
 import { unsentMarks, type UnsentMarks } from "./flow.js";
 import { lsp } from "./lsp.js";
 import { peerLimits, type PeerLimits } from "./limits.js";
-import { isObject, type Id } from "./message.js";
+import type { Id } from "./message.js";
 import {
   anyFunction,
   anySignal,
@@ -24,7 +24,6 @@ import {
   type Checked,
 } from "./options.js";
 import { isSchema, type StandardSchema } from "./schema.js";
-import { fromVersion1, type Version1 } from "./version1.js";
 
 /** A handler as the core sees it. */
 export type AnyHandler = (params: any, context: any) => unknown;
@@ -105,11 +104,8 @@ export interface Config {
   /** Methods of cancels and of features, whose messages are taken before any handler. */
   readonly controlMethods: ReadonlySet<string>;
   readonly use: readonly Feature[];
-  /**
-   * Rewrites, in place, an incoming message that JSON-RPC 2.0 does not allow and this config does. Returns how the message shows
-   * that it is of version 1.0, if it is. `undefined` if the config allows no such message.
-   */
-  readonly normalize: ((message: unknown) => Version1 | undefined) | undefined;
+  /** Whether messages of JSON-RPC 1.0 are understood too. */
+  readonly compat: "1.0" | undefined;
   /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
   readonly onForeignMessage: AnyHandler | undefined;
   /** Reads binary frames, and marks the values of streams. Without it, the other side sends no binary frames. */
@@ -128,13 +124,9 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
     checkKnown("schemas", Object.fromEntries(given), Object.fromEntries(methods));
   }
   const dialect = checked.dialect ?? lsp;
-  const readsNullParams = checked.dialect?.readsNullParams === true;
-  const readsVersion1 = checked.compat !== undefined;
-  const normalize = (message: unknown): Version1 | undefined => {
-    // As vscode-jsonrpc does.
-    if (readsNullParams && isObject(message) && message.params === null) delete message.params;
-    return readsVersion1 ? fromVersion1(message) : undefined;
-  };
+  const { compat, onForeignMessage } = checked;
+  if ((compat ?? onForeignMessage) !== undefined && use.every(({ name }) => name !== "compat"))
+    throw notInUse("compat");
   // A literal, and no copy of `checked`: all configs have one hidden class. With one each, a notification to 1,000 clients of a
   // process took a third longer.
   return {
@@ -150,8 +142,8 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
     choseDialect: checked.dialect !== undefined,
     controlMethods: new Set([dialect.cancel.method, ...use.flatMap((feature) => feature.methods(dialect))]),
     use,
-    normalize: readsNullParams || readsVersion1 ? normalize : undefined,
-    onForeignMessage: checked.onForeignMessage,
+    compat,
+    onForeignMessage,
     bytes: all.find(isBytesCodec),
     opensFirst,
   };

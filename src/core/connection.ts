@@ -5,13 +5,13 @@
 import { OptionalCancel } from "./cancel.js";
 import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
-import type { AnyHandler, Config } from "./config.js";
+import type { Config } from "./config.js";
 import { Parts } from "./feature.js";
 import { Flow, OpeningQueue, type FlowConnection, type Sink } from "./flow.js";
 import type { FailedCall, Hooks } from "./hooks.js";
 import type { Slot } from "./incoming-call.js";
 import { IncomingCalls } from "./incoming-calls.js";
-import { classify, isForeign, isLoneId, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
+import { classify, isLoneId, isObject, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
 import type { EventEmitter } from "./packages.js";
 import { minuteCount, rateLimit } from "./rate.js";
@@ -114,28 +114,20 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
   /** Receives one parsed message, or a member of a batch. The reply goes into `slot`. */
   dispatch(value: unknown, slot: Slot = this): void {
     if (this.ended !== undefined) return;
-    const { onForeignMessage } = this.config;
-    if (onForeignMessage !== undefined && !slot.isInBatch && isForeign(value))
-      return this.#passOn(onForeignMessage, value, slot);
-    const version1 = this.config.normalize?.(value);
     let kind = classify(value);
-    if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
-    if (kind === "invalid" && this.parts.receive(value, slot)) return;
+    if (kind === "invalid" || kind === "broken") {
+      if (this.parts.receive(value, slot)) return;
+      // As vscode-jsonrpc does.
+      if (this.config.dialect.readsNullParams && this.config.choseDialect && isObject(value) && value.params === null) {
+        delete value.params;
+        kind = classify(value);
+      }
+      if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
+    }
     if (kind === "response" || kind === "broken") this.outgoing.settle(kind, value as Unchecked, slot);
-    else this.incoming.receive(kind, value, version1, slot);
+    else this.incoming.receive(kind, value, slot);
     // The connection itself needs no note of a message that is not answered.
     if (slot !== this && kind !== "request" && kind !== "invalid") slot.leaveOut();
-  }
-
-  /** Gives a message of another protocol to the application. It gets no response. */
-  #passOn(onForeignMessage: AnyHandler, message: object, slot: Slot): void {
-    if (this.takeRate?.() === false) this.counts.refusedRate++;
-    else
-      attempt(
-        () => onForeignMessage(message, this.peer),
-        (error) => this.report(error),
-      );
-    slot.leaveOut();
   }
 
   /**

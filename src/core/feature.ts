@@ -13,7 +13,7 @@ import type { OutgoingCall } from "./outgoing-calls.js";
 import type { AnyIterable } from "./promises.js";
 import type { SendHandle } from "./transport.js";
 
-/** What the option `use` adds to a peer: the exports `streams`, `progress` and `batches`, or a feature of an application. */
+/** What the option `use` adds to a peer: the exports `streams`, `progress`, `batches` and `compat`, or a feature of an application. */
 export interface Feature<P extends FeaturePart = FeaturePart> {
   /** Its name. A feature replaces an earlier one of the same name. */
   readonly name: string;
@@ -99,6 +99,11 @@ interface NamedParts {
   };
 }
 
+/** Returns the error of what needs a feature that the peer does not use. */
+export function notInUse(name: string): TypeError {
+  return mistake(`this needs the option \`use: [${name}]\`, with the export \`${name}\``);
+}
+
 /** The parts of one connection. */
 export class Parts {
   readonly #parts: ReadonlyMap<string, FeaturePart>;
@@ -117,7 +122,7 @@ export class Parts {
   get(name: string): FeaturePart;
   get(name: string): unknown {
     const part = this.#parts.get(name);
-    if (part === undefined) throw mistake(`this needs the option \`use: [${name}]\`, with the export \`${name}\``);
+    if (part === undefined) throw notInUse(name);
     return part;
   }
 

@@ -24,7 +24,6 @@ import {
 } from "./message.js";
 import { isThenable, observed, type AnyIterable } from "./promises.js";
 import { validate } from "./schema.js";
-import { inVersion1, type Version1 } from "./version1.js";
 
 /** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
 export class IncomingCalls {
@@ -65,12 +64,11 @@ export class IncomingCalls {
     };
   }
 
-  /** Starts a request or a notification, or refuses it. The response to a request goes into `outerSlot`, in the version of the request. */
-  receive(kind: Kind, message: unknown, version1: Version1 | undefined, outerSlot: Slot): void {
+  /** Starts a request or a notification, or refuses it. The response to a request goes into `slot`. */
+  receive(kind: Kind, message: unknown, slot: Slot): void {
     const { connection } = this;
     const { config, counts } = connection;
     const { maxInFlight, maxMessagesPerSecond } = config.limits;
-    const slot = version1 === undefined ? outerSlot : inVersion1(outerSlot, version1);
     if (kind === "invalid") {
       // An id without anything else may be that of a response: an error under it could settle a call of the other side.
       const echoedId = isObject(message) && isLoneId(message) ? null : idOf(message);

@@ -121,12 +121,6 @@ export function idOf(value: unknown): Id {
   return isId(id) ? id : null;
 }
 
-/** Whether a value is a message of another protocol: an object with neither `jsonrpc` nor `method` nor an outcome under an id. */
-export function isForeign(value: unknown): value is object {
-  if (!isObject(value) || value.jsonrpc !== undefined || value.method !== undefined) return false;
-  return value.id === undefined || (value.result === undefined && value.error === undefined);
-}
-
 /** Whether `error` has the form of an error (section 5.1). */
 export function isErrorObject(error: unknown): error is ErrorObject {
   if (!isObject(error)) return false;

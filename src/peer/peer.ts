@@ -149,18 +149,19 @@ export interface PeerOptions<Ctx = any> {
   /**
    * `"1.0"` understands messages of JSON-RPC 1.0 as well, which have no `jsonrpc`, and answers them in kind. An error then has
    * `result: null` beside it only if the request carried `"jsonrpc": "1.0"`: programs that speak 2.0 without `jsonrpc` take a
-   * null result for success. Default: such messages are refused (-32600).
+   * null result for success. Requires the feature `compat`. Default: such messages are refused (-32600).
    */
   compat?: "1.0" | undefined;
   /**
    * Takes messages of another protocol on the same connection, such as `{"event": "playing"}`: objects with neither `jsonrpc`
    * nor `method`, nor `result` or `error` beside an `id`. They get no reply and do not count as malformed, and
    * `limits.maxMessagesPerSecond` counts them. Members of a batch, values that are not objects, and text that is not JSON are
-   * refused as without it. What it throws or rejects with is emitted as `error`. Default: such messages are refused (-32600).
+   * refused as without it. What it throws or rejects with is emitted as `error`. Requires the feature
+   * `compat`. Default: such messages are refused (-32600).
    */
   onForeignMessage?: ((message: Record<string, unknown>, peer: PeerOf<Ctx>) => unknown) | undefined;
   /**
-   * The features of the peer: the exports `streams`, `progress`, `batches` and `bytes`. A page contains the code of no others. With `bytes`, the
+   * The features of the peer: the exports `streams`, `progress`, `batches`, `compat` and `bytes`. A page contains the code of no others. With `bytes`, the
    * peer takes and sends bytes in binary frames if the other side does too, and a view that a stream yields need not be marked;
    * without it, bytes come and go as base64. Default: none in `reciproc`. A server and the peers of
    * `reciproc/node` and `reciproc/testing` always have all of them, and `use` adds features of an application. A member that needs a feature which is not here throws a `TypeError` that names it.

@@ -41,6 +41,8 @@ describe("a peer", () => {
     const [a] = pair({}, { use: [streams, progress], methods });
     const names = ["streams", "streams", "streams", "batches", "progress"];
     expect(await useAll(a)).toEqual(names.map(needs));
+    for (const options of [{ compat: "1.0" }, { onForeignMessage: () => {} }] as const)
+      expect(() => pair(options, {})).toThrow("`use: [compat]`");
     expect(a.stats()).toMatchObject({ requestsSent: 0, pending: 0, streams: 0 });
   });
 

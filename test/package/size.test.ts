@@ -34,7 +34,7 @@ describe("the code that a page loads", () => {
     ["{ connect }", "index.js", "es2022", 27_800],
     ["{ connect }", "index.js", "es2020", 30_800],
     ["{ connect }", "index.js", "vite", 27_200],
-    ["{ connect, streams, progress, batches, bytes, contract }", "index.js", "es2022", 33_900],
+    ["{ connect, streams, progress, batches, compat, bytes, contract }", "index.js", "es2022", 33_900],
     ["{ contract }", "index.js", "es2022", 2_100],
     ["*", "reciproc.min.js", "es2022", 35_300],
     ["{ pair }", "index.js", "es2022", 19_000],
