@@ -68,16 +68,19 @@ export function compile(name: string, ...further: string[]): Promise<string> {
   return tsc(["--ignoreConfig", join(folder, name), ...flags, ...further]);
 }
 
+const HANG_MS = 240_000;
+
 /** A thread in which programs run, one after the other. They share the package, which a process of each would load again. */
 export class Thread implements AsyncDisposable {
   readonly #worker = new Worker(join(import.meta.dirname, "runner.js"));
   #last: Promise<unknown> = Promise.resolve();
 
-  /** Runs a program after those of before. Resolves with what it has printed, when nothing keeps it running. */
+  /** Runs a program after those of before. Resolves with what it has printed, when nothing keeps it running. One that hangs fails all. */
   run(path: string): Promise<{ printed: string; errors: string }> {
     const ended = this.#last.then(async () => {
       this.#worker.postMessage(path);
-      const [result] = (await once(this.#worker, "message")) as [{ printed: string; errors: string }];
+      const reply = once(this.#worker, "message", { signal: AbortSignal.timeout(HANG_MS) });
+      const [result] = (await reply) as [{ printed: string; errors: string }];
       return result;
     });
     this.#last = ended;
