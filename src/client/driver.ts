@@ -113,7 +113,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     for (let isFresh = false; ;) {
       if (reason !== undefined) await this.#backOff(reason, isFresh);
       if (this.#isOver) return;
-      const { session } = this.link.endpoint.state;
+      const { session } = this.link.state;
       const number = ++this.#attempts;
       const attempt: DialAttempt = { number, reason, session, isKnown: this.#wasGreeted, onAbort: undefined };
       try {
@@ -131,7 +131,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
           this.#isOver = true;
           const { status, message } = error as ConnectError;
           const code = status === undefined ? CloseCode.Abnormal : CloseCode.fromHttpStatus(status);
-          return this.link.endpoint.end(code, message, error as Error);
+          return this.link.end(code, message, error as Error);
         }
         if (error === credentials.failure) connectionOf(this.#peer).report(error, undefined, "connect");
         reason = error as Error;
@@ -169,7 +169,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const reason = `not open within ${openTimeoutMs} ms`;
     if (this.#skipDelay !== undefined) this.#skipDelay();
     else if (this.#opened === undefined) this.#attempt!.onAbort?.(reason);
-    else if (!this.link.endpoint.isFlowing) this.link.giveUp(reason);
+    else if (!this.link.isFlowing) this.link.giveUp(reason);
     else {
       const hint =
         [...(connectionOf(this.#peer).opening ?? [])].length > 0 ? "; call by its parameter, not by the peer" : "";
@@ -197,8 +197,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   // Reports of the link.
 
   flows(): void {
-    const { state, isToReciproc } = this.link.endpoint;
-    this.#wasGreeted ||= isToReciproc;
+    const { state, isReciproc } = this.link;
+    this.#wasGreeted ||= isReciproc;
     this.#hadSession ||= state.session !== undefined;
     void this.#renew();
     this.#watch?.start();
@@ -254,17 +254,17 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flows` follows. */
   async #renew(): Promise<void> {
-    const { endpoint } = this.link;
+    const { link } = this;
     const renewals = this.#renewals;
     const exchange = { isSent: false };
     this.#exchange = exchange;
-    if (renewals.size === 0 || !endpoint.isFlowing) return;
+    if (renewals.size === 0 || !link.isFlowing) return;
     try {
       // While there is no socket, the call waits: the next server may ask for `auth`.
       if (!this.#opened!.takesAuth) return this.#settle(false);
       const auth = await this.#plan.credentials.auth();
       // Another exchange may have begun, and no call may wait any more.
-      if (this.#exchange !== exchange || renewals.size === 0 || !endpoint.sendControl(`{"auth":${auth}}`)) return;
+      if (this.#exchange !== exchange || renewals.size === 0 || !link.sendControl(`{"auth":${auth}}`)) return;
       exchange.isSent = true;
       for (const { handle } of renewals) handle.sent = true;
     } catch (error) {
@@ -298,7 +298,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     } catch (error) {
       return this.#openFailed(error as Error, link);
     }
-    const { isFlowing, state } = link.endpoint;
+    const { isFlowing, state } = link;
     if (isFlowing) this.#isOpen();
     // If the connection has ended meanwhile, the next connection runs `onOpen` again.
     if (state.kind !== "ended") connectionOf(this.#peer).release();
@@ -314,11 +314,11 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /** Ends a connection whose `onOpen` has failed: the client connects again, unless it was never open and is not to retry. */
   #openFailed(error: Error, link = this.link): void {
-    if (link.endpoint.state.kind === "ended") return;
+    if (link.state.kind === "ended") return;
     if (this.#endsByFailure) return endPeer(this.#peer, CloseCode.Normal, ON_OPEN_FAILED, undefined, error);
     // There may be no peer yet to listen to: `connect` with `initial` resolves when `onOpen` is done.
     connectionOf(this.#peer).report(error, undefined, "onOpen");
-    link.endpoint.restart(ON_OPEN_FAILED, error);
+    link.restart(ON_OPEN_FAILED, error);
   }
 }
 

@@ -216,7 +216,10 @@ export class Flow implements Sink, Expiring {
     if (handle !== undefined) handle.sent = true;
     let isTaken: unknown = false;
     try {
-      isTaken = transport.send(sentForm(text, transport.takesBytes, message), message);
+      isTaken =
+        message === undefined || transport.sendEncoded === undefined
+          ? transport.send(sentForm(text, transport.takesBytes))
+          : transport.sendEncoded(message);
     } catch (error) {
       this.#connection.report(error);
     }

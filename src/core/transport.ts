@@ -158,10 +158,11 @@ export interface Link extends Transport {
   start(receiver: LinkReceiver): void;
   /**
    * As `Transport.send`. Returns `"full"` if the message cannot be sent now: the peer queues it, and the link calls `drained`,
-   * `suspended`, `lost` or `closed` later. `message` is the same message, if it goes to many peers: a link may write its frames, which
-   * are encoded once for all. `text` has bytes only if the link `takesBytes`.
+   * `suspended`, `lost` or `closed` later. `text` has bytes only if the link `takesBytes`.
    */
-  send(text: MessageText, message?: EncodedMessage): unknown;
+  send(text: MessageText): unknown;
+  /** As `send`, for a message that goes to many peers: a link may write its frames, which are encoded once for all. */
+  sendEncoded?(message: EncodedMessage): unknown;
   /**
    * As `Transport.close`. `retryMs`: the client is asked to reconnect after a random time up to this, in milliseconds, if there is a
    * way. `queued`: the messages that were not taken because the link was full. They are sent first if there is a socket.

@@ -38,18 +38,19 @@ export class PlainLink implements Link, SocketHandler {
     return this.#socket.budget;
   }
 
-  send(text: string, message?: EncodedMessage): boolean {
+  send(text: string): boolean {
     const socket = this.#socket;
-    if (message !== undefined) {
-      this.flush();
-      return socket.send(message.plain);
-    }
     if (socket.sendAll === undefined || !socket.open) return socket.send(text);
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
     this.#length += text.length;
     if (this.#coalescer.added(this.#length)) this.flush();
     return true;
+  }
+
+  sendEncoded(message: EncodedMessage): boolean {
+    this.flush();
+    return this.#socket.send(message.plain);
   }
 
   flush(): void {

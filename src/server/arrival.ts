@@ -154,7 +154,7 @@ export function takeAuth(link: ServerLink, principal: string | undefined, hooks:
   const { socket } = link;
   let isAsking = false;
   // After the loss of its socket, the client is authenticated when it resumes.
-  const isPresent = (): boolean => link.socket === socket && link.endpoint.isFlowing;
+  const isPresent = (): boolean => link.socket === socket && link.isFlowing;
   const renew = async (auth: unknown): Promise<void> => {
     const connection = link.receiver as Connection;
     const { maxMessagesPerSecond } = connection.config.limits;
@@ -167,11 +167,11 @@ export function takeAuth(link: ServerLink, principal: string | undefined, hooks:
     else if (verdict.admission.principal !== principal) hooks.refuse(OTHER_PRINCIPAL);
     else {
       hooks.accept(verdict.admission);
-      link.endpoint.sendControl(AUTHENTICATED);
+      link.sendControl(AUTHENTICATED);
     }
   };
   link.onAuth = (auth) => {
-    if (isAsking) return link.endpoint.fail("a second `auth` before the reply to the first");
+    if (isAsking) return link.fail("a second `auth` before the reply to the first");
     isAsking = true;
     void renew(auth);
   };

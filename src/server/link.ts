@@ -1,11 +1,11 @@
-/** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
+/** The link of a server: the hello of its client, broadcasts, the memory of a suspended session, and the resumption by its client. */
 import * as CloseCode from "../close-codes.js";
-import { exceeds, type MessageText } from "../core/codec.js";
+import { exceeds, sentForm } from "../core/codec.js";
+import { member } from "../core/message.js";
 import { Frame, type EncodedMessage } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
-import { ServerEndpoint } from "./endpoint.js";
-import type { EndpointHooks, EndpointLimits } from "../session/state.js";
-import { serverHello, type ResumeFrame } from "../session/frames.js";
+import type { EndpointLimits } from "../session/state.js";
+import { limitsOf, says, serverHello, type ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
 import type { Session } from "../session/session.js";
 
@@ -23,8 +23,7 @@ export interface ServerLinkDelegate extends LinkDelegate {
 }
 
 /** A server's end of a connection that speaks `reciproc.v1`. Without a delegate, it has no session. */
-export class ServerLink extends PackedLink implements EndpointHooks {
-  declare readonly endpoint: ServerEndpoint;
+export class ServerLink extends PackedLink {
   declare readonly delegate: ServerLinkDelegate | undefined;
   /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
   declare onAuth: ((auth: unknown) => void) | undefined;
@@ -36,33 +35,72 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   #frameNumber = 0;
 
   constructor(limits: EndpointLimits, delegate: ServerLinkDelegate | undefined) {
-    super(limits, delegate !== undefined, delegate, undefined, ServerEndpoint);
+    super(limits, delegate !== undefined, delegate);
     this.onAuth = undefined;
   }
 
-  /** Takes the first socket. As `ServerEndpoint.accept`. */
+  /** Takes the socket of a new client. Its hello is sent, with the offer of a session if `session` is given. */
   accept(socket: Socket, session: Session | undefined): void {
     this.take(socket);
-    this.endpoint.accept(socket, session);
+    this.state = { kind: "greeting", session };
   }
 
-  /** Continues the session on another socket. As `ServerEndpoint.resume`. */
-  resume(socket: Socket, resume: ResumeFrame, makeToken: () => string): void {
+  protected override receiveClientHello(hello: unknown): void {
+    const { session } = this.state;
+    this.takesBytes = this.limits.bytes === true && says(hello, "bytes");
+    if (session !== undefined && says(hello, "session")) {
+      session.theirs = limitsOf(member(hello, "limits"));
+      if (session.theirs === undefined) return this.fail("`limits` of a hello break their rules");
+      this.confirmed();
+      return this.goLive(session);
+    }
+    if (session !== undefined) {
+      this.writeLog(session, Infinity);
+      this.discarded("the client takes no session");
+    }
+    this.state = { kind: "packed", session: undefined };
+    this.flow();
+  }
+
+  /**
+   * Continues the session on another socket. The caller has checked `resume.received` by `session.covers`. `makeToken` returns the next
+   * token of the session.
+   */
+  resume(socket: Socket, { received, limits, bytes }: ResumeFrame, makeToken: () => string): void {
     // Rule 2: the old socket is detached before the count of received frames is read.
     this.leave("a newer socket took over");
     this.take(socket);
-    this.endpoint.resume(socket, resume, makeToken());
+    const session = this.state.session!;
+    // Rule 9: the hello that confirmed the session may never have come.
+    session.theirs ??= limits;
+    this.takesBytes = this.limits.bytes === true && bytes === true;
+    this.write([JSON.stringify({ resumed: { token: makeToken(), received: session.ack() } })]);
+    this.goLive(session, received);
     socket.start(this);
   }
 
-  override send(text: MessageText, message?: EncodedMessage): boolean | "full" {
-    return message === undefined ? this.endpoint.send(text) : this.endpoint.sendEncoded(message);
+  /** As `send`. The message is written in the frame that is encoded for many peers, unless others are collected in this tick. */
+  sendEncoded(message: EncodedMessage): boolean | "full" {
+    const text = sentForm(message.source, this.takesBytes, message);
+    const { session } = this.state;
+    if (session?.accepts(text) === false) return false;
+    this.makeRoom(text);
+    if (!this.canSend || this.length > 0) return this.send(text);
+    const socket = this.socket!;
+    const frame = typeof text === "string" ? message.pack : message.binary;
+    socket.send(frame);
+    if (session !== undefined) {
+      session.push(frame.content);
+      session.next++;
+      this.checkRoom(session, socket);
+    }
+    return true;
   }
 
   keeps(by: number, isBroadcast = false): void {
     if (isBroadcast) this.#keptBroadcasts += by;
     else this.#kept += by;
-    if (this.endpoint.state.kind === "suspended") this.delegate?.storedChanged();
+    if (this.state.kind === "suspended") this.delegate?.storedChanged();
   }
 
   acceptsBroadcast(length: number): boolean {
@@ -84,7 +122,7 @@ export class ServerLink extends PackedLink implements EndpointHooks {
 
   /** The memory of the session: the log, and what the receiver keeps, such as queued messages. */
   get storedLength(): number {
-    return (this.endpoint.state.session?.logLength ?? 0) + this.#kept;
+    return (this.state.session?.logLength ?? 0) + this.#kept;
   }
 
   /** The length of the queued broadcasts. */
@@ -92,15 +130,17 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     return this.#keptBroadcasts;
   }
 
-  confirmed(): void {
+  override confirmed(): void {
     this.delegate?.confirmed();
   }
 
   override control(frame: object): void {
+    // Rule 1: only a client that offered it resumes. Rule 3: a socket takes one `resume`.
+    if ("resume" in frame) return this.fail("`resume` on a socket that did not say it would");
     if (!("auth" in frame) || this.onAuth === undefined) return;
     // The frame is longer in UTF-8 than in UTF-16. Its text is not kept, so a short one is encoded again.
     if (this.frameLength > MAX_AUTH_BYTES || exceeds(JSON.stringify(frame), MAX_AUTH_BYTES))
-      return this.endpoint.end(CloseCode.MessageTooBig, "message is too large");
+      return this.end(CloseCode.MessageTooBig, "message is too large");
     this.onAuth(frame.auth);
   }
 }

@@ -166,10 +166,7 @@ export class Sessions {
   /** Ends the session of a token, if it is here: its client has discarded it, because another node refused it. */
   endAbandoned(hash: string, principal: string | undefined): void {
     const session = this.tokens.byHash(hash, principal);
-    session?.link.endpoint.end(
-      CloseCode.Superseded,
-      "the client has discarded this session, because another node refused it",
-    );
+    session?.link.end(CloseCode.Superseded, "the client has discarded this session, because another node refused it");
   }
 
   /** Adds a session that has lost its socket to the suspended ones, and enforces their bounds. */
@@ -282,14 +279,14 @@ class ServerSession implements ServerLinkDelegate {
 
   /** Ends the session with 1013, because a bound of the server is exceeded. */
   end(reason: string): void {
-    this.link.endpoint.end(CloseCode.TryAgainLater, reason);
+    this.link.end(CloseCode.TryAgainLater, reason);
   }
 
   /** Resumes the session over `socket`. If `received` cannot be true, ends the session and returns false. */
   resume(socket: Socket, resume: ResumeFrame, hooks: ArrivalHooks): boolean {
     const { link } = this;
-    if (!link.endpoint.state.session!.covers(resume.received)) {
-      link.endpoint.fail("`received` is no count of the frames sent");
+    if (!link.state.session!.covers(resume.received)) {
+      link.fail("`received` is no count of the frames sent");
       return false;
     }
     this.#sessions.release(this);

@@ -1,6 +1,6 @@
 /**
  * One end of a connection that speaks `reciproc.v1`, as a state machine without I/O: no socket, no timer, no clock. It takes
- * frames by `receive`, and sends frames through a `Wire`. `docs/PROTOCOL.md` defines the states and the ten rules of a session. A
+ * frames by `frame`, and sends frames through a `Wire`. `docs/PROTOCOL.md` defines the states and the ten rules of a session. A
  * comment that begins with "Rule" names the rule that its line keeps.
  */
 import * as CloseCode from "../close-codes.js";
@@ -11,7 +11,7 @@ import * as Frames from "./frames.js";
 import { ROOM_FOR_PONGS } from "../link/socket.js";
 import { Session } from "./session.js";
 import { COLLECTED_PONGS, frameOf, isTooLong, PACK_LENGTH } from "./sizes.js";
-import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
+import type { EndpointLimits, State, Tick, Wire } from "./state.js";
 
 /** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
@@ -22,18 +22,21 @@ const NONE: string[] = [];
 
 /**
  * One end of one connection, from its first frame to its end, over one socket or several in turn. This class is the end of a client.
- * `server/endpoint.ts` adds the parts of a server.
+ * `session/link.ts` gives it its sockets and its times, and `server/link.ts` adds the parts of a server.
  */
-export class Endpoint {
+export abstract class Endpoint {
   declare state: State;
   /** The length of the messages of this tick, in a pack. */
   declare length: number;
   /** Whether both sides take binary frames, as far as is known. */
   declare takesBytes: boolean;
+  /** The number of received frames, on all sockets. A liveness check compares it. */
+  declare heard: number;
+  /** The length of the frame that was received last. */
+  declare protected frameLength: number;
   declare readonly limits: EndpointLimits;
-  declare protected readonly hooks: EndpointHooks;
-  /** The present socket. */
-  declare protected wire: Wire | undefined;
+  /** The present socket, and the last one while it closes. */
+  declare socket: Wire | undefined;
   /** Whether this end uses sessions. */
   readonly #wantsSession: boolean;
   /** The frames for the end of the tick: the control frames, and then the messages, in one pack if this end packs. */
@@ -48,31 +51,55 @@ export class Endpoint {
   /** The number of dropped messages that is not reported to the other side yet. */
   #missed = 0;
 
-  constructor(limits: EndpointLimits, wantsSession: boolean, hooks: EndpointHooks) {
+  constructor(limits: EndpointLimits, wantsSession: boolean) {
     this.state = { kind: "connecting", session: undefined };
-    this.length = 0;
+    this.length = this.heard = this.frameLength = 0;
     this.takesBytes = false;
-    this.wire = undefined;
+    this.socket = undefined;
     this.limits = limits;
-    this.hooks = hooks;
     this.#wantsSession = wantsSession;
   }
+
+  // What a subclass takes.
+
+  /** Calls `flush` at the end of the tick, and decides what is sent before. */
+  abstract readonly tick: Tick;
+  /** Takes a frame of an other side that sends no packs: one message or one batch. */
+  abstract receiveText(text: string): void;
+  /** Takes the messages of a pack. */
+  abstract receivePack(messages: unknown[]): void;
+  /** Something waits because the wire is full. When that has drained, the subclass calls `drain`. */
+  abstract wireFull(): void;
+  /** Takes the number of messages that the other side has dropped since its last report. */
+  abstract missed(count: number): void;
+  /** Messages are taken again, after `send` has returned `"full"`. */
+  abstract drained(): void;
+  /** Messages flow, for the first time or again. */
+  abstract flows(): void;
+  /** The connection has ended. `isRemote`: the other side ended it, and closes the socket. */
+  abstract ended(end: CloseInfo, isRemote: boolean): void;
+  /** The other side does not have the session. The socket stays open without it. On a client, a new session can begin there. */
+  abstract discarded(reason: string): void;
+  /** Takes a control frame that this class does not know. */
+  abstract control(frame: object): void;
+  /** Server: the client has the newest token (rule 4). */
+  confirmed?(): void;
 
   /** Whether messages may be sent: in all states with a socket, except `resuming` and `suspended`. */
   get isFlowing(): boolean {
     const { kind } = this.state;
-    return this.wire !== undefined && kind !== "suspended" && kind !== "resuming";
+    return kind === "live" || kind === "packed" || kind === "plain" || kind === "opening" || kind === "greeting";
   }
 
   /** Whether the other side is a reciproc peer. Then this end sends packs: a server after its hello, a client after its own. */
-  get isToReciproc(): boolean {
+  get isReciproc(): boolean {
     const { kind, session } = this.state;
     return session !== undefined || kind === "packed" || kind === "greeting";
   }
 
   /** Whether a message can be sent at once. */
   protected get canSend(): boolean {
-    return !this.#isFull && this.isFlowing && this.wire!.open;
+    return !this.#isFull && this.isFlowing && this.socket!.open;
   }
 
   // Sockets.
@@ -82,8 +109,8 @@ export class Endpoint {
    * `undefined` if that is no hello or has not come. `isAwaited`: the client offered to resume, so the server waits for its frame.
    */
   attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
-    // Rule 2: the link has detached the old socket, so no frame of it is counted after the count in `resume` is read.
-    this.wire = wire;
+    // Rule 2: the old socket is detached, so no frame of it is counted after the count in `resume` is read.
+    this.socket = wire;
     if (hello !== undefined) return this.#receiveServerHello(hello, isAwaited);
     if (this.state.session === undefined) {
       this.state = { kind: isAgreed ? "opening" : "plain", session: undefined };
@@ -95,7 +122,7 @@ export class Endpoint {
   detach(end: CloseInfo): void {
     const { session, kind } = this.state;
     if (kind === "ended") return;
-    this.wire = undefined;
+    this.socket = undefined;
     // Rule 6: some closes end the session. Rule 9: any other close also suspends a session that the client has not confirmed yet.
     if (session === undefined || CloseCode.endsSession(end.code)) return this.#forget(end);
     if (kind === "suspended") return;
@@ -108,16 +135,18 @@ export class Endpoint {
   // Incoming frames.
 
   /** Takes a frame of the present socket. */
-  receive(text: string): void {
+  frame(text: string): void {
+    this.heard++;
+    this.frameLength = text.length;
     const { kind } = this.state;
-    if (kind === "plain" && !exceeds(text, this.limits.maxMessageBytes)) return this.hooks.receiveText(text);
+    if (kind === "plain" && !exceeds(text, this.limits.maxMessageBytes)) return this.receiveText(text);
     if (kind !== "live" && kind !== "packed") return this.#receiveBefore(kind, text);
     const frame = Frames.parse(text);
     // A pack or a control frame: the first byte decides.
     if (Array.isArray(frame)) {
       if (isTooLong(text, this.limits.maxMessageBytes)) return this.end(CloseCode.MessageTooBig, TOO_LARGE);
       this.#countFrame(text.length);
-      this.hooks.receivePack(frame);
+      this.receivePack(frame);
     } else if (isObject(frame)) {
       if ("missed" in frame) this.#receiveMissed(text, frame.missed);
       else this.#receiveControl(frame);
@@ -140,12 +169,14 @@ export class Endpoint {
       if (kind === "opening") this.state = { kind: "plain", session: undefined };
       // The socket accepts longer frames, for packs of several messages.
       if (exceeds(text, this.limits.maxMessageBytes)) this.end(CloseCode.MessageTooBig, TOO_LARGE);
-      else this.hooks.receiveText(text);
+      else this.receiveText(text);
     }
   }
 
   /** Takes a binary frame of the present socket. Returns false if it is text, because not both sides take binary frames. */
-  receiveBytes(frame: Uint8Array): boolean {
+  bytes(frame: Uint8Array): boolean {
+    this.heard++;
+    this.frameLength = frame.length;
     const { kind } = this.state;
     if (!this.takesBytes || (kind !== "live" && kind !== "packed")) return false;
     // Checked first: reading a frame parses and copies it.
@@ -155,7 +186,7 @@ export class Endpoint {
       if (message === undefined) this.fail("a binary frame breaks its rules");
       else {
         this.#countFrame(frame.length);
-        this.hooks.receivePack([message]);
+        this.receivePack([message]);
       }
     }
     return true;
@@ -170,13 +201,13 @@ export class Endpoint {
   /** Sends an ack at the end of the tick. */
   #oweAck(): void {
     this.#isAckDue = true;
-    this.hooks.tick.schedule();
+    this.tick.schedule();
   }
 
   #receiveMissed(text: string, count: unknown): void {
     if (!Frames.isCount(count) || count === 0) return this.fail("`missed` is no count");
     this.#countFrame(text.length);
-    this.hooks.missed?.(count);
+    this.missed(count);
   }
 
   #receiveControl(frame: object): void {
@@ -188,7 +219,7 @@ export class Endpoint {
 
   /** Takes any other control frame. */
   protected receiveOther(frame: object): void {
-    this.hooks.control?.(frame);
+    this.control(frame);
   }
 
   /** Server: takes the client's hello, which accepts or declines the offered session. */
@@ -248,8 +279,8 @@ export class Endpoint {
     if (!Frames.isCount(count) || count >= session.next) return this.fail("`ack` is no count of the frames sent");
     session.ackTo(count);
     // Rule 4: an ack on the present socket confirms the newest token.
-    this.hooks.confirmed?.();
-    if (this.#isFull) this.drained();
+    this.confirmed?.();
+    if (this.#isFull) this.drain();
   }
 
   /** Rule 6: the other side ends the session on purpose. */
@@ -261,7 +292,7 @@ export class Endpoint {
   }
 
   #pong(value: unknown): void {
-    const { unsentBytes } = this.wire!;
+    const { unsentBytes } = this.socket!;
     if (unsentBytes >= ROOM_FOR_PONGS) return;
     if (this.state.session?.owes) this.#oweAck();
     const pong = Frames.pongFrame(value);
@@ -270,7 +301,7 @@ export class Endpoint {
     else this.#controls.push(pong);
     // Collected frames do not count as unsent, so few are collected.
     if (unsentBytes > 0 || this.#controls.length * pong.length >= COLLECTED_PONGS) this.#flushControls();
-    else this.hooks.tick.schedule();
+    else this.tick.schedule();
   }
 
   // Outgoing messages.
@@ -282,7 +313,7 @@ export class Endpoint {
     // A closed socket takes no message, and without a session no other socket follows.
     if (!this.canSend) return this.state.session !== undefined && "full";
     this.#add(text);
-    if (this.length > 0 && this.hooks.tick.added(this.length)) this.#flushMessages();
+    if (this.length > 0 && this.tick.added(this.length)) this.#flushMessages();
     return true;
   }
 
@@ -294,12 +325,12 @@ export class Endpoint {
 
   /** Sends the report of dropped messages in order with the messages, as a data frame, so that it arrives once (rule 5). */
   #sendMissed(): void {
-    if (this.#missed === 0 || !this.isToReciproc) return;
+    if (this.#missed === 0 || !this.isReciproc) return;
     this.#flushMessages();
     // The messages may have filled the log. Reports without end would fill the wire of a reader that reads nothing.
     // They may also have ended the connection.
-    if (this.#isFull || this.wire === undefined) return;
-    if (this.wire.unsentBytes >= this.limits.highWaterBytes) return this.hooks.wireFull?.();
+    if (this.#isFull || !this.isFlowing) return;
+    if (this.socket!.unsentBytes >= this.limits.highWaterBytes) return this.wireFull();
     this.#sendData(`{"missed":${this.#missed}}`);
     this.#missed = 0;
   }
@@ -319,15 +350,15 @@ export class Endpoint {
   }
 
   /** Sends logged messages: the log or the wire was full, and may have room again. */
-  drained(): void {
+  drain(): void {
     if (this.isFlowing) this.#sendWaiting();
   }
 
   /**
    * Ends the connection for the application of this side: sends all logged and `queued` messages, and then `bye`. A client that
-   * waits for `resumed` sends only `bye`. Returns true if it was sent, or needs none: then the caller closes the wire.
+   * waits for `resumed` sends only `bye`. Returns true if it was sent, or needs none: then the caller closes the socket.
    */
-  close(bye: Frames.Bye, queued: Iterable<[SendHandle, MessageText]> = []): boolean {
+  sayBye(bye: Frames.Bye, queued: Iterable<[SendHandle, MessageText]> = []): boolean {
     const { session, kind } = this.state;
     const canSay = this.isFlowing || kind === "resuming";
     if (this.isFlowing) {
@@ -338,7 +369,7 @@ export class Endpoint {
       }
     }
     // `retryMs` also asks a client without a session to reconnect.
-    if (canSay && (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)))
+    if (canSay && (session !== undefined || (bye.retryMs !== undefined && this.isReciproc)))
       this.write([Frames.byeFrame(bye)]);
     this.#forget({ code: bye.code, reason: bye.reason });
     return canSay;
@@ -365,19 +396,18 @@ export class Endpoint {
   /** Client: discards the session. The socket stays open. */
   #discard(reason: string): void {
     this.#forget({ code: CloseCode.Normal, reason });
-    this.hooks.discarded(reason);
+    this.discarded(reason);
   }
 
   #end(end: CloseInfo, isRemote: boolean): void {
     if (this.state.kind === "ended") return;
     this.#forget(end);
-    this.hooks.ended(end, isRemote);
+    this.ended(end, isRemote);
   }
 
   /** Rule 8: drops all state, so that no message of an ended session is sent, and the session is not resumed. */
   #forget(end: CloseInfo): void {
     this.state = { kind: "ended", session: undefined, end };
-    this.wire = undefined;
     this.#dropOutput();
   }
 
@@ -398,7 +428,7 @@ export class Endpoint {
   /** Sends logged messages, and reports that messages flow. */
   protected flow(): void {
     this.#sendWaiting();
-    this.hooks.flows();
+    this.flows();
   }
 
   /** Sends the logged frames (rule 5), until the wire is full. Reports when messages are taken again, which follow. */
@@ -407,7 +437,7 @@ export class Endpoint {
     this.#isFull = false;
     if (session !== undefined) this.writeLog(session);
     if (this.canSend) this.#sendMissed();
-    if (this.canSend) this.hooks.drained?.();
+    if (this.canSend) this.drained();
   }
 
   /**
@@ -438,7 +468,7 @@ export class Endpoint {
     this.#messages = NONE;
     this.length = 0;
     if (messages === NONE) return;
-    if (this.isToReciproc) this.#sendData(messages.length === 1 ? `[${messages[0]}]` : `[${messages.join(",")}]`);
+    if (this.isReciproc) this.#sendData(messages.length === 1 ? `[${messages[0]}]` : `[${messages.join(",")}]`);
     else this.write(messages);
   }
 
@@ -452,53 +482,55 @@ export class Endpoint {
 
   /** As `write`, of one data frame. */
   #writeFrame(frame: string | Uint8Array): boolean {
-    const { wire } = this;
-    if (!this.#owesHello) return wire?.send(frame) === true;
-    return typeof frame === "string" ? this.write([frame]) : this.write([]) && wire!.send(frame);
+    if (this.state.kind === "ended") return false;
+    if (!this.#owesHello) return this.socket?.send(frame) === true;
+    return typeof frame === "string" ? this.write([frame]) : this.write([]) && this.socket!.send(frame);
   }
 
   /** Sends frames, after the hello if that is owed. Returns false if there is no socket, or it takes no more frames. */
   protected write(frames: string[]): boolean {
-    const wire = this.wire;
-    if (wire?.open !== true) return false;
+    const { socket } = this;
+    if (socket?.open !== true || this.state.kind === "ended") return false;
     if (this.#owesHello) {
       this.#owesHello = false;
       frames.unshift(Frames.clientHello(this.limits, this.limits.bytes));
     }
-    if (wire.sendAll !== undefined) wire.sendAll(frames);
-    else for (const frame of frames) wire.send(frame);
+    if (socket.sendAll !== undefined) socket.sendAll(frames);
+    else for (const frame of frames) socket.send(frame);
     return true;
   }
 
   /** Sends the logged frames that were not written to this wire, new or replayed, while the wire has room (rule 7). */
   protected writeLog(session: Session, highWaterBytes = this.limits.highWaterBytes): void {
-    if (session.owesEarly && this.wire !== undefined) this.#sendAck(session);
-    const wire = this.wire;
-    if (wire === undefined) return;
-    while (session.next <= session.last && wire.unsentBytes < highWaterBytes) {
+    const { socket } = this;
+    if (socket === undefined) return;
+    if (session.owesEarly) this.#sendAck(session);
+    // The ack may have ended the connection.
+    if (this.state.kind === "ended") return;
+    while (session.next <= session.last && socket.unsentBytes < highWaterBytes) {
       if (this.#owesHello) this.#writeFrame(session.take());
-      else wire.send(session.take());
+      else socket.send(session.take());
     }
-    this.checkRoom(session, wire);
+    this.checkRoom(session, socket);
   }
 
   /** Rule 7: no message gets a number while the log or the wire is full. */
   protected checkRoom(session: Session, wire: Wire): void {
     const isWireFull = wire.unsentBytes >= this.limits.highWaterBytes;
     this.#isFull = session.isFull || isWireFull;
-    if (isWireFull) this.hooks.wireFull?.();
+    if (isWireFull) this.wireFull();
   }
 
   /** Sends an ack. If the other side causes acks without end and reads none of them, ends the connection. */
   #sendAck(session: Session): void {
     const { logLength, highWaterBytes } = this.limits;
     this.#isAckDue = false;
-    if (this.wire!.unsentBytes <= Math.max(logLength, highWaterBytes)) this.write([`{"ack":${session.ack()}}`]);
+    if (this.socket!.unsentBytes <= Math.max(logLength, highWaterBytes)) this.write([`{"ack":${session.ack()}}`]);
     else if (session.logLength === 0) this.end(CloseCode.TryAgainLater, "too many acks wait to be read");
     // Unacknowledged data of this side fills the wire. The ack is sent after that data.
     else {
       session.isAckLate = this.#isFull = true;
-      this.hooks.wireFull?.();
+      this.wireFull();
     }
   }
 }

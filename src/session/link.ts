@@ -1,6 +1,6 @@
 /**
- * A connection that speaks `reciproc.v1`: connects an `Endpoint`, which decides, with its present socket, the end of the tick, and the
- * time budget of each tick. `server/link.ts` adds the parts of a server.
+ * A connection that speaks `reciproc.v1`: gives an `Endpoint`, which decides, its sockets, the end of the tick, the time budget of each
+ * tick, and its receiver. `server/link.ts` adds the parts of a server.
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
@@ -19,7 +19,7 @@ import {
 import { CLOSE_TIMEOUT_MS, type Socket, type SocketBudget, type SocketHandler } from "../link/socket.js";
 import { Coalescer } from "../link/coalescer.js";
 import { Endpoint } from "./endpoint.js";
-import type { EndpointHooks, EndpointLimits } from "./state.js";
+import type { EndpointLimits, Tick } from "./state.js";
 import { longestFrame } from "./sizes.js";
 import { queueMicrotask } from "../link/tick.js";
 
@@ -58,19 +58,14 @@ export interface LinkDelegate {
 }
 
 /** One connection that speaks `reciproc.v1`, over one socket, or with a session over several, one after the other. */
-export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring {
+export class PackedLink extends Endpoint implements Link, SocketHandler, Expiring {
   /** When a full socket is checked, a session without a socket expires, or a close must have followed a bye. */
   declare deadline: number;
-  /** It grows with each received frame, on all sockets. A liveness check compares it. */
-  declare heard: number;
-  /** The length of the frame that was received last. */
-  declare protected frameLength: number;
-  declare readonly endpoint: Endpoint;
   declare socket: Socket | undefined;
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   declare budget: SocketBudget | undefined;
   declare readonly delegate: LinkDelegate | undefined;
-  declare readonly tick: Coalescer;
+  declare readonly tick: Tick;
   /** Undefined until `start`. Sockets are started after that. */
   declare receiver: LinkReceiver | undefined;
   /** Whether the receiver was notified of the suspension. */
@@ -83,26 +78,20 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
   #past: Traffic | undefined;
 
   /** `lost`: the link that this one replaces. Its receiver is suspended, and counts the traffic of both. */
-  constructor(
-    limits: EndpointLimits,
-    wantsSession: boolean,
-    delegate: LinkDelegate | undefined,
-    lost?: PackedLink,
-    EndpointClass = Endpoint,
-  ) {
-    this.deadline = this.heard = this.frameLength = 0;
-    this.socket = this.budget = this.receiver = undefined;
+  constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined, lost?: PackedLink) {
+    super(limits, wantsSession);
+    this.deadline = 0;
+    this.budget = this.receiver = undefined;
     this.delegate = delegate;
     this.#isSuspended = lost !== undefined;
     if (lost !== undefined) this.#past = lost.#past;
-    this.endpoint = new EndpointClass(limits, wantsSession, this);
-    this.tick = new Coalescer(this.endpoint, PACK_MESSAGES);
+    this.tick = new Coalescer(this, PACK_MESSAGES);
   }
 
   // Link.
 
   get isConnecting(): boolean {
-    return this.endpoint.state.kind === "connecting";
+    return this.state.kind === "connecting";
   }
 
   start(receiver: LinkReceiver): void {
@@ -110,18 +99,6 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
     // A receiver without a socket is suspended, so that `resumed` is called when there is one.
     this.#isSuspended ||= this.isConnecting;
     this.socket?.start(this);
-  }
-
-  send(text: MessageText): boolean | "full" {
-    return this.endpoint.send(text);
-  }
-
-  get takesBytes(): boolean {
-    return this.endpoint.takesBytes;
-  }
-
-  reportMissed(count: number): void {
-    this.endpoint.reportMissed(count);
   }
 
   close(
@@ -132,9 +109,9 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
   ): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const { endpoint, socket } = this;
-    const hasEnded = endpoint.state.kind === "ended";
-    const wasFlowing = endpoint.close({ code, reason, retryMs }, queued);
+    const { socket } = this;
+    const hasEnded = this.state.kind === "ended";
+    const wasFlowing = this.sayBye({ code, reason, retryMs }, queued);
     this.#drop();
     // The socket of an ended connection is closing already, or the other side is about to close it.
     if (wasFlowing || (hasEnded && socket !== undefined)) return socket!.close(code, reason);
@@ -144,8 +121,8 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
 
   /** Ends the session, because the other side reads too slowly. Returns false if there is no session. */
   endSession(reason: string): boolean {
-    const { state } = this.endpoint;
-    if (state.session !== undefined) this.endpoint.end(CloseCode.TryAgainLater, reason);
+    const { state } = this;
+    if (state.session !== undefined) this.end(CloseCode.TryAgainLater, reason);
     // The socket of a session that has ended may still be closing.
     return state.session !== undefined || state.kind === "ended";
   }
@@ -156,15 +133,11 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
 
   afterRead(then: () => void): boolean {
     this.flush();
-    return this.endpoint.isFlowing && (this.socket?.afterRead?.(then) ?? false);
-  }
-
-  get isReciproc(): boolean {
-    return this.endpoint.isToReciproc;
+    return this.isFlowing && (this.socket?.afterRead?.(then) ?? false);
   }
 
   get maxMessageBytes(): number | undefined {
-    return this.endpoint.state.session?.theirs?.maxMessageBytes;
+    return this.state.session?.theirs?.maxMessageBytes;
   }
 
   get unsentBytes(): number {
@@ -184,11 +157,11 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
 
   /** Whether the other side answers pings. */
   get canPing(): boolean {
-    return this.endpoint.isToReciproc || this.socket?.ping !== undefined;
+    return this.isReciproc || this.socket?.ping !== undefined;
   }
 
   ping(): void {
-    if (this.endpoint.isToReciproc) this.endpoint.sendControl('{"ping":1}');
+    if (this.isReciproc) this.sendControl('{"ping":1}');
     else this.socket?.ping?.();
   }
 
@@ -197,10 +170,10 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
   }
 
   /** Client: takes the first or the next socket. As `Endpoint.attach`. With `readsLater`, the caller starts the socket. */
-  attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean, readsLater = false): void {
-    if (this.endpoint.state.kind === "ended") return socket.discard(CloseCode.Superseded, "the connection is over");
+  override attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean, readsLater = false): void {
+    if (this.state.kind === "ended") return socket.discard(CloseCode.Superseded, "the connection is over");
     this.take(socket);
-    this.endpoint.attach(socket, isAgreed, hello, isAwaited);
+    super.attach(socket, isAgreed, hello, isAwaited);
     if (this.receiver !== undefined && this.socket === socket && !readsLater) socket.start(this);
   }
 
@@ -222,7 +195,7 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
     const { budget } = socket;
     if (this.budget !== undefined && budget !== this.budget) budget?.adopt(this.budget);
     this.budget = budget;
-    socket.maxFrameBytes = longestFrame(this.endpoint.limits.maxMessageBytes);
+    socket.maxFrameBytes = longestFrame(this.limits.maxMessageBytes);
     this.socket = socket;
   }
 
@@ -245,20 +218,6 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
     return socket;
   }
 
-  /** Takes a frame of the present socket. */
-  frame(text: string): void {
-    this.heard++;
-    this.frameLength = text.length;
-    this.endpoint.receive(text);
-  }
-
-  /** Takes a binary frame of the present socket. */
-  bytes(frame: Uint8Array): boolean {
-    this.heard++;
-    this.frameLength = frame.length;
-    return this.endpoint.receiveBytes(frame);
-  }
-
   /** Reacts to the end of the present socket. */
   closed(end: CloseInfo): void {
     this.#detach();
@@ -266,10 +225,9 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
   }
 
   #lost(info: CloseInfo): void {
-    const { endpoint } = this;
     if (this.#isOver) return this.#report(info);
-    endpoint.detach(info);
-    const { state } = endpoint;
+    this.detach(info);
+    const { state } = this;
     // For 1009, and for no other code, the code that the other side sent back counts.
     if (state.kind === "ended")
       return this.#finish(state.end.code === CloseCode.MessageTooBig ? endOf(info, state.end) : state.end);
@@ -280,14 +238,14 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
     }
     this.#suspend();
     // A listener of `suspend` may have ended the session, or closed the peer.
-    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.(info);
+    if (this.state.kind === "suspended") this.delegate!.suspended?.(info);
   }
 
   /** Ends a session without a socket that has expired, because its timer may be late. Returns true if the session has ended. */
   checkExpiry(): boolean {
     if (this.socket !== undefined || performance.now() < this.#expiresAt) return false;
-    const { ttlMs } = this.endpoint.state.session!;
-    this.endpoint.end(CloseCode.Abnormal, `the session was not resumed within ${ttlMs} ms`);
+    const { ttlMs } = this.state.session!;
+    this.end(CloseCode.Abnormal, `the session was not resumed within ${ttlMs} ms`);
     return true;
   }
 
@@ -296,11 +254,6 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
     clearDeadline(this);
     this.deadline = 0;
     this.#expiresAt = Infinity;
-  }
-
-  /** Sends the frames of the tick: at its end, and before a close that the other side caused. */
-  flush(): void {
-    this.endpoint.flush();
   }
 
   wireFull(): void {
@@ -314,12 +267,12 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
       this.#expiresAt = 0;
       return void this.checkExpiry();
     }
-    if (this.endpoint.state.kind === "ended") return this.giveUp("no close followed the bye");
+    if (this.state.kind === "ended") return this.giveUp("no close followed the bye");
     this.deadline = 0;
-    this.endpoint.drained();
+    this.drain();
   }
 
-  // Hooks of the endpoint.
+  // What the endpoint reports.
 
   receiveText(text: string): void {
     this.receiver!.receive(text);
@@ -329,7 +282,7 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
   receivePack(messages: unknown[], from = 0): void {
     for (let i = from; i < messages.length; i++) {
       // A message may end the connection.
-      if (this.endpoint.state.kind === "ended") return;
+      if (this.state.kind === "ended") return;
       if (i > from && this.budget?.isSpent()) return this.budget.defer(() => this.receivePack(messages, i));
       this.receiver!.dispatch(messages[i]);
     }
@@ -345,10 +298,10 @@ export class PackedLink implements Link, SocketHandler, EndpointHooks, Expiring 
 
   flows(): void {
     this.#stopTimer();
-    if ((this.socket?.unsentBytes ?? 0) >= this.endpoint.limits.highWaterBytes) this.wireFull();
+    if ((this.socket?.unsentBytes ?? 0) >= this.limits.highWaterBytes) this.wireFull();
     this.delegate?.flows?.();
     // `onOpen` runs inside `flows`, and may have ended the socket.
-    if (!this.#isSuspended || !this.endpoint.isFlowing) return;
+    if (!this.#isSuspended || !this.isFlowing) return;
     this.#isSuspended = false;
     this.receiver!.resumed();
   }

@@ -1,4 +1,4 @@
-/** The parts of an endpoint: its limits, the wire that it writes to, the hooks that it calls, and its states. */
+/** The parts of an endpoint: its limits, the wire that it writes to, and its states. */
 import type { CloseInfo, EncodedFrame } from "../core/transport.js";
 import type { SessionLimits } from "./frames.js";
 import type { Session } from "./session.js";
@@ -30,32 +30,6 @@ export interface Tick {
   added(length: number): boolean;
   /** Notes that frames wait. */
   schedule(): void;
-}
-
-/** The functions that an endpoint calls. */
-export interface EndpointHooks {
-  /** Takes a frame of an other side that sends no packs: one message or one batch. */
-  receiveText(text: string): void;
-  /** Takes the messages of a pack. */
-  receivePack(messages: unknown[]): void;
-  /** Calls `flush` of the endpoint at the end of the tick, and decides what is sent before. */
-  readonly tick: Tick;
-  /** Reports that something waits because the wire is full. When that has drained, the caller calls `drained`. */
-  wireFull?(): void;
-  /** Takes the number of messages that the other side has dropped since its last report. */
-  missed?(count: number): void;
-  /** Reports that messages are taken again, after `send` has returned `"full"`. */
-  drained?(): void;
-  /** Reports that messages flow, for the first time or again. */
-  flows(): void;
-  /** Reports that the connection has ended. `isRemote`: the other side ended it, and closes the socket. */
-  ended(end: CloseInfo, isRemote: boolean): void;
-  /** Reports that the other side does not have the session. The socket stays open without it. On a client, a new session can begin there. */
-  discarded(reason: string): void;
-  /** Server: reports that the client has the newest token (rule 4). */
-  confirmed?(): void;
-  /** Takes a control frame that the endpoint does not know. */
-  control?(frame: object): void;
 }
 
 /** The states of `docs/PROTOCOL.md`. */

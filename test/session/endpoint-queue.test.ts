@@ -51,10 +51,10 @@ describe("a socket above its high-water mark", () => {
     expect([end.frames(), end.session.last]).toEqual([[], 1]);
     const handle = newHandle();
     end.flow.send(message(2), handle);
-    end.endpoint.drained();
+    end.endpoint.drain();
     expect([end.frames(), end.session.last, handle.sent]).toEqual([[], 1, false]);
     end.wire.unsentBytes = HIGH_WATER - 1;
-    end.endpoint.drained();
+    end.endpoint.drain();
     expect(numbers(end.frames())).toEqual([1, 2]);
     expect(handle.sent).toBe(true);
   });
@@ -141,9 +141,9 @@ describe("an ack", () => {
     end.receive("[]", "[]");
     expect([end.frames(), end.kind]).toEqual([[], "live"]);
     end.wire.unsentBytes = 0;
-    end.endpoint.drained();
+    end.endpoint.drain();
     expect(end.frames()).toEqual(['{"ack":2}', pack(message(1))]);
-    end.endpoint.drained();
+    end.endpoint.drain();
     expect(end.frames()).toEqual([]);
   });
 
@@ -198,7 +198,7 @@ describe("the report of dropped messages", () => {
     for (let i = 0; i < 10; i++) end.endpoint.reportMissed(1);
     expect([end.frames(), end.isWireFull]).toEqual([[], true]);
     end.wire.unsentBytes = 0;
-    end.endpoint.drained();
+    end.endpoint.drain();
     expect(end.frames()).toEqual([pack(message(1)), '{"missed":10}']);
     end.send(3, 15);
     end.frames();
@@ -287,7 +287,7 @@ describe("a message with bytes", () => {
   it("is sent before a bye, if it is queued when its side closes", () => {
     const end = binary({ logFrames: 1 });
     for (const text of [withBytes(1), withBytes(2), message(3)]) end.flow.send(text);
-    end.endpoint.close({ code: 1000, reason: "" }, end.flow.stop());
+    end.endpoint.sayBye({ code: 1000, reason: "" }, end.flow.stop());
     expect(readAll(end.wire.take()).slice(0, -1)).toEqual([arrived(1), arrived(2), pack(message(3))]);
   });
 

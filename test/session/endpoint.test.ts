@@ -52,9 +52,9 @@ describe("the first frames", () => {
       const end = new ClientEnd({}, false);
       end.attach();
       end.send(1);
-      expect([end.frames(), end.endpoint.isToReciproc]).toEqual([[message(1)], false]);
+      expect([end.frames(), end.endpoint.isReciproc]).toEqual([[message(1)], false]);
       end.receive(frame);
-      expect(end.endpoint.isToReciproc).toBe(true);
+      expect(end.endpoint.isReciproc).toBe(true);
       end.send(2);
       expect(end.frames()).toEqual([HELLO, pack(message(2))]);
     },
@@ -201,7 +201,7 @@ describe("a client's hello", () => {
   it.each<[string, (end: ClientEnd) => unknown, string]>([
     ["the first message", (end) => end.flow.send(message(1)), pack(message(1))],
     ["a ping", (end) => end.endpoint.sendControl('{"ping":1}'), '{"ping":1}'],
-    ["a bye", (end) => end.endpoint.close({ code: 4002, reason: "done" }), '{"bye":{"code":4002,"reason":"done"}}'],
+    ["a bye", (end) => end.endpoint.sayBye({ code: 4002, reason: "done" }), '{"bye":{"code":4002,"reason":"done"}}'],
     ["an ack, once a message has come", (end) => end.receive("[1]"), '{"ack":1}'],
     ["an ack, once a control frame has come", (end) => end.receive('{"later":1}'), '{"ack":0}'],
     ["a pong, once a ping has come", (end) => end.receive('{"ping":7}'), '{"pong":7}'],
@@ -352,7 +352,7 @@ describe("bye (rule 6)", () => {
     end.wire.unsentBytes = LIMITS.highWaterBytes;
     end.send(1, 30, 800);
     expect(end.wire.take()).toEqual([]);
-    expect(end.endpoint.close({ code: 4001, reason: "enough" }, end.flow.stop())).toBe(true);
+    expect(end.endpoint.sayBye({ code: 4001, reason: "enough" }, end.flow.stop())).toBe(true);
     const frames = end.wire.take() as string[];
     expect(frames.slice(0, -1).map((frame) => (JSON.parse(frame) as { n: number }[])[0]!.n)).toHaveLength(30);
     expect(frames.at(-1)).toBe(BYE);
@@ -413,7 +413,7 @@ describe("bye (rule 6)", () => {
       [plain, retry, true, []],
     ] as const) {
       end.frames();
-      expect([end.endpoint.close(bye), end.wire.take(), end.kind]).toEqual([closes, frames, "ended"]);
+      expect([end.endpoint.sayBye(bye), end.wire.take(), end.kind]).toEqual([closes, frames, "ended"]);
     }
   });
 

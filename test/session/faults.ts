@@ -1,4 +1,4 @@
-// Imports `core/transport`, `link/socket`, `server/endpoint`, `server/tokens`, `session/session`: a fault changes functions of these.
+// Imports `core/transport`, `link/socket`, `server/tokens`, `session/session`: a fault changes functions of these.
 /**
  * Imports the inside: a fault replaces functions of an endpoint, of the tokens, or of an end of the oracle.
  *
@@ -8,17 +8,15 @@
 import { endsSession } from "../../src/close-codes.js";
 import type { SendHandle } from "../../src/core/transport.js";
 import type { Flow as Outgoing } from "../../src/core/flow.js";
-import { frameContent } from "../../src/link/socket.js";
-import type { ServerEndpoint } from "../../src/server/endpoint.js";
+import { frameContent, type Socket } from "../../src/link/socket.js";
 import type { TokenEntry, TokenRegistry } from "../../src/server/tokens.js";
 import type { Session } from "../../src/session/session.js";
-import type { Wire } from "../../src/session/state.js";
-import { acceptsFirst, ClientEnd, ServerEnd, type End, type Fault, type Side } from "./oracle.js";
+import { acceptsFirst, ClientEnd, ServerEnd, type AnyEndpoint, type End, type Fault, type Side } from "./oracle.js";
 import type { EndLimits } from "./kit.js";
 
 type Tokens = TokenRegistry<ServerEnd>;
 type Frames = readonly string[];
-type Change = (frame: string, endpoint: ServerEndpoint) => Frames;
+type Change = (frame: string, endpoint: AnyEndpoint) => Frames;
 type Where = Side | "both";
 
 /** Returns the functions of an object as they are before a fault replaces some of them. */
@@ -28,12 +26,12 @@ function functionsOf<T extends object, K extends keyof T>(object: T, names: read
   ) as Pick<T, K>;
 }
 
-const FUNCTIONS = ["attach", "accept", "resume", "receive", "detach", "send", "flush", "reportMissed", "end"] as const;
+const FUNCTIONS = ["attach", "accept", "resume", "frame", "detach", "send", "flush", "reportMissed", "end"] as const;
 
 /** An endpoint of one side, or of both, with other functions. `real`: those that the source has. */
 function endpoint(
   where: Where,
-  change: (endpoint: ServerEndpoint, real: Pick<ServerEndpoint, (typeof FUNCTIONS)[number]>) => Partial<ServerEndpoint>,
+  change: (endpoint: AnyEndpoint, real: Pick<AnyEndpoint, (typeof FUNCTIONS)[number]>) => Partial<AnyEndpoint>,
 ): Fault {
   return {
     changeEndpoint(side, one) {
@@ -58,28 +56,22 @@ function tokens(
 /** An end that writes other frames. */
 function writes(where: Where, change: Change): Fault {
   return endpoint(where, (one, { attach, accept, resume }) => {
-    const bend = (wire: Wire): Wire => ({
-      get open() {
-        return wire.open;
-      },
-      get unsentBytes() {
-        return wire.unsentBytes;
-      },
-      send: (frame) => change(frameContent(frame) as string, one).every((text) => wire.send(text)),
-    });
+    const bend = (socket: Socket): Socket => {
+      const send: Socket["send"] = (frame) =>
+        change(frameContent(frame) as string, one).every((text) => socket.send(text));
+      return Object.assign(Object.create(socket) as Socket, { send });
+    };
     return {
-      attach: (wire, ...rest) => attach(bend(wire), ...rest),
-      accept: (wire, session) => accept(bend(wire), session),
-      resume: (wire, ...rest) => resume(bend(wire), ...rest),
+      attach: (socket: Socket, ...[isAgreed, hello, isAwaited]) => attach(bend(socket), isAgreed, hello, isAwaited),
+      accept: (socket, session) => accept(bend(socket), session),
+      resume: (socket, ...rest) => resume(bend(socket), ...rest),
     };
   });
 }
 
 /** An end that reads other frames than those that arrive. */
 function reads(where: Where, change: Change): Fault {
-  return endpoint(where, (one, { receive }) => ({
-    receive: (frame) => change(frame, one).forEach(receive),
-  }));
+  return endpoint(where, (one, { frame }) => ({ frame: (text) => change(text, one).forEach(frame) }));
 }
 
 /** An end that sends what `send` is given in another way. */
@@ -116,7 +108,7 @@ function hears(change: (code: number) => number): Fault {
 const limits = (of: Partial<EndLimits>): Fault => ({ limits: of });
 
 /** Rewrites the content of a control frame. */
-function editing(name: string, edit: (value: any, endpoint: ServerEndpoint) => unknown): Change {
+function editing(name: string, edit: (value: any, endpoint: AnyEndpoint) => unknown): Change {
   return (frame, one) =>
     frame.startsWith(`{"${name}"`)
       ? [JSON.stringify({ [name]: edit((JSON.parse(frame) as Record<string, unknown>)[name], one) })]
@@ -130,11 +122,11 @@ function moving(name: string, by: number): Change {
   );
 }
 
-const isResuming = ({ state }: ServerEndpoint): boolean => state.kind === "resuming";
-const isLive = ({ state }: ServerEndpoint): boolean => state.kind === "live";
+const isResuming = ({ state }: AnyEndpoint): boolean => state.kind === "resuming";
+const isLive = ({ state }: AnyEndpoint): boolean => state.kind === "live";
 
 /** Drops the frames that begin so, while `when` returns true. */
-function dropping(start: string, when: (endpoint: ServerEndpoint, frame: string) => boolean = () => true): Change {
+function dropping(start: string, when: (endpoint: AnyEndpoint, frame: string) => boolean = () => true): Change {
   return (frame, one) => (frame.startsWith(start) && when(one, frame) ? [] : [frame]);
 }
 
@@ -159,7 +151,7 @@ function unlimited(name: "logFrames" | "logLength"): Fault {
 const ackOf = (frame: string): unknown => (JSON.parse(frame) as { ack: unknown }).ack;
 const oneMore = (count: number): number => count + 1;
 const withOneAttempt = (resume: object): object => ({ ...resume, attempt: 1 });
-const withFirstToken = (value: object, { state }: ServerEndpoint): object =>
+const withFirstToken = (value: object, { state }: AnyEndpoint): object =>
   "token" in value ? { ...value, token: state.session!.token } : value;
 
 type Queued = [text: string, handle: SendHandle & { readonly latest?: string }];
@@ -302,7 +294,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   "7: a queued message counts as sent": marks(true),
   "7: a message that is sent counts as queued": marks(false),
   "7: frames leave above the high-water mark": limits({ highWaterBytes: 2 ** 30 }),
-  "7: a full wire is not drained": endpoint("both", () => ({ drained: () => {} })),
+  "7: a full wire is not drained": endpoint("both", () => ({ drain: () => {} })),
   "7: the log has no bound in frames": limits({ logFrames: 2 ** 40 }),
   "7: the log has no bound in length": limits({ logLength: 2 ** 40 }),
   "7: the queue has no bound": limits({ maxUnsentBytes: 2 ** 27 }),
@@ -320,7 +312,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   "7: the older message of a key stays": requeues((queued) => queued),
   "5: a report of dropped messages has no number": endpoint("both", (one, { reportMissed }) => ({
     reportMissed(count) {
-      if (one.isFlowing && one.isToReciproc) one.sendControl(`{"missed":${count}}`);
+      if (one.isFlowing && one.isReciproc) one.sendControl(`{"missed":${count}}`);
       else reportMissed(count);
     },
   })),

@@ -41,13 +41,8 @@ describe("the bounds of suspended sessions", () => {
   });
 
   it("end the oldest session of a principal beyond its limit, and no other principal's", async () => {
-    const { serving, raws } = await begun({ ...byUser, limits: { maxSuspendedPerPrincipal: 2 } }, [
-      "alice",
-      "bob",
-      "alice",
-      "alice",
-      "alice",
-    ]);
+    const users = ["alice", "bob", "alice", "alice", "alice"];
+    const { serving, raws } = await begun({ ...byUser, limits: { maxSuspendedPerPrincipal: 2 } }, users);
     for (const raw of raws) {
       raw.cut();
       await serving.settle();

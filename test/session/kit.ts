@@ -2,10 +2,10 @@
 import type { IncomingMessage } from "node:http";
 import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
-import { Endpoint } from "../../src/session/endpoint.js";
+import { PackedLink } from "../../src/session/link.js";
 import { REFUSED } from "../../src/session/frames.js";
 import { Flow, unsentMarks } from "../../src/core/flow.js";
-import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
+import type { EndpointLimits } from "../../src/session/state.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 
 export { REFUSED };
@@ -84,21 +84,28 @@ export function wrong(...names: string[]): [name: string, value: unknown][] {
 export const GREATEST = { maxMessageBytes: 2 ** 53 - 1, logFrames: 2 ** 53 - 1, logLength: 2 ** 53 - 1 };
 export const LEAST = { maxMessageBytes: 1, logFrames: 1, logLength: 1 };
 
+type Socket = NonNullable<PackedLink["socket"]>;
+
 /** The wire of an endpoint. The test sets how full it is. */
-export class TestWire implements Wire {
+export class TestWire implements Socket {
   open = true;
   unsentBytes = 0;
+  maxFrameBytes = 0;
   #sent: (string | Uint8Array)[] = [];
   /** Called with each frame that is written. */
   onSend: (frame: string | Uint8Array) => void = () => {};
 
-  send(frame: Parameters<Wire["send"]>[0]): boolean {
+  send(frame: Parameters<Socket["send"]>[0]): boolean {
     if (!this.open) return false;
     const content = typeof frame === "string" || !("content" in frame) ? frame : frame.content;
     this.#sent.push(content);
     this.onSend(content);
     return true;
   }
+
+  start(): void {}
+  close(): void {}
+  discard(): void {}
 
   /** Returns the frames that were written since the last call. */
   take(): (string | Uint8Array)[] {
@@ -109,21 +116,11 @@ export class TestWire implements Wire {
 /** The limits of an endpoint, and of the flow above it. */
 export type EndLimits = EndpointLimits & { readonly maxUnsentBytes: number };
 
-/** Returns the flow above an endpoint, without a connection and a link between them. */
-export function flowOver(endpoint: Endpoint, maxUnsentBytes: number, isDown: boolean): Flow {
+/** Returns the flow above an endpoint, without a connection between them. */
+export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: boolean): Flow {
   return new Flow(
     {
-      transport: {
-        start() {},
-        send: (text) => endpoint.send(text),
-        close() {},
-        get maxMessageBytes() {
-          return endpoint.state.session?.theirs?.maxMessageBytes;
-        },
-        get takesBytes() {
-          return endpoint.takesBytes;
-        },
-      },
+      transport: endpoint,
       config: {
         limits: { maxUnsentBytes, maxReplyBytes: 1 },
         marks: unsentMarks({ maxUnsentBytes, maxReplyBytes: 1 }),
@@ -141,9 +138,40 @@ export function flowOver(endpoint: Endpoint, maxUnsentBytes: number, isDown: boo
   );
 }
 
+/** What an endpoint reports, and its tick. */
+export type Reports = Pick<
+  PackedLink,
+  "tick" | "receiveText" | "receivePack" | "wireFull" | "missed" | "drained" | "flows" | "ended" | "discarded"
+> & { confirmed?(): void };
+
+/** Returns a class of endpoints that report to the test. */
+export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T) {
+  return class extends Base {
+    declare readonly tick: Reports["tick"];
+    declare protected readonly reports: Reports;
+    /** Reports to `reports` from now on. */
+    reportTo = (reports: Reports): this => Object.assign(this, { reports, tick: reports.tick });
+    override receiveText = (text: string): void => this.reports.receiveText(text);
+    override receivePack = (messages: unknown[]): void => this.reports.receivePack(messages);
+    override wireFull = (): void => this.reports.wireFull();
+    override missed = (count: number): void => this.reports.missed(count);
+    override drained = (): void => this.reports.drained();
+    override flows = (): void => this.reports.flows();
+    override ended = (...of: Parameters<PackedLink["ended"]>): void => this.reports.ended(...of);
+    override discarded = (reason: string): void => this.reports.discarded(reason);
+    override confirmed = (): void => this.reports.confirmed?.();
+    /** No flow ends a connection here because of a slow reader. */
+    override get unsentBytes(): number {
+      return 0;
+    }
+  };
+}
+
+const ClientEndpoint = reporting(PackedLink);
+
 /** A client's endpoint. The test is its server, its socket and the end of each tick. */
-export class ClientEnd implements EndpointHooks {
-  readonly endpoint: Endpoint;
+export class ClientEnd implements Reports {
+  readonly endpoint: PackedLink;
   readonly flow: Flow;
   wire = new TestWire();
   /** The values of the received messages, and the reports of missed ones, in order. Of a message with a number, that. */
@@ -156,7 +184,7 @@ export class ClientEnd implements EndpointHooks {
   isWireFull = false;
 
   constructor(limits: Partial<EndLimits> = {}, wantsSession = true) {
-    this.endpoint = new Endpoint({ ...LIMITS, ...limits }, wantsSession, this);
+    this.endpoint = new ClientEndpoint({ ...LIMITS, ...limits }, wantsSession, undefined).reportTo(this);
     this.flow = flowOver(this.endpoint, limits.maxUnsentBytes ?? LIMITS.maxUnsentBytes, true);
   }
 
@@ -206,8 +234,8 @@ export class ClientEnd implements EndpointHooks {
   /** Takes frames, as of one tick. */
   receive(...frames: (string | Uint8Array)[]): void {
     for (const frame of frames) {
-      if (typeof frame === "string") this.endpoint.receive(frame);
-      else if (!this.endpoint.receiveBytes(frame)) this.endpoint.receive(new TextDecoder().decode(frame));
+      if (typeof frame === "string") this.endpoint.frame(frame);
+      else if (!this.endpoint.bytes(frame)) this.endpoint.frame(new TextDecoder().decode(frame));
     }
   }
 

@@ -1,6 +1,6 @@
-// Imports `core/transport`, `core/send-queue`, `link/socket`, `server/tokens`, `server/endpoint`, `session/session`, `session/sizes`: a fault replaces parts of these.
+// Imports `core/transport`, `core/send-queue`, `link/socket`, `server/tokens`, `server/link`, `session/session`, `session/sizes`: a fault replaces parts of these.
 /**
- * Imports the inside: a server's endpoint, its tokens and queue are parts that a fault replaces, below the link and its timers.
+ * Imports the inside: a server's link, its tokens and queue are parts that a fault replaces, below the link and its timers.
  *
  * The oracle: a client and a server, each an endpoint with the least driver that it needs, joined by lines that a test works by
  * hand. It knows what each end has sent, and checks at every step that the other end gets it in order and once, or reports a loss
@@ -11,10 +11,9 @@ import { member } from "../../src/core/message.js";
 import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
 import type { Flow as Outgoing } from "../../src/core/flow.js";
 import { NotificationHandle } from "../../src/core/send-queue.js";
-import { frameContent } from "../../src/link/socket.js";
+import { frameContent, type Socket } from "../../src/link/socket.js";
 import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
-import { ServerEndpoint } from "../../src/server/endpoint.js";
-import type { EndpointHooks, Wire } from "../../src/session/state.js";
+import { ServerLink } from "../../src/server/link.js";
 import {
   helloOf,
   parse,
@@ -26,7 +25,7 @@ import {
 } from "../../src/session/frames.js";
 import { Session } from "../../src/session/session.js";
 import { PACK_LENGTH } from "../../src/session/sizes.js";
-import { flowOver, type EndLimits } from "./kit.js";
+import { flowOver, reporting, type EndLimits, type Reports } from "./kit.js";
 
 /** A rule that was broken. */
 export class Breach extends Error {}
@@ -76,9 +75,10 @@ class Pair {
 type Item = string | { readonly code: number };
 
 /** One end of a line. An endpoint writes to it. */
-export class LineEnd implements Wire {
+export class LineEnd implements Socket {
   open = true;
   unsentBytes = 0;
+  maxFrameBytes = Infinity;
   readonly underWay: Item[] = [];
   readonly sent: string[] = [];
   readonly side: Side;
@@ -98,6 +98,9 @@ export class LineEnd implements Wire {
     this.other.underWay.push(frame);
     return true;
   }
+
+  start(): void {}
+  discard(): void {}
 
   /** Closes this end. The other one learns of it behind what was sent. */
   close(code: number): void {
@@ -143,9 +146,12 @@ export class Line {
   }
 }
 
+/** An endpoint of either side: it begins as that of a client, or takes a client. */
+export class AnyEndpoint extends reporting(ServerLink) {}
+
 /** What both ends have in common: an endpoint, its line, and what it reports. */
-export abstract class End implements EndpointHooks {
-  readonly endpoint: ServerEndpoint;
+export abstract class End implements Reports {
+  readonly endpoint: AnyEndpoint;
   readonly outgoing: Outgoing;
   /** The length of the messages that were queued when the line was lost. */
   carried = 0;
@@ -164,7 +170,8 @@ export abstract class End implements EndpointHooks {
     this.side = side;
     this.pair = pair;
     const limits = { ...world.limits, ...world.fault.limits };
-    this.endpoint = new ServerEndpoint(limits, true, this);
+    const delegate = { confirmed() {}, storedChanged() {}, acceptsBroadcast: () => true, discarded() {} };
+    this.endpoint = new AnyEndpoint(limits, delegate).reportTo(this);
     this.outgoing = flowOver(this.endpoint, limits.maxUnsentBytes, side === "client");
     world.fault.changeEndpoint?.(side, this.endpoint);
     world.fault.changeOutgoing?.(this);
@@ -183,7 +190,7 @@ export abstract class End implements EndpointHooks {
   }
 
   receive(frame: string): void {
-    this.endpoint.receive(frame);
+    this.endpoint.frame(frame);
     this.act();
   }
 
@@ -266,6 +273,7 @@ export abstract class End implements EndpointHooks {
 
   suspended(): void {}
   confirmed(): void {}
+  wireFull(): void {}
 }
 
 /** The client of one connection. */
@@ -349,7 +357,7 @@ export class ServerEnd extends End {
     }
     this.line = line;
     line.end = this;
-    this.endpoint.resume(line.server, resume, this.world.registry.renew(this.tokens, resume.token));
+    this.endpoint.resume(line.server, resume, () => this.world.registry.renew(this.tokens, resume.token));
     this.act();
   }
 }
@@ -362,7 +370,7 @@ export interface Fault {
   changeOutgoing?(end: End): void;
   /** Whether a server's end reads what arrives on a line that it has left. */
   readonly readsOldLines?: boolean;
-  changeEndpoint?(side: Side, endpoint: ServerEndpoint): void;
+  changeEndpoint?(side: Side, endpoint: AnyEndpoint): void;
   changeRegistry?(registry: TokenRegistry<ServerEnd>): void;
   acceptsFirst?: typeof acceptsFirst;
 }
@@ -549,7 +557,7 @@ export class World {
     const { wire } = end;
     const { kind } = end.endpoint.state;
     if (side === "client" && (kind === "live" || kind === "resuming")) wire!.line.closed = end.pair;
-    wire?.close(end.endpoint.close({ code: 4001, reason: "enough" }) ? 4001 : 4000);
+    wire?.close(end.endpoint.sayBye({ code: 4001, reason: "enough" }) ? 4001 : 4000);
     this.#isClosing = false;
     end.line = undefined;
     end.over({ code: 4001, reason: "" });
@@ -566,7 +574,7 @@ export class World {
   /** What a link does every 20 ms while its wire is full. */
   drain(side: Side): void {
     const end = this.end(side);
-    end?.endpoint.drained();
+    end?.endpoint.drain();
     end?.act();
   }
 
