@@ -31,6 +31,9 @@ const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis", "@nats-io/tra
  */
 const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.browser.js" };
 
+/** What Node's entry imports when there is an engine. */
+const LAZY = ["fleet/fleet.js", "fleet/attach.js"].map((file) => join(dist, file));
+
 /** Whether a module is of a peer: its calls, and each feature. So is every module that imports one of these. */
 const isOfPeer = (path) => path === join(dist, "core/outgoing-calls.js") || dirname(path) === join(dist, "features");
 
@@ -60,7 +63,7 @@ function importsOf(path, getModuleInfo, found = new Set()) {
  * Returns the name of a module's chunk: that of the first entry which imports the module. The exports of the page's entry that
  * need no peer, such as errors, are a chunk of their own: an application that imports only these does not load the page's chunk.
  * What a server in memory shares with one on Node is the chunk "server", which needs no Node. What a server shares with its broker is
- * the chunk "engine".
+ * the chunk "engine". What a server loads only with an engine is the chunk "fleet".
  */
 function chunkOf(path, { getModuleInfo }) {
   const isImported = (by) => importsOf(by, getModuleInfo).has(path);
@@ -70,7 +73,8 @@ function chunkOf(path, { getModuleInfo }) {
   };
   if (getModuleInfo(join(dist, ENTRIES.page)).importedIds.filter(needsNoPeer).some(isImported)) return "messages";
   const names = Object.keys(ENTRIES).filter((name) => isImported(join(dist, ENTRIES[name])));
-  if (names[0] === "redis" && names.includes("nats")) return "engine";
+  const isOfFleet = LAZY.some((module) => importsOf(module, getModuleInfo).has(path));
+  if (!names.includes("node") && (isOfFleet || (names.includes("redis") && names.includes("nats")))) return "fleet";
   if (names[0] !== "node") return names[0];
   if (names.includes("redis") || names.includes("nats")) return "engine";
   return names.includes("testing") ? "server" : "node";

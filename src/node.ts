@@ -7,6 +7,7 @@ import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions, type OpenArgu
 import type { Attempt, Supplied } from "./client/credentials.js";
 import { publicUrl, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
+import type { Attached, AttachOptions } from "./fleet/attach.js";
 import { ConnectError } from "./core/errors.js";
 import { checkOptions, isPlain, must, optional } from "./core/options.js";
 import { allFeatures } from "./features/all.js";
@@ -54,7 +55,7 @@ export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
 export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
 export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
 export type { FleetOptions } from "./server/fleet.js";
-export { attach, Attached, type AttachOptions, type AttachedTopic } from "./fleet/attach.js";
+export type { Attached, AttachOptions, AttachedTopic } from "./fleet/attach.js";
 export { memory } from "./fleet/memory.js";
 export {
   EngineError,
@@ -71,10 +72,9 @@ export {
   type NodeName,
   type Position,
 } from "./fleet/engine.js";
-export type { EngineStats, FleetEvents, Health, Nodes } from "./fleet/fleet.js";
-export type { EngineState, NodeContext, NodeMethods } from "./fleet/node.js";
+export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./fleet/host.js";
 export type { Except, Principal, RemotePeer } from "./fleet/remote.js";
-export type { TopicMember } from "./fleet/members.js";
+export type { TopicMember } from "./fleet/topic.js";
 export type {
   Joined,
   JoinOptions,
@@ -94,6 +94,15 @@ export {
   type SubscriptionsOptions,
 } from "./features/subscriptions.js";
 export type { Refusal } from "./server/upgrade.js";
+
+/**
+ * Joins the servers of an engine as a node without clients. Resolves when it is connected. Rejects with an `EngineError` if the broker
+ * cannot be reached in time, and with a `TypeError` for bad options. Close it when it is not needed any more.
+ */
+export async function attach<R extends Contract<R> = AnyMethods>(options: AttachOptions<R>): Promise<Attached<R>> {
+  const fleet = await import("./fleet/attach.js");
+  return fleet.attach(options);
+}
 
 /**
  * Makes a peer that connects to a server that serves `S` and may call back by `C`. Returns the peer at once, in state

@@ -7,10 +7,10 @@ import { anyFunction, checkOptions, must, optional, positive, tableOf } from "..
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { checkEngine, type Engine } from "./engine.js";
-import { Fleet, type FleetEvents, type Health, type Nodes } from "./fleet.js";
-import type { FleetHost, NodeMethods } from "./node.js";
+import { Fleet } from "./fleet.js";
+import type { FleetEvents, Health, NodeHost, NodeMethods, Nodes } from "./host.js";
 import { checkExcept, wrongExcept, type Except, type Principal, type RemotePeer } from "./remote.js";
-import type { TopicMember } from "./members.js";
+import type { TopicMember } from "./topic.js";
 import { topicName, type LogEntries, type PublishArgs, type ReadOptions, type TopicRules } from "./topic-options.js";
 
 /** The options of `attach`. */
@@ -56,10 +56,7 @@ const NOTIFY_OPTIONS = {
   whenSlow: optional(must<"drop" | "close">('"drop" or "close"', (value) => value === "drop" || value === "close")),
 };
 
-/**
- * Joins the servers of an engine as a node without clients. Resolves when it is connected. Rejects with an `EngineError` if the broker
- * cannot be reached in time, and with a `TypeError` for bad options. Close it when it is not needed any more.
- */
+/** See `attach` of the entry for Node, which loads this module. */
 export async function attach<R extends Contract<R> = AnyMethods>(options: AttachOptions<R>): Promise<Attached<R>> {
   const attached = new Attached<R>(options);
   try {
@@ -89,7 +86,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
     const { engine, topics, nodes, timeoutMs } = checkOptions("options", options, ATTACH_OPTIONS);
     if (engine === undefined) throw expected("engine", "an engine, such as `memory()`", engine);
     const report = (error: unknown): void => void tell(this, "error", [error]);
-    const host: FleetHost = {
+    const host: NodeHost = {
       wait: { timeoutMs, retry: false },
       maxReplayLength: NO_REPLAY,
       peers: NO_PEERS,
@@ -126,7 +123,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
         const { whenSlow = "drop", ...live } = checkLive(options, NOTIFY_OPTIONS);
         for (const peer of live.except ?? [])
           if (typeof peer !== "string" && !fleet.canHave(peer)) throw wrongExcept(peer);
-        fleet.notifyTopic(name, encodeNotification(method, params as object), { ...live, whenSlow });
+        fleet.notifyTopic(name, method, encodeNotification(method, params as object), { ...live, whenSlow });
       },
       publish: (method: string, params?: any, options?: any) => topics.publish(name, method, params, options),
       read: (options) => topics.read(name, options),

@@ -19,7 +19,9 @@ import { attempt, onAbort } from "../core/tell.js";
 import { connectionOf } from "../peer/peer.js";
 import { EngineError, type Channel, type NodeName } from "./engine.js";
 import { frameOf, isNodeName, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";
-import type { Address, FleetNode } from "./node.js";
+import type { PeerCalls } from "./host.js";
+import type { FleetNode } from "./node.js";
+import { NO_PEER } from "./own-peers.js";
 import { Repeats } from "./repeats.js";
 
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
@@ -63,7 +65,7 @@ interface Gathering {
 }
 
 /** The calls of one node to others, and of others to its peers. */
-export class Calls {
+export class Calls implements PeerCalls {
   readonly #node: FleetNode;
   readonly #calls = new Map<number, RemoteCall>();
   readonly #gatherings = new Map<number, Gathering>();
@@ -79,13 +81,10 @@ export class Calls {
   }
 
   /** Calls a method of a peer on any node. Never throws. */
-  async request(to: Address, method: string, params: unknown, options: CallOptions = {}): Promise<unknown> {
+  async request(id: string, method: string, params: unknown, options: CallOptions = {}): Promise<unknown> {
     const node = this.#node;
-    if (to.node === node.id) {
-      const peer = node.peerAt(to);
-      if (peer === undefined) throw new ConnectionLostError(method, "not-sent", NO_PEER);
-      return connectionOf(peer).outgoing.request(method, params, options);
-    }
+    const to = node.addressOf(id);
+    if (to.node === node.id) return node.own.request(id, method, params, options);
     const wait = waitOf(options, node.host.wait);
     const flags = `${wait.onProgress === undefined ? "" : "p"}${wait.resetTimeoutOnProgress ? "r" : ""}`;
     const timeoutMs = wait.timeoutMs === Infinity ? 0 : Math.max(1, Math.floor(wait.timeoutMs * SHARE));
@@ -94,22 +93,21 @@ export class Calls {
   }
 
   /** Notifies a peer on any node, at most once. Throws a `TypeError` for params without a JSON form. */
-  notify(to: Address, method: string, params: unknown): void {
+  notify(id: string, method: string, params: unknown): void {
     const node = this.#node;
-    if (to.node === node.id) return void node.peerAt(to)?.notify(method, params);
+    const to = node.addressOf(id);
+    if (to.node === node.id) return node.own.notify(id, method, params);
     const body = plainText(encodeNotification(method, params as object));
     if (isNodeName(to.node)) node.broker.send(`n:${to.node}`, frameOf(Kind.One, [node.id, to.localId], body));
   }
 
   /** Closes a peer on any node. Resolves when the peer is closed. */
-  async close(to: Address, code: number, reason: string): Promise<void> {
+  async close(id: string, code: number, reason: string): Promise<void> {
     const node = this.#node;
-    const peer = node.peerAt(to);
-    if (to.node !== node.id) {
-      const wait = waitOf({ timeoutMs: CLOSE_MS }, node.host.wait);
-      await this.#call(to.node, "close", wait, Kind.Close, [to.localId, code], JSON.stringify(reason));
-    } else if (peer === undefined) throw new ConnectionLostError("close", "not-sent", NO_PEER);
-    else await peer.close(code, reason);
+    const to = node.addressOf(id);
+    if (to.node === node.id) return node.own.close(id, code, reason);
+    const wait = waitOf({ timeoutMs: CLOSE_MS }, node.host.wait);
+    await this.#call(to.node, "close", wait, Kind.Close, [to.localId, code], JSON.stringify(reason));
   }
 
   #call(
@@ -323,10 +321,9 @@ export class Calls {
     principal: string,
     body: string,
     code: number,
-  ): Promise<{ answers: Map<NodeName, unknown>; unheard: NodeName[] }> {
-    const { broker, id: node, isLocal } = this.#node;
+  ): Promise<{ answers: Iterable<unknown>; unheard: NodeName[] }> {
+    const { broker, id: node } = this.#node;
     const answers = new Map<NodeName, unknown>();
-    if (isLocal) return { answers, unheard: [] };
     const others = (): NodeName[] => [...this.#node.nodes.live].filter((name) => name !== node);
     const number = ++this.#lastNumber;
     return new Promise((resolve) => {
@@ -345,7 +342,7 @@ export class Calls {
           const unheard = [...new Set([...others(), ...heard])].filter((name) => !answers.has(name));
           const areMoreCounted = count - 1 > answers.size + unheard.length;
           if (areMoreCounted || waiting === undefined || !isTaken) unheard.push(UNNAMED);
-          resolve({ answers, unheard });
+          resolve({ answers: answers.values(), unheard });
         },
       };
       this.#gatherings.set(number, gathering);
@@ -392,27 +389,13 @@ export class Calls {
     if (from === this.#node.id) return this.#cameBack(Number(numberField));
     const value = verb === "notify" ? notificationIn(body) : parsed(body);
     if (from === undefined || principal === undefined || value === undefined) return this.#node.foreign();
-    if (verb === "notify") return this.notifyOwn(principal, value as { method: string; params: unknown });
-    const answer = verb === "close" ? this.closeOwn(principal, Number(code), textIn(value)) : this.ownOf(principal);
+    const { own } = this.#node;
+    if (verb === "notify") {
+      const { method, params } = value as { method: string; params: unknown };
+      return own.notifyAll(principal, method, params);
+    }
+    const answer = verb === "close" ? own.closeAll(principal, Number(code), textIn(value)) : own.idsOf(principal);
     this.#answer(from, [Number(numberField), "ok", ""], JSON.stringify(answer), GATHER_MS);
-  }
-
-  /** Notifies the peers of a principal on this node. */
-  notifyOwn(principal: string, { method, params }: { method: string; params: unknown }): void {
-    for (const peer of this.#node.peersOf(principal)) peer.notify(method, params);
-  }
-
-  /** Returns the local ids of the peers of a principal on this node. */
-  ownOf(principal: string): string[] {
-    return Array.from(this.#node.peersOf(principal), ({ id }) => id);
-  }
-
-  /** Closes the peers of a principal on this node. Returns how many. */
-  closeOwn(principal: string, code: number, reason: string): number {
-    const peers = [...this.#node.peersOf(principal)];
-    this.#node.host.disconnected(principal);
-    for (const peer of peers) peer.close(code, reason).catch((error: unknown) => this.#node.host.report(error));
-    return peers.length;
   }
 
   /** Rejects all calls, and cancels them on the nodes of the peers. */
@@ -426,7 +409,6 @@ export class Calls {
 }
 
 const CLOSED = new Error("this node is closed");
-const NO_PEER = new Error("no such peer");
 const OLD_NODE = new Error("the node of the peer is of a release that does not know this");
 const NO_NODE = new Error("the node of the peer does not live");
 
@@ -452,7 +434,7 @@ function textIn(value: unknown): string {
 }
 
 /** Returns the number that another node has sent; `NaN` for any other value. */
-export function numberIn(value: unknown): number {
+function numberIn(value: unknown): number {
   return typeof value === "number" ? value : NaN;
 }
 

@@ -196,6 +196,19 @@ export class EngineError extends Error {
   }
 }
 
+/** The version of all names and frames. */
+export const VERSION = "1";
+
+/** Returns the frame of an entry, which an engine sends to the channel of the topic when it appends the entry. */
+export function logFrame(epoch: string, offset: number, body: string): string {
+  return `${VERSION}L\t${epoch}\t${offset}\n${body}`;
+}
+
+/** Returns one text for a topic and the key of a publication. Two pairs never have the same, whatever is in them. */
+export function publicationName(topic: string, key: string): string {
+  return `${topic.length}:${topic}${key}`;
+}
+
 /** Returns what the caller gets if a handler fails by `error`, if that is an `EngineError`. Never throws, whatever was thrown. */
 export function engineAnswer(error: unknown): ErrorObject | undefined {
   try {

@@ -1,6 +1,7 @@
-/** The last entries of logs, in the memory of this process: bounded for each log, and for all together. */
+/** Logs in the memory of this process: bounded for each log, and for all together. */
 import { utf8Bytes } from "../core/codec.js";
-import type { LogPage, LogRule } from "./engine.js";
+import { nanoid } from "../core/packages.js";
+import { publicationName, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
 
 interface Log {
   /** Without a gap. */
@@ -9,6 +10,7 @@ interface Log {
   readonly expiresAt: number;
 }
 
+/** The last entries of logs. */
 export class RecentEntries {
   readonly #maxBytes: number;
   /** By topic, in the order of the last entry. So those that expire are near the beginning. */
@@ -65,5 +67,83 @@ export class RecentEntries {
   #find(topic: string, now: number): Log | undefined {
     const log = this.#logs.get(topic);
     return log !== undefined && log.expiresAt > now ? log : undefined;
+  }
+}
+
+/** The entries of all logs together. */
+const MAX_LOGS_BYTES = 128 * 2 ** 20;
+/** 60 random bits: a log of the same name is begun again a few times in the life of a process. */
+const EPOCH_LENGTH = 10;
+/** How long the position of a `key` is kept, in milliseconds. */
+const KEY_MS = 120_000;
+/** How long the position of a log is kept after its entries. A node that missed nothing of a quiet log learns so for that time. */
+const DAY_MS = 86_400_000;
+
+/** What is forgotten at `expiresAt`. */
+interface Kept {
+  readonly expiresAt: number;
+}
+
+/** The position of a log. */
+interface Top extends Kept {
+  readonly epoch: string;
+  readonly top: number;
+}
+
+/** Logs as an engine keeps them, with their positions and keys. */
+export class MemoryLogs {
+  readonly #entries = new RecentEntries(MAX_LOGS_BYTES);
+  /** By topic, in the order of the last publication, so that those that expire are near the beginning. */
+  readonly #tops = new Map<string, Top>();
+  /** By topic and key, in the order of the publication. */
+  readonly #keys = new Map<string, Kept & { readonly position: Position }>();
+
+  /** The topics that have logs. */
+  get topics(): Iterable<string> {
+    return this.#tops.keys();
+  }
+
+  /** As `EngineLog.append`. `isNew`: whether the entry was appended. */
+  append(topic: string, body: string, rule: LogRule, key: string | undefined): { position: Position; isNew: boolean } {
+    const now = performance.now();
+    const log = unexpired(this.#tops, topic, now);
+    const keyName = key === undefined ? undefined : publicationName(topic, key);
+    const earlier = keyName === undefined ? undefined : unexpired(this.#keys, keyName, now);
+    // Only of this epoch: what was published in an earlier one is gone.
+    if (earlier !== undefined && earlier.position.epoch === log?.epoch)
+      return { position: earlier.position, isNew: false };
+    const position = { epoch: log?.epoch ?? nanoid(EPOCH_LENGTH), offset: (log?.top ?? 0) + 1 };
+    const { epoch, offset: top } = position;
+    this.#entries.append(topic, top, body, rule);
+    keep(this.#tops, topic, { epoch, top, expiresAt: now + rule.ttlMs + DAY_MS }, now);
+    if (keyName !== undefined) keep(this.#keys, keyName, { position, expiresAt: now + KEY_MS }, now);
+    return { position, isNew: true };
+  }
+
+  /** As `EngineLog.read`. */
+  read(topic: string, after: number, page: LogPage, begin?: LogRule): LogPart {
+    const now = performance.now();
+    const log = unexpired(this.#tops, topic, now);
+    const { epoch, top } = log ?? { epoch: begin === undefined ? "" : nanoid(EPOCH_LENGTH), top: 0 };
+    // A log without entries is kept from the last read on.
+    if (begin !== undefined && top === 0)
+      keep(this.#tops, topic, { epoch, top, expiresAt: now + begin.ttlMs + DAY_MS }, now);
+    return { epoch, top, entries: this.#entries.read(topic, after, page) };
+  }
+}
+
+function unexpired<T extends Kept>(map: ReadonlyMap<string, T>, name: string, now: number): T | undefined {
+  const kept = map.get(name);
+  return kept !== undefined && kept.expiresAt > now ? kept : undefined;
+}
+
+/** Puts a value at the end of a map. Forgets the first values if they have expired: each call adds at most one, so two suffice. */
+function keep<T extends Kept>(map: Map<string, T>, name: string, value: T, now: number): void {
+  map.delete(name);
+  map.set(name, value);
+  let left = 2;
+  for (const [first, { expiresAt }] of map) {
+    if (expiresAt > now || left-- === 0) return;
+    map.delete(first);
   }
 }

@@ -6,75 +6,17 @@ import { encodeNotification, plainText, type MessageText } from "../core/codec.j
 import type { Contract } from "../core/contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { attempt } from "../core/tell.js";
-import { expected } from "../core/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Broker } from "./broker.js";
 import { Calls } from "./calls.js";
 import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
-import { frameOf, isNodeName, Kind, notificationIn, principalName, readFrame, type ReadFrame } from "./frames.js";
-import { FleetNode, type EngineState, type FleetHost } from "./node.js";
+import { frameOf, isNodeName, Kind, notificationIn, readFrame, type ReadFrame } from "./frames.js";
+import type { EngineStats, GroupOptions, Health, NodeHost, Nodes, Reach, ServerNode } from "./host.js";
+import { FleetNode } from "./node.js";
 import { AddressedPeer, principalOf, refuseOptions, type Principal, type RemotePeer } from "./remote.js";
 import { Repeats } from "./repeats.js";
 import { FleetTopics } from "./topics.js";
 import type { SendOptions } from "./topic-options.js";
-
-/** What `server.health()` returns. */
-export interface Health {
-  /** Whether this node reaches the others. True without an engine. */
-  readonly ok: boolean;
-  readonly engine: "up" | "down" | "none";
-  /** How long the last message of this node to itself took over the broker, in milliseconds. `undefined` until the first. */
-  readonly lagMs: number | undefined;
-}
-
-/** Counts of the engine since the start, and its present load. */
-export interface EngineStats {
-  /** Frames that were sent, without publications. */
-  readonly sent: number;
-  readonly received: number;
-  /** Frames and publications that were not sent: the engine was down, or too much was unanswered. */
-  readonly dropped: number;
-  /** Frames that this node did not understand. */
-  readonly foreign: number;
-  /** Publications that were read from the log because their message did not come. */
-  readonly healed: number;
-  /** How often publications were lost to this node. */
-  readonly gaps: number;
-  /** Bytes that the broker has not confirmed. */
-  readonly pendingBytes: number;
-  /** How often the connection was restored. */
-  readonly reconnects: number;
-  /** How many nodes live, with this one. */
-  readonly nodes: number;
-}
-
-/** The nodes of a fleet. */
-export interface Nodes {
-  /** The id of this node. Random, and new with each start. */
-  readonly id: string;
-  /** The ids of the nodes that live, with this one. A node that was killed is listed until it was silent for its lease. */
-  readonly live: readonly string[];
-  /**
-   * Notifies the other nodes, at most once. They handle it by `serve({ nodes: { methods } })`. Throws a `TypeError` for params without
-   * a JSON form, and for options: it takes none.
-   */
-  notify(method: string, params?: object): void;
-}
-
-/** The events of a server that is a node of a fleet. */
-export type FleetEvents = {
-  /**
-   * The connection to the broker was lost or restored. No peer is closed. While it is down, notifications reach only the peers of this
-   * node. Not emitted for the start.
-   */
-  engine(state: EngineState): void;
-  /**
-   * Members of a logged topic on this node have missed publications, or may have: the log no longer has them, they are longer than
-   * `maxMessageBytes` of a member, or this node published before it could read the log. Live publications go on. Tell the members to
-   * load their state again.
-   */
-  gap(topic: string, reason: string): void;
-};
 
 /** The kinds of frames that concern the log or the members of a topic. */
 const OF_TOPICS: ReadonlySet<string> = new Set([Kind.Log, Kind.Joined, Kind.Left, Kind.Digest, Kind.Question]);
@@ -83,11 +25,6 @@ const OF_TOPICS: ReadonlySet<string> = new Set([Kind.Log, Kind.Joined, Kind.Left
 const SESSION_OVER_MS = 60_000;
 const SESSION_OVER = { firstMs: 500, lastMs: 8_000, most: 1_000, maxLength: 2 ** 20 };
 
-/** Returns a token that names its node. */
-export function tokenOf(node: NodeName, random: string): string {
-  return `${node}.${random}`;
-}
-
 /** Returns the node that a token names, if it names one. */
 function nodeOfToken(token: string): NodeName | undefined {
   const node = token.slice(0, Math.max(0, token.indexOf(".")));
@@ -95,8 +32,9 @@ function nodeOfToken(token: string): NodeName | undefined {
 }
 
 /** One node of a fleet. */
-export class Fleet {
+export class Fleet implements ServerNode, Reach {
   readonly topics: FleetTopics;
+  readonly reach: Reach = this;
   readonly #node: FleetNode;
   readonly #calls: Calls;
   /** The frames that end sessions on other nodes. */
@@ -110,8 +48,8 @@ export class Fleet {
   #downAt = performance.now();
   #closed: Promise<void> | undefined;
 
-  constructor(engine: Engine, host: FleetHost, isLocal = false) {
-    this.#node = new FleetNode(engine, host, isLocal, {
+  constructor(engine: Engine, host: NodeHost) {
+    this.#node = new FleetNode(engine, host, {
       received: (channel, frame) => this.#received(channel, frame),
       up: () => this.#up(),
       down: (error) => this.#down(error),
@@ -133,10 +71,6 @@ export class Fleet {
 
   get id(): NodeName {
     return this.#node.id;
-  }
-
-  get isLocal(): boolean {
-    return this.#node.isLocal;
   }
 
   get #broker(): Broker {
@@ -189,35 +123,37 @@ export class Fleet {
 
   /** A peer of this node is open. */
   opened(peer: AnyPeer, principal: string | undefined): void {
-    this.#node.opened(peer, principal);
+    this.#node.own.opened(peer, principal);
   }
 
   /** A peer of this node is closed. */
   closed(peer: AnyPeer): void {
-    this.#node.closed(peer);
+    this.#node.own.closed(peer);
   }
 
   /** Returns the peer of an id, if it is on this node. */
   peerOf(id: string): AnyPeer | undefined {
-    return this.#node.peerOf(id);
+    return this.#node.own.get(id);
   }
 
   /** Returns false for a peer of this process that no node has: of a client, or of a server without an engine. */
   canHave(peer: AnyPeer): boolean {
-    return !this.isLocal && isNodeName(this.#node.addressOf(peer.id).node);
+    return isNodeName(this.#node.addressOf(peer.id).node);
   }
 
   /** Sends a notification of this node to the members of a topic on the others. */
-  notifyTopic(name: string, text: MessageText, options: SendOptions): void {
+  notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions): void {
+    this.topics.queue(name, method, text, options);
     this.#notify(`t:${name}`, text, options);
   }
 
   /** Sends a notification of this node to all peers of the others. */
-  notifyAll(text: MessageText, options: SendOptions): void {
+  notifyAll(text: MessageText, options: GroupOptions): void {
     this.#notify("a:all", text, options);
   }
 
-  #notify(channel: Channel, text: MessageText, { except, whenSlow, volatile, latest }: SendOptions): void {
+  #notify(channel: Channel, text: MessageText, { except, whenSlow, volatile, latest, here }: GroupOptions): void {
+    if (here === true) return;
     const fields = [
       this.id,
       except === undefined ? "" : this.#node.elsewhere(except).join(","),
@@ -230,18 +166,19 @@ export class Fleet {
 
   /** Returns a peer of any node. */
   peer<R extends Contract<R> = any>(id: string): RemotePeer<R> {
-    if (typeof id !== "string") throw expected("id", "a string", id);
-    return new AddressedPeer<R>(this.#calls, id, this.#node.addressOf(id));
+    return new AddressedPeer<R>(this.#calls, id);
   }
 
   /** Returns the peers of a principal. Throws a `TypeError` for a name that no principal has. */
   principal<R extends Contract<R> = any>(name: string): Principal<R> {
-    principalName(name, "name");
-    const notifyElsewhere = (principal: string, method: string, params: unknown): void => {
-      const body = plainText(encodeNotification(method, params as object));
-      this.#broker.send("a:all", frameOf(Kind.Principal, [0, this.id, "notify", 0, principal], body));
+    const host = {
+      own: this.#node.own,
+      calls: this.#calls,
+      gather: (...question: Parameters<Calls["gather"]>) => this.#calls.gather(...question),
+      notifyElsewhere: (principal: string, text: MessageText) =>
+        void this.#broker.send("a:all", frameOf(Kind.Principal, [0, this.id, "notify", 0, principal], plainText(text))),
     };
-    return principalOf<R>({ calls: this.#calls, node: this.id, peer: (id) => this.peer(id), notifyElsewhere }, name);
+    return principalOf<R>(host, name);
   }
 
   #notifyNodes(method: string, params: unknown, options: unknown): void {
@@ -250,13 +187,13 @@ export class Fleet {
     this.#broker.send("a:all", frameOf(Kind.Nodes, [this.id], body));
   }
 
-  /**
-   * Returns what reports that a client has discarded its session, because this node refused it. The node that the token names ends the
-   * session, so that its calls settle and its user is not a member twice until the session expires. Ending a session twice does nothing.
-   */
-  sessionOver(token: string, hash: string, principal: string | undefined): () => void {
+  tokenOf(random: string): string {
+    return `${this.id}.${random}`;
+  }
+
+  sessionOver(token: string, hash: string, principal: string | undefined): (() => void) | undefined {
     const node = nodeOfToken(token);
-    if (node === undefined || node === this.id) return () => {};
+    if (node === undefined || node === this.id) return undefined;
     const frame = frameOf(Kind.SessionOver, [this.id, hash, principal === undefined ? "" : "p", principal ?? ""]);
     const { nodes } = this.#node;
     const isReceived = (count: number): boolean => count > 0 || !nodes.live.has(node);

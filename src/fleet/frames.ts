@@ -4,11 +4,7 @@
  */
 
 import { classify } from "../core/message.js";
-import { isWellFormed, must } from "../core/options.js";
-import type { NodeName } from "./engine.js";
-
-/** The version of all names and frames. */
-export const VERSION = "1";
+import { VERSION, type NodeName } from "./engine.js";
 
 /** The kinds of frames, in the order in which releases added them. A new one is added at the end: see `nodeName`. */
 export const Kind = {
@@ -79,22 +75,6 @@ export interface ReadFrame {
 /** No head is longer: names, ids and keys are bounded. A frame without a line break is not searched to its end. */
 const MAX_HEAD_LENGTH = 65_536;
 
-/** The longest name of a principal, in UTF-16 code units. Each takes at most 5 characters in a head. */
-const MAX_PRINCIPAL_LENGTH = 8_192;
-const isPrincipal = (value: unknown): boolean =>
-  typeof value === "string" && value.length <= MAX_PRINCIPAL_LENGTH && isWellFormed(value);
-
-/** Returns the name of a principal. Throws a `TypeError` for any other value. */
-export const principalName = must<string>(
-  `a well-formed string of at most ${MAX_PRINCIPAL_LENGTH} characters`,
-  isPrincipal,
-);
-
-/** Returns one text for a topic and the key of a publication. Two pairs never have the same, whatever is in them. */
-export function publicationName(topic: string, key: string): string {
-  return `${topic.length}:${topic}${key}`;
-}
-
 /** Returns the text of a frame. Escapes the fields, which may be any text. */
 export function frameOf(kind: string, fields: readonly (string | number)[], body = ""): string {
   let head = VERSION + kind;
@@ -109,11 +89,6 @@ export function readFrame(text: string): ReadFrame | undefined {
   const [first, ...fields] = text.slice(1, end).split("\t");
   if (first!.length !== 1) return undefined;
   return { kind: first!, fields: fields.map(unescapeField), body: text.slice(end + 1) };
-}
-
-/** Returns the frame of an entry of a log. An engine sends it for each entry that it appends. */
-export function logFrame(epoch: string, offset: number, body: string): string {
-  return frameOf(Kind.Log, [epoch, offset], body);
 }
 
 /** Returns the notification in a body; `undefined` if the body is none. */

@@ -3,8 +3,9 @@ import { utf8Bytes, type MessageText } from "../core/codec.js";
 import { ConnectionLostError } from "../core/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { EngineError, type Position } from "./engine.js";
-import type { FleetHost } from "./node.js";
-import { textOf, type Publication, type TopicLog } from "./topic-log.js";
+import type { NodeHost } from "./host.js";
+import { textOf, type Publication } from "./publication.js";
+import type { TopicLog } from "./topic-log.js";
 import type { Joined, SendOptions } from "./topic-options.js";
 
 /** The topic that is joined. */
@@ -26,7 +27,7 @@ type State =
 export class Join {
   readonly peer: AnyPeer;
   readonly #topic: JoinedTopic;
-  readonly #host: FleetHost;
+  readonly #host: NodeHost;
   #state: State = { kind: "first" };
   /** The length in bytes of a publication that was queued and is longer than the peer accepts; 0 if there is none. */
   refusedBytes = 0;
@@ -34,7 +35,7 @@ export class Join {
   readonly settled: Promise<void>;
   settle!: () => void;
 
-  constructor(peer: AnyPeer, topic: JoinedTopic, host: FleetHost) {
+  constructor(peer: AnyPeer, topic: JoinedTopic, host: NodeHost) {
     this.peer = peer;
     this.#topic = topic;
     this.#host = host;

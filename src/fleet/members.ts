@@ -2,19 +2,9 @@
  * The members of topics on all nodes: a state machine without I/O. Each node is the only writer of its members. It sends each change on the
  * channel of the topic, with its number and that of the change before. A node that misses one asks the other node for its members.
  */
-import type { MemberAs } from "../core/contract.js";
-import type { Jsonify } from "../core/jsonify.js";
 import type { Sending } from "./broker.js";
 import type { Channel, NodeName } from "./engine.js";
 import { frameOf, isNodeName, Kind, type ReadFrame } from "./frames.js";
-
-/** A member of a topic, as `members()` and `watch` show it. */
-export interface TopicMember {
-  /** The id of the peer, which `server.peer(id)` takes. */
-  readonly id: string;
-  /** What `join` was given as `as`, by way of JSON. */
-  readonly as: Jsonify<Exclude<MemberAs, undefined>>;
-}
 
 /** Changes of one node behind a missing one: more are not kept. */
 const MAX_AHEAD = 1_000;

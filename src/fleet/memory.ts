@@ -1,21 +1,19 @@
 /** `memory()`: an engine without a broker, for the servers of one process. */
-import { nanoid } from "../core/packages.js";
 import {
   EngineError,
+  logFrame,
   type Channel,
   type Engine,
   type EngineConnection,
   type EngineFacts,
   type EngineHost,
   type EngineLog,
-  type LogPage,
   type LogPart,
   type LogRule,
   type NodeName,
   type Position,
 } from "./engine.js";
-import { RecentEntries } from "./entries.js";
-import { logFrame, publicationName } from "./frames.js";
+import { MemoryLogs } from "./entries.js";
 
 /**
  * Returns an engine in memory. Servers of one process that get the same one are a fleet: their topics and logs are common, and
@@ -36,37 +34,13 @@ export function inspectMemory(engine: Engine): string[] {
   return brokers.get(engine)!.inspect();
 }
 
-/** How long the position of a `key` is kept, in milliseconds. */
-const KEY_MS = 120_000;
-
 /** What an engine in memory carries in one frame, and in one log. It is a bound against mistakes. */
 const MAX_FRAME_BYTES = 16 * 2 ** 20;
-
-/** The entries of all logs together. */
-const MAX_LOGS_BYTES = 128 * 2 ** 20;
-
-/** How long the position of a log is kept after its entries. A node that missed nothing of a quiet log learns so for that time. */
-const DAY_MS = 86_400_000;
-
-/** What is forgotten at `expiresAt`. */
-interface Kept {
-  readonly expiresAt: number;
-}
-
-/** The position of a log. */
-interface Top extends Kept {
-  readonly epoch: string;
-  readonly top: number;
-}
 
 /** What several connections share. */
 class MemoryBroker {
   readonly #subscribers = new Map<Channel, Set<MemoryConnection>>();
-  readonly #entries = new RecentEntries(MAX_LOGS_BYTES);
-  /** By topic, in the order of the last publication, so that those that expire are near the beginning. */
-  readonly #tops = new Map<string, Top>();
-  /** By topic and key, in the order of the publication. */
-  readonly #keys = new Map<string, Kept & { readonly position: Position }>();
+  readonly #logs = new MemoryLogs();
   /** Frames that are not received yet, with those that were subscribed when the frame was sent. */
   #queue: { readonly channel: Channel; readonly frame: string; readonly to: readonly MemoryConnection[] }[] = [];
 
@@ -104,55 +78,20 @@ class MemoryBroker {
   }
 
   append(topic: string, body: string, rule: LogRule, key: string | undefined): Position {
-    const now = performance.now();
-    const log = unexpired(this.#tops, topic, now);
-    const keyName = key === undefined ? undefined : publicationName(topic, key);
-    const earlier = keyName === undefined ? undefined : unexpired(this.#keys, keyName, now);
-    // Only of this epoch: what was published in an earlier one is gone.
-    if (earlier !== undefined && earlier.position.epoch === log?.epoch) return earlier.position;
-    const position = { epoch: log?.epoch ?? nanoid(EPOCH_LENGTH), offset: (log?.top ?? 0) + 1 };
-    const { epoch, offset: top } = position;
-    this.#entries.append(topic, top, body, rule);
-    keep(this.#tops, topic, { epoch, top, expiresAt: now + rule.ttlMs + DAY_MS }, now);
-    if (keyName !== undefined) keep(this.#keys, keyName, { position, expiresAt: now + KEY_MS }, now);
-    this.send(`t:${topic}`, logFrame(epoch, top, body));
+    const { position, isNew } = this.#logs.append(topic, body, rule, key);
+    if (isNew) this.send(`t:${topic}`, logFrame(position.epoch, position.offset, body));
     return position;
   }
 
-  read(topic: string, after: number, page: LogPage, begin?: LogRule): LogPart {
-    const now = performance.now();
-    const log = unexpired(this.#tops, topic, now);
-    const { epoch, top } = log ?? { epoch: begin === undefined ? "" : nanoid(EPOCH_LENGTH), top: 0 };
-    // A log without entries is kept from the last read on.
-    if (begin !== undefined && top === 0)
-      keep(this.#tops, topic, { epoch, top, expiresAt: now + begin.ttlMs + DAY_MS }, now);
-    return { epoch, top, entries: this.#entries.read(topic, after, page) };
+  read(...page: Parameters<EngineLog["read"]>): LogPart {
+    return this.#logs.read(...page);
   }
 
   inspect(): string[] {
     return [
       ...[...this.#subscribers.keys()].map((channel) => `subscription ${channel}`),
-      ...[...this.#tops.keys()].map((topic) => `log ${topic}`),
+      ...Array.from(this.#logs.topics, (topic) => `log ${topic}`),
     ];
-  }
-}
-
-/** 60 random bits: a log of the same name is begun again a few times in the life of a process. */
-const EPOCH_LENGTH = 10;
-
-function unexpired<T extends Kept>(map: ReadonlyMap<string, T>, name: string, now: number): T | undefined {
-  const kept = map.get(name);
-  return kept !== undefined && kept.expiresAt > now ? kept : undefined;
-}
-
-/** Puts a value at the end of a map. Forgets the first values if they have expired: each call adds at most one, so two suffice. */
-function keep<T extends Kept>(map: Map<string, T>, name: string, value: T, now: number): void {
-  map.delete(name);
-  map.set(name, value);
-  let left = 2;
-  for (const [first, { expiresAt }] of map) {
-    if (expiresAt > now || left-- === 0) return;
-    map.delete(first);
   }
 }
 

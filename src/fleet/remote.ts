@@ -1,12 +1,12 @@
 /** Peers of any node, as an application holds them. */
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
-import { shownAs } from "../core/codec.js";
+import { encodeNotification, shownAs, type MessageText } from "../core/codec.js";
 import { expected, failed } from "../core/errors.js";
+import { isWellFormed, must } from "../core/options.js";
 import { remoteOf } from "../peer/caller.js";
 import { Peer, type AnyPeer } from "../peer/peer.js";
-import { numberIn, type Calls } from "./calls.js";
-import type { Address } from "./node.js";
-import type { NodeName } from "./engine.js";
+import type { PeerCalls } from "./host.js";
+import type { OwnPeers } from "./own-peers.js";
 
 /**
  * A peer of any node, named by its id. Making one needs no round trip, and checks nothing. If its node is this one, everything goes
@@ -52,6 +52,17 @@ export interface Principal<R extends Contract<R> = any> {
    */
   disconnect(code?: number, reason?: string): Promise<{ closed: number; unheard: string[] }>;
 }
+
+/** The longest name of a principal, in UTF-16 code units. Each takes at most 5 characters in the head of a frame. */
+const MAX_PRINCIPAL_LENGTH = 8_192;
+const isPrincipal = (value: unknown): boolean =>
+  typeof value === "string" && value.length <= MAX_PRINCIPAL_LENGTH && isWellFormed(value);
+
+/** Returns the name of a principal. Throws a `TypeError` for any other value. */
+export const principalName = must<string>(
+  `a well-formed string of at most ${MAX_PRINCIPAL_LENGTH} characters`,
+  isPrincipal,
+);
 
 /** Throws a `TypeError` for a close that an application may not send. */
 function checkClose(code: unknown, reason: unknown): void {
@@ -111,19 +122,21 @@ export class AddressedPeer<R extends Contract<R>> implements RemotePeer<R> {
   readonly notify: RemotePeer<R>["notify"];
   readonly close: RemotePeer<R>["close"];
 
-  constructor(calls: Calls, id: string, address: Address) {
+  /** Throws a `TypeError` for what is no id. */
+  constructor(calls: PeerCalls, id: string) {
+    if (typeof id !== "string") throw expected("id", "a string", id);
     const request = (method: string, params?: unknown, options?: CallOptions): Promise<any> =>
-      calls.request(address, method, params, options).catch((error: unknown) => failed(error, method));
+      calls.request(id, method, params, options).catch((error: unknown) => failed(error, method));
     this.id = id;
     this.remote = remoteOf(request);
     this.request = request as RemotePeer<R>["request"];
     this.notify = (method: string, params?: unknown, options?: unknown) => {
       refuseOptions(options);
-      calls.notify(address, method, params);
+      calls.notify(id, method, params);
     };
     this.close = async (code = 1000, reason = "") => {
       checkClose(code, reason);
-      await calls.close(address, code, reason);
+      await calls.close(id, code, reason);
     };
   }
 
@@ -135,40 +148,46 @@ export class AddressedPeer<R extends Contract<R>> implements RemotePeer<R> {
 
 /** What a principal needs of its node. */
 export interface PrincipalHost {
-  readonly calls: Calls;
-  readonly node: NodeName;
-  /** Returns the peer of an id. */
-  peer<R extends Contract<R>>(id: string): RemotePeer<R>;
+  readonly own: OwnPeers;
+  readonly calls: PeerCalls;
+  /** Asks the other nodes. Returns the answers, and the names of the nodes that did not answer. Never rejects. */
+  gather(
+    verb: "peers" | "close",
+    principal: string,
+    body: string,
+    code: number,
+  ): Promise<{ answers: Iterable<unknown>; unheard: string[] }>;
   /** Notifies the peers on the other nodes. */
-  notifyElsewhere(name: string, method: string, params: unknown): void;
+  notifyElsewhere(principal: string, text: MessageText): void;
 }
 
-/** Returns the peers of a principal. */
+/** Returns the peers of a principal. Throws a `TypeError` for a name that no principal has. */
 export function principalOf<R extends Contract<R>>(host: PrincipalHost, name: string): Principal<R> {
-  const { calls } = host;
+  principalName(name, "name");
+  const { own, calls } = host;
   const named: Principal<R> & { toJSON(key: string): never } = {
     toJSON(key) {
       return shownAs(name, "principal", "write its name", key);
     },
     notify(method: string, params?: unknown, options?: unknown) {
       refuseOptions(options);
-      host.notifyElsewhere(name, method, params);
-      calls.notifyOwn(name, { method, params });
+      host.notifyElsewhere(name, encodeNotification(method, params as object));
+      own.notifyAll(name, method, params);
     },
     async peers() {
-      const gathering = calls.gather("peers", name, "null", 0);
-      const own = calls.ownOf(name);
+      const gathering = host.gather("peers", name, "null", 0);
+      const ownIds = own.idsOf(name);
       const { answers, unheard } = await gathering;
-      const ids = new Set([...own, ...[...answers.values()].flatMap(textsIn)]);
-      return { peers: [...ids].map((id) => host.peer<R>(id)), unheard };
+      const ids = new Set([...ownIds, ...[...answers].flatMap(textsIn)]);
+      return { peers: [...ids].map((id) => new AddressedPeer<R>(calls, id)), unheard };
     },
     async disconnect(code = 1000, reason = "") {
       checkClose(code, reason);
-      const gathering = calls.gather("close", name, JSON.stringify(reason), code);
-      const own = calls.closeOwn(name, code, reason);
+      const gathering = host.gather("close", name, JSON.stringify(reason), code);
+      const ownCount = own.closeAll(name, code, reason);
       const { answers, unheard } = await gathering;
-      const elsewhere = [...answers.values()].reduce<number>((sum, one) => sum + (numberIn(one) || 0), 0);
-      return { closed: own + elsewhere, unheard };
+      const elsewhere = [...answers].reduce<number>((sum, one) => sum + (typeof one === "number" ? one || 0 : 0), 0);
+      return { closed: ownCount + elsewhere, unheard };
     },
   };
   return named;

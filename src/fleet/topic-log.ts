@@ -1,12 +1,10 @@
 /** The log of one topic on one node: follows it, delivers its publications, and reads what a client has missed. */
-import { encodeNotification, plainText } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { expected } from "../core/errors.js";
-import { classify, isObject } from "../core/message.js";
 import { EngineError, type LogPart, type LogRule, type Position } from "./engine.js";
 import type { RecentEntries } from "./entries.js";
 import { Follower } from "./follower.js";
-import { PAGE, type FleetNode } from "./node.js";
+import type { FleetNode } from "./node.js";
+import { PAGE, publicationOf, Replay, type Publication } from "./publication.js";
 
 /** How long to wait after a read that failed, if the connection is up. */
 const RETRY_MS = 1_000;
@@ -15,95 +13,6 @@ const SHRINK = 16;
 /** How much of a log a node keeps for clients that return, and of all its logs together. */
 const TAIL: LogRule = { length: 64, bytes: 64 * 1024, ttlMs: Infinity };
 export const TAILS_BYTES = 32 * 2 ** 20;
-
-/** A publication, as its members get it. */
-export interface Publication {
-  readonly method: string;
-  /** The text of the notification, with `at`. */
-  readonly text: string;
-}
-
-/** Returns the text of a position: `<epoch>.<offset>`. */
-export function textOf({ epoch, offset }: Position): string {
-  return `${epoch}.${offset}`;
-}
-
-/** Returns the position that a client has sent; `undefined` for any other value. */
-export function positionOf(at: unknown): Position | undefined {
-  const [, epoch, offset] = (typeof at === "string" && /^([A-Za-z0-9_-]{1,64})\.(\d{1,15})$/.exec(at)) || [];
-  return epoch === undefined ? undefined : { epoch, offset: Number(offset) };
-}
-
-/**
- * Returns the entry of a publication: the notification without `at`. Throws a `TypeError` unless the params are by name or absent, and
- * if they have an `at`.
- */
-export function encodeEntry(method: string, params: unknown): string {
-  if (isObject(params) && "at" in params) throw expected("params.at", "absent, because the log adds it", params.at);
-  const body = plainText(encodeNotification(method, params ?? {}));
-  const start = encodeNotification(method).length + ',"params":'.length - 1;
-  if (body[start] === "{") return body;
-  throw expected("params", "an object, because a publication has params by name", params);
-}
-
-/** Returns the publication of an entry, with its `at`. `undefined` if the entry is none that `encodeEntry` makes. */
-export function publicationOf(position: Position, body: string): Publication | undefined {
-  const message = parsed(body);
-  if (classify(message) !== "notification" || !body.endsWith("}}")) return undefined;
-  const { method, params } = message as { method: string; params?: unknown };
-  if (!isObject(params) || Array.isArray(params)) return undefined;
-  // The end of the params is known, so nothing is encoded again.
-  const before = body.slice(0, -2);
-  const text = `${before}${before.endsWith("{") ? "" : ","}"at":"${textOf(position)}"}}`;
-  return { method, text };
-}
-
-/** Parses JSON that any process that can write to the broker may have written. Returns null if it is none. */
-export function parsed(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return null;
-  }
-}
-
-/** What a client that returns has missed: the entries after a position up to `to`, of at most `maxLength` UTF-16 code units. */
-class Replay {
-  /** The offset of the next entry. */
-  next: number;
-  outcome: "complete" | "gap" | undefined = undefined;
-  readonly #epoch: string;
-  readonly #to: number;
-  readonly #publications: Publication[] = [];
-  /** How much more the client can get. */
-  #leftLength: number;
-
-  constructor({ epoch, offset }: Position, to: number, maxLength: number) {
-    this.#epoch = epoch;
-    this.next = offset + 1;
-    this.#to = to;
-    this.#leftLength = maxLength;
-  }
-
-  /** The publications. `undefined` for a gap. */
-  get missed(): Publication[] | undefined {
-    return this.outcome === "complete" ? this.#publications : undefined;
-  }
-
-  /** Takes a page. It is a gap if that is of another log, or does not have the next entry. */
-  take({ epoch, entries }: Pick<LogPart, "epoch" | "entries">): void {
-    if (epoch !== this.#epoch || entries.length === 0) this.outcome = "gap";
-    for (const [offset, body] of entries) {
-      if (offset < this.next || this.outcome !== undefined) continue;
-      this.#leftLength -= body.length;
-      const publication = publicationOf({ epoch, offset }, body);
-      if (publication !== undefined) this.#publications.push(publication);
-      if (offset > this.next || this.#leftLength < 0) this.outcome = "gap";
-      else if (offset === this.#to) this.outcome = "complete";
-      this.next = offset + 1;
-    }
-  }
-}
 
 /** The log of one topic. */
 export class TopicLog implements Expiring {

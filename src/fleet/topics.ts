@@ -1,45 +1,34 @@
 /** The topics of a node, as its fleet sees them: their subscriptions, logs and members, and the peers that are about to join. */
-import { encodeNotification, utf8Bytes, type MessageText } from "../core/codec.js";
+import { utf8Bytes, type MessageText } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { TooLargeError } from "../core/errors.js";
 import { checkOptions } from "../core/options.js";
-import { synchronous } from "../core/promises.js";
-import { attempt } from "../core/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Sending } from "./broker.js";
-import type { Channel, EngineError, LogRule, NodeName, Position } from "./engine.js";
+import type { Channel, EngineError, NodeName, Position } from "./engine.js";
 import {
-  checkRules,
   encodeAs,
   JOIN_OPTIONS,
   MAX_MEMBERS,
   MEMBERS_OPTIONS,
   PUBLISH_OPTIONS,
-  READ_OPTIONS,
   type Joined,
   type JoinOptions,
   type LogEntries,
   type PublishOptions,
   type ReadOptions,
-  type Rules,
   type SendOptions,
 } from "./topic-options.js";
 import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
 import { Digests } from "./digests.js";
 import { RecentEntries } from "./entries.js";
+import type { MemberListener, NodeTopics } from "./host.js";
 import { Join } from "./join.js";
-import { Members, type TopicMember } from "./members.js";
-import { PAGE, type FleetNode } from "./node.js";
-import {
-  encodeEntry,
-  parsed,
-  positionOf,
-  publicationOf,
-  TAILS_BYTES,
-  textOf,
-  TopicLog,
-  type Publication,
-} from "./topic-log.js";
+import { Members } from "./members.js";
+import type { FleetNode } from "./node.js";
+import { encodeEntry, parsed, positionOf, readEntries, textOf, type Publication } from "./publication.js";
+import { NodeTopic, type TopicMember } from "./topic.js";
+import { TAILS_BYTES, TopicLog } from "./topic-log.js";
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
 const RETRY_MS = 1_000;
@@ -49,40 +38,28 @@ const ANSWERS_MS = 200;
 const TICK_MS = 1_000;
 
 /** A topic that has members or watchers on this node, or that is being joined. */
-class FleetTopic {
-  readonly name: string;
-  readonly channel: Channel;
-  readonly logRule: Rules["logRule"];
-  readonly memberRule: Rules["memberRule"];
-  /** How a publication is sent. It is not dropped for a slow peer: without it, "complete" would be false. */
-  readonly publicationOptions: SendOptions;
-  /** Reports that a member misses a publication of this length, in bytes. */
-  readonly missed: (bytes: number) => void;
+class FleetTopic extends NodeTopic {
+  readonly channel: Channel = `t:${this.name}`;
   /** Prepares the topic again. */
   readonly retry: Expiring;
   log: TopicLog | undefined = undefined;
   /** The first question about its members; `undefined` while it is not asked. */
   asking: Promise<void> | undefined = undefined;
-  /** Why the topic is kept: its members on this node count as one, and so does each join and each watcher. */
-  uses = 0;
   /** The joins of each peer, in the order in which they were asked for. The first one is in progress. */
   readonly joining = new Map<AnyPeer, Join[]>();
-  readonly watchers = new Set<(event: "joined" | "left", member: TopicMember) => void>();
 
-  /** `gap`: takes the reason why members miss a publication. */
-  constructor(name: string, { logRule, memberRule }: Rules, gap: (reason: string) => void, retry: () => void) {
-    this.name = name;
-    this.missed = (bytes) => gap(`a publication of ${bytes} bytes is longer than \`maxMessageBytes\` of a member`);
-    this.publicationOptions = { whenSlow: "close", onDropped: this.missed };
-    this.retry = { deadline: 0, expire: retry };
-    this.channel = `t:${name}`;
-    this.logRule = logRule;
-    this.memberRule = memberRule;
+  /** Throws a `TypeError` for bad rules. */
+  constructor(name: string, node: FleetNode, retry: (topic: FleetTopic) => void) {
+    super(name, node.host, (reason) => node.gap(name, reason));
+    this.retry = { deadline: 0, expire: () => retry(this) };
+    const { connection, name: engine } = node.broker;
+    if (this.logRule !== undefined && connection.log === undefined)
+      throw new TypeError(`the engine ${engine} has no logs, so the rule \`log\` cannot be met`);
   }
 }
 
 /** The topics of one node. */
-export class FleetTopics {
+export class FleetTopics implements NodeTopics {
   readonly #node: FleetNode;
   readonly #tails = new RecentEntries(TAILS_BYTES);
   readonly #topics = new Map<string, FleetTopic>();
@@ -107,7 +84,7 @@ export class FleetTopics {
       later: (key, frames) => broker.later(key, frames),
       noteSign: (other) => node.noteSign(other),
       changed: (topic, event, other, localId, as) =>
-        this.#changed(topic, event, { id: node.idOf({ node: other, localId }), as: parsed(as) }),
+        this.#topics.get(topic)?.changed(event, memberOf(node.idOf({ node: other, localId }), as)),
       asked: () => this.#wake(),
     });
   }
@@ -179,16 +156,17 @@ export class FleetTopics {
 
   /** Returns the topic, and keeps it until `#release`. */
   #acquire(name: string): FleetTopic {
-    let topic = this.#topics.get(name);
-    if (topic === undefined) {
-      const gap = (reason: string): void => this.#node.gap(name, reason);
-      const made = new FleetTopic(name, this.#rulesOf(name), gap, () => this.#keep(made));
-      topic = made;
+    const topic = this.#find(name);
+    if (topic.uses++ === 0) {
       this.#topics.set(name, topic);
       this.#begin(topic);
     }
-    topic.uses++;
     return topic;
+  }
+
+  /** Returns the topic. One that is not in use is new. */
+  #find(name: string): FleetTopic {
+    return this.#topics.get(name) ?? new FleetTopic(name, this.#node, (topic) => this.#keep(topic));
   }
 
   #release(topic: FleetTopic): void {
@@ -198,14 +176,6 @@ export class FleetTopics {
     this.#topics.delete(topic.name);
     this.#members.unfollow(topic.name);
     this.#node.broker.release(topic.channel);
-  }
-
-  #rulesOf(name: string): Rules {
-    const { broker } = this.#node;
-    const { logRule, memberRule } = checkRules(synchronous(this.#node.host.rulesOf(name), "`topics`"));
-    if (logRule !== undefined && broker.connection.log === undefined)
-      throw new TypeError(`the engine ${broker.name} has no logs, so the rule \`log\` cannot be met`);
-    return { logRule, memberRule };
   }
 
   /** Subscribes, and then reads the top of the log and asks for the members. */
@@ -323,10 +293,7 @@ export class FleetTopics {
     const asText = as === undefined ? undefined : encodeAs(as);
     const topic = this.#acquire(name);
     try {
-      if (since !== undefined && topic.logRule === undefined)
-        throw new TypeError("`since` requires the rule `log` of the topic");
-      if (asText !== undefined && topic.memberRule === undefined)
-        throw new TypeError("`as` requires the rule `members` of the topic");
+      topic.checkJoin(since, as);
       // A peer joins once at a time: the second join finds a member.
       const joins = topic.joining.get(peer) ?? [];
       topic.joining.set(peer, joins);
@@ -377,7 +344,7 @@ export class FleetTopics {
     const { key, timeoutMs } = checkOptions("options", options, PUBLISH_OPTIONS);
     const { broker } = this.#node;
     const body = encodeEntry(method, params);
-    const rule = this.#logRuleOf(name);
+    const rule = this.#find(name).needLog();
     const bytes = utf8Bytes(body) + HEAD_BYTES;
     const check = (): void => {
       const { maxFrameBytes = Infinity } = broker.facts ?? {};
@@ -438,31 +405,14 @@ export class FleetTopics {
 
   /** See `Topic.read`. */
   async read(name: string, options?: ReadOptions): Promise<LogEntries> {
-    const { since, limit } = checkOptions("options", options, READ_OPTIONS);
-    const rule = this.#logRuleOf(name);
-    const from = positionOf(since);
-    const page = { ...PAGE, length: limit };
-    let part = await this.#node.read(name, from?.offset ?? 0, page, rule);
-    const isSame = from !== undefined && part.epoch === from.epoch && from.offset <= part.top;
-    if (from !== undefined && !isSame) part = await this.#node.read(name, 0, page, rule);
-    const { epoch, top } = part;
-    const first = part.entries[0]?.[0];
-    // Nothing follows the last entry. If the entries are gone, the gap ends at the top.
-    const isComplete = isSame && (first === undefined ? from.offset === top : first === from.offset + 1);
-    const entries = part.entries.flatMap(([offset, body]) => {
-      const publication = publicationOf({ epoch, offset }, body);
-      if (publication === undefined) return [];
-      const { method, params } = notificationIn(publication.text)!;
-      return [{ at: textOf({ epoch, offset }), method, params }];
-    });
-    const at = textOf({ epoch, offset: part.entries.at(-1)?.[0] ?? top });
-    return { at, outcome: isComplete ? "complete" : "gap", entries };
+    const rule = this.#find(name).needLog();
+    return readEntries(options, (after, page) => this.#node.read(name, after, page, rule));
   }
 
   /** See `Topic.members`. */
   async members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]> {
     const { limit } = checkOptions("options", options, MEMBERS_OPTIONS);
-    this.#memberRuleOf(name);
+    this.#find(name).needMembers();
     const topic = this.#acquire(name);
     try {
       await this.#node.broker.ready(topic.channel);
@@ -470,7 +420,7 @@ export class FleetTopics {
       const found: TopicMember[] = [];
       for (const [node, localId, as] of this.#members.list(name)) {
         if (found.length >= limit) break;
-        found.push({ id: this.#node.idOf({ node, localId }), as: parsed(as) });
+        found.push(memberOf(this.#node.idOf({ node, localId }), as));
       }
       return found;
     } finally {
@@ -479,35 +429,13 @@ export class FleetTopics {
   }
 
   /** See `Topic.watch`. */
-  watch(name: string, listener: (event: "joined" | "left", member: TopicMember) => void): () => void {
-    this.#memberRuleOf(name);
+  watch(name: string, listener: MemberListener): () => void {
+    this.#find(name).needMembers();
     const topic = this.#acquire(name);
-    // The same function may watch twice.
-    const watcher: typeof listener = (event, member) => listener(event, member);
-    topic.watchers.add(watcher);
+    const end = topic.watch(listener);
     return () => {
-      if (topic.watchers.delete(watcher)) this.#release(topic);
+      if (end()) this.#release(topic);
     };
-  }
-
-  #changed(name: string, event: "joined" | "left", member: TopicMember): void {
-    const topic = this.#topics.get(name);
-    if (topic === undefined) return;
-    const { memberRule } = topic;
-    const method = memberRule?.[event];
-    const members = this.#node.host.membersOf(name);
-    if (method !== undefined && members.size > 0) {
-      const own = this.#node.peerOf(member.id);
-      this.#node.host.send(members, method, encodeNotification(method, member), {
-        except: own && new Set([own]),
-        whenSlow: "drop",
-      });
-    }
-    for (const watcher of Array.from(topic.watchers))
-      attempt(
-        () => watcher(event, member),
-        (error) => this.#node.host.report(error),
-      );
   }
 
   /** Asks the other nodes for their members in a topic that is subscribed, once. */
@@ -538,17 +466,6 @@ export class FleetTopics {
     clearDeadline(timer!);
   }
 
-  #logRuleOf(name: string): LogRule {
-    const { logRule } = this.#topics.get(name) ?? this.#rulesOf(name);
-    if (logRule !== undefined) return logRule;
-    throw new TypeError(`"${name}" has no log: return the rule \`log\` for it in \`topics\``);
-  }
-
-  #memberRuleOf(name: string): void {
-    if ((this.#topics.get(name) ?? this.#rulesOf(name)).memberRule === undefined)
-      throw new TypeError(`"${name}" has no list of members: return the rule \`members\` for it in \`topics\``);
-  }
-
   /** Nothing is followed any more. */
   close(): void {
     this.#isClosed = true;
@@ -560,6 +477,10 @@ export class FleetTopics {
     }
     this.#topics.clear();
   }
+}
+
+function memberOf(id: string, as: string): TopicMember {
+  return { id, as: parsed(as) as TopicMember["as"] };
 }
 
 /** Returns the position in two fields; `undefined` if there is none. */

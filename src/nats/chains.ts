@@ -3,8 +3,7 @@
  * behind that one. So all nodes see one order without gaps.
  */
 import { utf8Bytes } from "../core/codec.js";
-import { EngineError } from "../fleet/engine.js";
-import { logFrame } from "../fleet/frames.js";
+import { EngineError, logFrame } from "../fleet/engine.js";
 import {
   COMMAND_MS,
   commandError,

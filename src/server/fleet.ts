@@ -1,18 +1,16 @@
-/** The server as a node of a fleet: everything between `Server` and `Fleet`. Nothing of it runs on a server without an engine. */
+/** The server as a node: everything between `Server` and its node. A server without an engine has none until it needs one. */
 import type { Config } from "../core/config.js";
-import type { MessageText } from "../core/codec.js";
 import type { Contract, NotifyName } from "../core/contract.js";
 import type { Hooks } from "../core/hooks.js";
 import type { Link } from "../core/transport.js";
 import type { Engine } from "../fleet/engine.js";
-import { Fleet, tokenOf, type EngineStats, type Health, type Nodes } from "../fleet/fleet.js";
-import type { FleetHost, NodeMethods } from "../fleet/node.js";
-import { principalName } from "../fleet/frames.js";
-import { memory } from "../fleet/memory.js";
-import type { Principal, RemotePeer } from "../fleet/remote.js";
+import type { EngineStats, NodeHost, NodeMethods, ServerNode } from "../fleet/host.js";
+import { LocalNode } from "../fleet/local.js";
+import { principalName, type Principal } from "../fleet/remote.js";
 import type { TopicRules } from "../fleet/topic-options.js";
 import { createPeer, Peer, type AnyPeer } from "../peer/peer.js";
-import { accepts, sendAll, type GroupOptions, type GroupHost, type Reach } from "./groups.js";
+import { accepts, sendAll, type GroupHost } from "./groups.js";
+import type { Platform } from "./platform.js";
 import { randomText } from "./random.js";
 
 /** The options of a server that is a node of a fleet. */
@@ -32,7 +30,7 @@ export interface FleetOptions<R> {
   nodes?: { readonly methods?: NodeMethods | undefined } | undefined;
 }
 
-/** The parts of a server that its fleet needs. */
+/** The parts of a server that its node needs. */
 export interface ServerParts {
   readonly options: {
     readonly engine: Engine | undefined;
@@ -44,8 +42,8 @@ export interface ServerParts {
   };
   readonly config: Config;
   readonly peers: ReadonlySet<AnyPeer>;
-  /** The host of all groups. Gets the way to other nodes. */
-  readonly groups: GroupHost & { fleet: Fleet | undefined };
+  /** The host of all groups. Gets the node, and the way to other nodes. */
+  readonly groups: GroupHost & { node: ServerNode | undefined };
   readonly topics: {
     readonly names: Iterable<string>;
     membersOf(name: string): ReadonlySet<AnyPeer>;
@@ -73,61 +71,18 @@ class NodePeer<L extends Contract<L>, R extends Contract<R>, A> extends Peer<L, 
   }
 }
 
-/** The fleet of a server. */
-export class ServerFleet implements Reach {
+/** The node of a server. */
+export class ServerFleet {
   readonly #server: ServerParts;
-  /** The fleet, if there is one. */
-  fleet: Fleet | undefined = undefined;
+  readonly #host: NodeHost;
+  /** The node, if there is one. */
+  node: ServerNode | undefined = undefined;
   #isClosed = false;
 
-  constructor(server: ServerParts) {
+  constructor(server: ServerParts, { makeNode }: Pick<Platform, "makeNode">) {
+    const { config, peers, groups, topics, options } = server;
     this.#server = server;
-    const { engine } = server.options;
-    if (engine !== undefined) this.fleet = this.#make(engine, false);
-  }
-
-  /** Returns a token for a session, which names this node if there are others. */
-  tokenOf(random: string): string {
-    const { engine } = this.#server.options;
-    return engine === undefined ? random : tokenOf(this.fleet!.id, random);
-  }
-
-  /** As `Fleet.sessionOver`. Returns nothing if there are no other nodes. */
-  sessionOver(token: string, hash: string, principal: string | undefined): (() => void) | undefined {
-    return this.#server.options.engine && this.fleet!.sessionOver(token, hash, principal);
-  }
-
-  /** Returns the fleet. A server without an engine gets a fleet of its own, in memory. */
-  get any(): Fleet {
-    if (this.fleet !== undefined) return this.fleet;
-    const fleet = this.#make(memory(), true);
-    this.fleet = fleet;
-    // Nothing would close a fleet that starts after its server has closed. What needs the broker then rejects.
-    if (this.#isClosed) void fleet.close();
-    // Memory needs no time, and never fails.
-    else void fleet.start();
-    for (const peer of this.#server.peers) this.opened(peer, undefined);
-    for (const name of this.#server.topics.names) {
-      try {
-        fleet.topics.opened(name);
-      } catch (error) {
-        // Rules that are wrong for one topic must not concern the others.
-        this.#server.groups.report(error);
-      }
-    }
-    return fleet;
-  }
-
-  /** Leaves the fleet. One that is asked for later never starts. */
-  async close(): Promise<void> {
-    this.#isClosed = true;
-    await this.fleet?.close();
-  }
-
-  #make(engine: Engine, isLocal: boolean): Fleet {
-    const { config, peers, groups, topics, options } = this.#server;
-    const report = (error: unknown): void => groups.report(error);
-    const host: FleetHost = {
+    this.#host = {
       wait: config.wait,
       maxReplayLength: config.limits.maxUnsentBytes / 4,
       peers,
@@ -141,14 +96,42 @@ export class ServerFleet implements Reach {
       accepts,
       nodeMethods: options.nodes,
       disconnected: options.disconnected,
-      endSession: (hash, principal) => this.#server.endSession(hash, principal),
-      changed: (state) => this.#server.emit("engine", state),
-      gap: (topic, reason) => this.#server.emit("gap", topic, reason),
-      report,
+      endSession: (hash, principal) => server.endSession(hash, principal),
+      changed: (state) => server.emit("engine", state),
+      gap: (topic, reason) => server.emit("gap", topic, reason),
+      report: (error) => groups.report(error),
     };
-    groups.reach = this;
-    groups.fleet = new Fleet(engine, host, isLocal);
-    return groups.fleet;
+    if (options.engine !== undefined) this.#set(makeNode!(options.engine, this.#host));
+  }
+
+  #set(node: ServerNode): void {
+    this.node = this.#server.groups.node = node;
+    this.#server.groups.reach = node.reach;
+  }
+
+  /** Returns the node. A server without an engine gets one of its own. */
+  get any(): ServerNode {
+    if (this.node !== undefined) return this.node;
+    const node = new LocalNode(this.#host);
+    this.#set(node);
+    // What needs a server that is open then rejects.
+    if (this.#isClosed) void node.close();
+    for (const peer of this.#server.peers) this.opened(peer, undefined);
+    for (const name of this.#server.topics.names) {
+      try {
+        node.topics.opened(name);
+      } catch (error) {
+        // Rules that are wrong for one topic must not concern the others.
+        this.#host.report(error);
+      }
+    }
+    return node;
+  }
+
+  /** Leaves the other nodes. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.node?.close();
   }
 
   /** Makes a peer, which is not started. */
@@ -157,15 +140,16 @@ export class ServerFleet implements Reach {
     config: Config,
     hooks: Hooks,
   ): Peer<L, R, A> {
-    const { id, isLocal } = this.fleet!;
-    return isLocal ? createPeer<L, R, A>(transport, config, hooks) : new NodePeer(transport, config, hooks, id);
+    return this.#server.options.engine === undefined
+      ? createPeer<L, R, A>(transport, config, hooks)
+      : new NodePeer(transport, config, hooks, this.node!.id);
   }
 
   opened(peer: AnyPeer, principal: string | undefined): void {
-    this.fleet?.opened(peer, principal ?? this.#principalOf(peer));
+    this.node?.opened(peer, principal ?? this.#principalOf(peer));
   }
 
-  /** Of a peer that `accept` made, or that connected before this server had a fleet. */
+  /** Of a peer that `accept` made, or that connected before this server had a node. */
   #principalOf(peer: AnyPeer): string | undefined {
     try {
       const { principal } = this.#server.options;
@@ -177,43 +161,15 @@ export class ServerFleet implements Reach {
     }
   }
 
-  peerOf(id: string): AnyPeer | undefined {
-    return this.fleet?.peerOf(id);
-  }
-
-  notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions): void {
-    const fleet = this.fleet!;
-    fleet.topics.queue(name, method, text, options);
-    if (options.here !== true && !fleet.isLocal) fleet.notifyTopic(name, text, options);
-  }
-
-  notifyAll(text: MessageText, options: GroupOptions): void {
-    const fleet = this.fleet!;
-    if (options.here !== true && !fleet.isLocal) fleet.notifyAll(text, options);
-  }
-
-  peer<R extends Contract<R>>(id: string): RemotePeer<R> {
-    return this.any.peer<R>(id);
-  }
-
   principal<R extends Contract<R>>(name: string): Principal<R> {
     if (this.#server.options.principal === undefined)
       throw new TypeError("`server.principal` requires the option `principal`");
     return this.any.principal<R>(name);
   }
 
-  get nodes(): Nodes {
-    return this.any.nodes;
-  }
-
   /** Returns the counts of the engine, if there is one. */
   stats(): { engine?: EngineStats } {
-    const { fleet } = this;
-    return fleet === undefined || fleet.isLocal ? {} : { engine: fleet.stats() };
-  }
-
-  health(): Health {
-    const fleet = this.fleet;
-    return fleet === undefined || fleet.isLocal ? { ok: true, engine: "none", lagMs: undefined } : fleet.health();
+    const engine = this.node?.stats();
+    return engine === undefined ? {} : { engine };
   }
 }

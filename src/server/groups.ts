@@ -11,6 +11,7 @@ import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
 import { checkExcept, wrongExcept, type Except, type Excluded } from "../fleet/remote.js";
 import type { SendOptions } from "../fleet/topic-options.js";
+import type { GroupOptions, Reach } from "../fleet/host.js";
 import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import {
@@ -129,22 +130,9 @@ export function sendAll(
   if (isDropped) onDropped?.(utf8Bytes(text));
 }
 
-/** How a message is sent to a group. */
-export type GroupOptions = SendOptions & { readonly here?: boolean | undefined };
-
-/** The way to the peers of other nodes, and to those that are about to join a topic. */
-export interface Reach {
-  /** Returns a peer of this node. */
-  peerOf(id: string): AnyPeer | undefined;
-  /** Takes a notification that this node has sent to its members of a topic. */
-  notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions): void;
-  /** Takes a notification that this node has sent to all its peers. */
-  notifyAll(text: MessageText, options: GroupOptions): void;
-}
-
 /** What the groups of one server have in common. */
 export interface GroupHost {
-  /** Set while the server is a node of a fleet. */
+  /** The way to other nodes, if there are any. */
   reach?: Reach | undefined;
   /** The server's `around`. */
   readonly around: AnyAround | undefined;

@@ -10,7 +10,7 @@ import { any, anyFunction, checkOptions, must, oneOf, optional, tableOf, type Ch
 import { synchronous } from "../core/promises.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { checkEngine } from "../fleet/engine.js";
-import { principalName } from "../fleet/frames.js";
+import { principalName } from "../fleet/remote.js";
 import type { ServerParts } from "./fleet.js";
 import { serverFeatures } from "./streams.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";

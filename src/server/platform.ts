@@ -2,6 +2,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Link } from "../core/transport.js";
+import type { Engine } from "../fleet/engine.js";
+import type { NodeHost, ServerNode } from "../fleet/host.js";
 import type { Socket } from "../link/socket.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { GateDelegate, GateSocket } from "./gate.js";
@@ -75,6 +77,8 @@ export interface PostDelegate {
 
 /** What a server needs of its surroundings. */
 export interface Platform {
+  /** Makes the node of a server with an engine. A server without one needs nothing of a fleet. */
+  makeNode?(this: void, engine: Engine, host: NodeHost): ServerNode;
   /** Returns a one-way hash of a token. */
   hash(token: string): string;
   /** Makes the gate of a server, and the part that answers POSTs. The options are checked. */

@@ -15,7 +15,7 @@ import { Server, type InferredOptions, type ServiceOptions } from "./server.js";
 export async function serve<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods, A = unknown>(
   options: ServiceOptions<NoInfer<S>, NoInfer<C>, NoInfer<A>> & InferredOptions<S, C, A>,
 ): Promise<Server<S, C, A>> {
-  const server = new Server<S, C, A>(options, NODE);
+  const server = new Server<S, C, A>(options, { ...NODE, ...(await fleetFor(options)) });
   await server.listen();
   return server;
 }
@@ -37,3 +37,10 @@ const NODE: Platform = {
     return { gate, posts };
   },
 };
+
+/** Loads the fleet for a server with an engine. */
+async function fleetFor(options: { engine?: unknown } | undefined): Promise<Pick<Platform, "makeNode">> {
+  if (options?.engine === undefined) return {};
+  const { Fleet } = await import("../fleet/fleet.js");
+  return { makeNode: (engine, host) => new Fleet(engine, host) };
+}

@@ -22,7 +22,6 @@ import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
 import {
   connectionOf,
-  createPeer,
   endPeer,
   setAuth,
   startPeer,
@@ -39,9 +38,10 @@ import { postFeatures } from "./streams.js";
 import { PeerGroup, type Group } from "./groups.js";
 import type { ServerAround } from "./around.js";
 import { Topics, type Topic, type TopicsHost } from "./topics.js";
-import { ServerFleet, type FleetOptions } from "./fleet.js";
+import { ServerFleet, type FleetOptions, type ServerParts } from "./fleet.js";
 import { engineAnswer } from "../fleet/engine.js";
-import type { FleetEvents, Health, Nodes } from "../fleet/fleet.js";
+import { HEALTHY } from "../fleet/local.js";
+import type { FleetEvents, Health, Nodes } from "../fleet/host.js";
 import type { Principal, RemotePeer } from "../fleet/remote.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
@@ -190,15 +190,15 @@ export class Server<
     const groups: { -readonly [K in keyof TopicsHost<Peer<L, R, A>>]: TopicsHost<Peer<L, R, A>>[K] } = {
       around,
       report,
-      canHave: (peer) => connectionOf(peer).hooks === this.#hooks || this.#fleet.fleet?.canHave(peer) === true,
+      canHave: (peer) => connectionOf(peer).hooks === this.#hooks || this.#fleet.node?.canHave(peer) === true,
       refusalOf: (peer) => this.#topicRefusal(peer),
       reach: undefined,
-      fleet: undefined,
-      getFleet: () => this.#fleet.any,
+      node: undefined,
+      getNode: () => this.#fleet.any,
     };
     this.peers = new PeerGroup(() => this.#peers, groups);
     this.#topics = new Topics(groups);
-    this.#fleet = new ServerFleet({
+    const parts: ServerParts = {
       options: checked.fleet,
       config: this.#config,
       peers: this.#peers,
@@ -206,7 +206,8 @@ export class Server<
       topics: this.#topics,
       endSession: (hash, principal) => this.#sessions?.endAbandoned(hash, principal),
       emit: (event, ...args) => void tell(this, event, args, (error) => this.#report(error)),
-    });
+    };
+    this.#fleet = new ServerFleet(parts, platform);
     this.#protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#configBy.keys()]);
     const { maxMessageBytes } = this.#config.limits;
     const { limits } = checked.gate;
@@ -218,12 +219,15 @@ export class Server<
       this.#sessions = new Sessions({
         limits: endpointLimits(this.#config.limits, this.#config.bytes),
         ...checked.session,
-        makeToken: () => this.#fleet.tokenOf(randomText(TOKEN_LENGTH)),
+        makeToken: () => {
+          const random = randomText(TOKEN_LENGTH);
+          return this.#fleet.node?.tokenOf(random) ?? random;
+        },
         hash: (token) => platform.hash(token),
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
         maxStoredLength: limits.maxSuspendedBytes,
         resumed: () => this.#tally.resumed(),
-        abandoned: (token, principal) => this.#fleet.sessionOver(token, platform.hash(token), principal),
+        abandoned: (token, principal) => this.#fleet.node?.sessionOver(token, platform.hash(token), principal),
       });
     }
     const both = {
@@ -349,10 +353,10 @@ export class Server<
 
   /** Joins the other nodes and starts listening, for `serve`. Rejects if the broker cannot be reached or the address is in use. @internal */
   async listen(): Promise<void> {
-    const { fleet } = this.#fleet;
-    if (fleet === undefined) return this.#gate.listen();
+    const { node } = this.#fleet;
+    if (node === undefined) return this.#gate.listen();
     try {
-      await fleet.start(() => this.#gate.listen());
+      await node.start(() => this.#gate.listen());
     } catch (error) {
       await this.close();
       throw error;
@@ -363,7 +367,7 @@ export class Server<
    * Returns a peer of any node, by its `id`, which names its node. Needs no round trip, and does not check that there is such a peer.
    */
   peer(id: string): RemotePeer<R> {
-    return this.#fleet.peer<R>(id);
+    return this.#fleet.any.peer<R>(id);
   }
 
   /** Returns all peers of one principal, on all nodes. Throws a `TypeError` without the option `principal`, and for what is no name. */
@@ -373,20 +377,16 @@ export class Server<
 
   /** The nodes that have the same engine. Without an engine, this server is the only one. */
   get nodes(): Nodes {
-    return this.#fleet.nodes;
+    return this.#fleet.any.nodes;
   }
 
   /** Returns whether this server reaches the others, for monitoring. `ok` is true without an engine. */
   health(): Health {
-    return this.#fleet.health();
+    return this.#fleet.node?.health() ?? HEALTHY;
   }
 
   #makePeer(transport: Transport, auth: A, config: Config): Peer<L, R, A> {
-    const { fleet } = this.#fleet;
-    const peer =
-      fleet === undefined
-        ? createPeer<L, R, A>(transport, config, this.#hooks)
-        : this.#fleet.createPeer<L, R, A>(transport, config, this.#hooks);
+    const peer = this.#fleet.createPeer<L, R, A>(transport, config, this.#hooks);
     setAuth(peer, auth);
     this.#tally.opened(peer);
     startPeer(peer);
@@ -556,7 +556,7 @@ export class Server<
     this.#peers.delete(peer);
     this.#accepted.delete(peer);
     this.#topics.leaveAll(peer);
-    this.#fleet.fleet?.closed(peer);
+    this.#fleet.node?.closed(peer);
   }
 
   static {

@@ -4,8 +4,8 @@ import type { Contract, NotifyName } from "../core/contract.js";
 import { anyFunction } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
-import type { Fleet } from "../fleet/fleet.js";
-import type { TopicMember } from "../fleet/members.js";
+import type { GroupOptions, Reach, ServerNode } from "../fleet/host.js";
+import type { TopicMember } from "../fleet/topic.js";
 import {
   topicName,
   type Joined,
@@ -17,7 +17,7 @@ import {
 } from "../fleet/topic-options.js";
 import type { Peer } from "../peer/peer.js";
 import { runAround } from "./around.js";
-import { checkPeer, PeerGroup, type Group, type GroupOptions, type GroupHost, type Reach } from "./groups.js";
+import { checkPeer, PeerGroup, type Group, type GroupHost } from "./groups.js";
 
 /** Why a peer left a topic: `delete` removed it, or it closed. `await peer.closed` has the code of the close. */
 export type LeaveReason = "deleted" | "closed";
@@ -110,10 +110,10 @@ const EMPTY: ReadonlySet<never> = new Set();
 export interface TopicsHost<P> extends GroupHost {
   /** Returns why a peer cannot be a member; `undefined` if it can. */
   refusalOf(peer: P): string | undefined;
-  /** The fleet of the server, if it has one. Then topics report their members to it. */
-  fleet: Fleet | undefined;
-  /** Returns the fleet of the server. One without an engine gets a fleet in memory. */
-  getFleet(): Fleet;
+  /** The node of the server, if it has one. Then topics report their members to it. */
+  node: ServerNode | undefined;
+  /** Returns the node of the server, which gets one if it has none. */
+  getNode(): ServerNode;
 }
 
 /** All topics of one server. A `Topic` is a view of the sets here, so a `Topic` that the application keeps is never stale. */
@@ -153,11 +153,11 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
   add(name: string, peer: Peer<L, R, A>): void {
     let members = this.#members.get(name);
     if (members?.has(peer)) return;
-    const { fleet } = this.host;
-    if (fleet !== undefined) {
-      // Throws for rules that the fleet refuses, before anything is changed.
-      if (members === undefined) fleet.topics.opened(name);
-      fleet.topics.added(name, peer);
+    const { node } = this.host;
+    if (node !== undefined) {
+      // Throws for rules that the node refuses, before anything is changed.
+      if (members === undefined) node.topics.opened(name);
+      node.topics.added(name, peer);
     }
     if (members === undefined) this.#members.set(name, (members = new Set()));
     members.add(peer);
@@ -169,7 +169,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
 
   /** Removes a peer from a topic. Returns true if it was a member. */
   delete(name: string, peer: Peer<L, R, A>): boolean {
-    this.host.fleet?.topics.left(name, peer);
+    this.host.node?.topics.left(name, peer);
     if (!this.#removeMember(name, peer)) return false;
     const joined = this.#joined.get(peer)!;
     if (typeof joined !== "string") joined.delete(name);
@@ -184,7 +184,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
     if (joined === undefined) return;
     this.#joined.delete(peer);
     const names = typeof joined === "string" ? [joined] : [...joined];
-    for (const name of names) this.host.fleet?.topics.left(name, peer);
+    for (const name of names) this.host.node?.topics.left(name, peer);
     // Removed from all before any listener is called: no group contains a closed peer.
     for (const name of names) this.#removeMember(name, peer);
     for (const name of names) this.#emit(name, "leave", peer, "closed");
@@ -215,7 +215,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
     if (members === undefined || !members.delete(peer)) return false;
     if (members.size === 0) {
       this.#members.delete(name);
-      this.host.fleet?.topics.closed(name);
+      this.host.node?.topics.closed(name);
     }
     return true;
   }
@@ -266,14 +266,14 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
 
   async join(peer: Peer<L, R, A>, options?: JoinOptions): Promise<Joined> {
     this.#checkMember(peer);
-    return this.#topics.host.getFleet().topics.join(this.#name, peer, options);
+    return this.#topics.host.getNode().topics.join(this.#name, peer, options);
   }
 
   publish<K extends NotifyName<R>>(method: K, ...args: PublishArgs<R[K]>): Promise<string>;
   async publish(method: string, params?: any, options?: PublishOptions): Promise<any> {
     const { host } = this.#topics;
     const { around } = host;
-    const { topics } = host.getFleet();
+    const { topics } = host.getNode();
     if (around === undefined) return topics.publish(this.#name, method, params, options);
     // What cannot be encoded is the mistake of the caller.
     encodeNotification(method, params);
@@ -282,15 +282,15 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
   }
 
   async read(options?: ReadOptions): Promise<LogEntries> {
-    return this.#topics.host.getFleet().topics.read(this.#name, options);
+    return this.#topics.host.getNode().topics.read(this.#name, options);
   }
 
   async members(options?: { limit?: number | undefined }): Promise<TopicMember[]> {
-    return this.#topics.host.getFleet().topics.members(this.#name, options);
+    return this.#topics.host.getNode().topics.members(this.#name, options);
   }
 
   watch(listener: (event: "joined" | "left", member: TopicMember) => void): () => void {
-    return this.#topics.host.getFleet().topics.watch(this.#name, anyFunction(listener, "listener"));
+    return this.#topics.host.getNode().topics.watch(this.#name, anyFunction(listener, "listener"));
   }
 
   delete(peer: Peer<L, R, A>): boolean {

@@ -10,6 +10,7 @@ import type { AnyMethods, Contract, Handler, Handlers } from "../core/contract.j
 import { ConnectError } from "../core/errors.js";
 import { isObject } from "../core/message.js";
 import { any, checkOptions, must, optional } from "../core/options.js";
+import { Fleet } from "../fleet/fleet.js";
 import {
   endPeer,
   type AnyPeer,
@@ -186,6 +187,10 @@ class Memory implements Platform {
   /** Tokens stay in this process, and nothing leaks them. */
   hash(token: string): string {
     return token;
+  }
+
+  makeNode(this: void, ...given: ConstructorParameters<typeof Fleet>): Fleet {
+    return new Fleet(...given);
   }
 
   connect(...[options, delegate]: Parameters<Platform["connect"]>): ReturnType<Platform["connect"]> {

@@ -36,6 +36,7 @@ const EVERYWHERE = new Set(["core", "features", "link", "session", "peer", "clie
 interface Import {
   name: string;
   typeOnly: boolean;
+  isLazy: boolean;
 }
 
 const importsOf = new Map<string, Import[]>(
@@ -51,7 +52,7 @@ function readImports(file: string): Import[] {
   return [...text.matchAll(statements)].map(([, type, from, bare, dynamic]) => {
     const path = (from ?? bare ?? dynamic)!;
     const name = path.startsWith(".") ? relative(SRC, join(SRC, dirname(file), path)).replace(/\.js$/, ".ts") : path;
-    return { name, typeOnly: type !== undefined };
+    return { name, typeOnly: type !== undefined, isLazy: dynamic !== undefined };
   });
 }
 
@@ -65,11 +66,12 @@ const isOfReact = (name: string): boolean => name === "react" || folderOf(name) 
 const isNodeOnly = (name: string): boolean =>
   name === "ws" || name.startsWith("node:") || builtinModules.includes(name);
 
-/** Everything that a file pulls in at run time, itself included. */
-function reach(file: string, seen = new Set<string>()): Set<string> {
+/** Everything that a file pulls in at run time, itself included. `isEager`: without what it imports later. */
+function reach(file: string, isEager = false, seen = new Set<string>()): Set<string> {
   if (seen.has(file)) return seen;
   seen.add(file);
-  for (const { name, typeOnly } of importsOf.get(file) ?? []) if (!typeOnly) reach(name, seen);
+  for (const { name, typeOnly, isLazy } of importsOf.get(file) ?? [])
+    if (!typeOnly && !(isEager && isLazy)) reach(name, isEager, seen);
   return seen;
 }
 
@@ -78,7 +80,7 @@ const lines = (file: string): number => readFileSync(join(SRC, file), "utf8").tr
 describe("the sources", () => {
   it("are read by this test, and every relative import is found", () => {
     expect(names("peer/peer.ts")).toEqual(expect.arrayContaining(["core/connection.ts", "core/packages.ts"]));
-    expect(importsOf.get("server/options.ts")).toContainEqual({ name: "node:http", typeOnly: true });
+    expect(importsOf.get("server/options.ts")).toContainEqual({ name: "node:http", typeOnly: true, isLazy: false });
     const lost = files.flatMap((file) => names(file).filter((name) => name.endsWith(".ts") && !isFile(name)));
     expect(lost).toEqual([]);
   });
@@ -99,6 +101,15 @@ describe("the sources", () => {
     for (const entry of ["index.ts", "testing/index.ts", "react/index.ts"])
       expect([...reach(entry)].filter(isNodeOnly)).toEqual([]);
     expect([...reach("node.ts")].filter(isNodeOnly)).toContain("ws");
+  });
+
+  it("load nothing of a fleet with the entry for Node until there is an engine", () => {
+    const own = "engine entries host local memory own-peers publication remote topic topic-options".split(" ");
+    const other = [...reach("node.ts", true)].filter(
+      (name) => folderOf(name) === "fleet" && !own.includes(name.slice(6, -3)),
+    );
+    expect(other).toEqual([]);
+    expect(reach("node.ts")).toContain("fleet/members.ts");
   });
 
   it("of react import no package but react, and no other folder imports it", () => {

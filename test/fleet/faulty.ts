@@ -28,6 +28,8 @@ export class FaultyEngine implements Engine {
   facts: Partial<EngineFacts> = {};
   /** Makes `open` of the next connections wait for `up`. */
   isLate = false;
+  /** Resolves when the first server has made its connection. */
+  readonly linked = gate();
   /** All channels that had a subscription. */
   readonly channels = new Set<Channel>(["a:all"]);
 
@@ -39,6 +41,7 @@ export class FaultyEngine implements Engine {
   createConnection(node: string, host: EngineHost): EngineConnection {
     const link = new FaultyLink(this, node, host);
     this.links.push(link);
+    this.linked.resolve();
     this.channels.add(`n:${node}`);
     return link;
   }

@@ -153,14 +153,14 @@ it("nodes of several releases say in their names which frames they know, and are
 
 describe("the start", () => {
   it("rejects if the broker cannot be reached in time, with the last error of the engine if there was one", async () => {
-    const engine = lateEngine({ startTimeoutMs: 30 });
-    const failing = [serve({ noServer: true, engine }), attach({ engine })].map(rejection);
-    await turn();
-    engine.links[0]!.host.down(new EngineError("could not connect to example:6379", "not-sent"));
+    const engines = [lateEngine({ startTimeoutMs: 30 }), lateEngine({ startTimeoutMs: 30 })] as const;
+    const failing = [serve({ noServer: true, engine: engines[0] }), attach({ engine: engines[1] })].map(rejection);
+    await Promise.all(engines.map(({ linked }) => linked.promise));
+    engines[0].links[0]!.host.down(new EngineError("could not connect to example:6379", "not-sent"));
     const [first, second] = await settled(Promise.all(failing));
     expect(first).toMatchObject({ code: "ENGINE", message: "could not connect to example:6379" });
     expect(second).toMatchObject({ code: "ENGINE", message: "no connection to faulty within 30 ms" });
-    expect(await engine.leftovers()).toEqual([]);
+    for (const engine of engines) expect(await engine.leftovers()).toEqual([]);
   });
 
   it("answers a question that comes before it knows the broker, as soon as it does", async () => {
@@ -179,7 +179,9 @@ describe("the start", () => {
 
   it("continues without the broker with `startWithout`, and joins the fleet later", async () => {
     const engine = lateEngine({ startTimeoutMs: 10, startWithout: true });
-    const server = await settled(serve({ noServer: true, engine }));
+    const serving = serve({ noServer: true, engine });
+    await engine.linked.promise;
+    const server = await settled(serving);
     const states: string[] = [];
     server.on("engine", ({ state }) => states.push(state));
     expect(server.health()).toMatchObject({ ok: false, engine: "down" });
@@ -194,7 +196,9 @@ describe("the start", () => {
 
   it("emits as `error` that the broker refuses it for good, if it continued without", async () => {
     const engine = lateEngine({ startTimeoutMs: 10, startWithout: true });
-    const server = await settled(serve({ noServer: true, engine }));
+    const serving = serve({ noServer: true, engine });
+    await engine.linked.promise;
+    const server = await settled(serving);
     const errors: unknown[] = [];
     server.on("error", (error) => errors.push(error));
     const refusal = new EngineError("wrong password", "not-sent");

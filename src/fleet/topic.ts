@@ -1,0 +1,84 @@
+/** A topic with its rules, as its node keeps it, and what its members and watchers hear of its list. */
+import { encodeNotification } from "../core/codec.js";
+import type { MemberAs } from "../core/contract.js";
+import type { Jsonify } from "../core/jsonify.js";
+import { synchronous } from "../core/promises.js";
+import { attempt } from "../core/tell.js";
+import type { MemberListener, NodeHost } from "./host.js";
+import { checkRules, type Rules, type SendOptions } from "./topic-options.js";
+
+/** A member of a topic, as `members()` and `watch` show it. */
+export interface TopicMember {
+  /** The id of the peer, which `server.peer(id)` takes. */
+  readonly id: string;
+  /** What `join` was given as `as`, by way of JSON. */
+  readonly as: Jsonify<Exclude<MemberAs, undefined>>;
+}
+
+export class NodeTopic implements Rules {
+  readonly name: string;
+  readonly logRule: Rules["logRule"];
+  readonly memberRule: Rules["memberRule"];
+  /** How a publication is sent. It is not dropped for a slow peer: without it, "complete" would be false. */
+  readonly publicationOptions: SendOptions;
+  /** Reports that a member misses a publication of this length, in bytes. */
+  readonly missed: (bytes: number) => void;
+  /** Why the topic is kept: its members on this node count as one, and so does each join and each watcher. */
+  uses = 0;
+  readonly #host: NodeHost;
+  readonly #watchers = new Set<MemberListener>();
+
+  /** `gap`: takes the reason why members miss a publication. Throws a `TypeError` for bad rules. */
+  constructor(name: string, host: NodeHost, gap: (reason: string) => void) {
+    const { logRule, memberRule } = checkRules(synchronous(host.rulesOf(name), "`topics`"));
+    this.name = name;
+    this.logRule = logRule;
+    this.memberRule = memberRule;
+    this.missed = (bytes) => gap(`a publication of ${bytes} bytes is longer than \`maxMessageBytes\` of a member`);
+    this.publicationOptions = { whenSlow: "close", onDropped: this.missed };
+    this.#host = host;
+  }
+
+  /** Throws unless the rules allow these options of `join`. */
+  checkJoin(since: unknown, as: unknown): void {
+    if (since !== undefined && this.logRule === undefined)
+      throw new TypeError("`since` requires the rule `log` of the topic");
+    if (as !== undefined && this.memberRule === undefined)
+      throw new TypeError("`as` requires the rule `members` of the topic");
+  }
+
+  /** Throws unless the topic has a log. */
+  needLog(): Rules["logRule"] & object {
+    if (this.logRule !== undefined) return this.logRule;
+    throw new TypeError(`"${this.name}" has no log: return the rule \`log\` for it in \`topics\``);
+  }
+
+  /** Throws unless the topic has a list of members. */
+  needMembers(): void {
+    if (this.memberRule === undefined)
+      throw new TypeError(`"${this.name}" has no list of members: return the rule \`members\` for it in \`topics\``);
+  }
+
+  /** Calls `listener` at each change of the list. Returns what ends that, once: true if it did. */
+  watch(listener: MemberListener): () => boolean {
+    // The same function may watch twice.
+    const watcher: MemberListener = (event, member) => listener(event, member);
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  }
+
+  /** A member joined, changed its `as` or left. */
+  changed(event: "joined" | "left", member: TopicMember): void {
+    const host = this.#host;
+    const method = this.memberRule?.[event];
+    if (method !== undefined) {
+      const members = [...host.membersOf(this.name)].filter(({ id }) => id !== member.id);
+      if (members.length > 0) host.send(members, method, encodeNotification(method, member), { whenSlow: "drop" });
+    }
+    for (const watcher of Array.from(this.#watchers))
+      attempt(
+        () => watcher(event, member),
+        (error) => host.report(error),
+      );
+  }
+}
