@@ -24,21 +24,10 @@ const ELSEWHERE: Record<string, string> = {
   "docs/CLI.md json-client.js": "test/interop/lsp/language-servers.test.ts",
   "docs/INTEROP.md other-client.js": OTHERS,
   "docs/SCALING.md *": "test/scaling/scaling.test.ts",
-  "docs/guides/deployment.md production.js": "test/interop/deployment.test.ts",
-  "docs/guides/deployment.md app.conf": "test/interop/deployment.test.ts",
-  "docs/guides/deployment.md Caddyfile.app": "test/interop/deployment.test.ts",
-  "docs/guides/deployment.md haproxy.cfg": "test/interop/deployment.test.ts",
-  "docs/guides/deployment.md kubernetes.yaml": "test/interop/deployment.test.ts",
-  "docs/guides/files.md bytes-page.js": GUIDES,
-  "docs/guides/files.md bytes-server.js": GUIDES,
   "docs/guides/from-rpc-websockets.md sum-rpc-websockets.js": OTHERS,
   "docs/guides/from-socket-io.md chat-socket-io.js": OTHERS,
   "docs/guides/from-socket-io.md side-by-side.js": OTHERS,
   "docs/guides/from-vscode-jsonrpc.md greet-vscode-jsonrpc.js": OTHERS,
-  "docs/guides/getting-started.md api.ts": GUIDES,
-  "docs/guides/getting-started.md server.ts": GUIDES,
-  "docs/guides/getting-started.md index.html": GUIDES,
-  "docs/guides/getting-started.md page.ts": GUIDES,
   "docs/guides/language-servers.md *": GUIDES,
   "docs/guides/mcp.md *": "test/interop/mcp/guide.test.ts",
   "docs/guides/metrics.md *": "test/readme/metrics.test.ts",
@@ -46,6 +35,12 @@ const ELSEWHERE: Record<string, string> = {
   "docs/guides/testing.md *": "test/readme/testing.test.ts",
   "docs/guides/tracing.md *": "test/interop/tracing.test.ts",
 };
+for (const [test, page, names] of [
+  [GUIDES, "files", "bytes-page.js bytes-server.js"],
+  [GUIDES, "getting-started", "api.ts server.ts index.html page.ts"],
+  ["test/interop/deployment.test.ts", "deployment", "production.js app.conf Caddyfile.app haproxy.cfg kubernetes.yaml"],
+] as const)
+  for (const name of names.split(" ")) ELSEWHERE[`docs/guides/${page}.md ${name}`] = test;
 /** The examples that print nothing by themselves, and that a test below runs. */
 const BELOW = ["server.js", "client.js", "blocks-server.js", "port.js"];
 
