@@ -23,14 +23,14 @@ export function receiveCancel({ config, incoming, madeParts }: Connection, param
     },
   };
   incoming.cancel(id, cause);
-  madeParts?.cancelled(id, cause);
+  madeParts?.some("cancelled", id, cause);
 }
 
 /** Cancels a call that was sent, or is in a batch. */
 export function sendCancel(connection: Connection, call: OutgoingCall, reason: unknown): void {
   const { outgoing, opening, flow, sink, config, speaksDialect, madeParts } = connection;
   const { cancel } = config.dialect;
-  const isDue = speaksDialect || madeParts?.mustCancel(call) === true;
+  const isDue = speaksDialect || madeParts?.some("mustCancel", call) === true;
   if (!isDue && (call.sent || opening === undefined)) return;
   if (isExempt(config.dialect, call.method)) return;
   try {

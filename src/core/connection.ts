@@ -116,7 +116,7 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     if (this.ended !== undefined) return;
     let kind = classify(value);
     if (kind === "invalid" || kind === "broken") {
-      if (this.parts.receive(value, slot)) return;
+      if (this.parts.some("receive", value, slot)) return;
       // As vscode-jsonrpc does.
       if (this.config.dialect.readsNullParams && this.config.choseDialect && isObject(value) && value.params === null) {
         delete value.params;
@@ -213,7 +213,7 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     // With `onOpen`, messages stay queued until `release`.
     if (this.config.opensFirst) this.#resume();
     else this.release();
-    this.madeParts?.resumed();
+    this.madeParts?.some("resumed");
   }
 
   lost(error: Error, transport = this.transport): void {
@@ -361,6 +361,6 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     this.flow.stop();
     this.outgoing.rejectAll(cause, next);
     this.incoming.abortAll(cause);
-    this.madeParts?.end(cause);
+    this.madeParts?.some("end", cause);
   }
 }

@@ -99,6 +99,9 @@ interface NamedParts {
   };
 }
 
+/** The functions of a part that return a boolean, or nothing. */
+type Told = "control" | "receive" | "mustCancel" | "cancelled" | "resumed" | "end";
+
 /** Returns the error of what needs a feature that the peer does not use. */
 export function notInUse(name: string): TypeError {
   return mistake(`this needs the option \`use: [${name}]\`, with the export \`${name}\``);
@@ -126,23 +129,13 @@ export class Parts {
     return part;
   }
 
-  control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
-    for (const part of this.#parts.values()) if (part.control?.(message, slot)) return true;
+  /** Calls a function of each part that has it, until one returns true. Returns whether one did. */
+  some<K extends Told>(name: K, ...args: Parameters<Required<FeaturePart>[K]>): boolean {
+    for (const part of this.#parts.values()) {
+      const call = part[name] as ((...args: unknown[]) => boolean | void) | undefined;
+      if (call?.apply(part, args) === true) return true;
+    }
     return false;
-  }
-
-  receive(value: unknown, slot: Slot): boolean {
-    for (const part of this.#parts.values()) if (part.receive?.(value, slot)) return true;
-    return false;
-  }
-
-  mustCancel(call: OutgoingCall): boolean {
-    for (const part of this.#parts.values()) if (part.mustCancel?.(call)) return true;
-    return false;
-  }
-
-  cancelled(id: Id, cause: AbortCause): void {
-    for (const part of this.#parts.values()) part.cancelled?.(id, cause);
   }
 
   rewriteQueued(queued: MessageText, handle: SendHandle): MessageText | undefined {
@@ -156,13 +149,5 @@ export class Parts {
     let text: MessageText | undefined;
     for (const part of this.#parts.values()) text ??= part.encode?.(call, content);
     return text;
-  }
-
-  resumed(): void {
-    for (const part of this.#parts.values()) part.resumed?.();
-  }
-
-  end(reason: unknown): void {
-    for (const part of this.#parts.values()) part.end?.(reason);
   }
 }

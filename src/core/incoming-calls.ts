@@ -107,7 +107,7 @@ export class IncomingCalls {
     const { connection } = this;
     try {
       if (message.method !== connection.config.dialect.cancel.method || "id" in message)
-        return connection.parts.control(message, slot);
+        return connection.parts.some("control", message, slot);
       receiveCancel(connection, message.params);
       return true;
     } catch (error) {

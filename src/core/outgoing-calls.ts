@@ -355,7 +355,7 @@ export class OutgoingCalls {
     connection.counts.unmatched++;
     if (kind !== "response" || response.id !== null || response.result !== undefined) return;
     if (connection.namelessErrors > 0) connection.namelessErrors--;
-    else if (connection.madeParts?.receive(response, slot)) return;
+    else if (connection.madeParts?.some("receive", response, slot)) return;
     const { code, message, data } = (response as ErrorMessage).error;
     connection.reportIfHeard(() => new RpcError(code, message, data));
   }
