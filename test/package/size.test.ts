@@ -20,13 +20,13 @@ const LEAST_USED = 0.8;
  */
 describe("the code that a page loads", () => {
   it.each([
-    ["{ connect }", "index.js", "es2022", 27_800],
-    ["{ connect }", "index.js", "es2020", 30_800],
-    ["{ connect }", "index.js", "vite", 27_200],
+    ["{ connect }", "index.js", "es2022", 26_300],
+    ["{ connect }", "index.js", "es2020", 29_200],
+    ["{ connect }", "index.js", "vite", 25_800],
     ["{ connect, streams, progress, batches, compat, bytes, contract }", "index.js", "es2022", 33_900],
     ["{ contract }", "index.js", "es2022", 2_100],
     ["*", "reciproc.min.js", "es2022", 35_300],
-    ["{ pair }", "index.js", "es2022", 19_000],
+    ["{ pair }", "index.js", "es2022", 18_000],
     ["{ RpcError }", "index.js", "es2022", 420],
     ["{ lsp }", "index.js", "es2022", 480],
     ["{ encodeRequest }", "index.js", "es2022", 1_110],
