@@ -59,6 +59,7 @@ export type { Attached, AttachOptions, AttachedTopic } from "./fleet/attach.js";
 export { memory } from "./fleet/memory.js";
 export {
   EngineError,
+  logFrame,
   type Channel,
   type Engine,
   type EngineConnection,

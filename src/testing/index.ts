@@ -4,3 +4,4 @@ export { testServer, type TestClientOptions, type TestServer, type TestServerOpt
 export { virtualClock, type VirtualClock } from "./clock.js";
 export type { Line, Network } from "./network.js";
 export type { PageWebSocket, WebSocketOptions } from "./page.js";
+export { describeEngine, type EngineRig, type TestFunctions } from "./engine.js";

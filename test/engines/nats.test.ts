@@ -2,7 +2,7 @@ import { afterAll, beforeAll } from "vitest";
 import { selfSigned } from "../support/certificates.js";
 import { NatsServer } from "../support/nats.js";
 import { linesOf, natsRig, rightsOf } from "./nats-rig.js";
-import { describeEngine } from "./suite.js";
+import { describeEngine } from "./kit.js";
 
 const given = process.env["RECIPROC_NATS_URL"];
 const prefix = "test-few";

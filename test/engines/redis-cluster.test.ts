@@ -3,9 +3,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Channel, Position } from "../../src/fleet/engine.js";
 import { RedisCluster } from "../support/redis-groups.js";
 import { describeFailover } from "./failures.js";
-import { page, TestNode, TOPIC, written } from "./kit.js";
+import { describeEngine, page, TestNode, TOPIC, written } from "./kit.js";
 import { CLUSTER_RIGHTS, clusterGroup, keyOf, redisRig, RIGHTS } from "./redis-rig.js";
-import { describeEngine } from "./suite.js";
 
 const CHANNEL = `t:${TOPIC}` as const;
 let cluster: RedisCluster;

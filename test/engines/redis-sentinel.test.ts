@@ -4,9 +4,8 @@ import { redis } from "../../src/redis/index.js";
 import { RedisServer } from "../support/redis.js";
 import { RedisSentinelGroup } from "../support/redis-groups.js";
 import { describeFailover } from "./failures.js";
-import { TestNode, use } from "./kit.js";
+import { describeEngine, TestNode, use } from "./kit.js";
 import { redisRig, sentinelGroup } from "./redis-rig.js";
-import { describeEngine } from "./suite.js";
 
 let group: RedisSentinelGroup;
 

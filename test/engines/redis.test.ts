@@ -2,7 +2,7 @@ import { afterAll, beforeAll } from "vitest";
 import { selfSigned } from "../support/certificates.js";
 import { RedisServer } from "../support/redis.js";
 import { redisRig, RIGHTS } from "./redis-rig.js";
-import { describeEngine } from "./suite.js";
+import { describeEngine } from "./kit.js";
 
 const given = process.env["RECIPROC_REDIS_URL"];
 const certificate = selfSigned();

@@ -2,8 +2,7 @@
 import { expect, it } from "vitest";
 import { inspectMemory, memory } from "../../src/fleet/memory.js";
 import { virtualClock } from "../../src/testing/index.js";
-import { page } from "../engines/kit.js";
-import { describeEngine } from "../engines/suite.js";
+import { describeEngine, page } from "../engines/kit.js";
 
 describeEngine("memory", async () => {
   const engine = memory();

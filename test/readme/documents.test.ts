@@ -24,6 +24,8 @@ const ELSEWHERE: Record<string, string> = {
   "docs/CLI.md json-client.js": "test/interop/lsp/language-servers.test.ts",
   "docs/INTEROP.md other-client.js": OTHERS,
   "docs/SCALING.md *": "test/scaling/scaling.test.ts",
+  "docs/guides/engine.md bus.ts": "test/readme/engine.test.ts",
+  "docs/guides/engine.md bus.spec.ts": "test/readme/engine.test.ts",
   "docs/guides/from-rpc-websockets.md sum-rpc-websockets.js": OTHERS,
   "docs/guides/from-socket-io.md chat-socket-io.js": OTHERS,
   "docs/guides/from-socket-io.md side-by-side.js": OTHERS,
