@@ -23,7 +23,7 @@ export function receiveCancel({ config, incoming, madeParts }: Connection, param
     },
   };
   incoming.cancel(id, cause);
-  madeParts?.some("cancelled", id, cause);
+  madeParts?.each("cancelled", id, cause);
 }
 
 /** Cancels a call that was sent, or is in a batch. */

@@ -213,7 +213,7 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     // With `onOpen`, messages stay queued until `release`.
     if (this.config.opensFirst) this.#resume();
     else this.release();
-    this.madeParts?.some("resumed");
+    this.madeParts?.each("resumed");
   }
 
   lost(error: Error, transport = this.transport): void {
@@ -361,6 +361,6 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     this.flow.stop();
     this.outgoing.rejectAll(cause, next);
     this.incoming.abortAll(cause);
-    this.madeParts?.some("end", cause);
+    this.madeParts?.each("end", cause);
   }
 }

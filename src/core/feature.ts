@@ -99,8 +99,8 @@ interface NamedParts {
   };
 }
 
-/** The functions of a part that return a boolean, or nothing. */
-type Told = "control" | "receive" | "mustCancel" | "cancelled" | "resumed" | "end";
+type Args<K extends keyof FeaturePart> = Parameters<Required<FeaturePart>[K]>;
+type Called = (...args: unknown[]) => unknown;
 
 /** Returns the error of what needs a feature that the peer does not use. */
 export function notInUse(name: string): TypeError {
@@ -130,12 +130,13 @@ export class Parts {
   }
 
   /** Calls a function of each part that has it, until one returns true. Returns whether one did. */
-  some<K extends Told>(name: K, ...args: Parameters<Required<FeaturePart>[K]>): boolean {
-    for (const part of this.#parts.values()) {
-      const call = part[name] as ((...args: unknown[]) => boolean | void) | undefined;
-      if (call?.apply(part, args) === true) return true;
-    }
-    return false;
+  some<K extends "control" | "receive" | "mustCancel">(name: K, ...args: Args<K>): boolean {
+    return [...this.#parts.values()].some((part) => (part[name] as Called | undefined)?.apply(part, args));
+  }
+
+  /** Calls a function of each part that has it, whatever it returns. */
+  each<K extends "cancelled" | "resumed" | "end">(name: K, ...args: Args<K>): void {
+    for (const part of this.#parts.values()) (part[name] as Called | undefined)?.apply(part, args);
   }
 
   rewriteQueued(queued: MessageText, handle: SendHandle): MessageText | undefined {

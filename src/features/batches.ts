@@ -30,6 +30,7 @@ class BatchCalls implements SharedHandle {
   }
 }
 
+/** The batches that wait for their reply, and those that the other side sends. */
 class Batches implements FeaturePart {
   readonly #connection: Connection;
   /** The batches that wait for their reply. */
@@ -41,11 +42,11 @@ class Batches implements FeaturePart {
   }
 
   receive(value: unknown, slot: Slot): boolean {
-    // A batch in a batch is malformed, and so is an empty one.
-    if (slot.isInBatch || (Array.isArray(value) && value.length === 0)) return false;
+    if (slot.isInBatch) return false;
     if (!Array.isArray(value)) return this.#receiveRefusal(value);
-    this.#receiveBatch(value, slot);
-    return true;
+    // An empty batch is malformed.
+    if (value.length > 0) this.#receiveBatch(value, slot);
+    return value.length > 0;
   }
 
   /**
@@ -94,6 +95,7 @@ class Batches implements FeaturePart {
     });
   }
 
+  /** Starts a batch that this side sends. */
   batch(): OutgoingBatch {
     const connection = this.#connection;
     const { outgoing } = connection;

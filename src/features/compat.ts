@@ -10,6 +10,7 @@ import type { Slot } from "../core/incoming-call.js";
 import { isErrorObject, isObject } from "../core/message.js";
 import { attempt } from "../core/tell.js";
 
+/** Reads such messages on one connection. */
 class Compat implements FeaturePart {
   readonly #connection: Connection;
 

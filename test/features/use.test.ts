@@ -63,6 +63,16 @@ describe("a peer", () => {
     expect(peer.stats()).toMatchObject({ malformed: 1, requestsReceived: 0 });
   });
 
+  it("ends the part of each feature, whatever that of another returns", async () => {
+    const ends: string[] = [];
+    const partOf = (name: string) => ({ end: () => ends.push(name) > 0 });
+    const own = ["a", "b"].map((name) => ({ name, methods: () => [], create: () => partOf(name) }));
+    const [peer] = pair({ use: own }, {});
+    peer.feature(own[0]!);
+    await peer.close();
+    expect(ends).toEqual(["a", "b"]);
+  });
+
   it.each([
     ["`reciproc/node`", () => node.pair({}, { methods })[0]],
     ["`reciproc/testing`", (kit = testServer({ methods })) => kit.connect(kit.server.url)],

@@ -13,13 +13,10 @@ const answer1 = (id: unknown, value: unknown): object => ({ id, result: value, e
 /** An error for a request without a version. A 2.0 program that omits `jsonrpc` would read a null result as a success. */
 const failure1 = (id: unknown, code: number, message: string, data?: unknown): object => ({
   id,
-  error: { code, message, ...(data !== undefined && { data }) },
+  error: { code, message, data },
 });
 /** An error for a request with `"jsonrpc": "1.0"`. */
-const failureNamed1 = (id: unknown, code: number, message: string, data?: unknown): object => ({
-  result: null,
-  ...failure1(id, code, message, data),
-});
+const failureNamed1 = (...error: Parameters<typeof failure1>): object => ({ result: null, ...failure1(...error) });
 const INVALID = [-32600, "Invalid Request"] as const;
 
 function serving(options: AnyOptions = {}): RawPeer & { emitted: unknown[] } {
@@ -84,13 +81,11 @@ describe("a request of version 1.0", () => {
   });
 });
 
-describe("a notification of version 1.0", () => {
-  it("is run and not answered, with the id null or, which is tolerated, without one", async () => {
-    const raw = serving();
-    const params = [1];
-    expect(await answersTo(raw, { method: "emitted", params, id: null }, { method: "emitted", params })).toEqual([]);
-    expect(raw.emitted).toEqual([[1], [1]]);
-  });
+it("a notification of version 1.0 is run and not answered, with the id null or, which is tolerated, without one", async () => {
+  const raw = serving();
+  const params = [1];
+  expect(await answersTo(raw, { method: "emitted", params, id: null }, { method: "emitted", params })).toEqual([]);
+  expect(raw.emitted).toEqual([[1], [1]]);
 });
 
 describe("messages of both versions", () => {
@@ -129,10 +124,7 @@ async function called(answer: object): Promise<{ value?: unknown; error?: any }>
   // Sent messages stay version 2.0.
   expect(raw.messages()).toEqual([request(1, "m", [1])]);
   raw.feed(answer);
-  const outcome = await call.then(
-    (value: unknown) => ({ value }),
-    (error: unknown) => ({ error }),
-  );
+  const outcome = await call.then((value: unknown) => ({ value })).catch((error: unknown) => ({ error }));
   expectEmpty(raw.peer);
   return outcome;
 }
