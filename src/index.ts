@@ -26,6 +26,7 @@ export type {
   Handler,
   Handlers,
   Item,
+  LiveOptions,
   NotifyName,
   Params,
   Progress,
@@ -48,11 +49,11 @@ export {
   type Outcome,
 } from "./core/errors.js";
 export type { PeerLimits } from "./core/limits.js";
-export type { LiveOptions } from "./core/live.js";
 export type { PeerStats } from "./core/stats.js";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "./core/schema.js";
 export type { CancelDialect, Dialect, ProgressDialect, ProgressToken } from "./core/dialect.js";
 export { batches } from "./features/batches.js";
+export { live } from "./features/live.js";
 export { compat } from "./features/compat.js";
 export { progress } from "./features/progress.js";
 export { streams } from "./features/streams.js";

@@ -1,6 +1,7 @@
 /** The page: opens its peer, and connects each part to its messages. */
 import {
   bytes,
+  live,
   ConnectionLostError,
   ErrorCode,
   open,
@@ -102,7 +103,7 @@ const around: Around = (call, next) => {
 const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(wire("/rpc"), {
   methods,
   around,
-  use: [bytes],
+  use: [bytes, live],
   reconnect: { initial: true },
   // On the first connection and on each later one without the session. Nothing else is sent before it.
   onOpen: (server) => server.request("join", { ...profile.read(), since: recovery.since() }).catch(refused),

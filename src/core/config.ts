@@ -7,7 +7,7 @@ import { notInUse, type Feature } from "./feature.js";
 import type { CallContext } from "./incoming-call.js";
 import type { Dialect } from "./dialect.js";
 import { expected } from "./errors.js";
-import { unsentMarks, type UnsentMarks } from "./flow.js";
+import { Flow, unsentMarks, type UnsentMarks } from "./flow.js";
 import { lsp } from "./lsp.js";
 import { peerLimits, type PeerLimits } from "./limits.js";
 import type { Id } from "./message.js";
@@ -104,6 +104,8 @@ export interface Config {
   /** Methods of cancels and of features, whose messages are taken before any handler. */
   readonly controlMethods: ReadonlySet<string>;
   readonly use: readonly Feature[];
+  /** The class of the flow of each connection. */
+  readonly Flow: typeof Flow;
   /** Whether messages of JSON-RPC 1.0 are understood too. */
   readonly compat: "1.0" | undefined;
   /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
@@ -142,6 +144,7 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
     choseDialect: checked.dialect !== undefined,
     controlMethods: new Set([dialect.cancel.method, ...use.flatMap((feature) => feature.methods(dialect))]),
     use,
+    Flow: use.find((feature) => feature.Flow)?.Flow ?? Flow,
     compat,
     onForeignMessage,
     bytes: all.find(isBytesCodec),

@@ -7,7 +7,7 @@ import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { Config } from "./config.js";
 import { Parts } from "./feature.js";
-import { Flow, OpeningQueue, type FlowConnection, type Sink } from "./flow.js";
+import { OpeningQueue, type Flow, type FlowConnection, type Sink } from "./flow.js";
 import type { FailedCall, Hooks } from "./hooks.js";
 import type { Slot } from "./incoming-call.js";
 import { IncomingCalls } from "./incoming-calls.js";
@@ -80,8 +80,8 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     this.counts = lost?.counts ?? newCounts();
     // A connection that follows a lost one waits for a socket. Until then it is not known what the next server understands.
     const isDown = this.isConnecting || lost !== undefined;
-    this.flow = new Flow(this, isDown);
-    this.opening = isDown || config.opensFirst ? new OpeningQueue(this) : undefined;
+    this.flow = new config.Flow(this, isDown);
+    this.opening = isDown || config.opensFirst ? new OpeningQueue(this, this.flow.makeQueue()) : undefined;
     this.outgoing = new OutgoingCalls(this, lost?.outgoing);
     this.incoming = new IncomingCalls(this, lost?.incoming);
     const { maxMessagesPerSecond } = config.limits;
@@ -176,11 +176,6 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     return this.opening ?? this.flow;
   }
 
-  /** Whether a message is sent at once, with few unsent bytes before it. */
-  get isReady(): boolean {
-    return this.opening === undefined && this.flow.isReady;
-  }
-
   suspended(): void {
     // A connection that waits for `release` is suspended already.
     const { isSuspended, flow } = this;
@@ -247,7 +242,8 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
   }
 
   failUnsent(text: MessageText, handle: SendHandle): void {
-    this.outgoing.failUnsent(text, handle);
+    if (handle.droppable !== undefined) this.dropped(handle.droppable);
+    else this.outgoing.failUnsent(text, handle);
   }
 
   /** Returns whether a response that is not in a batch is short enough. */

@@ -180,3 +180,21 @@ export interface CallOptions<G = any> {
   /** How long the call may take in total, in milliseconds, even with reports. Default `Infinity`. Rejects with `TimeoutError`. */
   maxTotalTimeoutMs?: number | undefined;
 }
+
+/**
+ * The options of `notify`, for a message that a newer one makes obsolete. At most one of the two may be given. On a page, they need the
+ * feature `live`.
+ */
+export interface LiveOptions {
+  /**
+   * Sends the message only if the peer has a socket, nothing is queued for it, and less than an eighth of `limits.maxUnsentBytes`
+   * is unsent. Drops the message otherwise. No statistic counts it as a loss, and no `missed` reports it. Default false.
+   */
+  volatile?: boolean | undefined;
+  /**
+   * A key of at most 256 characters. While the peer cannot be sent to, because it is suspended or reads too slowly, only the
+   * newest message of each method and key is queued, at its own place in the order of messages. At most 1,024 keys are queued for
+   * a peer: beyond that, the oldest message is dropped, and reported as `missed`. Default: every message is queued.
+   */
+  latest?: string | undefined;
+}

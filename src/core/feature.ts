@@ -4,16 +4,17 @@
  */
 import type { MessageText } from "./codec.js";
 import type { Connection } from "./connection.js";
-import type { CallOptions } from "./contract.js";
+import type { CallOptions, LiveOptions } from "./contract.js";
 import type { Dialect } from "./dialect.js";
 import { mistake } from "./errors.js";
+import type { Flow } from "./flow.js";
 import type { AbortCause, IncomingCall, Slot } from "./incoming-call.js";
 import type { Id, NotificationMessage, RequestMessage } from "./message.js";
 import type { OutgoingCall } from "./outgoing-calls.js";
 import type { AnyIterable } from "./promises.js";
 import type { SendHandle } from "./transport.js";
 
-/** What the option `use` adds to a peer: the exports `streams`, `progress`, `batches` and `compat`, or a feature of an application. */
+/** What the option `use` adds to a peer: the exports `streams`, `progress`, `batches`, `live` and `compat`, or a feature of an application. */
 export interface Feature<P extends FeaturePart = FeaturePart> {
   /** Its name. A feature replaces an earlier one of the same name. */
   readonly name: string;
@@ -21,6 +22,8 @@ export interface Feature<P extends FeaturePart = FeaturePart> {
   methods(dialect: Dialect): readonly string[];
   /** Makes its part of one connection, when that first needs one. `peer.feature` returns it. */
   create(connection: FeatureConnection): P;
+  /** The class of the flow, if it is another than that of the kernel. @internal */
+  readonly Flow?: typeof Flow;
 }
 
 /** What a feature may do on its connection. */
@@ -43,12 +46,12 @@ export interface FeaturePart {
   control?(message: RequestMessage | NotificationMessage, slot: Slot): boolean;
   /**
    * Takes what JSON-RPC 2.0 does not know as one message, such as an array, and an error with id null that answers none of this side's.
-   * Returns false if it has no use for it. @internal
+   * Returns false if it has no use for it.
    */
   receive?(value: unknown, slot: Slot): boolean;
-  /** Whether the other side must learn that a call is given up, whatever else it understands. @internal */
+  /** Whether the other side must learn that a call is given up, whatever else it understands. */
   mustCancel?(call: OutgoingCall): boolean;
-  /** The other side has cancelled its calls of that id. Their responses may have crossed the cancel. @internal */
+  /** The other side has cancelled its calls of that id. Their responses may have crossed the cancel. */
   cancelled?(id: Id, cause: AbortCause): void;
   /** Returns the text to send for a queued message, now that the other side is known to be a reciproc peer; `undefined` for none. @internal */
   rewriteQueued?(text: MessageText, handle: SendHandle): MessageText | undefined;
@@ -71,7 +74,14 @@ export interface OutgoingBatch {
 }
 
 /** The parts behind the members of the public API, by the name of their feature. */
-interface NamedParts {
+export interface NamedParts {
+  live: {
+    /**
+     * Checks the options of a notification. Returns its send handle, if only the newest is queued, and whether it may be sent at the time of
+     * the call.
+     */
+    check(method: string, options: LiveOptions): { handle: SendHandle | undefined; maySend(): boolean };
+  };
   batches: {
     /** Starts a batch. */
     batch(): OutgoingBatch;

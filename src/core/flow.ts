@@ -4,10 +4,9 @@
  */
 import { Backlog } from "./backlog.js";
 import { exceeds, sentForm, type MessageText } from "./codec.js";
-import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import type { UnsentLimits } from "./limits.js";
-import { NotificationHandle, QUEUED_COST, SendQueue } from "./send-queue.js";
-import { unsentBytesOf, type EncodedMessage, type SendHandle, type Link } from "./transport.js";
+import { SendQueue } from "./send-queue.js";
+import type { EncodedMessage, Link, SendHandle } from "./transport.js";
 
 /** The marks of the unsent bytes. */
 export interface UnsentMarks {
@@ -25,12 +24,6 @@ export interface UnsentMarks {
 export function unsentMarks({ maxUnsentBytes: most }: UnsentLimits): UnsentMarks {
   return { low: most / 8, room: most / 4, queue: most / 2, most };
 }
-
-/** How often a slow reader is checked for whom messages with a key wait. */
-const CHECK_MS = 20;
-
-/** A message that is neither a broadcast nor replaced by a newer one. */
-const ORDINARY = { isBroadcast: false, latest: undefined };
 
 /** The connection of a flow. */
 export interface FlowConnection {
@@ -62,156 +55,117 @@ export interface Sink {
   send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean;
 }
 
-/** The outgoing messages of one connection. */
-export class Flow implements Sink, Expiring {
-  deadline = 0;
-  readonly #connection: FlowConnection;
+/**
+ * The outgoing messages of one connection. `LiveFlow` (`features/live.ts`) adds messages that may be dropped: broadcasts, and those that
+ * a newer one makes obsolete.
+ */
+export class Flow implements Sink {
+  protected readonly connection: FlowConnection;
   /**
-   * `open`: messages are sent at once. `slow`: messages with a key wait until the reader has caught up. `full`: the transport takes
-   * no more until `drained`. `draining`: what was queued is being sent. `down`: there is no socket until `resumed`. `over`: the
-   * connection has ended, or the session or the connection ends because the other side reads too slowly.
+   * `open`: messages are sent at once. `full`: the transport takes no more until `drained`. `draining`: what was queued is being sent.
+   * `down`: there is no socket until `resumed`. `over`: the connection has ended, or the session or the connection ends because the other
+   * side reads too slowly. `slow`: messages with a key wait until the reader has caught up.
    */
-  #state: "open" | "slow" | "full" | "draining" | "down" | "over";
+  protected state: "open" | "full" | "draining" | "down" | "over" | "slow";
   /** The messages that wait while the state is not `open`, in order. */
-  #queue: SendQueue | undefined;
+  protected queue: SendQueue | undefined;
+  /** Whether some of the unsent bytes do not count against the connection. Then `sendLater` takes each message. */
+  protected isMixed = false;
   /** The length of the calls that the transport refused, and that wait for the next connection. */
   #refusedLength = 0;
   /** The length of the ordinary messages that were queued when the socket was lost. Only those that come later count. */
   #carriedLength = 0;
-  /** How many unsent bytes of the transport are broadcasts, at most. Only the others can end the connection. */
-  #broadcastBytes = 0;
   #backlog: Backlog | undefined;
 
   /** `isDown`: there is no socket yet. */
   constructor(connection: FlowConnection, isDown: boolean) {
-    this.#connection = connection;
-    this.#state = isDown ? "down" : "open";
+    this.connection = connection;
+    this.state = isDown ? "down" : "open";
   }
 
   /** The limits of the unsent bytes. */
   get limits(): UnsentLimits {
-    return this.#connection.config.limits;
+    return this.connection.config.limits;
   }
 
   /** Whether there is no socket. */
   get isDown(): boolean {
-    return this.#state === "down";
-  }
-
-  /** Whether a message is sent at once, with few unsent bytes before it. */
-  get isReady(): boolean {
-    return this.#state === "open" && this.#isLow;
+    return this.state === "down";
   }
 
   /** Whether data that can wait, such as values of streams, may be sent now. */
   get hasRoom(): boolean {
-    return !this.isDown && this.unsentBytes <= this.#marks.room;
+    return !this.isDown && this.unsentBytes <= this.connection.config.marks.room;
   }
 
   /** Bytes that wait for the reader. Without a socket, queued messages do not count, because no slow reader causes them. */
   get unsentBytes(): number {
-    const { unsentBytes = 0 } = this.#connection.transport;
-    return this.#isBehind ? unsentBytes + this.#queue!.length : unsentBytes;
+    const { unsentBytes = 0 } = this.connection.transport;
+    return this.isBehind ? unsentBytes + this.queue!.length : unsentBytes;
   }
 
-  /** The same without broadcasts. */
+  /** Those that count against the connection. */
   get ordinaryUnsentBytes(): number {
-    const { unsentBytes = 0 } = this.#connection.transport;
-    const ordinary = unsentBytes - this.#broadcastBytes;
-    return this.#isBehind ? ordinary + this.#queue!.ordinaryLength : ordinary;
+    return this.unsentBytes;
   }
 
   /** Whether messages are queued because the transport is full. */
-  get #isBehind(): boolean {
-    return this.#queue !== undefined && (this.#state === "full" || this.#state === "draining");
+  protected get isBehind(): boolean {
+    return this.queue !== undefined && (this.state === "full" || this.state === "draining");
   }
 
-  get #isOver(): boolean {
-    return this.#state === "over";
+  protected get isOver(): boolean {
+    return this.state === "over";
   }
 
-  get #isLow(): boolean {
-    return this.unsentBytes < this.#marks.low;
-  }
-
-  get #marks(): UnsentMarks {
-    return this.#connection.config.marks;
+  /** Returns a queue for messages of this connection, whose length `counter` counts. */
+  makeQueue(counter?: Pick<Link, "keeps">): SendQueue {
+    return new SendQueue(counter);
   }
 
   /** First ends the connection if its other side reads too slowly, and then sends nothing. */
   send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
-    if (this.#state !== "open" || handle instanceof NotificationHandle) return this.#sendInOrder(text, handle, message);
-    const { transport, config } = this.#connection;
-    if (this.#broadcastBytes > 0 || (transport.unsentBytes ?? 0) > config.marks.most) {
-      this.#check();
-      if (this.#isOver) return false;
+    if (this.state !== "open" || this.isMixed || handle?.droppable !== undefined)
+      return this.sendLater(text, handle, message);
+    const { transport, config } = this.connection;
+    if ((transport.unsentBytes ?? 0) > config.marks.most) {
+      this.check();
+      if (this.isOver) return false;
     }
-    const isTaken = this.#offer(text, handle, message);
-    return isTaken === "full" ? this.#enqueue(text, handle) : isTaken;
+    const isTaken = this.offer(text, handle);
+    return isTaken === "full" ? this.enqueue(text, handle) : isTaken;
   }
 
-  /** Sends a message behind those that wait, or a notification that a newer one makes obsolete, or a broadcast. */
-  #sendInOrder(text: MessageText, handle: SendHandle | undefined, message: EncodedMessage | undefined): boolean {
-    const { unsentBytes } = this;
-    this.#check();
-    if (this.#isOver) return false;
-    const { isBroadcast, latest } = handle instanceof NotificationHandle ? handle : ORDINARY;
-    // First: the older message is obsolete, also if the newer one is dropped.
-    this.#queue?.replace(handle);
-    const isTooLate = isBroadcast && unsentBytes > this.#marks.queue;
-    if (this.#state !== "open" && this.#state !== "slow")
-      return isTooLate && latest === undefined ? false : this.#enqueue(text, handle);
-    if (latest !== undefined && !this.#isLow && this.#fits(text)) {
-      this.#state = "slow";
-      setDeadline(this, CHECK_MS);
-      return this.#add((this.#queue ??= this.#newQueue()), text, handle);
-    }
-    if (isTooLate) return false;
-    if (this.#state === "slow") this.#drain();
-    // What was sent may have ended the connection, or filled the transport.
-    if (this.#isOver) return false;
-    const isTaken = this.#state === "open" ? this.#offer(text, handle, message) : "full";
-    return isTaken === "full" ? this.#enqueue(text, handle) : isTaken;
+  /** Sends a message behind those that wait. */
+  protected sendLater(text: MessageText, handle: SendHandle | undefined, _message?: EncodedMessage): boolean {
+    this.check();
+    return !this.isOver && this.enqueue(text, handle);
   }
 
   /** Queues a message that the transport does not take now. Returns false if it is too long, is dropped, or ends the session. */
-  #enqueue(text: MessageText, handle: SendHandle | undefined): boolean {
-    const queue = (this.#queue ??= this.#newQueue());
-    const { transport } = this.#connection;
-    const { maxMessageBytes = Infinity, takesBytes } = transport;
-    if (exceeds(sentForm(text, takesBytes), maxMessageBytes)) return false;
-    if (handle instanceof NotificationHandle && handle.isBroadcast) {
-      const mayQueue = !this.isDown || transport.acceptsBroadcast?.(QUEUED_COST + text.length) !== false;
-      return mayQueue && this.#fits(text) && this.#add(queue, text, handle);
-    }
-    if (this.isDown && queue.ordinaryLength + text.length > this.#carriedLength + this.#marks.queue) {
+  protected enqueue(text: MessageText, handle: SendHandle | undefined): boolean {
+    if (this.isTooLong(text)) return false;
+    const queue = (this.queue ??= this.makeQueue(this.connection.transport));
+    const { queue: most } = this.connection.config.marks;
+    if (this.isDown && queue.ordinaryLength + text.length > this.#carriedLength + most) {
       this.endSession("more than half of `maxUnsentBytes` was queued without a socket");
       return false;
     }
-    return this.#add(queue, text, handle);
-  }
-
-  /** Whether a message may be queued that may be dropped: it takes no room from ordinary messages. */
-  #fits({ length }: MessageText): boolean {
-    return (this.#queue?.length ?? 0) + length <= this.#marks.room;
-  }
-
-  #add(queue: SendQueue, text: MessageText, handle: SendHandle | undefined): true {
-    addTo(queue, text, handle, this.#connection);
+    queue.add(text, handle);
     return true;
   }
 
-  /** Returns a queue whose length the transport counts. */
-  #newQueue(): SendQueue {
-    return new SendQueue(this.#connection.transport);
+  protected isTooLong(text: MessageText): boolean {
+    const { maxMessageBytes = Infinity, takesBytes } = this.connection.transport;
+    return exceeds(sentForm(text, takesBytes), maxMessageBytes);
   }
 
   /**
    * Gives a message to the transport. Returns false if it will not be sent, and `"full"` if the transport does not take it now. A
    * transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
    */
-  #offer(text: MessageText, handle: SendHandle | undefined, message?: EncodedMessage): boolean | "full" {
-    const { transport } = this.#connection;
+  protected offer(text: MessageText, handle: SendHandle | undefined, message?: EncodedMessage): boolean | "full" {
+    const { transport } = this.connection;
     // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
     let isTaken: unknown = false;
@@ -221,140 +175,109 @@ export class Flow implements Sink, Expiring {
           ? transport.send(sentForm(text, transport.takesBytes))
           : transport.sendEncoded(message);
     } catch (error) {
-      this.#connection.report(error);
+      this.connection.report(error);
     }
-    if (isTaken === false || isTaken === "full") {
-      if (handle !== undefined) handle.sent = false;
-      if (isTaken === "full" && this.#state === "open") this.#state = "full";
-      return isTaken;
+    if (isTaken !== false && isTaken !== "full") {
+      if (handle?.droppable !== undefined) this.sent(text, handle, message);
+      // A transport of an application may return nothing for what it has sent.
+      return true;
     }
-    if (handle instanceof NotificationHandle && handle.isBroadcast)
-      this.#broadcastBytes += message?.unsentBytes ?? unsentBytesOf(text);
-    // A transport of an application may return nothing for what it has sent.
-    return true;
+    if (handle !== undefined) handle.sent = false;
+    if (isTaken === "full" && this.state === "open") this.state = "full";
+    return isTaken;
   }
 
+  /** Notes that the transport has taken a message that might have been dropped. */
+  protected sent(_text: MessageText, _handle: SendHandle, _message: EncodedMessage | undefined): void {}
+
   /** Sends what is queued, in order, until the transport takes no more. */
-  #drain(): void {
-    if (this.#isOver) return;
-    const connection = this.#connection;
-    const queue = this.#queue;
-    clearDeadline(this);
-    this.#state = "draining";
+  protected drain(): void {
+    if (this.isOver) return;
+    const { connection, queue } = this;
+    this.state = "draining";
     for (const [handle, text] of queue ?? []) {
-      const isTaken = this.#offer(text, handle);
+      const isTaken = this.offer(text, handle);
       if (isTaken !== "full") queue!.remove(handle);
       if (connection.ended !== undefined) return;
-      if (isTaken === false) failUnsent(connection, text, handle);
+      if (isTaken === false) connection.failUnsent(text, handle);
       // The socket may be lost meanwhile.
-      if (this.#state !== "draining") return;
-      if (isTaken === "full") return void (this.#state = "full");
+      if (this.state !== "draining") return;
+      if (isTaken === "full") return void (this.state = "full");
     }
-    this.#queue = undefined;
-    this.#state = "open";
+    this.queue = undefined;
+    this.state = "open";
   }
 
   /** The transport takes messages again after it was full. */
   drained(): void {
-    if (this.#state === "full") this.#drain();
-  }
-
-  /** Checks a slow reader. */
-  expire(): void {
-    if (this.#isLow) this.#drain();
-    else setDeadline(this, CHECK_MS);
+    if (this.state === "full") this.drain();
   }
 
   /** The socket is lost. Messages are queued until `resumed`. */
   suspended(): void {
-    if (this.#isOver) return;
-    clearDeadline(this);
-    this.#state = "down";
-    const queue = this.#queue;
-    this.#carriedLength = queue?.ordinaryLength ?? 0;
-    if (queue === undefined) return;
-    const broadcastLength = queue.length - queue.ordinaryLength;
-    if (broadcastLength > 0 && this.#connection.transport.acceptsBroadcast?.(broadcastLength) === false)
-      this.#dropBroadcasts(queue);
-  }
-
-  #dropBroadcasts(queue: SendQueue): void {
-    const dropped: string[] = [];
-    for (const [handle] of queue) {
-      if (!(handle instanceof NotificationHandle && handle.isBroadcast)) continue;
-      queue.remove(handle);
-      dropped.push(handle.method);
-    }
-    // Listeners may close the peer.
-    for (const method of dropped) this.#connection.dropped(method);
+    if (this.isOver) return;
+    this.state = "down";
+    this.#carriedLength = this.queue?.ordinaryLength ?? 0;
   }
 
   /** There is a socket. Sends what was queued without one. */
   resumed(): void {
-    this.#drain();
+    this.drain();
     // Messages that waited for a socket wait for its reader now.
-    this.#check();
+    this.check();
   }
 
   /** Notes that a call waits for the next connection, because the transport refused it. Returns false if too many do. */
   keepRefused({ length }: MessageText): boolean {
-    const isKept = this.#refusedLength + length <= this.#marks.queue;
+    const isKept = this.#refusedLength + length <= this.connection.config.marks.queue;
     if (isKept) this.#refusedLength += length;
     return isKept;
   }
 
   /** Cancels a queued message. Returns false if it is not queued. */
   cancel(handle: SendHandle): boolean {
-    return this.#queue?.remove(handle) ?? false;
+    return this.queue?.remove(handle) ?? false;
   }
 
-  /** Sends the messages for a slow reader, or ends the connection: it is about to close. */
-  flush(): void {
-    if (this.#state !== "slow") return;
-    // Ending the connection calls this again.
-    this.#state = "draining";
-    this.#check();
-    if (!this.#isOver) this.#drain();
-  }
+  /** Sends the messages that wait only for a reader to catch up: the connection is about to close. */
+  flush(): void {}
 
   /** The connection has ended: nothing is sent, and no timer runs any more. Returns the messages that a full transport has not taken. */
   stop(): Iterable<[SendHandle, MessageText]> {
-    clearDeadline(this);
     this.#backlog?.stop();
-    if (this.#state !== "full" && !this.#isOver) this.#queue = undefined;
-    this.#state = "over";
-    return this.#queue ?? [];
+    if (this.state !== "full" && !this.isOver) this.queue = undefined;
+    this.state = "over";
+    return this.queue ?? [];
   }
 
   /** As `Link.afterRead`, for all messages that were sent before. */
   afterRead(then: () => void): boolean {
-    return this.#state === "open" && this.#connection.transport.afterRead?.(then) === true;
+    return this.state === "open" && this.connection.transport.afterRead?.(then) === true;
   }
 
   /** Ends the session, or the connection: the other side reads too slowly. */
   endSession(reason: string): void {
-    clearDeadline(this);
-    this.#state = "over";
-    this.#queue = undefined;
-    this.#connection.endSession(reason);
+    this.state = "over";
+    this.queue = undefined;
+    this.connection.endSession(reason);
   }
 
   /** Watches the unsent bytes while they are above `maxUnsentBytes`. */
-  #check(): void {
-    const { transport } = this.#connection;
-    // Other broadcasts were sent. Without a socket, those in the replay log are not among the unsent bytes.
-    if (!this.isDown) this.#broadcastBytes = Math.min(this.#broadcastBytes, transport.unsentBytes ?? 0);
-    if (!this.#isOver && this.unsentBytes > this.#marks.most) (this.#backlog ??= new Backlog(this)).exceeded();
+  protected check(): void {
+    if (!this.isOver && this.unsentBytes > this.connection.config.marks.most)
+      (this.#backlog ??= new Backlog(this)).exceeded();
   }
 }
 
 /** The messages of a connection that is not open yet: `onOpen` runs, or it is not known what the other side understands. */
 export class OpeningQueue implements Sink {
   readonly #connection: FlowConnection;
-  readonly #queue = new SendQueue();
+  readonly #queue: SendQueue;
 
-  constructor(connection: FlowConnection) {
+  /** `queue`: an empty one, of the connection's flow. */
+  constructor(connection: FlowConnection, queue: SendQueue) {
     this.#connection = connection;
+    this.#queue = queue;
   }
 
   /** Calls that are made again may fill as much again as all others. */
@@ -364,7 +287,7 @@ export class OpeningQueue implements Sink {
     queue.replace(handle);
     const most = connection.config.marks.queue * (handle?.isRetried === true ? 2 : 1);
     if (connection.ended !== undefined || queue.length + text.length > most) return false;
-    addTo(queue, text, handle, connection);
+    queue.add(text, handle);
     return true;
   }
 
@@ -378,22 +301,11 @@ export class OpeningQueue implements Sink {
     for (const [handle, queued] of this.#queue) {
       this.#queue.remove(handle);
       const text = connection.rewriteQueued(queued, handle);
-      if (text !== undefined && !flow.send(text, handle)) failUnsent(connection, text, handle);
+      if (text !== undefined && !flow.send(text, handle)) connection.failUnsent(text, handle);
     }
   }
 
   [Symbol.iterator](): Iterator<[SendHandle, MessageText]> {
     return this.#queue[Symbol.iterator]();
   }
-}
-
-function addTo(queue: SendQueue, text: MessageText, handle: SendHandle | undefined, connection: FlowConnection): void {
-  const oldest = queue.add(text, handle);
-  if (oldest !== undefined) connection.dropped(oldest.method);
-}
-
-/** Drops a queued message that the transport refuses. */
-function failUnsent(connection: FlowConnection, text: MessageText, handle: SendHandle): void {
-  if (handle instanceof NotificationHandle) connection.dropped(handle.method);
-  else connection.failUnsent(text, handle);
 }

@@ -8,7 +8,7 @@ import { CallTable } from "./call-table.js";
 import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "./codec.js";
 import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js";
 import type { Connection } from "./connection.js";
-import type { CallOptions } from "./contract.js";
+import type { CallOptions, LiveOptions } from "./contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import {
   ConnectionLostError,
@@ -21,13 +21,11 @@ import {
 } from "./errors.js";
 import type { Slot } from "./incoming-call.js";
 import type { Linked } from "./list.js";
-import { checkLive, LIVE_OPTIONS, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import type { Sink } from "./flow.js";
 import { observed } from "./promises.js";
 import { onAbort } from "./tell.js";
 import type { Renewal, SendHandle } from "./transport.js";
-import { NotificationHandle } from "./send-queue.js";
 
 /** One pending call. It is the send handle of its message. */
 export class OutgoingCall implements Expiring, SendHandle {
@@ -236,15 +234,11 @@ export class OutgoingCalls {
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { counts, config } = this.#connection;
-    let handle: NotificationHandle | undefined;
-    if (options !== undefined) {
-      const { volatile, latest } = checkLive(options, LIVE_OPTIONS);
-      if (volatile === true && !this.#connection.isReady) return false;
-      if (latest !== undefined) handle = new NotificationHandle(method, latest, false);
-    }
+    const live = options && this.#connection.parts.get("live").check(method, options);
+    if (live?.maySend() === false) return false;
     counts.notificationsSent++;
-    if (config.around === undefined) return this.#deliverNotification(text, sink, handle);
-    return this.#notifyAround(config.around, method, params, sink, handle, options?.volatile);
+    if (config.around === undefined) return this.#deliverNotification(text, sink, live?.handle);
+    return this.#notifyAround(config.around, method, params, sink, live);
   }
 
   #notifyAround(
@@ -252,16 +246,15 @@ export class OutgoingCalls {
     method: string,
     params: unknown,
     sink: Sink | undefined,
-    handle: NotificationHandle | undefined,
-    isVolatile: boolean | undefined,
+    live: { handle: SendHandle | undefined; maySend(): boolean } | undefined,
   ): boolean {
     const record = this.#record(method, params, undefined);
     let isTaken = this.ended === undefined;
     const deliver = async (): Promise<void> => {
       // The peer may have become slow while `around` waited. Encoded again: `around` may have changed the params in place.
       isTaken =
-        (isVolatile !== true || this.#connection.isReady) &&
-        this.#deliverNotification(encodeNotification(method, record.params as object), sink, handle);
+        live?.maySend() !== false &&
+        this.#deliverNotification(encodeNotification(method, record.params as object), sink, live?.handle);
     };
     new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
       this.#connection.report(error, { method, id: undefined }),
@@ -269,7 +262,7 @@ export class OutgoingCalls {
     return isTaken;
   }
 
-  #deliverNotification(text: MessageText, sink: Sink | undefined, handle: NotificationHandle | undefined): boolean {
+  #deliverNotification(text: MessageText, sink: Sink | undefined, handle: SendHandle | undefined): boolean {
     const isTaken = (sink ?? this.sink).send(text, handle);
     if (!isTaken) this.failUnsent(text);
     return isTaken;

@@ -1,40 +1,15 @@
-/** Queued messages. A queued message can be cancelled, and replaced by a newer one with the same key. */
+/** Queued messages. A queued message can be cancelled. */
 import type { MessageText } from "./codec.js";
-import type { SendHandle, Link } from "./transport.js";
+import type { Link, SendHandle } from "./transport.js";
 
 /** The memory of a queued message besides its text, in UTF-16 code units. Without it, many small messages would count too little. */
 export const QUEUED_COST = 64;
-
-/** The most keys of `latest` in one queue. */
-const MOST_LATEST = 1024;
-
-/**
- * The send handle of a broadcast, and of a notification of which only the newest is queued. The peers that get the same message
- * share it.
- */
-export class NotificationHandle implements SendHandle {
-  sent = false;
-  readonly method: string;
-  /** The method and the key. A queued message replaces an older one that has the same. `undefined`: it replaces none. */
-  readonly latest: string | undefined;
-  /** Whether the message goes to many peers. Broadcasts have limits of their own, and end no connection. */
-  readonly isBroadcast: boolean;
-
-  constructor(method: string, key: string | undefined, isBroadcast: boolean) {
-    this.method = method;
-    this.latest = key === undefined ? undefined : `${key.length}:${key}${method}`;
-    this.isBroadcast = isBroadcast;
-  }
-}
 
 /** A queue whose messages can be cancelled. */
 export class SendQueue {
   /** The messages by handle, in the order they were added. */
   readonly #messages = new Map<SendHandle, MessageText>();
-  /** The newest message of each method and key, in the same order. Made with the first. */
-  #latest: Map<string, NotificationHandle> | undefined;
   #length = 0;
-  #broadcastLength = 0;
   readonly #counter: Pick<Link, "keeps"> | undefined;
 
   /** `counter`: counts what is queued. */
@@ -47,48 +22,33 @@ export class SendQueue {
     return this.#length;
   }
 
-  /** The part of `length` that no broadcast takes. */
+  /** The part of `length` that counts against the connection. */
   get ordinaryLength(): number {
-    return this.#length - this.#broadcastLength;
+    return this.#length;
   }
 
-  /**
-   * Adds a message. Copies its bytes. Returns the handle of the oldest message with a key if that was dropped, because there were
-   * too many keys.
-   */
-  add(text: MessageText, handle: SendHandle = { sent: false }): NotificationHandle | undefined {
+  /** Adds a message. Copies its bytes. */
+  add(text: MessageText, handle: SendHandle = { sent: false }): void {
     if (typeof text !== "string") text.keep();
     this.replace(handle);
     handle.sent = false;
     this.#messages.set(handle, text);
-    this.#grow(text.length + QUEUED_COST, handle);
-    if (!(handle instanceof NotificationHandle) || handle.latest === undefined) return undefined;
-    this.#latest = (this.#latest ?? new Map<string, NotificationHandle>()).set(handle.latest, handle);
-    if (this.#latest.size <= MOST_LATEST) return undefined;
-    const [oldest] = this.#latest.values();
-    this.remove(oldest!);
-    return oldest;
+    this.grow(text.length + QUEUED_COST, handle);
   }
 
   /** Removes the message that the message of `handle` replaces, if there is one. A caller that checks lengths calls this first. */
-  replace(handle: SendHandle | undefined): void {
-    const older = handle instanceof NotificationHandle ? this.#latest?.get(handle.latest!) : undefined;
-    if (older !== undefined) this.remove(older);
-  }
+  replace(_handle: SendHandle | undefined): void {}
 
   /** Removes a message. Returns false if it is not queued. */
   remove(handle: SendHandle): boolean {
     const text = this.#messages.get(handle);
     if (text === undefined) return false;
-    this.#grow(-text.length - QUEUED_COST, handle);
-    if (handle instanceof NotificationHandle) this.#latest?.delete(handle.latest!);
+    this.grow(-text.length - QUEUED_COST, handle);
     return this.#messages.delete(handle);
   }
 
-  #grow(by: number, handle: SendHandle): void {
-    const isBroadcast = handle instanceof NotificationHandle && handle.isBroadcast;
+  protected grow(by: number, _handle: SendHandle, isBroadcast = false): void {
     this.#length += by;
-    if (isBroadcast) this.#broadcastLength += by;
     this.#counter?.keeps?.(by, isBroadcast);
   }
 

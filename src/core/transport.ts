@@ -104,6 +104,8 @@ export interface SendHandle {
   sent: boolean;
   /** Whether the message is a call that is made again on the next connection if it was not sent. */
   readonly isRetried?: boolean;
+  /** The method of a notification that may be dropped or replaced, if it is one. */
+  readonly droppable?: string;
 }
 
 /** A call that waits until the server has accepted a fresh `auth`. */

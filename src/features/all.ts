@@ -3,7 +3,8 @@ import { bytes, type BytesCodec } from "../core/bytes.js";
 import type { Feature } from "../core/feature.js";
 import { batches } from "./batches.js";
 import { compat } from "./compat.js";
+import { live } from "./live.js";
 import { progress } from "./progress.js";
 import { streams } from "./streams.js";
 
-export const allFeatures: readonly (Feature | BytesCodec)[] = [streams, progress, batches, compat, bytes];
+export const allFeatures: readonly (Feature | BytesCodec)[] = [streams, progress, batches, live, compat, bytes];

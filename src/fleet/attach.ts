@@ -1,8 +1,8 @@
 /** `attach`: a node without clients, for a process that only notifies, publishes and calls, such as a worker. */
 import { encodeNotification, shownAs } from "../core/codec.js";
-import type { AnyMethods, CallArgs, Contract, NotifyName } from "../core/contract.js";
+import type { AnyMethods, CallArgs, Contract, LiveOptions, NotifyName } from "../core/contract.js";
 import { expected } from "../core/errors.js";
-import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
+import { checkLive, LIVE_OPTIONS } from "../features/live.js";
 import { anyFunction, checkOptions, must, optional, positive, tableOf } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";

@@ -11,6 +11,7 @@ import type {
   Handler,
   Handlers,
   Item,
+  LiveOptions,
   NotifyName,
   Params,
   PeerData,
@@ -25,7 +26,6 @@ import type { Dialect } from "../core/dialect.js";
 import { shownAs } from "../core/codec.js";
 import { afterFailed, expected } from "../core/errors.js";
 import type { PeerLimits } from "../core/limits.js";
-import type { LiveOptions } from "../core/live.js";
 import type { Id } from "../core/message.js";
 import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";

@@ -4,11 +4,10 @@ import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import type { FailedCall } from "../core/hooks.js";
 import { expected, failed } from "../core/errors.js";
-import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
+import { checkLive, isReady, LIVE_OPTIONS, NotificationHandle } from "../features/live.js";
 import { checkOptions, must, oneOf, optional } from "../core/options.js";
-import { NotificationHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
-import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
+import type { CallArgs, Contract, LiveOptions, NotifyName, Result } from "../core/contract.js";
 import { checkExcept, wrongExcept, type Except, type Excluded } from "../fleet/remote.js";
 import type { SendOptions } from "../fleet/topic-options.js";
 import type { GroupOptions, Reach } from "../fleet/host.js";
@@ -86,7 +85,7 @@ export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: Notificat
   if (connection.sink.send(message.source, handle, message)) connection.counts.notificationsSent++;
   // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
   else if (mayDrop || isTooLong(message, connection)) {
-    connection.countDropped(handle.method);
+    connection.countDropped(handle.droppable);
     return false;
   }
   return true;
@@ -123,7 +122,7 @@ export function sendAll(
   let isDropped = false;
   for (const peer of peers) {
     const connection = connectionOf(peer);
-    if (except?.has(peer) === true || connection.ended !== undefined || (volatile === true && !connection.isReady))
+    if (except?.has(peer) === true || connection.ended !== undefined || (volatile === true && !isReady(connection)))
       continue;
     if (!sendTo(peer, message, handle)) isDropped = true;
   }
@@ -255,7 +254,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     isVolatile = false,
   ): GroupCall {
     const isTarget = (peer: AnyPeer): boolean =>
-      except?.has(peer) !== true && (!isVolatile || connectionOf(peer).isReady);
+      except?.has(peer) !== true && (!isVolatile || isReady(connectionOf(peer)));
     const peers = [...this.#members()].filter(isTarget);
     return {
       direction: "outgoing",

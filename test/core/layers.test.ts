@@ -16,7 +16,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   sockets: ["core", "link"],
   bridge: ["core"],
   peer: ["core"],
-  fleet: ["core", "peer"],
+  fleet: ["core", "features", "peer"],
   nats: ["core", "fleet"],
   redis: ["core", "fleet"],
   client: ["core", "link", "session", "sockets", "peer"],

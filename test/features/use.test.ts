@@ -21,6 +21,7 @@ async function useAll(peer: AnyPeer): Promise<unknown[]> {
     offer: async () => peer.offer([1]),
     batch: async () => peer.batch(),
     onProgress: () => peer.request("report", {}, { onProgress: () => {} }),
+    live: async () => peer.notify("seen", [], { latest: "key" }),
   };
   const done = Object.values(uses).map((run) => run().then(() => "done"));
   return (await Promise.allSettled(done)).map(
@@ -35,7 +36,7 @@ const needs = (name: string): unknown =>
 describe("a peer", () => {
   it("without a feature refuses each member that needs it, with the name of the export", async () => {
     const [a] = pair({}, { use: [streams, progress], methods });
-    const names = ["streams", "streams", "streams", "batches", "progress"];
+    const names = ["streams", "streams", "streams", "batches", "progress", "live"];
     expect(await useAll(a)).toEqual(names.map(needs));
     for (const options of [{ compat: "1.0" }, { onForeignMessage: () => {} }] as const)
       expect(() => pair(options, {})).toThrow("`use: [compat]`");
@@ -53,7 +54,7 @@ describe("a peer", () => {
 
   it("with one feature has not the other", async () => {
     const [a] = pair({ use: [streams, batches] }, { use: [streams, progress], methods });
-    expect((await useAll(a)).slice(1)).toEqual(["done", "done", "done", needs("progress")]);
+    expect((await useAll(a)).slice(1)).toEqual(["done", "done", "done", needs("progress"), needs("live")]);
   });
 
   it("without `batches` refuses an array as one malformed message", () => {
@@ -78,7 +79,7 @@ describe("a peer", () => {
     ["`reciproc/testing`", (kit = testServer({ methods })) => kit.connect(kit.server.url)],
   ])("of %s has all features by default, and is a Peer of every entry", async (_entry, make) => {
     const peer: AnyPeer = await make();
-    expect(await useAll(peer)).toEqual(Array(5).fill("done"));
+    expect(await useAll(peer)).toEqual(Array(6).fill("done"));
     expect([peer instanceof Peer, peer instanceof node.Peer]).toEqual([true, true]);
   });
 

@@ -4,7 +4,8 @@ import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { PackedLink } from "../../src/session/link.js";
 import { REFUSED } from "../../src/session/frames.js";
-import { Flow, unsentMarks } from "../../src/core/flow.js";
+import { unsentMarks } from "../../src/core/flow.js";
+import { LiveFlow as Flow } from "../../src/features/live.js";
 import type { EndpointLimits } from "../../src/session/state.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 

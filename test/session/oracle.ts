@@ -1,4 +1,4 @@
-// Imports `core/transport`, `core/send-queue`, `link/socket`, `server/tokens`, `server/link`, `session/session`, `session/sizes`: a fault replaces parts of these.
+// Imports `core/transport`, `link/socket`, `server/tokens`, `server/link`, `session/session`, `session/sizes`: a fault replaces parts of these.
 /**
  * Imports the inside: a server's link, its tokens and queue are parts that a fault replaces, below the link and its timers.
  *
@@ -10,7 +10,7 @@ import { toHttpStatus } from "../../src/close-codes.js";
 import { member } from "../../src/core/message.js";
 import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
 import type { Flow as Outgoing } from "../../src/core/flow.js";
-import { NotificationHandle } from "../../src/core/send-queue.js";
+import { NotificationHandle } from "../../src/features/live.js";
 import { frameContent, type Socket } from "../../src/link/socket.js";
 import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
 import { ServerLink } from "../../src/server/link.js";

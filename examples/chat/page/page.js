@@ -1,5 +1,5 @@
 /** The page of the chat. It shows a line at once, in grey until the server has it, also while the network is lost. */
-import { open } from "reciproc";
+import { live, open } from "reciproc";
 
 const find = (selector) => document.querySelector(selector);
 const say = find("#say");
@@ -19,6 +19,7 @@ function start(name) {
   find("main").hidden = false;
   peer = open("/rpc", {
     auth: name,
+    use: [live],
     reconnect: { initial: true }, // a page that is loaded while the server restarts waits for it
     methods: {
       said: ({ room: where, line }) => show(where, line),

@@ -1,5 +1,5 @@
 /** The page of the cursors: it sends the place of its pointer, and draws those of the others. */
-import { open } from "reciproc";
+import { live, open } from "reciproc";
 
 const find = (selector) => document.querySelector(selector);
 /** The elements of each cursor, by id. */
@@ -16,6 +16,7 @@ find("form").addEventListener("submit", (event) => {
 function start(name) {
   const peer = open("/rpc", {
     auth: name,
+    use: [live],
     reconnect: { initial: true }, // a page that is loaded while the server restarts waits for it
     methods: {
       here: ({ cursors }) => show(cursors),

@@ -1,0 +1,257 @@
+/**
+ * Messages that may be dropped: broadcasts, which end no connection, and notifications that a newer one makes obsolete. Their flow and
+ * their queue take the place of those of the core.
+ */
+import type { MessageText } from "../core/codec.js";
+import type { Connection } from "../core/connection.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { expected } from "../core/errors.js";
+import type { Feature, FeaturePart, NamedParts } from "../core/feature.js";
+import { Flow } from "../core/flow.js";
+import { checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
+import { QUEUED_COST, SendQueue } from "../core/send-queue.js";
+import { unsentBytesOf, type EncodedMessage, type Link, type SendHandle } from "../core/transport.js";
+
+const LONGEST_KEY = 256;
+const isKey = (value: unknown): boolean => typeof value === "string" && value.length <= LONGEST_KEY;
+
+/** The checks of these options. */
+export const LIVE_OPTIONS = {
+  volatile: optional(oneOf(true, false)),
+  latest: optional(must<string>(`a string of at most ${LONGEST_KEY} characters`, isKey)),
+};
+
+/** Checks the options of `notify`. Throws a `TypeError` that names the option, the rule and the value. */
+export function checkLive<T extends typeof LIVE_OPTIONS>(options: object | undefined, table: T): Checked<T> {
+  const checked = checkOptions("options", options, table);
+  if (checked.volatile !== true || checked.latest === undefined) return checked;
+  throw expected("latest", "absent beside `volatile`", checked.latest);
+}
+
+/** The most keys of `latest` in one queue. */
+const MOST_LATEST = 1024;
+
+/** How often a slow reader is checked for whom messages with a key wait. */
+const CHECK_MS = 20;
+
+/**
+ * The send handle of a broadcast, and of a notification of which only the newest is queued. The peers that get the same message
+ * share it.
+ */
+export class NotificationHandle implements SendHandle {
+  sent = false;
+  /** The method. */
+  readonly droppable: string;
+  /** The method and the key. A queued message replaces an older one that has the same. `undefined`: it replaces none. */
+  readonly latest: string | undefined;
+  /** Whether the message goes to many peers. Broadcasts have limits of their own, and end no connection. */
+  readonly isBroadcast: boolean;
+
+  constructor(method: string, key: string | undefined, isBroadcast: boolean) {
+    this.droppable = method;
+    this.latest = key === undefined ? undefined : `${key.length}:${key}${method}`;
+    this.isBroadcast = isBroadcast;
+  }
+}
+
+function isOfMany(handle: SendHandle | undefined): handle is NotificationHandle {
+  return handle instanceof NotificationHandle && handle.isBroadcast;
+}
+
+/** A queue in which a message replaces an older one with the same key. */
+class LiveQueue extends SendQueue {
+  /** The newest message of each method and key, in the order of the messages. Made with the first. */
+  #latest: Map<string, NotificationHandle> | undefined;
+  #broadcastLength = 0;
+  readonly #dropped: (method: string) => void;
+
+  /** `dropped`: called with the method of the oldest message with a key, if that is dropped because there were too many keys. */
+  constructor(dropped: (method: string) => void, counter?: Pick<Link, "keeps">) {
+    super(counter);
+    this.#dropped = dropped;
+  }
+
+  override get ordinaryLength(): number {
+    return this.length - this.#broadcastLength;
+  }
+
+  override add(text: MessageText, handle?: SendHandle): void {
+    super.add(text, handle);
+    if (!(handle instanceof NotificationHandle) || handle.latest === undefined) return;
+    this.#latest = (this.#latest ?? new Map<string, NotificationHandle>()).set(handle.latest, handle);
+    if (this.#latest.size <= MOST_LATEST) return;
+    const [oldest] = this.#latest.values();
+    this.remove(oldest!);
+    this.#dropped(oldest!.droppable);
+  }
+
+  override replace(handle: SendHandle | undefined): void {
+    const older = handle instanceof NotificationHandle ? this.#latest?.get(handle.latest!) : undefined;
+    if (older !== undefined) this.remove(older);
+  }
+
+  override remove(handle: SendHandle): boolean {
+    const isQueued = super.remove(handle);
+    if (isQueued && handle instanceof NotificationHandle) this.#latest?.delete(handle.latest!);
+    return isQueued;
+  }
+
+  protected override grow(by: number, handle: SendHandle): void {
+    if (isOfMany(handle)) this.#broadcastLength += by;
+    super.grow(by, handle, isOfMany(handle));
+  }
+}
+
+/** The flow of a peer that sends such messages. */
+export class LiveFlow extends Flow implements Expiring {
+  deadline = 0;
+  /** How many unsent bytes of the transport are broadcasts, at most. Only the others can end the connection. */
+  #broadcastBytes = 0;
+
+  override get ordinaryUnsentBytes(): number {
+    const { unsentBytes = 0 } = this.connection.transport;
+    const ordinary = unsentBytes - this.#broadcastBytes;
+    return this.isBehind ? ordinary + this.queue!.ordinaryLength : ordinary;
+  }
+
+  get #isLow(): boolean {
+    return this.unsentBytes < this.connection.config.marks.low;
+  }
+
+  /** Whether a message is sent at once, with few unsent bytes before it. */
+  get isReady(): boolean {
+    return this.state === "open" && this.#isLow;
+  }
+
+  override makeQueue(counter?: Pick<Link, "keeps">): SendQueue {
+    return new LiveQueue((method) => this.connection.dropped(method), counter);
+  }
+
+  protected override sendLater(
+    text: MessageText,
+    handle: SendHandle | undefined,
+    message: EncodedMessage | undefined,
+  ): boolean {
+    const { unsentBytes } = this;
+    this.check();
+    if (this.isOver) return false;
+    const latest = handle instanceof NotificationHandle ? handle.latest : undefined;
+    // First: the older message is obsolete, also if the newer one is dropped.
+    this.queue?.replace(handle);
+    const isTooLate = isOfMany(handle) && unsentBytes > this.connection.config.marks.queue;
+    if (this.state !== "open" && this.state !== "slow")
+      return isTooLate && latest === undefined ? false : this.enqueue(text, handle);
+    if (latest !== undefined && !this.#isLow && this.#fits(text)) {
+      this.state = "slow";
+      setDeadline(this, CHECK_MS);
+      (this.queue ??= this.makeQueue(this.connection.transport)).add(text, handle);
+      return true;
+    }
+    if (isTooLate) return false;
+    if (this.state === "slow") this.drain();
+    // What was sent may have ended the connection, or filled the transport.
+    if (this.isOver) return false;
+    const isTaken = this.state === "open" ? this.offer(text, handle, message) : "full";
+    return isTaken === "full" ? this.enqueue(text, handle) : isTaken;
+  }
+
+  protected override enqueue(text: MessageText, handle: SendHandle | undefined): boolean {
+    if (!isOfMany(handle)) return super.enqueue(text, handle);
+    const { transport } = this.connection;
+    const mayQueue = !this.isDown || transport.acceptsBroadcast?.(QUEUED_COST + text.length) !== false;
+    if (this.isTooLong(text) || !mayQueue || !this.#fits(text)) return false;
+    (this.queue ??= this.makeQueue(transport)).add(text, handle);
+    return true;
+  }
+
+  /** Whether a message may be queued that may be dropped: it takes no room from ordinary messages. */
+  #fits({ length }: MessageText): boolean {
+    return (this.queue?.length ?? 0) + length <= this.connection.config.marks.room;
+  }
+
+  protected override sent(text: MessageText, handle: SendHandle, message: EncodedMessage | undefined): void {
+    if (isOfMany(handle)) this.#countBroadcasts(this.#broadcastBytes + (message?.unsentBytes ?? unsentBytesOf(text)));
+  }
+
+  #countBroadcasts(bytes: number): void {
+    this.#broadcastBytes = bytes;
+    this.isMixed = bytes > 0;
+  }
+
+  protected override check(): void {
+    // Other broadcasts were sent. Without a socket, those in the replay log are not among the unsent bytes.
+    if (!this.isDown) this.#countBroadcasts(Math.min(this.#broadcastBytes, this.connection.transport.unsentBytes ?? 0));
+    super.check();
+  }
+
+  /** Checks a slow reader. */
+  expire(): void {
+    if (this.state !== "slow") return;
+    if (this.#isLow) this.drain();
+    else setDeadline(this, CHECK_MS);
+  }
+
+  override suspended(): void {
+    if (this.isOver) return;
+    super.suspended();
+    const { queue } = this;
+    const broadcastLength = queue === undefined ? 0 : queue.length - queue.ordinaryLength;
+    if (broadcastLength > 0 && this.connection.transport.acceptsBroadcast?.(broadcastLength) === false)
+      this.#dropBroadcasts(queue!);
+  }
+
+  #dropBroadcasts(queue: SendQueue): void {
+    const dropped: string[] = [];
+    for (const [handle] of queue) {
+      if (!isOfMany(handle)) continue;
+      queue.remove(handle);
+      dropped.push(handle.droppable);
+    }
+    // Listeners may close the peer.
+    for (const method of dropped) this.connection.dropped(method);
+  }
+
+  /** Sends the messages for a slow reader, or ends the connection. */
+  override flush(): void {
+    if (this.state !== "slow") return;
+    // Ending the connection calls this again.
+    this.state = "draining";
+    this.check();
+    if (!this.isOver) this.drain();
+  }
+
+  override stop(): Iterable<[SendHandle, MessageText]> {
+    clearDeadline(this);
+    return super.stop();
+  }
+
+  override endSession(reason: string): void {
+    clearDeadline(this);
+    super.endSession(reason);
+  }
+}
+
+/** Returns true if a message would be sent at once, with few unsent bytes before it. */
+export function isReady({ opening, flow }: Connection): boolean {
+  return opening === undefined && (flow as LiveFlow).isReady;
+}
+
+/**
+ * The feature behind the options `latest` and `volatile` of `notify`, for the option `use` of a page: `connect(url, { use: [live] })`. The
+ * entries for Node and for tests have it. Without it, these options throw a `TypeError`. A message that waits for its peer when the
+ * connection ends is dropped.
+ */
+export const live: Feature = {
+  name: "live",
+  methods: () => [],
+  create: (connection): FeaturePart & NamedParts["live"] => ({
+    check(method, options) {
+      const { volatile, latest } = checkLive(options, LIVE_OPTIONS);
+      return {
+        handle: latest === undefined ? undefined : new NotificationHandle(method, latest, false),
+        maySend: () => volatile !== true || isReady(connection as Connection),
+      };
+    },
+  }),
+  Flow: LiveFlow,
+};
