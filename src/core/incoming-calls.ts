@@ -88,8 +88,8 @@ export class IncomingCalls {
     const handler = this.#handlerOf(method);
     const isControl = config.controlMethods.has(method) && (handler === undefined || !isRequest);
     if (isControl && this.#control(message as RequestMessage, slot)) {
-      // An application that handles cancels gets them too. Reports that this side asked for are no concern of a handler.
-      if (handler === undefined || method === config.dialect.progress.method) return;
+      // An application that handles cancels gets them too. What a feature has taken is no concern of a handler.
+      if (handler === undefined || method !== config.dialect.cancel.method) return;
     }
     // Counted apart, so that a notification that some request waits for is not refused because of it.
     if ((isRequest ? this.#requests : this.#notifications) >= maxInFlight) {

@@ -4,7 +4,7 @@ import * as node from "../../src/node.js";
 import { batches, bytes, connect, pair, Peer, progress, streams, type AnyPeer } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { failure, rawPeer } from "../support/raw.js";
-import { rejection } from "../support/turns.js";
+import { rejection, turn } from "../support/turns.js";
 
 const methods = {
   async *count() {
@@ -64,14 +64,15 @@ describe("a peer", () => {
     expect(peer.stats()).toMatchObject({ malformed: 1, requestsReceived: 0 });
   });
 
-  it("ends the part of each feature, whatever that of another returns", async () => {
-    const ends: string[] = [];
-    const partOf = (name: string) => ({ end: () => ends.push(name) > 0 });
-    const own = ["a", "b"].map((name) => ({ name, methods: () => [], create: () => partOf(name) }));
-    const [peer] = pair({ use: own }, {});
-    peer.feature(own[0]!);
-    await peer.close();
-    expect(ends).toEqual(["a", "b"]);
+  it("gives no handler what a feature has taken, and ends the part of each feature, whatever that of another returns", async () => {
+    const seen: string[] = [];
+    const partOf = (name: string) => ({ control: () => seen.push("taken") > 0, end: () => seen.push(name) > 0 });
+    const use = ["a", "b"].map((name) => ({ name, methods: () => ["m"], create: () => partOf(name) }));
+    const [a, b] = pair({ use, methods: { m: () => seen.push("handled") } }, {});
+    b.notify("m");
+    await turn();
+    await a.close();
+    expect(seen).toEqual(["taken", "a", "b"]);
   });
 
   it.each([
