@@ -44,6 +44,14 @@ export interface FeaturePart {
    * text of `encodeResult` or `encodeError`.
    */
   control?(message: RequestMessage | NotificationMessage, slot: Slot): boolean;
+  /** The connection has a socket again. */
+  resumed?(): void;
+  /** The connection has ended: with the session lost, or for good. */
+  end?(reason: unknown): void;
+}
+
+/** What the part of a feature of this package may have besides. */
+export interface OwnPart extends FeaturePart {
   /**
    * Takes what JSON-RPC 2.0 does not know as one message, such as an array, and an error with id null that answers none of this side's.
    * Returns false if it has no use for it.
@@ -53,14 +61,10 @@ export interface FeaturePart {
   mustCancel?(call: OutgoingCall): boolean;
   /** The other side has cancelled its calls of that id. Their responses may have crossed the cancel. */
   cancelled?(id: Id, cause: AbortCause): void;
-  /** Returns the text to send for a queued message, now that the other side is known to be a reciproc peer; `undefined` for none. @internal */
+  /** Returns the text to send for a queued message, now that the other side is known to be a reciproc peer; `undefined` for none. */
   rewriteQueued?(text: MessageText, handle: SendHandle): MessageText | undefined;
-  /** Encodes the params of a request, or a result. Returns `undefined` if they hold nothing of this feature. @internal */
+  /** Encodes the params of a request, or a result. Returns `undefined` if they hold nothing of this feature. */
   encode?(call: IncomingCall | OutgoingCall, content: unknown): MessageText | undefined;
-  /** The connection has a socket again. */
-  resumed?(): void;
-  /** The connection has ended: with the session lost, or for good. */
-  end?(reason: unknown): void;
 }
 
 /** A batch that is being collected. Its functions throw, or reject, once it was sent. */
@@ -109,7 +113,7 @@ export interface NamedParts {
   };
 }
 
-type Args<K extends keyof FeaturePart> = Parameters<Required<FeaturePart>[K]>;
+type Args<K extends keyof OwnPart> = Parameters<Required<OwnPart>[K]>;
 type Called = (...args: unknown[]) => unknown;
 
 /** Returns the error of what needs a feature that the peer does not use. */
@@ -119,7 +123,7 @@ export function notInUse(name: string): TypeError {
 
 /** The parts of one connection. */
 export class Parts {
-  readonly #parts: ReadonlyMap<string, FeaturePart>;
+  readonly #parts: ReadonlyMap<string, OwnPart>;
 
   constructor(connection: Connection) {
     this.#parts = new Map(connection.config.use.map((feature) => [feature.name, feature.create(connection)]));

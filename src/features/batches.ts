@@ -3,7 +3,7 @@ import { encodeTooLarge, joinTexts, utf8Bytes, type MessageText } from "../core/
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
 import { ProtocolError, receivedError } from "../core/errors.js";
-import type { Feature, FeaturePart, OutgoingBatch } from "../core/feature.js";
+import type { Feature, OutgoingBatch, OwnPart } from "../core/feature.js";
 import type { Sink } from "../core/flow.js";
 import type { Slot } from "../core/incoming-call.js";
 import { classify, type ErrorMessage, type Unchecked } from "../core/message.js";
@@ -31,7 +31,7 @@ class BatchCalls implements SharedHandle {
 }
 
 /** The batches that wait for their reply, and those that the other side sends. */
-class Batches implements FeaturePart {
+class Batches implements OwnPart {
   readonly #connection: Connection;
   /** The batches that wait for their reply. */
   readonly #open: Set<BatchCalls>;
@@ -224,8 +224,8 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
  * The feature of batches: `peer.batch()`, and batches of the other side. On a page: `connect(url, { use: [batches] })`. `reciproc/node`
  * and `reciproc/testing` use it by default. A peer without it takes an array for one malformed message, and answers -32600.
  */
-export const batches: Feature<Batches> = {
+export const batches: Feature = {
   name: "batches",
   methods: () => [],
-  create: (connection) => new Batches(connection as Connection),
+  create: (connection): OwnPart => new Batches(connection as Connection),
 };

@@ -5,13 +5,13 @@
 import { plainText, type MessageText } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
-import type { Feature, FeaturePart } from "../core/feature.js";
+import type { Feature, OwnPart } from "../core/feature.js";
 import type { Slot } from "../core/incoming-call.js";
 import { isErrorObject, isObject } from "../core/message.js";
 import { attempt } from "../core/tell.js";
 
 /** Reads such messages on one connection. */
-class Compat implements FeaturePart {
+class Compat implements OwnPart {
   readonly #connection: Connection;
 
   constructor(connection: Connection) {
@@ -100,8 +100,8 @@ const VERSION_2 = '{"jsonrpc":"2.0",';
  * The feature of messages besides those of JSON-RPC 2.0: the options `compat` and `onForeignMessage`. On a page:
  * `connect(url, { use: [compat], compat: "1.0" })`. `reciproc/node` and `reciproc/testing` use it by default.
  */
-export const compat: Feature<Compat> = {
+export const compat: Feature = {
   name: "compat",
   methods: () => [],
-  create: (connection) => new Compat(connection as Connection),
+  create: (connection): OwnPart => new Compat(connection as Connection),
 };

@@ -10,7 +10,7 @@ import {
 import type { Connection } from "../core/connection.js";
 import { isLongToken, type ProgressDialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
-import type { Feature, FeaturePart } from "../core/feature.js";
+import type { Feature, OwnPart } from "../core/feature.js";
 import type { IncomingCall } from "../core/incoming-call.js";
 import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import { callsOf, type OutgoingCall } from "../core/outgoing-calls.js";
@@ -18,7 +18,7 @@ import { attempt } from "../core/tell.js";
 import type { SendHandle } from "../core/transport.js";
 
 /** The calls that asked for progress reports, and the reports of handlers. */
-class Progress implements FeaturePart {
+class Progress implements OwnPart {
   readonly #connection: Connection;
   readonly #dialect: ProgressDialect;
   /** The calls that asked for reports, by token. */

@@ -9,7 +9,7 @@ import type { Connection } from "../core/connection.js";
 import type { CallOptions } from "../core/contract.js";
 import { isExempt } from "../core/dialect.js";
 import { expected, mistake } from "../core/errors.js";
-import type { Feature, FeaturePart } from "../core/feature.js";
+import type { Feature, OwnPart } from "../core/feature.js";
 import type { AbortCause, IncomingCall, Slot } from "../core/incoming-call.js";
 import { member, type Id, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import { isSignal } from "../core/options.js";
@@ -24,7 +24,7 @@ const FIRST_VALUE_WAIT_MS = 100;
 const NO_SUCH_STREAM = { code: ErrorCode.NoSuchStream, message: "No such stream" };
 
 /** The streams of one connection. */
-export class Streams implements ServedStreams, FeaturePart {
+export class Streams implements ServedStreams, OwnPart {
   declare readonly connection: Connection;
   declare readonly streams: Map<unknown, ServedStream>;
   declare lastToken: number;
