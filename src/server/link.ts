@@ -7,7 +7,7 @@ import type { Socket } from "../link/socket.js";
 import type { EndpointLimits } from "../session/state.js";
 import { limitsOf, says, serverHello, type ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
-import type { Session } from "../session/session.js";
+import { UNKNOWN_LIMITS, type Session } from "../session/session.js";
 
 /** Longest frame with `auth`, in bytes of UTF-8. */
 export const MAX_AUTH_BYTES = 16 * 1024;
@@ -49,8 +49,9 @@ export class ServerLink extends PackedLink {
     const { session } = this.state;
     this.takesBytes = this.limits.bytes === true && says(hello, "bytes");
     if (session !== undefined && says(hello, "session")) {
-      session.theirs = limitsOf(member(hello, "limits"));
-      if (session.theirs === undefined) return this.fail("`limits` of a hello break their rules");
+      const limits = limitsOf(member(hello, "limits"));
+      if (limits === undefined) return this.fail("`limits` of a hello break their rules");
+      session.theirs = limits;
       this.confirmed();
       return this.goLive(session);
     }
@@ -72,7 +73,7 @@ export class ServerLink extends PackedLink {
     this.take(socket);
     const session = this.state.session!;
     // Rule 9: the hello that confirmed the session may never have come.
-    session.theirs ??= limits;
+    if (session.theirs === UNKNOWN_LIMITS) session.theirs = limits;
     this.takesBytes = this.limits.bytes === true && bytes === true;
     this.write([JSON.stringify({ resumed: { token: makeToken(), received: session.ack() } })]);
     this.goLive(session, received);
@@ -83,8 +84,8 @@ export class ServerLink extends PackedLink {
   sendEncoded(message: EncodedMessage): boolean | "full" {
     const text = sentForm(message.source, this.takesBytes, message);
     const { session } = this.state;
-    if (session?.accepts(text) === false) return false;
-    this.makeRoom(text);
+    if (session !== undefined && exceeds(text, session.theirs.maxMessageBytes)) return false;
+    if (this.length > 0) this.makeRoom(text);
     if (!this.canSend || this.length > 0) return this.send(text);
     const socket = this.socket!;
     const frame = typeof text === "string" ? message.pack : message.binary;

@@ -214,12 +214,7 @@ export abstract class Endpoint {
     if ("ping" in frame) this.#pong(frame.ping);
     else if ("ack" in frame) this.#receiveAck(frame.ack);
     else if ("bye" in frame) this.#receiveBye(frame.bye);
-    else this.receiveOther(frame);
-  }
-
-  /** Takes any other control frame. */
-  protected receiveOther(frame: object): void {
-    this.control(frame);
+    else this.control(frame);
   }
 
   /** Server: takes the client's hello, which accepts or declines the offered session. */
@@ -308,12 +303,19 @@ export abstract class Endpoint {
 
   /** As `Link.send`. */
   send(text: MessageText): boolean | "full" {
-    if (this.state.session?.accepts(text) === false) return false;
-    this.makeRoom(text);
+    const { session } = this.state;
+    if (session !== undefined && exceeds(text, session.theirs.maxMessageBytes)) return false;
+    if (this.length > 0) this.makeRoom(text);
     // A closed socket takes no message, and without a session no other socket follows.
     if (!this.canSend) return this.state.session !== undefined && "full";
-    this.#add(text);
-    if (this.length > 0 && this.tick.added(this.length)) this.#flushMessages();
+    if (typeof text !== "string") {
+      this.#sendData(text.frame);
+      return true;
+    }
+    if (this.#messages === NONE) this.#messages = [text];
+    else this.#messages.push(text);
+    this.length += text.length + 1;
+    if (this.tick.added(this.length)) this.#flushMessages();
     return true;
   }
 
@@ -445,15 +447,7 @@ export abstract class Endpoint {
    * which may fill the log or the wire.
    */
   protected makeRoom(text: MessageText): void {
-    if (this.length > 0 && (this.length + text.length > PACK_LENGTH || typeof text !== "string")) this.#flushMessages();
-  }
-
-  /** Adds a message to the messages of this tick. Sends one with bytes. */
-  #add(text: MessageText): void {
-    if (typeof text !== "string") return this.#sendData(text.frame);
-    if (this.#messages === NONE) this.#messages = [text];
-    else this.#messages.push(text);
-    this.length += text.length + 1;
+    if (this.length + text.length > PACK_LENGTH || typeof text !== "string") this.#flushMessages();
   }
 
   #flushControls(): void {
@@ -507,9 +501,11 @@ export abstract class Endpoint {
     if (session.owesEarly) this.#sendAck(session);
     // The ack may have ended the connection.
     if (this.state.kind === "ended") return;
-    while (session.next <= session.last && socket.unsentBytes < highWaterBytes) {
-      if (this.#owesHello) this.#writeFrame(session.take());
-      else socket.send(session.take());
+    while (socket.unsentBytes < highWaterBytes) {
+      const frame = session.take();
+      if (frame === undefined) break;
+      if (this.#owesHello) this.#writeFrame(frame);
+      else socket.send(frame);
     }
     this.checkRoom(session, socket);
   }

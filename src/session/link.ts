@@ -137,7 +137,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
   }
 
   get maxMessageBytes(): number | undefined {
-    return this.state.session?.theirs?.maxMessageBytes;
+    return this.state.session?.theirs.maxMessageBytes;
   }
 
   get unsentBytes(): number {

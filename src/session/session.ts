@@ -1,5 +1,4 @@
 /** The counts of one end of a session, and its replay log: the data frames that it has numbered and the other end has not acknowledged. */
-import { exceeds, type MessageText } from "../core/codec.js";
 import { pickLimits, type ResumeFrame, type SessionFrame, type SessionLimits } from "./frames.js";
 import type { EndpointLimits } from "./state.js";
 
@@ -8,6 +7,9 @@ const EARLY_FRAMES = 64;
 const EARLY_LENGTH = 2 ** 18;
 
 const NO_FRAMES: (string | Uint8Array)[] = [];
+
+/** The limits of a client whose hello has not come. */
+export const UNKNOWN_LIMITS: SessionLimits = { maxMessageBytes: Infinity, logFrames: Infinity, logLength: Infinity };
 
 /** What a session needs of the server's hello. */
 type Offered = Pick<SessionFrame, "ttlMs"> & Partial<SessionFrame>;
@@ -22,8 +24,8 @@ export class Session {
   declare next: number;
   /** The length of all frames in the log. */
   declare logLength: number;
-  /** The limits of the other side. A server learns them from the client's hello. */
-  declare theirs: SessionLimits | undefined;
+  /** The limits of the other side. A server learns them from the client's hello. Until then, they are `UNKNOWN_LIMITS`. */
+  declare theirs: SessionLimits;
   /** True if a due ack was not sent because the wire was full. */
   declare isAckLate: boolean;
   /** Client: the token that resumes the session. Only the frame `resume` contains it (rule 10). */
@@ -46,21 +48,11 @@ export class Session {
     this.#limits = limits;
     this.ttlMs = offered.ttlMs;
     this.token = offered.token!;
-    this.theirs = offered.limits;
+    this.theirs = offered.limits ?? UNKNOWN_LIMITS;
     this.route = offered.route;
     this.received = this.acked = this.logLength = this.attempt = 0;
     this.next = 1;
     this.isAckLate = false;
-  }
-
-  /** Longest message that the other side accepts, in bytes; `Infinity` while it is unknown. */
-  get maxMessageBytes(): number {
-    return this.theirs?.maxMessageBytes ?? Infinity;
-  }
-
-  /** Returns false if the other side does not accept a message of that length (rule 6), as far as is known. */
-  accepts(text: MessageText): boolean {
-    return !exceeds(text, this.maxMessageBytes);
   }
 
   /** The number of the newest frame in the log. */
@@ -81,9 +73,11 @@ export class Session {
     this.logLength += frame.length;
   }
 
-  /** Returns the next frame for the present wire, and counts it. */
-  take(): string | Uint8Array {
-    return this.#log[this.next++ - this.acked - 1]!;
+  /** Returns the next frame for the present wire, and counts it; `undefined` if there is none. */
+  take(): string | Uint8Array | undefined {
+    const frame = this.#log[this.next - this.acked - 1];
+    if (frame !== undefined) this.next++;
+    return frame;
   }
 
   /** Drops the first `count` frames. Does nothing for a smaller count than before, because two acks may cross. */
@@ -96,25 +90,21 @@ export class Session {
 
   /** Counts a received data frame. Returns true if an ack is due (rule 7): after a quarter of the other side's log, so that it can go on sending. */
   receive(length: number): boolean {
-    const { theirs } = this;
+    const { logFrames, logLength } = this.theirs;
     this.received++;
-    this.#owedFrames += 1;
+    this.#owedFrames++;
     this.#owedLength += length;
-    return theirs !== undefined && this.#owes(theirs.logFrames / 4, theirs.logLength / 4);
+    return this.#owedFrames >= Math.floor(logFrames / 4) || this.#owedLength >= Math.floor(logLength / 4);
   }
 
   /** Whether an ack is sent beside data of this end. */
   get owesEarly(): boolean {
-    return this.isAckLate || this.#owes(EARLY_FRAMES, EARLY_LENGTH);
+    return this.isAckLate || this.#owedFrames >= EARLY_FRAMES || this.#owedLength >= EARLY_LENGTH;
   }
 
   /** Whether a received frame is not acknowledged yet. */
   get owes(): boolean {
     return this.#owedFrames > 0;
-  }
-
-  #owes(frames: number, length: number): boolean {
-    return this.#owedFrames >= Math.floor(frames) || this.#owedLength >= Math.floor(length);
   }
 
   /** Returns the count for an ack or a `resume`, after which no ack is owed. */

@@ -73,7 +73,7 @@ export class ReadBudget implements TickBudget {
 
   /** Returns true if new work may run at once. Otherwise, it must be passed to `add`. `now` is by `performance.now()`. */
   isFree(now: number): boolean {
-    return !this.#isSpentAt(now) && !this.hasWork;
+    return this.#queue === NO_WORK && !this.#isSpentAt(now);
   }
 
   /** Defers work behind all other deferred work. */

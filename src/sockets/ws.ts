@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import * as ws from "ws";
 import { WebSocket, type RawData } from "ws";
 import { shareTimer } from "../core/shared-timer.js";
-import { EncodedFrame, type Traffic } from "../core/transport.js";
+import type { EncodedFrame, Traffic } from "../core/transport.js";
 import { frameContent, ROOM_FOR_PONGS, type Socket } from "../link/socket.js";
 import { MOST_COALESCED } from "../link/coalescer.js";
 import { atEndOfTick, currentTick } from "../link/tick.js";
@@ -255,12 +255,12 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   }
 
   send(frame: string | Uint8Array | EncodedFrame): boolean {
+    if (typeof frame === "string") return this.sendAll([frame]);
     if (!this.open) return false;
     const content = frameContent(frame);
     if (typeof content !== "string") this.#sendBytes(content);
-    else if (this.#isServer && frame instanceof EncodedFrame)
-      this.#sendEncoded((frame.bytes ??= unmaskedFrame(content)));
-    else this.sendAll([content]);
+    else if (this.#isServer) this.#sendEncoded(((frame as EncodedFrame).bytes ??= unmaskedFrame(content)));
+    else return this.sendAll([content]);
     return true;
   }
 
@@ -278,18 +278,26 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     const allocate = keepsNoBuffer(raw) ? borrow : undefined;
     // Small frames of a tick leave in one system call.
     this.#corkTick();
-    if (!this.#isServer) return writeOnce(raw, maskedBinary(content, allocate));
-    raw.write(binaryHeader(content.length));
-    raw.write(content);
+    if (this.#isServer) {
+      raw.write(binaryHeader(content.length));
+      raw.write(content);
+      return;
+    }
+    const bytes = maskedBinary(content, allocate);
+    raw.write(bytes, onWritten(bytes));
   }
 
-  sendAll(frames: readonly string[]): void {
+  sendAll(frames: readonly string[]): boolean {
+    if (!this.open) return false;
     const raw = this.#raw;
-    if (raw === undefined || !this.open) return this.#sendEach(frames);
-    const allocate = keepsNoBuffer(raw) ? borrow : undefined;
-    const bytes = this.#isServer ? unmaskedFrames(frames, allocate) : maskedFrames(frames, allocate);
-    if (typeof bytes === "string") raw.write(bytes, "latin1");
-    else writeOnce(raw, bytes);
+    if (raw === undefined) this.#sendEach(frames);
+    else {
+      const allocate = keepsNoBuffer(raw) ? borrow : undefined;
+      const bytes = this.#isServer ? unmaskedFrames(frames, allocate) : maskedFrames(frames, allocate);
+      if (typeof bytes === "string") raw.write(bytes, "latin1");
+      else raw.write(bytes, onWritten(bytes));
+    }
+    return true;
   }
 
   /** Sends each frame through the WebSocket, if it is open. */
@@ -327,10 +335,9 @@ function keepsNoBuffer(raw: Duplex): boolean {
   return Object.getPrototypeOf(raw) === NetSocket.prototype && raw.writableLength === 0;
 }
 
-/** Writes a buffer that is used for nothing else, and returns it to the pool if it is from there. */
-function writeOnce(raw: Duplex, bytes: Buffer): void {
-  if (!isBorrowed(bytes)) raw.write(bytes);
-  else raw.write(bytes, (error) => error || giveBack(bytes));
+/** Returns what gives a buffer back to its pool when it was written; `undefined` if it is of no pool. */
+function onWritten(bytes: Buffer): ((error?: Error | null) => void) | undefined {
+  return isBorrowed(bytes) ? (error) => void (error || giveBack(bytes)) : undefined;
 }
 
 const FLOODED = "WS_ERR_TOO_MANY_CONTROL_FRAMES";
