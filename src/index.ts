@@ -60,7 +60,7 @@ export { streams } from "./features/streams.js";
 export type { Feature, FeatureConnection, FeaturePart } from "./core/feature.js";
 export type { Slot } from "./core/incoming-call.js";
 export { acp } from "./features/dialects/acp.js";
-export { lsp } from "./core/lsp.js";
+export { lsp } from "./features/dialects/lsp.js";
 export { mcp } from "./features/dialects/mcp.js";
 export type { CloseInfo, Receiver, Transport } from "./core/transport.js";
 export { encodeError, encodeNotification, encodeRequest, encodeResult } from "./core/text.js";

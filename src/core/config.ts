@@ -5,10 +5,9 @@ import type { Fit, SchemaContract, ValueChecks } from "./checks.js";
 import type { CallOptions } from "./contract.js";
 import { notInUse, type Feature } from "./feature.js";
 import type { CallContext } from "./incoming-call.js";
-import type { Dialect } from "./dialect.js";
+import { lspCancel, type CoreDialect, type Dialect } from "./dialect.js";
 import { expected } from "./errors.js";
 import { Flow, unsentMarks, type UnsentMarks } from "./flow.js";
-import { lsp } from "./lsp.js";
 import { peerLimits, type PeerLimits } from "./limits.js";
 import type { Id } from "./message.js";
 import {
@@ -98,7 +97,7 @@ export interface Config {
   readonly wait: Wait;
   readonly limits: PeerLimits;
   readonly marks: UnsentMarks;
-  readonly dialect: Dialect;
+  readonly dialect: CoreDialect;
   /** Whether the application chose the dialect. The default dialect is understood, and spoken only to a reciproc peer. */
   readonly choseDialect: boolean;
   /** Methods of cancels and of features, whose messages are taken before any handler. */
@@ -116,6 +115,8 @@ export interface Config {
   readonly opensFirst: boolean;
 }
 
+const DEFAULT_DIALECT: CoreDialect = { name: "lsp", cancel: lspCancel };
+
 /** Makes a config of options that are checked. `opensFirst`: see `Config`. Throws a `TypeError` if a schema or a contract does not fit the methods. */
 export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = false): Config {
   const { schemas: given, methods, fallback, timeoutMs, retry, use: all = [] } = checked;
@@ -125,7 +126,7 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
   if (given && !fallback) {
     checkKnown("schemas", Object.fromEntries(given), Object.fromEntries(methods));
   }
-  const dialect = checked.dialect ?? lsp;
+  const dialect = checked.dialect ?? DEFAULT_DIALECT;
   const { compat, onForeignMessage } = checked;
   if ((compat ?? onForeignMessage) !== undefined && use.every(({ name }) => name !== "compat"))
     throw notInUse("compat");

@@ -118,7 +118,7 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     if (kind === "invalid" || kind === "broken") {
       if (this.parts.some("receive", value, slot)) return;
       // As vscode-jsonrpc does.
-      if (this.config.dialect.readsNullParams && this.config.choseDialect && isObject(value) && value.params === null) {
+      if (this.config.dialect.readsNullParams && isObject(value) && value.params === null) {
         delete value.params;
         kind = classify(value);
       }

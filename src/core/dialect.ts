@@ -4,7 +4,7 @@
  *
  * Its functions get values from the other side, so they return `undefined` for a value that does not fit, and never throw.
  */
-import type { Id } from "./message.js";
+import { isId, member, type Id } from "./message.js";
 
 /** Identifies the reports of one call. The caller chooses it. */
 export type ProgressToken = string | number;
@@ -50,8 +50,22 @@ export interface ProgressDialect {
   read(params: unknown): { token: ProgressToken; value: unknown } | undefined;
 }
 
+/** What the core uses of a dialect. The default dialect has no more: without `progress`, the feature uses that of `lsp`. */
+export type CoreDialect = Omit<Dialect, "progress"> & Partial<Pick<Dialect, "progress">>;
+
+/** Cancelling of `lsp`, and of the default dialect. */
+export const lspCancel: CancelDialect = {
+  method: "$/cancelRequest",
+  params: (id) => ({ id }),
+  idOf(params) {
+    const id = member(params, "id", 0);
+    return isId(id) ? id : undefined;
+  },
+  isAnswered: true,
+};
+
 /** Whether calls of `method` are never cancelled. */
-export function isExempt({ cancel }: Dialect, method: string): boolean {
+export function isExempt({ cancel }: CoreDialect, method: string): boolean {
   return cancel.exempt?.includes(method) === true;
 }
 

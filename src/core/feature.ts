@@ -5,7 +5,7 @@
 import type { MessageText } from "./codec.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions, LiveOptions } from "./contract.js";
-import type { Dialect } from "./dialect.js";
+import type { CoreDialect } from "./dialect.js";
 import { mistake } from "./errors.js";
 import type { Flow } from "./flow.js";
 import type { AbortCause, IncomingCall, Slot } from "./incoming-call.js";
@@ -19,7 +19,7 @@ export interface Feature<P extends FeaturePart = FeaturePart> {
   /** Its name. A feature replaces an earlier one of the same name. */
   readonly name: string;
   /** Returns the methods whose messages its part takes before any handler. */
-  methods(dialect: Dialect): readonly string[];
+  methods(dialect: CoreDialect): readonly string[];
   /** Makes its part of one connection, when that first needs one. `peer.feature` returns it. */
   create(connection: FeatureConnection): P;
   /** The class of the flow, if it is another than that of the kernel. @internal */

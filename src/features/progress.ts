@@ -8,7 +8,7 @@ import {
   type MessageText,
 } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
-import { isLongToken, type ProgressDialect } from "../core/dialect.js";
+import { isLongToken, type CoreDialect, type ProgressDialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import type { Feature, OwnPart } from "../core/feature.js";
 import type { IncomingCall } from "../core/incoming-call.js";
@@ -16,6 +16,7 @@ import { isObject, type NotificationMessage, type RequestMessage } from "../core
 import { callsOf, type OutgoingCall } from "../core/outgoing-calls.js";
 import { attempt } from "../core/tell.js";
 import type { SendHandle } from "../core/transport.js";
+import { lsp } from "./dialects/lsp.js";
 
 /** The calls that asked for progress reports, and the reports of handlers. */
 class Progress implements OwnPart {
@@ -33,7 +34,7 @@ class Progress implements OwnPart {
     // Random, so that a token between the two is one of this side: an application may pass on params that hold the token of another
     // program, which often counts from 1. The tokens of LSP have 32 bits.
     this.#start = this.#lastToken = Math.floor(Math.random() * 2 ** 30);
-    this.#dialect = connection.config.dialect.progress;
+    this.#dialect = progressOf(connection.config.dialect);
   }
 
   control(message: RequestMessage | NotificationMessage): boolean {
@@ -122,6 +123,10 @@ class Progress implements OwnPart {
   }
 }
 
+function progressOf({ progress: own = lsp.progress }: CoreDialect): ProgressDialect {
+  return own;
+}
+
 /** Returns params as an object: the token is a member of params by name, and has no place in params by position. */
 function byName(params: unknown): object | undefined {
   const { toJSON } = Object(params) as { toJSON?: unknown };
@@ -139,6 +144,6 @@ function byName(params: unknown): object | undefined {
  */
 export const progress: Feature<Progress> = {
   name: "progress",
-  methods: (dialect) => [dialect.progress.method],
+  methods: (dialect) => [progressOf(dialect).method],
   create: (connection) => new Progress(connection as Connection),
 };

@@ -1,7 +1,7 @@
 /** The dialect of the Agent Client Protocol. */
 import { tokenFrom, type Dialect } from "../../core/dialect.js";
 import { isId, member } from "../../core/message.js";
-import { progressParams, readProgress } from "../../core/lsp.js";
+import { progressParams, readProgress } from "./lsp.js";
 
 /** The member of `_meta` that holds the progress token. */
 const PROGRESS = "reciproc/progress";

@@ -1,6 +1,6 @@
 /** The dialect of the Language Server Protocol, which vscode-jsonrpc and StreamJsonRpc share. */
-import { tokenFrom, type Dialect, type ProgressToken } from "./dialect.js";
-import { isId, member } from "./message.js";
+import { lspCancel, tokenFrom, type Dialect, type ProgressToken } from "../../core/dialect.js";
+import { member } from "../../core/message.js";
 
 /** Returns the params of a report. */
 export function progressParams(token: ProgressToken, value: unknown): object {
@@ -22,15 +22,7 @@ export function readProgress(params: unknown): { token: ProgressToken; value: un
 export const lsp: Dialect = {
   name: "lsp",
   readsNullParams: true,
-  cancel: {
-    method: "$/cancelRequest",
-    params: (id) => ({ id }),
-    idOf(params) {
-      const id = member(params, "id", 0);
-      return isId(id) ? id : undefined;
-    },
-    isAnswered: true,
-  },
+  cancel: lspCancel,
   progress: {
     method: "$/progress",
     tokenIn: (params) => tokenFrom(member(params, "workDoneToken")) ?? tokenFrom(member(params, "partialResultToken")),
