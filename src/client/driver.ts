@@ -5,14 +5,14 @@
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError } from "../core/errors.js";
-import type { HeartbeatTimes } from "../link/heartbeat.js";
+import { Heartbeat, type HeartbeatTimes } from "../link/heartbeat.js";
 import { errorOfEnd, type CloseInfo, type Renewal, type Link } from "../core/transport.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";
 import { dial, type Admitted, type DialAttempt, type DialPlan } from "./open.js";
-import { Watch, watchPage } from "./watch.js";
+import { watchPage } from "./page.js";
 
 /** Sends the first messages of a new connection, before all others. */
 export type OnOpen = (server: Caller<any>) => unknown;
@@ -43,7 +43,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /** The link of the present connection. A new link replaces it when the connection is lost. */
   declare link: PackedLink;
   readonly #plan: ClientPlan;
-  readonly #watch: Watch | undefined;
+  /** Runs while messages flow, if the other side answers pings. */
+  #heartbeat: Heartbeat | undefined;
   readonly #backoff = new Backoff();
   #peer!: AnyPeer;
   /** The present socket with what its server said; `undefined` while there is none. Then `#connect` runs. */
@@ -75,14 +76,13 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.deadline = 0;
     this.#plan = plan;
     this.link = this.#makeLink();
-    if (plan.heartbeat !== undefined) this.#watch = new Watch(this, plan.heartbeat);
   }
 
   /** Connects `peer`, which has `link`, and reconnects it until it is closed. Does nothing for a closed peer. */
   run(peer: AnyPeer): void {
     if (this.#isOver) return;
     this.#peer = peer;
-    const check = (): void => this.#watch?.check();
+    const check = (): void => this.#heartbeat?.check();
     const wake = (): void => {
       check();
       // A time that the server asked for is not cut short: it spreads the clients of a server that restarts.
@@ -98,7 +98,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /** Tries at once if it waits, checks the connection if there is one, and otherwise shortens the next delays. */
   reconnect(): boolean {
     if (this.#isOver) return false;
-    this.#watch?.check();
+    this.#heartbeat?.check();
     if (this.#skipDelay === undefined) this.#backoff.reset();
     else this.#skipDelay();
     return true;
@@ -201,8 +201,9 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#wasGreeted ||= isReciproc;
     this.#hadSession ||= state.session !== undefined;
     void this.#renew();
-    this.#watch?.start();
-    const { onOpen } = this.#plan;
+    const { onOpen, heartbeat } = this.#plan;
+    this.#stopHeartbeat();
+    if (heartbeat !== undefined && this.link.canPing) this.#heartbeat = new Heartbeat(this.link, heartbeat);
     const isNew = this.#newest !== this.link;
     this.#newest = this.link;
     if (onOpen === undefined || connectionOf(this.#peer).opening === undefined) this.#isOpen();
@@ -216,7 +217,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   ended(): void {
     this.#isOver = true;
     this.#ignorePage?.();
-    this.#watch?.stop();
+    this.#stopHeartbeat();
     clearDeadline(this);
     this.#attempt?.onAbort?.("aborted");
     this.#skipDelay?.();
@@ -277,6 +278,11 @@ export class ClientDriver implements LinkDelegate, Expiring {
     for (const { settle } of this.#renewals) settle(isAccepted, error);
   }
 
+  #stopHeartbeat(): void {
+    this.#heartbeat?.stop();
+    this.#heartbeat = undefined;
+  }
+
   #makeLink(lost?: PackedLink): PackedLink {
     const { limits, reconnects } = this.#plan;
     return new PackedLink(limits, reconnects !== false, this, lost);
@@ -286,7 +292,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #connectAgain(end: CloseInfo): void {
     if (this.#opened === undefined) return;
     this.#opened = undefined;
-    this.#watch?.stop();
+    this.#stopHeartbeat();
     void this.#connect(end);
   }
 

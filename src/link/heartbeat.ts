@@ -45,6 +45,12 @@ export function checkHeartbeat(given: HeartbeatOptions | false = {}): HeartbeatT
 /** The number of checks in an interval. A dead connection is noticed at most one check late. */
 const CHECKS = 5;
 
+/** How long the other side may take to respond to the ping of `Heartbeat.check`. */
+const CHECK_MS = 5_000;
+
+/** A timer may fire so much before its time by `performance.now`. */
+const EARLY_MS = 1;
+
 /**
  * The heartbeat of one connection. Passed time by itself never ends a connection: after this process slept, it sends a ping first. All
  * heartbeats of a process share one timer if `shareTimer` was called (`core/shared-timer.ts`).
@@ -53,7 +59,10 @@ export class Heartbeat implements Expiring {
   deadline = 0;
   readonly #pulse: Pulse;
   readonly #times: HeartbeatTimes;
-  #pingedAt: number | undefined;
+  /** When the oldest ping was sent that nothing has come after. */
+  #pingedAt = Infinity;
+  /** When the connection ends, if nothing comes until then. */
+  #endAt = Infinity;
   #checkedAt = performance.now();
   #received: number | undefined;
   /** When a part of an incomplete message was last noticed. */
@@ -73,32 +82,42 @@ export class Heartbeat implements Expiring {
     clearDeadline(this);
   }
 
+  /** Pings now, after an event that may have ended the connection unnoticed. Ends the connection if nothing comes within 5 s. */
+  check(): void {
+    const now = performance.now();
+    this.#lastHeard(now);
+    this.#ping(now, CHECK_MS);
+    setDeadline(this, Math.min(this.#endAt - now, this.#times.intervalMs / CHECKS));
+  }
+
   /** Checks once. */
   expire(): void {
     const { intervalMs, deadAfterMs } = this.#times;
     const now = performance.now();
     const heardAt = this.#lastHeard(now);
-    if (this.#pingedAt !== undefined && heardAt >= this.#pingedAt) this.#pingedAt = undefined;
-    if (this.#pingedAt === undefined) {
-      if (now - heardAt >= intervalMs) {
-        this.#pingedAt = now;
-        this.#pulse.ping();
-      }
-    } else if (now - this.#pingedAt >= deadAfterMs - intervalMs) {
+    if (now + EARLY_MS >= this.#endAt)
       return this.#pulse.giveUp(`nothing was heard for ${Math.round(now - heardAt)} ms`);
-    }
+    if (this.#endAt === Infinity && now - heardAt >= intervalMs) this.#ping(now, deadAfterMs - intervalMs);
     setDeadline(this, intervalMs / CHECKS);
   }
 
+  #ping(now: number, waitMs: number): void {
+    this.#pingedAt = Math.min(this.#pingedAt, now);
+    this.#endAt = Math.min(this.#endAt, now + waitMs);
+    this.#pulse.ping();
+  }
+
   /**
-   * Returns when data last came. A long message is reported only when it is complete, and no pong can overtake it. So its bytes count
-   * too, at the check after they came.
+   * Returns when data last came, which answers each ping before it. A long message is reported only when it is complete, and no pong can
+   * overtake it. So its bytes count too, at the check after they came.
    */
   #lastHeard(now: number): number {
     const { heardAt = now, traffic } = this.#pulse;
     if (traffic?.received !== this.#received && heardAt < this.#checkedAt) this.#partAt = now;
     this.#received = traffic?.received;
     this.#checkedAt = now;
-    return Math.max(heardAt, this.#partAt ?? heardAt);
+    const lastAt = Math.max(heardAt, this.#partAt ?? heardAt);
+    if (lastAt >= this.#pingedAt) this.#pingedAt = this.#endAt = Infinity;
+    return lastAt;
   }
 }
