@@ -10,8 +10,7 @@ import { shownAs } from "../core/codec.js";
 import type { FailedCall, Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
 import type { Socket } from "../link/socket.js";
-import { refuseUnknownEvents, tell } from "../core/tell.js";
-import { EventEmitter } from "../core/packages.js";
+import { EventEmitter, tell } from "../core/emitter.js";
 import type { Transport } from "../core/transport.js";
 import { fromHttpStatus, GoingAway } from "../close-codes.js";
 import { AUTH_OFFER, RESUME_OFFER, type Bye } from "../session/frames.js";
@@ -164,7 +163,7 @@ export class Server<
 
   /** Use `serve`, or `testServer` of `reciproc/testing`. Throws a `TypeError` for bad options. */
   constructor(options: ServeOptions<L, R, A>, platform: Platform) {
-    super();
+    super(EVENTS);
     const checked = checkServerOptions(options);
     this.#hooks = {
       server: this,
@@ -557,10 +556,6 @@ export class Server<
     this.#accepted.delete(peer);
     this.#topics.leaveAll(peer);
     this.#fleet.node?.closed(peer);
-  }
-
-  static {
-    refuseUnknownEvents(Server.prototype, EVENTS);
   }
 
   #report(error: unknown, peer?: AnyPeer, call?: FailedCall): boolean {
