@@ -372,12 +372,6 @@ export class OutgoingCalls {
     this.#connection.flow.cancel(handle);
   }
 
-  /** Starts the timeout of a call again after a progress report, if the call asks for that. */
-  restart(call: OutgoingCall): void {
-    const { resetTimeoutOnProgress, timeoutMs } = call.wait;
-    if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
-  }
-
   /**
    * Rejects every call: the connection has ended. Calls that are made again, and were not sent, continue in `next`. So do queued
    * notifications of a peer that was never open, in order with its calls.

@@ -8,6 +8,7 @@ import {
   type MessageText,
 } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
+import { setDeadline } from "../core/deadlines.js";
 import { isLongToken, type CoreDialect, type ProgressDialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import type { Feature, OwnPart } from "../core/feature.js";
@@ -111,11 +112,12 @@ class Progress implements OwnPart {
       if (isOwn) this.#connection.counts.unmatched++;
       return isOwn;
     }
-    this.#connection.outgoing.restart(call);
+    const { resetTimeoutOnProgress, timeoutMs, onProgress } = call.wait;
+    if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
     attempt(
       () => {
         this.#connection.config.checks?.received("progress", call.method, value);
-        return call.wait.onProgress!(value);
+        return onProgress!(value);
       },
       (error) => this.#connection.report(error, { method: call.method, id: call.id }),
     );
