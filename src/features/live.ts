@@ -15,10 +15,11 @@ import { unsentBytesOf, type EncodedMessage, type Link, type SendHandle } from "
 const LONGEST_KEY = 256;
 const isKey = (value: unknown): boolean => typeof value === "string" && value.length <= LONGEST_KEY;
 
-/** The checks of these options. */
+/** The checks of these options. They are made when they run: a call at the top of a module would stay in a page that does not use it. */
 export const LIVE_OPTIONS = {
-  volatile: optional(oneOf(true, false)),
-  latest: optional(must<string>(`a string of at most ${LONGEST_KEY} characters`, isKey)),
+  volatile: (value: unknown, name: string) => optional(oneOf(true, false))(value, name),
+  latest: (value: unknown, name: string) =>
+    optional(must<string>(`a string of at most ${LONGEST_KEY} characters`, isKey))(value, name),
 };
 
 /** Checks the options of `notify`. Throws a `TypeError` that names the option, the rule and the value. */

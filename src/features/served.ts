@@ -32,7 +32,8 @@ export interface Portion {
 }
 
 const NOTHING: Portion = { values: [], isLast: false };
-const NO_RESPONSE = { reason: new Error("a notification has no response") };
+/** Made with the first: a `new Error` at the top of a module would stay in a page that does not use it. */
+let noResponse: AbortCause | undefined;
 const givenUp = (): RpcError => new RpcError(ErrorCode.NoSuchStream, "The stream was given up");
 const TOO_MANY_NEXT = { code: ErrorCode.InvalidRequest, message: "Too many `next`" };
 
@@ -353,7 +354,8 @@ function newToken(table: ServedStreams): number {
 /** Returns why a stream cannot be served: its caller no longer waits, or too many streams are open. */
 function whyRefused({ connection, streams }: ServedStreams, call: IncomingCall | undefined): AbortCause | undefined {
   if (call?.abortCause !== undefined) return call.abortCause;
-  if (call !== undefined && call.id === undefined) return NO_RESPONSE;
+  if (call !== undefined && call.id === undefined)
+    return (noResponse ??= { reason: new Error("a notification has no response") });
   const { maxStreams } = connection.config.limits;
   if (streams.size < maxStreams) return undefined;
   if (call !== undefined) return { reason: new RpcError(ErrorCode.Busy, "Too many streams are open") };
