@@ -134,8 +134,7 @@ class LocalTopics implements NodeTopics {
 
   /** Returns what a peer has missed since a position; `undefined` for a gap. */
   #since(name: string, peer: AnyPeer, since: Position, at: Position): readonly Publication[] | undefined {
-    if (since.epoch !== at.epoch || since.offset > at.offset) return undefined;
-    if (since.offset === at.offset) return [];
+    if (since.epoch === at.epoch && since.offset === at.offset) return [];
     // A member has got live messages. Older ones would come behind them.
     if (this.#host.membersOf(name).has(peer)) return undefined;
     const replay = new Replay(since, at.offset, this.#host.maxReplayLength);

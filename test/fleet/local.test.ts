@@ -77,6 +77,8 @@ describe.each([
     const end = topic.watch((event, { as }) => events.push([event, as]));
     await topic.join(ann.peer, { as: 1 });
     for (const as of [2, 2, { a: [] }]) await topic.join(bob.peer, { as });
+    const other = topic.watch(() => {});
+    for (const stop of [other, other]) stop();
     expect(await topic.members()).toEqual([
       { id: ann.peer.id, as: 1 },
       { id: bob.peer.id, as: { a: [] } },
