@@ -78,7 +78,7 @@ describe.each([
     await topic.join(ann.peer, { as: 1 });
     for (const as of [2, 2, { a: [] }]) await topic.join(bob.peer, { as });
     const other = topic.watch(() => {});
-    for (const stop of [other, other]) stop();
+    for (const stop of [other, other, other]) stop();
     expect(await topic.members()).toEqual([
       { id: ann.peer.id, as: 1 },
       { id: bob.peer.id, as: { a: [] } },
