@@ -55,6 +55,7 @@ export type { CancelDialect, Dialect, ProgressDialect, ProgressToken } from "./c
 export { batches } from "./features/batches.js";
 export { live } from "./features/live.js";
 export { compat } from "./features/compat.js";
+export { renewal } from "./features/renewal.js";
 export { progress } from "./features/progress.js";
 export { streams } from "./features/streams.js";
 export type { Feature, FeatureConnection, FeaturePart } from "./core/feature.js";

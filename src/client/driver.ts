@@ -6,7 +6,7 @@ import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError } from "../core/errors.js";
 import { Heartbeat, type HeartbeatTimes } from "../link/heartbeat.js";
-import { errorOfEnd, type CloseInfo, type Renewal, type Link } from "../core/transport.js";
+import { errorOfEnd, type CloseInfo, type Link } from "../core/transport.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
@@ -42,6 +42,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   declare deadline: number;
   /** The link of the present connection. A new link replaces it when the connection is lost. */
   declare link: PackedLink;
+  declare readonly freshAuth: Link["freshAuth"];
   readonly #plan: ClientPlan;
   /** Runs while messages flow, if the other side answers pings. */
   #heartbeat: Heartbeat | undefined;
@@ -66,15 +67,14 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #ignorePage: (() => void) | undefined;
   /** The server asked the client to reconnect after a random time up to this, in milliseconds. */
   #retryMs: number | undefined;
-  /** The pending calls of `reauthenticate`, which share one exchange of frames. */
-  readonly #renewals = new Set<Renewal>();
-  /** The newest exchange. `isSent`: its `auth` is sent, and the reply has not come. Its calls may have timed out. */
-  #exchange = { isSent: false };
 
   /** Does nothing before `run`. */
   constructor(plan: ClientPlan) {
     this.deadline = 0;
     this.#plan = plan;
+    const { credentials } = plan;
+    if (credentials.offersAuth)
+      this.freshAuth = async () => (this.#opened?.takesAuth === true ? credentials.auth() : undefined);
     this.link = this.#makeLink();
   }
 
@@ -200,7 +200,6 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const { state, isReciproc } = this.link;
     this.#wasGreeted ||= isReciproc;
     this.#hadSession ||= state.session !== undefined;
-    void this.#renew();
     const { onOpen, heartbeat } = this.#plan;
     this.#stopHeartbeat();
     if (heartbeat !== undefined && this.link.canPing) this.#heartbeat = new Heartbeat(this.link, heartbeat);
@@ -241,41 +240,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   control(frame: object): void {
-    if ("authenticated" in frame) this.#settle(true);
-  }
-
-  reauthenticate(renewal: Renewal): boolean {
-    const renewals = this.#renewals;
-    const { isSent } = this.#exchange;
-    renewal.handle.sent = isSent;
-    renewal.handle.whenSettled(() => renewals.delete(renewal));
-    if (renewals.add(renewal).size === 1 && !isSent) void this.#renew();
-    return this.#plan.credentials.offersAuth;
-  }
-
-  /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flows` follows. */
-  async #renew(): Promise<void> {
-    const { link } = this;
-    const renewals = this.#renewals;
-    const exchange = { isSent: false };
-    this.#exchange = exchange;
-    if (renewals.size === 0 || !link.isFlowing) return;
-    try {
-      // While there is no socket, the call waits: the next server may ask for `auth`.
-      if (!this.#opened!.takesAuth) return this.#settle(false);
-      const auth = await this.#plan.credentials.auth();
-      // Another exchange may have begun, and no call may wait any more.
-      if (this.#exchange !== exchange || renewals.size === 0 || !link.sendControl(`{"auth":${auth}}`)) return;
-      exchange.isSent = true;
-      for (const { handle } of renewals) handle.sent = true;
-    } catch (error) {
-      if (this.#exchange === exchange) this.#settle(false, error);
-    }
-  }
-
-  #settle(isAccepted: boolean, error?: unknown): void {
-    this.#exchange.isSent = false;
-    for (const { settle } of this.#renewals) settle(isAccepted, error);
+    connectionOf(this.#peer).madeParts?.find("renewal")?.frame(frame);
   }
 
   #stopHeartbeat(): void {

@@ -14,7 +14,7 @@ import type { OutgoingCall } from "./outgoing-calls.js";
 import type { AnyIterable } from "./promises.js";
 import type { SendHandle } from "./transport.js";
 
-/** What the option `use` adds to a peer: the exports `streams`, `progress`, `batches`, `live` and `compat`, or a feature of an application. */
+/** What the option `use` adds to a peer: the exports `streams`, `progress`, `batches`, `live`, `renewal` and `compat`, or a feature of an application. */
 export interface Feature<P extends FeaturePart = FeaturePart> {
   /** Its name. A feature replaces an earlier one of the same name. */
   readonly name: string;
@@ -79,6 +79,12 @@ export interface OutgoingBatch {
 
 /** The parts behind the members of the public API, by the name of their feature. */
 export interface NamedParts {
+  renewal: {
+    /** As `peer.reauthenticate`. */
+    reauthenticate(options?: CallOptions): Promise<void>;
+    /** Takes a control frame of the server. */
+    frame(frame: object): void;
+  };
   live: {
     /**
      * Checks the options of a notification. Returns its send handle, if only the newest is queued, and whether it may be sent at the time of

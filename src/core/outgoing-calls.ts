@@ -10,22 +10,14 @@ import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js"
 import type { Connection } from "./connection.js";
 import type { CallOptions, LiveOptions } from "./contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
-import {
-  ConnectionLostError,
-  failed,
-  mistake,
-  receivedError,
-  RpcError,
-  TimeoutError,
-  TooLargeError,
-} from "./errors.js";
+import { ConnectionLostError, failed, receivedError, RpcError, TimeoutError, TooLargeError } from "./errors.js";
 import type { Slot } from "./incoming-call.js";
 import type { Linked } from "./list.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import type { Sink } from "./flow.js";
 import { observed } from "./promises.js";
 import { onAbort } from "./tell.js";
-import type { Renewal, SendHandle } from "./transport.js";
+import type { SendHandle } from "./transport.js";
 
 /** One pending call. It is the send handle of its message. */
 export class OutgoingCall implements Expiring, SendHandle {
@@ -197,24 +189,6 @@ export class OutgoingCalls {
     sink: Sink = this.#connection.flow,
   ): Promise<unknown> {
     return this.request(method, params, options, sink, ++this.#lastId);
-  }
-
-  /** Sends a fresh `auth` as a call, which has no message of its own. It settles as any other call. */
-  reauthenticate(options?: CallOptions): Promise<void> {
-    const send: Sink["send"] = (_text, handle) => {
-      const call = handle as OutgoingCall;
-      const settle: Renewal["settle"] = (
-        isAccepted,
-        error = mistake("`reauthenticate` requires `auth` of client and server"),
-      ) => {
-        if (isAccepted) this.#take(call.id)?.resolve(undefined);
-        else this.fail(call.id, error);
-      };
-      if (this.#connection.transport.reauthenticate?.({ handle: call, settle }) !== true) settle(false);
-      return true;
-    };
-    // No name that a contract would have: it may check the results of a method of that name.
-    return this.control("$/reauthenticate", undefined, options, { send }) as Promise<void>;
   }
 
   /** Watches the signal and the total timeout of a call. */

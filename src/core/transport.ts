@@ -108,17 +108,6 @@ export interface SendHandle {
   readonly droppable?: string;
 }
 
-/** A call that waits until the server has accepted a fresh `auth`. */
-export interface Renewal {
-  /**
-   * Set to sent with the frame that carries `auth`. `whenSettled` calls `listener` when the call is settled, however: also by its
-   * timeout, or with its connection.
-   */
-  readonly handle: SendHandle & { whenSettled(listener: () => void): void };
-  /** Settles the call: rejects it with `error` if no `auth` was accepted. Does nothing for a call that is settled. */
-  readonly settle: (isAccepted: boolean, error?: unknown) => void;
-}
-
 /** Bytes, headers included. */
 export interface Traffic {
   readonly received: number;
@@ -175,8 +164,10 @@ export interface Link extends Transport {
    * returns false or does not have this function, the connection closes with 1013.
    */
   endSession?(reason: string): boolean;
-  /** Sends the server a fresh `auth`. Returns false, and never settles `renewal`, if this client or its server has no use for `auth`. */
-  reauthenticate?(renewal: Renewal): boolean;
+  /** Returns a fresh `auth` as JSON; `undefined` if the present server has not asked for it. Only a client with an `auth` has this function. */
+  readonly freshAuth?: (() => Promise<string | undefined>) | undefined;
+  /** Sends a control frame of `reciproc.v1`. Returns false if it was not sent, because no messages flow. */
+  sendControl?(frame: string): boolean;
   /**
    * Calls `then` once the other side has read everything that was sent before: later than this call, and never if the
    * connection is lost first. Returns false, and never calls it, if the transport cannot find out.

@@ -5,6 +5,15 @@ import { batches } from "./batches.js";
 import { compat } from "./compat.js";
 import { live } from "./live.js";
 import { progress } from "./progress.js";
+import { renewal } from "./renewal.js";
 import { streams } from "./streams.js";
 
-export const allFeatures: readonly (Feature | BytesCodec)[] = [streams, progress, batches, live, compat, bytes];
+export const allFeatures: readonly (Feature | BytesCodec)[] = [
+  streams,
+  progress,
+  batches,
+  live,
+  renewal,
+  compat,
+  bytes,
+];

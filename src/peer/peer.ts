@@ -161,7 +161,7 @@ export interface PeerOptions<Ctx = any> {
    */
   onForeignMessage?: ((message: Record<string, unknown>, peer: PeerOf<Ctx>) => unknown) | undefined;
   /**
-   * The features of the peer: the exports `streams`, `progress`, `batches`, `compat` and `bytes`. A page contains the code of no others. With `bytes`, the
+   * The features of the peer: the exports `streams`, `progress`, `batches`, `live`, `renewal`, `compat` and `bytes`. A page contains the code of no others. With `bytes`, the
    * peer takes and sends bytes in binary frames if the other side does too, and a view that a stream yields need not be marked;
    * without it, bytes come and go as base64. Default: none in `reciproc`. A server and the peers of
    * `reciproc/node` and `reciproc/testing` always have all of them, and `use` adds features of an application. A member that needs a feature which is not here throws a `TypeError` that names it.
@@ -440,10 +440,10 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    *
    * Rejects as `request` does: with `ConnectionLostError` when the connection is lost or closes, with `TimeoutError` or the
    * signal's reason. Rejects with what the function `auth` threw, and with a `TypeError` if `connect` had no option `auth`, or the
-   * server has not asked for it: it does not speak `reciproc.v1`, or has no `authenticate`. Only the server closes anything then.
+   * server has not asked for it: it does not speak `reciproc.v1`, or has no `authenticate`. Only the server closes anything then. On a page, it needs the feature `renewal`.
    */
-  reauthenticate(options?: Pick<CallOptions, "timeoutMs" | "signal">): Promise<void> {
-    return this.#connection.outgoing.reauthenticate(options);
+  async reauthenticate(options?: Pick<CallOptions, "timeoutMs" | "signal">): Promise<void> {
+    return this.#connection.parts.get("renewal").reauthenticate(options);
   }
 
   /**

@@ -11,7 +11,6 @@ import {
   errorOfEnd,
   type CloseInfo,
   type LinkReceiver,
-  type Renewal,
   type SendHandle,
   type Traffic,
   type Link,
@@ -49,8 +48,8 @@ export interface LinkDelegate {
   ended?(): void;
   /** Takes a control frame that the endpoint does not know. */
   control?(frame: object): void;
-  /** As `Link.reauthenticate`. */
-  reauthenticate?(renewal: Renewal): boolean;
+  /** As `Link.freshAuth`. */
+  readonly freshAuth?: Link["freshAuth"];
   /** As `Link.reconnect`. */
   reconnect?(): boolean;
   /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
@@ -127,8 +126,8 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     return state.session !== undefined || state.kind === "ended";
   }
 
-  reauthenticate(renewal: Renewal): boolean {
-    return this.delegate?.reauthenticate?.(renewal) ?? false;
+  get freshAuth(): Link["freshAuth"] {
+    return this.delegate?.freshAuth;
   }
 
   afterRead(then: () => void): boolean {

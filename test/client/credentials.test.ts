@@ -2,7 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { contract, type AnyPeer, type Attempt, type ConnectError } from "../../src/index.js";
+import { contract, renewal, type AnyPeer, type Attempt, type ConnectError } from "../../src/index.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
 import { pass, useVirtualClock } from "../support/time.js";
@@ -370,7 +370,7 @@ describe("credentials of a client", () => {
       "rejects for a client %s at a server that does not ask, and sends nothing there",
       async (_what, frames, error) => {
         network.script = says(AUTH_HELLO, HELLO);
-        const { peer } = await live({ auth: { token: "s3cret" } });
+        const { peer } = await live({ auth: { token: "s3cret" }, use: [renewal] });
         peer.notify("hello");
         await pass(10);
         network.script = says(...frames);

@@ -22,6 +22,7 @@ async function useAll(peer: AnyPeer): Promise<unknown[]> {
     batch: async () => peer.batch(),
     onProgress: () => peer.request("report", {}, { onProgress: () => {} }),
     live: async () => peer.notify("seen", [], { latest: "key" }),
+    renewal: () => peer.reauthenticate(),
   };
   const done = Object.values(uses).map((run) => run().then(() => "done"));
   return (await Promise.allSettled(done)).map(
@@ -36,7 +37,7 @@ const needs = (name: string): unknown =>
 describe("a peer", () => {
   it("without a feature refuses each member that needs it, with the name of the export", async () => {
     const [a] = pair({}, { use: [streams, progress], methods });
-    const names = ["streams", "streams", "streams", "batches", "progress", "live"];
+    const names = ["streams", "streams", "streams", "batches", "progress", "live", "renewal"];
     expect(await useAll(a)).toEqual(names.map(needs));
     for (const options of [{ compat: "1.0" }, { onForeignMessage: () => {} }] as const)
       expect(() => pair(options, {})).toThrow("`use: [compat]`");
@@ -54,7 +55,14 @@ describe("a peer", () => {
 
   it("with one feature has not the other", async () => {
     const [a] = pair({ use: [streams, batches] }, { use: [streams, progress], methods });
-    expect((await useAll(a)).slice(1)).toEqual(["done", "done", "done", needs("progress"), needs("live")]);
+    expect((await useAll(a)).slice(1)).toEqual([
+      "done",
+      "done",
+      "done",
+      needs("progress"),
+      needs("live"),
+      needs("renewal"),
+    ]);
   });
 
   it("without `batches` refuses an array as one malformed message", () => {
@@ -80,7 +88,7 @@ describe("a peer", () => {
     ["`reciproc/testing`", (kit = testServer({ methods })) => kit.connect(kit.server.url)],
   ])("of %s has all features by default, and is a Peer of every entry", async (_entry, make) => {
     const peer: AnyPeer = await make();
-    expect(await useAll(peer)).toEqual(Array(6).fill("done"));
+    expect(await useAll(peer)).toEqual([...Array<unknown>(6).fill("done"), needs("auth")]);
     expect([peer instanceof Peer, peer instanceof node.Peer]).toEqual([true, true]);
   });
 

@@ -1,0 +1,79 @@
+/** A fresh `auth` on an open connection. */
+import type { Connection } from "../core/connection.js";
+import type { CallOptions } from "../core/contract.js";
+import { mistake } from "../core/errors.js";
+import type { Feature, FeaturePart } from "../core/feature.js";
+import type { OutgoingCall } from "../core/outgoing-calls.js";
+
+/** The calls of `reauthenticate` on one connection, which share one exchange of frames. */
+class Renewal implements FeaturePart {
+  readonly #connection: Connection;
+  readonly #calls = new Set<OutgoingCall>();
+  /** The newest exchange. `isSent`: its `auth` is sent, and the reply has not come. Its calls may have timed out. */
+  #exchange = { isSent: false };
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** Sends a fresh `auth` as a call, which has no message of its own. It settles as any other call. */
+  async reauthenticate(options?: CallOptions): Promise<void> {
+    const send = (_text: unknown, handle: unknown): boolean => {
+      this.#add(handle as OutgoingCall);
+      return true;
+    };
+    // No name that a contract would have: it may check the results of a method of that name.
+    await this.#connection.outgoing.control("$/reauthenticate", undefined, options, { send });
+  }
+
+  #add(call: OutgoingCall): void {
+    const calls = this.#calls;
+    const { isSent } = this.#exchange;
+    call.sent = isSent;
+    call.whenSettled(() => calls.delete(call));
+    calls.add(call);
+    if (this.#connection.transport.freshAuth === undefined) this.#reject();
+    else if (calls.size === 1 && !isSent) void this.#renew();
+  }
+
+  resumed(): void {
+    void this.#renew();
+  }
+
+  /** Sends a fresh `auth` if a call waits for it. While there is no socket, the call waits: the next server may ask for `auth`. */
+  async #renew(): Promise<void> {
+    const { transport, flow } = this.#connection;
+    const calls = this.#calls;
+    const exchange = { isSent: false };
+    this.#exchange = exchange;
+    if (calls.size === 0 || flow.isDown) return;
+    try {
+      const auth = await transport.freshAuth?.();
+      // Another exchange may have begun, and no call may wait any more.
+      if (this.#exchange !== exchange || calls.size === 0) return;
+      if (auth === undefined) return this.#reject();
+      exchange.isSent = transport.sendControl!(`{"auth":${auth}}`);
+      if (exchange.isSent) for (const call of calls) call.sent = true;
+    } catch (error) {
+      if (this.#exchange === exchange) this.#reject(error);
+    }
+  }
+
+  #reject(reason: unknown = mistake("`reauthenticate` requires `auth` of client and server")): void {
+    for (const { id } of this.#calls) this.#connection.outgoing.fail(id, reason);
+  }
+
+  frame(frame: object): void {
+    if (!("authenticated" in frame)) return;
+    this.#exchange.isSent = false;
+    for (const { id } of this.#calls)
+      this.#connection.outgoing.settle("response", { id, result: null }, this.#connection);
+  }
+}
+
+/** `peer.reauthenticate`: sends a fresh `auth` on the open connection of a client. */
+export const renewal: Feature<Renewal> = {
+  name: "renewal",
+  methods: () => [],
+  create: (connection) => new Renewal(connection as Connection),
+};
