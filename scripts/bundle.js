@@ -25,8 +25,11 @@ const ENTRIES = {
 /** The packages that are imported where they are used. */
 const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis", "@nats-io/transport-node", "@nats-io/jetstream"]);
 
-/** The packages that a page loads, and the ES module of each. They are in the page's chunk: a page needs no import map for them. */
-const PACKAGES = { nanoid: "index.browser.js" };
+/**
+ * The packages that a page loads, and the ES module of each. They are in the page's chunk: a page needs no import map for
+ * them, and a bundler needs no plugin for CommonJS.
+ */
+const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.browser.js" };
 
 /** What Node's entry imports when there is an engine. */
 const LAZY = ["fleet/fleet.js", "fleet/attach.js"].map((file) => join(dist, file));
@@ -115,7 +118,9 @@ await build({
   format: "esm",
   target: "es2022",
   minify: true,
-  banner: { js: "/* reciproc, with nanoid. Both have the MIT license: see licenses/ and LICENSE in the package. */" },
+  banner: {
+    js: "/* reciproc, with eventemitter3 and nanoid. All have the MIT license: see licenses/ and LICENSE in the package. */",
+  },
   logLevel: "error",
 });
 for (const name in PACKAGES) cpSync(join(folderOf(name), "LICENSE"), join(dist, "licenses", `${name}.txt`));

@@ -4,7 +4,8 @@ import type { AnyMethods, CallArgs, Contract, LiveOptions, NotifyName } from "..
 import { expected } from "../core/errors.js";
 import { checkLive, LIVE_OPTIONS } from "../features/live.js";
 import { anyFunction, checkOptions, must, optional, positive, tableOf } from "../core/options.js";
-import { EventEmitter, tell } from "../core/emitter.js";
+import { EventEmitter } from "../core/packages.js";
+import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { checkEngine, type Engine } from "./engine.js";
 import { Fleet } from "./fleet.js";
 import type { FleetEvents, Health, NodeHost, NodeMethods, Nodes } from "./host.js";
@@ -81,7 +82,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
 
   /** Use `attach`. Throws a `TypeError` for bad options. */
   constructor(options: AttachOptions<R>) {
-    super(EVENTS);
+    super();
     const { engine, topics, nodes, timeoutMs } = checkOptions("options", options, ATTACH_OPTIONS);
     if (engine === undefined) throw expected("engine", "an engine, such as `memory()`", engine);
     const report = (error: unknown): void => void tell(this, "error", [error]);
@@ -165,5 +166,9 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
   /** Calls `close()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  static {
+    refuseUnknownEvents(Attached.prototype, EVENTS);
   }
 }

@@ -24,11 +24,10 @@ import type {
 } from "../core/contract.js";
 import type { Dialect } from "../core/dialect.js";
 import { shownAs } from "../core/codec.js";
-import { EventEmitter } from "../core/emitter.js";
 import { afterFailed, expected } from "../core/errors.js";
 import type { PeerLimits } from "../core/limits.js";
 import type { Id } from "../core/message.js";
-import { nanoid } from "../core/packages.js";
+import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
 import { makeConfig, PEER_OPTIONS, type Config } from "../core/config.js";
 import type { Feature, FeaturePart } from "../core/feature.js";
@@ -36,6 +35,7 @@ import { anyFunction, anySignal, checkOptions, optional } from "../core/options.
 import { observed } from "../core/promises.js";
 import { defaultHooks, type FailedCall, type Hooks } from "../core/hooks.js";
 import type { PeerStats } from "../core/stats.js";
+import { refuseUnknownEvents } from "../core/tell.js";
 import type { CloseInfo, Transport } from "../core/transport.js";
 import { callerOf, remoteOf, type Caller } from "./caller.js";
 
@@ -293,7 +293,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /** Does not start the transport: see `createPeer`. @internal */
   constructor(transport: Transport, options: undefined, checked: Checked);
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> | undefined, checked?: Checked) {
-    super(EVENTS);
+    super();
     for (const name of ["start", "send", "close"] as const)
       if (typeof transport?.[name] !== "function")
         throw expected("transport", `a Transport with \`${name}\``, transport);
@@ -528,5 +528,6 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     replaceConnection = (peer, next) => {
       (peer as AnyPeer).#connection = next;
     };
+    refuseUnknownEvents(Peer.prototype, EVENTS);
   }
 }

@@ -10,7 +10,8 @@ import { shownAs } from "../core/codec.js";
 import type { FailedCall, Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
 import type { Socket } from "../link/socket.js";
-import { EventEmitter, tell } from "../core/emitter.js";
+import { refuseUnknownEvents, tell } from "../core/tell.js";
+import { EventEmitter } from "../core/packages.js";
 import type { Transport } from "../core/transport.js";
 import { fromHttpStatus, GoingAway } from "../close-codes.js";
 import { AUTH_OFFER, RESUME_OFFER, type Bye } from "../session/frames.js";
@@ -163,7 +164,7 @@ export class Server<
 
   /** Use `serve`, or `testServer` of `reciproc/testing`. Throws a `TypeError` for bad options. */
   constructor(options: ServeOptions<L, R, A>, platform: Platform) {
-    super(EVENTS);
+    super();
     const checked = checkServerOptions(options);
     this.#hooks = {
       server: this,
@@ -556,6 +557,10 @@ export class Server<
     this.#accepted.delete(peer);
     this.#topics.leaveAll(peer);
     this.#fleet.node?.closed(peer);
+  }
+
+  static {
+    refuseUnknownEvents(Server.prototype, EVENTS);
   }
 
   #report(error: unknown, peer?: AnyPeer, call?: FailedCall): boolean {

@@ -2,7 +2,8 @@
 import { encodeNotification, type MessageText } from "../core/codec.js";
 import type { Contract, NotifyName } from "../core/contract.js";
 import { anyFunction } from "../core/options.js";
-import { EventEmitter, tell } from "../core/emitter.js";
+import { EventEmitter } from "../core/packages.js";
+import { refuseUnknownEvents, tell } from "../core/tell.js";
 import type { GroupOptions, Reach, ServerNode } from "../fleet/host.js";
 import type { TopicMember } from "../fleet/topic.js";
 import {
@@ -97,6 +98,12 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends 
 
 const EVENTS: Record<keyof TopicEvents<unknown>, 0> = { join: 0, leave: 0 };
 
+class TopicEmitter<P> extends EventEmitter<TopicEvents<P>> {
+  static {
+    refuseUnknownEvents(TopicEmitter.prototype, EVENTS);
+  }
+}
+
 const EMPTY: ReadonlySet<never> = new Set();
 
 /** The topics of one server, and what they need of it. */
@@ -116,7 +123,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
   /** The names of each peer's topics. Many peers have only one, and a Set for each would take memory. */
   readonly #joined = new Map<Peer<L, R, A>, string | Set<string>>();
   /** The listeners of each topic that has any. */
-  readonly #emitters = new Map<string, EventEmitter<TopicEvents<Peer<L, R, A>>>>();
+  readonly #emitters = new Map<string, TopicEmitter<Peer<L, R, A>>>();
 
   constructor(host: TopicsHost<Peer<L, R, A>>) {
     this.host = host;
@@ -190,7 +197,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
     event: keyof TopicEvents<unknown>,
     listener: (...args: any[]) => void,
   ): void {
-    const emitter = this.#emitters.get(name) ?? new EventEmitter(EVENTS);
+    const emitter = this.#emitters.get(name) ?? new TopicEmitter();
     emitter[how](event, listener);
     this.#emitters.set(name, emitter);
   }
@@ -221,7 +228,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
   }
 
   /** Deletes an emitter whose last listener was removed. A listener may have replaced the emitter meanwhile. */
-  #deleteUnheard(name: string, emitter: EventEmitter<TopicEvents<Peer<L, R, A>>>): void {
+  #deleteUnheard(name: string, emitter: TopicEmitter<Peer<L, R, A>>): void {
     if (emitter.eventNames().length === 0 && this.#emitters.get(name) === emitter) this.#emitters.delete(name);
   }
 }

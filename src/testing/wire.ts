@@ -1,6 +1,6 @@
 /** One connection in memory, from the request of its client to its end. */
 import { ConnectError } from "../core/errors.js";
-import { EventEmitter } from "../core/emitter.js";
+import { EventEmitter } from "../core/packages.js";
 import type { Opening } from "../client/open.js";
 import { publicUrl } from "../client/open.js";
 import type { GateSocket } from "../server/gate.js";
@@ -40,7 +40,7 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
 
   /** `offers`: the client offers a subprotocol. */
   constructor(host: WireHost, url: URL, offers: boolean, maxFrameBytes: number) {
-    super({ close: 0, error: 0 });
+    super();
     this.#host = host;
     this.#url = url;
     this.#offers = offers;
