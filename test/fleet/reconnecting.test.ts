@@ -1,0 +1,37 @@
+/** The loop by which an engine connects, and connects again. */
+import { expect, it } from "vitest";
+import { EngineError, type Channel } from "../../src/fleet/engine.js";
+import { Reconnecting } from "../../src/fleet/reconnecting.js";
+import { virtualClock } from "../../src/testing/index.js";
+import { rejection } from "../support/turns.js";
+
+it("a loop that is closed ends its attempt or its delay at once, and no signal of an attempt that has succeeded", async () => {
+  using clock = virtualClock();
+  const signals: AbortSignal[] = [];
+  const reports: string[] = [];
+  const report = (name: string) => (): void => void reports.push(name);
+  const engine = {
+    isConnected: true,
+    connect: async (signal: AbortSignal): Promise<Channel[]> => {
+      signals.push(signal);
+      if (!engine.isConnected) throw new EngineError("refused", "not-sent");
+      return [];
+    },
+    drop: report("drop"),
+  };
+  const host = { received() {}, up: report("up"), down: report("down"), heard: report("heard") };
+  const make = (): Reconnecting => new Reconnecting("test", engine, host);
+  const up = make();
+  await up.open();
+  up.lost(new EngineError("cut", "unknown"));
+  await clock.pass(100);
+  expect([up.isUp, reports]).toEqual([true, ["down", "up", "heard"]]);
+  expect([up.close(), up.close(), signals.some(({ aborted }) => aborted)]).toEqual([true, false, false]);
+  engine.isConnected = false;
+  const starting = make();
+  const opening = rejection(starting.open());
+  await clock.pass(0);
+  expect([clock.timers, starting.attempt]).toEqual([1, expect.any(Promise)]);
+  starting.close();
+  expect([(await opening).outcome, clock.timers]).toEqual(["not-sent", 0]);
+});
