@@ -57,6 +57,7 @@ export { live } from "./features/live.js";
 export { compat } from "./features/compat.js";
 export { renewal } from "./features/renewal.js";
 export { progress } from "./features/progress.js";
+export { schemas } from "./features/schemas.js";
 export { streams } from "./features/streams.js";
 export type { Feature, FeatureConnection, FeaturePart } from "./core/feature.js";
 export type { Slot } from "./core/incoming-call.js";

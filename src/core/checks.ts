@@ -3,7 +3,15 @@ import type { CheckedMethod, Stream } from "./contract.js";
 import { expected, ProtocolError, shownAt } from "./errors.js";
 import { checkKnown, checkOptions, must, optional, tableOf } from "./options.js";
 import { isStreamed, isThenable, synchronous } from "./promises.js";
-import { describeIssue, isSchema, plain, type SchemaIssue, type SchemaResult, type StandardSchema } from "./schema.js";
+import {
+  describeIssue,
+  isSchema,
+  plain,
+  validate,
+  type SchemaIssue,
+  type SchemaResult,
+  type StandardSchema,
+} from "./schema.js";
 
 /** What one method of a contract takes and returns. Without `result` and `stream`, it may be notified. */
 export interface ContractEntry {
@@ -79,6 +87,8 @@ export interface Fit {
   /** The schemas of params, by method. */
   readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
   readonly checks?: ValueChecks | undefined;
+  /** Checks params. A page without contracts and without the feature `schemas` does not load it. */
+  readonly validate?: typeof validate | undefined;
 }
 
 /** The options of a peer that concern its contracts. */
@@ -151,13 +161,17 @@ export function contract<const E extends Readonly<Record<string, ContractEntry>>
 /** Returns what a peer with these options checks. Throws a `TypeError` if the options do not fit the contract. */
 function fit({ contract: own, remote, check, methods: handlers, schemas, fallback }: FitOptions): Fit {
   const checks = check && { sent: checkOf(own?.table, false), received: checkOf(remote?.table, true) };
-  if (own === undefined) return { schemas, checks };
+  if (own === undefined) return { schemas, checks, validate };
   if (schemas !== undefined) throw new TypeError("`contract` has the schemas: `schemas` must not be given beside it");
   checkKnown("methods", Object.fromEntries(handlers), Object.fromEntries(own.table));
   for (const name of fallback === undefined ? own.table.keys() : []) {
     if (!handlers.has(name)) throw expected(`methods.${name}`, "a function, as `contract` has that name", undefined);
   }
-  return { schemas: new Map(Array.from(own.table, ([name, { params = NO_PARAMS }]) => [name, params])), checks };
+  return {
+    schemas: new Map(Array.from(own.table, ([name, { params = NO_PARAMS }]) => [name, params])),
+    checks,
+    validate,
+  };
 }
 
 /** Returns the check of the values that are sent, or that are received. */

@@ -89,6 +89,8 @@ export interface Wait {
 export interface Config {
   readonly methods: ReadonlyMap<string, AnyHandler>;
   readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
+  /** Checks params by one of `schemas`. */
+  readonly validate: Fit["validate"];
   /** Checks results, progress and stream values; `undefined` if they are not checked. */
   readonly checks: ValueChecks | undefined;
   readonly fallback: AnyHandler | undefined;
@@ -121,7 +123,12 @@ const DEFAULT_DIALECT: CoreDialect = { name: "lsp", cancel: lspCancel };
 export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = false): Config {
   const { schemas: given, methods, fallback, timeoutMs, retry, use: all = [] } = checked;
   const use = all.filter(isFeature);
-  const { schemas, checks }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
+  const {
+    schemas,
+    checks,
+    validate = use.find((feature) => feature.validate)?.validate,
+  }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
+  if (schemas !== undefined && validate === undefined) throw notInUse("schemas");
   // A contract has checked that its own schemas fit the methods.
   if (given && !fallback) {
     checkKnown("schemas", Object.fromEntries(given), Object.fromEntries(methods));
@@ -135,6 +142,7 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
   return {
     methods,
     schemas,
+    validate,
     checks,
     fallback,
     around: checked.around,

@@ -12,9 +12,10 @@ import type { AbortCause, IncomingCall, Slot } from "./incoming-call.js";
 import type { Id, NotificationMessage, RequestMessage } from "./message.js";
 import type { OutgoingCall } from "./outgoing-calls.js";
 import type { AnyIterable } from "./promises.js";
+import type { validate } from "./schema.js";
 import type { SendHandle } from "./transport.js";
 
-/** What the option `use` adds to a peer: the exports `streams`, `progress`, `batches`, `live`, `renewal` and `compat`, or a feature of an application. */
+/** What the option `use` adds to a peer: the exports `streams`, `progress`, `batches`, `live`, `renewal`, `schemas` and `compat`, or a feature of an application. */
 export interface Feature<P extends FeaturePart = FeaturePart> {
   /** Its name. A feature replaces an earlier one of the same name. */
   readonly name: string;
@@ -24,6 +25,8 @@ export interface Feature<P extends FeaturePart = FeaturePart> {
   create(connection: FeatureConnection): P;
   /** The class of the flow, if it is another than that of the kernel. @internal */
   readonly Flow?: typeof Flow;
+  /** Checks params by a schema of the option `schemas`. @internal */
+  readonly validate?: typeof validate;
 }
 
 /** What a feature may do on its connection. */

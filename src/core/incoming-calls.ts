@@ -23,7 +23,6 @@ import {
   type RequestMessage,
 } from "./message.js";
 import { isThenable, observed, type AnyIterable } from "./promises.js";
-import { validate } from "./schema.js";
 
 /** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
 export class IncomingCalls {
@@ -152,13 +151,13 @@ export class IncomingCalls {
 
   #run(call: IncomingCall, context: CallContext, params: unknown): unknown {
     const { method } = call;
-    const { fallback, schemas } = this.connection.config;
+    const { fallback, schemas, validate } = this.connection.config;
     // Section 8: names that begin with `rpc.` belong to the protocol, so no fallback may answer them.
     const handler = this.#handlerOf(method) ?? (isInternalMethod(method) ? undefined : fallback);
     if (handler !== undefined) {
       const schema = schemas?.get(method);
       if (schema === undefined) return handler(params, context);
-      return validate(schema, params, (checked) => handler(checked, context));
+      return validate!(schema, params, (checked) => handler(checked, context));
     }
     if (call.id !== undefined) throw new RpcError(METHOD_NOT_FOUND.code, METHOD_NOT_FOUND.message);
     this.connection.emit("notification", method, params);

@@ -6,6 +6,7 @@ import { compat } from "./compat.js";
 import { live } from "./live.js";
 import { progress } from "./progress.js";
 import { renewal } from "./renewal.js";
+import { schemas } from "./schemas.js";
 import { streams } from "./streams.js";
 
 export const allFeatures: readonly (Feature | BytesCodec)[] = [
@@ -14,6 +15,7 @@ export const allFeatures: readonly (Feature | BytesCodec)[] = [
   batches,
   live,
   renewal,
+  schemas,
   compat,
   bytes,
 ];

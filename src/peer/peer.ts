@@ -161,7 +161,7 @@ export interface PeerOptions<Ctx = any> {
    */
   onForeignMessage?: ((message: Record<string, unknown>, peer: PeerOf<Ctx>) => unknown) | undefined;
   /**
-   * The features of the peer: the exports `streams`, `progress`, `batches`, `live`, `renewal`, `compat` and `bytes`. A page contains the code of no others. With `bytes`, the
+   * The features of the peer: the exports `streams`, `progress`, `batches`, `live`, `renewal`, `schemas`, `compat` and `bytes`. A page contains the code of no others. With `bytes`, the
    * peer takes and sends bytes in binary frames if the other side does too, and a view that a stream yields need not be marked;
    * without it, bytes come and go as base64. Default: none in `reciproc`. A server and the peers of
    * `reciproc/node` and `reciproc/testing` always have all of them, and `use` adds features of an application. A member that needs a feature which is not here throws a `TypeError` that names it.
@@ -180,7 +180,8 @@ export type MethodOptions<L, Ctx> = Pick<ContractOptions<L, any>, "contract" | "
   /**
    * A Standard Schema for the params of some methods. What does not fit is answered with -32602: the first issue in its message,
    * the first 100 in its data. Without one, params are unchecked. Throws a `TypeError` for a name that no method has, also where
-   * `handle` adds the method later; where there is a `fallback`, a schema of such a name checks what that is called with.
+   * `handle` adds the method later; where there is a `fallback`, a schema of such a name checks what that is called with. On a page, it
+   * needs the feature `schemas`.
    */
   schemas?: { readonly [K in keyof L]?: StandardSchema<Params<L[K]>> | undefined } | undefined;
   methods?: Handlers<L, Ctx> | undefined;

@@ -41,6 +41,7 @@ describe("a peer", () => {
     expect(await useAll(a)).toEqual(names.map(needs));
     for (const options of [{ compat: "1.0" }, { onForeignMessage: () => {} }] as const)
       expect(() => pair(options, {})).toThrow("`use: [compat]`");
+    expect(() => pair({ methods, schemas: {} }, {})).toThrow("`use: [schemas]`");
     expect(a.stats()).toMatchObject({ requestsSent: 0, pending: 0, streams: 0 });
   });
 

@@ -23,7 +23,12 @@ describe("the code that a page loads", () => {
     ["{ connect }", "index.js", "es2022", 24_400],
     ["{ connect }", "index.js", "es2020", 27_100],
     ["{ connect }", "index.js", "vite", 24_000],
-    ["{ connect, streams, progress, batches, live, renewal, compat, bytes, contract }", "index.js", "es2022", 33_300],
+    [
+      "{ connect, streams, progress, batches, live, renewal, schemas, compat, bytes, contract }",
+      "index.js",
+      "es2022",
+      33_300,
+    ],
     ["{ contract }", "index.js", "es2022", 2_100],
     ["*", "reciproc.min.js", "es2022", 34_800],
     ["{ pair }", "index.js", "es2022", 17_100],

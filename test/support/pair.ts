@@ -1,7 +1,7 @@
 /** Two peers joined in memory, which must leave no state. */
 import { expect } from "vitest";
 import type { AnyMethods, AnyPeer, Context, Options } from "../../src/index.js";
-import { batches, compat, pair, progress, streams } from "../../src/index.js";
+import { batches, compat, pair, progress, schemas, streams } from "../../src/index.js";
 import { turn } from "./turns.js";
 
 /** The options of an untyped peer. */
@@ -15,7 +15,7 @@ export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): Conne
 }
 
 /** The features of the peers of tests. */
-export const use = [streams, progress, batches, compat];
+export const use = [streams, progress, batches, schemas, compat];
 
 /** Returns two joined peers as such a pair. `end` ends what they do not close. */
 export function connected(a: AnyPeer, b: AnyPeer, end?: () => Promise<unknown>) {

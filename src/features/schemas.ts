@@ -1,0 +1,9 @@
+/** Checks of params by schemas. */
+import type { Feature } from "../core/feature.js";
+import { validate } from "../core/schema.js";
+
+/**
+ * The option `schemas`. On a page: `connect(url, { use: [schemas] })`. `reciproc/node` and `reciproc/testing` use it by default. A contract
+ * checks params without it.
+ */
+export const schemas: Feature = { name: "schemas", methods: () => [], create: () => ({}), validate };
