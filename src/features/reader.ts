@@ -67,100 +67,122 @@ interface Reply {
 }
 
 /** Reads one stream, once. Never holds more than the values of three replies. */
-export function readStream(connection: Connection, source: Source): AsyncIterableIterator<unknown> {
-  const { method, signal } = source;
+export class StreamReader implements AsyncIterableIterator<unknown> {
+  readonly #connection: Connection;
+  readonly #source: Source;
   /** Cancels the call that opens the stream, while that waits. */
-  let opening: AbortController | undefined;
+  #opening: AbortController | undefined;
   /** The token, while the other side holds the stream for this reader. */
-  let { token } = source;
+  #token: unknown;
   /** The requested replies, in order. Only a reciproc peer is asked for more than one: other implementations may refuse that. */
-  const ahead: Promise<Reply>[] = [];
-  let end: { error?: unknown } | undefined;
-  let ignoreSignal: (() => void) | undefined;
+  readonly #ahead: Promise<Reply>[] = [];
+  #end: { error?: unknown } | undefined;
+  #ignoreSignal: (() => void) | undefined;
   /** Ends the wait for a reply. */
-  let wake: (() => void) | undefined;
+  #wake: (() => void) | undefined;
+  readonly #reading = this.#read();
+
+  constructor(connection: Connection, source: Source) {
+    this.#connection = connection;
+    this.#source = source;
+    this.#token = source.token;
+  }
+
+  [Symbol.asyncIterator](): this {
+    iterateOnce(this);
+    return this;
+  }
+
+  next(): Promise<IteratorResult<unknown>> {
+    return this.#reading.next();
+  }
+
+  /** Ends the stream at once, also while a `next()` waits. */
+  async return(value?: unknown): Promise<IteratorResult<unknown>> {
+    this.#stop({});
+    return { done: true, value };
+  }
 
   /** Ends the reading, once. The next `next()` throws the error of `how`, if it has one. */
-  function stop(how: { error?: unknown }): void {
-    if (end !== undefined) return;
-    end = how;
-    source.onEnd?.();
-    ignoreSignal?.();
-    abort();
-    wake?.();
-    opening?.abort("error" in how ? how.error : new Error(NO_LONGER_READ));
+  #stop(how: { error?: unknown }): void {
+    if (this.#end !== undefined) return;
+    this.#end = how;
+    this.#source.onEnd?.();
+    this.#ignoreSignal?.();
+    this.#abort();
+    this.#wake?.();
+    this.#opening?.abort("error" in how ? how.error : new Error(NO_LONGER_READ));
   }
 
   /** Stops the stream on the other side. */
-  function abort(): void {
-    if (token !== undefined) connection.flow.send(encodeNotification(ABORT, { token }));
+  #abort(): void {
+    const token = this.#token;
+    if (token !== undefined) this.#connection.flow.send(encodeNotification(ABORT, { token }));
   }
 
-  async function begin(): Promise<Reply> {
-    ignoreSignal = signal && onAbort(signal, () => stop({ error: signal.reason }));
-    opening = new AbortController();
-    openings.add(opening.signal);
-    const stream = await source.open(opening.signal);
-    opening = undefined;
-    if (source.token === undefined) {
-      token = tokenOf(stream);
-      // The reader stopped while the reply was on its way through the promises.
-      if (end !== undefined) abort();
-    }
-    return { values: valuesOf(stream, connection, method), finished: token === undefined };
-  }
-
-  async function readReply(): Promise<Reply> {
+  async *#read(): AsyncGenerator<unknown, void> {
+    const { method, signal } = this.#source;
     try {
-      const { requestMore: request = requestMore } = source;
-      const reply = readMore(await request(connection, token));
-      if (reply.finished) token = undefined;
+      if (signal?.aborted) this.#stop({ error: signal.reason });
+      if (this.#end === undefined) this.#ahead.push(this.#begin());
+      while (this.#end === undefined) {
+        const reply = await this.#nextReply();
+        if (reply === undefined || this.#end !== undefined) break;
+        for (const value of reply.values) {
+          this.#connection.config.checks?.received("stream", method, value);
+          yield value;
+          if (this.#end !== undefined) break;
+        }
+        if (reply.finished) this.#stop({});
+      }
+    } catch (error) {
+      this.#stop({ error });
+    }
+    const end = this.#end!;
+    // oxlint-disable-next-line typescript/unbound-method -- the stack of the error begins above it.
+    if ("error" in end) throw shownAt(end.error, method, this.#read);
+  }
+
+  /** Opens the stream, and returns its first values. */
+  async #begin(): Promise<Reply> {
+    const { signal, open, token, method } = this.#source;
+    this.#ignoreSignal = signal && onAbort(signal, () => this.#stop({ error: signal.reason }));
+    this.#opening = new AbortController();
+    openings.add(this.#opening.signal);
+    const stream = await open(this.#opening.signal);
+    this.#opening = undefined;
+    if (token === undefined) {
+      this.#token = tokenOf(stream);
+      // The reader stopped while the reply was on its way through the promises.
+      if (this.#end !== undefined) this.#abort();
+    }
+    return { values: valuesOf(stream, this.#connection, method), finished: this.#token === undefined };
+  }
+
+  /** Waits for the next reply, and requests those that follow. Returns `undefined` if the reading has ended meanwhile. */
+  async #nextReply(): Promise<Reply | undefined> {
+    const ahead = this.#ahead;
+    const reply = await new Promise<Reply | undefined>((resolve, reject) => {
+      this.#wake = resolve as () => void;
+      ahead.shift()!.then(resolve, reject);
+    });
+    if (reply === undefined || this.#end !== undefined) return undefined;
+    const most = this.#connection.transport.isReciproc === true ? MOST_NEXT : 1;
+    while (this.#token !== undefined && ahead.length < most) ahead.push(observed(this.#more()));
+    return reply;
+  }
+
+  async #more(): Promise<Reply> {
+    const { requestMore: request = requestMore, method } = this.#source;
+    try {
+      const reply = readMore(await request(this.#connection, this.#token));
+      if (reply.finished) this.#token = undefined;
       return reply;
     } catch (error) {
-      if (freesToken(error)) token = undefined;
+      if (freesToken(error)) this.#token = undefined;
       throw ofOpeningCall(error, method);
     }
   }
-
-  async function* read(): AsyncGenerator<unknown, void> {
-    try {
-      if (signal?.aborted) stop({ error: signal.reason });
-      if (end === undefined) ahead.push(begin());
-      while (end === undefined) {
-        // `undefined` if the reading has ended meanwhile.
-        const reply = await new Promise<Reply | undefined>((resolve, reject) => {
-          wake = resolve as () => void;
-          ahead.shift()!.then(resolve, reject);
-        });
-        if (reply === undefined || end !== undefined) break;
-        const most = connection.transport.isReciproc === true ? MOST_NEXT : 1;
-        while (token !== undefined && ahead.length < most) ahead.push(observed(readReply()));
-        for (const value of reply.values) {
-          connection.config.checks?.received("stream", method, value);
-          yield value;
-          if (end !== undefined) break;
-        }
-        if (reply.finished) stop({});
-      }
-    } catch (error) {
-      stop({ error });
-    }
-    if ("error" in end!) throw shownAt(end.error, method, read);
-  }
-  const reading = read();
-
-  return {
-    [Symbol.asyncIterator]() {
-      iterateOnce(this);
-      return this;
-    },
-    next: () => reading.next(),
-    /** Ends the stream at once, also while a `next()` waits. */
-    async return(value) {
-      stop({});
-      return { done: true, value };
-    },
-  };
 }
 
 /**

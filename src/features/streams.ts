@@ -15,7 +15,7 @@ import { member, type Id, type NotificationMessage, type RequestMessage } from "
 import { isSignal } from "../core/options.js";
 import { OutgoingCall } from "../core/outgoing-calls.js";
 import type { AnyIterable } from "../core/promises.js";
-import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, readStream, tokenOf, type Source } from "./reader.js";
+import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, StreamReader, tokenOf, type Source } from "./reader.js";
 import { serveStream, type ServedStream, type ServedStreams } from "./served.js";
 
 /** If the first value of a stream takes longer, the call is answered without a value, so that it does not time out. */
@@ -95,7 +95,7 @@ export class Streams implements ServedStreams, OwnPart {
 
   /** Reads a stream on the other side. */
   read(source: Source): AsyncIterable<unknown> {
-    return readStream(this.connection, source);
+    return new StreamReader(this.connection, source);
   }
 
   offer(source: unknown): object {
