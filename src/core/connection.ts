@@ -131,8 +131,8 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
   }
 
   /**
-   * Returns the kind of what looks like a broken response. An id alone, under which no call is pending, is a request without its
-   * method: it is answered, because its sender would wait for ever.
+   * Returns the kind of what looks like a broken response. An object with only an id, under which no call is pending, is a request
+   * without its method: it is answered, because its sender would wait for ever.
    */
   kindOfBroken(value: Unchecked): Kind {
     return isLoneId(value) && this.outgoing.get(value.id) === undefined ? "invalid" : "broken";

@@ -8,11 +8,11 @@ export interface PeerLimits {
   maxMessageBytes: number;
   /** Longest reply, to a request or to a whole batch, in bytes of UTF-8. A longer one becomes error -32008, whose own bytes do not count. Default 1 MiB, at most 256 MiB. */
   maxReplyBytes: number;
-  /** Most entries of an incoming batch. A larger one is refused whole with -32010. Default 1,000; `Infinity` turns it off. */
+  /** Most entries of an incoming batch. A larger one is refused whole with -32010. Default 1,000; `Infinity`: no limit. */
   maxBatchEntries: number;
-  /** Most incoming requests that run at once. Further ones are refused with -32009. As many notifications may run. Further ones are dropped, and emitted as `error`. Default 1,024; `Infinity` turns it off. */
+  /** Most incoming requests that run at once. Further ones are refused with -32009. As many notifications may run. Further ones are dropped, and emitted as `error`. Default 1,024; `Infinity`: no limit. */
   maxInFlight: number;
-  /** Most streams of this side that the other side reads at once. A further one is refused with -32009. In params, it rejects its call with `RangeError`. Default 256; `Infinity` turns it off. */
+  /** Most streams of this side that the other side reads at once. A further one is refused with -32009. In params, it rejects its call with `RangeError`. Default 256; `Infinity`: no limit. */
   maxStreams: number;
   /**
    * Most unsent bytes. A burst may exceed this limit, as 100 replies of 64 KiB in one tick do. A connection with more unsent
@@ -27,7 +27,7 @@ export interface PeerLimits {
    * Other messages are dropped and counted. `reauthenticate()` counts too, and waits. Responses do not count. Default `Infinity`.
    */
   maxMessagesPerSecond: number;
-  /** Most malformed messages within a minute, which starts with the first. A further one closes the connection with 1008. Default 100; `Infinity` turns it off. */
+  /** Most malformed messages within a minute, which starts with the first. A further one closes the connection with 1008. Default 100; `Infinity`: no limit. */
   maxMalformedPerMinute: number;
 }
 

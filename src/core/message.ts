@@ -60,7 +60,7 @@ export type Message = RequestMessage | NotificationMessage | ResponseMessage;
  * - `request`, `notification`, `response`: well formed.
  * - `invalid`: none of the three. It must be answered with -32600.
  * - `broken`: looks like a response but breaks a rule of section 5. Never answered, because two peers would loop, unless it is
- *   an id alone that no call of its receiver waits under.
+ *   only an id, under which no call of its receiver waits.
  */
 export type Kind = "request" | "notification" | "response" | "invalid" | "broken";
 

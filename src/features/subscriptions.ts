@@ -21,11 +21,11 @@ export type SubscriptionId = string | number;
 
 /** Bounds on the subscriptions of one kind. */
 export interface SubscriptionLimits {
-  /** Most subscriptions that one peer has open. Opening more throws an `RpcError` of code -32006. Default 1,024; `Infinity` turns it off. */
+  /** Most subscriptions that one peer has open. Opening more throws an `RpcError` of code -32006. Default 1,024; `Infinity`: no limit. */
   maxPerPeer: number;
   /**
    * Most pushes of a subscription that are queued until the response is read. Until the response is sent, further pushes are
-   * refused. After that, a further push sends the queued pushes at once. Default 256; `Infinity` turns it off.
+   * refused. After that, a further push sends the queued pushes at once. Default 256; `Infinity`: no limit.
    */
   maxQueued: number;
 }

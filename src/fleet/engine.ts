@@ -84,8 +84,8 @@ export interface EngineSettings {
   /** How long `serve` waits for the broker, in milliseconds. Then it rejects with the `EngineError` of the last attempt. Default 10,000. */
   readonly startTimeoutMs?: number | undefined;
   /**
-   * Whether the server starts without its broker if `startTimeoutMs` has passed, and joins the fleet later. Default false. If it turns
-   * out that the broker refuses it for good, such as for a wrong password, the server emits the `EngineError` as `error`.
+   * Whether the server starts without its broker if `startTimeoutMs` has passed, and joins the fleet later. Default false. If the
+   * broker then refuses it for good, such as for a wrong password, the server emits the `EngineError` as `error`.
    */
   readonly startWithout?: boolean | undefined;
 }

@@ -17,8 +17,8 @@ import { randomText } from "./random.js";
 export interface FleetOptions<R> {
   /**
    * Connects this server to those of other processes: `redis()` or `nats()`, or `memory()` for several servers in one process. Then
-   * topics, `server.peers.notify`, `server.peer`, `server.principal` and `server.nodes` reach all of them. Default: this server is
-   * alone.
+   * topics, `server.peers.notify`, `server.peer`, `server.principal` and `server.nodes` reach all of them. Default: this server has
+   * no others.
    */
   engine?: Engine | undefined;
   /**

@@ -9,13 +9,13 @@ export interface ServerLimits extends PeerLimits {
    * free, a new client ends the oldest suspended session, preferably one without a principal, whose peer closes with 1013. If no
    * session is suspended, the new client gets HTTP 503. It also gets 503 while as many sockets and POSTs are open as there are
    * slots. A client that resumes a session takes no slot, and may open its socket before the old one is closed. Default 10,000;
-   * `Infinity` turns the limit off.
+   * `Infinity`: no limit.
    */
   maxConnections: number;
   /**
    * How long `authenticate` may take, in milliseconds. After that, the client gets HTTP 503. If the body of a POST does not arrive
    * within the same time, the client gets HTTP 408. If the `auth` of a client that offered it does not arrive within that time
-   * after the WebSocket opened, the WebSocket closes with 4000. Default 10,000; `Infinity` turns the limit off.
+   * after the WebSocket opened, the WebSocket closes with 4000. Default 10,000; `Infinity`: no limit.
    */
   handshakeTimeoutMs: number;
   /** Maximum number of suspended sessions of one `principal`. One more ends the oldest. Default 16; `Infinity` for no limit. */

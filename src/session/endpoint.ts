@@ -21,8 +21,8 @@ const TOO_LARGE = "message is too large";
 const NONE: string[] = [];
 
 /**
- * One end of one connection, from its first frame to its end, over one socket or several in turn. This class is the end of a client.
- * `session/link.ts` gives it its sockets and its times, and `server/link.ts` adds the parts of a server.
+ * One end of one connection, from its first frame to its end, over one socket, or several one after the other. This class is the end of
+ * a client. `session/link.ts` gives it its sockets and its times, and `server/link.ts` adds the parts of a server.
  */
 export abstract class Endpoint {
   declare state: State;

@@ -1,7 +1,7 @@
 /** A clock that only the test advances, for tests of timeouts, heartbeats, expiry and reconnecting. */
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { expected } from "../core/errors.js";
-import { turn } from "./turn.js";
+import { nextTick } from "./tick.js";
 
 /** The time of a test. `virtualClock` makes it. */
 export interface VirtualClock extends Disposable {
@@ -159,16 +159,16 @@ class Clock implements VirtualClock {
   }
 
   async #passUntil(endMs: number): Promise<void> {
-    await turn();
+    await nextTick();
     for (let timer = this.#first(); timer !== undefined && timer.dueMs <= endMs; timer = this.#first()) {
       this.now = Math.max(this.now, timer.dueMs);
       if (timer.isRepeated) this.start(timer);
       else this.#timers.delete(timer);
       timer.run();
-      await turn();
+      await nextTick();
     }
     this.now = Math.max(this.now, endMs);
-    await turn();
+    await nextTick();
   }
 
   /** Returns the timer that is due first. Of several that are due at the same time, the one that was set first. */

@@ -5,7 +5,7 @@ import { positive } from "../core/options.js";
 import { endPeer, type AnyPeer } from "../peer/peer.js";
 import type { StandardWebSocket } from "../sockets/standard.js";
 import type { Flow } from "./pipe.js";
-import { turn } from "./turn.js";
+import { nextTick } from "./tick.js";
 import type { Wire, WireHost } from "./wire.js";
 
 /** What a test can do to the connection of one client, or to those of all. */
@@ -172,7 +172,7 @@ export class MemoryNetwork implements Network {
     let before: number;
     do {
       before = this.#arrivals;
-      await turn();
+      await nextTick();
     } while (this.#arrivals !== before);
   }
 }

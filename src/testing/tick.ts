@@ -7,6 +7,6 @@ const { setTimeout, setImmediate = setTimeout } = globalThis as {
 };
 
 /** Resolves in the next tick of the event loop, when all pending microtasks have run. */
-export function turn(): Promise<void> {
+export function nextTick(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
