@@ -143,18 +143,12 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
   options: Checked<typeof CONNECT_OPTIONS> & { headers?: unknown },
   openSocket: Open,
 ): OpeningPeer<Peer<C, S>> {
-  const { signal, link, onOpen, openTimeoutMs, heartbeat } = options;
-  const { reconnects, retriesFirst } = options.reconnect;
-  const config = makeConfig(options, onOpen !== undefined);
+  const { signal } = options;
+  const config = makeConfig(options, options.onOpen !== undefined);
   const driver = new ClientDriver({
-    link,
-    onOpen,
-    openTimeoutMs,
-    heartbeat,
-    reconnects,
-    retriesFirst,
+    ...options,
+    ...options.reconnect,
     credentials: new Credentials(url, options.headers, options.auth),
-    subprotocol: options.dialect?.subprotocol,
     open: openSocket,
     limits: endpointLimits(config.limits, config.bytes),
   });

@@ -2,6 +2,7 @@
 import { toHttpStatus } from "../close-codes.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
+import type { CoreDialect } from "../core/dialect.js";
 import type { Socket } from "../link/socket.js";
 import { AUTH_OFFER, helloOf, readBye, RESUME_OFFER, says } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
@@ -57,16 +58,15 @@ export interface DialPlan {
   readonly credentials: Credentials;
   /** Whether `reciproc.v1` is offered. */
   readonly link: "packed" | "plain";
-  /** The subprotocol of the dialect. */
-  readonly subprotocol: string | undefined;
+  readonly dialect: Pick<CoreDialect, "subprotocol"> | undefined;
   readonly open: Open;
   readonly limits: EndpointLimits;
 }
 
 /** Returns the subprotocols to offer. */
-function offerOf({ link, subprotocol, credentials }: DialPlan, { session }: DialAttempt): string[] {
+function offerOf({ link, dialect, credentials }: DialPlan, { session }: DialAttempt): string[] {
   const own = [PROTOCOL, session && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
-  return [...(link === "plain" ? [] : own), subprotocol].filter((name) => typeof name === "string");
+  return [...(link === "plain" ? [] : own), dialect?.subprotocol].filter((name) => typeof name === "string");
 }
 
 /**
