@@ -171,9 +171,9 @@ export class ClientDriver implements LinkDelegate, Expiring {
     else if (this.#opened === undefined) this.#attempt!.onAbort?.(reason);
     else if (!this.link.isFlowing) this.link.giveUp(reason);
     else {
-      const hint =
-        [...(connectionOf(this.#peer).opening ?? [])].length > 0 ? "; call by its parameter, not by the peer" : "";
-      this.#openFailed(new ConnectError(credentials.publicUrl, `${reason}: \`onOpen\` has not ended${hint}`));
+      // An `onOpen` that awaits a call by the peer never ends.
+      const hint = "`onOpen` has not ended, and calls by the peer wait for it";
+      this.#openFailed(new ConnectError(credentials.publicUrl, `${reason}: ${hint}`));
     }
   }
 
