@@ -30,7 +30,7 @@ export abstract class Endpoint {
   declare length: number;
   /** Whether both sides take binary frames, as far as is known. */
   declare takesBytes: boolean;
-  /** The number of received frames, on all sockets. A liveness check compares it. */
+  /** The number of received frames, on all sockets. A server tells them apart by it. */
   declare heard: number;
   /** The length of the frame that was received last. */
   declare protected frameLength: number;
