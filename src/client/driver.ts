@@ -6,7 +6,7 @@ import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError } from "../core/errors.js";
 import { Heartbeat, type HeartbeatTimes } from "../link/heartbeat.js";
-import { errorOfEnd, type CloseInfo, type Link } from "../core/transport.js";
+import { errorOfEnd, type CloseInfo, type Dialer, type Link } from "../core/transport.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
@@ -42,7 +42,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   declare deadline: number;
   /** The link of the present connection. A new link replaces it when the connection is lost. */
   declare link: PackedLink;
-  declare readonly freshAuth: Link["freshAuth"];
+  declare readonly freshAuth: Dialer["freshAuth"];
   readonly #plan: ClientPlan;
   /** Runs while messages flow, if the other side answers pings. */
   #heartbeat: Heartbeat | undefined;

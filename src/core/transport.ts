@@ -143,6 +143,14 @@ export interface Transport {
   readonly maxMessageBytes?: number | undefined;
 }
 
+/** What gives a link its sockets. Only that of a client has these functions. */
+export interface Dialer {
+  /** As `Peer.reconnect`. */
+  reconnect?(): boolean;
+  /** Returns a fresh `auth` as JSON; `undefined` if the present server has not asked for it. Missing if the client has no `auth`. */
+  readonly freshAuth?: (() => Promise<string | undefined>) | undefined;
+}
+
 /** A transport of this package. A connection asks for more of it, if it is there. */
 export interface Link extends Transport {
   /** As `Transport.start`. Called again, with the receiver that follows, if the link calls `lost` without `next`. */
@@ -164,8 +172,6 @@ export interface Link extends Transport {
    * returns false or does not have this function, the connection closes with 1013.
    */
   endSession?(reason: string): boolean;
-  /** Returns a fresh `auth` as JSON; `undefined` if the present server has not asked for it. Only a client with an `auth` has this function. */
-  readonly freshAuth?: (() => Promise<string | undefined>) | undefined;
   /** Sends a control frame of `reciproc.v1`. Returns false if it was not sent, because no messages flow. */
   sendControl?(frame: string): boolean;
   /**
@@ -187,8 +193,8 @@ export interface Link extends Transport {
    * `resumed`. Default false.
    */
   readonly isConnecting?: boolean;
-  /** As `Peer.reconnect`. Returns false if the transport does not connect by itself. */
-  reconnect?(): boolean;
+  /** What gives the link its sockets, if the link has several one after the other. */
+  readonly delegate?: Dialer | undefined;
   /** Bounds how long a batch is processed in one tick. Without it, each message or batch is processed at once. */
   readonly budget?: TickBudget | undefined;
   /** Reports to the other side that so many messages to it were dropped, if there is a way, in order with the messages. */

@@ -32,7 +32,7 @@ class Renewal implements FeaturePart {
     call.sent = isSent;
     call.whenSettled(() => calls.delete(call));
     calls.add(call);
-    if (this.#connection.transport.freshAuth === undefined) this.#reject();
+    if (this.#connection.transport.delegate?.freshAuth === undefined) this.#reject();
     else if (calls.size === 1 && !isSent) void this.#renew();
   }
 
@@ -48,7 +48,7 @@ class Renewal implements FeaturePart {
     this.#exchange = exchange;
     if (calls.size === 0 || flow.isDown) return;
     try {
-      const auth = await transport.freshAuth?.();
+      const auth = await transport.delegate!.freshAuth!();
       // Another exchange may have begun, and no call may wait any more.
       if (this.#exchange !== exchange || calls.size === 0) return;
       if (auth === undefined) return this.#reject();

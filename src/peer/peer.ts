@@ -469,7 +469,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   reconnect(): boolean {
     const { ended, transport } = this.#connection;
-    return ended === undefined && transport.reconnect?.() === true;
+    return ended === undefined && transport.delegate?.reconnect?.() === true;
   }
 
   /**

@@ -10,6 +10,7 @@ import {
   endOf,
   errorOfEnd,
   type CloseInfo,
+  type Dialer,
   type LinkReceiver,
   type SendHandle,
   type Traffic,
@@ -35,7 +36,7 @@ export const DRAIN_CHECK_MS = 20;
 const PACK_MESSAGES = 16;
 
 /** The object that gives a link its sockets: the driver of a client, or the sessions of a server. */
-export interface LinkDelegate {
+export interface LinkDelegate extends Dialer {
   /** Reports that messages flow on the present socket. */
   flows?(): void;
   /** Reports that the session has lost its socket, which ended with `end`. Called after the receiver was notified. */
@@ -48,10 +49,6 @@ export interface LinkDelegate {
   ended?(): void;
   /** Takes a control frame that the endpoint does not know. */
   control?(frame: object): void;
-  /** As `Link.freshAuth`. */
-  readonly freshAuth?: Link["freshAuth"];
-  /** As `Link.reconnect`. */
-  reconnect?(): boolean;
   /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
   discarded(reason: string): void;
 }
@@ -126,10 +123,6 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     return state.session !== undefined || state.kind === "ended";
   }
 
-  get freshAuth(): Link["freshAuth"] {
-    return this.delegate?.freshAuth;
-  }
-
   afterRead(then: () => void): boolean {
     this.flush();
     return this.isFlowing && (this.socket?.afterRead?.(then) ?? false);
@@ -162,10 +155,6 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
   ping(): void {
     if (this.isReciproc) this.sendControl('{"ping":1}');
     else this.socket?.ping?.();
-  }
-
-  reconnect(): boolean {
-    return this.delegate?.reconnect?.() ?? false;
   }
 
   /** Client: takes the first or the next socket. As `Endpoint.attach`. With `readsLater`, the caller starts the socket. */
