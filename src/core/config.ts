@@ -122,7 +122,7 @@ const DEFAULT_DIALECT: CoreDialect = { name: "lsp", cancel: lspCancel };
 /** Makes a config of options that are checked. `opensFirst`: see `Config`. Throws a `TypeError` if a schema or a contract does not fit the methods. */
 export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = false): Config {
   const { schemas: given, methods, fallback, timeoutMs, retry, use: all = [] } = checked;
-  const use = all.filter(isFeature);
+  const use = [...new Map(all.filter(isFeature).map((feature) => [feature.name, feature])).values()];
   const {
     schemas,
     checks,

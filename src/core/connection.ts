@@ -205,10 +205,10 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
 
   resumed(): void {
     this.flow.resumed();
+    this.madeParts?.each("resumed");
     // With `onOpen`, messages stay queued until `release`.
     if (this.config.opensFirst) this.#resume();
     else this.release();
-    this.madeParts?.each("resumed");
   }
 
   lost(error: Error, transport = this.transport): void {

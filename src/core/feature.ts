@@ -19,7 +19,7 @@ import type { SendHandle } from "./transport.js";
 export interface Feature<P extends FeaturePart = FeaturePart> {
   /** Its name. A feature replaces an earlier one of the same name. */
   readonly name: string;
-  /** Returns the methods whose messages its part takes before any handler. */
+  /** Returns the methods whose messages its part takes before any handler. The default dialect has no `progress`. */
   methods(dialect: CoreDialect): readonly string[];
   /** Makes its part of one connection, when that first needs one. `peer.feature` returns it. */
   create(connection: FeatureConnection): P;

@@ -6,7 +6,7 @@ import { ProtocolError, receivedError } from "../core/errors.js";
 import type { Feature, OutgoingBatch, OwnPart } from "../core/feature.js";
 import type { Sink } from "../core/flow.js";
 import type { Slot } from "../core/incoming-call.js";
-import { classify, type ErrorMessage, type Unchecked } from "../core/message.js";
+import { classify, isLoneId, type ErrorMessage, type Unchecked } from "../core/message.js";
 import type { OutgoingCall, SharedHandle } from "../core/outgoing-calls.js";
 import { VALUE_COST } from "../core/transport.js";
 
@@ -82,7 +82,11 @@ class Batches implements OwnPart {
         const handle = connection.outgoing.get((members[i] as Unchecked).id)?.handle;
         if (handle instanceof BatchCalls) answered.add(handle);
       } else if (isTooLarge) return;
-      connection.dispatch(members[i], reply.reserve());
+      const place = reply.reserve();
+      // A member before this one may have settled the call of this id, of which this was judged to be a broken response.
+      if (!areResponses[i] || !isLoneId(members[i] as Unchecked)) return connection.dispatch(members[i], place);
+      connection.outgoing.settle("broken", members[i] as Unchecked, place);
+      place.leaveOut();
     };
     inTicks(connection, members.length, take, () => {
       if (!isTooLarge) reply.countDown();

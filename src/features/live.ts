@@ -239,8 +239,8 @@ export function isReady({ opening, flow }: Connection): boolean {
 
 /**
  * The feature behind the options `latest` and `volatile` of `notify`, for the option `use` of a page: `connect(url, { use: [live] })`. The
- * entries for Node and for tests have it. Without it, these options throw a `TypeError`. A message that waits for its peer when the
- * connection ends is dropped.
+ * entries for Node and for tests have it. Without it, these options throw a `TypeError`. A message with a key that waits for
+ * a slow peer is sent when this side closes the connection.
  */
 export const live: Feature = {
   name: "live",

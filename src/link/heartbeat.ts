@@ -48,7 +48,7 @@ const CHECKS = 5;
 /** How long the other side may take to respond to the ping of `Heartbeat.check`. */
 const CHECK_MS = 5_000;
 
-/** A timer may fire so much before its time by `performance.now`. */
+/** By `performance.now`, a timer may fire this many milliseconds before its time. */
 const EARLY_MS = 1;
 
 /**
@@ -59,7 +59,7 @@ export class Heartbeat implements Expiring {
   deadline = 0;
   readonly #pulse: Pulse;
   readonly #times: HeartbeatTimes;
-  /** When the oldest ping was sent that nothing has come after. */
+  /** When the oldest ping was sent that is not answered. */
   #pingedAt = Infinity;
   /** When the connection ends, if nothing comes until then. */
   #endAt = Infinity;
@@ -86,6 +86,8 @@ export class Heartbeat implements Expiring {
   check(): void {
     const now = performance.now();
     this.#lastHeard(now);
+    // This process slept when the time for an answer ran out, so it has not read the answer yet.
+    if (now >= this.#endAt) this.#endAt = Infinity;
     this.#ping(now, CHECK_MS);
     setDeadline(this, Math.min(this.#endAt - now, this.#times.intervalMs / CHECKS));
   }

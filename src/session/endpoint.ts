@@ -1,5 +1,5 @@
 /**
- * One end of a connection that speaks `reciproc.v1`, as a state machine without I/O: no socket, no timer, no clock. It takes
+ * One end of a connection that speaks `reciproc.v1`, as a state machine without I/O: no timer, no clock, and of its socket only a `Wire`. It takes
  * frames by `frame`, and sends frames through a `Wire`. `docs/PROTOCOL.md` defines the states and the ten rules of a session. A
  * comment that begins with "Rule" names the rule that its line keeps.
  */

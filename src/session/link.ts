@@ -1,6 +1,5 @@
 /**
- * A connection that speaks `reciproc.v1`: gives an `Endpoint`, which decides, its sockets, the end of the tick, the time budget of each
- * tick, and its receiver. `server/link.ts` adds the parts of a server.
+ * A connection that speaks `reciproc.v1`: an endpoint with sockets, timers and a receiver. `server/link.ts` adds the parts of a server.
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
@@ -189,7 +188,9 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
 
   /** Closes the socket. Reads and reports nothing more of it. */
   leave(reason: string): void {
-    this.#detach()?.discard(CloseCode.Superseded, reason);
+    // First: its close sends the frames that this tick has collected.
+    this.socket?.discard(CloseCode.Superseded, reason);
+    this.#detach();
   }
 
   /** Drops the socket, as if it had been lost. */

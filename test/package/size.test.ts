@@ -31,7 +31,7 @@ describe("the code that a page loads", () => {
     ],
     ["{ contract }", "index.js", "es2022", 2_100],
     ["*", "reciproc.min.js", "es2022", 34_800],
-    ["{ pair }", "index.js", "es2022", 17_100],
+    ["{ pair }", "index.js", "es2022", 16_300],
     ["{ RpcError }", "index.js", "es2022", 420],
     ["{ lsp }", "index.js", "es2022", 480],
     ["{ encodeRequest }", "index.js", "es2022", 1_110],

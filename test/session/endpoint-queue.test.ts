@@ -113,6 +113,15 @@ const acks = (end: ClientEnd, count: number, padding = 0): unknown[][] =>
   range(1, count).map((n) => (end.receive(pack(message(n, padding))), end.frames()));
 
 describe("an ack", () => {
+  it("is sent with the other frames of its tick before a socket is left, whose close sends them", () => {
+    const end = ClientEnd.live();
+    const { wire } = end;
+    wire.discard = () => end.endpoint.flush();
+    end.receive(...range(1, 4).map((n) => pack(message(n))), '{"ping":7}');
+    end.endpoint.leave("another came");
+    expect(wire.take()).toEqual(['{"pong":7}', '{"ack":4}']);
+  });
+
   it("is sent on receipt of a quarter of the other side's frames, or of their length", () => {
     const one = [[], [], []];
     expect(acks(ClientEnd.live(), 8)).toEqual([...one, ['{"ack":4}'], ...one, ['{"ack":8}']]);
