@@ -16,14 +16,14 @@ class Checked implements Pulse, Disposable {
   readonly givenUp: string[] = [];
   readonly traffic: CheckedOptions["traffic"];
   readonly #answers: boolean;
-  readonly #heartbeat: Heartbeat;
+  readonly heartbeat: Heartbeat;
 
   /** `silentMs`: for how long the peer was silent before. `phase`: as of `Heartbeat`. */
   constructor({ answers = true, traffic, silentMs = 0, phase = 0 }: CheckedOptions = {}) {
     this.#answers = answers;
     this.traffic = traffic;
     this.heardAt = performance.now() - silentMs;
-    this.#heartbeat = new Heartbeat(this, TIMES, phase);
+    this.heartbeat = new Heartbeat(this, TIMES, phase);
   }
 
   speak(): void {
@@ -40,7 +40,7 @@ class Checked implements Pulse, Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#heartbeat.stop();
+    this.heartbeat.stop();
   }
 }
 
@@ -107,6 +107,17 @@ describe("a heartbeat", () => {
     stall(600_000);
     await pass(0);
     expect([checked.asked.length, checked.givenUp]).toEqual([1, []]);
+  });
+
+  it("gives the other side its 5 s again if it is checked after the process slept", async () => {
+    using checked = new Checked({ answers: false });
+    checked.heartbeat.check();
+    stall(600_000);
+    checked.heartbeat.check();
+    await pass(4_990);
+    expect([checked.asked.length, checked.givenUp]).toEqual([2, []]);
+    await pass(20);
+    expect(checked.givenUp).toHaveLength(1);
   });
 
   it("starts at a random moment within the interval, so that many connections do not ping together", async () => {
