@@ -99,6 +99,15 @@ async function answered({ peer, feed, calls }: ReturnType<typeof waiting>): Prom
   expectEmpty(peer);
 }
 
+it("a member with only an id is judged before its batch is read: it is no request because a response before it has settled its call", async () => {
+  const { peer, messages, feed } = rawPeer();
+  const call = peer.request("m");
+  messages();
+  feed([result(1, "done"), { jsonrpc: "2.0", id: 1 }]);
+  expect(await call).toBe("done");
+  expect([messages(), peer.stats()]).toMatchObject([[request(1, "m")], { unmatched: 1, malformed: 0 }]);
+});
+
 describe("an error with id null, while one batch is pending,", () => {
   it.each<[string, unknown, number, AnyOptions?]>([
     ["-32700", "{", 1],
