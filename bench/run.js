@@ -1,8 +1,12 @@
-/** Measures all contenders in all scenarios, and writes the report. With `--fleet` or `--attacks`, measures several nodes or floods instead. */
+/**
+ * Measures all contenders in all scenarios, and writes the report. With `--fleet`, `--attacks` or `--reconnect`, measures several nodes,
+ * floods or outages instead.
+ */
 import { absence, BASELINE, FLOOR } from "./contenders.js";
 import { measureAttacks } from "./attacks/run.js";
 import { machine, versions } from "./machine.js";
 import { measureFleet } from "./fleet/run.js";
+import { measureReconnect } from "./reconnect/run.js";
 import { Process } from "./process.js";
 import { writeReport } from "./report.js";
 import { checkOpenFiles, readArguments } from "./settings.js";
@@ -112,6 +116,10 @@ async function main() {
   }
   if (args.includes("--attacks")) {
     await measureAttacks(args.filter((arg) => arg !== "--attacks"));
+    return;
+  }
+  if (args.includes("--reconnect")) {
+    await measureReconnect(args.filter((arg) => arg !== "--reconnect"));
     return;
   }
   const run = readArguments(args);

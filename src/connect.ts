@@ -2,6 +2,7 @@
 import { Credentials, type Attempt, type Supplied } from "./client/credentials.js";
 import { openStandard, type Open } from "./client/open.js";
 import { Normal } from "./close-codes.js";
+import type { DelayRange } from "./client/backoff.js";
 import { ClientDriver, type OnOpen } from "./client/driver.js";
 import type { ContractOptions } from "./core/checks.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
@@ -31,13 +32,12 @@ export interface ConnectOptions<S extends Contract<S> = any> extends Pick<Contra
   /** Default `"packed"`: offers `reciproc.v1`, and uses plain frames if the server does not accept it. `"plain"` offers nothing. */
   link?: "packed" | "plain" | undefined;
   /**
-   * Whether the client reconnects when its socket is lost: at once, and then with growing delays (0.1 to 20 s). By default, it
-   * does if the server keeps a session, which is then resumed, or if there is an `onOpen`. With `true`, it always does, and with
-   * `false` never. With `{ initial: true }`, `connect` also retries until the first connection is open and its `onOpen` done. The client does not
-   * reconnect after the server closed with 1000 or 44xx, or refused it with 401 or 403. After a 401, it makes one more attempt if
-   * `auth`, `url` or `headers` is a function, which may then return fresh credentials.
+   * Whether and when the client reconnects when its socket is lost. By default, it does if the server keeps a session, which is then
+   * resumed, or if there is an `onOpen`. With `true` or an object, it always does, and with `false` never. It does not after the server closed with
+   * 1000 or 44xx, or refused it with 401 or 403. After a 401, it makes one more attempt if `auth`, `url` or `headers` is a
+   * function, which may then return fresh credentials.
    */
-  reconnect?: boolean | { initial?: boolean | undefined } | undefined;
+  reconnect?: boolean | ReconnectOptions | undefined;
   /**
    * Runs on the first connection, and on each new one after a loss, before any other call or notification is sent. Call by its
    * parameter, not by the peer, whose calls are queued meanwhile. If it fails on the first connection, `connect` rejects. If it
@@ -59,21 +59,49 @@ export interface ConnectOptions<S extends Contract<S> = any> extends Pick<Contra
   heartbeat?: HeartbeatOptions | false | undefined;
 }
 
+/** When a client reconnects: at once, and then after random delays that grow from `minDelayMs` to `maxDelayMs`. */
+export interface ReconnectOptions {
+  /** Whether `connect` also retries until the first connection is open and its `onOpen` done. Default false. */
+  initial?: boolean | undefined;
+  /**
+   * The shortest delay before the second attempt, in milliseconds; the longest is twice that. Both double with each further attempt, until
+   * the longest is `maxDelayMs`. Default 250.
+   */
+  minDelayMs?: number | undefined;
+  /** The longest delay, in milliseconds, at least twice `minDelayMs`, and finite. Default 5,000, or twice `minDelayMs` if that is more. */
+  maxDelayMs?: number | undefined;
+}
+
 /**
  * Checks `reconnect`. `reconnects` is `undefined` if that depends on the server and on `onOpen`. `retriesFirst`: whether the
  * client also retries until its first connection is open.
  */
-function checkReconnect(reconnect: unknown, name: string): { reconnects: boolean | undefined; retriesFirst: boolean } {
-  if (typeof reconnect === "object") {
-    const { initial } = checkOptions(name, reconnect as object, RECONNECT_OPTIONS);
-    return { reconnects: true, retriesFirst: initial };
-  }
-  if (reconnect !== undefined && typeof reconnect !== "boolean")
-    throw expected(name, "a boolean or `{ initial }`", reconnect);
-  return { reconnects: reconnect, retriesFirst: false };
+function checkReconnect(
+  reconnect: unknown,
+  name: string,
+): DelayRange & { reconnects: boolean | undefined; retriesFirst: boolean } {
+  const isSwitch = reconnect === undefined || typeof reconnect === "boolean";
+  if (!isSwitch && typeof reconnect !== "object") throw expected(name, "a boolean or an object", reconnect);
+  const given = isSwitch ? {} : (reconnect as object);
+  const {
+    initial,
+    minDelayMs,
+    maxDelayMs = Math.max(5000, 2 * minDelayMs),
+  } = checkOptions(name, given, RECONNECT_OPTIONS);
+  if (maxDelayMs < 2 * minDelayMs || maxDelayMs === Infinity)
+    throw expected(
+      `${name}.maxDelayMs`,
+      `finite, and at least twice \`${name}.minDelayMs\`, ${minDelayMs}`,
+      maxDelayMs,
+    );
+  return { reconnects: isSwitch ? reconnect : true, retriesFirst: initial, minDelayMs, maxDelayMs };
 }
 
-const RECONNECT_OPTIONS = { initial: optional(oneOf(true, false), false) };
+const RECONNECT_OPTIONS = {
+  initial: optional(oneOf(true, false), false),
+  minDelayMs: optional(positive, 250),
+  maxDelayMs: optional(positive),
+};
 
 /** The options of `connect`. */
 export const CONNECT_OPTIONS = {

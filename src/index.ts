@@ -1,5 +1,5 @@
 /** The entry for every runtime. No module that it imports needs Node. */
-export { connect, open, type ConnectOptions } from "./connect.js";
+export { connect, open, type ConnectOptions, type ReconnectOptions } from "./connect.js";
 export type { Attempt } from "./client/credentials.js";
 export { pair } from "./pair.js";
 export { bytes, bytesOf, type Bytes, type BytesCodec, type BytesSource } from "./core/bytes.js";

@@ -2,11 +2,6 @@
 import { ConnectError } from "reciproc";
 import { byId } from "./dom.js";
 
-/**
- * The longest wait for an attempt. The delays of a client grow to 20 s, to spare a server with many clients. A person who has just
- * started the demo again would wait for nothing.
- */
-const MOST_WAIT_MS = 5000;
 const TICK_MS = 250;
 
 const outage = byId("outage", HTMLElement);
@@ -16,8 +11,6 @@ const retry = byId("retry", HTMLButtonElement);
 let cutUntil = 0;
 /** When the next attempt begins. */
 let attemptAt = 0;
-/** Whether the client itself would make that attempt later. */
-let isEarly = false;
 /** Makes an attempt at once. */
 let reconnect = (): void => {};
 let why = "";
@@ -31,8 +24,7 @@ export function cut(ms: number): void {
 /** Shows that the client tries to connect after `delayMs`, and why. `tryNow` tries at once. */
 export function waits({ delayMs, error }: { delayMs: number; error: Error }, tryNow: () => void): void {
   why = causeOf(error);
-  attemptAt = performance.now() + Math.min(delayMs, MOST_WAIT_MS);
-  isEarly = delayMs > MOST_WAIT_MS;
+  attemptAt = performance.now() + delayMs;
   reconnect = tryNow;
   clearInterval(ticking);
   ticking = setInterval(show, TICK_MS);
@@ -42,7 +34,7 @@ export function waits({ delayMs, error }: { delayMs: number; error: Error }, try
 
 retry.addEventListener("click", () => {
   attemptAt = 0;
-  isEarly = true;
+  reconnect();
   show();
 });
 
@@ -55,11 +47,6 @@ export function end(): void {
 
 function show(): void {
   const now = performance.now();
-  if (isEarly && now >= attemptAt) {
-    // A second call, during the attempt, would make the next one follow at once.
-    isEarly = false;
-    reconnect();
-  }
   const isCut = now < cutUntil;
   const inSeconds = (at: number): string => `in ${Math.ceil((at - now) / 1000)}\u00A0s`;
   const attempt = now < attemptAt ? `Next attempt ${inSeconds(attemptAt)}.` : "Connecting …";

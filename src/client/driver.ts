@@ -10,7 +10,7 @@ import { errorOfEnd, type CloseInfo, type Dialer, type Link } from "../core/tran
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
-import { Backoff } from "./backoff.js";
+import { Backoff, type DelayRange } from "./backoff.js";
 import { dial, type Admitted, type DialAttempt, type DialPlan } from "./open.js";
 import { watchPage } from "./page.js";
 
@@ -18,7 +18,7 @@ import { watchPage } from "./page.js";
 export type OnOpen = (server: Caller<any>) => unknown;
 
 /** The options by which a client connects and reconnects. */
-export interface ClientPlan extends DialPlan {
+export interface ClientPlan extends DialPlan, DelayRange {
   readonly onOpen: OnOpen | undefined;
   /** The timeout of an attempt, from its start until `onOpen` is done, in milliseconds. */
   readonly openTimeoutMs: number;
@@ -46,7 +46,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   readonly #plan: ClientPlan;
   /** Runs while messages flow, if the other side answers pings. */
   #heartbeat: Heartbeat | undefined;
-  readonly #backoff = new Backoff();
+  readonly #backoff: Backoff;
   #peer!: AnyPeer;
   /** The present socket with what its server said; `undefined` while there is none. Then `#connect` runs. */
   #opened: Admitted | undefined;
@@ -72,6 +72,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   constructor(plan: ClientPlan) {
     this.deadline = 0;
     this.#plan = plan;
+    this.#backoff = new Backoff(plan);
     const { credentials } = plan;
     if (credentials.offersAuth)
       this.freshAuth = async () => (this.#opened?.takesAuth === true ? credentials.auth() : undefined);
@@ -82,14 +83,18 @@ export class ClientDriver implements LinkDelegate, Expiring {
   run(peer: AnyPeer): void {
     if (this.#isOver) return;
     this.#peer = peer;
-    const check = (): void => this.#heartbeat?.check();
     const wake = (): void => {
-      check();
+      this.#heartbeat?.check();
       // A time that the server asked for is not cut short: it spreads the clients of a server that restarts.
       if (this.#retryMs === undefined) this.#skipDelay?.();
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
-    this.#ignorePage = watchPage(wake, check, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
+    const offline = (): void => {
+      // A connection that would not be made again may survive a short loss of the network.
+      if (this.#mayReconnect) this.link.giveUp("the network is offline");
+      else this.#heartbeat?.check();
+    };
+    this.#ignorePage = watchPage(wake, offline, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
     // The first attempt has no delay.
     this.#backoff.nextDelayMs();
     void this.#connect();
@@ -142,6 +147,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /** Whether a failure ends the peer: it was never open, and is not to retry. */
   get #endsByFailure(): boolean {
     return !this.#plan.retriesFirst && this.#peer.state === "connecting";
+  }
+
+  /** Whether the client reconnects after a loss, unless the server says otherwise. */
+  get #mayReconnect(): boolean {
+    const { reconnects, onOpen } = this.#plan;
+    return reconnects ?? (onOpen !== undefined || this.#hadSession);
   }
 
   /**
@@ -224,9 +235,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   succeed(end: CloseInfo): Link | undefined {
     const { code, retryMs } = end;
-    const { reconnects, onOpen } = this.#plan;
-    const mayReconnect = reconnects ?? (onOpen !== undefined || this.#hadSession);
-    if (this.#isOver || this.#endsByFailure || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
+    if (this.#isOver || this.#endsByFailure || !this.#mayReconnect || !CloseCode.shouldReconnect(code))
+      return undefined;
     this.#retryMs = retryMs;
     this.link = this.#makeLink(this.link);
     this.#connectAgain(end);

@@ -3,7 +3,7 @@ import * as React from "react";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { providedPeerOf, streamOf, topicOf, type ProvidedPeer, type Store } from "./stores.js";
-import type { ProviderProps, Reciproc, StreamOptions } from "./types.js";
+import type { ConnectionState, ProviderProps, Reciproc, StreamOptions } from "./types.js";
 
 export type * from "./types.js";
 
@@ -12,24 +12,28 @@ export type * from "./types.js";
  * in a module of its own, and import the hooks from there. So the contract is named once, and all hooks infer their types from it.
  */
 export function createReciproc<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>() {
-  const ConnectionContext = React.createContext<ProvidedPeer | undefined>(undefined);
+  const PeerContext = React.createContext<ProvidedPeer | undefined>(undefined);
 
   function Provider(props: ProviderProps<S, C>): React.ReactElement {
-    const connection = React.useMemo(() => providedPeerOf(props as ProviderProps<any, any>), [String(props.url)]);
-    React.useEffect(() => connection.subscribe(() => {}), [connection]);
-    return React.createElement(ConnectionContext.Provider, { value: connection }, props.children);
+    const provided = React.useMemo(() => providedPeerOf(props as ProviderProps<any, any>), [String(props.url)]);
+    React.useEffect(() => {
+      const stops = [provided, provided.connection].map(({ subscribe }) => subscribe(() => {}));
+      return () => stops.forEach((stop) => stop());
+    }, [provided]);
+    return React.createElement(PeerContext.Provider, { value: provided }, props.children);
   }
 
-  function useConnection(): ProvidedPeer {
-    const connection = React.useContext(ConnectionContext);
-    if (connection === undefined) throw new Error("This hook needs the `Provider` of its `createReciproc`");
-    return connection;
+  function useProvided(): ProvidedPeer {
+    const provided = React.useContext(PeerContext);
+    if (provided === undefined) throw new Error("This hook needs the `Provider` of its `createReciproc`");
+    return provided;
   }
 
-  const usePeer = (): AnyPeer => useStore(useConnection());
+  const usePeer = (): AnyPeer => useStore(useProvided());
+  const useConnection = (): ConnectionState => useStore(useProvided().connection);
 
   function useStatus(): AnyPeer["state"] {
-    const { subscribe, get } = useConnection();
+    const { subscribe, get } = useProvided();
     return React.useSyncExternalStore(
       subscribe,
       () => get().state,
@@ -71,12 +75,12 @@ export function createReciproc<S extends Contract<S> = AnyMethods, C extends Con
   }
 
   function useTopicMembers(topic: string) {
-    const { get, topics } = useConnection();
+    const { get, topics } = useProvided();
     if (!topics.has(topic)) topics.set(topic, topicOf(get, topic));
     return useStore(topics.get(topic)!);
   }
 
-  const made = { Provider, usePeer, useStatus, useNotification, useHandler, useStream, useTopicMembers };
+  const made = { Provider, usePeer, useStatus, useConnection, useNotification, useHandler, useStream, useTopicMembers };
   // The hooks are written without the contract. `Reciproc` gives them its types.
   return made as unknown as Reciproc<S, C>;
 }

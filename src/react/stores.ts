@@ -3,8 +3,9 @@ import { open } from "../connect.js";
 import { ConnectionLostError } from "../core/errors.js";
 import { synchronous } from "../core/promises.js";
 import { streams } from "../features/streams.js";
-import type { AnyPeer, Peer } from "../peer/peer.js";
-import type { Member, ProviderProps, StreamState, TopicMembers } from "./types.js";
+import { errorOfEnd } from "../core/transport.js";
+import type { AnyPeer, Peer, PeerEvents } from "../peer/peer.js";
+import type { ConnectionState, Member, ProviderProps, StreamState, TopicMembers } from "./types.js";
 
 /** A value that changes, as `useSyncExternalStore` reads it. */
 export interface Store<T> {
@@ -54,8 +55,9 @@ function storeOf<T>(initial: T, start: (changed: () => void, signal: AbortSignal
   return { subscribe, get: () => value };
 }
 
-/** The peer of a provider, and the topics that its components show, by name. */
+/** The peer of a provider, its connection, and the topics that its components show, by name. */
 export interface ProvidedPeer extends Store<AnyPeer> {
+  readonly connection: Store<ConnectionState>;
   readonly topics: Map<string, Store<TopicMembers<Member>>>;
 }
 
@@ -96,7 +98,48 @@ export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
     signal.addEventListener("abort", close);
     return () => {};
   });
-  return { subscribe, get, topics: new Map() };
+  return { subscribe, get, connection: connectionOf(get), topics: new Map() };
+}
+
+/** Returns the state of the connection of a peer, with the seconds until its next attempt. */
+function connectionOf(get: () => AnyPeer): Store<ConnectionState> {
+  const retryNow = (): void => void get().reconnect();
+  const initial: ConnectionState = { state: "connecting", cause: undefined, countdown: undefined, retryNow };
+  return storeOf(initial, (changed, signal) => {
+    const peer = get();
+    let cause: Error | undefined;
+    let attemptAt = 0;
+    let counting: ReturnType<typeof setTimeout> | undefined;
+    /** Shows the time that is left now, and again whenever a second has passed. */
+    const count = (): void => {
+      clearTimeout(counting);
+      const leftMs = attemptAt - performance.now();
+      if (leftMs > 0) counting = setTimeout(count, leftMs % 1000 || 1000);
+      changed();
+    };
+    const waits: PeerEvents["attempt"] = ({ delayMs, error }) => {
+      cause = error;
+      attemptAt = performance.now() + delayMs;
+      count();
+    };
+    const closed: PeerEvents["close"] = (end) => {
+      cause = errorOfEnd("the connection ended", end);
+      attemptAt = 0;
+      count();
+    };
+    peer.on("attempt", waits).on("suspend", changed).on("resume", changed).on("close", closed);
+    peer.opened.then(changed, changed);
+    signal.addEventListener("abort", () => {
+      clearTimeout(counting);
+      peer.off("attempt", waits).off("suspend", changed).off("resume", changed).off("close", closed);
+    });
+    return () => {
+      const { state } = peer;
+      if (state === "open") return { ...initial, state };
+      const leftMs = attemptAt - performance.now();
+      return { state, cause, countdown: leftMs > 0 ? Math.ceil(leftMs / 1000) : undefined, retryNow };
+    };
+  });
 }
 
 type Shown<T> = Omit<StreamState<T>, "restart">;

@@ -63,6 +63,18 @@ export interface StreamState<T> {
   readonly restart: () => void;
 }
 
+/** What a component sees of the connection of its provider. */
+export interface ConnectionState {
+  /** The `state` of the peer. While a server renders the page, it is `"connecting"`. */
+  readonly state: AnyPeer["state"];
+  /** Why the peer is not open: why its newest attempt failed, why the connection was lost, or why the peer closed. `undefined` if it is open. */
+  readonly cause: Error | undefined;
+  /** The seconds until the client tries to connect, rounded up. `undefined` if it does not wait for an attempt. */
+  readonly countdown: number | undefined;
+  /** Tries to connect at once, as `peer.reconnect()` does. The function stays the same. */
+  readonly retryNow: () => void;
+}
+
 /** A member of a topic. `id` tells members apart. */
 export interface Member {
   readonly id: string;
@@ -107,6 +119,8 @@ export interface Reciproc<S extends Contract<S>, C extends Contract<C>> {
   readonly usePeer: () => Peer<C, S>;
   /** Returns the `state` of the peer. While a server renders the page, it is `"connecting"`. */
   readonly useStatus: () => AnyPeer["state"];
+  /** Returns the state of the connection, for a line that says why the page is offline and when it tries again. Renders each second meanwhile. */
+  readonly useConnection: () => ConnectionState;
   /**
    * Calls `listener` for each notification of `method`, as long as the component is mounted. Several components may listen. The
    * listener of the latest render is called, in the order of arrival, in the tick after the notification arrived. So a call whose

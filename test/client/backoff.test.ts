@@ -39,22 +39,33 @@ async function dismissed(retryMs: number): Promise<{ emitted: string[]; from: nu
 }
 
 describe("the delays of a client that reconnects", () => {
-  const CAPS_MS = [500, 1000, 2000, 4000, 8000, 16_000, 20_000, 20_000, 20_000];
-
-  it.each([0, 0.25, 0.999])(
-    "are zero, and then between 100 ms and a cap that doubles from 500 ms to 20 s (random number: %d)",
-    async (random) => {
+  it.each([
+    [0, {}, [250, 500, 1000, 2000, 2500, 2500]],
+    [0.25, {}, [310, 630, 1250, 2500, 3130, 3130]],
+    [0.999, {}, [500, 1000, 2000, 4000, 5000, 5000]],
+    [0.5, { minDelayMs: 1000, maxDelayMs: 20_000 }, [1500, 3000, 6000, 12_000, 15_000, 15_000]],
+    [0.5, { minDelayMs: 4000 }, [6000, 6000, 6000]],
+  ])(
+    "are zero, and then between a base that doubles and twice that, until `maxDelayMs` (random number: %d, %j)",
+    async (random, range, expected) => {
       draw(random);
       network.script = refuse;
       const delays: number[] = [];
-      const peer = openPage({ link: "plain", reconnect: { initial: true } });
+      const peer = openPage({ link: "plain", reconnect: { initial: true, ...range } });
       peer.on("attempt", ({ delayMs }) => delays.push(delayMs));
       await pass(100_000);
-      const expected = CAPS_MS.map((cap) => Math.round((100 + random * (cap - 100)) / 10) * 10);
-      expect(delays.slice(0, CAPS_MS.length)).toEqual(expected.slice(0, delays.length));
-      expect(delays.length).toBeGreaterThanOrEqual(8);
+      expect(delays.slice(0, expected.length)).toEqual(expected);
     },
   );
+
+  it.each([
+    [{ minDelayMs: 0 }, "reconnect.minDelayMs"],
+    [{ maxDelayMs: Infinity }, "reconnect.maxDelayMs"],
+    [{ minDelayMs: 300, maxDelayMs: 599 }, "reconnect.maxDelayMs"],
+    ["always", "reconnect"],
+  ])("are refused if they are wrong: %j", (reconnect, name) => {
+    expect(() => openPage({ reconnect: reconnect as never })).toThrow(`Expected \`${name}\` to be `);
+  });
 
   it("reset after 5 s of flowing messages, and not after less", async () => {
     await live();
@@ -62,9 +73,9 @@ describe("the delays of a client that reconnects", () => {
     // The first attempt has no delay.
     expect(await timesAfterCut(2000)).toEqual([0]);
     // The socket was open for 2 s: the next delay is that of a second attempt.
-    expect(await timesAfterCut(2000)).toEqual([300]);
-    expect(await timesAfterCut(550 + 4990)).toEqual([550]);
-    expect(await timesAfterCut(1050 + 5000)).toEqual([1050]);
+    expect(await timesAfterCut(2000)).toEqual([380]);
+    expect(await timesAfterCut(750 + 4990)).toEqual([750]);
+    expect(await timesAfterCut(1500 + 5000)).toEqual([1500]);
     expect(await timesAfterCut(2000)).toEqual([0]);
   });
 
@@ -72,7 +83,7 @@ describe("the delays of a client that reconnects", () => {
     await live({ openTimeoutMs: 6000 });
     await pass(10_000);
     network.script = says();
-    expect(await timesAfterCut(20_000)).toEqual([0, 6300, 12_850, 19_900]);
+    expect(await timesAfterCut(21_000)).toEqual([0, 6380, 13_130, 20_630]);
   });
 
   it.each([undefined, 0, 1, 5, 400])(
@@ -84,7 +95,7 @@ describe("the delays of a client that reconnects", () => {
         webSocket.accept("reciproc.v1", HELLO, bye(1001, "", retryMs));
         webSocket.end({ code: 1001, reason: "" });
       };
-      expect(await timesAfterCut(5000)).toEqual([0, 300, 850, 1900, 3950]);
+      expect(await timesAfterCut(10_000)).toEqual([0, 380, 1130, 2630, 5630, 9380]);
     },
   );
 });
@@ -100,10 +111,10 @@ describe("a client whose server names a time", () => {
     await pass(2000);
     events.dispatchEvent(new Event("online"));
     await pass(3000);
-    expect(network.times(from)).toEqual([3000, 3400, 4180]);
+    expect(network.times(from)).toEqual([3000, 3440, 4320]);
     events.dispatchEvent(new Event("online"));
     await pass(0);
-    expect(network.times(from)).toEqual([3000, 3400, 4180, 5000]);
+    expect(network.times(from)).toEqual([3000, 3440, 4320, 5000]);
     expect(emitted).toEqual(["suspend", "lost"]);
   });
 

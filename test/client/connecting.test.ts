@@ -70,11 +70,11 @@ describe("a socket on which no messages begin to flow", () => {
     network.script = script;
     const from = performance.now();
     network.cut();
-    await pass(2299);
+    await pass(2379);
     expect(network.times(from)).toEqual([0]);
     network.script = undefined;
     await pass(10);
-    expect(network.times(from)).toEqual([0, 2300]);
+    expect(network.times(from)).toEqual([0, 2380]);
     expect(emitted).toEqual(["suspend", "resume"]);
     // The abandoned socket is gone.
     expect(network.openCount).toBe(1);

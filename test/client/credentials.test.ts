@@ -126,7 +126,7 @@ describe("credentials of a client", () => {
     peer.on("error", (error) => errors.push(error as Error));
     auth.mockImplementationOnce(thrower).mockImplementationOnce(thrower);
     server.network.cut();
-    await pass(1000);
+    await pass(1500);
     expect(errors).toMatchObject([{ cause: thrown }, { cause: thrown }]);
     expect(await peer.request("auth")).toEqual({ user: "ada" });
   });

@@ -69,9 +69,9 @@ describe("an `onOpen` that fails on the first connection", () => {
       expect(heard).toEqual([[0], [1], [2]]);
       expect(emitted).toEqual(Array(3).fill(`error ${REASON.message}`));
       expect(attempts).toEqual([
-        [2, 300, REASON],
-        [3, 550, REASON],
-        [4, 1050, REASON],
+        [2, 380, REASON],
+        [3, 750, REASON],
+        [4, 1500, REASON],
       ]);
       // The first loss of an open peer has no delay.
       network.cut();
@@ -140,7 +140,7 @@ describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
     const peer = openPage({ onOpen, openTimeoutMs: 2000, reconnect: { initial: true } });
     const emitted = record(peer);
     const call = peer.request("echo", ["queued"]);
-    await pass(2310);
+    await pass(2390);
     await pass(1);
     expect(emitted.splice(0)).toEqual([`error ${LATE}`]);
     expect([peer.state, await call]).toEqual(["open", ["queued"]]);
@@ -148,7 +148,7 @@ describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
     await pass(10_000);
     network.lose();
     await pass(2010);
-    await pass(310);
+    await pass(390);
     expect(emitted).toEqual(["suspend", "lost", `error ${LATE}`, "lost", "resume"]);
     await expectEcho(peer);
     expect(onOpen).toHaveBeenCalledTimes(4);
@@ -173,10 +173,10 @@ describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
     openPage({ onOpen: runs, openTimeoutMs: 2000, reconnect: { initial: true } });
     await pass(1500);
     network.cut();
-    // The second attempt begins after 300 ms, and resumes the session.
+    // The second attempt begins after 380 ms, and resumes the session.
     await pass(2200);
     expect([network.attempts.length, network.openCount, runs.mock.calls.length]).toEqual([2, 1, 1]);
-    await pass(670);
+    await pass(1000);
     expect([network.attempts.length, runs.mock.calls.length]).toEqual([3, 2]);
   });
 });

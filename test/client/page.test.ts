@@ -93,7 +93,7 @@ function wake(peer: AnyPeer, type: string): void {
   else emit(type);
 }
 
-describe.each([...WAKES, "offline"])("%s", (type) => {
+describe.each(WAKES)("%s", (type) => {
   it("pings at once, and disconnects if the server does not answer within 5 s", async () => {
     const { peer, emitted } = await live();
     test.network.stop();
@@ -118,6 +118,29 @@ describe.each([...WAKES, "offline"])("%s", (type) => {
     wake(peer, type);
     await pass(10_000);
     expect(pings()).toBe(1);
+    expect(emitted).toEqual([]);
+  });
+});
+
+describe("offline", () => {
+  it("suspends a peer that reconnects at once, and its session is resumed when the network is back", async () => {
+    const { peer, emitted } = await live();
+    const call = peer.request("echo", [1]);
+    network.script = refuse;
+    emit("offline");
+    expect(emitted).toEqual(["suspend"]);
+    await pass(30_000);
+    network.script = undefined;
+    emit("online");
+    await pass(1);
+    expect(emitted).toEqual(["suspend", "resume"]);
+    expect(await call).toEqual([1]);
+  });
+
+  it("only pings a server to which the client would not connect again", async () => {
+    const { emitted } = await live({ reconnect: false });
+    emit("offline");
+    await pass(60_000);
     expect(emitted).toEqual([]);
   });
 });

@@ -213,6 +213,27 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
     );
   });
 
+  it("shows by `useConnection` why the page is offline and when it tries again, and tries at once if it is asked", async () => {
+    const options = { openTimeoutMs: 1000, reconnect: { minDelayMs: 4000, maxDelayMs: 8000 } };
+    await showOpen({ url: ADA, connection: true, options });
+    await untilText("connection", "open; ; ");
+    using clock = virtualClock();
+    const shows = (text: RegExp) => until(async () => (await clock.pass(0), page.text("connection"))).toMatch(text);
+    vi.spyOn(Math, "random").mockReturnValue(0.25);
+    kit.network.stop();
+    kit.network.cut();
+    await shows(/^suspended; ; .*1006/);
+    await clock.pass(1000);
+    await shows(/^suspended; 5; could not connect .* not open within 1000 ms$/);
+    await clock.pass(1200);
+    await shows(/^suspended; 4; /);
+    kit.network.start();
+    page.retryNow();
+    await shows(/^open; ; $/);
+    void page.peer.close(4000, "enough");
+    await shows(/^closed; ; .*4000 \(enough\)$/);
+  });
+
   describe("useNotification", () => {
     it("calls each listener once for each notification of its method, over a cut and a restart", async () => {
       await showOpen({ url: ADA, listeners: ["a", "b"] });

@@ -39,6 +39,8 @@ export interface Shown {
   /** A label for each component that listens. */
   listeners?: string[];
   asker?: string;
+  /** Whether a component shows the connection. */
+  connection?: boolean;
   stream?: { from: number; to: number; keep?: number };
   /** Whether a component reads `numbers` by TanStack Query, and adds the notes to them. */
   numbers?: boolean;
@@ -54,10 +56,8 @@ export interface Shown {
 
 type Open = NonNullable<ProviderProps<ServerApi, ClientApi>["open"]>;
 
-const { Provider, usePeer, useStatus, useNotification, useHandler, useStream, useTopicMembers } = createReciproc<
-  ServerApi,
-  ClientApi
->();
+const { Provider, usePeer, useStatus, useConnection, useNotification, useHandler, useStream, useTopicMembers } =
+  createReciproc<ServerApi, ClientApi>();
 
 /** A page, and what its components have seen. */
 export class Page {
@@ -69,6 +69,7 @@ export class Page {
   /** Every status that was rendered, each once in a row. */
   readonly statuses: string[] = [];
   restart!: () => void;
+  retryNow!: () => void;
   streamRenders = 0;
   renders = 0;
   readonly open: Open;
@@ -122,6 +123,12 @@ function Status() {
   page.see(usePeer());
   if (page.statuses.at(-1) !== status) page.statuses.push(status);
   return <output id="status">{status}</output>;
+}
+
+function Connection() {
+  const { state, cause, countdown, retryNow } = useConnection();
+  usePage().retryNow = retryNow;
+  return <output id="connection">{[state, countdown, cause?.message].join("; ")}</output>;
 }
 
 function Listener({ label, render }: { label: string; render: number }) {
@@ -206,6 +213,7 @@ function App({ shown }: { shown: Shown }) {
         <Listener key={label} label={label} render={renders} />
       ))}
       {asker !== undefined && <Asker answer={asker} />}
+      {shown.connection === true && <Connection />}
       {stream !== undefined && <Counter {...stream} />}
       <QueryClientProvider client={queryClient}>{numbers === true && <Numbers />}</QueryClientProvider>
       {topics.map((topic, at) => (

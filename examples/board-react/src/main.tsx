@@ -4,7 +4,7 @@ import { createRoot } from "react-dom/client";
 import { bytes, progress } from "reciproc";
 import { Board } from "./Board.js";
 import { Confirm, Import, Log, People, Upload } from "./panels.js";
-import { Provider, useStatus } from "./rpc.js";
+import { Provider, useConnection } from "./rpc.js";
 import "./style.css";
 
 const queries = new QueryClient({
@@ -66,10 +66,10 @@ function Login({ onLogin }: { onLogin: () => void }) {
 const TEXTS = { connecting: "Connecting", open: "Live", suspended: "Reconnecting", closed: "Logged out" };
 
 function Status() {
-  const status = useStatus();
+  const { state, countdown, retryNow } = useConnection();
   return (
-    <p role="status" className={status}>
-      {TEXTS[status]}
+    <p role="status" className={state}>
+      {TEXTS[state]} {countdown !== undefined && <button onClick={retryNow}>in {countdown} s</button>}
     </p>
   );
 }
