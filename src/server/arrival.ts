@@ -7,9 +7,8 @@ import { member } from "../core/message.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
 import { AUTH_HELLO, AUTHENTICATED, helloOf } from "../session/frames.js";
 import { closeIgnored, closeWithBye, cutLater, IGNORE } from "./closing.js";
-import type { GateSocket } from "./gate.js";
 import { MAX_AUTH_BYTES, type ServerLink } from "./link.js";
-import type { Admission, Refusal, Verdict } from "./upgrade.js";
+import type { Admission, GateSocket, Refusal, Verdict } from "./upgrade.js";
 
 /** A client that is not authenticated may send so many bytes more: the headers of its frames, and pongs. */
 const EXTRA_BYTES = 1024;

@@ -2,8 +2,7 @@
 import { cutReason, fromHttpStatus } from "../close-codes.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
 import { byeFrame } from "../session/frames.js";
-import type { GateSocket } from "./gate.js";
-import type { Refusal } from "./upgrade.js";
+import type { GateSocket, Refusal } from "./upgrade.js";
 
 /** How long a client without a peer may take to answer a close. A peer has longer, because its last messages may be on their way. */
 const CUT_MS = 1000;

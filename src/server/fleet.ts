@@ -10,6 +10,7 @@ import { principalName, type Principal } from "../fleet/remote.js";
 import type { TopicRules } from "../fleet/topic-options.js";
 import { createPeer, Peer, type AnyPeer } from "../peer/peer.js";
 import { accepts, sendAll, type GroupHost } from "./groups.js";
+import type { FleetSettings } from "./options.js";
 import type { Platform } from "./platform.js";
 import { randomText } from "./random.js";
 
@@ -32,14 +33,7 @@ export interface FleetOptions<R> {
 
 /** The parts of a server that its node needs. */
 export interface ServerParts {
-  readonly options: {
-    readonly engine: Engine | undefined;
-    readonly topics: ((name: string) => unknown) | undefined;
-    readonly nodes: ReadonlyMap<string, NodeMethods[string]>;
-    readonly principal: ((auth: unknown) => unknown) | undefined;
-    /** Refuses the clients of a principal that are being admitted. */
-    readonly disconnected: (principal: string) => void;
-  };
+  readonly options: FleetSettings;
   readonly config: Config;
   readonly peers: ReadonlySet<AnyPeer>;
   /** The host of all groups. Gets the node, and the way to other nodes. */

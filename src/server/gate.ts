@@ -6,19 +6,15 @@ import type { IncomingMessage } from "node:http";
 import { PROTOCOL } from "../session/link.js";
 import { cutLater } from "./closing.js";
 import type { GateSettings } from "./options.js";
-import { checkHandshake, checkOrigin, runAuthenticate, type Admission, type Refusal, type Verdict } from "./upgrade.js";
-
-/** The connection of an upgrade request: a socket of an HTTP server, or one in memory. */
-export interface GateSocket {
-  readonly destroyed: boolean;
-  readonly readable: boolean;
-  readonly writable: boolean;
-  /** Cuts the connection. */
-  destroy(): unknown;
-  on(event: "close" | "error", listener: () => void): unknown;
-  once(event: "close", listener: () => void): unknown;
-  off(event: "close" | "error", listener: () => void): unknown;
-}
+import {
+  checkHandshake,
+  checkOrigin,
+  runAuthenticate,
+  type Admission,
+  type GateSocket,
+  type Refusal,
+  type Verdict,
+} from "./upgrade.js";
 
 /** Takes the WebSockets `W` that a gate opens on sockets `S`. None of its functions throws. */
 export interface GateDelegate<S extends GateSocket, W> {

@@ -9,9 +9,9 @@ import { isObject } from "../core/message.js";
 import { any, anyFunction, checkOptions, must, oneOf, optional, tableOf, type Checked } from "../core/options.js";
 import { synchronous } from "../core/promises.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
-import { checkEngine } from "../fleet/engine.js";
+import { checkEngine, type Engine } from "../fleet/engine.js";
+import type { NodeMethods } from "../fleet/host.js";
 import { principalName } from "../fleet/remote.js";
-import type { ServerParts } from "./fleet.js";
 import { serverFeatures } from "./streams.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import { Admission, type Authenticate, type Disconnected } from "./upgrade.js";
@@ -103,6 +103,16 @@ export interface GateSettings extends OriginRules {
   readonly limits: ReturnType<typeof serverLimits>["own"];
 }
 
+/** The checked options that concern other nodes. */
+export interface FleetSettings {
+  readonly engine: Engine | undefined;
+  readonly topics: ((name: string) => unknown) | undefined;
+  readonly nodes: ReadonlyMap<string, NodeMethods[string]>;
+  readonly principal: ((auth: unknown) => unknown) | undefined;
+  /** Refuses the clients of a principal that are being admitted. */
+  readonly disconnected: (principal: string) => void;
+}
+
 const SESSION_TTL_MS = 60_000;
 
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) > 0;
@@ -161,8 +171,7 @@ export interface CheckedOptions {
   /** The options of the peers, for a client that chooses no dialect. */
   readonly peer: Checked<typeof PEER_OPTIONS>;
   readonly dialects: readonly Dialect[];
-  /** The options that concern other nodes. */
-  readonly fleet: ServerParts["options"];
+  readonly fleet: FleetSettings;
 }
 
 /** Checks the options. Throws a `TypeError` that names the option, the rule and the value. */

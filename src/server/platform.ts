@@ -6,9 +6,9 @@ import type { Engine } from "../fleet/engine.js";
 import type { NodeHost, ServerNode } from "../fleet/host.js";
 import type { Socket } from "../link/socket.js";
 import type { AnyPeer } from "../peer/peer.js";
-import type { GateDelegate, GateSocket } from "./gate.js";
+import type { GateDelegate } from "./gate.js";
 import type { CheckedOptions } from "./options.js";
-import type { Admission, Refusal, Verdict } from "./upgrade.js";
+import type { Admission, GateSocket, Refusal, Verdict } from "./upgrade.js";
 
 /** Accepts or refuses the clients of a server. */
 export interface ServerGate {

@@ -33,7 +33,7 @@ import {
 } from "../peer/peer.js";
 import { AuthArrivals, takeAuth } from "./arrival.js";
 import { cutLater } from "./closing.js";
-import { fullRefusal, offeredBy, type GateSocket } from "./gate.js";
+import { fullRefusal, offeredBy } from "./gate.js";
 import { postFeatures } from "./streams.js";
 import { PeerGroup, type Group } from "./groups.js";
 import type { ServerAround } from "./around.js";
@@ -48,7 +48,7 @@ import { checkServerOptions, type Authentication, type GateOptions } from "./opt
 import type { Platform, PostDelegate, ServerGate, ServerGateDelegate, ServerPosts } from "./platform.js";
 import { randomText } from "./random.js";
 import { Tally, type ServerStats } from "./stats.js";
-import type { Admission, Refusal, Verdict } from "./upgrade.js";
+import type { Admission, GateSocket, Refusal, Verdict } from "./upgrade.js";
 
 /** The context of a call to a server. */
 export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, A = unknown> extends Context<

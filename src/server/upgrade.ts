@@ -5,6 +5,18 @@ import type { TLSSocket } from "node:tls";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { refuseHost, refuseOrigin, type OriginRules } from "./origin.js";
 
+/** The connection of an upgrade request: a socket of an HTTP server, or one in memory. */
+export interface GateSocket {
+  readonly destroyed: boolean;
+  readonly readable: boolean;
+  readonly writable: boolean;
+  /** Cuts the connection. */
+  destroy(): unknown;
+  on(event: "close" | "error", listener: () => void): unknown;
+  once(event: "close", listener: () => void): unknown;
+  off(event: "close" | "error", listener: () => void): unknown;
+}
+
 /** Why an upgrade or a POST was refused: the argument of the `refuse` event, and the HTTP answer. */
 export interface Refusal {
   /** The HTTP status: 400, 401, 403, 404, 405, 408, 413, 415, 426 or 503. */

@@ -3,8 +3,7 @@ import { ConnectError } from "../core/errors.js";
 import { EventEmitter } from "../core/packages.js";
 import type { Opening } from "../client/open.js";
 import { publicUrl } from "../client/open.js";
-import type { GateSocket } from "../server/gate.js";
-import { STATUS_TEXT, type Refusal } from "../server/upgrade.js";
+import { STATUS_TEXT, type GateSocket, type Refusal } from "../server/upgrade.js";
 import { Pipe, type Flow } from "./pipe.js";
 import { WireSocket } from "./socket.js";
 
