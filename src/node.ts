@@ -54,7 +54,7 @@ export type { Group, NotifyOptions } from "./server/groups.js";
 export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
 export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
 export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
-export type { FleetOptions } from "./server/fleet.js";
+export type { FleetOptions } from "./server/options.js";
 export type { Attached, AttachOptions, AttachedTopic } from "./fleet/attach.js";
 export { memory } from "./fleet/memory.js";
 export {

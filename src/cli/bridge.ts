@@ -1,7 +1,8 @@
 import type { WebSocket } from "ws";
 import { bridge as startBridge } from "../bridge/bridge.js";
 import { DEFAULT_MESSAGE_BYTES } from "../bridge/options.js";
-import { HttpGate, type HttpGateDelegate } from "../server/http-gate.js";
+import type { GateDelegate } from "../server/gate.js";
+import { HttpGate } from "../server/http-gate.js";
 import { checkServerOptions } from "../server/options.js";
 import { UsageError, type Args } from "./args.js";
 import { BridgeLog } from "./bridge-log.js";
@@ -76,8 +77,8 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 };
 
 /** The bridges of one gate. */
-class Bridges implements HttpGateDelegate {
-  readonly gate: HttpGate;
+class Bridges implements GateDelegate<WebSocket> {
+  readonly gate: HttpGate<WebSocket>;
   readonly maxFrameBytes: number;
   /** Without an agreed subprotocol, most clients close, and the command was started for nothing. */
   readonly wantsAgreement = true;
@@ -97,7 +98,8 @@ class Bridges implements HttpGateDelegate {
     this.#log = new BridgeLog(io.stderr);
     this.#maxConnections = args.maxConnections ?? DEFAULT_CONNECTIONS;
     const limits = { maxConnections: this.#maxConnections };
-    this.gate = new HttpGate(checkServerOptions({ port, host, path, hosts, origins, limits }).gate, this);
+    const { gate } = checkServerOptions({ port, host, path, hosts, origins, limits });
+    this.gate = new HttpGate<WebSocket>(gate, this, { socketOf: (webSocket) => webSocket });
   }
 
   /** Returns the agreed subprotocol. MCP clients offer "mcp", and a browser closes if the server does not agree. */
@@ -114,7 +116,7 @@ class Bridges implements HttpGateDelegate {
     this.#running.add(bridged);
   }
 
-  refused: HttpGateDelegate["refused"] = (refusal, request) =>
+  refused: GateDelegate<WebSocket>["refused"] = (refusal, request) =>
     printRefusal(this.#io.stderr, refusal, request, bridge.options);
 
   failed(error: unknown): void {

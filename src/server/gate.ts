@@ -16,12 +16,10 @@ import {
   type Verdict,
 } from "./upgrade.js";
 
-/** Takes the WebSockets `W` that a gate opens on sockets `S`. None of its functions throws. */
-export interface GateDelegate<S extends GateSocket, W> {
+/** Takes the sockets `W` of the clients that a gate accepts. None of its functions throws. */
+export interface GateDelegate<W> {
   /** Maximum length of an incoming frame, in bytes. `ws` refuses a longer one before it is buffered. */
   readonly maxFrameBytes: number;
-  /** True if the delegate answers pings itself, with a bound, which `ws` does not have. */
-  readonly answersPings?: boolean;
   /** True if a client that offers only unsupported subprotocols is refused. */
   readonly wantsAgreement?: boolean;
   /** Returns how many connections beyond `limits.maxConnections` may be open when this upgrade is checked. */
@@ -33,10 +31,16 @@ export interface GateDelegate<S extends GateSocket, W> {
   /** Chooses one of the subprotocols that a client offers. Returns `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /**
-   * Takes an open connection over `socket`. `admission` is what `authenticate` returned, and `undefined` without that option or
-   * if the client is authenticated later.
+   * Takes an open socket over `connection`. `protocol` is the subprotocol, and empty for none. `admission` is what `authenticate`
+   * returned, and `undefined` without that option or if the client is authenticated later.
    */
-  admit(webSocket: W, admission: Admission | undefined, request: IncomingMessage, socket: S): void;
+  admit(
+    socket: W,
+    protocol: string,
+    admission: Admission | undefined,
+    request: IncomingMessage,
+    connection: GateSocket,
+  ): void;
   /** Called when a request is refused, before it is answered. */
   refused(refusal: Refusal, request: IncomingMessage): void;
   /** Takes an error that no caller receives: `authenticate` threw, or the HTTP server failed. */
@@ -51,20 +55,20 @@ export interface Entry {
   readonly leave: () => void;
 }
 
-/** Accepts or refuses clients. Takes checked settings. `H` is what was read of a socket behind the head of its request. */
-export abstract class Gate<S extends GateSocket, H, W> {
+/** Accepts or refuses clients, and makes their sockets `W`. Takes checked settings. `head`: what was read behind the head of a request. */
+export abstract class Gate<W> {
   readonly #settings: GateSettings;
-  readonly #delegate: GateDelegate<S, W>;
+  readonly #delegate: GateDelegate<W>;
   /** Sockets that wait for `authenticate`. */
-  readonly #deciding = new Set<S>();
+  readonly #deciding = new Set<GateSocket>();
   /** Open sockets that passed the checks before `authenticate`. */
-  readonly #sockets = new Set<S>();
+  readonly #sockets = new Set<GateSocket>();
   #connections = 0;
   /** One function for all connections, because each keeps a reference until it closes. */
   readonly #leave = (): void => void this.#connections--;
   #isShut = false;
 
-  constructor(settings: GateSettings, delegate: GateDelegate<S, W>) {
+  constructor(settings: GateSettings, delegate: GateDelegate<W>) {
     this.#settings = settings;
     this.#delegate = delegate;
   }
@@ -75,17 +79,25 @@ export abstract class Gate<S extends GateSocket, H, W> {
   /** Starts listening, if there is a `port`. Rejects if the address is in use. */
   abstract listen(): Promise<void>;
 
-  /** Answers the request with 101, and calls `use` with the open WebSocket. Throws if another listener has upgraded the socket. */
-  protected abstract open(request: IncomingMessage, socket: S, head: H, use: (webSocket: W) => void): void;
+  /**
+   * Answers the request with 101, and calls `use` with the open socket and its subprotocol. Throws if another listener has upgraded the
+   * connection.
+   */
+  protected abstract open(
+    request: IncomingMessage,
+    connection: GateSocket,
+    head: unknown,
+    use: (socket: W, protocol: string) => void,
+  ): void;
 
-  /** Answers the request with an HTTP error, and ends its socket. */
-  protected abstract answer(socket: S, refusal: Refusal): void;
+  /** Answers the request with an HTTP error, and ends its connection. */
+  protected abstract answer(connection: GateSocket, refusal: Refusal): void;
 
-  /** Sends a bye and closes, with 4401 for HTTP's 401. */
-  protected abstract dismiss(webSocket: W, refusal: Refusal): void;
+  /** Answers the request with 101, sends a bye and closes, with 4401 for HTTP's 401. Throws as `open`. */
+  protected abstract dismiss(request: IncomingMessage, connection: GateSocket, head: unknown, refusal: Refusal): void;
 
   /** Accepts or refuses an upgrade. Answers and closes a refused socket. Never throws. */
-  handleUpgrade(request: IncomingMessage, socket: S, head: H): void {
+  handleUpgrade(request: IncomingMessage, socket: GateSocket, head: unknown): void {
     // An application may pass a socket late. The "close" of a destroyed socket was already emitted, so `close` would wait for ever.
     if (socket.destroyed) return;
     const refusal =
@@ -160,7 +172,7 @@ export abstract class Gate<S extends GateSocket, H, W> {
    * Runs `authenticate`, which must be set, for a client that has sent `auth` over its open `socket`. The client is counted as a
    * connection. If `authenticate` runs on after the socket has closed, it counts as a connection until it ends.
    */
-  authenticate(request: IncomingMessage, auth: unknown, socket: S): Promise<Verdict> {
+  authenticate(request: IncomingMessage, auth: unknown, socket: GateSocket): Promise<Verdict> {
     const { authenticate, limits } = this.#settings;
     const { verdict, settled, abandon } = runAuthenticate(authenticate!, request, auth, limits.handshakeTimeoutMs);
     let leave = (): void => void socket.off("close", stay);
@@ -192,7 +204,7 @@ export abstract class Gate<S extends GateSocket, H, W> {
     );
   }
 
-  #awaitVerdict(verdict: Promise<Verdict>, request: IncomingMessage, socket: S, head: H): void {
+  #awaitVerdict(verdict: Promise<Verdict>, request: IncomingMessage, socket: GateSocket, head: unknown): void {
     this.#deciding.add(socket);
     // Until `ws` takes the socket, it has no other listener, and an error without a listener ends the process.
     socket.on("error", ignore);
@@ -204,20 +216,24 @@ export abstract class Gate<S extends GateSocket, H, W> {
     });
   }
 
-  #admit(admission: Admission | undefined, request: IncomingMessage, socket: S, head: H): void {
+  #admit(admission: Admission | undefined, request: IncomingMessage, connection: GateSocket, head: unknown): void {
     // `ws` opens no WebSocket on a half-closed socket, so the socket must not claim a slot.
-    if (!socket.readable || !socket.writable) return void socket.destroy();
+    if (!connection.readable || !connection.writable) return void connection.destroy();
     const refusal = this.#delegate.claimSlot?.(request, admission);
-    if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
-    this.#upgrade(request, socket, head, (webSocket) => this.#delegate.admit(webSocket, admission, request, socket));
+    if (refusal !== undefined) return this.#refuse(refusal, request, connection, head);
+    this.#upgrade(connection, () =>
+      this.open(request, connection, head, (socket, protocol) =>
+        this.#delegate.admit(socket, protocol, admission, request, connection),
+      ),
+    );
   }
 
-  #upgrade(request: IncomingMessage, socket: S, head: H, use: (webSocket: W) => void): void {
+  #upgrade(connection: GateSocket, open: () => void): void {
     try {
-      this.open(request, socket, head, use);
+      open();
     } catch (error) {
-      // Another listener has upgraded this socket, and `close` must not wait for its WebSocket.
-      this.#sockets.delete(socket);
+      // Another listener has upgraded this connection, and `close` must not wait for its WebSocket.
+      this.#sockets.delete(connection);
       this.#delegate.failed(error);
     }
   }
@@ -228,11 +244,11 @@ export abstract class Gate<S extends GateSocket, H, W> {
     return path === undefined || url === path || url.startsWith(`${path}?`);
   }
 
-  #refuse(refusal: Refusal, request: IncomingMessage, socket: S, head: H): void {
+  #refuse(refusal: Refusal, request: IncomingMessage, socket: GateSocket, head: unknown): void {
     // Reported before the answer: afterwards the socket may be closed, and its remote address unknown.
     this.#delegate.refused(refusal, request);
     if (BYE_STATUS.has(refusal.status) && this.#delegate.chooseProtocol(offeredBy(request)) === PROTOCOL) {
-      this.#upgrade(request, socket, head, (webSocket) => this.dismiss(webSocket, refusal));
+      this.#upgrade(socket, () => this.dismiss(request, socket, head, refusal));
       cutLater(socket);
     } else this.answer(socket, refusal);
   }

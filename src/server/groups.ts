@@ -1,18 +1,14 @@
 /** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
-import { encodeNotification, exceeds, sentForm, shownAs, utf8Bytes, type MessageText } from "../core/codec.js";
-import type { AnyAround } from "../core/config.js";
-import type { Connection } from "../core/connection.js";
-import type { FailedCall } from "../core/hooks.js";
+import { encodeNotification, shownAs, type MessageText } from "../core/codec.js";
 import { expected, failed } from "../core/errors.js";
-import { checkLive, isReady, LIVE_OPTIONS, NotificationHandle } from "../features/live.js";
+import { checkLive, isReady, LIVE_OPTIONS } from "../features/live.js";
 import { checkOptions, must, oneOf, optional } from "../core/options.js";
-import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, LiveOptions, NotifyName, Result } from "../core/contract.js";
 import { checkExcept, wrongExcept, type Except, type Excluded } from "../fleet/remote.js";
-import type { SendOptions } from "../fleet/topic-options.js";
 import type { GroupOptions, Reach } from "../fleet/host.js";
 import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
+import { sendAll } from "./broadcast.js";
 import {
   REQUEST_OPTIONS,
   requestAll,
@@ -20,6 +16,7 @@ import {
   type GroupRequestOptions,
   type PeerOutcome,
 } from "./group-request.js";
+import type { ServerPeers } from "./peers.js";
 
 /** An iterable set of peers. It never contains closed peers. */
 export interface Group<L extends Contract<L>, R extends Contract<R>, A> extends Iterable<Peer<L, R, A>> {
@@ -75,71 +72,12 @@ export interface NotifyOptions<P> extends LiveOptions {
   whenSlow?: "drop" | "close" | undefined;
 }
 
-/**
- * Sends a message of a group to one of its peers, and counts it. If it is a broadcast, drops it for a slow reader instead of ending
- * the connection. Returns false if the peer stays open and does not get the message.
- */
-export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: NotificationHandle): boolean {
-  const connection = connectionOf(peer);
-  const mayDrop = handle.isBroadcast || connection.opening !== undefined;
-  if (connection.sink.send(message.source, handle, message)) connection.counts.notificationsSent++;
-  // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
-  else if (mayDrop || isTooLong(message, connection)) {
-    connection.countDropped(handle.droppable);
-    return false;
-  }
-  return true;
-}
-
-/** Returns true if the form in which the message is sent is longer than the other side accepts. */
-function isTooLong(message: EncodedMessage, { transport }: Connection): boolean {
-  const { maxMessageBytes = Infinity, takesBytes } = transport;
-  return exceeds(sentForm(message.source, takesBytes, message), maxMessageBytes);
-}
-
-/** Returns false if a peer has said that it does not accept a text of that length. */
-export function accepts(peer: AnyPeer, text: MessageText): boolean {
-  return !exceeds(text, connectionOf(peer).transport.maxMessageBytes ?? Infinity);
-}
-
 const NOTIFY_OPTIONS = {
   ...LIVE_OPTIONS,
   except: checkExcept,
   here: optional(must<boolean>("true or false", (value) => typeof value === "boolean")),
   whenSlow: optional(oneOf("drop", "close"), "drop"),
 };
-
-/** Sends a notification of `method` to these peers, `except` some. */
-export function sendAll(
-  peers: readonly AnyPeer[],
-  method: string,
-  text: MessageText,
-  { except, whenSlow, volatile, latest, onDropped }: SendOptions,
-): void {
-  const message = new EncodedMessage(text);
-  // All peers share it, so that a slow peer has one reference for each key.
-  const handle = new NotificationHandle(method, latest, whenSlow === "drop");
-  let isDropped = false;
-  for (const peer of peers) {
-    const connection = connectionOf(peer);
-    if (except?.has(peer) === true || connection.ended !== undefined || (volatile === true && !isReady(connection)))
-      continue;
-    if (!sendTo(peer, message, handle)) isDropped = true;
-  }
-  if (isDropped) onDropped?.(utf8Bytes(text));
-}
-
-/** What the groups of one server have in common. */
-export interface GroupHost {
-  /** The way to other nodes, if there are any. */
-  reach?: Reach | undefined;
-  /** The server's `around`. */
-  readonly around: AnyAround | undefined;
-  /** Returns true if a peer is one of this server, or may be one of a server with the same engine. Also if it is closed. */
-  canHave(this: void, peer: AnyPeer): boolean;
-  /** Takes an error that has no caller. */
-  report(error: unknown, peer?: AnyPeer, call?: FailedCall): void;
-}
 
 /** Throws a `TypeError` for a value that is no peer of this process: the members of a group are no ids. Otherwise returns it. */
 export function checkPeer<P>(peer: P): P {
@@ -150,11 +88,12 @@ export function checkPeer<P>(peer: P): P {
 /** A group of the peers that `members` returns at the moment. */
 export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implements Group<L, R, A> {
   readonly #members: () => ReadonlySet<Peer<L, R, A>>;
-  readonly #host: GroupHost;
+  /** The server's, of which the group has some. */
+  protected readonly all: ServerPeers;
 
-  constructor(members: () => ReadonlySet<Peer<L, R, A>>, host: GroupHost) {
+  constructor(members: () => ReadonlySet<Peer<L, R, A>>, all: ServerPeers) {
     this.#members = members;
-    this.#host = host;
+    this.all = all;
   }
 
   /** The name of the topic, if the group is one. */
@@ -180,17 +119,17 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     this.#resolve(checked.except);
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
-    const { around } = this.#host;
+    const { around } = this.all.config;
     // A copy: a listener of `missed` or `close` may change the group meanwhile.
     if (around === undefined) return this.#send([...this.#members()], method, text, checked);
     const call = this.record(method, params, checked.except, false, checked.volatile);
-    if (call.peers.length === 0 && (this.#host.reach === undefined || checked.here === true)) return;
+    if (call.peers.length === 0 && (this.all.node?.reach === undefined || checked.here === true)) return;
     const send = async (): Promise<void> => {
       // Encoded again: `around` may have changed the params in place.
       this.#send(call.peers, method, encodeNotification(method, call.params as object), checked);
     };
     runAround(around, call, send).catch((error: unknown) =>
-      this.#host.report(error, undefined, { method, id: undefined }),
+      this.all.report(error, undefined, { method, id: undefined }),
     );
   }
 
@@ -208,7 +147,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     const message = new SharedRequest(method, params);
     const call = this.record(method, params, except, true);
     if (call.peers.length === 0) return [];
-    const { around } = this.#host;
+    const { around } = this.all.config;
     if (around === undefined) return requestAll(call.peers, message, wait);
     return runAround(around, call, async () => requestAll(call.peers, new SharedRequest(method, call.params), wait));
   }
@@ -221,7 +160,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
   /** Sends a notification to peers of this node, and to those that the group has on others. */
   #send(peers: readonly AnyPeer[], method: string, text: MessageText, options: GroupOptions): void {
     sendAll(peers, method, text, options);
-    const { reach } = this.#host;
+    const reach = this.all.node?.reach;
     if (reach !== undefined) this.notifyElsewhere(reach, method, text, options);
   }
 
@@ -233,9 +172,9 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
   /** Adds to `except` the peers of this node whose ids it has. Throws a `TypeError` for a peer that no node of this server has. */
   #resolve(except: Excluded | undefined): void {
     if (except === undefined) return;
-    const { reach, canHave } = this.#host;
+    const reach = this.all.node?.reach;
     const given = [...except];
-    for (const one of given) if (typeof one !== "string" && !canHave(one)) throw wrongExcept(one);
+    for (const one of given) if (typeof one !== "string" && !this.all.canHave(one)) throw wrongExcept(one);
     const ids = given.filter((one) => typeof one === "string");
     if (ids.length === 0) return;
     const named =

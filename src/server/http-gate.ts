@@ -17,8 +17,12 @@ import {
   type Refusal,
 } from "./upgrade.js";
 
-/** Takes the WebSockets and requests that an HTTP gate accepts. None of its functions throws. */
-export interface HttpGateDelegate extends GateDelegate<Duplex, GatheringWebSocket> {
+/** What an HTTP gate makes of what it accepts. None of its functions throws. */
+export interface HttpParts<W> {
+  /** Makes the socket of an open WebSocket over `raw`. */
+  socketOf(webSocket: GatheringWebSocket, raw: Duplex): W;
+  /** True if these sockets answer pings themselves, with a bound, which `ws` does not have. */
+  readonly answersPings?: boolean;
   /**
    * Takes a request that is no upgrade. The gate passes requests of an HTTP server that it did not make only while no other
    * listener is attached. Without this function, the gate answers with 426.
@@ -27,23 +31,25 @@ export interface HttpGateDelegate extends GateDelegate<Duplex, GatheringWebSocke
 }
 
 /** The gates on each HTTP server. Several gates may share a server, each with its own path. */
-const attached = new WeakMap<HttpServer, Set<HttpGate>>();
+const attached = new WeakMap<HttpServer, Set<HttpGate<any>>>();
 
 /** The latest response on each HTTP connection. */
 const latestResponse = new WeakMap<Duplex, ServerResponse>();
 
 /** Accepts or refuses the clients of an HTTP server. The constructor throws a `TypeError` if another gate has its path. */
-export class HttpGate extends Gate<Duplex, Buffer, GatheringWebSocket> {
+export class HttpGate<W> extends Gate<W> {
   readonly #settings: GateSettings;
-  readonly #delegate: HttpGateDelegate;
+  readonly #delegate: GateDelegate<W>;
+  readonly #parts: HttpParts<W>;
   readonly #upgrader: Server<typeof GatheringWebSocket>;
   readonly #http: HttpServer | undefined;
   #hasWarned = false;
 
-  constructor(settings: GateSettings, delegate: HttpGateDelegate) {
+  constructor(settings: GateSettings, delegate: GateDelegate<W>, parts: HttpParts<W>) {
     super(settings, delegate);
     this.#settings = settings;
     this.#delegate = delegate;
+    this.#parts = parts;
     this.#upgrader = new WebSocketServer<typeof GatheringWebSocket>({
       noServer: true,
       clientTracking: false,
@@ -53,7 +59,7 @@ export class HttpGate extends Gate<Duplex, Buffer, GatheringWebSocket> {
       maxPayload: delegate.maxFrameBytes,
       ...pieceLimits(delegate.maxFrameBytes),
       closeTimeout: CLOSE_TIMEOUT_MS,
-      autoPong: delegate.answersPings !== true,
+      autoPong: parts.answersPings !== true,
       // Without this function, `ws` agrees to any subprotocol.
       handleProtocols: (offered) => delegate.chooseProtocol(offered) ?? false,
     } as ServerOptions<typeof GatheringWebSocket>);
@@ -102,25 +108,29 @@ export class HttpGate extends Gate<Duplex, Buffer, GatheringWebSocket> {
 
   protected open(
     request: IncomingMessage,
-    socket: Duplex,
+    raw: Duplex,
     head: Buffer,
-    use: (webSocket: GatheringWebSocket) => void,
+    use: (socket: W, protocol: string) => void,
   ): void {
+    this.#upgrade(request, raw, head, (webSocket) => use(this.#parts.socketOf(webSocket, raw), webSocket.protocol));
+  }
+
+  protected answer(raw: Duplex, refusal: Refusal): void {
+    answerRefusal(raw, refusal);
+  }
+
+  protected dismiss(request: IncomingMessage, raw: Duplex, head: Buffer, refusal: Refusal): void {
+    this.#upgrade(request, raw, head, (webSocket) => refuseWithBye(webSocket, refusal));
+  }
+
+  #upgrade(request: IncomingMessage, raw: Duplex, head: Buffer, use: (webSocket: GatheringWebSocket) => void): void {
     // The server's first frames leave in one packet with the 101.
-    socket.cork();
+    raw.cork();
     try {
-      this.#upgrader.handleUpgrade(request, socket, head, use);
+      this.#upgrader.handleUpgrade(request, raw, head, use);
     } finally {
-      socket.uncork();
+      raw.uncork();
     }
-  }
-
-  protected answer(socket: Duplex, refusal: Refusal): void {
-    answerRefusal(socket, refusal);
-  }
-
-  protected dismiss(webSocket: GatheringWebSocket, refusal: Refusal): void {
-    refuseWithBye(webSocket, refusal);
   }
 
   readonly #onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
@@ -148,7 +158,7 @@ export class HttpGate extends Gate<Duplex, Buffer, GatheringWebSocket> {
   readonly #onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     latestResponse.set(request.socket, response);
     if (!this.#hasOnlyGates("request") || !this.#isResponsible(request)) return;
-    if (this.#delegate.request !== undefined) this.#delegate.request(request, response);
+    if (this.#parts.request !== undefined) this.#parts.request(request, response);
     else answerUpgradeRequired(response);
   };
 
@@ -184,7 +194,7 @@ export class HttpGate extends Gate<Duplex, Buffer, GatheringWebSocket> {
   }
 
   #attach(http: HttpServer): void {
-    const gates = attached.get(http) ?? new Set<HttpGate>();
+    const gates = attached.get(http) ?? new Set<HttpGate<any>>();
     const { path } = this.#settings;
     for (const gate of gates) {
       const other = gate.#settings;

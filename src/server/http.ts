@@ -10,9 +10,10 @@ import { ErrorCode } from "../core/errors.js";
 import type { LinkReceiver, Link } from "../core/transport.js";
 import { connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
+import type { Entrance } from "./entrance.js";
 import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
-import type { HttpGate } from "./http-gate.js";
-import type { PostDelegate, ServerPosts } from "./platform.js";
+import type { Gate } from "./gate.js";
+import type { CheckedOptions } from "./options.js";
 import { answerUpgradeRequired, checkHost, type Admission, type Refusal, type Verdict } from "./upgrade.js";
 
 const TEXT = { "Content-Type": "text/plain; charset=utf-8" };
@@ -33,17 +34,24 @@ const EXTRA_HEADERS: Readonly<Record<number, OutgoingHttpHeaders>> = {
 const PREFLIGHT_AGE = "600";
 
 /** Answers requests that are no upgrades. */
-export class Posts implements ServerPosts {
-  readonly #gate: HttpGate;
-  readonly #delegate: PostDelegate;
+export class Posts {
+  readonly #gate: Gate<unknown>;
+  readonly #entrance: Entrance;
+  readonly #options: CheckedOptions;
   /** The peer of each request that passed the first checks. It is `undefined` until the request runs. */
   readonly #open = new Map<Exchange, AnyPeer | undefined>();
   #onEmpty: (() => void) | undefined;
   #running = 0;
 
-  constructor(gate: HttpGate, delegate: PostDelegate) {
+  constructor(gate: Gate<unknown>, entrance: Entrance, options: CheckedOptions) {
     this.#gate = gate;
-    this.#delegate = delegate;
+    this.#entrance = entrance;
+    this.#options = options;
+  }
+
+  /** Maximum length of a body, in bytes. */
+  get #maxMessageBytes(): number {
+    return this.#options.peer.limits.maxMessageBytes;
   }
 
   /** Number of requests that have a peer. Their handlers run, or their response has not left. */
@@ -100,7 +108,7 @@ export class Posts implements ServerPosts {
     const foreign = this.#gate.checkOrigin(request);
     if (foreign !== undefined) return foreign;
     allowPage(exchange);
-    return this.#gate.checkRoom(request, checksPath, false) ?? checkHead(request, this.#delegate.maxMessageBytes);
+    return this.#gate.checkRoom(request, checksPath, false) ?? checkHead(request, this.#maxMessageBytes);
   }
 
   async #take(exchange: Exchange): Promise<void> {
@@ -116,33 +124,31 @@ export class Posts implements ServerPosts {
 
   /** Returns the peer of the request, or `undefined` if the request is refused or its client has disconnected. */
   async #admit(exchange: Exchange, verdict: Promise<Verdict> | undefined): Promise<AnyPeer | undefined> {
-    const { maxMessageBytes, handshakeTimeoutMs } = this.#delegate;
-    const due = performance.now() + handshakeTimeoutMs;
+    const due = performance.now() + this.#entrance.timeoutMs;
     const decision = (await verdict) ?? { admission: undefined };
     if ("refusal" in decision) return this.#refuse(exchange, decision.refusal);
     if (exchange.isDone) return undefined;
-    const body = await exchange.read(maxMessageBytes, due - performance.now());
+    const body = await exchange.read(this.#maxMessageBytes, due - performance.now());
     if (typeof body === "string") return this.#fail(exchange, body);
     return exchange.runInBudget(() => (exchange.isDone ? undefined : this.#run(exchange, body, decision.admission)));
   }
 
   #run(exchange: Exchange, body: Body, admission: Admission | undefined): AnyPeer | undefined {
-    const refusal = this.#delegate.claimSlot(admission);
+    const refusal = this.#entrance.takeSlot(admission);
     if (refusal !== undefined) return this.#refuse(exchange, refusal);
     this.#running++;
-    const peer = this.#delegate.accept(transportOf(exchange), admission);
+    const peer = this.#entrance.acceptPost(transportOf(exchange), admission);
     this.#open.set(exchange, peer);
-    answer(exchange, body, connectionOf(peer), this.#delegate);
+    answer(exchange, body, connectionOf(peer), this.#options);
     return peer;
   }
 
   #fail(exchange: Exchange, failure: Failure): undefined {
-    const { maxMessageBytes, handshakeTimeoutMs } = this.#delegate;
-    if (failure === "too large") return this.#refuse(exchange, tooLarge(maxMessageBytes));
-    const reason = `the request took longer than \`limits.handshakeTimeoutMs\`, ${handshakeTimeoutMs}`;
+    if (failure === "too large") return this.#refuse(exchange, tooLarge(this.#maxMessageBytes));
+    const reason = `the request took longer than \`limits.handshakeTimeoutMs\`, ${this.#entrance.timeoutMs}`;
     if (failure === "too late") return this.#refuse(exchange, { status: 408, reason });
     if (exchange.isDone) return undefined;
-    this.#delegate.failed(new Error("a request's body was read before `handleRequest`, and is not in `request.body`"));
+    this.#entrance.failed(new Error("a request's body was read before `handleRequest`, and is not in `request.body`"));
     exchange.refuse(500, TEXT, "the request's body is lost\n");
     return undefined;
   }
@@ -150,8 +156,8 @@ export class Posts implements ServerPosts {
   #refuse(exchange: Exchange, refusal: Refusal): undefined {
     if (exchange.isDone) return;
     const { status, reason } = refusal;
-    this.#delegate.refused(refusal, exchange.request);
-    const body = status === 413 ? tooLargeReply(this.#delegate.maxMessageBytes) : `${reason}\n`;
+    this.#entrance.refused(refusal, exchange.request);
+    const body = status === 413 ? tooLargeReply(this.#maxMessageBytes) : `${reason}\n`;
     exchange.refuse(status, { ...TEXT, ...EXTRA_HEADERS[status] }, body);
   }
 }
@@ -181,7 +187,7 @@ function transportOf(exchange: Exchange): Link {
  * Processes the message or batch of a request, and answers with the reply. If no reply is needed, answers at once, and handlers
  * run on. The connection ends when the reply is given and no handler runs, or when the client has disconnected.
  */
-function answer(exchange: Exchange, body: Body, connection: Connection, delegate: PostDelegate): void {
+function answer(exchange: Exchange, body: Body, connection: Connection, options: CheckedOptions): void {
   const { incoming, outgoing } = connection;
   let isReplied = false;
   const endIfIdle = (): void => {
@@ -189,7 +195,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, delegate
   };
   const reply = (text: string | undefined): void => {
     if (connection.ended !== undefined) return;
-    giveReply(exchange, text, delegate);
+    giveReply(exchange, text, options);
     isReplied = true;
     endIfIdle();
   };
@@ -211,10 +217,10 @@ function answer(exchange: Exchange, body: Body, connection: Connection, delegate
   else connection.dispatch(body.value, slot);
 }
 
-function giveReply(exchange: Exchange, text: string | undefined, delegate: PostDelegate): void {
-  const { maxUnsentBytes, notificationStatus } = delegate;
+function giveReply(exchange: Exchange, text: string | undefined, options: CheckedOptions): void {
+  const { notificationStatus } = options;
   // Each pipelined request may fit the limits, but a client can send many without reading the replies.
-  if (exchange.unsentBytes > maxUnsentBytes) exchange.cut();
+  if (exchange.unsentBytes > options.peer.limits.maxUnsentBytes) exchange.cut();
   else if (text === undefined) exchange.answer(notificationStatus, {}, notificationStatus === 200 ? "" : undefined);
   else exchange.answer(200, JSON_TEXT, text);
 }

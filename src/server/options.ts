@@ -1,6 +1,7 @@
 /** The options of `serve` and their check, except the options that depend on the type of the server. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
+import type { NotifyName } from "../core/contract.js";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
@@ -12,6 +13,7 @@ import { serverLimits, type ServerLimits } from "./limits.js";
 import { checkEngine, type Engine } from "../fleet/engine.js";
 import type { NodeMethods } from "../fleet/host.js";
 import { principalName } from "../fleet/remote.js";
+import type { TopicRules } from "../fleet/topic-options.js";
 import { serverFeatures } from "./streams.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import { Admission, type Authenticate, type Disconnected } from "./upgrade.js";
@@ -91,6 +93,23 @@ export interface GateOptions {
    * the default, or 200 with an empty body, for clients that treat 204 as a failure.
    */
   post?: { notificationStatus?: 200 | 204 | undefined } | undefined;
+}
+
+/** The options of a server that is a node of a fleet. */
+export interface FleetOptions<R> {
+  /**
+   * Connects this server to those of other processes: `redis()` or `nats()`, or `memory()` for several servers in one process. Then
+   * topics, `server.peers.notify`, `server.peer`, `server.principal` and `server.nodes` reach all of them. Default: this server has
+   * no others.
+   */
+  engine?: Engine | undefined;
+  /**
+   * Returns the rules of a topic: whether its publications are logged, and whether it has a list of members. Called when a rule is
+   * needed, and must return the same on every node. Default: no topic has rules.
+   */
+  topics?: ((name: string) => TopicRules<NotifyName<R>> | undefined) | undefined;
+  /** Handles notifications of other nodes: see `server.nodes`. */
+  nodes?: { readonly methods?: NodeMethods | undefined } | undefined;
 }
 
 /** The checked options of a gate. */

@@ -1,10 +1,11 @@
 /** `serve`: the one call that starts a server, over HTTP and WebSockets of Node. */
 import { createHash } from "node:crypto";
 import type { AnyMethods, Contract } from "../core/contract.js";
+import type { Socket } from "../link/socket.js";
 import { WsSocket } from "../sockets/ws.js";
+import type { Platform } from "./entrance.js";
 import { HttpGate } from "./http-gate.js";
 import { Posts } from "./http.js";
-import type { Platform } from "./platform.js";
 import { Server, type InferredOptions, type ServiceOptions } from "./server.js";
 
 /**
@@ -22,18 +23,14 @@ export async function serve<S extends Contract<S> = AnyMethods, C extends Contra
 
 const NODE: Platform = {
   hash: (token) => createHash("sha256").update(token).digest("base64"),
-  connect({ gate: settings, peer: { limits }, heartbeat }, delegate, postDelegate) {
-    const gate: HttpGate = new HttpGate(settings, {
-      ...delegate,
+  connect(options, entrance) {
+    const { maxMessageBytes } = options.peer.limits;
+    const gate: HttpGate<Socket> = new HttpGate<Socket>(options.gate, entrance, {
+      socketOf: (webSocket, raw) => new WsSocket(webSocket, maxMessageBytes, raw),
       answersPings: true,
-      admit(webSocket, admission, request, raw) {
-        const socket = new WsSocket(webSocket, limits.maxMessageBytes, raw);
-        if (heartbeat !== undefined) socket.watch(heartbeat);
-        delegate.admit(socket, webSocket.protocol, admission, request, raw);
-      },
       request: (request, response) => posts.handle(request, response, true),
     });
-    const posts = new Posts(gate, postDelegate);
+    const posts = new Posts(gate, entrance, options);
     return { gate, posts };
   },
 };

@@ -4,7 +4,7 @@ import type { Contract, NotifyName } from "../core/contract.js";
 import { anyFunction } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
-import type { GroupOptions, Reach, ServerNode } from "../fleet/host.js";
+import type { GroupOptions, Reach } from "../fleet/host.js";
 import type { TopicMember } from "../fleet/topic.js";
 import {
   topicName,
@@ -17,7 +17,8 @@ import {
 } from "../fleet/topic-options.js";
 import type { Peer } from "../peer/peer.js";
 import { runAround } from "./around.js";
-import { checkPeer, PeerGroup, type Group, type GroupHost } from "./groups.js";
+import { checkPeer, PeerGroup, type Group } from "./groups.js";
+import type { ServerPeers } from "./peers.js";
 
 /** Why a peer left a topic: `delete` removed it, or it closed. `await peer.closed` has the code of the close. */
 export type LeaveReason = "deleted" | "closed";
@@ -106,27 +107,18 @@ class TopicEmitter<P> extends EventEmitter<TopicEvents<P>> {
 
 const EMPTY: ReadonlySet<never> = new Set();
 
-/** The topics of one server, and what they need of it. */
-export interface TopicsHost<P> extends GroupHost {
-  /** Returns why a peer cannot be a member; `undefined` if it can. */
-  refusalOf(peer: P): string | undefined;
-  /** The node of the server, if it has one. Then topics report their members to it. */
-  node: ServerNode | undefined;
-  /** Returns the node of the server, which gets one if it has none. */
-  getNode(): ServerNode;
-}
-
 /** All topics of one server. A `Topic` is a view of the sets here, so a `Topic` that the application keeps is never stale. */
 export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
-  readonly host: TopicsHost<Peer<L, R, A>>;
+  /** The peers that can be members. */
+  readonly peers: ServerPeers;
   readonly #members = new Map<string, Set<Peer<L, R, A>>>();
   /** The names of each peer's topics. Many peers have only one, and a Set for each would take memory. */
   readonly #joined = new Map<Peer<L, R, A>, string | Set<string>>();
   /** The listeners of each topic that has any. */
   readonly #emitters = new Map<string, TopicEmitter<Peer<L, R, A>>>();
 
-  constructor(host: TopicsHost<Peer<L, R, A>>) {
-    this.host = host;
+  constructor(peers: ServerPeers) {
+    this.peers = peers;
   }
 
   /** Returns the topic of that name. Throws a `TypeError` for a value that is no name. */
@@ -153,7 +145,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
   add(name: string, peer: Peer<L, R, A>): void {
     let members = this.#members.get(name);
     if (members?.has(peer)) return;
-    const { node } = this.host;
+    const { node } = this.peers;
     if (node !== undefined) {
       // Throws for rules that the node refuses, before anything is changed.
       if (members === undefined) node.topics.opened(name);
@@ -169,7 +161,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
 
   /** Removes a peer from a topic. Returns true if it was a member. */
   delete(name: string, peer: Peer<L, R, A>): boolean {
-    this.host.node?.topics.left(name, peer);
+    this.peers.node?.topics.left(name, peer);
     if (!this.#removeMember(name, peer)) return false;
     const joined = this.#joined.get(peer)!;
     if (typeof joined !== "string") joined.delete(name);
@@ -184,7 +176,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
     if (joined === undefined) return;
     this.#joined.delete(peer);
     const names = typeof joined === "string" ? [joined] : [...joined];
-    for (const name of names) this.host.node?.topics.left(name, peer);
+    for (const name of names) this.peers.node?.topics.left(name, peer);
     // Removed from all before any listener is called: no group contains a closed peer.
     for (const name of names) this.#removeMember(name, peer);
     for (const name of names) this.#emit(name, "leave", peer, "closed");
@@ -215,7 +207,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
     if (members === undefined || !members.delete(peer)) return false;
     if (members.size === 0) {
       this.#members.delete(name);
-      this.host.node?.topics.closed(name);
+      this.peers.node?.topics.closed(name);
     }
     return true;
   }
@@ -223,7 +215,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
   #emit(name: string, event: keyof TopicEvents<unknown>, peer: Peer<L, R, A>, reason?: LeaveReason): void {
     const emitter = this.#emitters.get(name);
     if (emitter === undefined) return;
-    tell(emitter, event, reason === undefined ? [peer] : [peer, reason], (error) => this.host.report(error, peer));
+    tell(emitter, event, reason === undefined ? [peer] : [peer, reason], (error) => this.peers.report(error, peer));
     this.#deleteUnheard(name, emitter);
   }
 
@@ -238,7 +230,7 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
   readonly #name: string;
 
   constructor(topics: Topics<L, R, A>, name: string) {
-    super(() => topics.membersOf(name), topics.host);
+    super(() => topics.membersOf(name), topics.peers);
     this.#topics = topics;
     this.#name = name;
   }
@@ -254,7 +246,7 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
   /** Throws if the value is no peer, or a peer that cannot be a member. Returns false if it is closed. */
   #checkMember(peer: Peer<L, R, A>): boolean {
     if (checkPeer(peer).state === "closed") return false;
-    const reason = this.#topics.host.refusalOf(peer);
+    const reason = this.all.whyNoMember(peer);
     if (reason !== undefined) throw new TypeError(reason);
     return true;
   }
@@ -266,14 +258,13 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
 
   async join(peer: Peer<L, R, A>, options?: JoinOptions): Promise<Joined> {
     this.#checkMember(peer);
-    return this.#topics.host.getNode().topics.join(this.#name, peer, options);
+    return this.all.anyNode.topics.join(this.#name, peer, options);
   }
 
   publish<K extends NotifyName<R>>(method: K, ...args: PublishArgs<R[K]>): Promise<string>;
   async publish(method: string, params?: any, options?: PublishOptions): Promise<any> {
-    const { host } = this.#topics;
-    const { around } = host;
-    const { topics } = host.getNode();
+    const { around } = this.all.config;
+    const { topics } = this.all.anyNode;
     if (around === undefined) return topics.publish(this.#name, method, params, options);
     // What cannot be encoded is the mistake of the caller.
     encodeNotification(method, params);
@@ -282,15 +273,15 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
   }
 
   async read(options?: ReadOptions): Promise<LogEntries> {
-    return this.#topics.host.getNode().topics.read(this.#name, options);
+    return this.all.anyNode.topics.read(this.#name, options);
   }
 
   async members(options?: { limit?: number | undefined }): Promise<TopicMember[]> {
-    return this.#topics.host.getNode().topics.members(this.#name, options);
+    return this.all.anyNode.topics.members(this.#name, options);
   }
 
   watch(listener: (event: "joined" | "left", member: TopicMember) => void): () => void {
-    return this.#topics.host.getNode().topics.watch(this.#name, anyFunction(listener, "listener"));
+    return this.all.anyNode.topics.watch(this.#name, anyFunction(listener, "listener"));
   }
 
   delete(peer: Peer<L, R, A>): boolean {

@@ -11,33 +11,40 @@ import type { Wire } from "./wire.js";
 export type Headers = Readonly<Record<string, string | readonly string[]>>;
 
 /** Accepts or refuses the clients of a test server. */
-export class MemoryGate extends Gate<Wire, undefined, WireSocket> {
+export class MemoryGate extends Gate<WireSocket> {
   readonly url: string;
-  readonly #delegate: GateDelegate<Wire, WireSocket>;
+  readonly #delegate: GateDelegate<WireSocket>;
   readonly #maxFrameBytes: number;
 
-  constructor(settings: GateSettings, delegate: GateDelegate<Wire, WireSocket>) {
+  /** `maxMessageBytes`: the longest message of a client. */
+  constructor(settings: GateSettings, delegate: GateDelegate<WireSocket>, maxMessageBytes: number) {
     super(settings, delegate);
     this.url = `ws://localhost${settings.path ?? "/"}`;
     this.#delegate = delegate;
-    this.#maxFrameBytes = delegate.maxFrameBytes;
+    this.#maxFrameBytes = maxMessageBytes;
   }
 
   listen(): Promise<void> {
     return Promise.resolve();
   }
 
-  protected open(request: IncomingMessage, wire: Wire, _head: undefined, use: (socket: WireSocket) => void): void {
+  protected open(
+    request: IncomingMessage,
+    wire: Wire,
+    _head: undefined,
+    use: (socket: WireSocket, protocol: string) => void,
+  ): void {
     const protocol = this.#delegate.chooseProtocol(offeredBy(request)) ?? "";
-    use(wire.accept(protocol, this.#maxFrameBytes));
+    // As of a server on a port: a frame of a plain client is one message. A link of packs raises it.
+    use(wire.accept(protocol, this.#maxFrameBytes), protocol);
   }
 
   protected answer(wire: Wire, refusal: Refusal): void {
     wire.refuse(refusal);
   }
 
-  protected dismiss(socket: WireSocket, refusal: Refusal): void {
-    closeWithBye(socket, refusal);
+  protected dismiss(request: IncomingMessage, wire: Wire, head: undefined, refusal: Refusal): void {
+    this.open(request, wire, head, (socket) => closeWithBye(socket, refusal));
   }
 }
 

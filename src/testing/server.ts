@@ -20,8 +20,8 @@ import {
   type Peer,
   type PeerOptions,
 } from "../peer/peer.js";
+import type { Platform } from "../server/entrance.js";
 import type { GateOptions } from "../server/options.js";
-import type { Platform, ServerPosts } from "../server/platform.js";
 import {
   Server,
   type CommonOptions,
@@ -161,6 +161,14 @@ class MemoryServer<S extends Contract<S>, C extends Contract<C>, A> extends Serv
     if ("engine" in options) this.listen().catch((error: unknown) => this.emit("error", error));
   }
 
+  override handleUpgrade(): never {
+    return noHttp();
+  }
+
+  override handleRequest(): never {
+    return noHttp();
+  }
+
   override close(): Promise<void> {
     return (this.#closed ??= this.#end());
   }
@@ -185,7 +193,7 @@ class Memory implements Platform {
   #isClosed = false;
 
   /** Tokens stay in this process, and nothing leaks them. */
-  hash(token: string): string {
+  hash(this: void, token: string): string {
     return token;
   }
 
@@ -193,31 +201,9 @@ class Memory implements Platform {
     return new Fleet(...given);
   }
 
-  connect(...[options, delegate]: Parameters<Platform["connect"]>): ReturnType<Platform["connect"]> {
-    const { heartbeat, peer } = options;
-    const gate = new MemoryGate(options.gate, {
-      ...delegate,
-      // As of a server on a port: a frame of a plain client is one message. A link of packs raises it.
-      maxFrameBytes: options.peer.limits.maxMessageBytes,
-      admit(socket, admission, request, wire) {
-        if (heartbeat !== undefined) socket.watch(heartbeat);
-        // As `serve` does. A packed link raises it, because a pack of several messages may be longer.
-        socket.maxFrameBytes = peer.limits.maxMessageBytes;
-        delegate.admit(socket, wire.protocol, admission, request, wire);
-      },
-    });
-    this.#gate = gate;
-    return {
-      gate: {
-        url: gate.url,
-        listen: () => gate.listen(),
-        handleUpgrade: noHttp,
-        authenticate: (request, auth, wire) => gate.authenticate(request, auth, wire as Wire),
-        shut: () => gate.shut(),
-        close: () => gate.close(),
-      },
-      posts: NO_POSTS,
-    };
+  connect(...[options, entrance]: Parameters<Platform["connect"]>): ReturnType<Platform["connect"]> {
+    this.#gate = new MemoryGate(options.gate, entrance, options.peer.limits.maxMessageBytes);
+    return { gate: this.#gate, posts: undefined };
   }
 
   /** Makes a client that connects. */
@@ -297,11 +283,3 @@ const CLOSED = "the test server is closed";
 function noHttp(): never {
   throw new TypeError("a test server takes no HTTP; use `serve` for that");
 }
-
-const NO_POSTS: ServerPosts = {
-  running: 0,
-  handle: noHttp,
-  shut() {},
-  drain: async () => {},
-  close: async () => {},
-};
