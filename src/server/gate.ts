@@ -61,16 +61,21 @@ export abstract class Gate<W> {
   readonly #delegate: GateDelegate<W>;
   /** Sockets that wait for `authenticate`. */
   readonly #deciding = new Set<GateSocket>();
-  /** Open sockets that passed the checks before `authenticate`. */
-  readonly #sockets = new Set<GateSocket>();
+  /** Open sockets that passed the checks before `authenticate`, and what uncounts each. */
+  readonly #sockets = new Map<GateSocket, () => void>();
   #connections = 0;
-  /** One function for all connections, because each keeps a reference until it closes. */
+  /** One function for all connections, because each keeps a reference until it closes. So is the listener of "close". */
   readonly #leave = (): void => void this.#connections--;
+  readonly #onClose: (this: GateSocket) => void;
   #isShut = false;
 
   constructor(settings: GateSettings, delegate: GateDelegate<W>) {
     this.#settings = settings;
     this.#delegate = delegate;
+    const left = (socket: GateSocket): void => this.#left(socket);
+    this.#onClose = function () {
+      left(this);
+    };
   }
 
   /** The URL of the gate, such as `ws://127.0.0.1:3000/rpc`. Empty if it does not listen. */
@@ -107,15 +112,19 @@ export abstract class Gate<W> {
       this.#checkOffer(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
     const { verdict, leave } = this.enter(request, this.#delegate.authenticatesLater?.(request));
-    this.#sockets.add(socket);
+    this.#sockets.set(socket, leave);
     // "close" is emitted only once, and `once` takes three times as much memory.
-    socket.on("close", () => {
-      this.#sockets.delete(socket);
-      this.#deciding.delete(socket);
-      leave();
-    });
+    socket.on("close", this.#onClose);
     if (verdict === undefined) this.#admit(undefined, request, socket, head);
     else this.#awaitVerdict(verdict, request, socket, head);
+  }
+
+  /** Uncounts a connection. */
+  #left(socket: GateSocket): void {
+    const leave = this.#sockets.get(socket);
+    this.#sockets.delete(socket);
+    this.#deciding.delete(socket);
+    leave?.();
   }
 
   /**
@@ -200,7 +209,7 @@ export abstract class Gate<W> {
     this.shut();
     // Not `once` of node:events, which rejects when a client resets its connection.
     await Promise.all(
-      [...this.#sockets].map((socket) => new Promise<void>((resolve) => socket.once("close", resolve))),
+      [...this.#sockets.keys()].map((socket) => new Promise<void>((resolve) => socket.once("close", resolve))),
     );
   }
 
@@ -232,8 +241,8 @@ export abstract class Gate<W> {
     try {
       open();
     } catch (error) {
-      // Another listener has upgraded this connection, and `close` must not wait for its WebSocket.
-      this.#sockets.delete(connection);
+      // Another listener has upgraded this connection, so it is none of this gate, and `close` must not wait for it.
+      this.#left(connection);
       this.#delegate.failed(error);
     }
   }

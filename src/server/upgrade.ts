@@ -12,7 +12,7 @@ export interface GateSocket {
   readonly writable: boolean;
   /** Cuts the connection. */
   destroy(): unknown;
-  on(event: "close" | "error", listener: () => void): unknown;
+  on(event: "close" | "error", listener: (this: this) => void): unknown;
   once(event: "close", listener: () => void): unknown;
   off(event: "close" | "error", listener: () => void): unknown;
 }
