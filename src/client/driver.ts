@@ -216,7 +216,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     if (heartbeat !== undefined && this.link.canPing) this.#heartbeat = new Heartbeat(this.link, heartbeat);
     const isNew = this.#newest !== this.link;
     this.#newest = this.link;
-    if (onOpen === undefined || connectionOf(this.#peer).opening === undefined) this.#isOpen();
+    if (onOpen === undefined || connectionOf(this.#peer).flow.opening === undefined) this.#isOpen();
     else if (isNew) void this.#greet(onOpen);
   }
 

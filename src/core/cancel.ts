@@ -28,16 +28,16 @@ export function receiveCancel({ config, incoming, madeParts }: Connection, param
 
 /** Cancels a call that was sent, or is in a batch. */
 export function sendCancel(connection: Connection, call: OutgoingCall, reason: unknown): void {
-  const { outgoing, opening, flow, sink, config, speaksDialect, madeParts } = connection;
+  const { outgoing, flow, config, speaksDialect, madeParts } = connection;
   const { cancel } = config.dialect;
   const isDue = speaksDialect || madeParts?.some("mustCancel", call) === true;
-  if (!isDue && (call.sent || opening === undefined)) return;
+  if (!isDue && (call.sent || flow.opening === undefined)) return;
   if (isExempt(config.dialect, call.method)) return;
   try {
     const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
     const handle = isDue ? { sent: false } : new OptionalCancel();
     // If the call is in a batch that is still queued, the cancel is queued behind it.
-    if (!(call.sent ? flow : sink).send(text, handle)) outgoing.failUnsent(text);
+    if (!(call.sent ? flow : flow.sink).send(text, handle)) outgoing.failUnsent(text);
   } catch (error) {
     connection.report(error, { method: call.method, id: call.id });
   }

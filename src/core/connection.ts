@@ -3,28 +3,26 @@
  * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
  */
 import { OptionalCancel } from "./cancel.js";
-import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { Config } from "./config.js";
 import { Parts } from "./feature.js";
-import { OpeningQueue, type Flow, type FlowConnection, type Sink } from "./flow.js";
+import type { Flow, FlowConnection } from "./flow.js";
 import type { FailedCall, Hooks } from "./hooks.js";
 import type { Slot } from "./incoming-call.js";
 import { IncomingCalls } from "./incoming-calls.js";
-import { classify, isLoneId, isObject, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
+import { classify, isObject, type Unchecked } from "./message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
 import type { EventEmitter } from "./packages.js";
-import { minuteCount, rateLimit } from "./rate.js";
-import { newCounts, type Counts, type PeerStats } from "./stats.js";
+import { newCounts, type Counts } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
-import { errorOfEnd, type CloseInfo, type LinkReceiver, type SendHandle, type Link } from "./transport.js";
-import { Abnormal, cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
+import { errorOfEnd, type CloseInfo, type LinkReceiver, type Link } from "./transport.js";
+import { Abnormal, cutReason } from "../close-codes.js";
 
 /** Gives a peer the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 
-/** The connection of a peer. It is the slot of each response that is not in a batch. */
-export class Connection implements LinkReceiver, Slot, FlowConnection {
+/** The connection of a peer. */
+export class Connection implements LinkReceiver, FlowConnection {
   /** Why the connection has ended; `undefined` while it has not. */
   declare ended: Error | undefined;
   /** How the connection ended; `undefined` until its transport has ended. */
@@ -37,8 +35,6 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
   declare onOpened: ((failure?: { cause: Error }) => void) | undefined;
   /** The parts of the features, once one was needed. */
   declare madeParts: Parts | undefined;
-  /** Errors with id null that were sent, less those received since: an implementation may answer each with one. Never below 0. */
-  declare namelessErrors: number;
   declare readonly counts: Counts;
   /** Emits the events of this connection. Handlers get it as `context.peer`. */
   declare readonly peer: EventEmitter<any>;
@@ -47,16 +43,11 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
   declare readonly hooks: Hooks;
   /** The messages on their way out. */
   declare readonly flow: Flow;
-  /** The messages that are queued until `release`; `undefined` afterwards. */
-  declare opening: OpeningQueue | undefined;
   declare readonly outgoing: OutgoingCalls;
   declare readonly incoming: IncomingCalls;
   readonly #replace: Replace;
   /** Why this side ended the connection, if it had a reason of its own. */
   #cause: CloseInfo | undefined;
-  declare readonly takeRate: (() => boolean) | undefined;
-  /** Made with the first malformed message. */
-  #countMalformed: (() => number) | undefined;
 
   /** `lost`: the connection that this one follows. */
   constructor(
@@ -68,7 +59,6 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     lost?: Connection,
   ) {
     this.ended = this.closeInfo = this.madeParts = undefined;
-    this.namelessErrors = 0;
     this.isConnecting = lost?.isConnecting ?? transport.isConnecting === true;
     this.onClosed = lost?.onClosed;
     this.onOpened = lost?.onOpened;
@@ -81,16 +71,8 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     // A connection that follows a lost one waits for a socket. Until then it is not known what the next server understands.
     const isDown = this.isConnecting || lost !== undefined;
     this.flow = new config.Flow(this, isDown);
-    this.opening = isDown || config.opensFirst ? new OpeningQueue(this, this.flow.makeQueue()) : undefined;
     this.outgoing = new OutgoingCalls(this, lost?.outgoing);
     this.incoming = new IncomingCalls(this, lost?.incoming);
-    const { maxMessagesPerSecond } = config.limits;
-    this.takeRate = maxMessagesPerSecond === Infinity ? undefined : rateLimit(maxMessagesPerSecond);
-  }
-
-  /** Starts the transport. Messages that came in earlier are received after this call. */
-  start(): void {
-    this.transport.start(this);
   }
 
   /** The parts of the features. Most connections never need one. */
@@ -99,20 +81,20 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
   }
 
   /** Receives one text. The reply goes into `slot`. */
-  receive(text: string, slot: Slot = this): void {
+  receive(text: string, slot: Slot = this.incoming): void {
     if (this.ended !== undefined) return;
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch {
       // Answered, so that the sender can find its mistake.
-      return this.refuse(null, ErrorCode.ParseError, "Parse error", slot);
+      return this.incoming.refuse(null, ErrorCode.ParseError, "Parse error", slot);
     }
     this.dispatch(value, slot);
   }
 
   /** Receives one parsed message, or a member of a batch. The reply goes into `slot`. */
-  dispatch(value: unknown, slot: Slot = this): void {
+  dispatch(value: unknown, slot: Slot = this.incoming): void {
     if (this.ended !== undefined) return;
     let kind = classify(value);
     if (kind === "invalid" || kind === "broken") {
@@ -122,35 +104,12 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
         delete value.params;
         kind = classify(value);
       }
-      if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
+      if (kind === "broken" && !this.outgoing.isBroken(value as Unchecked)) kind = "invalid";
     }
     if (kind === "response" || kind === "broken") this.outgoing.settle(kind, value as Unchecked, slot);
     else this.incoming.receive(kind, value, slot);
-    // The connection itself needs no note of a message that is not answered.
-    if (slot !== this && kind !== "request" && kind !== "invalid") slot.leaveOut();
-  }
-
-  /**
-   * Returns the kind of what looks like a broken response. An object with only an id, under which no call is pending, is a request
-   * without its method: it is answered, because its sender would wait for ever.
-   */
-  kindOfBroken(value: Unchecked): Kind {
-    return isLoneId(value) && this.outgoing.get(value.id) === undefined ? "invalid" : "broken";
-  }
-
-  /** Refuses a malformed message, and counts it. Ends the connection if there were too many. */
-  refuse(id: Id, code: number, message: string, slot: Slot): void {
-    this.counts.malformed++;
-    const { maxMalformedPerMinute } = this.config.limits;
-    const count = (this.#countMalformed ??= minuteCount())();
-    if (count <= maxMalformedPerMinute) this.putError(id, { code, message }, slot);
-    else this.end(PolicyViolation, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
-  }
-
-  /** Puts an error into `slot`, whatever its length. */
-  putError(id: Id, error: ErrorObject, slot: Slot): void {
-    if (id === null) this.namelessErrors++;
-    slot.put(encodeError(id, error));
+    // Of a message that is not answered, only the slot of a batch or of a POST needs a note.
+    if (slot !== this.incoming && kind !== "request" && kind !== "invalid") slot.leaveOut();
   }
 
   /** Ends the connection, whose transport has ended. */
@@ -166,20 +125,10 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
     this.onClosed?.(info);
   }
 
-  /** From `suspend` to `resume`, and while connecting: the connection waits for a socket, or for `release`. */
-  get isSuspended(): boolean {
-    return this.flow.isDown || this.opening !== undefined;
-  }
-
-  /** Takes the messages of the application. Responses go to `flow` at once. */
-  get sink(): Sink {
-    return this.opening ?? this.flow;
-  }
-
   suspended(): void {
     // A connection that waits for `release` is suspended already.
-    const { isSuspended, flow } = this;
-    flow.suspended();
+    const { isSuspended } = this.flow;
+    this.flow.suspended();
     if (!isSuspended) this.emit("suspend");
   }
 
@@ -206,88 +155,37 @@ export class Connection implements LinkReceiver, Slot, FlowConnection {
   resumed(): void {
     this.flow.resumed();
     this.madeParts?.each("resumed");
-    // With `onOpen`, messages stay queued until `release`.
-    if (this.config.opensFirst) this.#resume();
-    else this.release();
+    // With `onOpen`, messages stay queued until that is done.
+    if (!this.config.opensFirst || this.flow.opening === undefined) this.release();
   }
 
   lost(error: Error, transport = this.transport): void {
     // The next connection is made first: code that reacts to the loss, such as an aborted handler, must be able to close it.
     const next = new Connection(this.peer, transport, this.config, this.hooks, this.#replace, this);
     this.#replace(this.peer, next);
-    next.start();
+    transport.start(next);
     this.#settleAll(error, next.outgoing);
     // A peer that was never open has lost nothing of its application.
     if (next.ended === undefined && !this.isConnecting) this.emit("lost", error);
   }
 
-  /** Sends what is queued: `onOpen` is done. */
+  /** Messages of the application flow, for the first time or again, unless the socket is lost by now: `onOpen` is done. */
   release(): void {
     if (this.ended !== undefined) return;
-    this.opening?.release(this.flow);
-    this.opening = undefined;
-    this.#resume();
-  }
-
-  rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined {
-    if (!this.speaksDialect) return handle instanceof OptionalCancel ? undefined : text;
-    return this.madeParts === undefined ? text : this.madeParts.rewriteQueued(text, handle);
-  }
-
-  #resume(): void {
-    if (this.ended !== undefined || this.isSuspended) return;
+    this.flow.release((text, handle) => {
+      if (!this.speaksDialect) return handle instanceof OptionalCancel ? undefined : text;
+      return this.madeParts === undefined ? text : this.madeParts.rewriteQueued(text, handle);
+    });
+    // What was sent may have ended the connection.
+    if (this.ended !== undefined || this.flow.isSuspended) return;
     if (!this.isConnecting) return this.emit("resume");
     this.isConnecting = false;
     this.#reportOpening();
   }
 
-  failUnsent(text: MessageText, handle: SendHandle): void {
-    if (handle.droppable !== undefined) this.dropped(handle.droppable);
-    else this.outgoing.failUnsent(text, handle);
-  }
-
-  /** Returns whether a response that is not in a batch is short enough. */
-  reserveBytes(text: MessageText): boolean {
-    return !exceeds(text, this.maxReplyBytes);
-  }
-
-  /** Sends a response that is not in a batch. */
-  put(text: MessageText, onSent?: (isWhole: boolean) => void): boolean {
-    const isTaken = this.flow.send(text);
-    onSent?.(isTaken && this.ended === undefined);
-    return isTaken;
-  }
-
-  /** A connection needs no note of what is not answered. */
-  leaveOut(): void {}
-
-  /** Longest response, or reply to a batch, in bytes of UTF-8. */
-  get maxReplyBytes(): number {
-    return Math.min(this.config.limits.maxReplyBytes, this.transport.maxMessageBytes ?? Infinity);
-  }
-
-  /** Ends the connection, or the session in it: the other side reads too slowly. */
-  endSession(reason: string): void {
-    if (this.transport.endSession?.(reason) !== true) this.end(TryAgainLater, reason);
-  }
-
   /** Whether messages of the dialect may be sent that the application did not write. */
   get speaksDialect(): boolean {
     return this.config.choseDialect || this.transport.isReciproc === true;
-  }
-
-  /** Returns the counters so far, and the current sizes of the tables and queues. */
-  stats(): PeerStats {
-    const { received: bytesReceived = 0, sent: bytesSent = 0 } = this.transport.traffic ?? {};
-    return {
-      ...this.counts,
-      pending: this.outgoing.size,
-      running: this.incoming.running,
-      streams: this.madeParts?.find("streams")?.size ?? 0,
-      unsentBytes: this.flow.unsentBytes,
-      bytesReceived,
-      bytesSent,
-    };
   }
 
   /** Emits an error that has no caller. `name`: where it was thrown, one of a bounded number of names. */

@@ -7,6 +7,7 @@ import { exceeds, sentForm, type MessageText } from "./codec.js";
 import type { UnsentLimits } from "./limits.js";
 import { SendQueue } from "./send-queue.js";
 import type { EncodedMessage, Link, SendHandle } from "./transport.js";
+import { TryAgainLater } from "../close-codes.js";
 
 /** The marks of the unsent bytes. */
 export interface UnsentMarks {
@@ -28,22 +29,19 @@ export function unsentMarks({ maxUnsentBytes: most }: UnsentLimits): UnsentMarks
 /** The connection of a flow. */
 export interface FlowConnection {
   readonly transport: Link;
-  readonly config: { readonly limits: UnsentLimits; readonly marks: UnsentMarks };
+  readonly config: { readonly limits: UnsentLimits; readonly marks: UnsentMarks; readonly opensFirst: boolean };
   /** Why it has ended; `undefined` while it has not. */
   readonly ended: Error | undefined;
-  /** Ends the connection, or the session in it: the other side reads too slowly. */
-  endSession(reason: string): void;
+  /** Ends it, for a reason of this side. */
+  end(code: number, reason: string): void;
   /** Reports what a transport of an application has thrown. */
   report(error: unknown): void;
   /** Reports that a queued notification of that method is dropped. */
   dropped(method: string): void;
-  /**
-   * Returns the text to send for a message that was queued until `release`, now that it is known what the other side understands;
-   * `undefined` if nothing is to be sent.
-   */
-  rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined;
-  /** Takes a queued message that the transport refused. */
-  failUnsent(text: MessageText, handle: SendHandle): void;
+  readonly outgoing: {
+    /** Takes a queued message with calls that the transport refused. */
+    failUnsent(text: MessageText, handle: SendHandle): void;
+  };
 }
 
 /** Takes messages on their way out: the flow of a connection, its opening queue, or a batch. */
@@ -60,6 +58,8 @@ export interface Sink {
  * a newer one makes obsolete.
  */
 export class Flow implements Sink {
+  /** The messages of the application that wait until `release`; `undefined` afterwards. Responses, and calls of `onOpen`, do not. */
+  opening: OpeningQueue | undefined;
   protected readonly connection: FlowConnection;
   /**
    * `open`: messages are sent at once. `full`: the transport takes no more until `drained`. `draining`: what was queued is being sent.
@@ -81,6 +81,17 @@ export class Flow implements Sink {
   constructor(connection: FlowConnection, isDown: boolean) {
     this.connection = connection;
     this.state = isDown ? "down" : "open";
+    this.opening = isDown || connection.config.opensFirst ? new OpeningQueue(connection, this.makeQueue()) : undefined;
+  }
+
+  /** Takes the messages of the application. Responses go to the flow itself. */
+  get sink(): Sink {
+    return this.opening ?? this;
+  }
+
+  /** From `suspend` to `resume`, and while connecting: messages of the application wait for a socket, or for `release`. */
+  get isSuspended(): boolean {
+    return this.isDown || this.opening !== undefined;
   }
 
   /** The limits of the unsent bytes. */
@@ -199,7 +210,7 @@ export class Flow implements Sink {
       const isTaken = this.offer(text, handle);
       if (isTaken !== "full") queue!.remove(handle);
       if (connection.ended !== undefined) return;
-      if (isTaken === false) connection.failUnsent(text, handle);
+      if (isTaken === false) this.#refused(text, handle);
       // The socket may be lost meanwhile.
       if (this.state !== "draining") return;
       if (isTaken === "full") return void (this.state = "full");
@@ -227,16 +238,35 @@ export class Flow implements Sink {
     this.check();
   }
 
+  /**
+   * Sends what the application has queued until now, and what it sends meanwhile behind that. `rewrite` returns the text to send for a queued
+   * message, now that it is known what the other side understands; `undefined` if nothing is to be sent.
+   */
+  release(rewrite: (text: MessageText, handle: SendHandle) => MessageText | undefined): void {
+    for (const [handle, queued] of this.opening?.queue ?? []) {
+      this.opening!.queue.remove(handle);
+      const text = rewrite(queued, handle);
+      if (text !== undefined && !this.send(text, handle)) this.#refused(text, handle);
+    }
+    this.opening = undefined;
+  }
+
+  /** Reports a queued message that the transport has refused. */
+  #refused(text: MessageText, handle: SendHandle): void {
+    if (handle.droppable === undefined) this.connection.outgoing.failUnsent(text, handle);
+    else this.connection.dropped(handle.droppable);
+  }
+
   /** Notes that a call waits for the next connection, because the transport refused it. Returns false if too many do. */
   keepRefused({ length }: MessageText): boolean {
-    const isKept = this.#refusedLength + length <= this.connection.config.marks.queue;
+    const isKept = this.opening === undefined && this.#refusedLength + length <= this.connection.config.marks.queue;
     if (isKept) this.#refusedLength += length;
     return isKept;
   }
 
   /** Cancels a queued message. Returns false if it is not queued. */
   cancel(handle: SendHandle): boolean {
-    return this.queue?.remove(handle) ?? false;
+    return this.opening?.queue.remove(handle) === true || this.queue?.remove(handle) === true;
   }
 
   /** Sends the messages that wait only for a reader to catch up: the connection is about to close. */
@@ -259,7 +289,8 @@ export class Flow implements Sink {
   endSession(reason: string): void {
     this.state = "over";
     this.queue = undefined;
-    this.connection.endSession(reason);
+    const { connection } = this;
+    if (connection.transport.endSession?.(reason) !== true) connection.end(TryAgainLater, reason);
   }
 
   /** Watches the unsent bytes while they are above `maxUnsentBytes`. */
@@ -270,42 +301,24 @@ export class Flow implements Sink {
 }
 
 /** The messages of a connection that is not open yet: `onOpen` runs, or it is not known what the other side understands. */
-export class OpeningQueue implements Sink {
+class OpeningQueue implements Sink {
+  readonly queue: SendQueue;
   readonly #connection: FlowConnection;
-  readonly #queue: SendQueue;
 
   /** `queue`: an empty one, of the connection's flow. */
   constructor(connection: FlowConnection, queue: SendQueue) {
     this.#connection = connection;
-    this.#queue = queue;
+    this.queue = queue;
   }
 
   /** Calls that are made again may fill as much again as all others. */
   send(text: MessageText, handle?: SendHandle): boolean {
     const connection = this.#connection;
-    const queue = this.#queue;
+    const { queue } = this;
     queue.replace(handle);
     const most = connection.config.marks.queue * (handle?.isRetried === true ? 2 : 1);
     if (connection.ended !== undefined || queue.length + text.length > most) return false;
     queue.add(text, handle);
     return true;
-  }
-
-  cancel(handle: SendHandle): void {
-    this.#queue.remove(handle);
-  }
-
-  /** Gives the messages to `flow`, and those that are sent meanwhile behind them. */
-  release(flow: Flow): void {
-    const connection = this.#connection;
-    for (const [handle, queued] of this.#queue) {
-      this.#queue.remove(handle);
-      const text = connection.rewriteQueued(queued, handle);
-      if (text !== undefined && !flow.send(text, handle)) connection.failUnsent(text, handle);
-    }
-  }
-
-  [Symbol.iterator](): Iterator<[SendHandle, MessageText]> {
-    return this.#queue[Symbol.iterator]();
   }
 }

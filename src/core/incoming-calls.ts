@@ -4,7 +4,7 @@
  */
 import { ById } from "./by-id.js";
 import { receiveCancel } from "./cancel.js";
-import { encodeError, encodeTooLarge, isNamelessError, sentForm, type MessageText } from "./codec.js";
+import { encodeError, encodeTooLarge, exceeds, isNamelessError, sentForm, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { AnyHandler, CallRecord } from "./config.js";
 import type { Connection } from "./connection.js";
@@ -17,15 +17,21 @@ import {
   isInternalMethod,
   isLoneId,
   isObject,
+  type ErrorObject,
   type Id,
   type Kind,
   type NotificationMessage,
   type RequestMessage,
 } from "./message.js";
 import { isThenable, observed, type AnyIterable } from "./promises.js";
+import { minuteCount, rateLimit } from "./rate.js";
+import { PolicyViolation } from "../close-codes.js";
 
-/** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
-export class IncomingCalls {
+/**
+ * The incoming calls of one connection, and the slot of each response that is not in a batch. Its tables are made when first needed: most
+ * peers of a server are idle.
+ */
+export class IncomingCalls implements Slot {
   declare readonly connection: Connection;
   /** Called when the last handler that returned a promise has ended. */
   onIdle: (() => void) | undefined = undefined;
@@ -39,6 +45,12 @@ export class IncomingCalls {
   /** How many requests, and how many notifications, wait for the promise of their handler. */
   #requests = 0;
   #notifications = 0;
+  /** Errors with id null that were sent, less those received since: an implementation may answer each with one. Never below 0. */
+  namelessErrors = 0;
+  /** Counts one message. Returns false if too many came. `undefined` if there is no such limit. */
+  readonly takeRate: (() => boolean) | undefined;
+  /** Made with the first malformed message. */
+  #countMalformed: (() => number) | undefined;
   /** The handlers that this peer added to those of its config. */
   #added: Map<string, AnyHandler> | undefined;
 
@@ -46,6 +58,8 @@ export class IncomingCalls {
   constructor(connection: Connection, before?: IncomingCalls) {
     this.connection = connection;
     if (before !== undefined) this.#added = before.#added;
+    const { maxMessagesPerSecond } = connection.config.limits;
+    this.takeRate = maxMessagesPerSecond === Infinity ? undefined : rateLimit(maxMessagesPerSecond);
   }
 
   /** How many calls wait for the promise of their handler. */
@@ -71,14 +85,14 @@ export class IncomingCalls {
     if (kind === "invalid") {
       // An id without anything else may be that of a response: an error under it could settle a call of the other side.
       const echoedId = isObject(message) && isLoneId(message) ? null : idOf(message);
-      return connection.refuse(echoedId, ErrorCode.InvalidRequest, "Invalid Request", slot);
+      return this.refuse(echoedId, ErrorCode.InvalidRequest, "Invalid Request", slot);
     }
     // A notification is never answered: what goes wrong is reported here (section 4.1).
     const { id, method, params } = message as { id?: Id; method: string; params?: unknown };
     const isRequest = id !== undefined;
     if (isRequest) counts.requestsReceived++;
     else counts.notificationsReceived++;
-    if (connection.takeRate?.() === false) {
+    if (this.takeRate?.() === false) {
       counts.refusedRate++;
       const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
       if (isRequest) this.reply(id, encodeError(id, error), slot);
@@ -244,14 +258,51 @@ export class IncomingCalls {
    * sent, with whether the caller gets it as it is.
    */
   reply(id: Id, encoded: MessageText, slot: Slot, onSent?: (isWhole: boolean) => void): void {
-    const { connection } = this;
-    const text = sentForm(encoded, connection.transport.takesBytes);
+    const text = sentForm(encoded, this.connection.transport.takesBytes);
     const fits = slot.reserveBytes(text);
-    const reply = fits ? text : encodeTooLarge(id, connection.maxReplyBytes);
-    if (id === null && isNamelessError(reply)) connection.namelessErrors++;
+    const reply = fits ? text : encodeTooLarge(id, this.maxReplyBytes);
+    if (id === null && isNamelessError(reply)) this.namelessErrors++;
     slot.put(reply, fits ? onSent : undefined);
     if (!fits) onSent?.(false);
   }
+
+  /** Refuses a malformed message, and counts it. Ends the connection if there were too many. */
+  refuse(id: Id, code: number, message: string, slot: Slot): void {
+    const { connection } = this;
+    connection.counts.malformed++;
+    const { maxMalformedPerMinute } = connection.config.limits;
+    const count = (this.#countMalformed ??= minuteCount())();
+    if (count <= maxMalformedPerMinute) this.putError(id, { code, message }, slot);
+    else connection.end(PolicyViolation, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
+  }
+
+  /** Puts an error into `slot`, whatever its length. */
+  putError(id: Id, error: ErrorObject, slot: Slot): void {
+    if (id === null) this.namelessErrors++;
+    slot.put(encodeError(id, error));
+  }
+
+  /** Longest response, or reply to a batch, in bytes of UTF-8. */
+  get maxReplyBytes(): number {
+    const { config, transport } = this.connection;
+    return Math.min(config.limits.maxReplyBytes, transport.maxMessageBytes ?? Infinity);
+  }
+
+  /** Returns whether a response that is not in a batch is short enough. */
+  reserveBytes(text: MessageText): boolean {
+    return !exceeds(text, this.maxReplyBytes);
+  }
+
+  /** Sends a response that is not in a batch. */
+  put(text: MessageText, onSent?: (isWhole: boolean) => void): boolean {
+    const { connection } = this;
+    const isTaken = connection.flow.send(text);
+    onSent?.(isTaken && connection.ended === undefined);
+    return isTaken;
+  }
+
+  /** What is sent by itself needs no note of what is not answered. */
+  leaveOut(): void {}
 
   /**
    * Returns the error that answers a call to `method`. It says what an RpcError of this side says, whose cause is reported. Anything

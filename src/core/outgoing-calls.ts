@@ -13,7 +13,7 @@ import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import { ConnectionLostError, failed, receivedError, RpcError, TimeoutError, TooLargeError } from "./errors.js";
 import type { Slot } from "./incoming-call.js";
 import type { Linked } from "./list.js";
-import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
+import { brokenResponse, isLoneId, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import type { Sink } from "./flow.js";
 import { observed } from "./promises.js";
 import { onAbort } from "./tell.js";
@@ -110,7 +110,7 @@ export class OutgoingCalls {
 
   /** Takes the messages of these calls. */
   get sink(): Sink {
-    return this.#connection.sink;
+    return this.#connection.flow.sink;
   }
 
   /** How many calls are pending. */
@@ -152,7 +152,7 @@ export class OutgoingCalls {
     setDeadline(call, timeoutMs);
     if (signal !== undefined || maxTotalTimeoutMs !== Infinity) this.#watch(call);
     connection.counts.requestsSent++;
-    if (!(sink ?? connection.sink).send(text, call)) this.failUnsent(text, call);
+    if (!(sink ?? connection.flow.sink).send(text, call)) this.failUnsent(text, call);
     return result;
   }
 
@@ -266,8 +266,9 @@ export class OutgoingCalls {
     }
     // A transport that takes no call is about to end.
     const mayWait = handle?.isRetried === true && bytes === undefined && this.ended === undefined;
-    if (mayWait && connection.opening === undefined && connection.flow.keepRefused(text)) return;
-    const cause = this.ended ?? new Error(connection.isSuspended ? "the queue is full" : "the connection is closing");
+    if (mayWait && connection.flow.keepRefused(text)) return;
+    const cause =
+      this.ended ?? new Error(connection.flow.isSuspended ? "the queue is full" : "the connection is closing");
     for (const { id, method } of calls) {
       const error =
         bytes === undefined
@@ -298,6 +299,14 @@ export class OutgoingCalls {
     return this.#table?.get(id);
   }
 
+  /**
+   * Whether what looks like a broken response is one. An object with only an id, under which no call is pending, is a request without its
+   * method: it is answered, because its sender would wait for ever.
+   */
+  isBroken(value: Unchecked): boolean {
+    return !isLoneId(value) || this.get(value.id) !== undefined;
+  }
+
   /** Settles the call that a response names. A response is never answered: two peers would loop. */
   settle(kind: Kind, response: Unchecked, slot: Slot): void {
     const call = this.#take(response.id);
@@ -321,7 +330,7 @@ export class OutgoingCalls {
     const connection = this.#connection;
     connection.counts.unmatched++;
     if (kind !== "response" || response.id !== null || response.result !== undefined) return;
-    if (connection.namelessErrors > 0) connection.namelessErrors--;
+    if (connection.incoming.namelessErrors > 0) connection.incoming.namelessErrors--;
     else if (connection.madeParts?.some("receive", response, slot)) return;
     const { code, message, data } = (response as ErrorMessage).error;
     connection.reportIfHeard(() => new RpcError(code, message, data));
@@ -336,14 +345,8 @@ export class OutgoingCalls {
   giveUp(call: OutgoingCall, reason: unknown): void {
     if (this.#take(call.id) === undefined) return;
     call.reject(reason);
-    if (call.isUnsent) this.#cancel(call);
+    if (call.isUnsent) this.#connection.flow.cancel(call);
     else sendCancel(this.#connection, call, reason);
-  }
-
-  /** Cancels a queued message, here or in the transport. */
-  #cancel({ handle }: OutgoingCall): void {
-    this.#connection.opening?.cancel(handle);
-    this.#connection.flow.cancel(handle);
   }
 
   /**
@@ -351,14 +354,15 @@ export class OutgoingCalls {
    * notifications of a peer that was never open, in order with its calls.
    */
   rejectAll(cause: Error, next?: OutgoingCalls): void {
+    const { flow, isConnecting } = this.#connection;
     const end = (call: OutgoingCall): void => {
       // Closing a connection sends what is queued, but not a call that is rejected as not sent.
-      if (!call.sent) this.#cancel(call);
+      if (!call.sent) flow.cancel(call.handle);
       if (!call.sent && call.again !== undefined && next !== undefined && next.#adopt(call)) return;
       this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
     };
-    if (this.#connection.isConnecting)
-      for (const [handle, text] of this.#connection.opening ?? []) {
+    if (isConnecting)
+      for (const [handle, text] of flow.opening?.queue ?? []) {
         const calls = callsOf(handle);
         calls.forEach(end);
         if (calls.length === 0) next?.sink.send(text, handle);

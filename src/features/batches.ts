@@ -95,7 +95,7 @@ class Batches implements OwnPart {
         this.#fail(batch, (method) => new ProtocolError(`the batch's reply has no response to "${method}"`, members));
       if (!isTooLarge) return;
       const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
-      connection.putError(null, error, slot);
+      connection.incoming.putError(null, error, slot);
     });
   }
 
@@ -111,7 +111,7 @@ class Batches implements OwnPart {
     const sink: Sink = {
       send(text, call) {
         // `around` delayed the message until the batch was sent, so the message is sent by itself.
-        if (isSent) return connection.sink.send(text, call);
+        if (isSent) return connection.flow.sink.send(text, call);
         if (outgoing.ended !== undefined) return false;
         if (typeof text !== "string") text.keep();
         entries.push({ text, call: call as OutgoingCall | undefined });
@@ -135,7 +135,7 @@ class Batches implements OwnPart {
         const calls = this.#opened(live.flatMap(({ call }) => call ?? []));
         const texts = live.map((entry) => entry.text);
         const text = joinTexts("[", texts, "]");
-        if (!connection.sink.send(text, calls)) outgoing.failUnsent(text, calls);
+        if (!connection.flow.sink.send(text, calls)) outgoing.failUnsent(text, calls);
       },
     };
   }
@@ -158,7 +158,7 @@ class Batches implements OwnPart {
 /** Whether a member of a batch answers a call, or was meant to. */
 function isResponse(connection: Connection, member: unknown): boolean {
   const kind = classify(member);
-  return kind === "response" || (kind === "broken" && connection.kindOfBroken(member as Unchecked) === kind);
+  return kind === "response" || (kind === "broken" && connection.outgoing.isBroken(member as Unchecked));
 }
 
 /**
@@ -179,8 +179,8 @@ function inTicks(connection: Connection, count: number, take: (i: number) => voi
 function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; countDown(): void } {
   const responses: (MessageText | undefined)[] = [];
   const listeners: ((isWhole: boolean) => void)[] = [];
-  const { transport } = connection;
-  let bytesLeft = connection.maxReplyBytes - 1;
+  const { incoming, transport } = connection;
+  let bytesLeft = incoming.maxReplyBytes - 1;
   // Members that are not answered yet, and one for the batch, all of whose places must be reserved first.
   let waiting = 1;
   // The comma after a response counts too.
@@ -199,8 +199,8 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
     const isTaken = slot.put(joinTexts("[", reply, "]"));
     if (!isTaken) {
       // Errors do not count against the bound, so the reply can be longer than the other side takes. It is refused whole.
-      connection.namelessErrors++;
-      slot.put(encodeTooLarge(null, connection.maxReplyBytes));
+      incoming.namelessErrors++;
+      slot.put(encodeTooLarge(null, incoming.maxReplyBytes));
     }
     for (const listener of listeners) listener(isTaken && connection.ended === undefined);
   };

@@ -22,7 +22,7 @@ class Compat implements OwnPart {
     const connection = this.#connection;
     const { compat, onForeignMessage } = connection.config;
     if (onForeignMessage !== undefined && !slot.isInBatch && isForeign(value)) {
-      if (connection.takeRate?.() === false) connection.counts.refusedRate++;
+      if (connection.incoming.takeRate?.() === false) connection.counts.refusedRate++;
       else
         attempt(
           () => onForeignMessage(value, connection.peer),

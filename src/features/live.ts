@@ -121,7 +121,7 @@ export class LiveFlow extends Flow implements Expiring {
 
   /** Whether a message is sent at once, with few unsent bytes before it. */
   get isReady(): boolean {
-    return this.state === "open" && this.#isLow;
+    return this.opening === undefined && this.state === "open" && this.#isLow;
   }
 
   override makeQueue(counter?: Pick<Link, "keeps">): SendQueue {
@@ -233,8 +233,8 @@ export class LiveFlow extends Flow implements Expiring {
 }
 
 /** Returns true if a message would be sent at once, with few unsent bytes before it. */
-export function isReady({ opening, flow }: Connection): boolean {
-  return opening === undefined && (flow as LiveFlow).isReady;
+export function isReady({ flow }: Connection): boolean {
+  return (flow as LiveFlow).isReady;
 }
 
 /**

@@ -66,8 +66,8 @@ class Renewal implements FeaturePart {
   frame(frame: object): void {
     if (!("authenticated" in frame)) return;
     this.#exchange.isSent = false;
-    for (const { id } of this.#calls)
-      this.#connection.outgoing.settle("response", { id, result: null }, this.#connection);
+    const { outgoing, incoming } = this.#connection;
+    for (const { id } of this.#calls) outgoing.settle("response", { id, result: null }, incoming);
   }
 }
 

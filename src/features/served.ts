@@ -198,7 +198,7 @@ export class ServedStream {
       const text = stringify(value) ?? "null";
       // The source may fill the same buffer again.
       if (typeof text !== "string") text.keep();
-      if (exceeds(text, connection.maxReplyBytes - ENVELOPE_BYTES))
+      if (exceeds(text, connection.incoming.maxReplyBytes - ENVELOPE_BYTES))
         throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
       this.#queued.push(text);
       this.#count(text.length, 1);
@@ -266,7 +266,7 @@ export class ServedStream {
       throw state.error;
     }
     // One value, and more while they fit even if each character took three bytes.
-    const most = this.#connection.maxReplyBytes / 3 - ENVELOPE_BYTES;
+    const most = this.#connection.incoming.maxReplyBytes / 3 - ENVELOPE_BYTES;
     let taken = 0;
     let characters = 0;
     while (taken < queued.length && (taken === 0 || characters + taken + queued[taken]!.length < most))
@@ -345,8 +345,8 @@ export function serveStream(
  * messages are queued, it is not known whether the other side is a reciproc peer.
  */
 function newToken(table: ServedStreams): number {
-  const { transport, opening } = table.connection;
-  if (table.lastToken === 0 && (transport.isReciproc === true || opening !== undefined))
+  const { transport, flow } = table.connection;
+  if (table.lastToken === 0 && (transport.isReciproc === true || flow.opening !== undefined))
     table.lastToken = Math.floor(Math.random() * 2 ** 32);
   return ++table.lastToken;
 }

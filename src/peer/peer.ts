@@ -234,7 +234,8 @@ export function createPeer<L extends Contract<L>, R extends Contract<R>, A = unk
 
 /** Starts the transport of a peer that `createPeer` made. */
 export function startPeer(peer: AnyPeer): void {
-  connectionOf(peer).start();
+  const connection = connectionOf(peer);
+  connection.transport.start(connection);
 }
 
 /** Returns what calls and notifies past the opening queue of the connection that a peer has now: the parameter of `onOpen`. */
@@ -300,7 +301,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
         throw expected("transport", `a Transport with \`${name}\``, transport);
     const { config, hooks } = checked ?? { config: configOf(options, new.target.features), hooks: defaultHooks() };
     this.#connection = new Connection(this, transport, config, hooks, replaceConnection);
-    if (checked === undefined) this.#connection.start();
+    if (checked === undefined) transport.start(this.#connection);
   }
 
   /**
@@ -329,9 +330,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * `suspend` and `resume`. `"closed"`: for good.
    */
   get state(): "connecting" | "open" | "suspended" | "closed" {
-    const { ended, isSuspended, isConnecting } = this.#connection;
+    const { ended, flow, isConnecting } = this.#connection;
     if (ended !== undefined) return "closed";
-    return isConnecting ? "connecting" : isSuspended ? "suspended" : "open";
+    return isConnecting ? "connecting" : flow.isSuspended ? "suspended" : "open";
   }
 
   /**
@@ -502,7 +503,17 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /** Returns what happened on this connection so far, and how full everything is. Cheap: the numbers are counted anyway. */
   stats(): PeerStats {
-    return this.#connection.stats();
+    const { counts, outgoing, incoming, madeParts, flow, transport } = this.#connection;
+    const { received: bytesReceived = 0, sent: bytesSent = 0 } = transport.traffic ?? {};
+    return {
+      ...counts,
+      pending: outgoing.size,
+      running: incoming.running,
+      streams: madeParts?.find("streams")?.size ?? 0,
+      unsentBytes: flow.unsentBytes,
+      bytesReceived,
+      bytesSent,
+    };
   }
 
   /**

@@ -32,8 +32,8 @@ export function sendAll(
  */
 export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: NotificationHandle): boolean {
   const connection = connectionOf(peer);
-  const mayDrop = handle.isBroadcast || connection.opening !== undefined;
-  if (connection.sink.send(message.source, handle, message)) connection.counts.notificationsSent++;
+  const mayDrop = handle.isBroadcast || connection.flow.opening !== undefined;
+  if (connection.flow.sink.send(message.source, handle, message)) connection.counts.notificationsSent++;
   // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
   else if (mayDrop || isTooLong(message, connection)) {
     connection.countDropped(handle.droppable);

@@ -237,7 +237,7 @@ export class Entrance implements GateDelegate<Socket> {
     const renew = async (auth: unknown): Promise<void> => {
       const connection = link.receiver as Connection;
       const { maxMessagesPerSecond } = connection.config.limits;
-      while (isPresent() && connection.takeRate?.() === false) await delay(1000 / maxMessagesPerSecond);
+      while (isPresent() && connection.incoming.takeRate?.() === false) await delay(1000 / maxMessagesPerSecond);
       if (!isPresent()) return;
       const verdict = await this.gate.authenticate(request, auth, client.connection);
       isAsking = false;

@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Slot } from "../core/incoming-call.js";
-import { encodeError, exceeds, plainText } from "../core/codec.js";
+import { encodeError, plainText } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { ErrorCode } from "../core/errors.js";
 import type { LinkReceiver, Link } from "../core/transport.js";
@@ -200,7 +200,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, options:
     endIfIdle();
   };
   const slot: Slot = {
-    reserveBytes: (text) => !exceeds(text, connection.maxReplyBytes),
+    reserveBytes: (text) => incoming.reserveBytes(text),
     put(text, onSent) {
       reply(plainText(text));
       onSent?.(connection.ended === undefined);

@@ -36,7 +36,7 @@ class ServerStreams extends Streams {
       ...source,
       open: (signal) =>
         keep(
-          () => connection.sink,
+          () => connection.flow.sink,
           (sink) => source.open(signal, sink),
         ),
       requestMore: (_connection, token) => {
@@ -70,7 +70,7 @@ class PostStreams extends Streams {
   /** Sends all values, or more than the longest reply takes: that reply is refused, and the stream is stopped then. */
   override async serve(source: AnyIterable, call: IncomingCall): Promise<() => string> {
     const stream = serveStream(this, source, call, true);
-    const { maxReplyBytes } = this.connection;
+    const { maxReplyBytes } = this.connection.incoming;
     const all: string[] = [];
     for (let length = 0, isLast = false; !isLast && length <= maxReplyBytes;) {
       await stream.ready(Infinity);

@@ -125,15 +125,15 @@ export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: b
       config: {
         limits: { maxUnsentBytes, maxReplyBytes: 1 },
         marks: unsentMarks({ maxUnsentBytes, maxReplyBytes: 1 }),
+        opensFirst: false,
       },
       get ended() {
         return endpoint.state.kind === "ended" ? new Error("ended") : undefined;
       },
-      endSession: (reason) => endpoint.end(1013, reason),
+      end: (code, reason) => endpoint.end(code, reason),
       report() {},
       dropped() {},
-      rewriteQueued: (text) => text,
-      failUnsent() {},
+      outgoing: { failUnsent() {} },
     },
     isDown,
   );
