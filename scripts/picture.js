@@ -74,7 +74,8 @@ export async function picture() {
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${top + HEIGHT + 2 * GAP}" width="${width}" role="img" aria-label="The rooms of the source: each is above those that it imports">`,
     `<style>path,rect{fill:none;stroke:#666;stroke-width:1.3}rect{fill:#fff}text{fill:#222;font:14px system-ui,sans-serif;text-anchor:middle}@media(prefers-color-scheme:dark){path,rect{stroke:#999}rect{fill:#222}text{fill:#eee}}</style>`,
-    ...lines,
+    // The order of the files and of their imports must not matter.
+    ...lines.toSorted(),
     ...boxes,
     "</svg>",
     "",
