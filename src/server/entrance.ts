@@ -77,6 +77,8 @@ export class Entrance implements GateDelegate<Socket> {
   readonly #options: CheckedOptions;
   /** The configs of the dialects that a client can choose by a subprotocol. */
   readonly #configBy = new Map<string, Config>();
+  /** The subprotocols that can be chosen. */
+  readonly #protocols: readonly string[];
 
   constructor(peers: ServerPeers, options: CheckedOptions, platform: Platform) {
     this.#peers = peers;
@@ -89,12 +91,17 @@ export class Entrance implements GateDelegate<Socket> {
       const isFirst = dialect === options.peer.dialect;
       this.#configBy.set(dialect.subprotocol, isFirst ? peers.config : makeConfig({ ...options.peer, dialect }));
     }
+    this.#protocols = [...(options.link === "packed" ? [PROTOCOL] : []), ...this.#configBy.keys()];
     ({ gate: this.gate, posts: this.posts } = platform.connect(options, this));
   }
 
+  /** Returns a text of the server: each connection keeps the name, and that of its client would take 32 bytes. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined {
-    const isPacked = this.#options.link === "packed";
-    return [...offered].find((name) => (isPacked && name === PROTOCOL) || this.#configBy.has(name));
+    for (const name of offered) {
+      const chosen = this.#protocols.find((one) => one === name);
+      if (chosen !== undefined) return chosen;
+    }
+    return undefined;
   }
 
   /** Returns true if a client offers to resume a session and gets `reciproc.v1`. */
@@ -472,8 +479,8 @@ class ResumeArrival extends Arrival {
       return this.close({ code: CloseCode.Superseded, reason: "a later attempt came before this one" });
     // Rule 10: the token is not kept.
     if (found === "unknown") this.#abandoned = entrance.abandoned(resume.token, admission?.principal);
-    else if (found.session.canResume(resume)) {
-      entrance.resume(client, found.session, resume);
+    else if (found.canResume(resume)) {
+      entrance.resume(client, found, resume);
       return this.settle();
     }
     this.#refuse();

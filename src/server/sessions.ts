@@ -6,7 +6,7 @@ import { pickLimits, serverHello, type ResumeFrame } from "../session/frames.js"
 import { Session } from "../session/session.js";
 import type { EndpointLimits } from "../session/state.js";
 import { ServerLink, type ServerLinkDelegate } from "./link.js";
-import { TokenRegistry, type TokenEntry, type TokenOptions } from "./tokens.js";
+import { TokenRegistry, type Resumable, type TokenOptions } from "./tokens.js";
 
 /** How a server keeps sessions. */
 export interface SessionsOptions extends TokenOptions {
@@ -157,28 +157,30 @@ export class Sessions {
 }
 
 /** The session of one client. It certainly exists once the client has confirmed its token. */
-export class ServerSession implements ServerLinkDelegate {
+export class ServerSession implements ServerLinkDelegate, Resumable {
   /** Set while the session is suspended. */
   place: Place | undefined = undefined;
   /** The part of this session in the counts of all suspended sessions. */
   stored = 0;
   storedBroadcasts = 0;
   readonly principal: string | undefined;
+  confirmedHash: string | undefined = undefined;
+  nextHash: string | undefined = undefined;
+  attempt = 0;
   readonly link: ServerLink;
   readonly #sessions: Sessions;
-  readonly tokens: TokenEntry<ServerSession>;
 
   constructor(sessions: Sessions, principal: string | undefined, socket: Socket, token: string) {
     this.principal = principal;
     this.#sessions = sessions;
-    this.tokens = sessions.tokens.open(this, principal, token);
+    sessions.tokens.open(this, token);
     const { limits, ttlMs } = sessions.options;
     this.link = new ServerLink(limits, this);
     this.link.accept(socket, new Session(limits, { ttlMs }));
   }
 
   confirmed(): void {
-    this.#sessions.tokens.confirm(this.tokens);
+    this.#sessions.tokens.confirm(this);
   }
 
   suspended(): void {
@@ -195,7 +197,7 @@ export class ServerSession implements ServerLinkDelegate {
 
   dropped(): void {
     this.#sessions.release(this);
-    this.#sessions.tokens.drop(this.tokens);
+    this.#sessions.tokens.drop(this);
   }
 
   discarded(): void {
@@ -219,6 +221,6 @@ export class ServerSession implements ServerLinkDelegate {
   /** Resumes the session over `socket`. */
   resume(socket: Socket, resume: ResumeFrame): void {
     this.#sessions.release(this);
-    this.link.resume(socket, resume, () => this.#sessions.tokens.renew(this.tokens, resume.token));
+    this.link.resume(socket, resume, () => this.#sessions.tokens.renew(this, resume.token));
   }
 }

@@ -9,14 +9,13 @@ export interface TokenOptions {
   hash(token: string): string;
 }
 
-/** The tokens of one session. */
-export interface TokenEntry<S> {
-  readonly session: S;
+/** A session that can be resumed, with what its tokens need. */
+export interface Resumable {
   /** The principal that opened the session. Only the same principal resumes it (rule 10). */
   readonly principal: string | undefined;
   /** Hashes of the token that the client has confirmed, and of the newest one that was issued since (rule 4). */
-  confirmed: string | undefined;
-  next: string | undefined;
+  confirmedHash: string | undefined;
+  nextHash: string | undefined;
   /** The highest attempt received (rule 3). */
   attempt: number;
 }
@@ -25,9 +24,9 @@ export interface TokenEntry<S> {
 export type ResumeFailure = "unknown" | "stale";
 
 /** Sessions by the hashes of their tokens. */
-export class TokenRegistry<S> {
+export class TokenRegistry<S extends Resumable> {
   readonly #options: TokenOptions;
-  readonly #byHash = new Map<string, TokenEntry<S>>();
+  readonly #byHash = new Map<string, S>();
   #resumable = 0;
 
   constructor(options: TokenOptions) {
@@ -50,59 +49,57 @@ export class TokenRegistry<S> {
   }
 
   /** Registers a session whose client was offered `token`, and accepts the token from now on (rule 9). */
-  open(session: S, principal: string | undefined, token: string): TokenEntry<S> {
-    const next = this.#options.hash(token);
-    const entry: TokenEntry<S> = { session, principal, confirmed: undefined, next, attempt: 0 };
-    this.#byHash.set(next, entry);
+  open(session: S, token: string): void {
+    session.nextHash = this.#options.hash(token);
+    this.#byHash.set(session.nextHash, session);
     this.#resumable++;
-    return entry;
   }
 
   /** Stops accepting the previous token, because the client has the newest one (rule 4). */
-  confirm(entry: TokenEntry<S>): void {
-    const { confirmed, next } = entry;
-    if (next === undefined) return;
-    if (confirmed !== undefined) this.#byHash.delete(confirmed);
-    entry.confirmed = next;
-    entry.next = undefined;
+  confirm(session: S): void {
+    const { confirmedHash, nextHash } = session;
+    if (nextHash === undefined) return;
+    if (confirmedHash !== undefined) this.#byHash.delete(confirmedHash);
+    session.confirmedHash = nextHash;
+    session.nextHash = undefined;
   }
 
   /** Finds the session that `resume` names, for that principal. Records the attempt. */
-  find({ token, attempt }: ResumeFrame, principal: string | undefined): TokenEntry<S> | ResumeFailure {
-    const entry = this.#byHash.get(this.#options.hash(token));
+  find({ token, attempt }: ResumeFrame, principal: string | undefined): S | ResumeFailure {
     // Rule 10: the `resume` of another principal does not change the session.
-    if (entry === undefined || entry.principal !== principal) return "unknown";
+    const session = this.byHash(this.#options.hash(token), principal);
+    if (session === undefined) return "unknown";
     // Rule 3: an attempt that came after a later one does not change the session either.
-    if (attempt <= entry.attempt) return "stale";
-    entry.attempt = attempt;
-    return entry;
+    if (attempt <= session.attempt) return "stale";
+    session.attempt = attempt;
+    return session;
   }
 
   /** Returns the session of a hash, for that principal. */
   byHash(hash: string, principal: string | undefined): S | undefined {
-    const entry = this.#byHash.get(hash);
-    return entry?.principal === principal ? entry?.session : undefined;
+    const session = this.#byHash.get(hash);
+    return session?.principal === principal ? session : undefined;
   }
 
   /** Returns a new token for a session that `token` resumes. It replaces the last one issued and not confirmed (rule 4). */
-  renew(entry: TokenEntry<S>, token: string): string {
+  renew(session: S, token: string): string {
     const options = this.#options;
     // A client that sends the newest token has it.
-    if (options.hash(token) === entry.next) this.confirm(entry);
-    if (entry.next !== undefined) this.#byHash.delete(entry.next);
+    if (options.hash(token) === session.nextHash) this.confirm(session);
+    if (session.nextHash !== undefined) this.#byHash.delete(session.nextHash);
     const newest = options.makeToken();
-    entry.next = options.hash(newest);
-    this.#byHash.set(entry.next, entry);
+    session.nextHash = options.hash(newest);
+    this.#byHash.set(session.nextHash, session);
     return newest;
   }
 
   /** Removes all tokens of a session, so that it cannot be resumed. May be called twice. */
-  drop(entry: TokenEntry<S>): void {
-    const { confirmed, next } = entry;
-    if (confirmed === undefined && next === undefined) return;
+  drop(session: S): void {
+    const { confirmedHash, nextHash } = session;
+    if (confirmedHash === undefined && nextHash === undefined) return;
     this.#resumable--;
-    if (confirmed !== undefined) this.#byHash.delete(confirmed);
-    if (next !== undefined) this.#byHash.delete(next);
-    entry.confirmed = entry.next = undefined;
+    if (confirmedHash !== undefined) this.#byHash.delete(confirmedHash);
+    if (nextHash !== undefined) this.#byHash.delete(nextHash);
+    session.confirmedHash = session.nextHash = undefined;
   }
 }

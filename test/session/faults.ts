@@ -9,7 +9,7 @@ import { endsSession } from "../../src/close-codes.js";
 import type { SendHandle } from "../../src/core/transport.js";
 import type { Flow as Outgoing } from "../../src/core/flow.js";
 import { frameContent, type Socket } from "../../src/link/socket.js";
-import type { TokenEntry, TokenRegistry } from "../../src/server/tokens.js";
+import type { TokenRegistry } from "../../src/server/tokens.js";
 import type { Session } from "../../src/session/session.js";
 import { acceptsFirst, ClientEnd, ServerEnd, type AnyEndpoint, type End, type Fault, type Side } from "./oracle.js";
 import type { EndLimits } from "./kit.js";
@@ -210,24 +210,23 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   "4: a server accepts no token before it is confirmed": tokens(({ renew }) => ({
     renew(entry, token) {
       const newest = renew(entry, token);
-      entry.next = `${entry.next}x`;
+      entry.nextHash = `${entry.nextHash}x`;
       return newest;
     },
   })),
   "4: a server forgets the confirmed token when it gives another": tokens(({ find }) => ({
     find(resume, principal) {
       const found = find(resume, principal);
-      const isConfirmed = typeof found !== "string" && found.confirmed === `#${resume.token}`;
-      return isConfirmed && found.next !== undefined ? "unknown" : found;
+      const isConfirmed = typeof found !== "string" && found.confirmedHash === `#${resume.token}`;
+      return isConfirmed && found.nextHash !== undefined ? "unknown" : found;
     },
   })),
   "4: a server accepts every token that it gave": tokens(({ open, renew, find }) => {
-    const all = new Map<string, TokenEntry<ServerEnd>>();
+    const all = new Map<string, ServerEnd>();
     return {
-      open(session, principal, token) {
-        const entry = open(session, principal, token);
-        all.set(token, entry);
-        return entry;
+      open(session, token) {
+        open(session, token);
+        all.set(token, session);
       },
       renew(entry, token) {
         const newest = renew(entry, token);
@@ -237,7 +236,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       find(resume, principal) {
         const found = find(resume, principal);
         const old = all.get(resume.token);
-        return found === "unknown" && old?.confirmed !== undefined && old.principal === principal ? old : found;
+        return found === "unknown" && old?.confirmedHash !== undefined && old.principal === principal ? old : found;
       },
     };
   }),

@@ -12,7 +12,7 @@ import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
 import type { Flow as Outgoing } from "../../src/core/flow.js";
 import { NotificationHandle } from "../../src/features/live.js";
 import { frameContent, type Socket } from "../../src/link/socket.js";
-import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
+import { TokenRegistry, type Resumable } from "../../src/server/tokens.js";
 import { ServerLink } from "../../src/server/link.js";
 import {
   helloOf,
@@ -322,13 +322,17 @@ export class ClientEnd extends End {
 }
 
 /** The server of one connection. */
-export class ServerEnd extends End {
-  readonly tokens: TokenEntry<ServerEnd>;
+export class ServerEnd extends End implements Resumable {
+  readonly principal: string | undefined;
+  confirmedHash: string | undefined = undefined;
+  nextHash: string | undefined = undefined;
+  attempt = 0;
 
   constructor(world: World, line: Line, pair: Pair) {
     super(world, "server", pair);
     pair.server = this;
-    this.tokens = world.registry.open(this, line.principal, line.token);
+    this.principal = line.principal;
+    world.registry.open(this, line.token);
     const session = new Session(world.limits, { ttlMs: TTL_MS });
     line.end = this;
     this.line = line;
@@ -336,11 +340,11 @@ export class ServerEnd extends End {
   }
 
   override confirmed(): void {
-    this.world.registry.confirm(this.tokens);
+    this.world.registry.confirm(this);
   }
 
   override over({ code, reason }: CloseInfo): void {
-    this.world.registry.drop(this.tokens);
+    this.world.registry.drop(this);
     this.world.isOver(this, `closed with ${code} ${reason}`);
   }
 
@@ -357,7 +361,7 @@ export class ServerEnd extends End {
     }
     this.line = line;
     line.end = this;
-    this.endpoint.resume(line.server, resume, () => this.world.registry.renew(this.tokens, resume.token));
+    this.endpoint.resume(line.server, resume, () => this.world.registry.renew(this, resume.token));
     this.act();
   }
 }
@@ -688,7 +692,7 @@ export class World {
   lieInResume(which: number): void {
     const token = this.newestToken;
     const { server } = this;
-    if (token === undefined || server?.session === undefined || server.tokens.confirmed === undefined) return;
+    if (token === undefined || server?.session === undefined || server.confirmedHash === undefined) return;
     const { next, acked } = server.session;
     const counts = [next + 99, acked - 1].filter((count) => count >= 0);
     const received = counts[which % counts.length]!;
@@ -742,12 +746,11 @@ export class World {
     if (found === "unknown" && this.lines.some(({ token, end }) => token === resume.token && end === undefined))
       this.client.pair.reason ??= "the hello of a session that begins anew has not come";
     if (found === "stale") return line.server.close(4000);
-    if (found !== "unknown" && found.session.session!.covers(resume.received))
-      return found.session.resume(line, resume);
+    if (found !== "unknown" && found.session!.covers(resume.received)) return found.resume(line, resume);
     if (found !== "unknown") {
-      found.session.pair.reason ??= "lied to";
-      found.session.endpoint.fail("`received` is no count of the frames sent");
-      found.session.act();
+      found.pair.reason ??= "lied to";
+      found.endpoint.fail("`received` is no count of the frames sent");
+      found.act();
     }
     line.isRefused = true;
     line.server.send(REFUSED);
@@ -894,8 +897,8 @@ export class World {
 }
 
 /** Returns the hashes of the tokens by which a session can be resumed. */
-function tokensOf({ tokens: { confirmed, next } }: ServerEnd): string[] {
-  return [confirmed, next].filter((token) => token !== undefined);
+function tokensOf({ confirmedHash, nextHash }: ServerEnd): string[] {
+  return [confirmedHash, nextHash].filter((token) => token !== undefined);
 }
 
 /** Returns a `resume` that is no late one. */

@@ -101,7 +101,7 @@ function keyOf(world: World, path: readonly Step[]): string {
     client.hello !== undefined,
     servers
       .filter(({ hasEnded }) => !hasEnded)
-      .map((end) => [endKey(end), end.tokens.confirmed, end.tokens.next, end.tokens.attempt]),
+      .map((end) => [endKey(end), end.confirmedHash, end.nextHash, end.attempt]),
     live.map((line) => [
       [line.returns, line.isRefused, line.isAnswered, line.hasSpoken, line.client.open, line.server.open],
       line === client.line ? line.client.underWay : 0,
