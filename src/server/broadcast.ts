@@ -6,7 +6,7 @@ import { isReady, NotificationHandle } from "../features/live.js";
 import type { SendOptions } from "../fleet/topic-options.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 
-/** Sends a notification of `method` to these peers, `except` some. */
+/** Sends a notification of `method` to these peers, `except` some, and counts it. A peer that does not get it, and stays open, misses it. */
 export function sendAll(
   peers: readonly AnyPeer[],
   method: string,
@@ -21,31 +21,22 @@ export function sendAll(
     const connection = connectionOf(peer);
     if (except?.has(peer) === true || connection.ended !== undefined || (volatile === true && !isReady(connection)))
       continue;
-    if (!sendTo(peer, message, handle)) isDropped = true;
+    if (connection.flow.sink.send(text, handle, message)) connection.counts.notificationsSent++;
+    else if (handle.isBroadcast || staysOpen(connection, message)) {
+      connection.countDropped(method);
+      isDropped = true;
+    }
   }
   if (isDropped) onDropped?.(utf8Bytes(text));
 }
 
 /**
- * Sends a message of a group to one of its peers, and counts it. If it is a broadcast, drops it for a slow reader instead of ending
- * the connection. Returns false if the peer stays open and does not get the message.
+ * Returns true if a connection that has not taken a message stays open: `onOpen` runs, or the message is too long for the other side.
+ * Otherwise, the connection has ended or is about to.
  */
-export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: NotificationHandle): boolean {
-  const connection = connectionOf(peer);
-  const mayDrop = handle.isBroadcast || connection.flow.opening !== undefined;
-  if (connection.flow.sink.send(message.source, handle, message)) connection.counts.notificationsSent++;
-  // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
-  else if (mayDrop || isTooLong(message, connection)) {
-    connection.countDropped(handle.droppable);
-    return false;
-  }
-  return true;
-}
-
-/** Returns true if the form in which the message is sent is longer than the other side accepts. */
-function isTooLong(message: EncodedMessage, { transport }: Connection): boolean {
+function staysOpen({ flow, transport }: Connection, message: EncodedMessage): boolean {
   const { maxMessageBytes = Infinity, takesBytes } = transport;
-  return exceeds(sentForm(message.source, takesBytes, message), maxMessageBytes);
+  return flow.opening !== undefined || exceeds(sentForm(message.source, takesBytes, message), maxMessageBytes);
 }
 
 /** Returns false if a peer has said that it does not accept a text of that length. */

@@ -5,7 +5,7 @@ import { checkLive, isReady, LIVE_OPTIONS } from "../features/live.js";
 import { checkOptions, must, oneOf, optional } from "../core/options.js";
 import type { CallArgs, Contract, LiveOptions, NotifyName, Result } from "../core/contract.js";
 import { checkExcept, wrongExcept, type Except, type Excluded } from "../fleet/remote.js";
-import type { GroupOptions, Reach } from "../fleet/host.js";
+import type { GroupOptions } from "../fleet/host.js";
 import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import { sendAll } from "./broadcast.js";
@@ -121,12 +121,17 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     const text = encodeNotification(method, params as object);
     const { around } = this.all.config;
     // A copy: a listener of `missed` or `close` may change the group meanwhile.
-    if (around === undefined) return this.#send([...this.#members()], method, text, checked);
+    if (around === undefined) {
+      sendAll([...this.#members()], method, text, checked);
+      return this.notifyElsewhere(method, text, checked);
+    }
     const call = this.record(method, params, checked.except, false, checked.volatile);
     if (call.peers.length === 0 && (this.all.node?.reach === undefined || checked.here === true)) return;
     const send = async (): Promise<void> => {
       // Encoded again: `around` may have changed the params in place.
-      this.#send(call.peers, method, encodeNotification(method, call.params as object), checked);
+      const changed = encodeNotification(method, call.params as object);
+      sendAll(call.peers, method, changed, checked);
+      this.notifyElsewhere(method, changed, checked);
     };
     runAround(around, call, send).catch((error: unknown) =>
       this.all.report(error, undefined, { method, id: undefined }),
@@ -157,16 +162,9 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     return shownAs(this.topic ?? "peers", "group of peers", "write `[...it].map(({ id }) => id)`", key);
   }
 
-  /** Sends a notification to peers of this node, and to those that the group has on others. */
-  #send(peers: readonly AnyPeer[], method: string, text: MessageText, options: GroupOptions): void {
-    sendAll(peers, method, text, options);
-    const reach = this.all.node?.reach;
-    if (reach !== undefined) this.notifyElsewhere(reach, method, text, options);
-  }
-
   /** Sends a notification to the peers that the group has on other nodes. */
-  protected notifyElsewhere(reach: Reach, _method: string, text: MessageText, options: GroupOptions): void {
-    reach.notifyAll(text, options);
+  protected notifyElsewhere(_method: string, text: MessageText, options: GroupOptions): void {
+    this.all.node?.reach?.notifyAll(text, options);
   }
 
   /** Adds to `except` the peers of this node whose ids it has. Throws a `TypeError` for a peer that no node of this server has. */

@@ -4,7 +4,7 @@ import type { Contract, NotifyName } from "../core/contract.js";
 import { anyFunction } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
-import type { GroupOptions, Reach } from "../fleet/host.js";
+import type { GroupOptions } from "../fleet/host.js";
 import type { TopicMember } from "../fleet/topic.js";
 import {
   topicName,
@@ -239,8 +239,8 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
     return this.#name;
   }
 
-  protected override notifyElsewhere(reach: Reach, method: string, text: MessageText, options: GroupOptions): void {
-    reach.notifyTopic(this.#name, method, text, options);
+  protected override notifyElsewhere(method: string, text: MessageText, options: GroupOptions): void {
+    this.all.node?.reach?.notifyTopic(this.#name, method, text, options);
   }
 
   /** Throws if the value is no peer, or a peer that cannot be a member. Returns false if it is closed. */
