@@ -7,7 +7,7 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { EngineError, type Channel, type Engine, type EngineConnection, type EngineFacts } from "./engine.js";
 import type { FleetNode } from "./node.js";
 
-/** Commands that are written and not answered: more are refused. */
+/** Commands that the engine has not answered, also if their callers no longer wait: more are refused. */
 const MAX_UNANSWERED = 10_000;
 const MAX_UNANSWERED_BYTES = 16 * 2 ** 20;
 /** Commands that wait for the connection: more are refused. */
@@ -144,7 +144,7 @@ export class Broker {
     if (this.#state === "closed") return;
     this.#state = "closed";
     const error = this.#refusal();
-    for (const command of this.#waiting.values()) this.#settle(command).reject(error);
+    for (const command of this.#waiting.values()) this.#dequeue(command).reject(error);
     for (const subscription of this.#subscriptions.values()) {
       this.#stopTimer(subscription);
       for (const settle of subscription.waiting.splice(0)) settle(error);
@@ -161,15 +161,10 @@ export class Broker {
       this.#node.dropped();
       return false;
     }
-    this.#unanswered++;
-    this.#unansweredBytes += bytes;
-    const settled = (): void => {
-      this.#unanswered--;
-      this.#unansweredBytes -= bytes;
-    };
     this.#node.counts.sent++;
-    this.connection.send(channel, frame).then(settled, () => {
-      settled();
+    const answered = this.#count(bytes);
+    this.connection.send(channel, frame).then(answered, () => {
+      answered();
       this.#node.dropped();
     });
     return true;
@@ -263,7 +258,7 @@ export class Broker {
       });
     } else if (command.isReady) {
       const leftMs = command.deadline === 0 ? Infinity : command.deadline - performance.now();
-      this.#settle(command);
+      this.#dequeue(command);
       this.#write(command, Math.max(leftMs, 1));
     }
   }
@@ -271,7 +266,7 @@ export class Broker {
   /** Cancels a command that waits for the connection, so that it counts no longer. Its promise rejects with `"not-sent"`. */
   cancel(run: () => Promise<unknown>): void {
     const command = this.#waiting.get(run);
-    if (command !== undefined) this.#settle(command).reject(this.#refusal());
+    if (command !== undefined) this.#dequeue(command).reject(this.#refusal());
   }
 
   /**
@@ -290,7 +285,7 @@ export class Broker {
     if (isWritten) error = new EngineError(`${this.name} has not answered in time`, "unknown");
     else if (!isReady && prepare === undefined)
       error = new EngineError(`${this.name} was not ready in time`, "not-sent");
-    this.#settle(command).reject(error);
+    this.#dequeue(command).reject(error);
   }
 
   #write<T>(command: Command<T>, timeoutMs: number): void {
@@ -299,24 +294,33 @@ export class Broker {
       return command.reject(new EngineError(`too much is unanswered by ${this.name}`, "not-sent"));
     }
     command.isWritten = true;
-    this.#unanswered++;
-    this.#unansweredBytes += command.bytes;
     setDeadline(command, Math.min(timeoutMs, COMMAND_TIMEOUT_MS));
+    const answered = this.#count(command.bytes);
+    const settled = (): void => {
+      answered();
+      clearDeadline(command);
+    };
     command.run().then(
-      (value) => this.#settle(command).resolve(value),
-      (error: unknown) => this.#settle(command).reject(error),
+      (value) => (settled(), command.resolve(value)),
+      (error: unknown) => (settled(), command.reject(error)),
     );
   }
 
-  /** Removes a command that settles from what it is counted in. May be called again when a late answer comes. */
-  #settle<T>(command: Command<T>): Command<T> {
+  /** Removes a command from those that wait for the connection. */
+  #dequeue<T>(command: Command<T>): Command<T> {
     clearDeadline(command);
     if (this.#waiting.delete(command.run)) this.#waitingBytes -= command.bytes;
-    if (!command.isWritten) return command;
-    command.isWritten = false;
-    this.#unanswered--;
-    this.#unansweredBytes -= command.bytes;
     return command;
+  }
+
+  /** Counts a command as unanswered. Returns what ends that. */
+  #count(bytes: number): () => void {
+    this.#unanswered++;
+    this.#unansweredBytes += bytes;
+    return () => {
+      this.#unanswered--;
+      this.#unansweredBytes -= bytes;
+    };
   }
 
   #hasRoom(bytes: number): boolean {

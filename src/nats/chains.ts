@@ -2,7 +2,6 @@
  * The subjects of one stream. Each message has a number, 1 more than that of the message before on its subject, and NATS accepts it only
  * behind that one. So all nodes see one order without gaps.
  */
-import { utf8Bytes } from "../core/codec.js";
 import { EngineError, logFrame } from "../fleet/engine.js";
 import {
   COMMAND_MS,
@@ -195,28 +194,26 @@ export class Chains {
     makeHead: (last: Placed | undefined) => Head | undefined | Promise<Head | undefined>,
     msgId?: string,
   ): Promise<Appended | { readonly earlier: number } | undefined> {
-    return this.#connection.bounded(utf8Bytes(body), async () => {
-      for (let tries = 0; tries < MOST_TRIES; tries++) {
-        const known = this.#last.get(topic);
-        const end = known === undefined ? await unsent(this.#endOf(topic)) : { seq: known.seq, last: known };
-        const head = await makeHead(end.last);
-        if (head === undefined) return undefined;
-        try {
-          const { seq, duplicate } = await this.#publish(topic, body, head, end.seq, msgId);
-          if (duplicate) return { earlier: seq };
-          // Unless more has followed.
-          if ((this.#last.get(topic)?.seq ?? 0) <= seq) remember(this.#last, topic, { ...head, seq });
-          return { head, seq };
-        } catch (error) {
-          this.#last.delete(topic);
-          if (await wasOvertaken(error)) continue;
-          if (this.#connection.streams!.mayBeStored(error))
-            throw new EngineError(`NATS: ${(error as Error).message}`, "unknown", { cause: error });
-          throw error;
-        }
+    for (let tries = 0; tries < MOST_TRIES; tries++) {
+      const known = this.#last.get(topic);
+      const end = known === undefined ? await unsent(this.#endOf(topic)) : { seq: known.seq, last: known };
+      const head = await makeHead(end.last);
+      if (head === undefined) return undefined;
+      try {
+        const { seq, duplicate } = await this.#publish(topic, body, head, end.seq, msgId);
+        if (duplicate) return { earlier: seq };
+        // Unless more has followed.
+        if ((this.#last.get(topic)?.seq ?? 0) <= seq) remember(this.#last, topic, { ...head, seq });
+        return { head, seq };
+      } catch (error) {
+        this.#last.delete(topic);
+        if (await wasOvertaken(error)) continue;
+        if (this.#connection.streams!.mayBeStored(error))
+          throw new EngineError(`NATS: ${(error as Error).message}`, "unknown", { cause: error });
+        throw error;
       }
-      throw new EngineError("NATS: other nodes append to the topic all the time", "not-sent");
-    });
+    }
+    throw new EngineError("NATS: other nodes append to the topic all the time", "not-sent");
   }
 
   #publish(

@@ -2,7 +2,6 @@
  * The connection of one node to NATS. `connect` connects and subscribes, at the start and after each loss. The client library itself never
  * reconnects, so that what it was given is never sent later than the engine has reported.
  */
-import { utf8Bytes } from "../core/codec.js";
 import {
   EngineError,
   type Channel,
@@ -29,9 +28,6 @@ import { Names } from "./names.js";
 import type { Config } from "./options.js";
 import { Streams } from "./streams.js";
 
-/** What is written and not confirmed: more is refused. The fleet stays below that, and the rest is for its beats and its bulk work. */
-const MAX_BYTES = 20 * 2 ** 20;
-const MAX_UNCONFIRMED = 10_500;
 /** What NATS adds to a frame. */
 const HEAD_BYTES = 1_024;
 /** How long `close` waits until NATS has taken what was written. */
@@ -56,8 +52,6 @@ export class NatsConnection implements EngineConnection, Connectable {
   #link: Link | undefined;
   /** What is or will be subscribed, by subject. */
   readonly #subscribed = new Map<string, Subscribed>();
-  #unconfirmed = 0;
-  #unconfirmedBytes = 0;
   /** Resolves when the server has taken what was written up to the end of this tick. */
   #flushing: Promise<void> | undefined;
   /** The last error that the server has reported without closing the connection. */
@@ -158,42 +152,18 @@ export class NatsConnection implements EngineConnection, Connectable {
 
   async send(channel: Channel, frame: string): Promise<number | undefined> {
     const link = this.present();
-    const bytes = utf8Bytes(frame);
-    if (bytes > (link.client.info?.max_payload ?? 0))
-      throw new EngineError(`NATS: a frame of ${bytes} bytes is too long`, "not-sent");
-    return this.bounded(bytes, async () => {
-      const subject = this.names.channel(channel);
-      // Only an inbox has one receiver, which confirms each frame. So the server reports a frame without a receiver.
-      if (channel.startsWith("n:")) return this.#sendToNode(link, subject, frame);
-      link.client.publish(subject, frame);
-      await this.#flush(link);
-      return undefined;
-    });
-  }
-
-  async #sendToNode(link: Link, subject: string, frame: string): Promise<number | undefined> {
+    const subject = this.names.channel(channel);
     try {
-      await this.untilLost(link.client.request(subject, frame, { timeout: COMMAND_MS }));
+      // Only an inbox has one receiver, which confirms each frame. So the server reports a frame without a receiver.
+      if (channel.startsWith("n:")) await this.untilLost(link.client.request(subject, frame, { timeout: COMMAND_MS }));
+      else {
+        link.client.publish(subject, frame);
+        await this.#flush(link);
+      }
       return undefined;
     } catch (error) {
       if (chainOf(error).some((reason) => reason instanceof link.library.NoRespondersError)) return 0;
-      throw error;
-    }
-  }
-
-  /** Runs a command that carries so many bytes. Rejects if too much is unanswered. */
-  async bounded<T>(bytes: number, run: () => Promise<T>): Promise<T> {
-    if (this.#unconfirmed >= MAX_UNCONFIRMED || this.#unconfirmedBytes + bytes > MAX_BYTES)
-      throw new EngineError("NATS: too much is unanswered", "not-sent");
-    this.#unconfirmed++;
-    this.#unconfirmedBytes += bytes;
-    try {
-      return await run();
-    } catch (error) {
       throw commandError(error);
-    } finally {
-      this.#unconfirmed--;
-      this.#unconfirmedBytes -= bytes;
     }
   }
 

@@ -29,9 +29,6 @@ export interface Library {
   readonly ErrorReply: new (message: string) => Error;
 }
 
-/** Commands that are not answered: more are refused. The fleet stays below that by 500, which are for its beats and its bulk work. */
-export const MAX_UNANSWERED = 10_500;
-
 let loading: Promise<Library> | undefined;
 
 /** Imports node-redis: the package `@redis/client`, or else `redis`. Rejects with a final error if neither is there in version 6. */
@@ -100,8 +97,6 @@ export function createClient(
     RESP: 3,
     pingInterval: 5_000,
     disableOfflineQueue: true,
-    // A ping that is refused would end the connection, so there is room for it.
-    commandsQueueMaxLength: MAX_UNANSWERED + 10,
     // One timer for each connection watches for silence. A timer for each command would be expensive.
     commandOptions: { timeout: undefined },
     maintNotifications: "disabled",

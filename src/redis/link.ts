@@ -2,7 +2,6 @@
  * The connection to one server: one client for commands, and one for subscriptions, because a server may cut a subscription that reads
  * slowly. A link connects once. If one of its clients is lost, the link is lost.
  */
-import { utf8Bytes } from "../core/codec.js";
 import { onAbort } from "../core/tell.js";
 import { EngineError } from "../fleet/engine.js";
 import { FinalError } from "../fleet/reconnecting.js";
@@ -12,7 +11,6 @@ import {
   createClient,
   DemotedError,
   loadLibrary,
-  MAX_UNANSWERED,
   type Client,
   type Library,
   type Login,
@@ -24,8 +22,6 @@ import { SCRIPT_NAMES, sourceOf, type ScriptKind, type ScriptName } from "./scri
 
 /** The longest frame. */
 export const MAX_BYTES = 16 * 2 ** 20;
-/** The bytes of the commands that are not answered: more are refused. The fleet leaves room for its beats and its bulk work. */
-const MAX_UNANSWERED_BYTES = 20 * 2 ** 20;
 /** How often a link checks at least that its server is still the same primary. */
 const VERIFY_MS = 5_000;
 /** How many channels one command subscribes. */
@@ -109,7 +105,6 @@ export class Link {
   readonly #hashes: ReadonlyMap<ScriptName, string>;
   #isUsed = true;
   readonly #unanswered = new Unanswered();
-  #unansweredBytes = 0;
   /** Of the client for subscriptions. */
   readonly #unheard = new Unanswered();
   readonly #silenceMs: number;
@@ -241,51 +236,39 @@ export class Link {
     return this.#term?.continues(before.#term) === true;
   }
 
-  /** Sends a command. Rejects with an `EngineError` and its outcome. `bytes`: the length of what it carries. */
-  async command(args: readonly string[], bytes = 0): Promise<unknown> {
+  /** Sends a command. Rejects with an `EngineError` and its outcome. */
+  async command(args: readonly string[]): Promise<unknown> {
     if (!this.#isUsed || !this.#commands.isReady)
       throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
-    // A script carries more than its longest body, so it is refused only beside others.
-    const isTooMuch = this.#unansweredBytes > 0 && this.#unansweredBytes + bytes > MAX_UNANSWERED_BYTES;
-    if (isTooMuch || this.#unanswered.count >= MAX_UNANSWERED)
-      throw new EngineError(`Redis at ${this.address}: too much is unanswered`, "not-sent");
-    return this.#send(args, bytes);
-  }
-
-  async #send(args: readonly string[], bytes: number): Promise<unknown> {
     this.#unanswered.sent();
     this.#watch();
-    this.#unansweredBytes += bytes;
     try {
       return await this.#commands.sendCommand(args);
     } catch (reason) {
       throw commandError(this.#library, this.address, reason);
     } finally {
       this.#unanswered.answered();
-      this.#unansweredBytes -= bytes;
       if (this.#unanswered.count === 0 && !this.#isUsed) this.destroy();
     }
   }
 
   /** Runs a script, as one step of Redis. Rejects with a `DemotedError` if the server may not be the primary any more. */
   async script(script: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
-    const bytes = args.reduce((sum, arg) => sum + utf8Bytes(arg), 0);
     const rest = [String(keys.length), ...keys, ...args];
     if (this.#term !== undefined) rest.push(String(this.#term.endUs));
     try {
-      return await this.command(["EVALSHA", this.#hashes.get(script)!, ...rest], bytes);
+      return await this.command(["EVALSHA", this.#hashes.get(script)!, ...rest]);
     } catch (error) {
       if (!/\bNOSCRIPT\b/.test((error as EngineError).message)) throw error;
       // The server has forgotten its scripts. `EVAL` loads this one again.
-      return this.command(["EVAL", sourceOf(script, this.#kind), ...rest], bytes);
+      return this.command(["EVAL", sourceOf(script, this.#kind), ...rest]);
     }
   }
 
   /** Sends a message. Returns how many subscribers this server has. */
   async publish(name: string, frame: string): Promise<number> {
-    const bytes = utf8Bytes(frame);
     const command = this.#settings.isCluster ? "SPUBLISH" : "PUBLISH";
-    return (await this.command([command, name, frame], bytes)) as number;
+    return (await this.command([command, name, frame])) as number;
   }
 
   /**
@@ -395,8 +378,7 @@ export class Link {
 
   async #hearTime(): Promise<void> {
     if (this.#term === undefined) return;
-    // Also if so much is unanswered that other commands are refused.
-    if (!this.#term.hear(microsecondsOf(await this.#send(["TIME"], 0))))
+    if (!this.#term.hear(microsecondsOf(await this.command(["TIME"]))))
       this.lose(new DemotedError(`Redis at ${this.address}: it was silent for so long that it may be replaced`));
   }
 

@@ -46,9 +46,6 @@ const MIB = 2 ** 20;
 const LONG_LEASE_MS = 60_000;
 const SHORT_LEASE_MS = 3_000;
 const CHANNEL = `t:${TOPIC}` as const;
-/** As many commands may be unanswered, and as many MiB. */
-const MAX_UNANSWERED = 10_500;
-const MAX_MIB = 20;
 
 const outcomesOf = (operations: Promise<unknown>[]): Promise<string[]> => Promise.all(operations.map(outcomeOf));
 
@@ -172,21 +169,16 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       expect(node.heard).toEqual(["all"]);
     });
 
-    it("gives a connection up that answers nothing, and has bounds meanwhile", async () => {
+    it("gives a connection up that answers nothing", async () => {
       const { server, rig } = await start();
-      const [byBytes, byCount] = [await TestNode.open(rig.engine()), await TestNode.open(rig.engine())];
+      const node = await TestNode.open(rig.engine());
       await server.pause();
-      const frame = "x".repeat(Math.min(MIB, byBytes.facts!.maxFrameBytes));
-      const long = Array.from({ length: MAX_MIB + 1 }, () => outcomeOf(byBytes.connection.send("a:all", frame)));
-      expect(await long.at(-1)).toBe("not-sent");
-      const many = Array.from({ length: MAX_UNANSWERED + 1 }, () => outcomeOf(byCount.connection.send("a:all", "")));
-      expect(await many.at(-1)).toBe("not-sent");
-      await Promise.all([byBytes, byCount].map((node) => node.untilDown()));
-      const outcomes = await Promise.all([...long, ...many]);
-      expect(outcomes.filter((outcome) => outcome === "unknown")).toHaveLength(MAX_MIB + MAX_UNANSWERED);
+      const lost = outcomesOf(operationsOf(node).slice(0, 1));
+      await node.untilDown();
+      expect(await lost).toEqual(["unknown"]);
       server.resume();
-      await Promise.all([byBytes, byCount].map((node) => node.untilHeard()));
-      expect(await outcomeOf(byCount.connection.send("a:all", "again"))).toBe("done");
+      await node.untilHeard();
+      expect(await outcomeOf(node.connection.send("a:all", "again"))).toBe("done");
     });
 
     it("closes while it connects, and then no connection is left", async () => {

@@ -121,6 +121,19 @@ describe("publish, if the broker does not answer,", () => {
     expect(numbers(ann)).toEqual([1, 2]);
   });
 
+  it("counts as unanswered until the broker answers, also after its timeout", async () => {
+    const [{ links }, a] = await room();
+    const answer = links[0]!.blocks("append");
+    const topic = a.server.topic("room");
+    const long = { long: "x".repeat(16 * 2 ** 20 - 1_000) };
+    expect(await settled(rejection(topic.publish("said", long)))).toMatchObject(UNKNOWN);
+    expect(await failure(topic.publish("said", { text: "x".repeat(2_000) }))).toMatchObject(NOT_SENT);
+    answer.resolve();
+    await turn();
+    expect(a.server.stats().engine!.pendingBytes).toBe(0);
+    expect(offsetOf(await topic.publish("said", { n: 2 }))).toBe(2);
+  });
+
   it("waits for the connection within its timeout, and rejects with `not-sent` after it", async () => {
     const [engine, a, , ann, bob] = await room();
     engine.links[0]!.down();
