@@ -44,10 +44,8 @@ interface Command<T> extends Expiring {
   readonly resolve: (value: T) => void;
   readonly reject: (error: unknown) => void;
   isWritten: boolean;
-  /** What must be done before it is written, when the connection is up. `undefined` when that was begun. */
-  prepare: (() => Promise<unknown>) | undefined;
-  /** Whether that is done. */
-  isReady: boolean;
+  /** Returns what it waits for when the connection is up; `undefined` if it can be written. */
+  readonly prepare: (() => Promise<void> | undefined) | undefined;
 }
 
 /** A channel that is wanted, subscribed, or both. */
@@ -205,27 +203,17 @@ export class Broker {
   }
 
   /**
-   * Runs a command of the engine, now or when the connection is up. First runs `prepare`, which never rejects, when the connection is up.
-   * Rejects with an `EngineError`: with `"not-sent"` if the command is not written within `timeoutMs` or too much waits, and with
-   * `"unknown"` if it is not answered. `bytes`: its length.
+   * Runs a command of the engine, now or when the connection is up. When it is up, first waits for what `prepare` returns, which never
+   * rejects. Commands that wait for the same keep their order. Rejects with an `EngineError`: with `"not-sent"` if the command is not
+   * written within `timeoutMs` or too much waits, and with `"unknown"` if it is not answered. `bytes`: its length.
    */
-  run<T>(bytes: number, timeoutMs: number, run: () => Promise<T>, prepare?: () => Promise<unknown>): Promise<T> {
+  run<T>(bytes: number, timeoutMs: number, run: () => Promise<T>, prepare?: Command<T>["prepare"]): Promise<T> {
     return new Promise((resolve, reject) => {
-      const isReady = prepare === undefined;
       const expire = (): void => this.#expired(command);
-      const command: Command<T> = {
-        deadline: 0,
-        expire,
-        bytes,
-        run,
-        resolve,
-        reject,
-        isWritten: false,
-        prepare,
-        isReady,
-      };
-      if (command.isReady && this.isUp) this.#write(command, timeoutMs);
-      else if (this.#wait(command, timeoutMs) && this.isUp) this.#proceed(command);
+      const command: Command<T> = { deadline: 0, expire, bytes, run, resolve, reject, isWritten: false, prepare };
+      const preparing = this.isUp ? prepare?.() : undefined;
+      if (this.isUp && preparing === undefined) this.#write(command, timeoutMs);
+      else if (this.#wait(command, timeoutMs)) void preparing?.then(() => this.#proceed(command));
     });
   }
 
@@ -246,21 +234,12 @@ export class Broker {
     return true;
   }
 
-  /** The connection is up: prepares a command that waits, or writes it if it is ready. Its time may have passed. */
+  /** Writes a command that waits, unless the connection is lost again or its time has passed. */
   #proceed<T>(command: Command<T>): void {
-    const { prepare } = command;
-    if (!this.#waiting.has(command.run)) return;
-    if (prepare !== undefined) {
-      command.prepare = undefined;
-      void prepare().then(() => {
-        command.isReady = true;
-        if (this.isUp) this.#proceed(command);
-      });
-    } else if (command.isReady) {
-      const leftMs = command.deadline === 0 ? Infinity : command.deadline - performance.now();
-      this.#dequeue(command);
-      this.#write(command, Math.max(leftMs, 1));
-    }
+    if (!this.isUp || !this.#waiting.has(command.run)) return;
+    const leftMs = command.deadline === 0 ? Infinity : command.deadline - performance.now();
+    this.#dequeue(command);
+    this.#write(command, Math.max(leftMs, 1));
   }
 
   /** Cancels a command that waits for the connection, so that it counts no longer. Its promise rejects with `"not-sent"`. */
@@ -280,11 +259,9 @@ export class Broker {
 
   /** The time of a command has passed. */
   #expired(command: Command<any>): void {
-    const { isWritten, isReady, prepare } = command;
     let error = this.#refusal();
-    if (isWritten) error = new EngineError(`${this.name} has not answered in time`, "unknown");
-    else if (!isReady && prepare === undefined)
-      error = new EngineError(`${this.name} was not ready in time`, "not-sent");
+    if (command.isWritten) error = new EngineError(`${this.name} has not answered in time`, "unknown");
+    else if (this.isUp) error = new EngineError(`${this.name} was not ready in time`, "not-sent");
     this.#dequeue(command).reject(error);
   }
 
@@ -342,7 +319,11 @@ export class Broker {
     this.#lastError = undefined;
     this.facts = facts;
     for (const subscription of this.#subscriptions.values()) this.#reconcile(subscription);
-    for (const command of Array.from(this.#waiting.values())) this.#proceed(command);
+    for (const command of Array.from(this.#waiting.values())) {
+      const preparing = command.prepare?.();
+      if (preparing === undefined) this.#proceed(command);
+      else void preparing.then(() => this.#proceed(command));
+    }
     this.#events.up();
   }
 

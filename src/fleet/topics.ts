@@ -70,11 +70,8 @@ export class FleetTopics implements NodeTopics {
   readonly #tick: Expiring = { deadline: 0, expire: () => this.#work() };
   #isTicking = false;
   #isClosed = false;
-  /**
-   * By topic: resolves when each publication that waits was given to the broker, with false if those behind are not to try to follow the
-   * log. Absent if none waits.
-   */
-  readonly #waiting = new Map<string, Promise<boolean>>();
+  /** By topic: the attempt to follow its log for which publications of this node wait. */
+  readonly #following = new Map<string, Promise<void>>();
 
   constructor(node: FleetNode) {
     this.#node = node;
@@ -202,21 +199,6 @@ export class FleetTopics implements NodeTopics {
   async #prepare(topic: FleetTopic): Promise<void> {
     await this.#node.broker.ready(topic.channel);
     if (topic.uses > 0) await Promise.all([topic.log?.follow(), this.#know(topic)]);
-  }
-
-  async #follow({ channel, log }: FleetTopic): Promise<void> {
-    await this.#node.broker.ready(channel);
-    await log!.follow();
-  }
-
-  /** Resolves with false if the log cannot be followed although the connection is up. Then to try again at once is of no use. */
-  async #tryFollow(topic: FleetTopic): Promise<boolean> {
-    try {
-      await this.#follow(topic);
-      return true;
-    } catch {
-      return !this.#node.broker.isUp || topic.uses === 0;
-    }
   }
 
   /** The connection is up. Prepares the topics that had no connection before: `heard` is not called for their channels. */
@@ -352,16 +334,13 @@ export class FleetTopics implements NodeTopics {
     };
     check();
     let isUnread = false;
-    let give!: () => void;
-    const given = new Promise<void>((resolve) => (give = resolve));
     const append = async (): Promise<Position> => {
-      give();
       check();
       isUnread = this.#isUnread(name);
       return broker.connection.log!.append(name, body, rule, key);
     };
     try {
-      const position = await broker.run(bytes, timeoutMs, append, this.#orderOf(name, given));
+      const position = await broker.run(bytes, timeoutMs, append, () => this.#untilFollowed(name));
       const last = this.#published.get(name);
       if (last?.epoch !== position.epoch || last.offset < position.offset) this.#published.set(name, position);
       this.#said(name);
@@ -370,31 +349,34 @@ export class FleetTopics implements NodeTopics {
       if ((error as EngineError).outcome === "not-sent") isUnread = false;
       throw error;
     } finally {
-      give();
       if (isUnread) this.#node.gap(name, "a publication was logged before this node could read the log");
     }
   }
 
   /**
-   * Returns what waits until earlier publications of the topic were given to the broker, and this node follows its log, so that the members
-   * that were added before get this one too. If the log cannot be followed, it is given nevertheless. `undefined`: at once. `given`:
-   * resolves when this one is given, or will not be.
+   * Resolves when this node follows the log of a topic, so that the members that were added before get the next publication too, or when
+   * that has failed. Returns the same promise until then, so that publications keep their order. `undefined`: none need wait.
    */
-  #orderOf(name: string, given: Promise<void>): (() => Promise<void>) | undefined {
-    const earlier = this.#waiting.get(name);
+  #untilFollowed(name: string): Promise<void> | undefined {
     const topic = this.#topics.get(name);
-    const isFollowed = topic === undefined || topic.log!.position !== undefined;
-    if (isFollowed && earlier === undefined) return undefined;
-    const order = { canFollow: true };
-    const done = Promise.all([earlier, given]).then(([canFollow]) => {
-      if (this.#waiting.get(name) === done) this.#waiting.delete(name);
-      return order.canFollow && canFollow !== false;
-    });
-    this.#waiting.set(name, done);
-    return async () => {
-      order.canFollow = (await earlier) ?? true;
-      if (!isFollowed && order.canFollow) order.canFollow = await this.#tryFollow(topic);
-    };
+    let following = this.#following.get(name);
+    if (following === undefined && topic !== undefined && topic.log!.position === undefined) {
+      following = this.#tryFollow(topic);
+      this.#following.set(name, following);
+      // Before those that wait for it.
+      void following.then(() => this.#following.delete(name));
+    }
+    return following;
+  }
+
+  /** Never rejects. */
+  async #tryFollow({ channel, log }: FleetTopic): Promise<void> {
+    try {
+      await this.#node.broker.ready(channel);
+      await log!.follow();
+    } catch {
+      // What is published next is logged nevertheless, and is a gap.
+    }
   }
 
   /** Returns true if the members of this node miss what is logged now, because the node does not follow the log yet. */
