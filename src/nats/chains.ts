@@ -6,15 +6,21 @@ import { EngineError, logFrame } from "../fleet/engine.js";
 import {
   COMMAND_MS,
   commandError,
-  type Headers,
-  type Manager,
-  type Message,
-  type MessageQuery,
-  type StoredMessage,
+  type JetStreamManager,
+  type Msg,
+  type MsgHdrs,
+  type MsgRequest,
+  type StoredMsg,
 } from "./client.js";
 import type { NatsConnection } from "./connection.js";
 import type { Names } from "./names.js";
 import { wasOvertaken } from "./streams.js";
+
+/** The first message of a subject from a sequence on. The library does not declare it. */
+interface NextRequest {
+  readonly seq: number;
+  readonly next_by_subj: string;
+}
 
 const EPOCH = "Reciproc-Epoch";
 const NUMBER = "Reciproc-Number";
@@ -56,7 +62,7 @@ export interface Appended {
 }
 
 /** Returns the headers of a message. Those that NATS carries and the library refuses are none: reading them throws. */
-function headersOf(read: () => Headers | undefined): Headers | undefined {
+function headersOf(read: () => MsgHdrs | undefined): MsgHdrs | undefined {
   try {
     return read();
   } catch {
@@ -65,7 +71,7 @@ function headersOf(read: () => Headers | undefined): Headers | undefined {
 }
 
 /** Returns what the headers of a message of the stream say; `undefined` if no node has written them. */
-function headOf(headers: Headers | undefined): Head | undefined {
+function headOf(headers: MsgHdrs | undefined): Head | undefined {
   const epoch = headers?.get(EPOCH) ?? "";
   const texts = [NUMBER, BYTES].map((name) => headers?.get(name) ?? "");
   const isHead = epoch !== "" && texts.every((text) => /^(0|[1-9]\d{0,15})$/.test(text));
@@ -74,7 +80,7 @@ function headOf(headers: Headers | undefined): Head | undefined {
 }
 
 /** Returns what the stream of the logs has sent on, as a frame and its place; `undefined` for any other message. */
-export function readKept(message: Message, names: Names): { frame: string; placed: Placed } | undefined {
+export function readKept(message: Msg, names: Names): { frame: string; placed: Placed } | undefined {
   const headers = headersOf(() => message.headers);
   const head = headers?.get("Nats-Stream") === names.stream("l") ? headOf(headers) : undefined;
   if (head === undefined) return undefined;
@@ -137,7 +143,7 @@ export class Chains {
   }
 
   /** Asks the manager of streams. */
-  async ask<T>(run: (manager: Manager) => Promise<T>): Promise<T> {
+  async ask<T>(run: (manager: JetStreamManager) => Promise<T>): Promise<T> {
     try {
       return await this.#connection.untilLost(run(this.#connection.present().jetstream!.manager));
     } catch (error) {
@@ -165,11 +171,11 @@ export class Chains {
     return { seq, last };
   }
 
-  #headOf(read: () => Headers | undefined): Head | undefined {
+  #headOf(read: () => MsgHdrs | undefined): Head | undefined {
     return headOf(headersOf(read));
   }
 
-  #keptOf(stored: StoredMessage): Kept | undefined {
+  #keptOf(stored: StoredMsg): Kept | undefined {
     const head = this.#headOf(() => stored.header);
     return head === undefined ? undefined : { ...head, seq: stored.seq, body: stored.string() };
   }
@@ -180,7 +186,7 @@ export class Chains {
     return stored === null ? undefined : this.#keptOf(stored);
   }
 
-  #get(query: MessageQuery): Promise<StoredMessage | null> {
+  #get(query: MsgRequest | NextRequest): Promise<StoredMsg | null> {
     return this.ask(({ streams }) => streams.getMessage(this.name, query));
   }
 

@@ -1,127 +1,13 @@
 /**
- * The part of the client libraries of NATS that the engine uses, and their errors. The libraries are imported only when an engine
- * connects. Their types are not imported: they do not pass a check of declarations, which an application may have switched on.
+ * The client libraries of NATS, and their errors. The libraries are imported only when an engine connects. No declaration that an application
+ * sees imports their types: these do not pass a check of declarations, which the application may have switched on.
  */
+import type * as JetStream from "@nats-io/jetstream";
+import type * as Transport from "@nats-io/transport-node";
 import { EngineError } from "../fleet/engine.js";
 import { FinalError } from "../fleet/reconnecting.js";
 import { dial } from "./dial.js";
 import type { Config } from "./options.js";
-
-/** The headers of a message. A header that is not there is empty. */
-export interface Headers {
-  get(name: string): string;
-  set(name: string, value: string): void;
-}
-
-/** A message that a subscription has received. */
-export interface Message {
-  readonly subject: string;
-  readonly reply?: string;
-  readonly headers?: Headers | undefined;
-  string(): string;
-  respond(): boolean;
-}
-
-export interface Subscription {
-  unsubscribe(): void;
-}
-
-/** An error that the server has reported (`"error"`), pings without answers (`"staleConnection"`), or another change. */
-interface Status {
-  readonly type: string;
-  readonly error?: unknown;
-}
-
-/** A connection of `@nats-io/transport-node`. */
-export interface Client {
-  readonly info?: { readonly version: string; readonly max_payload: number; readonly cluster?: string } | undefined;
-  publish(subject: string, payload: string): void;
-  request(subject: string, payload: string, options: { timeout: number }): Promise<Message>;
-  subscribe(subject: string, options: { callback: (error: Error | null, message: Message) => void }): Subscription;
-  flush(): Promise<void>;
-  status(): AsyncIterable<Status>;
-  close(): Promise<void>;
-  /** Resolves when the connection has ended, with the reason if it was not `close`. */
-  closed(): Promise<Error | void>;
-  isClosed(): boolean;
-}
-
-/** The settings of a stream that the engine uses. */
-export interface StreamSettings {
-  readonly description?: string;
-  readonly subjects: readonly string[];
-  readonly storage: "memory";
-  readonly num_replicas: number;
-  /** In nanoseconds; 0 for ever. */
-  readonly max_age: number;
-  readonly max_msgs_per_subject: number;
-  /** Of all messages; -1 for no maximum. */
-  readonly max_bytes: number;
-  readonly duplicate_window: number;
-  readonly republish?: { readonly src: string; readonly dest: string };
-}
-
-export interface StreamInfo {
-  /** When the stream was created, by the clock of the server. */
-  readonly created: string;
-  readonly config: StreamSettings;
-  readonly state: {
-    readonly first_seq: number;
-    readonly last_seq: number;
-    readonly subjects?: Readonly<Record<string, number>>;
-  };
-}
-
-/** One message: the last of a subject, the one of a sequence, or the first of a subject from a sequence on. */
-export type MessageQuery = { last_by_subj: string } | { seq: number; next_by_subj?: string };
-
-/** A message of a stream. Reading its headers throws if the library refuses them. */
-export interface StoredMessage {
-  readonly seq: number;
-  readonly header: Headers;
-  string(): string;
-}
-
-/** The manager of JetStream. Its methods reject with a `JetStreamApiError`, which has a `code`, if the server refuses. */
-export interface Manager {
-  readonly streams: {
-    info(name: string, options?: { subjects_filter: string }): Promise<StreamInfo>;
-    add(settings: Partial<StreamSettings> & { name: string }): Promise<StreamInfo>;
-    update(name: string, settings: Partial<StreamSettings>): Promise<StreamInfo>;
-    purge(name: string, options: { filter?: string; seq?: number }): Promise<unknown>;
-    getMessage(name: string, query: MessageQuery): Promise<StoredMessage | null>;
-  };
-}
-
-/** Publishes to streams. */
-export interface Publisher {
-  publish(
-    subject: string,
-    payload: string,
-    options: {
-      headers?: Headers;
-      expect?: { lastSubjectSequence: number } | { lastSequence: number };
-      msgID?: string;
-      timeout: number;
-    },
-  ): Promise<{ readonly seq: number; readonly duplicate: boolean }>;
-}
-
-type ErrorClass = abstract new (...args: never) => Error;
-
-/** `@nats-io/transport-node`. */
-export interface Transport {
-  connect(options: object): Promise<Client>;
-  headers(): Headers;
-  readonly NoRespondersError: ErrorClass;
-  readonly PermissionViolationError: ErrorClass;
-}
-
-/** `@nats-io/jetstream`. */
-export interface JetStream {
-  jetstream(client: Client, options: { timeout: number }): Publisher;
-  jetstreamManager(client: Client, options: { timeout: number; checkAPI: boolean }): Promise<Manager>;
-}
 
 /** The first version with JetStream as the engine uses it: it sends on what a stream has stored. */
 const LEAST_VERSION = [2, 9, 0];
@@ -142,35 +28,34 @@ export function lackOf(version: string, replicas: number | undefined): string | 
   return `version ${version || "unknown"} is too old: ${least.join(".")} or later is needed${reason}`;
 }
 
-async function load<T>(name: string, importing: () => Promise<unknown>): Promise<T> {
+export type { JetStreamManager, MsgRequest, StoredMsg, StreamConfig, StreamInfo } from "@nats-io/jetstream";
+export type { Msg, MsgHdrs, Subscription } from "@nats-io/transport-node";
+
+async function load<T>(name: string, importing: () => Promise<T>): Promise<T> {
   try {
-    return (await importing()) as T;
+    return await importing();
   } catch (cause) {
     throw new FinalError(`the package \`${name}\`, version 3, is not installed`, { cause });
   }
 }
 
-// A widened specifier needs no types of the library.
-/* oxlint-disable typescript/no-unnecessary-type-assertion -- otherwise these compile only where the libraries are installed. */
-
 /** Imports `@nats-io/transport-node`. Rejects with a final error if it is not installed. */
-export function loadTransport(): Promise<Transport> {
-  return load("@nats-io/transport-node", () => import("@nats-io/transport-node" as string));
+export function loadTransport(): Promise<typeof Transport> {
+  return load("@nats-io/transport-node", () => import("@nats-io/transport-node"));
 }
 
 /** Imports `@nats-io/jetstream`. Rejects with a final error if it is not installed. */
-export function loadJetStream(): Promise<JetStream> {
-  return load("@nats-io/jetstream", () => import("@nats-io/jetstream" as string));
+export function loadJetStream(): Promise<typeof JetStream> {
+  return load("@nats-io/jetstream", () => import("@nats-io/jetstream"));
 }
-
-/* oxlint-enable typescript/no-unnecessary-type-assertion */
 
 /** One connection to a server, which ends when it is lost. */
 export interface Link {
-  readonly client: Client;
-  readonly library: Transport;
+  readonly client: Transport.NatsConnection;
+  readonly library: typeof Transport;
   /** `undefined` without the option `jetstream`. */
-  readonly jetstream?: { readonly publisher: Publisher; readonly manager: Manager } | undefined;
+  readonly jetstream?:
+    { readonly publisher: JetStream.JetStreamClient; readonly manager: JetStream.JetStreamManager } | undefined;
 }
 
 const CONNECT_MS = 5_000;
@@ -264,7 +149,7 @@ export function codeOf(error: unknown): number | undefined {
 }
 
 /** Rejects if the connection ends before. */
-export function whileOpen<T>(client: Client, work: Promise<T>): Promise<T> {
+export function whileOpen<T>(client: Transport.NatsConnection, work: Promise<T>): Promise<T> {
   const ended = client.closed().then((error): never => {
     throw error instanceof Error ? error : new EngineError("the connection to NATS was lost again", "not-sent");
   });

@@ -19,7 +19,7 @@ import {
   connect,
   connectError,
   type Link,
-  type Message,
+  type Msg,
   type Subscription,
   whileOpen,
 } from "./client.js";
@@ -217,7 +217,7 @@ export class NatsConnection implements EngineConnection, Connectable {
     });
   }
 
-  #received(channel: Channel, message: Message): void {
+  #received(channel: Channel, message: Msg): void {
     if (message.reply !== undefined && message.reply !== "") message.respond();
     const kept = channel.startsWith("t:") ? readKept(message, this.names) : undefined;
     if (kept === undefined) return this.#host.received(channel, message.string());
@@ -273,10 +273,11 @@ export class NatsConnection implements EngineConnection, Connectable {
   #watch(link: Link): Set<string> {
     const refused = new Set<string>();
     const watch = async (): Promise<void> => {
-      for await (const { type, error } of link.client.status()) {
+      for await (const status of link.client.status()) {
         // The library ends such a connection only when everything is written, which a network that takes nothing prevents.
-        if (type === "staleConnection") this.#failed(link, new Error("the server does not answer"));
-        if (type !== "error" || !(error instanceof Error)) continue;
+        if (status.type === "staleConnection") this.#failed(link, new Error("the server does not answer"));
+        if (status.type !== "error") continue;
+        const { error } = status;
         refused.add(error.message);
         if (error instanceof link.library.PermissionViolationError) this.#failed(link, error);
         else this.#refused = error;

@@ -3,7 +3,7 @@
  */
 import { EngineError } from "../fleet/engine.js";
 import { FinalError } from "../fleet/reconnecting.js";
-import { COMMAND_MS, codeOf, refusalIn, type Link, type StreamInfo, type StreamSettings } from "./client.js";
+import { COMMAND_MS, codeOf, refusalIn, type Link, type StreamConfig, type StreamInfo } from "./client.js";
 import type { Names, StreamKind } from "./names.js";
 import type { KeptLogs } from "./options.js";
 
@@ -41,7 +41,7 @@ const STORING_MS = [5, 20] as const;
 interface Seen {
   readonly created: string;
   readonly seq: number;
-  readonly settings: StreamSettings;
+  readonly settings: StreamConfig;
 }
 
 /** The streams of one prefix, as one node knows them. */
@@ -160,7 +160,7 @@ export class Streams {
     }
   }
 
-  #settingsOf(kind: StreamKind): Partial<StreamSettings> {
+  #settingsOf(kind: StreamKind): Partial<StreamConfig> {
     const all = this.#names.all(kind);
     return {
       storage: "memory",
@@ -177,7 +177,7 @@ export class Streams {
   }
 
   /** Returns what the stream of the logs is to keep: at least so much of a topic. It has one rule for all, which never becomes smaller. */
-  #grown(before: StreamSettings, length: number, ageMs: number): Partial<StreamSettings> | undefined {
+  #grown(before: StreamConfig, length: number, ageMs: number): Partial<StreamConfig> | undefined {
     const grown = {
       max_msgs_per_subject: Math.max(before.max_msgs_per_subject, length),
       max_age: Math.max(before.max_age, Math.ceil(ageMs) * NANOS),
