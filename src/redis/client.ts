@@ -2,7 +2,7 @@
 import { isIP } from "node:net";
 import { EngineError } from "../fleet/engine.js";
 import { FinalError } from "../fleet/reconnecting.js";
-import type { Address } from "./options.js";
+import type { Address, Login } from "./options.js";
 
 /** One connection of node-redis. */
 export interface Client {
@@ -59,15 +59,6 @@ async function importLibrary(): Promise<Library> {
   loading = undefined;
   const found = earlier.length === 0 ? "" : `: there is an earlier version of ${earlier.join(" and ")}`;
   throw new FinalError(`the package \`redis\` or \`@redis/client\`, version 6, is not installed${found}`, { cause });
-}
-
-/** Who connects, and how. The password is in no error. */
-export interface Login {
-  readonly username?: string | undefined;
-  readonly password?: string | undefined;
-  readonly database?: number | undefined;
-  /** Options of `tls.connect`; `undefined` without TLS. */
-  readonly tls?: object | undefined;
 }
 
 /**

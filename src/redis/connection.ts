@@ -6,12 +6,11 @@ import type { Channel, EngineConnection, EngineError, EngineFacts, EngineHost, N
 import { pause, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
 import { DemotedError, RedirectError, refusalError } from "./client.js";
 import { findLayout, findOpinions, type Layout } from "./layout.js";
-import { Link, MAX_BYTES, type LinkHost, type LinkSettings } from "./link.js";
+import { Link, MAX_BYTES } from "./link.js";
 import { RedisLog } from "./log.js";
 import { Names, TAG_COUNT } from "./names.js";
 import { Numbers } from "./numbers.js";
 import { textOf, type Config } from "./options.js";
-import type { ScriptName } from "./scripts.js";
 
 /** How long a command is repeated that was redirected: until the slot has moved. It did nothing before. */
 const REDIRECT_MS = 5_000;
@@ -30,24 +29,13 @@ interface Subscription {
   readonly tag: number;
 }
 
-/** What logs need of the connection. */
-export interface Commands {
-  readonly names: Names;
-  /** Runs a script on the primary of a tag. Waits while a cluster moves the tag. `args` may depend on the link. */
-  run(
-    tag: number,
-    script: ScriptName,
-    keys: readonly string[],
-    args: (link: Link) => readonly string[],
-  ): Promise<unknown>;
-}
-
-export class RedisConnection implements EngineConnection, Connectable, Commands {
-  readonly names: Names;
+export class RedisConnection implements EngineConnection, Connectable {
   readonly log: RedisLog;
-  readonly #config: Config;
+  readonly config: Config;
+  /** The name of all clients in `CLIENT LIST`. */
+  readonly clientName: string;
+  readonly #names: Names;
   readonly #host: EngineHost;
-  readonly #linkSettings: LinkSettings;
   /** Numbers the messages of a cluster; `undefined` for other places. */
   readonly #numbers: Numbers | undefined;
   /**
@@ -73,45 +61,37 @@ export class RedisConnection implements EngineConnection, Connectable, Commands 
   readonly #subscriptions = new Map<string, Subscription>();
   /** Channels that are subscribed in the next microtask, in one command. */
   readonly #batches = new Map<Link, { names: string[]; done: Promise<void> }>();
-  /** Aborts when the engine closes. */
   readonly #closing = new AbortController();
   /** Finds the primaries again: soon after the start, and then from time to time. */
   #look: ReturnType<typeof setTimeout> | undefined;
-  readonly #linkHost: LinkHost = {
-    received: (link, name, frame) => this.#received(link, name, frame),
-    lost: (link, error) => this.#lost(link, error),
-    ended: (link, name) => this.#onEnded(link, name),
-  };
-
   constructor(config: Config, node: NodeName, host: EngineHost) {
-    this.#config = config;
+    this.config = config;
+    this.clientName = `${config.prefix}-${node}`;
     this.#host = host;
-    this.names = new Names(config.prefix);
-    const { login, isDurable } = config;
-    this.#linkSettings = {
-      login,
-      isDurable,
-      isCluster: this.#isCluster,
-      name: `${config.prefix}-${node}`,
-    };
+    this.#names = new Names(config.prefix);
     this.#numbers = this.#isCluster ? new Numbers(node) : undefined;
     this.#undercounts = this.#isCluster;
     this.#loop = new Reconnecting("redis", this, host);
-    this.log = new RedisLog(this);
+    this.log = new RedisLog(this.#names, (tag, ...script) => this.#repeat(tag, (link) => link.script(...script)));
     for (const channel of [`n:${node}`, "a:all"] as const) {
-      const { name, tag } = this.names.channel(channel);
+      const { name, tag } = this.#names.channel(channel);
       this.#subscriptions.set(name, { channel, tag });
     }
   }
 
+  /** Aborts when the engine closes. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
+  }
+
   get #isCluster(): boolean {
-    return this.#config.place.kind === "cluster";
+    return this.config.place.kind === "cluster";
   }
 
   async open(): Promise<EngineFacts> {
     await this.#loop.open();
     // The start does not wait until others know of a promotion.
-    const { kind } = this.#config.place;
+    const { kind } = this.config.place;
     if (kind !== "single") this.#lookLater(KNOWN_MS[kind]);
     const undercounts = (): boolean => this.#undercounts;
     const unmet = (): string[] => [...new Set(this.#allLinks().flatMap(unmetBy))];
@@ -148,7 +128,7 @@ export class RedisConnection implements EngineConnection, Connectable, Commands 
   }
 
   async subscribe(channel: Channel): Promise<void> {
-    const { name, tag } = this.names.channel(channel);
+    const { name, tag } = this.#names.channel(channel);
     const link = await this.#ownerOf(tag);
     this.#subscriptions.set(name, { channel, tag });
     try {
@@ -163,19 +143,19 @@ export class RedisConnection implements EngineConnection, Connectable, Commands 
   }
 
   unsubscribe(channel: Channel): void {
-    const { name, tag } = this.names.channel(channel);
+    const { name, tag } = this.#names.channel(channel);
     if (!this.#subscriptions.delete(name)) return;
     this.#linkByTag[tag]?.unsubscribe([name]);
   }
 
   async send(channel: Channel, frame: string): Promise<number> {
-    const { name, tag } = this.names.channel(channel);
+    const { name, tag } = this.#names.channel(channel);
     const link = this.#linkByTag[tag];
     if (link === undefined || this.#loop.isClosed) throw this.#loop.refusal();
     try {
       const count = await link.publish(name, this.#numbers?.add(tag, frame) ?? frame);
       // Only a count for an inbox says that a node is gone.
-      const isUncertain = count === 0 && channel.startsWith("n:") && this.#config.place.kind === "single";
+      const isUncertain = count === 0 && channel.startsWith("n:") && this.config.place.kind === "single";
       if (isUncertain && !this.#undercounts && (await link.mayForward())) this.#undercounts = true;
       return count;
     } catch (error) {
@@ -183,15 +163,6 @@ export class RedisConnection implements EngineConnection, Connectable, Commands 
       this.#react(link, error as EngineError);
       throw error;
     }
-  }
-
-  run(
-    tag: number,
-    script: ScriptName,
-    keys: readonly string[],
-    args: (link: Link) => readonly string[],
-  ): Promise<unknown> {
-    return this.#repeat(tag, (link) => link.script(script, keys, args(link)));
   }
 
   #allLinks(): Link[] {
@@ -244,7 +215,8 @@ export class RedisConnection implements EngineConnection, Connectable, Commands 
     return done;
   }
 
-  #received(link: Link, name: string, frame: string): void {
+  /** Takes a message of a link. */
+  received(link: Link, name: string, frame: string): void {
     const subscription = this.#subscriptions.get(name);
     // A server that was replaced may send what its successor sends too.
     if (subscription === undefined || this.#loop.isClosed || this.#linkByTag[subscription.tag] !== link) return;
@@ -259,7 +231,8 @@ export class RedisConnection implements EngineConnection, Connectable, Commands 
     else if (error instanceof RedirectError && this.#isCluster) this.#loop.wake();
   }
 
-  #lost(link: Link, error: EngineError): void {
+  /** A link cannot be used any more. Called once, and not after `close` of the link. */
+  lost(link: Link, error: EngineError): void {
     if (this.#links.get(link.address) !== link) return;
     this.#links.delete(link.address);
     this.#past.set(link.address, link);
@@ -267,8 +240,11 @@ export class RedisConnection implements EngineConnection, Connectable, Commands 
     this.#loop.lost(error);
   }
 
-  /** Subscribes again what a server has ended. A cluster does that when a slot leaves its primary, which may get it back. */
-  #onEnded(link: Link, name: string | undefined): void {
+  /**
+   * A server has ended the subscription of a channel, or of unknown channels. A cluster does that when a slot leaves its primary, which may
+   * get it back. Subscribes again.
+   */
+  ended(link: Link, name?: string): void {
     if (name === undefined) for (const [tag, one] of this.#linkByTag.entries()) if (one === link) this.#ended.add(tag);
     const subscription = name === undefined ? undefined : this.#subscriptions.get(name);
     if (subscription !== undefined) this.#ended.add(subscription.tag);
@@ -290,14 +266,13 @@ export class RedisConnection implements EngineConnection, Connectable, Commands 
     const confirmed = this.#confirmed();
     const reporters = confirmed.filter((link) => link === this.#reporter);
     this.#reporter = undefined;
-    const layout = await findLayout(this.#config, reporters.length > 0 ? reporters : confirmed, signal);
+    const layout = await findLayout(this.config, reporters.length > 0 ? reporters : confirmed, signal);
     const addresses = new Map(layout.addresses.map((address) => [textOf(address), address]));
     // A link may be lost before it is in the map.
     for (const [text, link] of this.#links) if (!link.isUsed) this.#links.delete(text);
-    const settings = { ...this.#linkSettings, silence: layout.silence };
     const missing = [...addresses].filter(([text]) => !this.#links.has(text));
     const connecting = missing.map(async ([text, address]) => {
-      const link = await Link.connect(address, settings, this.#linkHost, this.#closing.signal);
+      const link = await Link.connect(this, address, layout.silence);
       if (signal.aborted) link.destroy();
       else this.#links.set(text, link);
     });
@@ -336,16 +311,16 @@ export class RedisConnection implements EngineConnection, Connectable, Commands 
   async #confirm({ addresses }: Layout, signal: AbortSignal): Promise<void> {
     for (const link of this.#allLinks()) link.isConfirmed ||= link.continues(this.#past.get(link.address));
     const newLinks = this.#allLinks().filter((link) => !link.isConfirmed);
-    const isSingle = this.#config.place.kind !== "sentinel" && new Set(addresses.map(textOf)).size === 1;
+    const isSingle = this.config.place.kind !== "sentinel" && new Set(addresses.map(textOf)).size === 1;
     // The only primary of a cluster cannot be replaced by a vote.
     if (isSingle) for (const link of newLinks) link.isConfirmed = true;
     if (isSingle || newLinks.length === 0) return;
     // After the start, the servers are looked up from time to time.
-    if (this.#look !== undefined) await pause(KNOWN_MS[this.#config.place.kind], signal);
+    if (this.#look !== undefined) await pause(KNOWN_MS[this.config.place.kind], signal);
     for (const link of newLinks) {
       const others = this.#allLinks().filter((one) => one !== link);
       const tags = [...addresses.keys()].filter((tag) => textOf(addresses[tag]!) === link.address);
-      for (const opinion of await findOpinions(this.#config, others, signal))
+      for (const opinion of await findOpinions(this.config, others, signal))
         if (tags.some((tag) => textOf(opinion.addresses[tag]!) !== link.address))
           throw new RedirectError(`Redis at ${link.address}: it is being replaced`);
       link.isConfirmed = true;
@@ -354,7 +329,7 @@ export class RedisConnection implements EngineConnection, Connectable, Commands 
 
   /** Makes a link the one of some tags, when it receives their channels. */
   async #adopt(link: Link, tags: readonly number[]): Promise<void> {
-    const refusals = (await link.script("probe", [this.names.probe(tags[0]!)], [])) as string[];
+    const refusals = (await link.script("probe", [this.#names.probe(tags[0]!)], [])) as string[];
     if (refusals.length > 0) {
       const error = refusalError(link.address, refusals);
       this.#react(link, error);

@@ -1,10 +1,9 @@
 /** Finds which primary has which tags: the given server, that of which a Sentinel knows, or those of a cluster. */
 import { EngineError } from "../fleet/engine.js";
 import { onAbort } from "../core/tell.js";
-import { connectError, createClient, loadLibrary, type Ask, type Login } from "./client.js";
-import type { Link } from "./link.js";
+import { connectError, createClient, loadLibrary, type Ask } from "./client.js";
 import { SLOT_OF_TAG, TAG_COUNT } from "./names.js";
-import { textOf, type Address, type Config, type Target } from "./options.js";
+import { textOf, type Address, type Config, type Login, type Target } from "./options.js";
 
 /** How long a primary must be silent until it is replaced. */
 export interface Silence {
@@ -38,35 +37,41 @@ const ANSWER_MS = 5_000;
 /** Errors of users who may not run a command, and of servers that do not have it. */
 const FORBIDDEN = /\bNOPERM\b|unknown (sub)?command/i;
 
-/** Finds the primaries. Asks one of the given links of a cluster first. Rejects with an `EngineError`. */
+/** A server that can be asked. `address`: as errors name it. */
+export interface Asked {
+  readonly address: string;
+  readonly command: Ask;
+}
+
+/** Finds the primaries. Asks one of the given servers of a cluster first. Rejects with an `EngineError`. */
 export async function findLayout(
   { place, login }: Config,
-  links: readonly Link[],
+  connected: readonly Asked[],
   signal: AbortSignal,
 ): Promise<Layout> {
   if (place.kind === "single") return { addresses: oneServer(place.address) };
   if (place.kind === "sentinel") return askSentinels(place.sentinels, place.name, signal);
-  const [link] = shuffled(links);
-  const known = link && (await askLink(link).catch(() => undefined));
+  const [first] = shuffled(connected);
+  const known = first && (await askConnected(first).catch(() => undefined));
   if (known !== undefined) return known;
   const targets = shuffled(place.roots).map((address) => ({ address, login }));
   return firstAnswer(targets, signal, (ask, address) => askCluster(ask, "host" in address ? address.host : ""));
 }
 
 /**
- * Finds the primaries as others see them. `others`: the links to the other servers of a cluster, each of which is asked. Rejects with an
- * `EngineError` if no other server answers.
+ * Finds the primaries as others see them. `others`: the other servers of a cluster, each of which is asked. Rejects with an `EngineError` if
+ * no other server answers.
  */
-export async function findOpinions(config: Config, others: readonly Link[], signal: AbortSignal): Promise<Layout[]> {
+export async function findOpinions(config: Config, others: readonly Asked[], signal: AbortSignal): Promise<Layout[]> {
   if (config.place.kind !== "cluster") return [await findLayout(config, [], signal)];
-  const results = await Promise.allSettled(others.map(askLink));
+  const results = await Promise.allSettled(others.map(askConnected));
   const opinions = results.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
   if (opinions.length === 0) throw new EngineError("no other server of the cluster answers", "not-sent");
   return opinions;
 }
 
-function askLink(link: Link): Promise<Layout> {
-  return askCluster((args) => link.command(args), hostOf(link.address));
+function askConnected(server: Asked): Promise<Layout> {
+  return askCluster((args) => server.command(args), hostOf(server.address));
 }
 
 /** Reads after which silence a server of a cluster is replaced. `ask` asks that server. */

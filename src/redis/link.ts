@@ -13,12 +13,12 @@ import {
   loadLibrary,
   type Client,
   type Library,
-  type Login,
 } from "./client.js";
-import { textOf, type Address } from "./options.js";
+import type { RedisConnection } from "./connection.js";
+import { textOf, type Address, type Config } from "./options.js";
 import { readNodeTimeout, type Silence } from "./layout.js";
 import { Term } from "./term.js";
-import { SCRIPT_NAMES, sourceOf, type ScriptKind, type ScriptName } from "./scripts.js";
+import { SCRIPT_NAMES, sourceOf, type ScriptName } from "./scripts.js";
 
 /** The longest frame. */
 export const MAX_BYTES = 16 * 2 ** 20;
@@ -34,27 +34,6 @@ const SILENCE_CHECKS = 6;
 const CONNECT_MS = 5_000;
 /** How long commands may take that are not answered when a link is no longer used. */
 const RETIRE_MS = 5_000;
-
-/** What a link needs to know of its connection. */
-export interface LinkSettings {
-  readonly login: Login;
-  /** The name of both clients in `CLIENT LIST`. */
-  readonly name: string;
-  readonly isCluster: boolean;
-  /** Whether the server loses nothing, so that its run id does not matter. */
-  readonly isDurable: boolean;
-  /** How long a primary behind Sentinels must be silent until it is replaced. A server of a cluster is asked for that itself. */
-  readonly silence?: Silence | undefined;
-}
-
-export interface LinkHost {
-  /** A message of a subscribed channel. */
-  received(link: Link, name: string, frame: string): void;
-  /** The link cannot be used any more. Called once, and not after `close`. */
-  lost(link: Link, error: EngineError): void;
-  /** The server has ended the subscription of a channel, or of unknown channels. Another one may have them now. */
-  ended(link: Link, name?: string): void;
-}
 
 /** What a server has said about itself, by `INFO`. */
 export type ServerInfo = ReadonlyMap<string, string>;
@@ -86,143 +65,124 @@ class Unanswered {
 
 export class Link {
   readonly address: string;
-  readonly info: ServerInfo;
+  info: ServerInfo = new Map();
   /** Identifies a term of the server as a primary. Another one may lack the end of what was written in this one. */
-  readonly life: string;
+  life = "";
   /** Whether another server has said, after this one was connected, that this one is the primary. */
   isConfirmed = false;
   /** After which silence the server is replaced, and how long it is certainly the primary. `undefined` for a single server. */
-  readonly silence: Silence | undefined;
-  readonly #term: Term | undefined;
+  silence: Silence | undefined;
+  #term: Term | undefined;
+  #hashes: ReadonlyMap<ScriptName, string> = new Map();
+  readonly #connection: RedisConnection;
+  readonly #isCluster: boolean;
   readonly #library: Library;
   readonly #commands: Client;
   readonly #subscriber: Client;
   /** The channels that the server has after all that was sent to it. */
   readonly #channels = new Set<string>();
-  readonly #settings: LinkSettings;
-  readonly #host: LinkHost;
-  readonly #kind: ScriptKind;
-  readonly #hashes: ReadonlyMap<ScriptName, string>;
-  #isUsed = true;
+  /** False until it is connected, and when it is lost or closed. */
+  #isUsed = false;
+  /** The first error of a client. */
+  #failure: Error | undefined;
+  /** Ends an attempt to connect. */
+  readonly #attempt = new AbortController();
   readonly #unanswered = new Unanswered();
   /** Of the client for subscriptions. */
   readonly #unheard = new Unanswered();
-  readonly #silenceMs: number;
+  #silenceMs = SILENCE_MS;
   /** Asks the server for its time and its role. */
   #hearing: ReturnType<typeof setTimeout> | undefined;
   /** Looks for silence while something is unanswered. Ends the link when it is no longer used. */
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** Aborts when the engine closes. */
-  readonly #closing: AbortSignal;
   readonly #listener = (frame: string, name: string): void => {
     this.#unheard.heard();
-    if (this.#isUsed) this.#host.received(this, name, frame);
+    if (this.#isUsed) this.#connection.received(this, name, frame);
   };
 
-  private constructor(
-    parts: {
-      library: Library;
-      address: string;
-      info: ServerInfo;
-      silence: Silence | undefined;
-      term: Term | undefined;
-      commands: Client;
-      subscriber: Client;
-    },
-    kind: ScriptKind,
-    hashes: ReadonlyMap<ScriptName, string>,
-    settings: LinkSettings,
-    host: LinkHost,
-    closing: AbortSignal,
-  ) {
-    this.#library = parts.library;
-    this.address = parts.address;
-    this.info = parts.info;
-    this.life = lifeOf(parts.info, settings.isDurable);
-    this.silence = parts.silence;
-    this.#term = parts.term;
-    this.#silenceMs = Math.min(SILENCE_MS, parts.term?.patienceMs ?? Infinity);
-    this.#commands = parts.commands;
-    this.#subscriber = parts.subscriber;
-    this.#kind = kind;
-    this.#hashes = hashes;
-    this.#settings = settings;
-    this.#host = host;
-    this.#closing = closing;
-    this.#hearLater();
+  private constructor(library: Library, connection: RedisConnection, address: Address, silence: Silence | undefined) {
+    const { config, clientName } = connection;
+    this.address = textOf(address);
+    this.silence = silence;
+    this.#library = library;
+    this.#connection = connection;
+    this.#isCluster = config.place.kind === "cluster";
+    const [commands, subscriber] = [0, 1].map(() =>
+      createClient(library, address, config.login, clientName, this.#attempt.signal)
+        .on("error", (error) => this.#failed(error))
+        .on("terminated", (error) => this.#failed(error)),
+    );
+    this.#commands = commands!;
+    this.#subscriber = subscriber!;
   }
 
-  /** Connects to a primary. Rejects with an `EngineError`; a `FinalError` if trying again does not help. */
-  static async connect(address: Address, settings: LinkSettings, host: LinkHost, signal: AbortSignal): Promise<Link> {
-    const where = textOf(address);
+  /**
+   * Connects to a primary. Rejects with an `EngineError`; a `FinalError` if trying again does not help. `silence`: how long a primary behind
+   * Sentinels must be silent until it is replaced. A server of a cluster is asked for that itself.
+   */
+  static async connect(connection: RedisConnection, address: Address, silence: Silence | undefined): Promise<Link> {
     try {
-      return await Link.#connect(where, address, settings, host, signal);
+      const link = new Link(await loadLibrary(), connection, address, silence);
+      await link.#connect();
+      return link;
     } catch (error) {
-      throw connectError(where, error);
+      throw connectError(textOf(address), error);
     }
   }
 
-  static async #connect(
-    where: string,
-    address: Address,
-    settings: LinkSettings,
-    host: LinkHost,
-    signal: AbortSignal,
-  ): Promise<Link> {
-    const library = await loadLibrary();
-    let link: Link | undefined;
-    let failure: Error | undefined;
-    const attempt = new AbortController();
-    const clients = [0, 1].map(() => createClient(library, address, settings.login, settings.name, attempt.signal));
-    const destroy = (): void => {
-      attempt.abort();
-      for (const client of clients) client.destroy();
-    };
-    const failed = (error: Error): void => {
-      failure ??= error;
-      link?.lose(error);
-    };
-    for (const client of clients) client.on("error", failed).on("terminated", failed);
-    const ignore = onAbort(signal, destroy);
+  async #connect(): Promise<void> {
+    const { closing } = this.#connection;
+    const ignore = onAbort(closing, this.destroy);
     const timer = setTimeout(() => {
-      failed(new Error(`no answer within ${CONNECT_MS} ms`));
-      destroy();
+      this.#failed(new Error(`no answer within ${CONNECT_MS} ms`));
+      this.destroy();
     }, CONNECT_MS);
     try {
       // If one fails, the other one is not waited for.
-      await Promise.all(clients.map((client) => client.connect()));
-      const [commands, subscriber] = clients as [Client, Client];
-      const ask = (args: readonly string[]): Promise<unknown> => commands.sendCommand(args);
-      const [info, sameInfo] = await Promise.all([commands, subscriber].map(readInfo));
-      if (info!.get("run_id") !== sameInfo!.get("run_id"))
-        throw new Error("two connections reached two servers, behind one address");
-      checkServer(where, info!, settings);
-      const silence = settings.isCluster ? await readNodeTimeout(ask) : settings.silence;
-      const term = silence && new Term(silence.ms, microsecondsOf(await ask(["TIME"])));
-      const kind = { isCluster: settings.isCluster, isTimed: term !== undefined };
-      const sources = SCRIPT_NAMES.map((script) => sourceOf(script, kind));
-      const loaded = sources.map((source) => commands.sendCommand(["SCRIPT", "LOAD", source]));
-      const hashes = new Map((await Promise.all(loaded)).map((hash, i) => [SCRIPT_NAMES[i]!, String(hash)]));
-      if (signal.aborted) throw new EngineError("the engine is closed", "not-sent");
-      if (failure !== undefined) throw failure;
-      link = new Link(
-        { library, address: where, info: info!, silence, term, commands, subscriber },
-        kind,
-        hashes,
-        settings,
-        host,
-        signal,
-      );
-      const connected = link;
-      subscriber.on("sharded-channel-moved", (name) => host.ended(connected, name));
-      return link;
+      await Promise.all([this.#commands.connect(), this.#subscriber.connect()]);
+      await this.#inspect();
+      await this.#loadScripts();
+      if (closing.aborted) throw new EngineError("the engine is closed", "not-sent");
+      if (this.#failure !== undefined) throw this.#failure;
     } catch (error) {
-      destroy();
-      throw failure ?? error;
+      this.destroy();
+      throw this.#failure ?? error;
     } finally {
       clearTimeout(timer);
       ignore();
     }
+    this.#isUsed = true;
+    this.#subscriber.on("sharded-channel-moved", (name) => this.#connection.ended(this, name));
+    this.#hearLater();
+  }
+
+  #failed(error: Error): void {
+    this.#failure ??= error;
+    this.lose(error);
+  }
+
+  /** Finds out what the server is. Rejects if it cannot be used. */
+  async #inspect(): Promise<void> {
+    const [info, sameInfo] = await Promise.all([this.#commands, this.#subscriber].map(readInfo));
+    if (info!.get("run_id") !== sameInfo!.get("run_id"))
+      throw new Error("two connections reached two servers, behind one address");
+    checkServer(this.address, info!, this.#connection.config);
+    this.info = info!;
+    this.life = lifeOf(info!, this.#connection.config.isDurable);
+    const ask = (args: readonly string[]): Promise<unknown> => this.#commands.sendCommand(args);
+    if (this.#isCluster) this.silence = await readNodeTimeout(ask);
+    if (this.silence === undefined) return;
+    this.#term = new Term(this.silence.ms, microsecondsOf(await ask(["TIME"])));
+    this.#silenceMs = Math.min(SILENCE_MS, this.#term.patienceMs);
+  }
+
+  async #loadScripts(): Promise<void> {
+    const loaded = SCRIPT_NAMES.map((script) => this.#commands.sendCommand(["SCRIPT", "LOAD", this.#sourceOf(script)]));
+    this.#hashes = new Map((await Promise.all(loaded)).map((hash, i) => [SCRIPT_NAMES[i]!, String(hash)]));
+  }
+
+  #sourceOf(script: ScriptName): string {
+    return sourceOf(script, this.#isCluster, this.#term !== undefined);
   }
 
   /** False when the link is lost or closed. */
@@ -254,20 +214,20 @@ export class Link {
 
   /** Runs a script, as one step of Redis. Rejects with a `DemotedError` if the server may not be the primary any more. */
   async script(script: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
-    const rest = [String(keys.length), ...keys, ...args];
+    const rest = [String(keys.length), ...keys, this.life, ...args];
     if (this.#term !== undefined) rest.push(String(this.#term.endUs));
     try {
       return await this.command(["EVALSHA", this.#hashes.get(script)!, ...rest]);
     } catch (error) {
       if (!/\bNOSCRIPT\b/.test((error as EngineError).message)) throw error;
       // The server has forgotten its scripts. `EVAL` loads this one again.
-      return this.command(["EVAL", sourceOf(script, this.#kind), ...rest]);
+      return this.command(["EVAL", this.#sourceOf(script), ...rest]);
     }
   }
 
   /** Sends a message. Returns how many subscribers this server has. */
   async publish(name: string, frame: string): Promise<number> {
-    const command = this.#settings.isCluster ? "SPUBLISH" : "PUBLISH";
+    const command = this.#isCluster ? "SPUBLISH" : "PUBLISH";
     return (await this.command([command, name, frame])) as number;
   }
 
@@ -295,7 +255,7 @@ export class Link {
     this.#unheard.sent();
     this.#watch();
     const requests = partsOf(names).map(async (part) => {
-      if (this.#settings.isCluster) await this.#subscriber.sSubscribe(part, this.#listener);
+      if (this.#isCluster) await this.#subscriber.sSubscribe(part, this.#listener);
       else await this.#subscriber.subscribe(part, this.#listener);
       this.#unheard.heard();
     });
@@ -314,7 +274,7 @@ export class Link {
     if (!this.#isUsed) return;
     for (const name of names) this.#channels.delete(name);
     for (const part of partsOf(names)) {
-      const request = this.#settings.isCluster
+      const request = this.#isCluster
         ? this.#subscriber.sUnsubscribe(part, this.#listener)
         : this.#subscriber.unsubscribe(part, this.#listener);
       // If the connection is lost, so is the subscription.
@@ -329,12 +289,12 @@ export class Link {
     this.#unheard.sent();
     this.#watch();
     const expected = this.#channels.size;
-    const name = this.#settings.isCluster ? "ssub" : "sub";
+    const name = this.#isCluster ? "ssub" : "sub";
     // A server may not have the command, or may refuse it.
     const reply = await this.#subscriber.sendCommand(["CLIENT", "INFO"]).catch(() => "");
     this.#unheard.answered();
     const found = new RegExp(` ${name}=(\\d+)`).exec(String(reply))?.[1];
-    if (found !== undefined && Number(found) < expected && this.#isUsed) this.#host.ended(this);
+    if (found !== undefined && Number(found) < expected && this.#isUsed) this.#connection.ended(this);
   }
 
   /** Checks that the server is still in the same term as a primary. Otherwise, loses the link. Also checks the subscriptions. */
@@ -342,7 +302,7 @@ export class Link {
     void this.#countSubscriptions();
     const parts = await Promise.all(["server", "replication"].map((section) => this.command(["INFO", section])));
     const info = parseInfo(parts.join("\n"));
-    if (info.get("role") === "master" && lifeOf(info, this.#settings.isDurable) === this.life) return;
+    if (info.get("role") === "master" && lifeOf(info, this.#connection.config.isDurable) === this.life) return;
     const error = new EngineError(`Redis at ${this.address}: it is no longer the same primary`, "not-sent");
     this.lose(error);
     throw error;
@@ -352,7 +312,7 @@ export class Link {
   lose(reason: Error): void {
     if (!this.#isUsed) return;
     this.close();
-    this.#host.lost(this, reason instanceof EngineError ? reason : connectError(this.address, reason));
+    this.#connection.lost(this, reason instanceof EngineError ? reason : connectError(this.address, reason));
   }
 
   /** Ends the link. Receives nothing more. Commands that were sent may still be answered for 5 s. */
@@ -361,10 +321,11 @@ export class Link {
     this.#isUsed = false;
     clearTimeout(this.#hearing);
     this.#subscriber.destroy();
-    if (this.#unanswered.count === 0 || !this.#commands.isReady || this.#closing.aborted) return this.destroy();
+    if (this.#unanswered.count === 0 || !this.#commands.isReady || this.#connection.closing.aborted)
+      return this.destroy();
     clearTimeout(this.#timer);
     this.#timer = setTimeout(this.destroy, RETIRE_MS);
-    this.#closing.addEventListener("abort", this.destroy);
+    this.#connection.closing.addEventListener("abort", this.destroy);
   }
 
   #hearLater(): void {
@@ -410,9 +371,10 @@ export class Link {
     this.#isUsed = false;
     clearTimeout(this.#hearing);
     clearTimeout(this.#timer);
-    this.#closing.removeEventListener("abort", this.destroy);
+    this.#connection.closing.removeEventListener("abort", this.destroy);
     this.#subscriber.destroy();
     this.#commands.destroy();
+    this.#attempt.abort();
   };
 }
 
@@ -447,7 +409,8 @@ function lifeOf(info: ServerInfo, isDurable: boolean): string {
 }
 
 /** Throws if the server cannot be used. */
-function checkServer(where: string, info: ServerInfo, { isCluster, isDurable }: LinkSettings): void {
+function checkServer(where: string, info: ServerInfo, { place, isDurable }: Config): void {
+  const isCluster = place.kind === "cluster";
   const unmet = (text: string): never => {
     throw new FinalError(`Redis at ${where}: ${text}`);
   };

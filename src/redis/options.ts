@@ -4,7 +4,6 @@ import type { ConnectionOptions } from "node:tls";
 import { checkOptions, must, optional, secret } from "../core/options.js";
 import { BROKER_OPTIONS, given, object, secretText } from "../fleet/broker-options.js";
 import type { EngineSettings } from "../fleet/engine.js";
-import type { Login } from "./client.js";
 
 /** The options of `redis()`. Exactly one of `url`, `cluster` and `sentinel` says where Redis is. */
 export interface RedisOptions extends EngineSettings {
@@ -39,6 +38,15 @@ export type Address = { readonly host: string; readonly port: number } | { reado
 export function textOf(address: Address): string {
   if ("path" in address) return address.path;
   return `${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}`;
+}
+
+/** Who connects, and how. The password is in no error. */
+export interface Login {
+  readonly username?: string | undefined;
+  readonly password?: string | undefined;
+  readonly database?: number | undefined;
+  /** Options of `tls.connect`; `undefined` without TLS. */
+  readonly tls?: object | undefined;
 }
 
 /** A server of an option, and how to log in there. */
