@@ -47,6 +47,9 @@ interface Own {
 
 /** What another node has in a topic, as this one knows. */
 interface Known {
+  readonly topic: string;
+  readonly followed: Followed;
+  readonly node: NodeName;
   number: number;
   readonly members: Map<string, string>;
   /** Changes behind a missing one, in their order. */
@@ -85,8 +88,8 @@ export class Members {
   readonly #followed = new Map<string, Followed>();
   /** How often changes were missed. */
   #losses = 0;
-  /** The nodes that were asked, with their topics. */
-  readonly #asked = new Map<Known, readonly [topic: string, node: NodeName]>();
+  /** Those that were asked. */
+  readonly #asked = new Set<Known>();
 
   constructor(node: NodeName, output: MembersOutput) {
     this.#node = node;
@@ -193,8 +196,8 @@ export class Members {
   /** Changes of these topics may have been missed. Asks on their channels, and later those that do not answer there. */
   missed(topics: readonly string[], now: number): void {
     for (const topic of topics)
-      for (const [node, known] of this.#followed.get(topic)?.known ?? [])
-        if (known.members.size > 0) this.#await(topic, node, known, now);
+      for (const known of this.#followed.get(topic)?.known.values() ?? [])
+        if (known.members.size > 0) this.#await(known, now);
     const frames = function* (this: Members): Generator<Sending> {
       for (const topic of topics) {
         const followed = this.#followed.get(topic);
@@ -206,23 +209,24 @@ export class Members {
 
   /** Repeats the questions that were not answered. Returns true if some are left. */
   tick(now: number): boolean {
-    for (const [known, [topic, node]] of this.#asked) {
+    for (const known of this.#asked) {
       if (now - known.askedAt! < known.repeatMs) continue;
       known.repeatMs = Math.min(known.repeatMs * 2, LONGEST_REPEAT_MS);
-      this.#askNode(topic, node, known, now);
+      this.#askNode(known, now);
     }
     return this.#asked.size > 0;
   }
 
-  #await(topic: string, node: NodeName, known: Known, now: number): void {
+  #await(known: Known, now: number): void {
     known.askedAt = now;
-    this.#asked.set(known, [topic, node]);
+    this.#asked.add(known);
     this.#output.asked();
   }
 
-  #askNode(topic: string, node: NodeName, known: Known, now: number): void {
-    this.#await(topic, node, known, now);
+  #askNode(known: Known, now: number): void {
+    this.#await(known, now);
     known.parts = undefined;
+    const { topic, node } = known;
     const frames = function* (this: Members): Generator<Sending> {
       if (known.askedAt !== undefined) yield [`n:${node}`, this.#question(topic, [[node, known]])];
     };
@@ -270,51 +274,46 @@ export class Members {
     }
     const number = wholeIn(fields[kind === Kind.Members ? 2 : 1]);
     if (number === undefined) return false;
-    const followed = this.#followed.get(topic);
-    if (kind === Kind.Members) return this.#answered(topic, from, number, fields.slice(3), body, now);
+    const known = this.#knownOf(topic, from);
+    if (kind === Kind.Members) return known === undefined || this.#answered(known, number, fields.slice(3), body, now);
     if (kind === Kind.Digest) {
-      if (followed !== undefined) this.#digest(topic, followed, from, number, now);
+      if (number === known?.number && known.ahead.length === 0) this.#confirm(known);
+      else if (known !== undefined && number > known.number) this.#miss(known, now);
       return true;
     }
     const before = wholeIn(fields[2]);
     const [, , , localId = ""] = fields;
     if (before === undefined || !isNodeName(localId)) return false;
+    if (known === undefined) return true;
     const change = { number, before, localId, as: kind === Kind.Joined ? body : undefined };
-    if (followed !== undefined) this.#changed(topic, followed, from, change, now);
+    if (known.ahead.length < MAX_AHEAD) known.ahead.push(change);
+    this.#applyAhead(known, now);
     return true;
   }
 
-  #knownOf({ known }: Followed, node: NodeName): Known {
-    let one = known.get(node);
-    if (one === undefined) {
-      one = { number: 0, members: new Map(), ahead: [], parts: undefined, askedAt: undefined, repeatMs: REPEAT_MS };
-      known.set(node, one);
+  /** Returns what is known of a node in a followed topic. */
+  #knownOf(topic: string, node: NodeName): Known | undefined {
+    const followed = this.#followed.get(topic);
+    let known = followed?.known.get(node);
+    if (followed !== undefined && known === undefined) {
+      const nothing = { number: 0, members: new Map(), ahead: [], parts: undefined, askedAt: undefined };
+      known = { topic, followed, node, ...nothing, repeatMs: REPEAT_MS };
+      followed.known.set(node, known);
     }
-    return one;
-  }
-
-  #digest(topic: string, followed: Followed, node: NodeName, number: number, now: number): void {
-    const known = this.#knownOf(followed, node);
-    if (number === known.number && known.ahead.length === 0) this.#confirm(known);
-    else if (number > known.number) this.#miss(topic, followed, node, known, now);
+    return known;
   }
 
   /** Changes of a node are missing. Asks it, unless it was asked. */
-  #miss(topic: string, { question }: Followed, node: NodeName, known: Known, now: number): void {
+  #miss(known: Known, now: number): void {
     if (known.askedAt !== undefined) return;
+    const { question } = known.followed;
     // It will answer the first question.
-    if (question !== undefined && !question.answered.has(node)) this.#await(topic, node, known, now);
-    else this.#askNode(topic, node, known, now);
-  }
-
-  #changed(topic: string, followed: Followed, node: NodeName, change: Change, now: number): void {
-    const known = this.#knownOf(followed, node);
-    if (known.ahead.length < MAX_AHEAD) known.ahead.push(change);
-    this.#applyAhead(topic, followed, node, known, now);
+    if (question !== undefined && !question.answered.has(known.node)) this.#await(known, now);
+    else this.#askNode(known, now);
   }
 
   /** Applies the changes that follow what is known. If one is missing, asks for the members. */
-  #applyAhead(topic: string, followed: Followed, node: NodeName, known: Known, now: number): void {
+  #applyAhead(known: Known, now: number): void {
     const { ahead } = known;
     known.ahead = [];
     for (const change of ahead) {
@@ -325,25 +324,15 @@ export class Members {
         continue;
       }
       // There was no member before.
-      if (before === 0) this.#replace(topic, followed, node, known, number, new Map());
+      if (before === 0) this.#replace(known, number, new Map());
       known.number = number;
-      this.#set(topic, followed, node, known.members, localId, as);
+      this.#set(known, localId, as);
     }
-    if (known.ahead.length > 0) this.#miss(topic, followed, node, known, now);
+    if (known.ahead.length > 0) this.#miss(known, now);
     else this.#confirm(known);
   }
 
-  #answered(
-    topic: string,
-    node: NodeName,
-    number: number,
-    [partField, isLast]: readonly string[],
-    body: string,
-    now: number,
-  ): boolean {
-    const followed = this.#followed.get(topic);
-    if (followed === undefined) return true;
-    const known = this.#knownOf(followed, node);
+  #answered(known: Known, number: number, [partField, isLast]: readonly string[], body: string, now: number): boolean {
     if (partField !== "") {
       const [part, entries] = [wholeIn(partField), entriesIn(body)];
       if (part === undefined || entries === undefined) return false;
@@ -353,55 +342,45 @@ export class Members {
       const members = part === 0 ? new Map(entries) : new Map([...parts!.members, ...entries]);
       known.parts = isLast === "1" ? undefined : { number, next: part + 1, members };
       if (isLast !== "1") return true;
-      if (number > known.number) this.#replace(topic, followed, node, known, number, members);
+      if (number > known.number) this.#replace(known, number, members);
     }
-    if (number >= known.number) this.#applyAhead(topic, followed, node, known, now);
-    followed.question?.answered.add(node);
-    this.#check(followed);
+    if (number >= known.number) this.#applyAhead(known, now);
+    this.#heard(known);
     return true;
   }
 
+  /** A node has answered, or will not. */
+  #heard({ followed, node }: Known): void {
+    followed.question?.answered.add(node);
+    this.#check(followed);
+  }
+
   /** Another node has these members in a topic. Reports the difference. */
-  #replace(
-    topic: string,
-    followed: Followed,
-    node: NodeName,
-    known: Known,
-    number: number,
-    members: ReadonlyMap<string, string>,
-  ): void {
+  #replace(known: Known, number: number, members: ReadonlyMap<string, string>): void {
     known.number = number;
-    for (const localId of known.members.keys())
-      if (!members.has(localId)) this.#set(topic, followed, node, known.members, localId, undefined);
-    for (const [localId, as] of members) this.#set(topic, followed, node, known.members, localId, as);
+    for (const localId of known.members.keys()) if (!members.has(localId)) this.#set(known, localId, undefined);
+    for (const [localId, as] of members) this.#set(known, localId, as);
   }
 
   /** A member of another node joined, changed or left. */
-  #set(
-    topic: string,
-    { isKnown }: Followed,
-    node: NodeName,
-    members: Map<string, string>,
-    localId: string,
-    as: string | undefined,
-  ): void {
+  #set({ topic, followed, node, members }: Known, localId: string, as: string | undefined): void {
     const before = members.get(localId);
     if (before === as) return;
     if (as === undefined) members.delete(localId);
     else members.set(localId, as);
-    if (isKnown) this.#output.changed(topic, as === undefined ? "left" : "joined", node, localId, as ?? before!);
+    if (followed.isKnown)
+      this.#output.changed(topic, as === undefined ? "left" : "joined", node, localId, as ?? before!);
   }
 
   /** A node has ended, or was given up: its members leave. */
   lost(node: NodeName): void {
-    for (const [topic, followed] of this.#followed) {
+    for (const followed of this.#followed.values()) {
       const known = followed.known.get(node);
       if (known === undefined) continue;
       this.#confirm(known);
       followed.known.delete(node);
-      this.#replace(topic, followed, node, known, known.number, new Map());
-      followed.question?.answered.add(node);
-      this.#check(followed);
+      this.#replace(known, known.number, new Map());
+      this.#heard(known);
     }
   }
 
