@@ -75,13 +75,13 @@ export {
 } from "./fleet/engine.js";
 export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./fleet/host.js";
 export type { Except, Principal, RemotePeer } from "./fleet/remote.js";
-export type { TopicMember } from "./fleet/topic.js";
 export type {
   Joined,
   JoinOptions,
   LogEntries,
   PublishOptions,
   ReadOptions,
+  TopicMember,
   TopicRules,
 } from "./fleet/topic-options.js";
 export type { DrainOptions } from "./server/drain.js";

@@ -10,8 +10,14 @@ import { checkEngine, type Engine } from "./engine.js";
 import { Fleet } from "./fleet.js";
 import type { FleetEvents, Health, NodeHost, NodeMethods, Nodes } from "./host.js";
 import { checkExcept, wrongExcept, type Except, type Principal, type RemotePeer } from "./remote.js";
-import type { TopicMember } from "./topic.js";
-import { topicName, type LogEntries, type PublishArgs, type ReadOptions, type TopicRules } from "./topic-options.js";
+import {
+  topicName,
+  type LogEntries,
+  type PublishArgs,
+  type ReadOptions,
+  type TopicMember,
+  type TopicRules,
+} from "./topic-options.js";
 
 /** The options of `attach`. */
 export interface AttachOptions<R> {

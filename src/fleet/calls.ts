@@ -19,9 +19,9 @@ import { attempt, onAbort } from "../core/tell.js";
 import { connectionOf } from "../peer/peer.js";
 import { EngineError, type Channel, type NodeName } from "./engine.js";
 import { frameOf, isNodeName, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";
-import type { PeerCalls } from "./host.js";
 import type { FleetNode } from "./node.js";
 import { NO_PEER } from "./own-peers.js";
+import type { PeerCalls } from "./remote.js";
 import { Repeats } from "./repeats.js";
 
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
@@ -108,6 +108,27 @@ export class Calls implements PeerCalls {
     if (to.node === node.id) return node.own.close(id, code, reason);
     const wait = waitOf({ timeoutMs: CLOSE_MS }, node.host.wait);
     await this.#call(to.node, "close", wait, Kind.Close, [to.localId, code], JSON.stringify(reason));
+  }
+
+  notifyAll(principal: string, method: string, params: unknown): void {
+    const { broker, id, own } = this.#node;
+    const body = plainText(encodeNotification(method, params as object));
+    broker.send("a:all", frameOf(Kind.Principal, [0, id, "notify", 0, principal], body));
+    own.notifyAll(principal, method, params);
+  }
+
+  async find(principal: string): Promise<{ ids: Set<string>; unheard: NodeName[] }> {
+    const gathering = this.#gather("peers", principal, "null", 0);
+    const own = this.#node.own.idsOf(principal);
+    const { answers, unheard } = await gathering;
+    return { ids: new Set([...own, ...answers.flatMap(textsIn)]), unheard };
+  }
+
+  async disconnect(principal: string, code: number, reason: string): Promise<{ closed: number; unheard: NodeName[] }> {
+    const gathering = this.#gather("close", principal, JSON.stringify(reason), code);
+    const own = this.#node.own.closeAll(principal, code, reason);
+    const { answers, unheard } = await gathering;
+    return { closed: answers.reduce<number>((sum, one) => sum + (numberIn(one) || 0), own), unheard };
   }
 
   #call(
@@ -316,12 +337,12 @@ export class Calls implements PeerCalls {
    * those that live, and `UNNAMED` if there may be others: the broker has counted more, or has not taken or not delivered the question.
    * Never rejects.
    */
-  async gather(
+  #gather(
     verb: "peers" | "close",
     principal: string,
     body: string,
     code: number,
-  ): Promise<{ answers: Iterable<unknown>; unheard: NodeName[] }> {
+  ): Promise<{ answers: unknown[]; unheard: NodeName[] }> {
     const { broker, id: node } = this.#node;
     const answers = new Map<NodeName, unknown>();
     const others = (): NodeName[] => [...this.#node.nodes.live].filter((name) => name !== node);
@@ -342,7 +363,7 @@ export class Calls implements PeerCalls {
           const unheard = [...new Set([...others(), ...heard])].filter((name) => !answers.has(name));
           const areMoreCounted = count - 1 > answers.size + unheard.length;
           if (areMoreCounted || waiting === undefined || !isTaken) unheard.push(UNNAMED);
-          resolve({ answers: answers.values(), unheard });
+          resolve({ answers: [...answers.values()], unheard });
         },
       };
       this.#gatherings.set(number, gathering);
@@ -431,6 +452,11 @@ function parsed(json: string): unknown {
 /** Returns the text that another node has sent; empty for any other value. Converting an object may throw. */
 function textIn(value: unknown): string {
   return typeof value === "string" ? value : "";
+}
+
+/** Returns the texts that another node has sent; none for any other value. */
+function textsIn(value: unknown): string[] {
+  return Array.isArray(value) ? value.filter((one) => typeof one === "string") : [];
 }
 
 /** Returns the number that another node has sent; `NaN` for any other value. */

@@ -171,14 +171,7 @@ export class Fleet implements ServerNode, Reach {
 
   /** Returns the peers of a principal. Throws a `TypeError` for a name that no principal has. */
   principal<R extends Contract<R> = any>(name: string): Principal<R> {
-    const host = {
-      own: this.#node.own,
-      calls: this.#calls,
-      gather: (...question: Parameters<Calls["gather"]>) => this.#calls.gather(...question),
-      notifyElsewhere: (principal: string, text: MessageText) =>
-        void this.#broker.send("a:all", frameOf(Kind.Principal, [0, this.id, "notify", 0, principal], plainText(text))),
-    };
-    return principalOf<R>(host, name);
+    return principalOf<R>(this.#calls, name);
   }
 
   #notifyNodes(method: string, params: unknown, options: unknown): void {

@@ -1,11 +1,18 @@
 /** What a server and its node know of each other. `LocalNode` is the node of a server without an engine, and `Fleet` that of any other. */
 import type { MessageText } from "../core/codec.js";
-import type { CallOptions, Contract } from "../core/contract.js";
+import type { Contract } from "../core/contract.js";
 import type { Wait } from "../core/config.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Principal, RemotePeer } from "./remote.js";
-import type { TopicMember } from "./topic.js";
-import type { Joined, JoinOptions, LogEntries, PublishOptions, ReadOptions, SendOptions } from "./topic-options.js";
+import type {
+  Joined,
+  JoinOptions,
+  LogEntries,
+  PublishOptions,
+  ReadOptions,
+  SendOptions,
+  TopicMember,
+} from "./topic-options.js";
 
 /** The state of the engine, as the event `engine` reports it. */
 export interface EngineState {
@@ -113,16 +120,6 @@ export type FleetEvents = {
    */
   gap(topic: string, reason: string): void;
 };
-
-/** Calls peers by their ids. */
-export interface PeerCalls {
-  /** Calls a method of a peer. Never throws. */
-  request(id: string, method: string, params: unknown, options?: CallOptions): Promise<unknown>;
-  /** Notifies a peer, at most once. Throws a `TypeError` for params without a JSON form. */
-  notify(id: string, method: string, params: unknown): void;
-  /** Closes a peer. Resolves when it is closed. */
-  close(id: string, code: number, reason: string): Promise<void>;
-}
 
 /** The topics of a node. The operations of an application are those of `Topic`, whose server has checked the peer. */
 export interface NodeTopics {

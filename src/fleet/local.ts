@@ -11,7 +11,7 @@ import type { Health, MemberListener, NodeHost, Nodes, NodeTopics, ServerNode } 
 import { OwnPeers } from "./own-peers.js";
 import { encodeEntry, placed, positionOf, readEntries, Replay, textOf, type Publication } from "./publication.js";
 import { AddressedPeer, principalOf, refuseOptions, type Principal, type RemotePeer } from "./remote.js";
-import { NodeTopic, type TopicMember } from "./topic.js";
+import { NodeTopic } from "./topic.js";
 import {
   encodeAs,
   JOIN_OPTIONS,
@@ -23,6 +23,7 @@ import {
   type LogEntries,
   type PublishOptions,
   type ReadOptions,
+  type TopicMember,
 } from "./topic-options.js";
 
 /** The longest publication, in bytes. It is a bound against mistakes. */
@@ -181,10 +182,6 @@ function closed(): ConnectionLostError {
   return new ConnectionLostError("join", "not-sent", new Error("the peer is closed"));
 }
 
-async function noAnswers(): Promise<{ answers: []; unheard: [] }> {
-  return { answers: [], unheard: [] };
-}
-
 export class LocalNode implements ServerNode {
   readonly topics: LocalTopics;
   readonly reach = undefined;
@@ -232,7 +229,7 @@ export class LocalNode implements ServerNode {
   }
 
   principal<R extends Contract<R>>(name: string): Principal<R> {
-    return principalOf<R>({ own: this.#own, calls: this.#own, gather: noAnswers, notifyElsewhere() {} }, name);
+    return principalOf<R>(this.#own, name);
   }
 
   tokenOf(random: string): string {

@@ -2,7 +2,8 @@
 import type { CallOptions } from "../core/contract.js";
 import { ConnectionLostError } from "../core/errors.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
-import type { NodeHost, PeerCalls } from "./host.js";
+import type { NodeHost } from "./host.js";
+import type { PeerCalls } from "./remote.js";
 
 export class OwnPeers implements PeerCalls {
   readonly #host: NodeHost;
@@ -57,7 +58,6 @@ export class OwnPeers implements PeerCalls {
     await this.#find(id, "close").close(code, reason);
   }
 
-  /** Notifies the peers of a principal. */
   notifyAll(principal: string, method: string, params: unknown): void {
     for (const peer of this.#byPrincipal.get(principal) ?? []) peer.notify(method, params);
   }
@@ -65,6 +65,14 @@ export class OwnPeers implements PeerCalls {
   /** Returns the ids of the peers of a principal. */
   idsOf(principal: string): string[] {
     return Array.from(this.#byPrincipal.get(principal) ?? [], ({ id }) => id);
+  }
+
+  async find(principal: string): Promise<{ ids: string[]; unheard: [] }> {
+    return { ids: this.idsOf(principal), unheard: [] };
+  }
+
+  async disconnect(principal: string, code: number, reason: string): Promise<{ closed: number; unheard: [] }> {
+    return { closed: this.closeAll(principal, code, reason), unheard: [] };
   }
 
   /** Closes the peers of a principal. Returns how many. */

@@ -1,12 +1,10 @@
 /** Peers of any node, as an application holds them. */
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
-import { encodeNotification, shownAs, type MessageText } from "../core/codec.js";
+import { encodeNotification, shownAs } from "../core/codec.js";
 import { expected, failed } from "../core/errors.js";
 import { isWellFormed, must } from "../core/options.js";
 import { remoteOf } from "../peer/caller.js";
 import { Peer, type AnyPeer } from "../peer/peer.js";
-import type { PeerCalls } from "./host.js";
-import type { OwnPeers } from "./own-peers.js";
 
 /**
  * A peer of any node, named by its id. Making one needs no round trip, and checks nothing. If its node is this one, everything goes
@@ -146,54 +144,43 @@ export class AddressedPeer<R extends Contract<R>> implements RemotePeer<R> {
   }
 }
 
-/** What a principal needs of its node. */
-export interface PrincipalHost {
-  readonly own: OwnPeers;
-  readonly calls: PeerCalls;
-  /** Asks the other nodes. Returns the answers, and the names of the nodes that did not answer. Never rejects. */
-  gather(
-    verb: "peers" | "close",
-    principal: string,
-    body: string,
-    code: number,
-  ): Promise<{ answers: Iterable<unknown>; unheard: string[] }>;
-  /** Notifies the peers on the other nodes. */
-  notifyElsewhere(principal: string, text: MessageText): void;
+/** Reaches peers by their ids, and all those of a principal. */
+export interface PeerCalls {
+  /** Calls a method of a peer. Never throws. */
+  request(id: string, method: string, params: unknown, options?: CallOptions): Promise<unknown>;
+  /** Notifies a peer, at most once. Throws a `TypeError` for params without a JSON form. */
+  notify(id: string, method: string, params: unknown): void;
+  /** Closes a peer. Resolves when it is closed. */
+  close(id: string, code: number, reason: string): Promise<void>;
+  /** Notifies the peers of a principal, at most once. */
+  notifyAll(principal: string, method: string, params: unknown): void;
+  /** Returns the ids of the peers of a principal, and the names of the nodes that did not answer. Never rejects. */
+  find(principal: string): Promise<{ ids: Iterable<string>; unheard: string[] }>;
+  /** Closes the peers of a principal. Returns how many, and the names of the nodes that did not answer. Never rejects. */
+  disconnect(principal: string, code: number, reason: string): Promise<{ closed: number; unheard: string[] }>;
 }
 
 /** Returns the peers of a principal. Throws a `TypeError` for a name that no principal has. */
-export function principalOf<R extends Contract<R>>(host: PrincipalHost, name: string): Principal<R> {
+export function principalOf<R extends Contract<R>>(calls: PeerCalls, name: string): Principal<R> {
   principalName(name, "name");
-  const { own, calls } = host;
   const named: Principal<R> & { toJSON(key: string): never } = {
     toJSON(key) {
       return shownAs(name, "principal", "write its name", key);
     },
     notify(method: string, params?: unknown, options?: unknown) {
       refuseOptions(options);
-      host.notifyElsewhere(name, encodeNotification(method, params as object));
-      own.notifyAll(name, method, params);
+      // Also if there is no peer, params without a JSON form are refused.
+      encodeNotification(method, params as object);
+      calls.notifyAll(name, method, params);
     },
     async peers() {
-      const gathering = host.gather("peers", name, "null", 0);
-      const ownIds = own.idsOf(name);
-      const { answers, unheard } = await gathering;
-      const ids = new Set([...ownIds, ...[...answers].flatMap(textsIn)]);
-      return { peers: [...ids].map((id) => new AddressedPeer<R>(calls, id)), unheard };
+      const { ids, unheard } = await calls.find(name);
+      return { peers: Array.from(ids, (id) => new AddressedPeer<R>(calls, id)), unheard };
     },
     async disconnect(code = 1000, reason = "") {
       checkClose(code, reason);
-      const gathering = host.gather("close", name, JSON.stringify(reason), code);
-      const ownCount = own.closeAll(name, code, reason);
-      const { answers, unheard } = await gathering;
-      const elsewhere = [...answers].reduce<number>((sum, one) => sum + (typeof one === "number" ? one || 0 : 0), 0);
-      return { closed: ownCount + elsewhere, unheard };
+      return calls.disconnect(name, code, reason);
     },
   };
   return named;
-}
-
-/** An answer of another node may be anything. */
-function textsIn(answer: unknown): string[] {
-  return Array.isArray(answer) ? answer.filter((one) => typeof one === "string") : [];
 }

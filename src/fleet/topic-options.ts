@@ -2,6 +2,7 @@
 import { checkForms, exceeds, messageJson } from "../core/codec.js";
 import type { CallArgs, MemberAs } from "../core/contract.js";
 import { expected } from "../core/errors.js";
+import type { Jsonify } from "../core/jsonify.js";
 import { any, checkOptions, isWellFormed, must, optional, positive } from "../core/options.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { MAX_TOPIC_BYTES, type LogRule } from "./engine.js";
@@ -75,6 +76,14 @@ export interface LogEntries {
   readonly outcome: "complete" | "gap";
   /** The entries, the oldest first. `params` are those that members got, with `at`. */
   readonly entries: readonly { readonly at: string; readonly method: string; readonly params: any }[];
+}
+
+/** A member of a topic, as `members()` and `watch` show it. */
+export interface TopicMember {
+  /** The id of the peer, which `server.peer(id)` takes. */
+  readonly id: string;
+  /** What `join` was given as `as`, by way of JSON. */
+  readonly as: Jsonify<Exclude<MemberAs, undefined>>;
 }
 
 /** How a message is sent to peers of this node. */

@@ -1,19 +1,9 @@
 /** A topic with its rules, as its node keeps it, and what its members and watchers hear of its list. */
 import { encodeNotification } from "../core/codec.js";
-import type { MemberAs } from "../core/contract.js";
-import type { Jsonify } from "../core/jsonify.js";
 import { synchronous } from "../core/promises.js";
 import { attempt } from "../core/tell.js";
 import type { MemberListener, NodeHost } from "./host.js";
-import { checkRules, type Rules, type SendOptions } from "./topic-options.js";
-
-/** A member of a topic, as `members()` and `watch` show it. */
-export interface TopicMember {
-  /** The id of the peer, which `server.peer(id)` takes. */
-  readonly id: string;
-  /** What `join` was given as `as`, by way of JSON. */
-  readonly as: Jsonify<Exclude<MemberAs, undefined>>;
-}
+import { checkRules, type Rules, type SendOptions, type TopicMember } from "./topic-options.js";
 
 export class NodeTopic implements Rules {
   readonly name: string;

@@ -18,6 +18,7 @@ import {
   type PublishOptions,
   type ReadOptions,
   type SendOptions,
+  type TopicMember,
 } from "./topic-options.js";
 import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
 import { Digests } from "./digests.js";
@@ -27,7 +28,7 @@ import { Join } from "./join.js";
 import { Members } from "./members.js";
 import type { FleetNode } from "./node.js";
 import { encodeEntry, parsed, positionOf, readEntries, textOf, type Publication } from "./publication.js";
-import { NodeTopic, type TopicMember } from "./topic.js";
+import { NodeTopic } from "./topic.js";
 import { TAILS_BYTES, TopicLog } from "./topic-log.js";
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */

@@ -5,7 +5,6 @@ import { anyFunction } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import type { GroupOptions } from "../fleet/host.js";
-import type { TopicMember } from "../fleet/topic.js";
 import {
   topicName,
   type Joined,
@@ -14,6 +13,7 @@ import {
   type PublishArgs,
   type PublishOptions,
   type ReadOptions,
+  type TopicMember,
 } from "../fleet/topic-options.js";
 import type { Peer } from "../peer/peer.js";
 import { runAround } from "./around.js";
