@@ -4,15 +4,8 @@ import type { Contract } from "../core/contract.js";
 import type { Wait } from "../core/config.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Principal, RemotePeer } from "./remote.js";
-import type {
-  Joined,
-  JoinOptions,
-  LogEntries,
-  PublishOptions,
-  ReadOptions,
-  SendOptions,
-  TopicMember,
-} from "./topic-options.js";
+import type { NodeTopics } from "./topic.js";
+import type { SendOptions } from "./topic-options.js";
 
 /** The state of the engine, as the event `engine` reports it. */
 export interface EngineState {
@@ -120,25 +113,6 @@ export type FleetEvents = {
    */
   gap(topic: string, reason: string): void;
 };
-
-/** The topics of a node. The operations of an application are those of `Topic`, whose server has checked the peer. */
-export interface NodeTopics {
-  /** The topic has its first member on this node. Throws a `TypeError` for bad rules. */
-  opened(name: string): void;
-  /** The topic has lost its last member on this node. */
-  closed(name: string): void;
-  /** The application adds a peer. */
-  added(name: string, peer: AnyPeer): void;
-  /** A peer left, or shall not join. */
-  left(name: string, peer: AnyPeer): void;
-  join(name: string, peer: AnyPeer, options?: JoinOptions): Promise<Joined>;
-  publish(name: string, method: string, params: unknown, options?: PublishOptions): Promise<string>;
-  read(name: string, options?: ReadOptions): Promise<LogEntries>;
-  members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]>;
-  watch(name: string, listener: MemberListener): () => void;
-}
-
-export type MemberListener = (event: "joined" | "left", member: TopicMember) => void;
 
 /** How a message is sent to a group. `here`: not to other nodes. */
 export type GroupOptions = SendOptions & { readonly here?: boolean | undefined };

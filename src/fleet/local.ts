@@ -7,11 +7,11 @@ import { nanoid } from "../core/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { EngineError, type Position } from "./engine.js";
 import { MemoryLogs } from "./entries.js";
-import type { Health, MemberListener, NodeHost, Nodes, NodeTopics, ServerNode } from "./host.js";
+import type { Health, NodeHost, Nodes, ServerNode } from "./host.js";
 import { OwnPeers } from "./own-peers.js";
 import { encodeEntry, placed, positionOf, readEntries, Replay, textOf, type Publication } from "./publication.js";
 import { AddressedPeer, principalOf, refuseOptions, type Principal, type RemotePeer } from "./remote.js";
-import { NodeTopic } from "./topic.js";
+import { NodeTopic, NodeTopics } from "./topic.js";
 import {
   encodeAs,
   JOIN_OPTIONS,
@@ -57,62 +57,42 @@ function memberOf([{ id }, as]: readonly [AnyPeer, string]): TopicMember {
   return { id, as: JSON.parse(as) };
 }
 
-class LocalTopics implements NodeTopics {
+class LocalTopics extends NodeTopics<LocalTopic> {
   readonly #host: NodeHost;
   readonly #logs = new MemoryLogs();
-  readonly #topics = new Map<string, LocalTopic>();
   isClosed = false;
 
   constructor(host: NodeHost) {
+    super();
     this.#host = host;
   }
 
-  #make(name: string): LocalTopic {
-    return this.#topics.get(name) ?? new LocalTopic(name, this.#host, (reason) => this.#host.gap(name, reason));
+  protected make(name: string): LocalTopic {
+    return new LocalTopic(name, this.#host, (reason) => this.#host.gap(name, reason));
   }
 
-  /** Returns the topic of an operation. */
-  #use(name: string): LocalTopic {
+  #checkOpen(): void {
     if (this.isClosed) throw new EngineError("the server is closed", "not-sent");
-    return this.#make(name);
-  }
-
-  opened(name: string): void {
-    this.#keep(this.#make(name));
-  }
-
-  #keep(topic: LocalTopic): void {
-    this.#topics.set(topic.name, topic);
-    topic.uses++;
-  }
-
-  #release(topic: LocalTopic): void {
-    if (--topic.uses === 0) this.#topics.delete(topic.name);
-  }
-
-  closed(name: string): void {
-    const topic = this.#topics.get(name);
-    if (topic !== undefined) this.#release(topic);
   }
 
   /** No peer is about to join. */
   added(): void {}
 
   left(name: string, peer: AnyPeer): void {
-    this.#topics.get(name)?.delete(peer);
+    this.topics.get(name)?.delete(peer);
   }
 
   async join(name: string, peer: AnyPeer, options?: JoinOptions): Promise<Joined> {
     const { since, as } = checkOptions("options", options, JOIN_OPTIONS);
     const asText = as === undefined ? undefined : encodeAs(as);
-    const topic = this.#use(name);
-    topic.checkJoin(since, as);
-    this.#keep(topic);
+    this.#checkOpen();
+    const topic = this.acquire(name);
     try {
+      topic.checkJoin(since, as);
       return this.#join(topic, peer, positionOf(since), asText);
     } finally {
       if (!this.#host.membersOf(name).has(peer)) topic.delete(peer);
-      this.#release(topic);
+      this.release(topic);
     }
   }
 
@@ -146,7 +126,8 @@ class LocalTopics implements NodeTopics {
   async publish(name: string, method: string, params: unknown, options?: PublishOptions): Promise<string> {
     const { key } = checkOptions("options", options, PUBLISH_OPTIONS);
     const body = encodeEntry(method, params);
-    const topic = this.#use(name);
+    this.#checkOpen();
+    const topic = this.find(name);
     const rule = topic.needLog();
     const bytes = utf8Bytes(body);
     if (bytes > MAX_BYTES) throw new TooLargeError(method, bytes, MAX_BYTES);
@@ -156,25 +137,17 @@ class LocalTopics implements NodeTopics {
   }
 
   async read(name: string, options?: ReadOptions): Promise<LogEntries> {
-    const rule = this.#use(name).needLog();
+    this.#checkOpen();
+    const rule = this.find(name).needLog();
     return readEntries(options, (after, page) => this.#logs.read(name, after, page, rule));
   }
 
   async members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]> {
     const { limit } = checkOptions("options", options, MEMBERS_OPTIONS);
-    const topic = this.#use(name);
+    this.#checkOpen();
+    const topic = this.find(name);
     topic.needMembers();
     return [...topic.members].slice(0, limit).map(memberOf);
-  }
-
-  watch(name: string, listener: MemberListener): () => void {
-    const topic = this.#make(name);
-    topic.needMembers();
-    this.#keep(topic);
-    const end = topic.watch(listener);
-    return () => {
-      if (end()) this.#release(topic);
-    };
   }
 }
 

@@ -86,6 +86,8 @@ export interface TopicMember {
   readonly as: Jsonify<Exclude<MemberAs, undefined>>;
 }
 
+export type MemberListener = (event: "joined" | "left", member: TopicMember) => void;
+
 /** How a message is sent to peers of this node. */
 export interface SendOptions {
   /** The peers that are not notified. May also have ids, which name no peer of this node. */

@@ -1,9 +1,21 @@
-/** A topic with its rules, as its node keeps it, and what its members and watchers hear of its list. */
+/** The topics of a node with their rules, each while something uses it, and what members and watchers hear of the list of a topic. */
 import { encodeNotification } from "../core/codec.js";
 import { synchronous } from "../core/promises.js";
 import { attempt } from "../core/tell.js";
-import type { MemberListener, NodeHost } from "./host.js";
-import { checkRules, type Rules, type SendOptions, type TopicMember } from "./topic-options.js";
+import type { AnyPeer } from "../peer/peer.js";
+import type { NodeHost } from "./host.js";
+import {
+  checkRules,
+  type Joined,
+  type JoinOptions,
+  type LogEntries,
+  type MemberListener,
+  type PublishOptions,
+  type ReadOptions,
+  type Rules,
+  type SendOptions,
+  type TopicMember,
+} from "./topic-options.js";
 
 export class NodeTopic implements Rules {
   readonly name: string;
@@ -70,5 +82,70 @@ export class NodeTopic implements Rules {
         () => watcher(event, member),
         (error) => host.report(error),
       );
+  }
+}
+
+/** The topics of a node. The operations of an application are those of `Topic`, whose server has checked the peer. */
+export abstract class NodeTopics<T extends NodeTopic = NodeTopic> {
+  /** Those that are in use, by name. */
+  protected readonly topics = new Map<string, T>();
+
+  /** Makes a topic. Throws a `TypeError` for bad rules. */
+  protected abstract make(name: string): T;
+
+  /** A topic is in use from now on. */
+  protected begin(_topic: T): void {}
+
+  /** A topic is in use no more. */
+  protected end(_topic: T): void {}
+
+  /** Returns the topic. One that is not in use is new. */
+  protected find(name: string): T {
+    return this.topics.get(name) ?? this.make(name);
+  }
+
+  /** Returns the topic, and keeps it until `release`. */
+  protected acquire(name: string): T {
+    const topic = this.find(name);
+    if (topic.uses++ === 0) {
+      this.topics.set(name, topic);
+      this.begin(topic);
+    }
+    return topic;
+  }
+
+  protected release(topic: T): void {
+    if (--topic.uses > 0) return;
+    this.topics.delete(topic.name);
+    this.end(topic);
+  }
+
+  /** The topic has its first member on this node. Throws a `TypeError` for bad rules. */
+  opened(name: string): void {
+    this.acquire(name);
+  }
+
+  /** The topic has lost its last member on this node. */
+  closed(name: string): void {
+    const topic = this.topics.get(name);
+    if (topic !== undefined) this.release(topic);
+  }
+
+  /** The application adds a peer. */
+  abstract added(name: string, peer: AnyPeer): void;
+  /** A peer left, or shall not join. */
+  abstract left(name: string, peer: AnyPeer): void;
+  abstract join(name: string, peer: AnyPeer, options?: JoinOptions): Promise<Joined>;
+  abstract publish(name: string, method: string, params: unknown, options?: PublishOptions): Promise<string>;
+  abstract read(name: string, options?: ReadOptions): Promise<LogEntries>;
+  abstract members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]>;
+
+  watch(name: string, listener: MemberListener): () => void {
+    this.find(name).needMembers();
+    const topic = this.acquire(name);
+    const end = topic.watch(listener);
+    return () => {
+      if (end()) this.release(topic);
+    };
   }
 }

@@ -23,12 +23,11 @@ import {
 import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
 import { Digests } from "./digests.js";
 import { RecentEntries } from "./entries.js";
-import type { MemberListener, NodeTopics } from "./host.js";
 import { Join } from "./join.js";
 import { Members } from "./members.js";
 import type { FleetNode } from "./node.js";
 import { encodeEntry, parsed, positionOf, readEntries, textOf, type Publication } from "./publication.js";
-import { NodeTopic } from "./topic.js";
+import { NodeTopic, NodeTopics } from "./topic.js";
 import { TAILS_BYTES, TopicLog } from "./topic-log.js";
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
@@ -60,10 +59,9 @@ class FleetTopic extends NodeTopic {
 }
 
 /** The topics of one node. */
-export class FleetTopics implements NodeTopics {
+export class FleetTopics extends NodeTopics<FleetTopic> {
   readonly #node: FleetNode;
   readonly #tails = new RecentEntries(TAILS_BYTES);
-  readonly #topics = new Map<string, FleetTopic>();
   readonly #members: Members;
   readonly #digests = new Digests();
   /** The position of this node's last publication, by topic, until its digest was repeated. */
@@ -75,6 +73,7 @@ export class FleetTopics implements NodeTopics {
   readonly #following = new Map<string, Promise<void>>();
 
   constructor(node: FleetNode) {
+    super();
     this.#node = node;
     const { broker } = node;
     this.#members = new Members(node.id, {
@@ -82,7 +81,7 @@ export class FleetTopics implements NodeTopics {
       later: (key, frames) => broker.later(key, frames),
       noteSign: (other) => node.noteSign(other),
       changed: (topic, event, other, localId, as) =>
-        this.#topics.get(topic)?.changed(event, memberOf(node.idOf({ node: other, localId }), as)),
+        this.topics.get(topic)?.changed(event, memberOf(node.idOf({ node: other, localId }), as)),
       asked: () => this.#wake(),
     });
   }
@@ -126,25 +125,18 @@ export class FleetTopics implements NodeTopics {
     this.#wake();
   }
 
-  /** The topic has its first member on this node. Throws a `TypeError` for bad rules. */
-  opened(name: string): void {
-    this.#acquire(name);
-  }
-
-  /** The topic has lost its last member on this node. */
-  closed(name: string): void {
-    const topic = this.#topics.get(name);
-    if (topic !== undefined) this.#release(topic);
+  protected make(name: string): FleetTopic {
+    return new FleetTopic(name, this.#node, (topic) => this.#keep(topic));
   }
 
   /** The application adds a peer. If the peer is being joined, it gets what was queued for it. */
   added(name: string, peer: AnyPeer): void {
-    this.#topics.get(name)?.joining.get(peer)?.[0]?.release();
+    this.topics.get(name)?.joining.get(peer)?.[0]?.release();
   }
 
   /** A peer left, or shall not join. */
   left(name: string, peer: AnyPeer): void {
-    for (const join of this.#topics.get(name)?.joining.get(peer) ?? []) join.cancel();
+    for (const join of this.topics.get(name)?.joining.get(peer) ?? []) join.cancel();
     this.#remove(name, peer);
   }
 
@@ -152,32 +144,15 @@ export class FleetTopics implements NodeTopics {
     if (this.#members.remove(name, this.#node.addressOf(peer.id).localId)) this.#said(name);
   }
 
-  /** Returns the topic, and keeps it until `#release`. */
-  #acquire(name: string): FleetTopic {
-    const topic = this.#find(name);
-    if (topic.uses++ === 0) {
-      this.#topics.set(name, topic);
-      this.#begin(topic);
-    }
-    return topic;
-  }
-
-  /** Returns the topic. One that is not in use is new. */
-  #find(name: string): FleetTopic {
-    return this.#topics.get(name) ?? new FleetTopic(name, this.#node, (topic) => this.#keep(topic));
-  }
-
-  #release(topic: FleetTopic): void {
-    if (--topic.uses > 0) return;
+  protected override end(topic: FleetTopic): void {
     topic.log?.stop();
     clearDeadline(topic.retry);
-    this.#topics.delete(topic.name);
     this.#members.unfollow(topic.name);
     this.#node.broker.release(topic.channel);
   }
 
   /** Subscribes, and then reads the top of the log and asks for the members. */
-  #begin(topic: FleetTopic): void {
+  protected override begin(topic: FleetTopic): void {
     const { name } = topic;
     this.#node.broker.want(topic.channel);
     if (topic.logRule !== undefined) {
@@ -205,7 +180,7 @@ export class FleetTopics implements NodeTopics {
   /** The connection is up. Prepares the topics that had no connection before: `heard` is not called for their channels. */
   up(): void {
     this.repeatAll();
-    for (const topic of this.#topics.values()) {
+    for (const topic of this.topics.values()) {
       const { log, name } = topic;
       if ((log !== undefined && log.position === undefined) || !this.#members.isKnown(name)) this.#keep(topic);
     }
@@ -218,10 +193,10 @@ export class FleetTopics implements NodeTopics {
 
   /** Messages of these channels may have been missed: heals their logs, and asks for their members. */
   heard(channels: readonly Channel[]): void {
-    const topics = channels.map((channel) => channel.slice(2)).filter((name) => this.#topics.has(name));
+    const topics = channels.map((channel) => channel.slice(2)).filter((name) => this.topics.has(name));
     this.#members.missed(topics, performance.now());
     for (const name of topics) {
-      const topic = this.#topics.get(name)!;
+      const topic = this.topics.get(name)!;
       this.#keep(topic);
       void topic.log?.heal();
     }
@@ -234,7 +209,7 @@ export class FleetTopics implements NodeTopics {
 
   /** Takes a frame of a topic's channel, or of the inbox, that concerns its log or its members. Returns false if it breaks a rule. */
   received(name: string, frame: ReadFrame): boolean {
-    const topic = this.#topics.get(name);
+    const topic = this.topics.get(name);
     const { kind, fields, body } = frame;
     if (kind === Kind.Log) {
       const position = placeIn(fields[0], fields[1]);
@@ -252,7 +227,7 @@ export class FleetTopics implements NodeTopics {
 
   /** Sends a notification of another node to the members on this node, and to the peers that join. */
   notify(name: string, body: string, options: SendOptions): void {
-    const topic = this.#topics.get(name);
+    const topic = this.topics.get(name);
     if (topic === undefined) return;
     const notification = notificationIn(body);
     if (notification === undefined) return this.#node.foreign();
@@ -262,7 +237,7 @@ export class FleetTopics implements NodeTopics {
 
   /** Queues a message for the peers that are about to join. */
   queue(name: string, method: string, message: MessageText, options: SendOptions): void {
-    for (const joins of this.#topics.get(name)?.joining.values() ?? []) joins[0]!.queue(method, message, options);
+    for (const joins of this.topics.get(name)?.joining.values() ?? []) joins[0]!.queue(method, message, options);
   }
 
   #deliver({ name, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
@@ -274,7 +249,7 @@ export class FleetTopics implements NodeTopics {
   async join(name: string, peer: AnyPeer, options?: JoinOptions): Promise<Joined> {
     const { since, as } = checkOptions("options", options, JOIN_OPTIONS);
     const asText = as === undefined ? undefined : encodeAs(as);
-    const topic = this.#acquire(name);
+    const topic = this.acquire(name);
     try {
       topic.checkJoin(since, as);
       // A peer joins once at a time: the second join finds a member.
@@ -292,7 +267,7 @@ export class FleetTopics implements NodeTopics {
         joining.settle();
       }
     } finally {
-      this.#release(topic);
+      this.release(topic);
     }
   }
 
@@ -327,7 +302,7 @@ export class FleetTopics implements NodeTopics {
     const { key, timeoutMs } = checkOptions("options", options, PUBLISH_OPTIONS);
     const { broker } = this.#node;
     const body = encodeEntry(method, params);
-    const rule = this.#find(name).needLog();
+    const rule = this.find(name).needLog();
     const bytes = utf8Bytes(body) + HEAD_BYTES;
     const check = (): void => {
       const { maxFrameBytes = Infinity } = broker.facts ?? {};
@@ -359,7 +334,7 @@ export class FleetTopics implements NodeTopics {
    * that has failed. Returns the same promise until then, so that publications keep their order. `undefined`: none need wait.
    */
   #untilFollowed(name: string): Promise<void> | undefined {
-    const topic = this.#topics.get(name);
+    const topic = this.topics.get(name);
     let following = this.#following.get(name);
     if (following === undefined && topic !== undefined && topic.log!.position === undefined) {
       following = this.#tryFollow(topic);
@@ -382,21 +357,21 @@ export class FleetTopics implements NodeTopics {
 
   /** Returns true if the members of this node miss what is logged now, because the node does not follow the log yet. */
   #isUnread(name: string): boolean {
-    const log = this.#topics.get(name)?.log;
+    const log = this.topics.get(name)?.log;
     return log !== undefined && log.position === undefined && this.#node.host.membersOf(name).size > 0;
   }
 
   /** See `Topic.read`. */
   async read(name: string, options?: ReadOptions): Promise<LogEntries> {
-    const rule = this.#find(name).needLog();
+    const rule = this.find(name).needLog();
     return readEntries(options, (after, page) => this.#node.read(name, after, page, rule));
   }
 
   /** See `Topic.members`. */
   async members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]> {
     const { limit } = checkOptions("options", options, MEMBERS_OPTIONS);
-    this.#find(name).needMembers();
-    const topic = this.#acquire(name);
+    this.find(name).needMembers();
+    const topic = this.acquire(name);
     try {
       await this.#node.broker.ready(topic.channel);
       await this.#know(topic);
@@ -407,18 +382,8 @@ export class FleetTopics implements NodeTopics {
       }
       return found;
     } finally {
-      this.#release(topic);
+      this.release(topic);
     }
-  }
-
-  /** See `Topic.watch`. */
-  watch(name: string, listener: MemberListener): () => void {
-    this.#find(name).needMembers();
-    const topic = this.#acquire(name);
-    const end = topic.watch(listener);
-    return () => {
-      if (end()) this.#release(topic);
-    };
   }
 
   /** Asks the other nodes for their members in a topic that is subscribed, once. */
@@ -453,12 +418,12 @@ export class FleetTopics implements NodeTopics {
   close(): void {
     this.#isClosed = true;
     clearDeadline(this.#tick);
-    for (const topic of this.#topics.values()) {
+    for (const topic of this.topics.values()) {
       topic.log?.stop();
       clearDeadline(topic.retry);
       this.#members.unfollow(topic.name);
     }
-    this.#topics.clear();
+    this.topics.clear();
   }
 }
 
