@@ -28,7 +28,7 @@ export type Sending = readonly [channel: Channel, frame: string];
 /** Takes what the broker reports. */
 export interface BrokerEvents {
   /** Takes a frame of a subscribed channel. */
-  received(channel: Channel, frame: string): void;
+  readonly received: (channel: Channel, frame: string) => void;
   /** The connection is up, for the first time or again. */
   up(): void;
   /** The connection is lost. Called once for each loss. */
@@ -88,7 +88,7 @@ export class Broker {
     this.#node = node;
     this.#events = events;
     this.connection = engine.createConnection(node.id, {
-      received: (channel, frame) => events.received(channel, frame),
+      received: events.received,
       up: () => this.#up(this.facts),
       down: (error) => this.#down(error),
       heard: (channels) => this.#heard(channels),
@@ -156,14 +156,14 @@ export class Broker {
   send(channel: Channel, frame: string, isVital = false): boolean {
     const bytes = utf8Bytes(frame);
     if (!this.isUp || (!isVital && !this.#hasRoom(bytes)) || bytes > this.facts!.maxFrameBytes) {
-      this.#node.dropped();
+      this.#node.counts.dropped++;
       return false;
     }
     this.#node.counts.sent++;
     const answered = this.#count(bytes);
     this.connection.send(channel, frame).then(answered, () => {
       answered();
-      this.#node.dropped();
+      this.#node.counts.dropped++;
     });
     return true;
   }
@@ -196,7 +196,7 @@ export class Broker {
       };
       const [channel, frame] = value;
       this.connection.send(channel, frame).then(settled, () => {
-        this.#node.dropped();
+        this.#node.counts.dropped++;
         settled();
       });
     }
@@ -223,7 +223,7 @@ export class Broker {
     // One command may have any length.
     const isLong = this.#waiting.size > 0 && this.#waitingBytes + command.bytes > MAX_WAITING_BYTES;
     if (isClosed || isLong || this.#waiting.size >= MAX_WAITING) {
-      if (!isClosed) this.#node.dropped();
+      if (!isClosed) this.#node.counts.dropped++;
       const full = new EngineError(`too much waits for ${this.name}`, "not-sent");
       command.reject(isClosed ? this.#refusal() : full);
       return false;
@@ -267,7 +267,7 @@ export class Broker {
 
   #write<T>(command: Command<T>, timeoutMs: number): void {
     if (!this.#hasRoom(command.bytes)) {
-      this.#node.dropped();
+      this.#node.counts.dropped++;
       return command.reject(new EngineError(`too much is unanswered by ${this.name}`, "not-sent"));
     }
     command.isWritten = true;

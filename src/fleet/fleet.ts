@@ -16,10 +16,6 @@ import { FleetNode } from "./node.js";
 import { AddressedPeer, principalOf, refuseOptions, type Principal, type RemotePeer } from "./remote.js";
 import { Repeats } from "./repeats.js";
 import { FleetTopics } from "./topics.js";
-import type { SendOptions } from "./topic-options.js";
-
-/** The kinds of frames that concern the log or the members of a topic. */
-const OF_TOPICS: ReadonlySet<string> = new Set([Kind.Log, Kind.Joined, Kind.Left, Kind.Digest, Kind.Question]);
 
 /** Another node gets the report of a session for so long, while it lives and has not received it. A session without a socket seldom lasts longer. */
 const SESSION_OVER_MS = 60_000;
@@ -227,20 +223,10 @@ export class Fleet implements ServerNode, Reach {
     this.#node.counts.received++;
     const { maxFrameBytes = Infinity } = this.#broker.facts ?? {};
     const frame = text.length <= maxFrameBytes ? readFrame(text) : undefined;
+    const isTopic = channel.startsWith("t:");
     const isKnown =
-      frame !== undefined && (channel.startsWith("t:") ? this.#ofTopic(channel, frame) : this.#ofNode(frame));
+      frame !== undefined && (isTopic ? this.topics.received(channel.slice(2), frame) : this.#ofNode(frame));
     if (!isKnown) this.#node.foreign();
-  }
-
-  /** Takes a frame of a topic's channel. Returns false for an unknown one. */
-  #ofTopic(channel: Channel, frame: ReadFrame): boolean {
-    const topic = channel.slice(2);
-    if (frame.kind === Kind.Notify) {
-      const options = this.#optionsOf(frame);
-      if (options !== undefined) this.topics.notify(topic, frame.body, options);
-      return true;
-    }
-    return OF_TOPICS.has(frame.kind) && this.topics.received(topic, frame);
   }
 
   /** Takes a frame of the inbox, or of the channel of all nodes. Returns false for an unknown one. */
@@ -281,7 +267,7 @@ export class Fleet implements ServerNode, Reach {
         return this.#node.nodes.received(fields, performance.now());
       case Kind.Question:
       case Kind.Members:
-        return this.topics.received(fields[1] ?? "", frame);
+        return this.topics.ofMembers(fields[1] ?? "", frame);
       default:
         return false;
     }
@@ -297,23 +283,12 @@ export class Fleet implements ServerNode, Reach {
   }
 
   #notifyAll(frame: ReadFrame): boolean {
-    const options = this.#optionsOf(frame);
+    const options = this.#node.optionsOf(frame);
     if (options === undefined) return true;
     const notification = notificationIn(frame.body);
     if (notification !== undefined)
       this.#node.host.send(this.#node.host.peers, notification.method, frame.body, options);
     return notification !== undefined;
-  }
-
-  /** Returns the options of a notification. `undefined` if this node has sent it: its peers have got it. */
-  #optionsOf({ fields: [from, except = "", slow, volatile, latest = ""] }: ReadFrame): SendOptions | undefined {
-    if (from === this.id) return undefined;
-    return {
-      except: except === "" ? undefined : new Set(except.split(",").flatMap((id) => this.peerOf(id) ?? [])),
-      whenSlow: slow === "c" ? "close" : "drop",
-      volatile: volatile === "v",
-      latest: latest.startsWith("=") ? latest.slice(1, 257) : undefined,
-    };
   }
 }
 

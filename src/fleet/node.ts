@@ -4,10 +4,11 @@ import { nanoid } from "../core/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker, type BrokerEvents } from "./broker.js";
 import { EngineError, type Engine, type LogPage, type LogPart, type LogRule, type NodeName } from "./engine.js";
-import { isNodeName, nodeName } from "./frames.js";
+import { isNodeName, nodeName, type ReadFrame } from "./frames.js";
 import type { NodeHost } from "./host.js";
 import { BEATS, LEASE_MS, LiveNodes } from "./nodes.js";
 import { OwnPeers } from "./own-peers.js";
+import type { SendOptions } from "./topic-options.js";
 
 /** A peer on any node. */
 export interface Address {
@@ -18,9 +19,9 @@ export interface Address {
 /** What a node finds out about the others, besides what its broker reports. */
 export interface NodeEvents extends BrokerEvents {
   /** Another node has ended, or was silent for its lease. */
-  lost(node: NodeName): void;
+  readonly lost: (node: NodeName) => void;
   /** Another node had given this one up, and has forgotten its members. */
-  forgotten(): void;
+  readonly forgotten: () => void;
 }
 
 /** 72 random bits. */
@@ -47,12 +48,9 @@ export class FleetNode {
     this.own = new OwnPeers(host);
     this.broker = new Broker(engine, this, events);
     this.leaseMs = engine.settings?.leaseMs ?? LEASE_MS;
-    const output = {
-      send: (...[channel, frame]: Parameters<Broker["send"]>) => void this.broker.send(channel, frame, true),
-      lost: (node: NodeName) => events.lost(node),
-      forgotten: () => events.forgotten(),
-    };
-    this.nodes = new LiveNodes(this.id, this.leaseMs, output, performance.now());
+    const { lost, forgotten } = events;
+    const send = (...[channel, frame]: Parameters<Broker["send"]>): void => void this.broker.send(channel, frame, true);
+    this.nodes = new LiveNodes(this.id, this.leaseMs, { send, lost, forgotten }, performance.now());
   }
 
   /** Sends a beat, and the next ones. Reconnects if they do not come back. */
@@ -83,11 +81,6 @@ export class FleetNode {
     this.counts.foreign++;
   }
 
-  /** Counts something that is not sent. */
-  dropped(): void {
-    this.counts.dropped++;
-  }
-
   /** Members of a topic have missed publications. */
   gap(topic: string, reason: string): void {
     this.counts.gaps++;
@@ -115,6 +108,17 @@ export class FleetNode {
       const { node, localId } = this.addressOf(id);
       return node !== this.id && isNodeName(node) && isNodeName(localId);
     });
+  }
+
+  /** Returns the options of a notification. `undefined` if this node has sent it: its peers have got it. */
+  optionsOf({ fields: [from, except = "", slow, volatile, latest = ""] }: ReadFrame): SendOptions | undefined {
+    if (from === this.id) return undefined;
+    return {
+      except: except === "" ? undefined : new Set(except.split(",").flatMap((id) => this.own.get(id) ?? [])),
+      whenSlow: slow === "c" ? "close" : "drop",
+      volatile: volatile === "v",
+      latest: latest.startsWith("=") ? latest.slice(1, 257) : undefined,
+    };
   }
 
   /** Reads a page of a log, and begins one as the rule says if there is none. Rejects with an `EngineError`. */

@@ -80,7 +80,7 @@ export class Repeats {
     for (const oldest of this.#waiting) {
       if (this.#waiting.size < most && this.#length + frame.length <= maxLength) break;
       this.#forget(oldest);
-      this.#node.dropped();
+      this.#node.counts.dropped++;
     }
     this.#waiting.add(repeat);
     this.#length += frame.length;

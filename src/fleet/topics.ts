@@ -156,7 +156,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     const { name } = topic;
     this.#node.broker.want(topic.channel);
     if (topic.logRule !== undefined) {
-      const deliver = (publication: Publication): void => this.#deliver(topic, publication);
+      const deliver = ({ method, text }: Publication): void => this.#send(name, method, text, topic.publicationOptions);
       topic.log = new TopicLog(name, topic.logRule, this.#node, this.#tails, deliver);
     }
     if (topic.memberRule !== undefined) this.#members.follow(name);
@@ -207,42 +207,52 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     this.#members.lost(node);
   }
 
-  /** Takes a frame of a topic's channel, or of the inbox, that concerns its log or its members. Returns false if it breaks a rule. */
+  /** Takes a frame of a topic's channel. Returns false if it breaks a rule. */
   received(name: string, frame: ReadFrame): boolean {
     const topic = this.topics.get(name);
     const { kind, fields, body } = frame;
-    if (kind === Kind.Log) {
-      const position = placeIn(fields[0], fields[1]);
-      if (position === undefined || position.offset === 0) return topic === undefined;
-      topic?.log?.received(position.epoch, position.offset, body);
-      return true;
+    switch (kind) {
+      case Kind.Notify: {
+        const options = this.#node.optionsOf(frame);
+        if (topic === undefined || options === undefined) return true;
+        const notification = notificationIn(body);
+        if (notification !== undefined) this.#send(name, notification.method, body, options);
+        return notification !== undefined;
+      }
+      case Kind.Log: {
+        const position = placeIn(fields[0], fields[1]);
+        if (position === undefined || position.offset === 0) return topic === undefined;
+        topic?.log?.received(position.epoch, position.offset, body);
+        return true;
+      }
+      case Kind.Digest: {
+        const position = placeIn(fields[2], fields[3]);
+        if (position !== undefined) topic?.log?.reaches(position);
+        return fields[1] === "" || this.ofMembers(name, frame);
+      }
+      case Kind.Joined:
+      case Kind.Left:
+      case Kind.Question:
+        return this.ofMembers(name, frame);
+      default:
+        return false;
     }
-    if (kind === Kind.Digest) {
-      const position = placeIn(fields[2], fields[3]);
-      if (position !== undefined) topic?.log?.reaches(position);
-      if (fields[1] === "") return true;
-    }
+  }
+
+  /** Takes a frame that concerns the members of a topic, of its channel or of the inbox. Returns false if it breaks a rule. */
+  ofMembers(name: string, frame: ReadFrame): boolean {
     return this.#members.received(name, frame, performance.now());
   }
 
-  /** Sends a notification of another node to the members on this node, and to the peers that join. */
-  notify(name: string, body: string, options: SendOptions): void {
-    const topic = this.topics.get(name);
-    if (topic === undefined) return;
-    const notification = notificationIn(body);
-    if (notification === undefined) return this.#node.foreign();
-    this.#node.host.send(this.#node.host.membersOf(name), notification.method, body, options);
-    this.queue(name, notification.method, body, options);
+  /** Sends a message to the members on this node, and to the peers that join. */
+  #send(name: string, method: string, message: MessageText, options: SendOptions): void {
+    this.#node.host.send(this.#node.host.membersOf(name), method, message, options);
+    this.queue(name, method, message, options);
   }
 
   /** Queues a message for the peers that are about to join. */
   queue(name: string, method: string, message: MessageText, options: SendOptions): void {
     for (const joins of this.topics.get(name)?.joining.values() ?? []) joins[0]!.queue(method, message, options);
-  }
-
-  #deliver({ name, publicationOptions }: FleetTopic, { method, text: message }: Publication): void {
-    this.#node.host.send(this.#node.host.membersOf(name), method, message, publicationOptions);
-    this.queue(name, method, message, publicationOptions);
   }
 
   /** Makes a peer a member. See `Topic.join`. The server has checked that the peer can be one. */
