@@ -204,6 +204,17 @@ export function logFrame(epoch: string, offset: number, body: string): string {
   return `${VERSION}L\t${epoch}\t${offset}\n${body}`;
 }
 
+/** Returns the text of a position: `<epoch>.<offset>`. */
+export function textOf({ epoch, offset }: Position): string {
+  return `${epoch}.${offset}`;
+}
+
+/** Returns the position in a text; `undefined` for any other value. */
+export function positionOf(at: unknown): Position | undefined {
+  const [, epoch, offset] = (typeof at === "string" && /^([A-Za-z0-9_-]{1,64})\.(\d{1,15})$/.exec(at)) || [];
+  return epoch === undefined ? undefined : { epoch, offset: Number(offset) };
+}
+
 /** Returns one text for a topic and the key of a publication. Two pairs never have the same, whatever is in them. */
 export function publicationName(topic: string, key: string): string {
   return `${topic.length}:${topic}${key}`;

@@ -2,9 +2,9 @@
 import { utf8Bytes, type MessageText } from "../core/codec.js";
 import { ConnectionLostError } from "../core/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
-import { EngineError, type Position } from "./engine.js";
+import { EngineError, textOf, type Position } from "./engine.js";
 import type { NodeHost } from "./host.js";
-import { textOf, type Publication } from "./publication.js";
+import type { Publication } from "./publication.js";
 import type { TopicLog } from "./topic-log.js";
 import type { Joined, SendOptions } from "./topic-options.js";
 

@@ -5,11 +5,11 @@ import { ConnectionLostError, TooLargeError } from "../core/errors.js";
 import { checkOptions } from "../core/options.js";
 import { nanoid } from "../core/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
-import { EngineError, type Position } from "./engine.js";
+import { EngineError, positionOf, textOf, type Position } from "./engine.js";
 import { MemoryLogs } from "./entries.js";
 import type { Health, NodeHost, Nodes, ServerNode } from "./host.js";
 import { OwnPeers } from "./own-peers.js";
-import { encodeEntry, placed, positionOf, readEntries, Replay, textOf, type Publication } from "./publication.js";
+import { encodeEntry, placed, readEntries, Replay, type Publication } from "./publication.js";
 import { AddressedPeer, principalOf, refuseOptions, type Principal, type RemotePeer } from "./remote.js";
 import { NodeTopic, NodeTopics } from "./topic.js";
 import {

@@ -3,7 +3,7 @@ import { encodeNotification, plainText } from "../core/codec.js";
 import { expected } from "../core/errors.js";
 import { classify, isObject } from "../core/message.js";
 import { checkOptions } from "../core/options.js";
-import type { LogPage, LogPart, Position } from "./engine.js";
+import { positionOf, textOf, type LogPage, type LogPart, type Position } from "./engine.js";
 import { READ_OPTIONS, type LogEntries, type ReadOptions } from "./topic-options.js";
 
 /** How much of a log is read at once. So what is read at once is bounded too. */
@@ -14,17 +14,6 @@ export interface Publication {
   readonly method: string;
   /** The text of the notification, with `at`. */
   readonly text: string;
-}
-
-/** Returns the text of a position: `<epoch>.<offset>`. */
-export function textOf({ epoch, offset }: Position): string {
-  return `${epoch}.${offset}`;
-}
-
-/** Returns the position that a client has sent; `undefined` for any other value. */
-export function positionOf(at: unknown): Position | undefined {
-  const [, epoch, offset] = (typeof at === "string" && /^([A-Za-z0-9_-]{1,64})\.(\d{1,15})$/.exec(at)) || [];
-  return epoch === undefined ? undefined : { epoch, offset: Number(offset) };
 }
 
 /**

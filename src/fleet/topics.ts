@@ -5,7 +5,7 @@ import { TooLargeError } from "../core/errors.js";
 import { checkOptions } from "../core/options.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Sending } from "./broker.js";
-import type { Channel, EngineError, NodeName, Position } from "./engine.js";
+import { positionOf, textOf, type Channel, type EngineError, type NodeName, type Position } from "./engine.js";
 import {
   encodeAs,
   JOIN_OPTIONS,
@@ -26,7 +26,7 @@ import { RecentEntries } from "./entries.js";
 import { Join } from "./join.js";
 import { Members } from "./members.js";
 import type { FleetNode } from "./node.js";
-import { encodeEntry, parsed, positionOf, readEntries, textOf, type Publication } from "./publication.js";
+import { encodeEntry, parsed, readEntries, type Publication } from "./publication.js";
 import { NodeTopic, NodeTopics } from "./topic.js";
 import { TAILS_BYTES, TopicLog } from "./topic-log.js";
 

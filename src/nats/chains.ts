@@ -55,12 +55,6 @@ export interface Kept extends Placed {
   readonly body: string;
 }
 
-/** A message that was appended. */
-export interface Appended {
-  readonly head: Head;
-  readonly seq: number;
-}
-
 /** Returns the headers of a message. Those that NATS carries and the library refuses are none: reading them throws. */
 function headersOf(read: () => MsgHdrs | undefined): MsgHdrs | undefined {
   try {
@@ -171,12 +165,8 @@ export class Chains {
     return { seq, last };
   }
 
-  #headOf(read: () => MsgHdrs | undefined): Head | undefined {
-    return headOf(headersOf(read));
-  }
-
   #keptOf(stored: StoredMsg): Kept | undefined {
-    const head = this.#headOf(() => stored.header);
+    const head = headOf(headersOf(() => stored.header));
     return head === undefined ? undefined : { ...head, seq: stored.seq, body: stored.string() };
   }
 
@@ -199,7 +189,7 @@ export class Chains {
     body: string,
     makeHead: (last: Placed | undefined) => Head | undefined | Promise<Head | undefined>,
     msgId?: string,
-  ): Promise<Appended | { readonly earlier: number } | undefined> {
+  ): Promise<Placed | { readonly earlier: number } | undefined> {
     for (let tries = 0; tries < MOST_TRIES; tries++) {
       const known = this.#last.get(topic);
       const end = known === undefined ? await unsent(this.#endOf(topic)) : { seq: known.seq, last: known };
@@ -209,8 +199,9 @@ export class Chains {
         const { seq, duplicate } = await this.#publish(topic, body, head, end.seq, msgId);
         if (duplicate) return { earlier: seq };
         // Unless more has followed.
-        if ((this.#last.get(topic)?.seq ?? 0) <= seq) remember(this.#last, topic, { ...head, seq });
-        return { head, seq };
+        const placed = { ...head, seq };
+        if ((this.#last.get(topic)?.seq ?? 0) <= seq) remember(this.#last, topic, placed);
+        return placed;
       } catch (error) {
         this.#last.delete(topic);
         if (await wasOvertaken(error)) continue;

@@ -184,7 +184,7 @@ export class NatsConnection implements EngineConnection, Connectable {
   /** If the streams have lost what they had, the logs have other epochs. Returns true then. */
   #forgetLost(): boolean {
     const isLost = this.streams?.takeLoss() === true;
-    if (isLost) this.log!.forget();
+    if (isLost) this.log!.chains.forget();
     return isLost;
   }
 
@@ -221,7 +221,7 @@ export class NatsConnection implements EngineConnection, Connectable {
     if (message.reply !== undefined && message.reply !== "") message.respond();
     const kept = channel.startsWith("t:") ? readKept(message, this.names) : undefined;
     if (kept === undefined) return this.#host.received(channel, message.string());
-    this.log?.note(channel.slice(2), kept.placed);
+    this.log?.chains.note(channel.slice(2), kept.placed);
     // The beginning of a log is no entry.
     if (kept.placed.number > 0) this.#host.received(channel, kept.frame);
   }

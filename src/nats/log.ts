@@ -3,6 +3,8 @@ import { utf8Bytes } from "../core/codec.js";
 import { nanoid } from "../core/packages.js";
 import {
   EngineError,
+  positionOf,
+  textOf,
   type EngineLog,
   type LogPage,
   type LogPart,
@@ -24,23 +26,14 @@ const PAGE_MS = 3_000;
 
 export class NatsLog implements EngineLog {
   readonly #connection: NatsConnection;
-  readonly #chains: Chains;
+  readonly chains: Chains;
   #growing: Promise<void> = Promise.resolve();
   /** By topic: entries of this node, and how many bytes of the epoch are before each. */
   readonly #marks = new Map<string, Placed[]>();
 
   constructor(connection: NatsConnection) {
     this.#connection = connection;
-    this.#chains = new Chains(connection);
-  }
-
-  /** Forgets what this node knows, because the stream has another life. */
-  forget(): void {
-    this.#chains.forget();
-  }
-
-  note(topic: string, placed: Placed): void {
-    this.#chains.note(topic, placed);
+    this.chains = new Chains(connection);
   }
 
   /** If an operation fails, the stream may be gone. The next one finds another, without waiting for the next check. */
@@ -50,17 +43,17 @@ export class NatsLog implements EngineLog {
   }
 
   async append(topic: string, body: string, rule: LogRule, key: string | undefined): Promise<Position> {
-    const appending = this.#chains.inOrder(topic, async () => {
+    const appending = this.chains.inOrder(topic, async () => {
       await this.#grow(rule);
       const subject = key === undefined ? undefined : this.#connection.names.key(topic, key);
       const bytes = utf8Bytes(body);
-      const appended = await this.#chains.append(topic, body, (last) => this.#headBehind(last, bytes), subject);
+      const appended = await this.chains.append(topic, body, (last) => this.#headBehind(last, bytes), subject);
       if (appended === undefined || "earlier" in appended) return this.#earlier(appended?.earlier ?? 0, subject!);
-      const { epoch, number: offset } = appended.head;
-      this.#shorten(topic, rule.bytes, { ...appended.head, seq: appended.seq }, bytes);
+      this.#shorten(topic, rule.bytes, appended, bytes);
+      const position = { epoch: appended.epoch, offset: appended.number };
       // The entry may be removed before its key is repeated.
-      if (subject !== undefined) this.#keep(subject, `${epoch}.${offset}`);
-      return { epoch, offset };
+      if (subject !== undefined) this.#keep(subject, textOf(position));
+      return position;
     });
     return this.#watch(appending);
   }
@@ -79,7 +72,7 @@ export class NatsLog implements EngineLog {
     const first = marks.findIndex((one) => last.bytes - one.bytes <= most);
     const removed = marks.splice(0, first < 0 ? marks.length - 1 : first);
     // If it fails, the next removal removes that too.
-    if (removed.length > 0) this.#chains.removeBefore(topic, marks[0]!.seq).catch(() => {});
+    if (removed.length > 0) this.chains.removeBefore(topic, marks[0]!.seq).catch(() => {});
   }
 
   async #headBehind(last: Placed | undefined, bytes: number): Promise<Head> {
@@ -108,15 +101,14 @@ export class NatsLog implements EngineLog {
   }
 
   async #findEarlier(seq: number, subject: string): Promise<Position> {
-    const kept = await this.#chains.at(seq);
+    const kept = await this.chains.at(seq);
     if (kept !== undefined) return { epoch: kept.epoch, offset: kept.number };
-    const stored = await this.#chains.ask(({ streams }) =>
+    const stored = await this.chains.ask(({ streams }) =>
       streams.getMessage(this.#connection.names.stream("k"), { last_by_subj: subject }),
     );
-    const [, epoch, offset] = /^([A-Za-z0-9_-]{1,64})\.(\d{1,15})$/.exec(stored?.string() ?? "") ?? [];
-    if (epoch === undefined)
-      throw new EngineError("NATS: an entry was appended with this key before, and is no longer kept", "unknown");
-    return { epoch, offset: Number(offset) };
+    const position = positionOf(stored?.string());
+    if (position !== undefined) return position;
+    throw new EngineError("NATS: an entry was appended with this key before, and is no longer kept", "unknown");
   }
 
   /** Lets the stream keep what a rule wants. */
@@ -138,9 +130,9 @@ export class NatsLog implements EngineLog {
 
   /** Begins a log, unless there is one: its first message has the offset 0, and is no entry. */
   #begin(topic: string, rule: LogRule): Promise<void> {
-    return this.#chains.inOrder(topic, async () => {
+    return this.chains.inOrder(topic, async () => {
       await this.#grow(rule);
-      await this.#chains.append(topic, "", async (last) =>
+      await this.chains.append(topic, "", async (last) =>
         last === undefined ? { ...(await this.#headBehind(last, 0)), number: 0 } : undefined,
       );
     });
@@ -151,10 +143,10 @@ export class NatsLog implements EngineLog {
   }
 
   async #read(topic: string, after: number, page: LogPage, begin?: LogRule): Promise<LogPart> {
-    let last = await this.#chains.last(topic);
+    let last = await this.chains.last(topic);
     if (last === undefined && begin !== undefined) {
       await this.#begin(topic, begin);
-      last = await this.#chains.last(topic);
+      last = await this.chains.last(topic);
     }
     if (last === undefined) return { epoch: "", top: 0, entries: [] };
     const { epoch, number: top } = last;
@@ -170,7 +162,7 @@ export class NatsLog implements EngineLog {
       }
       return !isFull();
     };
-    if (!isFull() && after < top) await this.#chains.read(topic, last.seq, take, after);
+    if (!isFull() && after < top) await this.chains.read(topic, last.seq, take, after);
     return { epoch, top, entries };
   }
 }
