@@ -9,7 +9,15 @@ import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { checkEngine, type Engine } from "./engine.js";
 import { Fleet } from "./fleet.js";
 import type { FleetEvents, Health, NodeHost, NodeMethods, Nodes } from "./host.js";
-import { checkExcept, wrongExcept, type Except, type Principal, type RemotePeer } from "./remote.js";
+import {
+  AddressedPeer,
+  checkExcept,
+  principalOf,
+  wrongExcept,
+  type Except,
+  type Principal,
+  type RemotePeer,
+} from "./remote.js";
 import {
   topicName,
   type LogEntries,
@@ -141,12 +149,12 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
 
   /** Returns a peer of any node, by its `id`. */
   peer(id: string): RemotePeer<R> {
-    return this.#fleet.peer<R>(id);
+    return new AddressedPeer<R>(this.#fleet.calls, id);
   }
 
   /** Returns all peers of one principal, on all nodes. */
   principal(name: string): Principal<R> {
-    return this.#fleet.principal<R>(name);
+    return principalOf<R>(this.#fleet.calls, name);
   }
 
   /** The nodes that have the same engine, with this one. */

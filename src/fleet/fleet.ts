@@ -3,7 +3,6 @@
  * that it concerns. The server sees only this class.
  */
 import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
-import type { Contract } from "../core/contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { attempt } from "../core/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
@@ -13,7 +12,7 @@ import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
 import { frameOf, isNodeName, Kind, notificationIn, readFrame, type ReadFrame } from "./frames.js";
 import type { EngineStats, GroupOptions, Health, NodeHost, Nodes, Reach, ServerNode } from "./host.js";
 import { FleetNode } from "./node.js";
-import { AddressedPeer, principalOf, refuseOptions, type Principal, type RemotePeer } from "./remote.js";
+import { refuseOptions } from "./remote.js";
 import { Repeats } from "./repeats.js";
 import { FleetTopics } from "./topics.js";
 
@@ -32,7 +31,7 @@ export class Fleet implements ServerNode, Reach {
   readonly topics: FleetTopics;
   readonly reach: Reach = this;
   readonly #node: FleetNode;
-  readonly #calls: Calls;
+  readonly calls: Calls;
   /** The frames that end sessions on other nodes. */
   readonly #sessionsOver: Repeats;
   #wasUp = false;
@@ -56,11 +55,11 @@ export class Fleet implements ServerNode, Reach {
       },
       lost: (node) => {
         this.topics.lost(node);
-        this.#calls.lost(node);
+        this.calls.lost(node);
       },
       forgotten: () => this.topics.repeatAll(),
     });
-    this.#calls = new Calls(this.#node);
+    this.calls = new Calls(this.#node);
     this.#sessionsOver = new Repeats(this.#node, SESSION_OVER);
     this.topics = new FleetTopics(this.#node);
   }
@@ -100,7 +99,7 @@ export class Fleet implements ServerNode, Reach {
 
   async #close(): Promise<void> {
     clearDeadline(this.#unmetReport);
-    this.#calls.end();
+    this.calls.end();
     this.#sessionsOver.stop();
     this.topics.close();
     await this.#node.close();
@@ -160,16 +159,6 @@ export class Fleet implements ServerNode, Reach {
     this.#broker.send(channel, frameOf(Kind.Notify, fields, plainText(text)));
   }
 
-  /** Returns a peer of any node. */
-  peer<R extends Contract<R> = any>(id: string): RemotePeer<R> {
-    return new AddressedPeer<R>(this.#calls, id);
-  }
-
-  /** Returns the peers of a principal. Throws a `TypeError` for a name that no principal has. */
-  principal<R extends Contract<R> = any>(name: string): Principal<R> {
-    return principalOf<R>(this.#calls, name);
-  }
-
   #notifyNodes(method: string, params: unknown, options: unknown): void {
     refuseOptions(options);
     const body = plainText(encodeNotification(method, params as object));
@@ -206,7 +195,7 @@ export class Fleet implements ServerNode, Reach {
     this.#node.nodes.connected();
     this.#node.beat();
     this.topics.up();
-    this.#calls.up();
+    this.calls.up();
     this.#sessionsOver.up();
     if (!this.#isStarted) return;
     this.#node.host.changed({ state: "up", downMs: performance.now() - this.#downAt });
@@ -248,10 +237,10 @@ export class Fleet implements ServerNode, Reach {
       case Kind.Progress:
       case Kind.Cancel:
       case Kind.Close:
-        this.#calls.received(frame);
+        this.calls.received(frame);
         return true;
       case Kind.Principal:
-        this.#calls.asked(frame);
+        this.calls.asked(frame);
         return true;
       case Kind.SessionOver:
         this.#node.host.endSession(fields[1] ?? "", fields[2] === "p" ? fields[3] : undefined);

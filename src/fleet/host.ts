@@ -1,9 +1,8 @@
 /** What a server and its node know of each other. `LocalNode` is the node of a server without an engine, and `Fleet` that of any other. */
 import type { MessageText } from "../core/codec.js";
-import type { Contract } from "../core/contract.js";
 import type { Wait } from "../core/config.js";
 import type { AnyPeer } from "../peer/peer.js";
-import type { Principal, RemotePeer } from "./remote.js";
+import type { PeerCalls } from "./remote.js";
 import type { NodeTopics } from "./topic.js";
 import type { SendOptions } from "./topic-options.js";
 
@@ -133,6 +132,8 @@ export interface ServerNode {
   readonly id: string;
   readonly topics: NodeTopics;
   readonly nodes: Nodes;
+  /** Reaches the peers of all nodes. */
+  readonly calls: PeerCalls;
   /** The way to other nodes; `undefined` if there are none. */
   readonly reach: Reach | undefined;
   /** Connects, and then listens. Rejects with an `EngineError` if the broker cannot be reached in time, and as `listen` does. */
@@ -145,10 +146,6 @@ export interface ServerNode {
   closed(peer: AnyPeer): void;
   /** Returns false for a peer of this process that no node of the fleet has. */
   canHave(peer: AnyPeer): boolean;
-  /** Returns a peer of any node. */
-  peer<R extends Contract<R>>(id: string): RemotePeer<R>;
-  /** Returns the peers of a principal. Throws a `TypeError` for a name that no principal has. */
-  principal<R extends Contract<R>>(name: string): Principal<R>;
   /** Returns a token of a session, which names this node if there are others. */
   tokenOf(random: string): string;
   /**

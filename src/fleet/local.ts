@@ -1,6 +1,5 @@
 /** The node of a server without an engine: topics, logs, members and principals of one process. Everything happens at once. */
 import { encodeNotification, utf8Bytes } from "../core/codec.js";
-import type { Contract } from "../core/contract.js";
 import { ConnectionLostError, TooLargeError } from "../core/errors.js";
 import { checkOptions } from "../core/options.js";
 import { nanoid } from "../core/packages.js";
@@ -10,7 +9,7 @@ import { MemoryLogs } from "./entries.js";
 import type { Health, NodeHost, Nodes, ServerNode } from "./host.js";
 import { OwnPeers } from "./own-peers.js";
 import { encodeEntry, placed, readEntries, Replay, type Publication } from "./publication.js";
-import { AddressedPeer, principalOf, refuseOptions, type Principal, type RemotePeer } from "./remote.js";
+import { refuseOptions } from "./remote.js";
 import { NodeTopic, NodeTopics } from "./topic.js";
 import {
   encodeAs,
@@ -159,11 +158,11 @@ export class LocalNode implements ServerNode {
   readonly topics: LocalTopics;
   readonly reach = undefined;
   readonly id = nanoid(ID_LENGTH);
-  readonly #own: OwnPeers;
+  readonly calls: OwnPeers;
 
   constructor(host: NodeHost) {
     this.topics = new LocalTopics(host);
-    this.#own = new OwnPeers(host);
+    this.calls = new OwnPeers(host);
   }
 
   get nodes(): Nodes {
@@ -186,23 +185,15 @@ export class LocalNode implements ServerNode {
   }
 
   opened(peer: AnyPeer, principal: string | undefined): void {
-    this.#own.opened(peer, principal);
+    this.calls.opened(peer, principal);
   }
 
   closed(peer: AnyPeer): void {
-    this.#own.closed(peer);
+    this.calls.closed(peer);
   }
 
   canHave(): boolean {
     return false;
-  }
-
-  peer<R extends Contract<R>>(id: string): RemotePeer<R> {
-    return new AddressedPeer<R>(this.#own, id);
-  }
-
-  principal<R extends Contract<R>>(name: string): Principal<R> {
-    return principalOf<R>(this.#own, name);
   }
 
   tokenOf(random: string): string {

@@ -10,7 +10,7 @@ import type { Transport } from "../core/transport.js";
 import { engineAnswer, type Engine } from "../fleet/engine.js";
 import type { NodeHost, ServerNode } from "../fleet/host.js";
 import { LocalNode } from "../fleet/local.js";
-import { principalName, type Principal } from "../fleet/remote.js";
+import { principalName, principalOf, type Principal } from "../fleet/remote.js";
 import { connectionOf, createPeer, endPeer, Peer, setAuth, startPeer, type AnyPeer } from "../peer/peer.js";
 import { endpointLimits } from "../session/sizes.js";
 import { accepts, sendAll } from "./broadcast.js";
@@ -239,7 +239,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   principal(name: string): Principal<R> {
     if (this.#options.principal === undefined)
       throw new TypeError("`server.principal` requires the option `principal`");
-    return this.anyNode.principal<R>(name);
+    return principalOf<R>(this.anyNode.calls, name);
   }
 
   /** Returns the counts of all peers, and the present load. */

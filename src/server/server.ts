@@ -12,7 +12,7 @@ import { refuseUnknownEvents } from "../core/tell.js";
 import type { Transport } from "../core/transport.js";
 import type { FleetEvents, Health, Nodes } from "../fleet/host.js";
 import { HEALTHY } from "../fleet/local.js";
-import type { Principal, RemotePeer } from "../fleet/remote.js";
+import { AddressedPeer, type Principal, type RemotePeer } from "../fleet/remote.js";
 import type { Context, MethodOptions, Peer, PeerOptions } from "../peer/peer.js";
 import type { ServerAround } from "./around.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
@@ -227,7 +227,7 @@ export class Server<
    * Returns a peer of any node, by its `id`, which names its node. Needs no round trip, and does not check that there is such a peer.
    */
   peer(id: string): RemotePeer<R> {
-    return this.#peers.anyNode.peer<R>(id);
+    return new AddressedPeer<R>(this.#peers.anyNode.calls, id);
   }
 
   /** Returns all peers of one principal, on all nodes. Throws a `TypeError` without the option `principal`, and for what is no name. */
