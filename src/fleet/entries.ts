@@ -3,11 +3,15 @@ import { utf8Bytes } from "../core/codec.js";
 import { nanoid } from "../core/packages.js";
 import { publicationName, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
 
-interface Log {
+/** What is forgotten at `expiresAt`. */
+interface Kept {
+  readonly expiresAt: number;
+}
+
+interface Log extends Kept {
   /** Without a gap. */
   readonly entries: (readonly [offset: number, body: string, bytes: number])[];
   readonly bytes: number;
-  readonly expiresAt: number;
 }
 
 /** The last entries of logs. */
@@ -25,10 +29,7 @@ export class RecentEntries {
   /** Adds the next entry of a log, and forgets the first ones beyond the rule. */
   append(topic: string, offset: number, body: string, rule: LogRule): void {
     const now = performance.now();
-    const { entries, bytes: before }: Pick<Log, "entries" | "bytes"> = this.#find(topic, now) ?? {
-      entries: [],
-      bytes: 0,
-    };
+    const { entries = [], bytes: before = 0 }: Partial<Log> = unexpired(this.#logs, topic, now) ?? {};
     const added = utf8Bytes(body);
     entries.push([offset, body, added]);
     let bytes = before + added;
@@ -47,7 +48,7 @@ export class RecentEntries {
 
   /** Returns the entries after an offset, until the page is full. */
   read(topic: string, after: number, page: LogPage): [offset: number, body: string][] {
-    const entries = this.#find(topic, performance.now())?.entries ?? [];
+    const entries = unexpired(this.#logs, topic, performance.now())?.entries ?? [];
     const found: [offset: number, body: string][] = [];
     let read = 0;
     for (let i = Math.max(0, after + 1 - (entries[0]?.[0] ?? 0)); i < entries.length; i++) {
@@ -63,11 +64,6 @@ export class RecentEntries {
     this.#bytes -= this.#logs.get(topic)?.bytes ?? 0;
     this.#logs.delete(topic);
   }
-
-  #find(topic: string, now: number): Log | undefined {
-    const log = this.#logs.get(topic);
-    return log !== undefined && log.expiresAt > now ? log : undefined;
-  }
 }
 
 /** The entries of all logs together. */
@@ -78,11 +74,6 @@ const EPOCH_LENGTH = 10;
 const KEY_MS = 120_000;
 /** How long the position of a log is kept after its entries. A node that missed nothing of a quiet log learns so for that time. */
 const DAY_MS = 86_400_000;
-
-/** What is forgotten at `expiresAt`. */
-interface Kept {
-  readonly expiresAt: number;
-}
 
 /** The position of a log. */
 interface Top extends Kept {

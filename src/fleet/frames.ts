@@ -30,7 +30,7 @@ export const Kind = {
   Close: "x",
   /** Something for all peers of a principal: call, from, verb, code, principal. The body is a notification or a reason. */
   Principal: "u",
-  /** Clients have discarded sessions that another node may have: from, and for each session hash, hasPrincipal, principal. */
+  /** A client has discarded a session: from, hash, hasPrincipal, principal. */
   SessionOver: "z",
   /** A notification to the other nodes: from. */
   Nodes: "s",
