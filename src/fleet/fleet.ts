@@ -6,7 +6,6 @@ import { encodeNotification, plainText, type MessageText } from "../core/codec.j
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { attempt } from "../core/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
-import type { Broker } from "./broker.js";
 import { Calls } from "./calls.js";
 import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
 import { frameOf, isNodeName, Kind, notificationIn, readFrame, type ReadFrame } from "./frames.js";
@@ -45,7 +44,7 @@ export class Fleet implements ServerNode, Reach {
 
   constructor(engine: Engine, host: NodeHost) {
     this.#node = new FleetNode(engine, host, {
-      received: (channel, frame) => this.#received(channel, frame),
+      received: this.#received,
       up: () => this.#up(),
       down: (error) => this.#down(error),
       heard: (channels) => {
@@ -68,13 +67,9 @@ export class Fleet implements ServerNode, Reach {
     return this.#node.id;
   }
 
-  get #broker(): Broker {
-    return this.#node.broker;
-  }
-
   /** Connects, and then listens. Rejects with an `EngineError` if the broker cannot be reached in time, and as `listen` does. */
   async start(listen?: () => Promise<void>): Promise<void> {
-    await this.#broker.open();
+    await this.#node.broker.open();
     await listen?.();
     this.#isStarted = true;
     this.#reportSoon();
@@ -88,7 +83,7 @@ export class Fleet implements ServerNode, Reach {
   /** Reports each setting that weakens a promise of the broker, once for as long as it does. */
   #reportUnmet(): void {
     const before = this.#unmet;
-    this.#unmet = new Set(this.#broker.facts?.unmet);
+    this.#unmet = new Set(this.#node.broker.facts?.unmet);
     for (const sentence of this.#unmet) if (!before.has(sentence)) this.#node.host.report(new Error(sentence));
   }
 
@@ -156,13 +151,13 @@ export class Fleet implements ServerNode, Reach {
       volatile === true ? "v" : "",
       latest === undefined ? "" : `=${latest}`,
     ];
-    this.#broker.send(channel, frameOf(Kind.Notify, fields, plainText(text)));
+    this.#node.broker.send(channel, frameOf(Kind.Notify, fields, plainText(text)));
   }
 
   #notifyNodes(method: string, params: unknown, options: unknown): void {
     refuseOptions(options);
     const body = plainText(encodeNotification(method, params as object));
-    this.#broker.send("a:all", frameOf(Kind.Nodes, [this.id], body));
+    this.#node.broker.send("a:all", frameOf(Kind.Nodes, [this.id], body));
   }
 
   tokenOf(random: string): string {
@@ -179,13 +174,13 @@ export class Fleet implements ServerNode, Reach {
   }
 
   stats(): EngineStats {
-    return { ...this.#node.counts, pendingBytes: this.#broker.pendingBytes, nodes: this.#node.nodes.live.size };
+    return { ...this.#node.counts, pendingBytes: this.#node.broker.pendingBytes, nodes: this.#node.nodes.live.size };
   }
 
   health(): Health {
     const { nodes, leaseMs } = this.#node;
     const lagMs = nodes.lagMs(performance.now());
-    const { isUp } = this.#broker;
+    const { isUp } = this.#node.broker;
     return { ok: isUp && (lagMs ?? 0) < leaseMs, engine: isUp ? "up" : "down", lagMs };
   }
 
@@ -207,16 +202,17 @@ export class Fleet implements ServerNode, Reach {
     this.#node.host.changed({ state: "down", downMs: 0, error });
   }
 
-  #received(channel: Channel, text: string): void {
+  readonly #received = (channel: Channel, text: string): void => {
     if (this.#closed !== undefined) return;
-    this.#node.counts.received++;
-    const { maxFrameBytes = Infinity } = this.#broker.facts ?? {};
+    const { broker, counts } = this.#node;
+    counts.received++;
+    const { maxFrameBytes = Infinity } = broker.facts ?? {};
     const frame = text.length <= maxFrameBytes ? readFrame(text) : undefined;
     const isTopic = channel.startsWith("t:");
     const isKnown =
       frame !== undefined && (isTopic ? this.topics.received(channel.slice(2), frame) : this.#ofNode(frame));
     if (!isKnown) this.#node.foreign();
-  }
+  };
 
   /** Takes a frame of the inbox, or of the channel of all nodes. Returns false for an unknown one. */
   #ofNode(frame: ReadFrame): boolean {
