@@ -11,6 +11,7 @@ import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
 import { frameOf, isNodeName, Kind, notificationIn, readFrame, type ReadFrame } from "./frames.js";
 import type { EngineStats, GroupOptions, Health, NodeHost, Nodes, Reach, ServerNode } from "./host.js";
 import { FleetNode } from "./node.js";
+import type { OwnPeers } from "./own-peers.js";
 import { refuseOptions } from "./remote.js";
 import { Repeats } from "./repeats.js";
 import { FleetTopics } from "./topics.js";
@@ -67,6 +68,10 @@ export class Fleet implements ServerNode, Reach {
     return this.#node.id;
   }
 
+  get own(): OwnPeers {
+    return this.#node.own;
+  }
+
   /** Connects, and then listens. Rejects with an `EngineError` if the broker cannot be reached in time, and as `listen` does. */
   async start(listen?: () => Promise<void>): Promise<void> {
     await this.#node.broker.open();
@@ -109,21 +114,6 @@ export class Fleet implements ServerNode, Reach {
       },
       notify: (method: string, params?: object, options?: unknown) => this.#notifyNodes(method, params, options),
     };
-  }
-
-  /** A peer of this node is open. */
-  opened(peer: AnyPeer, principal: string | undefined): void {
-    this.#node.own.opened(peer, principal);
-  }
-
-  /** A peer of this node is closed. */
-  closed(peer: AnyPeer): void {
-    this.#node.own.closed(peer);
-  }
-
-  /** Returns the peer of an id, if it is on this node. */
-  peerOf(id: string): AnyPeer | undefined {
-    return this.#node.own.get(id);
   }
 
   /** Returns false for a peer of this process that no node has: of a client, or of a server without an engine. */

@@ -2,6 +2,7 @@
 import type { MessageText } from "../core/codec.js";
 import type { Wait } from "../core/config.js";
 import type { AnyPeer } from "../peer/peer.js";
+import type { OwnPeers, PeersHost } from "./own-peers.js";
 import type { PeerCalls } from "./remote.js";
 import type { NodeTopics } from "./topic.js";
 import type { SendOptions } from "./topic-options.js";
@@ -26,7 +27,7 @@ export interface NodeContext {
 export type NodeMethods = Readonly<Record<string, (params: any, context: NodeContext) => unknown>>;
 
 /** The server of a node, as the node sees it. None of its functions throws, except `rulesOf`. */
-export interface NodeHost {
+export interface NodeHost extends PeersHost {
   /** How long calls wait by default. */
   readonly wait: Pick<Wait, "timeoutMs" | "retry">;
   /** At most so much is sent to a client that comes back, in UTF-16 code units. */
@@ -45,14 +46,10 @@ export interface NodeHost {
   accepts(peer: AnyPeer, text: MessageText): boolean;
   /** The handlers of notifications between nodes. */
   readonly nodeMethods: ReadonlyMap<string, NodeMethods[string]>;
-  /** The peers of a principal are closed. Clients of it may still be on their way to become peers. */
-  disconnected(principal: string): void;
   /** Ends a session that its client has discarded, if it is here. */
   endSession(hash: string, principal: string | undefined): void;
   changed(state: EngineState): void;
   gap(topic: string, reason: string): void;
-  /** Takes an error that has no caller. */
-  report(error: unknown): void;
 }
 
 /** What `server.health()` returns. */
@@ -118,8 +115,6 @@ export type GroupOptions = SendOptions & { readonly here?: boolean | undefined }
 
 /** The way to the peers of other nodes, and to those that are about to join a topic. */
 export interface Reach {
-  /** Returns a peer of this node. */
-  peerOf(id: string): AnyPeer | undefined;
   /** Takes a notification that this node has sent to its members of a topic. */
   notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions): void;
   /** Takes a notification that this node has sent to all its peers. */
@@ -132,6 +127,8 @@ export interface ServerNode {
   readonly id: string;
   readonly topics: NodeTopics;
   readonly nodes: Nodes;
+  /** The open peers of this node, of which the server reports each that opens and closes. */
+  readonly own: OwnPeers;
   /** Reaches the peers of all nodes. */
   readonly calls: PeerCalls;
   /** The way to other nodes; `undefined` if there are none. */
@@ -140,10 +137,6 @@ export interface ServerNode {
   start(listen: () => Promise<void>): Promise<void>;
   /** Leaves the others. Never rejects. A second call waits for the first. */
   close(): Promise<void>;
-  /** A peer of this node is open. */
-  opened(peer: AnyPeer, principal: string | undefined): void;
-  /** A peer of this node is closed. */
-  closed(peer: AnyPeer): void;
   /** Returns false for a peer of this process that no node of the fleet has. */
   canHave(peer: AnyPeer): boolean;
   /** Returns a token of a session, which names this node if there are others. */

@@ -158,11 +158,12 @@ export class LocalNode implements ServerNode {
   readonly topics: LocalTopics;
   readonly reach = undefined;
   readonly id = nanoid(ID_LENGTH);
+  readonly own: OwnPeers;
   readonly calls: OwnPeers;
 
   constructor(host: NodeHost) {
     this.topics = new LocalTopics(host);
-    this.calls = new OwnPeers(host);
+    this.own = this.calls = new OwnPeers(host);
   }
 
   get nodes(): Nodes {
@@ -182,14 +183,6 @@ export class LocalNode implements ServerNode {
 
   async close(): Promise<void> {
     this.topics.isClosed = true;
-  }
-
-  opened(peer: AnyPeer, principal: string | undefined): void {
-    this.calls.opened(peer, principal);
-  }
-
-  closed(peer: AnyPeer): void {
-    this.calls.closed(peer);
   }
 
   canHave(): boolean {

@@ -2,16 +2,23 @@
 import type { CallOptions } from "../core/contract.js";
 import { ConnectionLostError } from "../core/errors.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
-import type { NodeHost } from "./host.js";
 import type { PeerCalls } from "./remote.js";
 
+/** The server of the peers. */
+export interface PeersHost {
+  /** The peers of a principal are closed. Clients of it may still be on their way to become peers. */
+  disconnected(principal: string): void;
+  /** Takes an error that has no caller. */
+  report(error: unknown): void;
+}
+
 export class OwnPeers implements PeerCalls {
-  readonly #host: NodeHost;
+  readonly #host: PeersHost;
   readonly #byId = new Map<string, AnyPeer>();
   readonly #byPrincipal = new Map<string, Set<AnyPeer>>();
   readonly #principals = new Map<AnyPeer, string>();
 
-  constructor(host: NodeHost) {
+  constructor(host: PeersHost) {
     this.#host = host;
   }
 

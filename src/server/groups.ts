@@ -170,15 +170,15 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
   /** Adds to `except` the peers of this node whose ids it has. Throws a `TypeError` for a peer that no node of this server has. */
   #resolve(except: Excluded | undefined): void {
     if (except === undefined) return;
-    const reach = this.all.node?.reach;
+    const { node } = this.all;
     const given = [...except];
     for (const one of given) if (typeof one !== "string" && !this.all.canHave(one)) throw wrongExcept(one);
     const ids = given.filter((one) => typeof one === "string");
     if (ids.length === 0) return;
     const named =
-      reach === undefined
+      node?.reach === undefined
         ? [...this.#members()].filter(({ id }) => except.has(id))
-        : ids.flatMap((id) => reach.peerOf(id) ?? []);
+        : ids.flatMap((id) => node.own.get(id) ?? []);
     for (const peer of named) except.add(peer);
   }
 

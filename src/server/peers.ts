@@ -178,14 +178,14 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   }
 
   #opened(peer: AnyPeer, principal?: string): void {
-    this.node?.opened(peer, principal ?? this.#principalOf(peer));
+    this.node?.own.opened(peer, principal ?? this.#principalOf(peer));
   }
 
   #remove(peer: Peer<L, R, A>): void {
     this.open.delete(peer);
     this.accepted.delete(peer);
     this.topics.leaveAll(peer);
-    this.node?.closed(peer);
+    this.node?.own.closed(peer);
   }
 
   /** Returns why a peer cannot be a member of a topic; `undefined` if it can. */
