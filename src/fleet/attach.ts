@@ -137,7 +137,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
         const { whenSlow = "drop", ...live } = checkLive(options, NOTIFY_OPTIONS);
         for (const peer of live.except ?? [])
           if (typeof peer !== "string" && !fleet.canHave(peer)) throw wrongExcept(peer);
-        fleet.notifyTopic(name, method, encodeNotification(method, params as object), { ...live, whenSlow });
+        fleet.notifyElsewhere(name, method, encodeNotification(method, params as object), { ...live, whenSlow });
       },
       publish: (method: string, params?: any, options?: any) => topics.publish(name, method, params, options),
       read: (options) => topics.read(name, options),

@@ -9,7 +9,7 @@ import type { AnyPeer } from "../peer/peer.js";
 import { Calls } from "./calls.js";
 import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
 import { frameOf, isNodeName, Kind, notificationIn, readFrame, type ReadFrame } from "./frames.js";
-import type { EngineStats, GroupOptions, Health, NodeHost, Nodes, Reach, ServerNode } from "./host.js";
+import type { EngineStats, GroupOptions, Health, NodeHost, Nodes, ServerNode } from "./host.js";
 import { FleetNode } from "./node.js";
 import type { OwnPeers } from "./own-peers.js";
 import { refuseOptions } from "./remote.js";
@@ -27,9 +27,8 @@ function nodeOfToken(token: string): NodeName | undefined {
 }
 
 /** One node of a fleet. */
-export class Fleet implements ServerNode, Reach {
+export class Fleet implements ServerNode {
   readonly topics: FleetTopics;
-  readonly reach: Reach = this;
   readonly #node: FleetNode;
   readonly calls: Calls;
   /** The frames that end sessions on other nodes. */
@@ -121,18 +120,9 @@ export class Fleet implements ServerNode, Reach {
     return isNodeName(this.#node.addressOf(peer.id).node);
   }
 
-  /** Sends a notification of this node to the members of a topic on the others. */
-  notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions): void {
-    this.topics.queue(name, method, text, options);
-    this.#notify(`t:${name}`, text, options);
-  }
-
-  /** Sends a notification of this node to all peers of the others. */
-  notifyAll(text: MessageText, options: GroupOptions): void {
-    this.#notify("a:all", text, options);
-  }
-
-  #notify(channel: Channel, text: MessageText, { except, whenSlow, volatile, latest, here }: GroupOptions): void {
+  notifyElsewhere(topic: string | undefined, method: string, text: MessageText, options: GroupOptions): void {
+    if (topic !== undefined) this.topics.queue(topic, method, text, options);
+    const { except, whenSlow, volatile, latest, here } = options;
     if (here === true) return;
     const fields = [
       this.id,
@@ -141,6 +131,7 @@ export class Fleet implements ServerNode, Reach {
       volatile === true ? "v" : "",
       latest === undefined ? "" : `=${latest}`,
     ];
+    const channel = topic === undefined ? "a:all" : (`t:${topic}` as const);
     this.#node.broker.send(channel, frameOf(Kind.Notify, fields, plainText(text)));
   }
 

@@ -113,14 +113,6 @@ export type FleetEvents = {
 /** How a message is sent to a group. `here`: not to other nodes. */
 export type GroupOptions = SendOptions & { readonly here?: boolean | undefined };
 
-/** The way to the peers of other nodes, and to those that are about to join a topic. */
-export interface Reach {
-  /** Takes a notification that this node has sent to its members of a topic. */
-  notifyTopic(name: string, method: string, text: MessageText, options: GroupOptions): void;
-  /** Takes a notification that this node has sent to all its peers. */
-  notifyAll(text: MessageText, options: GroupOptions): void;
-}
-
 /** The node of a server. */
 export interface ServerNode {
   /** Random, and new with each start. */
@@ -131,8 +123,12 @@ export interface ServerNode {
   readonly own: OwnPeers;
   /** Reaches the peers of all nodes. */
   readonly calls: PeerCalls;
-  /** The way to other nodes; `undefined` if there are none. */
-  readonly reach: Reach | undefined;
+  /**
+   * Takes a notification that this node has sent to its members of a topic, or to all its peers: for those of other nodes, and those that are
+   * about to join. `undefined` if there are no other nodes.
+   */
+  readonly notifyElsewhere:
+    ((topic: string | undefined, method: string, text: MessageText, options: GroupOptions) => void) | undefined;
   /** Connects, and then listens. Rejects with an `EngineError` if the broker cannot be reached in time, and as `listen` does. */
   start(listen: () => Promise<void>): Promise<void>;
   /** Leaves the others. Never rejects. A second call waits for the first. */

@@ -156,7 +156,7 @@ function closed(): ConnectionLostError {
 
 export class LocalNode implements ServerNode {
   readonly topics: LocalTopics;
-  readonly reach = undefined;
+  readonly notifyElsewhere = undefined;
   readonly id = nanoid(ID_LENGTH);
   readonly own: OwnPeers;
   readonly calls: OwnPeers;

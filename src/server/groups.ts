@@ -1,11 +1,10 @@
 /** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
-import { encodeNotification, shownAs, type MessageText } from "../core/codec.js";
+import { encodeNotification, shownAs } from "../core/codec.js";
 import { expected, failed } from "../core/errors.js";
 import { checkLive, isReady, LIVE_OPTIONS } from "../features/live.js";
 import { checkOptions, must, oneOf, optional } from "../core/options.js";
 import type { CallArgs, Contract, LiveOptions, NotifyName, Result } from "../core/contract.js";
 import { checkExcept, wrongExcept, type Except, type Excluded } from "../fleet/remote.js";
-import type { GroupOptions } from "../fleet/host.js";
 import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import { sendAll } from "./broadcast.js";
@@ -123,15 +122,15 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     // A copy: a listener of `missed` or `close` may change the group meanwhile.
     if (around === undefined) {
       sendAll([...this.#members()], method, text, checked);
-      return this.notifyElsewhere(method, text, checked);
+      return this.all.node?.notifyElsewhere?.(this.topic, method, text, checked);
     }
     const call = this.record(method, params, checked.except, false, checked.volatile);
-    if (call.peers.length === 0 && (this.all.node?.reach === undefined || checked.here === true)) return;
+    if (call.peers.length === 0 && (this.all.node?.notifyElsewhere === undefined || checked.here === true)) return;
     const send = async (): Promise<void> => {
       // Encoded again: `around` may have changed the params in place.
       const changed = encodeNotification(method, call.params as object);
       sendAll(call.peers, method, changed, checked);
-      this.notifyElsewhere(method, changed, checked);
+      this.all.node?.notifyElsewhere?.(this.topic, method, changed, checked);
     };
     runAround(around, call, send).catch((error: unknown) =>
       this.all.report(error, undefined, { method, id: undefined }),
@@ -162,11 +161,6 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     return shownAs(this.topic ?? "peers", "group of peers", "write `[...it].map(({ id }) => id)`", key);
   }
 
-  /** Sends a notification to the peers that the group has on other nodes. */
-  protected notifyElsewhere(_method: string, text: MessageText, options: GroupOptions): void {
-    this.all.node?.reach?.notifyAll(text, options);
-  }
-
   /** Adds to `except` the peers of this node whose ids it has. Throws a `TypeError` for a peer that no node of this server has. */
   #resolve(except: Excluded | undefined): void {
     if (except === undefined) return;
@@ -176,7 +170,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     const ids = given.filter((one) => typeof one === "string");
     if (ids.length === 0) return;
     const named =
-      node?.reach === undefined
+      node?.notifyElsewhere === undefined
         ? [...this.#members()].filter(({ id }) => except.has(id))
         : ids.flatMap((id) => node.own.get(id) ?? []);
     for (const peer of named) except.add(peer);

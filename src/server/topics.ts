@@ -1,10 +1,9 @@
 /** Topics: named sets of peers, which exist while they have members, and emit an event when a peer joins or leaves. */
-import { encodeNotification, type MessageText } from "../core/codec.js";
+import { encodeNotification } from "../core/codec.js";
 import type { Contract, NotifyName } from "../core/contract.js";
 import { anyFunction } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
-import type { GroupOptions } from "../fleet/host.js";
 import {
   topicName,
   type Joined,
@@ -237,10 +236,6 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
 
   protected override get topic(): string {
     return this.#name;
-  }
-
-  protected override notifyElsewhere(method: string, text: MessageText, options: GroupOptions): void {
-    this.all.node?.reach?.notifyTopic(this.#name, method, text, options);
   }
 
   /** Throws if the value is no peer, or a peer that cannot be a member. Returns false if it is closed. */
