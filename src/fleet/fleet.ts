@@ -8,7 +8,7 @@ import { attempt } from "../core/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Calls } from "./calls.js";
 import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
-import { frameOf, isNodeName, Kind, notificationIn, readFrame, type ReadFrame } from "./frames.js";
+import { frameOf, isNodeName, Kind, notificationIn, readFrame, type Notification, type ReadFrame } from "./frames.js";
 import type { EngineStats, GroupOptions, Health, NodeHost, Nodes, ServerNode } from "./host.js";
 import { FleetNode } from "./node.js";
 import type { OwnPeers } from "./own-peers.js";
@@ -200,13 +200,12 @@ export class Fleet implements ServerNode {
     const { kind, fields, body } = frame;
     switch (kind) {
       case Kind.Notify:
-        return this.#notifyAll(frame);
-      case Kind.One: {
+      case Kind.One:
+      case Kind.Nodes: {
+        // Of this node: what it has sent came back.
+        if (fields[0] === this.id) return true;
         const notification = notificationIn(body);
-        if (notification !== undefined)
-          this.#node
-            .peerAt({ node: this.id, localId: fields[1] ?? "" })
-            ?.notify(notification.method, notification.params);
+        if (notification !== undefined) this.#notified(frame, notification);
         return notification !== undefined;
       }
       case Kind.Call:
@@ -222,13 +221,6 @@ export class Fleet implements ServerNode {
       case Kind.SessionOver:
         this.#node.host.endSession(fields[1] ?? "", fields[2] === "p" ? fields[3] : undefined);
         return true;
-      case Kind.Nodes: {
-        const notification = notificationIn(body);
-        const [from = ""] = fields;
-        if (notification !== undefined && from !== this.id)
-          this.#notified(notification.method, notification.params, from);
-        return notification !== undefined;
-      }
       case Kind.Beat:
         return this.#node.nodes.received(fields, performance.now());
       case Kind.Question:
@@ -239,22 +231,17 @@ export class Fleet implements ServerNode {
     }
   }
 
-  #notified(method: string, params: unknown, from: NodeName): void {
-    const handler = this.#node.host.nodeMethods.get(method);
-    if (handler !== undefined)
+  /** Takes a notification of another node: to one peer, to the application, or to all peers. */
+  #notified({ kind, fields, body }: ReadFrame, { method, params }: Notification): void {
+    const { host } = this.#node;
+    const [from = "", localId = ""] = fields;
+    if (kind === Kind.One) this.#node.peerAt({ node: this.id, localId })?.notify(method, params);
+    else if (kind === Kind.Notify) host.send(host.peers, method, body, this.#node.optionsOf(fields));
+    else
       attempt(
-        () => handler(params, { from }),
-        (error) => this.#node.host.report(error),
+        () => host.nodeMethods.get(method)?.(params, { from }),
+        (error) => host.report(error),
       );
-  }
-
-  #notifyAll(frame: ReadFrame): boolean {
-    const options = this.#node.optionsOf(frame);
-    if (options === undefined) return true;
-    const notification = notificationIn(frame.body);
-    if (notification !== undefined)
-      this.#node.host.send(this.#node.host.peers, notification.method, frame.body, options);
-    return notification !== undefined;
   }
 }
 

@@ -91,11 +91,16 @@ export function readFrame(text: string): ReadFrame | undefined {
   return { kind: first!, fields: fields.map(unescapeField), body: text.slice(end + 1) };
 }
 
+export interface Notification {
+  readonly method: string;
+  readonly params: unknown;
+}
+
 /** Returns the notification in a body; `undefined` if the body is none. */
-export function notificationIn(body: string): { readonly method: string; readonly params: unknown } | undefined {
+export function notificationIn(body: string): Notification | undefined {
   try {
     const message: unknown = JSON.parse(body);
-    return classify(message) === "notification" ? (message as { method: string; params: unknown }) : undefined;
+    return classify(message) === "notification" ? (message as Notification) : undefined;
   } catch {
     return undefined;
   }

@@ -4,7 +4,7 @@ import { nanoid } from "../core/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker, type BrokerEvents } from "./broker.js";
 import { EngineError, type Engine, type LogPage, type LogPart, type LogRule, type NodeName } from "./engine.js";
-import { isNodeName, nodeName, type ReadFrame } from "./frames.js";
+import { isNodeName, nodeName } from "./frames.js";
 import type { NodeHost } from "./host.js";
 import { BEATS, LEASE_MS, LiveNodes } from "./nodes.js";
 import { OwnPeers } from "./own-peers.js";
@@ -110,9 +110,8 @@ export class FleetNode {
     });
   }
 
-  /** Returns the options of a notification. `undefined` if this node has sent it: its peers have got it. */
-  optionsOf({ fields: [from, except = "", slow, volatile, latest = ""] }: ReadFrame): SendOptions | undefined {
-    if (from === this.id) return undefined;
+  /** Returns the options of a notification of another node. */
+  optionsOf([_from, except = "", slow, volatile, latest = ""]: readonly string[]): SendOptions {
     return {
       except: except === "" ? undefined : new Set(except.split(",").flatMap((id) => this.own.get(id) ?? [])),
       whenSlow: slow === "c" ? "close" : "drop",

@@ -213,10 +213,10 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     const { kind, fields, body } = frame;
     switch (kind) {
       case Kind.Notify: {
-        const options = this.#node.optionsOf(frame);
-        if (topic === undefined || options === undefined) return true;
+        // The members on this node have got what it has sent.
+        if (topic === undefined || fields[0] === this.#node.id) return true;
         const notification = notificationIn(body);
-        if (notification !== undefined) this.#send(name, notification.method, body, options);
+        if (notification !== undefined) this.#send(name, notification.method, body, this.#node.optionsOf(fields));
         return notification !== undefined;
       }
       case Kind.Log: {
