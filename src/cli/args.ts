@@ -22,6 +22,8 @@ export class UsageError extends Error {
 const OPTIONS = {
   "allow-host": { type: "string", multiple: true },
   "allow-origin": { type: "string", multiple: true },
+  answer: { type: "string", multiple: true },
+  auth: { type: "string" },
   "drain-timeout": { type: "string" },
   framing: { type: "string" },
   header: { type: "string", multiple: true },
@@ -53,6 +55,9 @@ export interface Grammar {
 export interface Args {
   readonly allowedHosts: readonly string[] | undefined;
   readonly allowedOrigins: readonly string[] | "*" | undefined;
+  /** What `--answer` gives for each method: JSON, or "@" and the name of a file. */
+  readonly answers: ReadonlyMap<string, string>;
+  readonly auth: unknown;
   readonly arguments: readonly string[];
   readonly drainTimeoutMs: number | undefined;
   readonly framing: FramingName | undefined;
@@ -77,6 +82,8 @@ export function readArgs(grammar: Grammar, argv: readonly string[]): Args {
   return {
     allowedHosts: values["allow-host"]?.map(readAllowedHost),
     allowedOrigins: values["allow-origin"] === undefined ? undefined : readAllowedOrigins(values["allow-origin"]),
+    answers: new Map(values.answer?.map(readAnswer)),
+    auth: values.auth === undefined ? undefined : readAuth(values.auth),
     arguments: positionals,
     drainTimeoutMs: readTimeout("--drain-timeout", values["drain-timeout"]),
     framing: values.framing === undefined ? undefined : readFraming(values.framing),
@@ -162,6 +169,21 @@ function isHeader(name: string, value: string): boolean {
   } catch {
     // Node's validators return nothing, and throw for an invalid header.
     return false;
+  }
+}
+
+function readAnswer(text: string): [method: string, answer: string] {
+  const equals = text.indexOf("=");
+  if (equals > 0) return [text.slice(0, equals), text.slice(equals + 1)];
+  throw new UsageError(`--answer takes METHOD=JSON or METHOD=@FILE, got "${text}"`);
+}
+
+/** Parses credentials. The error does not repeat them. */
+function readAuth(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    throw new UsageError(`--auth takes JSON, such as '{"token":"..."}'`);
   }
 }
 

@@ -1,8 +1,10 @@
-import { readUrl } from "./args.js";
+import { hostAndPort, readUrl } from "./args.js";
+import { CONNECTION_HELP } from "./answers.js";
 import { ExitCode, type Command } from "./command.js";
-import { printFailure, type Failure } from "./failure.js";
+import { failureOf, printFailure, type Failure } from "./failure.js";
 import { isWritable, readParams } from "./params.js";
 import { withPeer } from "./remote.js";
+import { suggestionFor } from "./suggest.js";
 
 const message = "the result is nested too deeply to be written";
 const TOO_DEEP: Failure = { exitCode: ExitCode.CallFailed, message, error: { code: "TOO_DEEP", message } };
@@ -11,7 +13,7 @@ const TOO_DEEP: Failure = { exitCode: ExitCode.CallFailed, message, error: { cod
 export const call: Command = {
   name: "call",
   arguments: ["URL", "METHOD", "[PARAMS]"],
-  options: ["json", "timeout", "header", "plain"],
+  options: ["json", "timeout", "header", "auth", "answer", "plain"],
   summary: "call a method and print its result",
   help: `Calls METHOD on the server at URL and prints the result as JSON: in one line when piped,
 indented on a terminal. An error is printed on standard error.
@@ -21,8 +23,7 @@ indented on a terminal. An error is printed on standard error.
 
   --json                  print {"result":...} or {"error":{...}} in one line
   --timeout MS            how long to wait for the connection (default 10000) and for the response (default 60000)
-  --header "Name: value"  a header of the upgrade request; may be repeated
-  --plain                 offer only plain JSON-RPC 2.0, and not the subprotocol reciproc.v1
+${CONNECTION_HELP}
 
 Exit codes: 0 result, 1 error or timeout, 2 no connection or lost, 64 wrong use.
 
@@ -33,7 +34,14 @@ Exit codes: 0 result, 1 error or timeout, 2 no connection or lost, 64 wrong use.
     const url = readUrl(address);
     const params = await readParams(text, io.stdin);
     return withPeer(url, args, io, async (peer) => {
-      const result: unknown = await peer.request(method, params);
+      let result: unknown;
+      try {
+        result = await peer.request(method, params);
+      } catch (error) {
+        const { message: cause, ...failure } = failureOf(error, hostAndPort(url));
+        const suggestion = args.json ? "" : await suggestionFor(error, peer, method);
+        return printFailure({ ...failure, message: cause + suggestion }, io, args.json);
+      }
       if (!isWritable(result)) return printFailure(TOO_DEEP, io, args.json);
       if (args.json) io.stdout.line(JSON.stringify({ result }));
       else io.stdout.json(result);

@@ -1,4 +1,5 @@
 /** The interface of a command, and its exit codes. */
+import type { Writable } from "node:stream";
 import type { Args, Grammar } from "./args.js";
 import type { Output } from "./output.js";
 
@@ -7,6 +8,8 @@ export interface Io {
   readonly stdin: AsyncIterable<Uint8Array>;
   readonly stdout: Output;
   readonly stderr: Output;
+  /** The terminal, if a person types the standard input and reads the standard output. */
+  readonly terminal: Writable | undefined;
   /** Waits for the first signal that asks the process to end. Returns its name. */
   untilSignal(): Promise<NodeJS.Signals>;
 }

@@ -1,5 +1,6 @@
 import { encodeNotification, encodeRequest, type Call, type CloseInfo, type Peer } from "../node.js";
 import { hostAndPort, readUrl } from "./args.js";
+import { CONNECTION_HELP } from "./answers.js";
 import { ExitCode, type Command } from "./command.js";
 import { lost, printFailure } from "./failure.js";
 import { describe, type Output } from "./output.js";
@@ -12,10 +13,10 @@ const NORMAL = new Set([1000, 1001, 1005]);
 export const listen: Command = {
   name: "listen",
   arguments: ["URL"],
-  options: ["json", "once", "timeout", "header", "plain"],
+  options: ["json", "once", "timeout", "header", "auth", "answer", "plain"],
   summary: "print what the other side sends",
   help: `Connects to URL and prints each incoming notification and request, one JSON-RPC object a line.
-Requests are answered with -32601 (Method not found).
+Requests are answered as --answer says, others with -32601 (Method not found).
 
 Runs until Ctrl-C. Reconnects if the connection is lost or the server restarts, and reports that on standard error.
 Messages sent in between are missing, unless the server queued them for this client. The command ends if the server
@@ -26,8 +27,7 @@ closes with 1000 or 44xx, or refuses the client (401, 403).
   --once                  do not reconnect
   --json                  no colour, and print a failure as {"error":{...}} in one line
   --timeout MS            how long to wait for the connection (default 10000)
-  --header "Name: value"  a header of the upgrade request; may be repeated
-  --plain                 offer only plain JSON-RPC 2.0, and not the subprotocol reciproc.v1
+${CONNECTION_HELP}
 
 Exit codes: 0 closed by you or by the server, 2 no connection or lost, 64 wrong use.
 
@@ -66,7 +66,7 @@ Exit codes: 0 closed by you or by the server, 2 no connection or lost, 64 wrong 
 };
 
 /** Reports each lost connection, so that a reader of the output knows where messages are missing. */
-function reportLosses(peer: Peer, where: string, stderr: Output): void {
+export function reportLosses(peer: Peer, where: string, stderr: Pick<Output, "alarm" | "line">): void {
   let isMissing = false;
   peer.on("suspend", () => {
     isMissing = false;

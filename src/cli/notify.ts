@@ -1,4 +1,5 @@
 import { hostAndPort, readUrl } from "./args.js";
+import { CONNECTION_HELP } from "./answers.js";
 import { ExitCode, type Command } from "./command.js";
 import { lost, printFailure } from "./failure.js";
 import { readParams } from "./params.js";
@@ -11,7 +12,7 @@ const CONFIRMED = new Set([1000, 1005]);
 export const notify: Command = {
   name: "notify",
   arguments: ["URL", "METHOD", "[PARAMS]"],
-  options: ["json", "timeout", "header", "plain"],
+  options: ["json", "timeout", "header", "auth", "answer", "plain"],
   summary: "send a notification",
   help: `Notifies METHOD on the server at URL, and waits for the connection to be closed by both sides,
 so that the notification has arrived. Prints nothing: a notification has no response.
@@ -21,8 +22,7 @@ so that the notification has arrived. Prints nothing: a notification has no resp
 
   --json                  print a failure as {"error":{...}} in one line
   --timeout MS            how long to wait for the connection (default 10000)
-  --header "Name: value"  a header of the upgrade request; may be repeated
-  --plain                 offer only plain JSON-RPC 2.0, and not the subprotocol reciproc.v1
+${CONNECTION_HELP}
 
 Exit codes: 0 arrived, 2 no connection or lost before that was certain, 64 wrong use.
 

@@ -1,4 +1,4 @@
-/** Reads PARAMS: JSON from the command line or from standard input. */
+/** Reads JSON: PARAMS, from the command line or from standard input, and answers. */
 import { UsageError } from "./args.js";
 
 /** Reads PARAMS, from standard input for `-`. Returns `undefined` if absent. Rejects with a `UsageError` that points at the fault. */
@@ -11,8 +11,8 @@ export async function readParams(
   return parseParams(argument, "PARAMS");
 }
 
-/** Parses PARAMS. `source` names them in messages. Throws a `UsageError`. */
-export function parseParams(text: string, source: string): object {
+/** Parses JSON. `source` names it in messages. Throws a `UsageError`. */
+export function parseJson(text: string, source: string): unknown {
   if (text.trim() === "") throw new UsageError(`${source} is empty`);
   let value: unknown;
   try {
@@ -20,10 +20,14 @@ export function parseParams(text: string, source: string): object {
   } catch (error) {
     throw pointedAt(text, source, error as Error);
   }
-  if (typeof value === "object" && value !== null) {
-    if (!isWritable(value)) throw new UsageError(`${source} is nested too deeply to be written`);
-    return value;
-  }
+  if (!isWritable(value)) throw new UsageError(`${source} is nested too deeply to be written`);
+  return value;
+}
+
+/** Parses PARAMS. `source` names them in messages. Throws a `UsageError`. */
+export function parseParams(text: string, source: string): object {
+  const value = parseJson(text, source);
+  if (typeof value === "object" && value !== null) return value;
   const kind = value === null ? "null" : `a ${typeof value}`;
   throw new UsageError(`${source} must be a JSON array or object, got ${kind}`);
 }

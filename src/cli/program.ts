@@ -1,15 +1,17 @@
 /** The command line as a function: finds the command that was typed, and runs it. */
 import { readFileSync } from "node:fs";
+import type { Writable } from "node:stream";
 import { readArgs, UsageError } from "./args.js";
 import { bridge } from "./bridge.js";
 import { call } from "./call.js";
+import { connect } from "./connect.js";
 import { ExitCode, type Command, type Io } from "./command.js";
 import { listen } from "./listen.js";
 import { notify } from "./notify.js";
 import { describe, Output, type Stream } from "./output.js";
 import { serve } from "./serve.js";
 
-const COMMANDS: readonly Command[] = [serve, call, notify, listen, bridge];
+const COMMANDS: readonly Command[] = [serve, call, notify, listen, connect, bridge];
 
 /** The process in which the command line runs, or a double of it. */
 export interface Surroundings {
@@ -28,7 +30,10 @@ export async function run(argv: readonly string[], surroundings: Surroundings): 
   const allowColor = !argv.includes("--no-color");
   const stdout = new Output(surroundings.stdout, allowColor, env);
   const stderr = new Output(surroundings.stderr, allowColor, env);
-  const exitCode = await runNamed(argv, { stdin, stdout, stderr, untilSignal: () => surroundings.untilSignal() });
+  const isTyped = (stdin as { isTTY?: boolean }).isTTY === true && stdout.isTerminal;
+  const terminal = isTyped ? (surroundings.stdout as Stream & Writable) : undefined;
+  const untilSignal = (): Promise<NodeJS.Signals> => surroundings.untilSignal();
+  const exitCode = await runNamed(argv, { stdin, stdout, stderr, terminal, untilSignal });
   const failed = await stdout.flushed();
   if (failed === undefined) return exitCode;
   stderr.alarm(`cannot write to standard output: ${failed.message}`);

@@ -1,11 +1,14 @@
-/** The connection of `call`, `notify` and `listen`, and the report of its failure. */
-import { connect, type Around, type Peer } from "../node.js";
+/** The connection of a command that connects, and the report of its failure. */
+import { connect, type Peer, type PeerOptions as Options } from "../node.js";
+import { methodsOf } from "./answers.js";
 import { hostAndPort, type Args } from "./args.js";
 import type { Io } from "./command.js";
 import { failureOf, printFailure } from "./failure.js";
 
 /** The highest value of the limit: a user who types a command wants a response of any size. */
 const MAX_MESSAGE_BYTES = 256 * 2 ** 20;
+
+type PeerOptions = Pick<Options, "around" | "fallback"> & { reconnect?: boolean };
 
 /**
  * Connects, calls `use` with the peer, and closes. Prints a failure of either. Returns the exit code. `reconnect`: whether the
@@ -16,11 +19,15 @@ export async function withPeer(
   args: Args,
   io: Io,
   use: (peer: Peer) => Promise<number>,
-  { around, reconnect = false }: { around?: Around; reconnect?: boolean } = {},
+  { around, reconnect = false, fallback }: PeerOptions = {},
 ): Promise<number> {
+  const methods = await methodsOf(args.answers);
   try {
     const peer = await connect(url, {
       headers: args.headers,
+      auth: args.auth as object | undefined,
+      methods,
+      fallback,
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
       around,
       reconnect,

@@ -1,10 +1,8 @@
-import { stat } from "node:fs/promises";
-import { resolve } from "node:path";
-import { pathToFileURL } from "node:url";
 import { serve as startServer, type ServerAround, type Server } from "../node.js";
 import { UsageError, type Args } from "./args.js";
 import { ExitCode, type Command, type Io } from "./command.js";
 import { DEFAULT_PORT, printListenError, printRefusal } from "./gate.js";
+import { loadDefault } from "./load.js";
 import { describe } from "./output.js";
 
 /** The methods of a file. */
@@ -56,7 +54,8 @@ async function start(methods: Methods, args: Args, { stderr }: Io): Promise<Serv
   const failedIn = new WeakMap<object, string>();
   let server: Server;
   try {
-    server = await startServer({ port, host, path, hosts, origins, methods, around: noting(failedIn) });
+    const listed = { "rpc.discover": () => openRpc(methods), ...methods };
+    server = await startServer({ port, host, path, hosts, origins, methods: listed, around: noting(failedIn) });
   } catch (error) {
     printListenError(stderr, error as Error, args);
     return undefined;
@@ -68,6 +67,12 @@ async function start(methods: Methods, args: Args, { stderr }: Io): Promise<Serv
   });
   server.on("refuse", (refusal, request) => printRefusal(stderr, refusal, request, serve.options));
   return server;
+}
+
+/** Returns a document of OpenRPC that lists the methods, which is the result of `rpc.discover`. */
+function openRpc(methods: Methods): object {
+  const listed = Object.keys(methods).map((name) => ({ name, params: [], result: { name: "result", schema: true } }));
+  return { openrpc: "1.3.2", info: { title: "reciproc serve", version: "0" }, methods: listed };
 }
 
 /** Returns an `around` that notes which method threw an error: the server's `error` event does not name it. */
@@ -87,52 +92,10 @@ function thrownBehind(error: unknown, failedIn: WeakMap<object, string>): unknow
   return isObject(error.cause) && failedIn.has(error.cause) ? error.cause : error;
 }
 
-/** Imports a file. Returns the methods that it exports, in an object: a promise would call a method named `then`. Rejects with a `UsageError` that names the fault. */
+/** Imports the methods of a file. Rejects with a `UsageError` that names the fault. In an object: a promise would call a method named `then`. */
 export async function loadMethods(file: string): Promise<{ methods: Methods }> {
-  const path = resolve(file);
-  const isFile = await stat(path).then(
-    (stats) => stats.isFile(),
-    () => undefined,
-  );
-  if (isFile === undefined) throw new UsageError(`there is no file "${file}"`);
-  if (!isFile) throw new UsageError(`"${file}" is not a file`);
-  const { file: module } = await importFile(path, file);
-  if (!("default" in module)) {
-    throw new UsageError(`"${file}" has no default export; it needs \`export default { method: (params) => result }\``);
-  }
-  return { methods: checkMethods(module["default"], file) };
-}
-
-/** An imported file, as a member: awaiting its namespace would call an export named `then`. */
-interface Imported {
-  readonly file: Record<string, unknown>;
-}
-
-async function importFile(path: string, file: string): Promise<Imported> {
-  let onIdle: (() => void) | undefined;
-  const idle = new Promise<never>((_resolve, reject) => {
-    onIdle = () => reject(new UsageError(`"${file}" never finishes loading: its top-level await cannot settle`));
-    process.once("beforeExit", onIdle);
-  });
-  try {
-    // `import()` calls an export named `then`, which CommonJS has for a method of that name. This module exports only the namespace.
-    const text = `export * as file from ${JSON.stringify(pathToFileURL(path).href)};`;
-    return await Promise.race([import(`data:text/javascript,${encodeURIComponent(text)}`) as Promise<Imported>, idle]);
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    throw new UsageError(`cannot load "${file}": ${describe(error)}${hintFor(error, file)}`);
-  } finally {
-    process.off("beforeExit", onIdle!);
-  }
-}
-
-function hintFor(error: unknown, file: string): string {
-  // Node does not report the place of a syntax error in an ES module.
-  if (error instanceof SyntaxError) return `; \`node --check ${file}\` shows the place`;
-  // This error also occurs if FILE imports a TypeScript file.
-  if (error instanceof TypeError && /^Unknown file extension "\.[cm]?tsx?"/.test(error.message))
-    return `; compile it first, or run with a loader such as \`NODE_OPTIONS="--import tsx" reciproc serve ${file}\``;
-  return "";
+  const { value } = await loadDefault(file, "{ method: (params) => result }");
+  return { methods: checkMethods(value, file) };
 }
 
 function checkMethods(value: unknown, file: string): Methods {

@@ -6,7 +6,7 @@ import { RpcError, type Peer, type Server } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { freePort } from "../support/ports.js";
 import { gate, rejection } from "../support/turns.js";
-import { begin, plainServer, reciprocServer, run, type Ended, type Given } from "./program.js";
+import { begin, file, plainServer, reciprocServer, run, type Ended, type Given } from "./program.js";
 
 const INPUT = Buffer.from('\ufeff["é"]');
 
@@ -19,7 +19,16 @@ const methods = {
   draw() {
     throw new RpcError(1, "a\u001b[2J\u202e\nb");
   },
+  ask: (_params: unknown, { peer }: { peer: Peer }) =>
+    Promise.all(["confirm", "add"].map((method) => peer.request(method, [1, 2]))),
+  confirm: (_params: unknown, { peer }: { peer: Peer }) => peer.request("confirm", ["ok?"]),
+  told: (_params: unknown, { peer }: { peer: Peer }) => void peer.notify("told", [1]),
 };
+
+async function* endless(): AsyncGenerator<Buffer> {
+  yield Buffer.from(" \n");
+  await new Promise(() => {});
+}
 
 function nextPeer(server: Server): Promise<Peer> {
   return new Promise((resolve) => server.once("peer", resolve));
@@ -129,6 +138,74 @@ describe("reciproc call", () => {
     expect(await ended).toMatchObject({
       code: 2,
       stderr: expect.stringContaining("the call may have run\n") as string,
+    });
+  });
+});
+
+describe("a command that connects", () => {
+  it("sends `--auth`, and answers the server's requests with `--answer`: JSON, or the function of a file", async () => {
+    const given: unknown[] = [];
+    const { url } = await reciprocServer({ authenticate: (_request, auth) => given.push(auth), methods });
+    const add = await file("add.mjs", "export default ([a, b]) => a + b;");
+    const argv = ["ask", "--auth", '{"token":"t"}', "--answer", 'confirm={"ok":1}', "--answer", `add=@${add}`];
+    expect(await run(["call", url, ...argv])).toEqual({ code: 0, stdout: '[{"ok":1},3]\n', stderr: "" });
+    expect(given).toEqual([{ token: "t" }]);
+    const wrong = await file("wrong.mjs", "export default 3;");
+    const { code, stderr } = await run(["call", url, "ask", "--answer", `add=@${wrong}`]);
+    expect([code, stderr]).toEqual([64, expect.stringContaining("is not a function; see") as string]);
+  });
+
+  it.each([
+    [{ methods: [{ name: "subtract" }, { name: "Add" }, { name: 3 }] }, "ad", '; did you mean "Add"?'],
+    [{ methods: [{ name: "subtract" }] }, "ad", ""],
+    [{ methods: 3 }, "ad", ""],
+  ])("names the nearest method that the server lists: %j", async (listed, method, hint) => {
+    const { url } = await reciprocServer({ methods: { "rpc.discover": () => listed } });
+    const stderr = `error -32601: Method not found${hint}\n`;
+    expect(await run(["call", url, method])).toEqual({ code: 1, stdout: "", stderr });
+  });
+});
+
+describe("reciproc connect", () => {
+  it("calls, notifies and answers line by line, and ends when the input has ended and all is answered", async () => {
+    const noted = gate();
+    const note = (): void => noted.resolve();
+    const { url } = await reciprocServer({ methods: { ...methods, note } });
+    const stdin = async function* () {
+      yield Buffer.from("echo [1]\n\n!note\necho [1\n!\n#7 1\ntold\n.help\nfail\n");
+      await noted.promise;
+      yield Buffer.from("confirm\n");
+      await running.until("stdout", "#1 confirm");
+      yield Buffer.from("#1 x\n#1 true\nconfirm\n");
+      await running.until("stdout", "#2 confirm");
+      yield Buffer.from("#2 ! no");
+    };
+    const running = begin(["connect", url], { stdin: stdin() });
+    const { code, stdout, stderr } = await running.ended;
+    expect(code).toBe(0);
+    const printed = stdout.split("\n").filter((line) => !/ {3}|^\.help/.test(line));
+    const told = '{"jsonrpc":"2.0","method":"told","params":[1]}';
+    expect(new Set(printed)).toEqual(
+      new Set(["", '#1 confirm ["ok?"]', '#2 confirm ["ok?"]', "[1]", "null", "true", told]),
+    );
+    for (const text of [
+      "PARAMS is not JSON",
+      "no question #7",
+      "error 403: declined",
+      "the answer to #1 is not JSON",
+      "-32603",
+    ])
+      expect(stderr).toContain(text);
+  });
+
+  it("exits 2 when the server closes for good, and 0 by `.exit`", async () => {
+    const url = await plainServer((socket) => socket.close(4401, "token expired"));
+    const lost = `lost the connection to ${new URL(url).host}: closed with 4401 (token expired)\n`;
+    expect(await run(["connect", url], { stdin: endless() })).toEqual({ code: 2, stdout: "", stderr: lost });
+    const { url: other } = await reciprocServer();
+    expect(await run(["connect", other], { stdin: [Buffer.from(".exit\n!x\n")] })).toMatchObject({
+      code: 0,
+      stderr: "",
     });
   });
 });

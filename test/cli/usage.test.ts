@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { MAIN, run } from "./program.js";
 
-const COMMANDS = ["serve", "call", "notify", "listen", "bridge"];
+const COMMANDS = ["serve", "call", "notify", "listen", "connect", "bridge"];
 /** No server listens here. */
 const NOWHERE = "127.0.0.1:1";
 
@@ -55,6 +55,10 @@ describe("a wrong command line", () => {
     [call("--header", "nothing"), /--header takes "Name: value"/],
     [call("--header", "Bad Name: value"), /--header takes/],
     [call("--header", "Name: a\r\nEvil: b"), /--header takes/],
+    [call("--answer", "confirm"), /--answer takes METHOD=JSON or METHOD=@FILE, got "confirm"/],
+    [call("--answer", "a="), /--answer a is empty;/],
+    [call("--answer", "a=@no-such.mjs"), /there is no file "no-such.mjs";/],
+    [call("--answer", "a=@package.json"), /cannot load "package.json"/],
     [call("3"), /: PARAMS must be a JSON array or object, got a number;/],
     [call("null"), /: PARAMS must be a JSON array or object, got null;/],
     [serve("--drain-timeout", "0"), /--drain-timeout takes milliseconds.*got "0"/],
@@ -92,8 +96,12 @@ describe("a wrong command line", () => {
     expect(stderr).toMatch(/^[^\n]+; see `reciproc[a-z ]* --help`\n$/);
   });
 
-  it("is named without the header, which may be a secret", async () => {
-    expect((await run(call("--header", "Authorization Bearer hunter2"))).stderr).not.toContain("hunter2");
+  it.each([
+    ["--header", "Authorization Bearer hunter2"],
+    ["--auth", "{hunter2}"],
+  ])("is named without %s, which may be a secret", async (option, value) => {
+    const { code, stderr } = await run(call(option, value));
+    expect([code, stderr.includes(`${option} takes`), stderr.includes("hunter2")]).toEqual([64, true, false]);
   });
 });
 

@@ -28,7 +28,7 @@ const blocks: Block[] = [...PAGE.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map
 const blockOf = (command: string): Block => blocks.find(({ commands }) => commands.includes(command))!;
 /** These end by themselves. The last one needs a port at which nothing listens. */
 const ENDING = blocks.filter(({ commands }) =>
-  commands.every((one) => /reciproc (call localhost|call ws|notify)|^echo/.test(one)),
+  commands.every((one) => /reciproc (call localhost|call ws|notify|connect)|^echo/.test(one)),
 );
 const UNREACHABLE = ENDING.at(-1)!;
 

@@ -1,0 +1,29 @@
+/** What a command answers to the requests of the other side, as its options `--answer` say. */
+import { UsageError } from "./args.js";
+import { loadDefault } from "./load.js";
+import { parseJson } from "./params.js";
+import type { Methods } from "./serve.js";
+
+/** The lines of `--help` about the options of a connection. */
+export const CONNECTION_HELP = `  --header "Name: value"  a header of the upgrade request; may be repeated
+  --auth JSON             the credentials of the option \`auth\`, for a server that speaks reciproc.v1
+  --answer METHOD=JSON    answer requests for METHOD with this; METHOD=@FILE: by the function that FILE exports by
+                          default. May be repeated
+  --plain                 offer only plain JSON-RPC 2.0, and not the subprotocol reciproc.v1`;
+
+/** Returns the handlers. Rejects with a `UsageError` that names the fault. */
+export async function methodsOf(answers: ReadonlyMap<string, string>): Promise<Methods> {
+  const handlers = [...answers].map(async ([method, answer]) => {
+    const source = `--answer ${method}`;
+    if (answer.startsWith("@")) return { method, handler: await handlerIn(answer.slice(1), source) };
+    const value = parseJson(answer, source);
+    return { method, handler: () => value };
+  });
+  return Object.fromEntries((await Promise.all(handlers)).map(({ method, handler }) => [method, handler]));
+}
+
+async function handlerIn(file: string, source: string): Promise<Methods[string]> {
+  const { value } = await loadDefault(file, "(params) => result");
+  if (typeof value === "function") return value as Methods[string];
+  throw new UsageError(`${source}: the default export of "${file}" is not a function`);
+}
