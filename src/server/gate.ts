@@ -57,8 +57,8 @@ export interface Entry {
 
 /** Accepts or refuses clients, and makes their sockets `W`. Takes checked settings. `head`: what was read behind the head of a request. */
 export abstract class Gate<W> {
-  readonly #settings: GateSettings;
-  readonly #delegate: GateDelegate<W>;
+  protected readonly settings: GateSettings;
+  protected readonly delegate: GateDelegate<W>;
   /** Sockets that wait for `authenticate`. */
   readonly #deciding = new Set<GateSocket>();
   /** Open sockets that passed the checks before `authenticate`, and what uncounts each. */
@@ -70,8 +70,8 @@ export abstract class Gate<W> {
   #isShut = false;
 
   constructor(settings: GateSettings, delegate: GateDelegate<W>) {
-    this.#settings = settings;
-    this.#delegate = delegate;
+    this.settings = settings;
+    this.delegate = delegate;
     const left = (socket: GateSocket): void => this.#left(socket);
     this.#onClose = function () {
       left(this);
@@ -111,7 +111,7 @@ export abstract class Gate<W> {
       this.checkOrigin(request) ??
       this.#checkOffer(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
-    const { verdict, leave } = this.enter(request, this.#delegate.authenticatesLater?.(request));
+    const { verdict, leave } = this.enter(request, this.delegate.authenticatesLater?.(request));
     this.#sockets.set(socket, leave);
     // "close" is emitted only once, and `once` takes three times as much memory.
     socket.on("close", this.#onClose);
@@ -132,33 +132,33 @@ export abstract class Gate<W> {
    * application routes requests itself.
    */
   checkRoom(request: IncomingMessage, checksPath: boolean, isUpgrade: boolean): Refusal | undefined {
-    const { path, limits } = this.#settings;
+    const { path, limits } = this.settings;
     if (this.#isShut) return { status: 503, reason: "the server is closing" };
     if (checksPath && !this.servesPath(request))
       return { status: 404, reason: `nothing is served at this path; \`path\` is "${path}"` };
     const { maxConnections } = limits;
     if (this.#connections < maxConnections) return undefined;
-    const reserved = isUpgrade ? (this.#delegate.reserved?.(request) ?? 0) : 0;
+    const reserved = isUpgrade ? (this.delegate.reserved?.(request) ?? 0) : 0;
     return this.#connections < maxConnections + reserved ? undefined : fullRefusal(maxConnections);
   }
 
   /** Returns a refusal if the `Host` or the `Origin` of a request is not allowed. */
   checkOrigin(request: IncomingMessage): Refusal | undefined {
-    return checkOrigin(request, this.#settings);
+    return checkOrigin(request, this.settings);
   }
 
   /** Refuses a client that offers no supported subprotocol. Such a client would close a connection without one. */
   #checkOffer(request: IncomingMessage): Refusal | undefined {
-    if (this.#delegate.wantsAgreement !== true || request.headers["sec-websocket-protocol"] === undefined)
+    if (this.delegate.wantsAgreement !== true || request.headers["sec-websocket-protocol"] === undefined)
       return undefined;
-    if (this.#delegate.chooseProtocol(offeredBy(request)) !== undefined) return undefined;
+    if (this.delegate.chooseProtocol(offeredBy(request)) !== undefined) return undefined;
     const offer = request.headers["sec-websocket-protocol"];
     return { status: 400, reason: `none of the subprotocols "${offer}" is supported; offer none` };
   }
 
   /** Counts a connection, and runs `authenticate` unless that is called later. */
   enter(request: IncomingMessage, isLater = false): Entry {
-    const { authenticate, limits } = this.#settings;
+    const { authenticate, limits } = this.settings;
     this.#connections++;
     if (authenticate === undefined || isLater) return { verdict: undefined, leave: this.#leave };
     let parts = 2;
@@ -168,7 +168,7 @@ export abstract class Gate<W> {
     // `authenticate` may run on after its timeout or after its client has disconnected. Until it ends, it counts as a connection.
     void settled.then((outcome) => {
       leave();
-      if ("error" in outcome) this.#delegate.failed(outcome.error);
+      if ("error" in outcome) this.delegate.failed(outcome.error);
     });
     const disconnect = (): void => {
       abandon();
@@ -182,7 +182,7 @@ export abstract class Gate<W> {
    * connection. If `authenticate` runs on after the socket has closed, it counts as a connection until it ends.
    */
   authenticate(request: IncomingMessage, auth: unknown, socket: GateSocket): Promise<Verdict> {
-    const { authenticate, limits } = this.#settings;
+    const { authenticate, limits } = this.settings;
     const { verdict, settled, abandon } = runAuthenticate(authenticate!, request, auth, limits.handshakeTimeoutMs);
     let leave = (): void => void socket.off("close", stay);
     const stay = (): void => {
@@ -193,7 +193,7 @@ export abstract class Gate<W> {
     socket.once("close", stay);
     void settled.then((outcome) => {
       leave();
-      if ("error" in outcome) this.#delegate.failed(outcome.error);
+      if ("error" in outcome) this.delegate.failed(outcome.error);
     });
     return verdict;
   }
@@ -228,11 +228,11 @@ export abstract class Gate<W> {
   #admit(admission: Admission | undefined, request: IncomingMessage, connection: GateSocket, head: unknown): void {
     // `ws` opens no WebSocket on a half-closed socket, so the socket must not claim a slot.
     if (!connection.readable || !connection.writable) return void connection.destroy();
-    const refusal = this.#delegate.claimSlot?.(request, admission);
+    const refusal = this.delegate.claimSlot?.(request, admission);
     if (refusal !== undefined) return this.#refuse(refusal, request, connection, head);
     this.#upgrade(connection, () =>
       this.open(request, connection, head, (socket, protocol) =>
-        this.#delegate.admit(socket, protocol, admission, request, connection),
+        this.delegate.admit(socket, protocol, admission, request, connection),
       ),
     );
   }
@@ -243,20 +243,20 @@ export abstract class Gate<W> {
     } catch (error) {
       // Another listener has upgraded this connection, so it is none of this gate, and `close` must not wait for it.
       this.#left(connection);
-      this.#delegate.failed(error);
+      this.delegate.failed(error);
     }
   }
 
   /** Returns true if the gate serves the path of a request. */
   servesPath({ url = "/" }: IncomingMessage): boolean {
-    const { path } = this.#settings;
+    const { path } = this.settings;
     return path === undefined || url === path || url.startsWith(`${path}?`);
   }
 
   #refuse(refusal: Refusal, request: IncomingMessage, socket: GateSocket, head: unknown): void {
     // Reported before the answer: afterwards the socket may be closed, and its remote address unknown.
-    this.#delegate.refused(refusal, request);
-    if (BYE_STATUS.has(refusal.status) && this.#delegate.chooseProtocol(offeredBy(request)) === PROTOCOL) {
+    this.delegate.refused(refusal, request);
+    if (BYE_STATUS.has(refusal.status) && this.delegate.chooseProtocol(offeredBy(request)) === PROTOCOL) {
       this.#upgrade(socket, () => this.dismiss(request, socket, head, refusal));
       cutLater(socket);
     } else this.answer(socket, refusal);

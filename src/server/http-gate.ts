@@ -38,8 +38,6 @@ const latestResponse = new WeakMap<Duplex, ServerResponse>();
 
 /** Accepts or refuses the clients of an HTTP server. The constructor throws a `TypeError` if another gate has its path. */
 export class HttpGate<W> extends Gate<W> {
-  readonly #settings: GateSettings;
-  readonly #delegate: GateDelegate<W>;
   readonly #parts: HttpParts<W>;
   readonly #upgrader: Server<typeof GatheringWebSocket>;
   readonly #http: HttpServer | undefined;
@@ -47,8 +45,6 @@ export class HttpGate<W> extends Gate<W> {
 
   constructor(settings: GateSettings, delegate: GateDelegate<W>, parts: HttpParts<W>) {
     super(settings, delegate);
-    this.#settings = settings;
-    this.#delegate = delegate;
     this.#parts = parts;
     this.#upgrader = new WebSocketServer<typeof GatheringWebSocket>({
       noServer: true,
@@ -72,18 +68,18 @@ export class HttpGate<W> extends Gate<W> {
     const address = this.#http?.address();
     if (!address || typeof address === "string") return "";
     const scheme = "setSecureContext" in this.#http! ? "wss" : "ws";
-    return `${scheme}://${hostInUrl(address)}:${address.port}${this.#settings.path ?? "/"}`;
+    return `${scheme}://${hostInUrl(address)}:${address.port}${this.settings.path ?? "/"}`;
   }
 
   listen(): Promise<void> {
-    const { port, host, server } = this.#settings;
+    const { port, host, server } = this.settings;
     const http = this.#http;
     if (http === undefined || server !== undefined) return Promise.resolve();
     return new Promise((resolve, reject) => {
       http.once("error", reject);
       http.listen(port, host, () => {
         http.off("error", reject);
-        http.on("error", (error) => this.#delegate.failed(error));
+        http.on("error", (error) => this.delegate.failed(error));
         resolve();
       });
     });
@@ -99,7 +95,7 @@ export class HttpGate<W> extends Gate<W> {
     if (http === undefined) return;
     // Not before, so that clients that connected meanwhile were refused with 503.
     this.#detach(http);
-    if (this.#settings.server !== undefined || !http.listening) return;
+    if (this.settings.server !== undefined || !http.listening) return;
     const closed = new Promise((resolve) => http.close(resolve));
     // Otherwise, a client that never ends its request would keep the server open for ever.
     http.closeAllConnections();
@@ -140,7 +136,7 @@ export class HttpGate<W> extends Gate<W> {
       else this.handleUpgrade(request, socket, head);
       return;
     }
-    if (this.#settings.path === undefined) this.#warnOfListener();
+    if (this.settings.path === undefined) this.#warnOfListener();
     if (this.servesPath(request)) return this.handleUpgrade(request, socket, head);
     // Another listener, such as that of a development server, may serve the path, so the gate does not refuse. If no listener
     // takes the socket, an error on it must not end the process.
@@ -183,7 +179,7 @@ export class HttpGate<W> extends Gate<W> {
     // Node orders responses only within one parser of a connection, so the next parser starts when the last response has left.
     if (response !== undefined && !response.writableFinished) {
       const again = (all: Buffer): void => this.#reparse(request, socket, all);
-      return waitForResponse(response, socket, head, this.#delegate.maxFrameBytes, again);
+      return waitForResponse(response, socket, head, this.delegate.maxFrameBytes, again);
     }
     // A response that ends the connection leaves nothing to read.
     if (socket.writableEnded) return;
@@ -195,9 +191,9 @@ export class HttpGate<W> extends Gate<W> {
 
   #attach(http: HttpServer): void {
     const gates = attached.get(http) ?? new Set<HttpGate<any>>();
-    const { path } = this.#settings;
+    const { path } = this.settings;
     for (const gate of gates) {
-      const other = gate.#settings;
+      const other = gate.settings;
       if (other.path !== undefined && path !== undefined && other.path !== path) continue;
       throw new TypeError(
         `This HTTP server has a server at \`path\` "${other.path ?? "(any)"}" already, got "${path ?? "(any)"}"`,

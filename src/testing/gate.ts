@@ -13,14 +13,12 @@ export type Headers = Readonly<Record<string, string | readonly string[]>>;
 /** Accepts or refuses the clients of a test server. */
 export class MemoryGate extends Gate<WireSocket> {
   readonly url: string;
-  readonly #delegate: GateDelegate<WireSocket>;
   readonly #maxFrameBytes: number;
 
   /** `maxMessageBytes`: the longest message of a client. */
   constructor(settings: GateSettings, delegate: GateDelegate<WireSocket>, maxMessageBytes: number) {
     super(settings, delegate);
     this.url = `ws://localhost${settings.path ?? "/"}`;
-    this.#delegate = delegate;
     this.#maxFrameBytes = maxMessageBytes;
   }
 
@@ -34,7 +32,7 @@ export class MemoryGate extends Gate<WireSocket> {
     _head: undefined,
     use: (socket: WireSocket, protocol: string) => void,
   ): void {
-    const protocol = this.#delegate.chooseProtocol(offeredBy(request)) ?? "";
+    const protocol = this.delegate.chooseProtocol(offeredBy(request)) ?? "";
     // As of a server on a port: a frame of a plain client is one message. A link of packs raises it.
     use(wire.accept(protocol, this.#maxFrameBytes), protocol);
   }
