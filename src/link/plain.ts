@@ -50,7 +50,8 @@ export class PlainLink implements Link, SocketHandler {
 
   sendEncoded(message: EncodedMessage): boolean {
     this.flush();
-    return this.#socket.send(message.plain);
+    const frame = message.plain;
+    return this.#socket.sendEncoded?.(frame) ?? this.#socket.send(frame.content);
   }
 
   flush(): void {

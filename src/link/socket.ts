@@ -31,10 +31,12 @@ export interface Socket {
   /** As `Link.start`. A later call replaces the handler. */
   start(handler: SocketHandler): void;
   /**
-   * Sends one frame, which may be encoded for many sockets. Returns false if the socket takes none any more. Does not copy the
-   * content of a binary frame, which must not change.
+   * Sends one frame. Returns false if the socket takes none any more. Does not copy the content of a binary frame, which must not
+   * change.
    */
-  send(frame: string | Uint8Array | EncodedFrame): boolean;
+  send(frame: string | Uint8Array): boolean;
+  /** As `send`, for a frame whose bytes are the same on many sockets. A socket without this function sends the content. */
+  sendEncoded?(frame: EncodedFrame): boolean;
   /** Sends several frames in one write. A socket without this function has no use for it. */
   sendAll?(frames: readonly string[]): void;
   close(code?: number, reason?: string): void;
@@ -58,9 +60,4 @@ export interface Socket {
   readonly heardAt?: number;
   /** Bytes received and sent so far, if the carrier counts them. */
   readonly traffic?: Traffic | undefined;
-}
-
-/** Returns the content of a frame. */
-export function frameContent(frame: string | Uint8Array | EncodedFrame): string | Uint8Array {
-  return typeof frame === "string" || !("content" in frame) ? frame : frame.content;
 }

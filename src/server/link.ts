@@ -89,7 +89,7 @@ export class ServerLink extends PackedLink {
     if (!this.canSend || this.length > 0) return this.send(text);
     const socket = this.socket!;
     const frame = typeof text === "string" ? message.pack : message.binary;
-    socket.send(frame);
+    if (socket.sendEncoded?.(frame) === undefined) socket.send(frame.content);
     if (session !== undefined) {
       session.push(frame.content);
       session.next++;

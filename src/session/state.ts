@@ -1,5 +1,5 @@
 /** The parts of an endpoint: its limits, the wire that it writes to, and its states. */
-import type { CloseInfo, EncodedFrame } from "../core/transport.js";
+import type { CloseInfo } from "../core/transport.js";
 import type { SessionLimits } from "./frames.js";
 import type { Session } from "./session.js";
 
@@ -18,8 +18,8 @@ export interface Wire {
   readonly open: boolean;
   /** Bytes that were written and not sent yet. */
   readonly unsentBytes: number;
-  /** Writes one frame, which may be encoded for many wires, and may be binary. Returns false if the wire takes none. */
-  send(frame: string | Uint8Array | EncodedFrame): boolean;
+  /** Writes one frame, which may be binary. Returns false if the wire takes none. */
+  send(frame: string | Uint8Array): boolean;
   /** Writes several frames at once. */
   sendAll?(frames: readonly string[]): void;
 }

@@ -1,6 +1,6 @@
 /** Two sockets joined in memory. Frames arrive in a microtask and never inside `send`, as on a network. */
-import type { CloseInfo, EncodedFrame } from "../core/transport.js";
-import { frameContent, type Socket } from "../link/socket.js";
+import type { CloseInfo } from "../core/transport.js";
+import type { Socket } from "../link/socket.js";
 import { Inbox } from "./inbox.js";
 
 /** Returns two sockets, each of which receives the frames of the other. Closing one closes both, after earlier frames arrived. */
@@ -19,11 +19,10 @@ class MemorySocket extends Inbox implements Socket {
   readonly #underWay: (string | Uint8Array | CloseInfo)[] = [];
   #open = true;
 
-  send(frame: string | Uint8Array | EncodedFrame): boolean {
+  send(frame: string | Uint8Array): boolean {
     if (!this.#open) return false;
-    const content = frameContent(frame);
     // Copied, because the other side may change what it receives.
-    this.other.#arrive(typeof content === "string" ? content : new Uint8Array(content));
+    this.other.#arrive(typeof frame === "string" ? frame : new Uint8Array(frame));
     return true;
   }
 

@@ -1,7 +1,6 @@
 /** A socket over the standard WebSocket of browsers, workers, Deno, Bun and Node 22. */
 import { Abnormal, Normal, toStandard } from "../close-codes.js";
-import type { EncodedFrame } from "../core/transport.js";
-import { frameContent, type Socket } from "../link/socket.js";
+import type { Socket } from "../link/socket.js";
 import { Inbox } from "./inbox.js";
 
 /** The part of the standard WebSocket that reciproc uses. */
@@ -46,9 +45,9 @@ export class StandardSocket extends Inbox implements Socket {
     return this.#webSocket.bufferedAmount;
   }
 
-  send(frame: string | Uint8Array | EncodedFrame): boolean {
+  send(frame: string | Uint8Array): boolean {
     if (!this.open) return false;
-    this.#webSocket.send(frameContent(frame));
+    this.#webSocket.send(frame);
     return true;
   }
 

@@ -2,9 +2,9 @@
 import { Abnormal, Normal } from "../close-codes.js";
 import { utf8Bytes } from "../core/codec.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
-import type { CloseInfo, EncodedFrame, Traffic } from "../core/transport.js";
+import type { CloseInfo, Traffic } from "../core/transport.js";
 import { Heartbeat, type HeartbeatTimes, type Pulse } from "../link/heartbeat.js";
-import { CLOSE_TIMEOUT_MS, frameContent, type Socket } from "../link/socket.js";
+import { CLOSE_TIMEOUT_MS, type Socket } from "../link/socket.js";
 import { Inbox } from "../sockets/inbox.js";
 import type { Pipe } from "./pipe.js";
 
@@ -46,13 +46,12 @@ export class WireSocket extends Inbox implements Socket, Pulse {
     return { received: this.#received, sent: this.#written - this.unsentBytes };
   }
 
-  send(frame: string | Uint8Array | EncodedFrame): boolean {
+  send(frame: string | Uint8Array): boolean {
     if (!this.open) return false;
-    const content = frameContent(frame);
-    const bytes = typeof content === "string" ? utf8Bytes(content) : content.length;
+    const bytes = typeof frame === "string" ? utf8Bytes(frame) : frame.length;
     this.#written += bytes;
     // Bytes are copied, because the other side may change what it receives.
-    const arriving = typeof content === "string" ? content : new Uint8Array(content);
+    const arriving = typeof frame === "string" ? frame : new Uint8Array(frame);
     this.#out.push(bytes, () => this.other!.#takeFrame(arriving, bytes));
     return true;
   }

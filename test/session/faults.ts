@@ -8,7 +8,7 @@
 import { endsSession } from "../../src/close-codes.js";
 import type { SendHandle } from "../../src/core/transport.js";
 import type { Flow as Outgoing } from "../../src/core/flow.js";
-import { frameContent, type Socket } from "../../src/link/socket.js";
+import type { Socket } from "../../src/link/socket.js";
 import type { TokenRegistry } from "../../src/server/tokens.js";
 import type { Session } from "../../src/session/session.js";
 import { acceptsFirst, ClientEnd, ServerEnd, type AnyEndpoint, type End, type Fault, type Side } from "./oracle.js";
@@ -57,8 +57,7 @@ function tokens(
 function writes(where: Where, change: Change): Fault {
   return endpoint(where, (one, { attach, accept, resume }) => {
     const bend = (socket: Socket): Socket => {
-      const send: Socket["send"] = (frame) =>
-        change(frameContent(frame) as string, one).every((text) => socket.send(text));
+      const send: Socket["send"] = (frame) => change(frame as string, one).every((text) => socket.send(text));
       return Object.assign(Object.create(socket) as Socket, { send });
     };
     return {

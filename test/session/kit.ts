@@ -96,11 +96,10 @@ export class TestWire implements Socket {
   /** Called with each frame that is written. */
   onSend: (frame: string | Uint8Array) => void = () => {};
 
-  send(frame: Parameters<Socket["send"]>[0]): boolean {
+  send(frame: string | Uint8Array): boolean {
     if (!this.open) return false;
-    const content = typeof frame === "string" || !("content" in frame) ? frame : frame.content;
-    this.#sent.push(content);
-    this.onSend(content);
+    this.#sent.push(frame);
+    this.onSend(frame);
     return true;
   }
 

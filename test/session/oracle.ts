@@ -8,10 +8,10 @@
  */
 import { toHttpStatus } from "../../src/close-codes.js";
 import { member } from "../../src/core/message.js";
-import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
+import type { CloseInfo } from "../../src/core/transport.js";
 import type { Flow as Outgoing } from "../../src/core/flow.js";
 import { NotificationHandle } from "../../src/features/live.js";
-import { frameContent, type Socket } from "../../src/link/socket.js";
+import type { Socket } from "../../src/link/socket.js";
 import { TokenRegistry, type Resumable } from "../../src/server/tokens.js";
 import { ServerLink } from "../../src/server/link.js";
 import {
@@ -90,9 +90,8 @@ export class LineEnd implements Socket {
     this.line = line;
   }
 
-  send(encoded: string | Uint8Array | EncodedFrame): boolean {
+  send(frame: string): boolean {
     if (!this.open) return false;
-    const frame = frameContent(encoded) as string;
     this.sent.push(frame);
     this.line.world.sentFrame(this, frame);
     this.other.underWay.push(frame);
