@@ -40,7 +40,7 @@ export interface CallRecord {
 /** `around` as the core sees it. */
 export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 
-const anyRetry = optional(oneOf("not-sent", false));
+const anyRetry = optional(oneOf("not-sent", "always", false));
 const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== undefined);
 
 /** The options of a peer. */
@@ -81,8 +81,8 @@ export interface Wait {
   readonly signal: AbortSignal | undefined;
   readonly onProgress: ((value: unknown) => void) | undefined;
   readonly resetTimeoutOnProgress: boolean;
-  /** Whether the call is made again on the next connection if it was not sent. */
-  readonly retry: "not-sent" | false;
+  /** Whether the call is made again on the next connection. */
+  readonly retry: NonNullable<CallOptions["retry"]>;
 }
 
 /** The options of a peer after checking. Peers may share one: it never changes. */

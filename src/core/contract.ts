@@ -173,10 +173,10 @@ export interface CallOptions<G = any> {
   /**
    * `"not-sent"`: if the connection is lost before the call was sent, or the queue is full, the call is made again on the next
    * connection, within its own timeout. Its params are encoded again, so do not change them meanwhile. A call that may have run is
-   * never repeated. Without effect in a batch, on `peer.stream`, and in `onOpen`; a call whose params hold an offered stream is
+   * never repeated. `"always"`: it is, for a method that may run twice. Without effect in a batch, on `peer.stream`, and in `onOpen`; a call whose params hold an offered stream is
    * rejected as without it. Default: the `retry` of the peer, which is `false`.
    */
-  retry?: "not-sent" | false | undefined;
+  retry?: "not-sent" | "always" | false | undefined;
   /** How long the call may take in total, in milliseconds, even with reports. Default `Infinity`. Rejects with `TimeoutError`. */
   maxTotalTimeoutMs?: number | undefined;
 }

@@ -30,8 +30,8 @@ export class OutgoingCall implements Expiring, SendHandle {
   sent = false;
   /** The send handle of its message: the call itself, unless the message holds several calls. */
   handle: SendHandle = this;
-  /** The params, if the call is made again on the next connection when it was not sent. */
-  again: { readonly params: unknown } | undefined = undefined;
+  /** The params, if the call may be made again on the next connection, and whether it was sent on an earlier one. */
+  again: { readonly params: unknown; readonly wasSent?: true } | undefined = undefined;
   /** The calls of the connection that it is made on. */
   declare calls: OutgoingCalls;
   declare readonly id: number;
@@ -53,6 +53,11 @@ export class OutgoingCall implements Expiring, SendHandle {
     return this.again !== undefined && this.wait.retry !== false;
   }
 
+  /** Whether a loss of the connection leaves open whether it has run. */
+  get mayHaveRun(): boolean {
+    return this.sent || this.again?.wasSent === true;
+  }
+
   /** Whether the message is queued, and can be cancelled. A message with several calls cannot: it is sent whole. */
   get isUnsent(): boolean {
     return !this.sent && this.handle === this;
@@ -68,7 +73,10 @@ export class OutgoingCall implements Expiring, SendHandle {
 
   /** Rejects the call: its caller waits no longer than `afterMs`. */
   timeOut(afterMs: number): void {
-    this.calls.giveUp(this, new TimeoutError(this.method, afterMs, this.isUnsent ? "not-sent" : "unknown"));
+    this.calls.giveUp(
+      this,
+      new TimeoutError(this.method, afterMs, this.isUnsent && !this.mayHaveRun ? "not-sent" : "unknown"),
+    );
   }
 
   /** Also calls `listener` when the call is settled. */
@@ -269,16 +277,16 @@ export class OutgoingCalls {
     if (mayWait && connection.flow.keepRefused(text)) return;
     const cause =
       this.ended ?? new Error(connection.flow.isSuspended ? "the queue is full" : "the connection is closing");
-    for (const { id, method } of calls) {
+    for (const { id, method, mayHaveRun } of calls) {
       const error =
         bytes === undefined
-          ? new ConnectionLostError(method, "not-sent", cause)
+          ? new ConnectionLostError(method, mayHaveRun ? "unknown" : "not-sent", cause)
           : new TooLargeError(method, bytes, maxMessageBytes);
       this.fail(id, error);
     }
   }
 
-  /** Makes a call of a lost connection again, which was not sent. Returns false if it cannot be encoded again. */
+  /** Makes a call of a lost connection again. Returns false if it cannot be encoded again. */
   #adopt(call: OutgoingCall): boolean {
     let text: MessageText;
     try {
@@ -289,6 +297,8 @@ export class OutgoingCalls {
     // A `toJSON` may have closed the peer, or aborted the call. A call is in one table at a time.
     if (this.ended !== undefined || call.calls.#table!.take(call.id) === undefined) return false;
     call.calls = this;
+    if (call.sent) call.again = { ...call.again!, wasSent: true };
+    call.sent = false;
     (this.#table ??= new CallTable()).add(call);
     if (!this.sink.send(text, call)) this.failUnsent(text, call);
     return true;
@@ -358,8 +368,9 @@ export class OutgoingCalls {
     const end = (call: OutgoingCall): void => {
       // Closing a connection sends what is queued, but not a call that is rejected as not sent.
       if (!call.sent) flow.cancel(call.handle);
-      if (!call.sent && call.again !== undefined && next !== undefined && next.#adopt(call)) return;
-      this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
+      const isRepeated = call.again !== undefined && (!call.sent || call.wait.retry === "always");
+      if (isRepeated && next !== undefined && next.#adopt(call)) return;
+      this.fail(call.id, new ConnectionLostError(call.method, call.mayHaveRun ? "unknown" : "not-sent", cause));
     };
     if (isConnecting)
       for (const [handle, text] of flow.opening?.queue ?? []) {

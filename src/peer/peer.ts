@@ -133,8 +133,8 @@ export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
 export interface PeerOptions<Ctx = any> {
   /** How long a call waits for its response, in milliseconds, unless its options say otherwise. Default 60,000; `Infinity` waits for ever. */
   timeoutMs?: number | undefined;
-  /** Whether calls that were not sent are made again, unless their options say otherwise: see `CallOptions`. Default false. */
-  retry?: "not-sent" | false | undefined;
+  /** Whether calls are made again after a loss, unless their options say otherwise: see `CallOptions`. Default false. */
+  retry?: "not-sent" | "always" | false | undefined;
   /** Called for methods without a handler, except the reserved `rpc.*`. `context.method` names the method. Its return value is the result. */
   fallback?: ((params: any, context: Ctx) => unknown) | undefined;
   /** Wraps every call, incoming and outgoing. */

@@ -1,4 +1,4 @@
-/** `retry: "not-sent"`: a call that was not sent is made again on the next connection, and no other call is. */
+/** `retry`: a call that was not sent is made again on the next connection, and one that was sent only with `always`. */
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
@@ -58,6 +58,30 @@ describe("a call with `retry` that was not sent when the session was lost", () =
     loseAndResume(ends);
     expect(await call).toMatchObject({ name: "ConnectionLostError", outcome: "unknown", cause: GONE });
     expect(take()).toEqual([]);
+  });
+
+  it("is made again also if it was sent, with `always`, and its outcome is `unknown` from then on", async () => {
+    const ends = sessionPeer({ retry: "always" });
+    const { peer, transport, take } = ends;
+    const calls = ["a", "b", "c"].map((method) =>
+      peer.request(method, [], { timeoutMs: method === "c" ? 2000 : 1000 }),
+    );
+    const once = rejection(peer.request("once", [], { retry: "not-sent" }));
+    const failed = calls.slice(1).map(rejection);
+    expect(take()).toHaveLength(4);
+    transport.suspend();
+    transport.lose(GONE);
+    expect(await once).toMatchObject({ outcome: "unknown" });
+    transport.resume();
+    expect(take()).toEqual(["a", "b", "c"].map((method, i) => request(i + 1, method, [])));
+    transport.feed(result(1, "done"));
+    expect(await calls[0]).toBe("done");
+    transport.suspend();
+    transport.lose(GONE);
+    await pass(1000);
+    expect(await failed[0]).toMatchObject({ name: "TimeoutError", outcome: "unknown" });
+    await peer.close();
+    expect(await failed[1]).toMatchObject({ name: "ConnectionLostError", outcome: "unknown" });
   });
 
   it("keeps its timeout, which began with the call", async () => {
