@@ -180,7 +180,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const reason = `not open within ${openTimeoutMs} ms`;
     if (this.#skipDelay !== undefined) this.#skipDelay();
     else if (this.#opened === undefined) this.#attempt!.onAbort?.(reason);
-    else if (!this.link.isFlowing) this.link.giveUp(reason);
+    else if (this.link.flowing === undefined) this.link.giveUp(reason);
     else {
       // An `onOpen` that awaits a call by the peer never ends.
       const hint = "`onOpen` has not ended, and calls by the peer wait for it";
@@ -246,7 +246,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   discarded(reason: string): void {
     const before = this.link;
     this.link = this.#makeLink(before);
-    before.handOver(this.link, reason, this.#isAgreed(), this.#opened!.hello);
+    const { socket, hello } = this.#opened!;
+    before.handOver(this.link, reason, socket, this.#isAgreed(), hello);
   }
 
   control(frame: object): void {
@@ -279,8 +280,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     } catch (error) {
       return this.#openFailed(error as Error, link);
     }
-    const { isFlowing, state } = link;
-    if (isFlowing) this.#isOpen();
+    const { flowing, state } = link;
+    if (flowing !== undefined) this.#isOpen();
     // If the connection has ended meanwhile, the next connection runs `onOpen` again.
     if (state.kind !== "ended") connectionOf(this.#peer).release();
   }

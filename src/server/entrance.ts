@@ -240,7 +240,7 @@ export class Entrance implements GateDelegate<Socket> {
     if (!this.authenticatesLater(request)) return;
     let isAsking = false;
     // After the loss of its socket, the client is authenticated when it resumes.
-    const isPresent = (): boolean => link.socket === socket && link.isFlowing;
+    const isPresent = (): boolean => link.flowing?.socket === socket;
     const renew = async (auth: unknown): Promise<void> => {
       const connection = link.receiver as Connection;
       const { maxMessagesPerSecond } = connection.config.limits;

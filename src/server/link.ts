@@ -4,10 +4,10 @@ import { exceeds, sentForm } from "../core/codec.js";
 import { member } from "../core/message.js";
 import { Frame, type EncodedMessage } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
-import type { EndpointLimits } from "../session/state.js";
+import type { Attachment, EndpointLimits } from "../session/state.js";
 import { limitsOf, says, serverHello, type ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
-import { UNKNOWN_LIMITS, type Session } from "../session/session.js";
+import { UNKNOWN_LIMITS } from "../session/session.js";
 
 /** Longest frame with `auth`, in bytes of UTF-8. */
 export const MAX_AUTH_BYTES = 16 * 1024;
@@ -30,37 +30,27 @@ export class ServerLink extends PackedLink {
   /** The length of the data that the receiver keeps for the other side, and of the queued broadcasts. */
   #kept = 0;
   #keptBroadcasts = 0;
-  /** The frame of which a part stayed in use last, and its number. */
-  #frame: Frame | undefined;
-  #frameNumber = 0;
 
   constructor(limits: EndpointLimits, delegate: ServerLinkDelegate | undefined) {
     super(limits, delegate !== undefined, delegate);
     this.onAuth = undefined;
   }
 
-  /** Takes the socket of a new client. Its hello is sent, with the offer of a session if `session` is given. */
-  accept(socket: Socket, session: Session | undefined): void {
-    this.take(socket);
-    this.state = { kind: "greeting", session };
-  }
-
-  protected override receiveClientHello(hello: unknown): void {
-    const { session } = this.state;
+  protected override receiveClientHello(at: Attachment, hello: unknown): void {
+    const { session } = at;
     this.takesBytes = this.limits.bytes === true && says(hello, "bytes");
     if (session !== undefined && says(hello, "session")) {
       const limits = limitsOf(member(hello, "limits"));
       if (limits === undefined) return this.fail("`limits` of a hello break their rules");
       session.theirs = limits;
       this.confirmed();
-      return this.goLive(session);
+      return this.flow(at, "live", session);
     }
     if (session !== undefined) {
-      this.writeLog(session, Infinity);
+      this.writeLog(at, session, Infinity);
       this.discarded("the client takes no session");
     }
-    this.state = { kind: "packed", session: undefined };
-    this.flow();
+    this.flow(at, "packed");
   }
 
   /**
@@ -68,15 +58,20 @@ export class ServerLink extends PackedLink {
    * token of the session.
    */
   resume(socket: Socket, { received, limits, bytes }: ResumeFrame, makeToken: () => string): void {
-    // Rule 2: the old socket is detached before the count of received frames is read.
-    this.leave("a newer socket took over");
-    this.take(socket);
-    const session = this.state.session!;
+    // The receiver is not suspended if its socket is not lost yet.
+    const kind = this.flowing === undefined ? "resuming" : "live";
+    const left = { code: CloseCode.Superseded, reason: "a newer socket took over" };
+    // Rule 2: the old socket is detached before the count of received frames is read. Its close sends the frames of this tick first.
+    this.socket?.discard(left.code, left.reason);
+    this.detach(left);
+    const at = this.take(socket, kind);
+    const session = at.session!;
     // Rule 9: the hello that confirmed the session may never have come.
     if (session.theirs === UNKNOWN_LIMITS) session.theirs = limits;
     this.takesBytes = this.limits.bytes === true && bytes === true;
     this.write([JSON.stringify({ resumed: { token: makeToken(), received: session.ack() } })]);
-    this.goLive(session, received);
+    session.rewind(received);
+    this.flow(at, "live", session);
     socket.start(this);
   }
 
@@ -85,15 +80,16 @@ export class ServerLink extends PackedLink {
     const text = sentForm(message.source, this.takesBytes, message);
     const { session } = this.state;
     if (session !== undefined && exceeds(text, session.theirs.maxMessageBytes)) return false;
-    if (this.length > 0) this.makeRoom(text);
-    if (!this.canSend || this.length > 0) return this.send(text);
-    const socket = this.socket!;
+    let at = this.ready;
+    if (at !== undefined && at.length > 0) at = this.makeRoom(at, text);
+    if (at === undefined || at.length > 0) return this.send(text);
     const frame = typeof text === "string" ? message.pack : message.binary;
+    const { socket } = at;
     if (socket.sendEncoded?.(frame) === undefined) socket.send(frame.content);
     if (session !== undefined) {
       session.push(frame.content);
       session.next++;
-      this.checkRoom(session, socket);
+      this.noteRoom(at, session, socket.unsentBytes >= this.limits.highWaterBytes);
     }
     return true;
   }
@@ -113,12 +109,7 @@ export class ServerLink extends PackedLink {
    * towards the memory of the session. `undefined` if the link keeps no session.
    */
   get currentFrame(): Frame | undefined {
-    if (this.delegate === undefined) return undefined;
-    if (this.#frameNumber !== this.heard) {
-      this.#frameNumber = this.heard;
-      this.#frame = new Frame(this.frameLength, this);
-    }
-    return this.#frame;
+    return this.delegate && (this.lastFrame ??= new Frame(this.frameLength, this));
   }
 
   /** The memory of the session: the log, and what the receiver keeps, such as queued messages. */
@@ -150,6 +141,6 @@ export class ServerLink extends PackedLink {
 export function linkWithoutSession(socket: Socket, limits: EndpointLimits): ServerLink {
   socket.send(serverHello(undefined, limits.bytes));
   const link = new ServerLink(limits, undefined);
-  link.accept(socket, undefined);
+  link.take(socket, "greeting");
   return link;
 }

@@ -176,7 +176,7 @@ export class ServerSession implements ServerLinkDelegate, Resumable {
     sessions.tokens.open(this, token);
     const { limits, ttlMs } = sessions.options;
     this.link = new ServerLink(limits, this);
-    this.link.accept(socket, new Session(limits, { ttlMs }));
+    this.link.take(socket, "greeting", new Session(limits, { ttlMs }));
   }
 
   confirmed(): void {

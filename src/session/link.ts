@@ -18,7 +18,7 @@ import {
 import { CLOSE_TIMEOUT_MS, type Socket, type SocketBudget, type SocketHandler } from "../link/socket.js";
 import { Coalescer } from "../link/coalescer.js";
 import { Endpoint } from "./endpoint.js";
-import type { EndpointLimits, Tick } from "./state.js";
+import { Attachment, type AttachedKind, type EndpointLimits, type Tick } from "./state.js";
 import { longestFrame } from "./sizes.js";
 import { queueMicrotask } from "../link/tick.js";
 
@@ -54,31 +54,21 @@ export interface LinkDelegate extends Dialer {
 
 /** One connection that speaks `reciproc.v1`, over one socket, or with a session over several, one after the other. */
 export class PackedLink extends Endpoint implements Link, SocketHandler, Expiring {
-  /** When a full socket is checked, a session without a socket expires, or a close must have followed a bye. */
+  /** While messages flow, when a full socket is checked. Otherwise, when the session expires, or a close must have followed a bye. */
   declare deadline: number;
-  declare socket: Socket | undefined;
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   declare budget: SocketBudget | undefined;
   declare readonly delegate: LinkDelegate | undefined;
   declare readonly tick: Tick;
-  /** Undefined until `start`. Sockets are started after that. */
-  declare receiver: LinkReceiver | undefined;
-  /** Whether the receiver was notified of the suspension. */
-  #isSuspended: boolean;
-  /** Rule 8: when the session expires, unless messages flow before. */
-  #expiresAt = Infinity;
-  /** Whether the end was reported, or `close` was called. */
-  #isOver = false;
   /** The traffic of the earlier sockets. */
   #past: Traffic | undefined;
 
-  /** `lost`: the link that this one replaces. Its receiver is suspended, and counts the traffic of both. */
+  /** `lost`: the link that this one replaces. Its receiver counts the traffic of both. */
   constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined, lost?: PackedLink) {
     super(limits, wantsSession);
     this.deadline = 0;
-    this.budget = this.receiver = undefined;
+    this.budget = undefined;
     this.delegate = delegate;
-    this.#isSuspended = lost !== undefined;
     if (lost !== undefined) this.#past = lost.#past;
     this.tick = new Coalescer(this, PACK_MESSAGES);
   }
@@ -91,8 +81,6 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
 
   start(receiver: LinkReceiver): void {
     this.receiver = receiver;
-    // A receiver without a socket is suspended, so that `resumed` is called when there is one.
-    this.#isSuspended ||= this.isConnecting;
     this.socket?.start(this);
   }
 
@@ -102,16 +90,12 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     retryMs?: number,
     queued?: Iterable<[SendHandle, MessageText]>,
   ): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
     const { socket } = this;
-    const hasEnded = this.state.kind === "ended";
-    const wasFlowing = this.sayBye({ code, reason, retryMs }, queued);
+    this.sayBye({ code, reason, retryMs }, queued);
     this.#drop();
     // The socket of an ended connection is closing already, or the other side is about to close it.
-    if (wasFlowing || (hasEnded && socket !== undefined)) return socket!.close(code, reason);
-    this.leave(reason);
-    this.#report({ code, reason });
+    if (socket !== undefined) socket.close(code, reason);
+    else this.#report({ code, reason });
   }
 
   /** Ends the session, because the other side reads too slowly. Returns false if there is no session. */
@@ -124,7 +108,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
 
   afterRead(then: () => void): boolean {
     this.flush();
-    return this.isFlowing && (this.socket?.afterRead?.(then) ?? false);
+    return this.flowing?.socket.afterRead?.(then) === true;
   }
 
   get maxMessageBytes(): number | undefined {
@@ -156,85 +140,72 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     else this.socket?.ping?.();
   }
 
-  /** Client: takes the first or the next socket. As `Endpoint.attach`. With `readsLater`, the caller starts the socket. */
-  override attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean, readsLater = false): void {
+  /** Client: takes the first or the next socket. As `Endpoint.begin`. With `readsLater`, the caller starts the socket. */
+  attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean, readsLater = false): void {
     if (this.state.kind === "ended") return socket.discard(CloseCode.Superseded, "the connection is over");
-    this.take(socket);
-    super.attach(socket, isAgreed, hello, isAwaited);
-    if (this.receiver !== undefined && this.socket === socket && !readsLater) socket.start(this);
+    this.begin(this.take(socket), isAgreed, hello, isAwaited);
+    if (this.socket === socket && !readsLater) socket.start(this);
   }
 
-  /** Client: ends this connection, whose session is lost, and gives its socket and its receiver to `next`. */
-  handOver(next: PackedLink, reason: string, isAgreed: boolean, hello: unknown): void {
-    this.#isOver = true;
+  /** Client: ends this connection, whose session is lost, and gives `socket`, on which it was, and its receiver to `next`. */
+  handOver(next: PackedLink, reason: string, socket: Socket, isAgreed: boolean, hello: unknown): void {
     this.#drop();
-    const socket = this.#detach()!;
     // First: code of the application may end the socket, whose end is that of the next connection.
-    next.take(socket);
+    const at = next.take(socket);
     socket.start(next);
     this.receiver!.lost(new Error(reason), next);
-    // If the socket or the peer has ended inside `lost`, only discards the socket.
-    next.attach(socket, isAgreed, hello, true);
+    // The socket or the peer may have ended inside `lost`.
+    if (next.state === at) next.begin(at, isAgreed, hello, true);
   }
 
-  /** Makes a socket the present one. */
-  take(socket: Socket): void {
+  /** Attaches a socket. Until `kind` changes, messages flow only if it says so. */
+  take(socket: Socket, kind: AttachedKind = "resuming", session = this.state.session): Attachment {
     const { budget } = socket;
     if (this.budget !== undefined && budget !== this.budget) budget?.adopt(this.budget);
     this.budget = budget;
     socket.maxFrameBytes = longestFrame(this.limits.maxMessageBytes);
-    this.socket = socket;
-  }
-
-  /** Closes the socket. Reads and reports nothing more of it. */
-  leave(reason: string): void {
-    // First: its close sends the frames that this tick has collected.
-    this.socket?.discard(CloseCode.Superseded, reason);
-    this.#detach();
+    return (this.state = new Attachment(socket, kind, session));
   }
 
   /** Drops the socket, as if it had been lost. */
   giveUp(reason: string): void {
     if (this.socket === undefined) return;
-    this.leave(reason);
-    this.#lost({ code: CloseCode.Abnormal, reason });
+    // First: its close sends the frames that this tick has collected.
+    this.socket.discard(CloseCode.Superseded, reason);
+    this.closed({ code: CloseCode.Abnormal, reason });
   }
 
-  #detach(): Socket | undefined {
-    const { socket } = this;
+  override detach(end: CloseInfo): void {
     this.#past = this.traffic;
-    this.socket = undefined;
-    return socket;
+    super.detach(end);
   }
 
   /** Reacts to the end of the present socket. */
-  closed(end: CloseInfo): void {
-    this.#detach();
-    this.#lost(end);
-  }
-
-  #lost(info: CloseInfo): void {
-    if (this.#isOver) return this.#report(info);
+  closed(info: CloseInfo): void {
+    const { flowing } = this;
     this.detach(info);
     const { state } = this;
+    if (this.receiver!.ended !== undefined) return this.#report(info);
     // For 1009, and for no other code, the code that the other side sent back counts.
     if (state.kind === "ended")
-      return this.#finish(state.end.code === CloseCode.MessageTooBig ? endOf(info, state.end) : state.end);
-    if (this.checkExpiry()) return;
-    if (this.#expiresAt === Infinity) {
+      return this.#finish(
+        state.end.code === CloseCode.MessageTooBig ? endOf(info, state.end) : state.end,
+        state.wasFlowing,
+      );
+    if (flowing !== undefined) {
+      // Rule 8: the session expires, unless messages flow before.
       setDeadline(this, state.session!.ttlMs);
-      this.#expiresAt = this.deadline;
-    }
-    this.#suspend();
+      this.receiver!.suspended();
+    } else if (this.checkExpiry()) return;
     // A listener of `suspend` may have ended the session, or closed the peer.
-    if (this.state.kind === "suspended") this.delegate!.suspended?.(info);
+    if (this.state.kind === "suspended") this.delegate?.suspended?.(info);
   }
 
-  /** Ends a session without a socket that has expired, because its timer may be late. Returns true if the session has ended. */
+  /** Ends a suspended session that has expired, because its timer may be late. Returns true if the session has ended. */
   checkExpiry(): boolean {
-    if (this.socket !== undefined || performance.now() < this.#expiresAt) return false;
-    const { ttlMs } = this.state.session!;
-    this.end(CloseCode.Abnormal, `the session was not resumed within ${ttlMs} ms`);
+    const { state } = this;
+    if (state.kind !== "suspended" || performance.now() < this.deadline) return false;
+    this.end(CloseCode.Abnormal, `the session was not resumed within ${state.session.ttlMs} ms`);
     return true;
   }
 
@@ -242,30 +213,22 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
   #stopTimer(): void {
     clearDeadline(this);
     this.deadline = 0;
-    this.#expiresAt = Infinity;
   }
 
   wireFull(): void {
     if (this.deadline === 0) setDeadline(this, DRAIN_CHECK_MS);
   }
 
-  /** Checks a full socket, ends a session without a socket that has expired, or drops a socket that was not closed after a bye. */
+  /** Checks a full socket, ends a suspended session that has expired, or drops a socket that was not closed after a bye. */
   expire(): void {
-    if (this.#expiresAt !== Infinity) {
-      // A timer may fire up to 1 ms before its time by `performance.now`, and does not fire again.
-      this.#expiresAt = 0;
-      return void this.checkExpiry();
-    }
     if (this.state.kind === "ended") return this.giveUp("no close followed the bye");
+    // A timer may fire up to 1 ms before its time by `performance.now`, and does not fire again.
     this.deadline = 0;
     this.drain();
+    this.checkExpiry();
   }
 
   // What the endpoint reports.
-
-  receiveText(text: string): void {
-    this.receiver!.receive(text);
-  }
 
   /** Dispatches the messages of a pack from the one at `from` on, in as many ticks as the budget needs. */
   receivePack(messages: unknown[], from = 0): void {
@@ -277,28 +240,18 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     }
   }
 
-  missed(count: number): void {
-    this.receiver!.missed(count);
-  }
-
-  drained(): void {
-    this.receiver!.drained();
-  }
-
-  flows(): void {
+  flows(isResumed: boolean): void {
     this.#stopTimer();
-    if ((this.socket?.unsentBytes ?? 0) >= this.limits.highWaterBytes) this.wireFull();
+    if (this.unsentBytes >= this.limits.highWaterBytes) this.wireFull();
     this.delegate?.flows?.();
     // `onOpen` runs inside `flows`, and may have ended the socket.
-    if (!this.#isSuspended || !this.isFlowing) return;
-    this.#isSuspended = false;
-    this.receiver!.resumed();
+    if (isResumed && this.flowing !== undefined) this.receiver!.resumed();
   }
 
   ended(end: CloseInfo, isRemote: boolean): void {
     this.#drop();
     // Not inside the call that ended the connection.
-    if (this.socket === undefined) queueMicrotask(() => this.#finish(end));
+    if (this.socket === undefined) queueMicrotask(() => this.#finish(end, false));
     else if (isRemote) setDeadline(this, CLOSE_TIMEOUT_MS);
     else this.socket.close(end.code, end.reason);
   }
@@ -317,24 +270,16 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     this.delegate?.dropped?.();
   }
 
-  #suspend(): void {
-    if (this.#isSuspended) return;
-    this.#isSuspended = true;
-    this.receiver!.suspended();
-  }
-
   /** Ends the connection. The receiver continues on another link, if the delegate has one. */
-  #finish(end: CloseInfo): void {
-    if (this.#isOver) return;
-    this.#drop();
+  #finish(end: CloseInfo, wasFlowing: boolean): void {
     const receiver = this.receiver!;
+    if (receiver.ended !== undefined) return;
+    this.#drop();
     const next = this.delegate?.succeed?.(end);
-    if (next !== undefined) this.#suspend();
+    if (next === undefined) return this.#report(end);
+    if (wasFlowing) receiver.suspended();
     // A listener of `suspend` may have closed the peer.
-    if (this.#isOver) return;
-    this.#isOver = true;
-    if (next === undefined) this.#report(end);
-    else receiver.lost(errorOfEnd("the session ended", end), next);
+    if (receiver.ended === undefined) receiver.lost(errorOfEnd("the session ended", end), next);
   }
 
   #report(end: CloseInfo): void {

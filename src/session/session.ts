@@ -26,8 +26,6 @@ export class Session {
   declare logLength: number;
   /** The limits of the other side. A server learns them from the client's hello. Until then, they are `UNKNOWN_LIMITS`. */
   declare theirs: SessionLimits;
-  /** True if a due ack was not sent because the wire was full. */
-  declare isAckLate: boolean;
   /** Client: the token that resumes the session. Only the frame `resume` contains it (rule 10). */
   declare token: string;
   /** How long the session lasts without a socket, in milliseconds. */
@@ -52,7 +50,6 @@ export class Session {
     this.route = offered.route;
     this.received = this.acked = this.logLength = this.attempt = 0;
     this.next = 1;
-    this.isAckLate = false;
   }
 
   /** The number of the newest frame in the log. */
@@ -99,7 +96,7 @@ export class Session {
 
   /** Whether an ack is sent beside data of this end. */
   get owesEarly(): boolean {
-    return this.isAckLate || this.#owedFrames >= EARLY_FRAMES || this.#owedLength >= EARLY_LENGTH;
+    return this.#owedFrames >= EARLY_FRAMES || this.#owedLength >= EARLY_LENGTH;
   }
 
   /** Whether a received frame is not acknowledged yet. */
@@ -110,7 +107,6 @@ export class Session {
   /** Returns the count for an ack or a `resume`, after which no ack is owed. */
   ack(): number {
     this.#owedFrames = this.#owedLength = 0;
-    this.isAckLate = false;
     return this.received;
   }
 

@@ -1,5 +1,6 @@
-/** The parts of an endpoint: its limits, the wire that it writes to, and its states. */
+/** The parts of an endpoint: its limits, its states, and what belongs to one socket. */
 import type { CloseInfo } from "../core/transport.js";
+import type { Socket } from "../link/socket.js";
 import type { SessionLimits } from "./frames.js";
 import type { Session } from "./session.js";
 
@@ -12,18 +13,6 @@ export interface EndpointLimits extends SessionLimits {
   readonly readBytes?: ((frame: Uint8Array) => unknown) | undefined;
 }
 
-/** The destination of an endpoint's frames. A socket is one. */
-export interface Wire {
-  /** Whether the wire takes frames. */
-  readonly open: boolean;
-  /** Bytes that were written and not sent yet. */
-  readonly unsentBytes: number;
-  /** Writes one frame, which may be binary. Returns false if the wire takes none. */
-  send(frame: string | Uint8Array): boolean;
-  /** Writes several frames at once. */
-  sendAll?(frames: readonly string[]): void;
-}
-
 /** Decides when the frames of a tick are sent. */
 export interface Tick {
   /** Counts a message. `length`: that of all messages that wait. Returns whether they are sent now. */
@@ -32,23 +21,60 @@ export interface Tick {
   schedule(): void;
 }
 
-/** The states of `docs/PROTOCOL.md`. */
+/** The states of a connection with an attachment. `docs/PROTOCOL.md` defines those of a session. */
+export type AttachedKind =
+  /** Client: `resumed` has not come, or the first frame of the socket is not known. Messages are queued. */
+  | "resuming"
+  /** Client: the server's first frame decides. */
+  | "opening"
+  /** Server: its hello is sent, and the client's may come. A server that keeps sessions has offered one. */
+  | "greeting"
+  /** The other side does not speak `reciproc.v1`. */
+  | "plain"
+  /** Both sides speak it, and there is no session. */
+  | "packed"
+  /** There is a session, and messages flow. */
+  | "live";
+
+/** What belongs to one socket of a connection, and ends with it. */
+export class Attachment {
+  declare kind: AttachedKind;
+  declare session: Session | undefined;
+  declare readonly socket: Socket;
+  /** The frames for the end of the tick: the control frames, and then the messages, in one pack if this end packs. */
+  declare controls: string[] | undefined;
+  declare messages: string[] | undefined;
+  /** The length of the messages of this tick, in a pack. */
+  declare length: number;
+  /** Whether an ack is sent at the end of the tick, or once the socket has room for it. */
+  declare isAckDue: boolean;
+  /** Client: whether its hello is not sent yet. It is sent before the first other frame. */
+  declare owesHello: boolean;
+  /** Whether the log or the socket is full. Then no message is taken. */
+  declare isFull: boolean;
+
+  constructor(socket: Socket, kind: AttachedKind, session: Session | undefined) {
+    this.kind = kind;
+    this.session = session;
+    this.socket = socket;
+    this.controls = this.messages = undefined;
+    this.length = 0;
+    this.isAckDue = this.owesHello = this.isFull = false;
+  }
+}
+
+/** The states of a connection. It is suspended if it has a session and no attachment. */
 export type State =
   /** Client: there is no socket yet. Messages are queued. */
-  | { readonly kind: "connecting"; readonly session: undefined }
-  /** Client: the server's first frame decides. */
-  | { readonly kind: "opening"; readonly session: undefined }
-  /** Server: its hello is sent, and the client's may come. A server that keeps sessions has offered one. */
-  | { readonly kind: "greeting"; readonly session: Session | undefined }
-  /** The other side does not speak `reciproc.v1`. */
-  | { readonly kind: "plain"; readonly session: undefined }
-  /** Both sides speak it, and there is no session. */
-  | { readonly kind: "packed"; readonly session: undefined }
-  /** There is a session, and messages flow. */
-  | { readonly kind: "live"; readonly session: Session }
-  /** There is a session, and no socket, or a client waits for the hello on a new socket. Messages are queued. */
-  | { readonly kind: "suspended"; readonly session: Session }
-  /** Client: `resume` is sent, and `resumed` has not come. Messages are queued. */
-  | { readonly kind: "resuming"; readonly session: Session }
-  /** The connection has ended: nothing more is read or sent. */
-  | { readonly kind: "ended"; readonly session: undefined; readonly end: CloseInfo };
+  | { readonly kind: "connecting"; readonly session?: undefined; readonly socket?: undefined }
+  | Attachment
+  /** There is a session, and no socket. Messages are queued. */
+  | { readonly kind: "suspended"; readonly session: Session; readonly socket?: undefined }
+  /** Nothing more is read or sent. `socket`: while it closes. `wasFlowing`: whether messages flowed when the connection ended. */
+  | {
+      readonly kind: "ended";
+      readonly session?: undefined;
+      socket: Socket | undefined;
+      readonly end: CloseInfo;
+      readonly wasFlowing: boolean;
+    };

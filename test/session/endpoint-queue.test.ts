@@ -118,7 +118,7 @@ describe("an ack", () => {
     const { wire } = end;
     wire.discard = () => end.endpoint.flush();
     end.receive(...range(1, 4).map((n) => pack(message(n))), '{"ping":7}');
-    end.endpoint.leave("another came");
+    end.endpoint.giveUp("nothing was heard");
     expect(wire.take()).toEqual(['{"pong":7}', '{"ack":4}']);
   });
 

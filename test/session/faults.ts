@@ -26,7 +26,7 @@ function functionsOf<T extends object, K extends keyof T>(object: T, names: read
   ) as Pick<T, K>;
 }
 
-const FUNCTIONS = ["attach", "accept", "resume", "frame", "detach", "send", "flush", "reportMissed", "end"] as const;
+const FUNCTIONS = ["take", "frame", "detach", "send", "flush", "reportMissed", "end"] as const;
 
 /** An endpoint of one side, or of both, with other functions. `real`: those that the source has. */
 function endpoint(
@@ -55,16 +55,12 @@ function tokens(
 
 /** An end that writes other frames. */
 function writes(where: Where, change: Change): Fault {
-  return endpoint(where, (one, { attach, accept, resume }) => {
+  return endpoint(where, (one, { take }) => {
     const bend = (socket: Socket): Socket => {
       const send: Socket["send"] = (frame) => change(frame as string, one).every((text) => socket.send(text));
       return Object.assign(Object.create(socket) as Socket, { send });
     };
-    return {
-      attach: (socket: Socket, ...[isAgreed, hello, isAwaited]) => attach(bend(socket), isAgreed, hello, isAwaited),
-      accept: (socket, session) => accept(bend(socket), session),
-      resume: (socket, ...rest) => resume(bend(socket), ...rest),
-    };
+    return { take: (socket, ...rest) => take(bend(socket), ...rest) };
   });
 }
 
@@ -269,10 +265,10 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       return session !== undefined && !(Number.isSafeInteger(ack) && ack >= 0 && ack < session.next);
     }),
   ),
-  "5: a server takes any count in `resume`": endpoint("server", (_one, { accept }) => ({
-    accept(wire, session) {
-      session!.covers = () => true;
-      accept(wire, session);
+  "5: a server takes any count in `resume`": endpoint("server", (_one, { take }) => ({
+    take(wire, kind, session) {
+      if (session !== undefined) session.covers = () => true;
+      return take(wire, kind, session);
     },
   })),
   "5: a client takes any count in `resumed`": reads("client", (frame, { state }) => {
@@ -310,7 +306,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   "7: the older message of a key stays": requeues((queued) => queued),
   "5: a report of dropped messages has no number": endpoint("both", (one, { reportMissed }) => ({
     reportMissed(count) {
-      if (one.isFlowing && one.isReciproc) one.sendControl(`{"missed":${count}}`);
+      if (one.flowing !== undefined && one.isReciproc) one.sendControl(`{"missed":${count}}`);
       else reportMissed(count);
     },
   })),
@@ -325,7 +321,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   })(),
   "5: what is dropped without a socket is not reported": endpoint("both", (one, { reportMissed }) => ({
     reportMissed(count) {
-      if (one.isFlowing) reportMissed(count);
+      if (one.flowing !== undefined) reportMissed(count);
     },
   })),
   "5: a report counts too many dropped messages": reads("both", editing("missed", oneMore)),

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
+import type { LinkReceiver } from "../../src/core/transport.js";
 import { PackedLink } from "../../src/session/link.js";
 import { REFUSED } from "../../src/session/frames.js";
 import { unsentMarks } from "../../src/core/flow.js";
@@ -139,10 +140,8 @@ export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: b
 }
 
 /** What an endpoint reports, and its tick. */
-export type Reports = Pick<
-  PackedLink,
-  "tick" | "receiveText" | "receivePack" | "wireFull" | "missed" | "drained" | "flows" | "ended" | "discarded"
-> & { confirmed?(): void };
+export type Reports = Pick<PackedLink, "tick" | "receivePack" | "wireFull" | "flows" | "ended" | "discarded"> &
+  Pick<LinkReceiver, "missed" | "drained"> & { receiveText(text: string): void; confirmed?(): void };
 
 /** Returns a class of endpoints that report to the test. */
 export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T) {
@@ -150,13 +149,18 @@ export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T)
     declare readonly tick: Reports["tick"];
     declare protected readonly reports: Reports;
     /** Reports to `reports` from now on. */
-    reportTo = (reports: Reports): this => Object.assign(this, { reports, tick: reports.tick });
-    override receiveText = (text: string): void => this.reports.receiveText(text);
+    reportTo(reports: Reports): this {
+      this.start({
+        receive: (text: string) => reports.receiveText(text),
+        missed: (count: number) => reports.missed(count),
+        drained: () => reports.drained(),
+        suspended() {},
+      } as LinkReceiver);
+      return Object.assign(this, { reports, tick: reports.tick });
+    }
     override receivePack = (messages: unknown[]): void => this.reports.receivePack(messages);
     override wireFull = (): void => this.reports.wireFull();
-    override missed = (count: number): void => this.reports.missed(count);
-    override drained = (): void => this.reports.drained();
-    override flows = (): void => this.reports.flows();
+    override flows = (isResumed: boolean): void => this.reports.flows(isResumed);
     override ended = (...of: Parameters<PackedLink["ended"]>): void => this.reports.ended(...of);
     override discarded = (reason: string): void => this.reports.discarded(reason);
     override confirmed = (): void => this.reports.confirmed?.();
@@ -287,9 +291,9 @@ export class ClientEnd implements Reports {
     this.isWireFull = true;
   }
 
-  flows(): void {
+  flows(isResumed: boolean): void {
     this.events.push("flows");
-    if (this.flow.isDown) this.flow.resumed();
+    if (isResumed) this.flow.resumed();
   }
 
   ended({ code, reason, ...more }: CloseInfo, isRemote: boolean): void {

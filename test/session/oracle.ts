@@ -266,8 +266,8 @@ export abstract class End implements Reports {
     this.outgoing.drained();
   }
 
-  flows(): void {
-    if (this.outgoing.isDown) this.outgoing.resumed();
+  flows(isResumed: boolean): void {
+    if (isResumed) this.outgoing.resumed();
   }
 
   suspended(): void {}
@@ -299,9 +299,9 @@ export class ClientEnd extends End {
     this.hello = undefined;
   }
 
-  override flows(): void {
+  override flows(isResumed: boolean): void {
     this.hadSession ||= this.session !== undefined;
-    super.flows();
+    super.flows(isResumed);
   }
 
   override over({ code }: CloseInfo): void {
@@ -335,7 +335,7 @@ export class ServerEnd extends End implements Resumable {
     const session = new Session(world.limits, { ttlMs: TTL_MS });
     line.end = this;
     this.line = line;
-    this.endpoint.accept(line.server, session);
+    this.endpoint.take(line.server, "greeting", session);
   }
 
   override confirmed(): void {
@@ -560,7 +560,9 @@ export class World {
     const { wire } = end;
     const { kind } = end.endpoint.state;
     if (side === "client" && (kind === "live" || kind === "resuming")) wire!.line.closed = end.pair;
-    wire?.close(end.endpoint.sayBye({ code: 4001, reason: "enough" }) ? 4001 : 4000);
+    const isAttached = end.endpoint.socket !== undefined;
+    end.endpoint.sayBye({ code: 4001, reason: "enough" });
+    wire?.close(isAttached ? 4001 : 4000);
     this.#isClosing = false;
     end.line = undefined;
     end.over({ code: 4001, reason: "" });
