@@ -226,16 +226,20 @@ export class Calls implements PeerCalls {
     for (const gathering of this.#gatherings.values()) this.#check(gathering);
   }
 
-  /** Takes a frame of a call. */
-  received({ kind, fields, body }: ReadFrame): void {
-    const [numberField, from = ""] = fields;
+  /** Takes a frame of a call, or about a principal. Returns false for an unknown one. */
+  received(frame: ReadFrame): boolean {
+    const { kind, fields, body } = frame;
+    const [numberField, from = "", third = "", fourth = "", fifth = ""] = fields;
     const number = Number(numberField);
-    if (!Number.isSafeInteger(number) || from === "") return this.#node.foreign();
-    if (kind === Kind.Answer) this.#answered(number, from, fields[2] ?? "", fields[3] ?? "", body);
+    if (!Number.isSafeInteger(number) || from === "") return false;
+    if (kind === Kind.Answer) this.#answered(number, from, third, fourth, body);
     else if (kind === Kind.Progress) this.#progressed(number, from, body);
     else if (kind === Kind.Cancel) this.#running.get(`${from}/${number}`)?.abort(new Error("the caller cancelled"));
-    else if (kind === Kind.Call) this.#serve(number, from, fields[2] ?? "", Number(fields[3]), fields[4] ?? "", body);
-    else this.#serveClose(number, from, fields[2] ?? "", Number(fields[3]), body);
+    else if (kind === Kind.Call) this.#serve(number, from, third, Number(fourth), fifth, body);
+    else if (kind === Kind.Close) this.#serveClose(number, from, third, Number(fourth), body);
+    else if (kind === Kind.Principal) this.#asked(number, from, frame);
+    else return false;
+    return true;
   }
 
   #answered(number: number, from: NodeName, verdict: string, outcome: string, body: string): void {
@@ -406,17 +410,17 @@ export class Calls implements PeerCalls {
   }
 
   /** Takes a question or a notification about the peers of a principal. */
-  asked({ fields: [numberField, from, verb, code, principal], body }: ReadFrame): void {
-    if (from === this.#node.id) return this.#cameBack(Number(numberField));
+  #asked(number: number, from: NodeName, { fields: [, , verb, code, principal], body }: ReadFrame): void {
+    if (from === this.#node.id) return this.#cameBack(number);
     const value = verb === "notify" ? notificationIn(body) : parsed(body);
-    if (from === undefined || principal === undefined || value === undefined) return this.#node.foreign();
+    if (principal === undefined || value === undefined) return this.#node.foreign();
     const { own } = this.#node;
     if (verb === "notify") {
       const { method, params } = value as { method: string; params: unknown };
       return own.notifyAll(principal, method, params);
     }
     const answer = verb === "close" ? own.closeAll(principal, Number(code), textIn(value)) : own.idsOf(principal);
-    this.#answer(from, [Number(numberField), "ok", ""], JSON.stringify(answer), GATHER_MS);
+    this.#answer(from, [number, "ok", ""], JSON.stringify(answer), GATHER_MS);
   }
 
   /** Rejects all calls, and cancels them on the nodes of the peers. */

@@ -208,16 +208,6 @@ export class Fleet implements ServerNode {
         if (notification !== undefined) this.#notified(frame, notification);
         return notification !== undefined;
       }
-      case Kind.Call:
-      case Kind.Answer:
-      case Kind.Progress:
-      case Kind.Cancel:
-      case Kind.Close:
-        this.calls.received(frame);
-        return true;
-      case Kind.Principal:
-        this.calls.asked(frame);
-        return true;
       case Kind.SessionOver:
         this.#node.host.endSession(fields[1] ?? "", fields[2] === "p" ? fields[3] : undefined);
         return true;
@@ -227,7 +217,7 @@ export class Fleet implements ServerNode {
       case Kind.Members:
         return this.topics.ofMembers(fields[1] ?? "", frame);
       default:
-        return false;
+        return this.calls.received(frame);
     }
   }
 

@@ -5,15 +5,12 @@ import type { AnyPeer } from "../peer/peer.js";
 import { EngineError, textOf, type Position } from "./engine.js";
 import type { NodeHost } from "./host.js";
 import type { Publication } from "./publication.js";
+import type { NodeTopic } from "./topic.js";
 import type { TopicLog } from "./topic-log.js";
 import type { Joined, SendOptions } from "./topic-options.js";
 
 /** The topic that is joined. */
-export interface JoinedTopic {
-  readonly name: string;
-  readonly log: TopicLog | undefined;
-  readonly publicationOptions: SendOptions;
-}
+type JoinedTopic = NodeTopic & { readonly log: TopicLog | undefined };
 
 /**
  * `first`: the position of the join is not known yet, and no message is for the peer. `replay`: what it has missed is being read, and live

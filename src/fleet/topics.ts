@@ -428,11 +428,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   close(): void {
     this.#isClosed = true;
     clearDeadline(this.#tick);
-    for (const topic of this.topics.values()) {
-      topic.log?.stop();
-      clearDeadline(topic.retry);
-      this.#members.unfollow(topic.name);
-    }
+    for (const topic of this.topics.values()) this.end(topic);
     this.topics.clear();
   }
 }

@@ -298,7 +298,7 @@ export class Link {
   }
 
   /** Checks that the server is still in the same term as a primary. Otherwise, loses the link. Also checks the subscriptions. */
-  async verify(): Promise<void> {
+  async #verify(): Promise<void> {
     void this.#countSubscriptions();
     const parts = await Promise.all(["server", "replication"].map((section) => this.command(["INFO", section])));
     const info = parseInfo(parts.join("\n"));
@@ -334,7 +334,7 @@ export class Link {
 
   readonly #hear = (): void => {
     // A server of a cluster that was demoted goes on to accept messages.
-    void Promise.allSettled([this.#hearTime(), this.verify()]).then(() => this.#hearLater());
+    void Promise.allSettled([this.#hearTime(), this.#verify()]).then(() => this.#hearLater());
   };
 
   async #hearTime(): Promise<void> {
