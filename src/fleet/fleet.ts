@@ -12,6 +12,7 @@ import { frameOf, isNodeName, Kind, notificationIn, readFrame, type Notification
 import type { EngineStats, GroupOptions, Health, NodeHost, Nodes, ServerNode } from "./host.js";
 import { FleetNode } from "./node.js";
 import type { OwnPeers } from "./own-peers.js";
+import { shuffled } from "./reconnecting.js";
 import { refuseOptions } from "./remote.js";
 import { Repeats } from "./repeats.js";
 import { FleetTopics } from "./topics.js";
@@ -233,14 +234,4 @@ export class Fleet implements ServerNode {
         (error) => host.report(error),
       );
   }
-}
-
-/** Returns the same in a random order, so that nodes do not all read the same log at once. */
-function shuffled<T>(list: readonly T[]): T[] {
-  const result = [...list];
-  for (let i = result.length - 1; i > 0; i--) {
-    const j = Math.floor(Math.random() * (i + 1));
-    [result[i], result[j]] = [result[j]!, result[i]!];
-  }
-  return result;
 }

@@ -170,3 +170,13 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
     signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
   });
 }
+
+/** Returns the same in a random order, so that nodes which connect again do not all begin with the same. */
+export function shuffled<T>(list: readonly T[]): T[] {
+  const result = [...list];
+  for (let i = result.length - 1; i > 0; i--) {
+    const j = Math.floor(Math.random() * (i + 1));
+    [result[i], result[j]] = [result[j]!, result[i]!];
+  }
+  return result;
+}

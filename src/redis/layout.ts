@@ -1,6 +1,7 @@
 /** Finds which primary has which tags: the given server, that of which a Sentinel knows, or those of a cluster. */
 import { EngineError } from "../fleet/engine.js";
 import { onAbort } from "../core/tell.js";
+import { shuffled } from "../fleet/reconnecting.js";
 import { connectError, createClient, loadLibrary, type Ask } from "./client.js";
 import { SLOT_OF_TAG, TAG_COUNT } from "./names.js";
 import { textOf, type Address, type Config, type Login, type Target } from "./options.js";
@@ -193,9 +194,4 @@ async function askCluster(ask: Ask, askedHost: string): Promise<Layout> {
 
 function hostOf(address: string): string {
   return address.slice(0, address.lastIndexOf(":")).replace(/^\[(.*)\]$/, "$1");
-}
-
-function shuffled<T>(values: readonly T[]): T[] {
-  const rest = [...values];
-  return values.map(() => rest.splice(Math.floor(Math.random() * rest.length), 1)[0]!);
 }
