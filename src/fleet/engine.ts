@@ -110,7 +110,8 @@ export interface Engine {
  *
  * A promise that rejects rejects with an `EngineError`. While the connection is down, each operation rejects at once with outcome
  * `"not-sent"`. An operation that was written and not answered rejects with `"unknown"` when the connection is lost. The engine
- * repeats no operation, and queues nothing while the connection is down. The fleet does both, within its bounds.
+ * repeats no operation, and queues nothing while the connection is down. The fleet does both, within its bounds. It also bounds what is
+ * written and not answered.
  */
 export interface EngineConnection {
   /**
