@@ -151,7 +151,7 @@ export class RedisConnection implements EngineConnection, Connectable {
   async send(channel: Channel, frame: string): Promise<number> {
     const { name, tag } = this.#names.channel(channel);
     const link = this.#linkByTag[tag];
-    if (link === undefined || this.#loop.isClosed) throw this.#loop.refusal();
+    if (link === undefined) throw this.#loop.refusal();
     try {
       const count = await link.publish(name, this.#numbers?.add(tag, frame) ?? frame);
       // Only a count for an inbox says that a node is gone.
@@ -219,7 +219,7 @@ export class RedisConnection implements EngineConnection, Connectable {
   received(link: Link, name: string, frame: string): void {
     const subscription = this.#subscriptions.get(name);
     // A server that was replaced may send what its successor sends too.
-    if (subscription === undefined || this.#loop.isClosed || this.#linkByTag[subscription.tag] !== link) return;
+    if (subscription === undefined || this.#linkByTag[subscription.tag] !== link) return;
     const { channel, tag } = subscription;
     const text = this.#numbers === undefined ? frame : this.#numbers.remove(tag, frame);
     if (text !== undefined) this.#host.received(channel, text);
