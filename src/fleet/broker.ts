@@ -156,7 +156,8 @@ export class Broker {
   send(channel: Channel, frame: string, isVital = false): boolean {
     const bytes = utf8Bytes(frame);
     if (!this.isUp || (!isVital && !this.#hasRoom(bytes)) || bytes > this.facts!.maxFrameBytes) {
-      this.#node.counts.dropped++;
+      // The answer to a beat that comes before `open` resolves is not missed: the first beat of this node follows.
+      if (!isVital || this.#state !== "starting") this.#node.counts.dropped++;
       return false;
     }
     this.#node.counts.sent++;
