@@ -324,7 +324,7 @@ export abstract class Endpoint {
     if (!(state instanceof Attachment)) return;
     if (state.controls !== undefined) this.#flushControls(state);
     if (state.isAckDue) this.#sendAck(state, state.session!);
-    this.#flushMessages();
+    if (state.messages !== undefined) this.#flushMessages();
   }
 
   /** Sends a control frame, after an ack that is owed. Returns false if it was not sent, because no messages flow. */

@@ -116,7 +116,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
   }
 
   get unsentBytes(): number {
-    return this.socket?.unsentBytes ?? 0;
+    return this.state.socket?.unsentBytes ?? 0;
   }
 
   get traffic(): Traffic | undefined {
