@@ -1,5 +1,4 @@
 /** Runs many worlds, some at a time. */
-import { vi } from "vitest";
 import { Breach } from "./oracle.js";
 import type { Variant } from "./variants.js";
 import { play, type Figures, type Plan } from "./world.js";
@@ -10,8 +9,6 @@ const SIDE_BY_SIDE = 12;
 const PATIENCE_MS = 180_000;
 /** The number of failures after which no further world is started. */
 const MOST_FAILURES = 5;
-/** A client that is cut fifty times would mostly wait for its next attempt. This is the share of the usual delay. */
-const HURRY = 0.02;
 
 /** The worlds to run. */
 export interface Exploration extends Pick<Plan, "messages" | "cuts"> {
@@ -43,8 +40,6 @@ export async function explore({
   const found: Found = { figures: [], failures: [], areBreaches: true };
   const until = performance.now() + minutes * 60_000;
   const mostFailures = variant === undefined ? MOST_FAILURES : 1;
-  const { random } = Math;
-  const spy = vi.spyOn(Math, "random").mockImplementation(() => random() * HURRY);
   let index = 0;
   const work = async (): Promise<void> => {
     while (found.failures.length < mostFailures && performance.now() < until) {
@@ -61,7 +56,6 @@ export async function explore({
     }
   };
   await Promise.all(Array.from({ length: SIDE_BY_SIDE }, work));
-  spy.mockRestore();
   return found;
 }
 

@@ -216,6 +216,8 @@ export class World {
       methods: this.traffic.methods(() => this.current) as never,
       ...(this.hasAuth ? { auth: this.credentials.show } : { headers: { authorization: CLIENT_NAME } }),
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
+      // A client that is cut fifty times would mostly wait for its next attempt.
+      reconnect: { minDelayMs: 50, maxDelayMs: 500 },
       // A call that is never answered is found by what waits for it.
       timeoutMs: Infinity,
       heartbeat: this.hasHeartbeat ? HEARTBEAT : false,
