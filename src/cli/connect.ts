@@ -44,7 +44,7 @@ Exit codes: 0 ended by you or by the server, 2 no connection or lost, 64 wrong u
     return withPeer(url, args, io, (peer) => session.run(peer), {
       reconnect: true,
       fallback: (params, { method, id }) =>
-        id === undefined ? session.told(method, params) : session.ask(method, params),
+        id === undefined ? session.notified(method, params) : session.ask(method, params),
     });
   },
 };
@@ -91,7 +91,7 @@ class Session {
   }
 
   /** Shows a notification of the server. */
-  told(method: string, params: unknown): void {
+  notified(method: string, params: unknown): void {
     this.#show(() => this.#io.stdout.jsonText(encodeNotification(method, params as object)));
   }
 
