@@ -88,6 +88,7 @@ function checkReconnect(
     minDelayMs,
     maxDelayMs = Math.max(5000, 2 * minDelayMs),
   } = checkOptions(name, given, RECONNECT_OPTIONS);
+  if (minDelayMs === Infinity) throw expected(`${name}.minDelayMs`, "finite", minDelayMs);
   if (maxDelayMs < 2 * minDelayMs || maxDelayMs === Infinity)
     throw expected(
       `${name}.maxDelayMs`,

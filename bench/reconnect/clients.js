@@ -5,11 +5,13 @@ import { answer } from "../process.js";
 
 /** How many are opened at a time. */
 const AT_ONCE = 100;
-/** When each client was connected again, by the clock of the machine. */
-let backAt = [];
+/** When each client was connected again for the first time, by the clock of the machine. */
+const backAt = new Map();
+let lastClient = 0;
 
 async function open(kind, url) {
-  const back = () => backAt.push(Date.now());
+  const client = ++lastClient;
+  const back = () => backAt.has(client) || backAt.set(client, Date.now());
   if (kind === "reciproc") {
     const peer = await connect(url, { reconnect: true });
     peer.on("resume", back);
@@ -25,7 +27,7 @@ answer({
     for (let left = count; left > 0; left -= AT_ONCE)
       await Promise.all(Array.from({ length: Math.min(left, AT_ONCE) }, () => open(kind, url)));
   },
-  /** Returns when each client that is connected again was so. */
-  back: () => backAt,
-  forget: () => void (backAt = []),
+  /** Returns the times of the clients that are connected again. */
+  back: () => [...backAt.values()],
+  forget: () => backAt.clear(),
 });

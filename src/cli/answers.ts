@@ -11,15 +11,15 @@ export const CONNECTION_HELP = `  --header "Name: value"  a header of the upgrad
                           default. May be repeated
   --plain                 offer only plain JSON-RPC 2.0, and not the subprotocol reciproc.v1`;
 
-/** Returns the handlers. Rejects with a `UsageError` that names the fault. */
-export async function methodsOf(answers: ReadonlyMap<string, string>): Promise<Methods> {
+/** Returns the handlers, in an object: a promise would call a method named `then`. Rejects with a `UsageError` that names the fault. */
+export async function methodsOf(answers: ReadonlyMap<string, string>): Promise<{ methods: Methods }> {
   const handlers = [...answers].map(async ([method, answer]) => {
     const source = `--answer ${method}`;
     if (answer.startsWith("@")) return { method, handler: await handlerIn(answer.slice(1), source) };
     const value = parseJson(answer, source);
     return { method, handler: () => value };
   });
-  return Object.fromEntries((await Promise.all(handlers)).map(({ method, handler }) => [method, handler]));
+  return { methods: Object.fromEntries((await Promise.all(handlers)).map(({ method, handler }) => [method, handler])) };
 }
 
 async function handlerIn(file: string, source: string): Promise<Methods[string]> {

@@ -1,6 +1,6 @@
 import { hostAndPort, readUrl } from "./args.js";
 import { CONNECTION_HELP } from "./answers.js";
-import { ExitCode, type Command } from "./command.js";
+import { ExitCode, type Command, type Io } from "./command.js";
 import { failureOf, printFailure, type Failure } from "./failure.js";
 import { isWritable, readParams } from "./params.js";
 import { withPeer } from "./remote.js";
@@ -42,10 +42,15 @@ Exit codes: 0 result, 1 error or timeout, 2 no connection or lost, 64 wrong use.
         const suggestion = args.json ? "" : await suggestionFor(error, peer, method);
         return printFailure({ ...failure, message: cause + suggestion }, io, args.json);
       }
-      if (!isWritable(result)) return printFailure(TOO_DEEP, io, args.json);
-      if (args.json) io.stdout.line(JSON.stringify({ result }));
-      else io.stdout.json(result);
-      return ExitCode.Ok;
+      return printResult(result, io, args.json);
     });
   },
 };
+
+/** Prints the result of a call. Returns the exit code. */
+export function printResult(result: unknown, io: Io, json: boolean): number {
+  if (!isWritable(result)) return printFailure(TOO_DEEP, io, json);
+  if (json) io.stdout.line(JSON.stringify({ result }));
+  else io.stdout.json(result);
+  return ExitCode.Ok;
+}

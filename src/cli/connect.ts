@@ -1,5 +1,6 @@
 import { encodeNotification, RpcError, type Peer } from "../node.js";
 import { CONNECTION_HELP } from "./answers.js";
+import { printResult } from "./call.js";
 import { hostAndPort, readUrl, UsageError } from "./args.js";
 import { ExitCode, type Command, type Io } from "./command.js";
 import { failureOf, lost, printFailure } from "./failure.js";
@@ -43,8 +44,8 @@ Exit codes: 0 ended by you or by the server, 2 no connection or lost, 64 wrong u
     const session = new Session(io, hostAndPort(url));
     return withPeer(url, args, io, (peer) => session.run(peer), {
       reconnect: true,
-      fallback: (params, { method, id }) =>
-        id === undefined ? session.notified(method, params) : session.ask(method, params),
+      fallback: (params, { method, id, signal }) =>
+        id === undefined ? session.notified(method, params) : session.ask(method, params, signal),
     });
   },
 };
@@ -64,6 +65,9 @@ class Session {
   /** The requests of the server that wait for an answer, by number. */
   readonly #questions = new Map<number, Question>();
   #lastQuestion = 0;
+  /** Whether no question is answered any more, and whether nothing is shown any more. */
+  #isEnding = false;
+  #isOver = false;
   /** The calls that are not answered. */
   readonly #calls = new Set<Promise<void>>();
 
@@ -83,8 +87,9 @@ class Session {
     peer.on("error", (error) => above.alarm(`error: ${describe(error)}`));
     if (this.#io.terminal !== undefined) stderr.line(`connected to ${this.#where}; .help explains, Ctrl-D ends`);
     const lines = (this.#lines = new Lines(this.#io.stdin, this.#io.terminal));
-    const typed = lines.each((line) => this.#take(line.trim(), peer)).then(() => Promise.all(this.#calls));
+    const typed = lines.each((line) => this.#take(line.trim(), peer)).then((isPiped) => this.#end(isPiped));
     const ended = await Promise.race([typed, peer.closed, this.#io.untilSignal(), this.#io.stdout.broken]);
+    this.#isOver = true;
     lines.close();
     if (typeof ended !== "object" || !("code" in ended)) return ExitCode.Ok;
     return ended.code === 1000 ? ExitCode.Ok : printFailure(lost(ended, this.#where), this.#io, false);
@@ -95,10 +100,24 @@ class Session {
     this.#show(() => this.#io.stdout.jsonText(encodeNotification(method, params as object)));
   }
 
-  /** Shows a request of the server. Returns the promise of the person's answer. */
-  ask(method: string, params: unknown): Promise<unknown> {
+  /** Waits for the calls if a pipe has ended, which answers no more questions. */
+  async #end(isPiped: boolean): Promise<void> {
+    this.#isEnding = true;
+    for (const { reject } of this.#questions.values()) reject(NOBODY);
+    if (isPiped) await Promise.all(this.#calls);
+  }
+
+  /** Shows a request of the server, until its `signal` aborts. Returns the promise of the person's answer. */
+  async ask(method: string, params: unknown, signal: AbortSignal): Promise<unknown> {
+    if (this.#isEnding) throw NOBODY;
     const number = ++this.#lastQuestion;
-    this.#show(() => this.#io.stdout.line(`#${number} ${method} ${JSON.stringify(params) ?? ""}`.trimEnd()));
+    signal.addEventListener("abort", () => {
+      if (this.#questions.delete(number) && !this.#isOver)
+        this.#show(() => this.#io.stdout.line(`#${number} is withdrawn`));
+    });
+    // The server chooses the name, which may have line breaks.
+    const name = /^\S+$/.test(method) ? method : JSON.stringify(method);
+    this.#show(() => this.#io.stdout.line(`#${number} ${name} ${JSON.stringify(params) ?? ""}`.trimEnd()));
     return new Promise((resolve, reject) => this.#questions.set(number, { resolve, reject }));
   }
 
@@ -133,15 +152,15 @@ class Session {
   }
 
   #call(peer: Peer, method: string, params: object | undefined): void {
-    const { stdout } = this.#io;
     const fail = async (error: unknown): Promise<void> => {
+      if (this.#isOver) return;
       const { message, ...failure } = failureOf(error, this.#where);
       const suggestion = await suggestionFor(error, peer, method);
       this.#show(() => printFailure({ ...failure, message: message + suggestion }, this.#io, false));
     };
     const call = peer
       .request(method, params)
-      .then((result) => this.#show(() => stdout.json(result)), fail)
+      .then((result) => this.#show(() => printResult(result, this.#io, false)), fail)
       .finally(() => this.#calls.delete(call));
     this.#calls.add(call);
   }
@@ -149,6 +168,7 @@ class Session {
 
 /** The code of an error by which a person refuses. */
 const REFUSED = 1;
+const NOBODY = new RpcError(REFUSED, "nobody answers any more");
 
 function paramsIn(text: string): object | undefined {
   return text === "" ? undefined : parseParams(text, "PARAMS");

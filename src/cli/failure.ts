@@ -10,6 +10,7 @@ import {
   type CloseInfo,
 } from "../node.js";
 import { ExitCode, type Io } from "./command.js";
+import { isWritable } from "./params.js";
 
 /** A failure, ready to be printed. */
 export interface Failure {
@@ -21,7 +22,12 @@ export interface Failure {
 }
 
 /** Prints a failure: with `--json` in one line on standard output, else on standard error. Returns the exit code. */
-export function printFailure({ exitCode, message, error }: Failure, { stdout, stderr }: Io, json: boolean): number {
+export function printFailure(
+  { exitCode, message, error: given }: Failure,
+  { stdout, stderr }: Io,
+  json: boolean,
+): number {
+  const error = isWritable(given) ? given : { ...given, data: "nested too deeply to be written" };
   if (json) stdout.line(JSON.stringify({ error }));
   else {
     stderr.alarm(message);
@@ -88,7 +94,7 @@ const REASONS: Readonly<Record<string, string>> = {
 
 function reasonOf({ url, message, status, cause }: ConnectError): string {
   if (status !== undefined) {
-    const hint = status === 401 ? " (credentials go into --header)" : "";
+    const hint = status === 401 ? " (credentials go into --header or --auth)" : "";
     return `the server answered HTTP ${status} ${STATUS_CODES[status] ?? ""}`.trimEnd() + hint;
   }
   const code = (cause as NodeJS.ErrnoException | undefined)?.code ?? "";

@@ -6,6 +6,8 @@ import { Readable, type Writable } from "node:stream";
 export class Lines {
   readonly #interface: Interface;
   readonly #output: Writable | undefined;
+  /** Whether no line is taken any more. Node throws for a prompt then. */
+  #isOver = false;
 
   /** `output`: the terminal of the person; `undefined` if a program is at the other end, which gets no prompt. */
   constructor(input: AsyncIterable<Uint8Array>, output: Writable | undefined) {
@@ -14,28 +16,38 @@ export class Lines {
     this.#interface = createInterface({ input: stream, output, terminal: output !== undefined, prompt: "> " });
   }
 
-  /** Prints by `print` above the prompt and what is being typed. */
+  /** Prints by `print`, above the prompt and what is being typed. */
   above(print: () => void): void {
-    if (this.#output === undefined) return print();
+    if (this.#output === undefined || this.#isOver) return print();
     cursorTo(this.#output, 0);
     clearLine(this.#output, 0);
     print();
     this.#interface.prompt(true);
   }
 
-  /** Calls `listener` with each line, until the input ends, Ctrl-C is pressed, or `close` is called. */
-  async each(listener: (line: string) => void): Promise<void> {
-    const ended = new Promise<void>((resolve) => this.#interface.once("close", resolve).once("SIGINT", resolve));
+  /** Calls `listener` with each line until the end. Resolves with true if a pipe has ended, and with false if a person or `close` ended it. */
+  each(listener: (line: string) => void): Promise<boolean> {
+    const prompt = (): void => {
+      if (this.#output !== undefined && !this.#isOver) this.#interface.prompt();
+    };
     this.#interface.on("line", (line) => {
+      // After `close`, Node reports the lines that it has read already.
+      if (this.#isOver) return;
       listener(line);
-      if (this.#output !== undefined) this.#interface.prompt();
+      prompt();
     });
-    if (this.#output !== undefined) this.#interface.prompt();
-    await ended;
-    this.close();
+    this.#interface.once("SIGINT", () => this.close());
+    prompt();
+    return new Promise((resolve) =>
+      this.#interface.once("close", () => {
+        resolve(this.#output === undefined && !this.#isOver);
+        this.#isOver = true;
+      }),
+    );
   }
 
   close(): void {
+    this.#isOver = true;
     this.#interface.close();
   }
 }

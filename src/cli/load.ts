@@ -52,6 +52,6 @@ function hintFor(error: unknown, file: string): string {
   if (error instanceof SyntaxError) return `; \`node --check ${file}\` shows the place`;
   // This error also occurs if FILE imports a TypeScript file.
   if (error instanceof TypeError && /^Unknown file extension "\.[cm]?tsx?"/.test(error.message))
-    return `; compile it first, or run with a loader such as \`NODE_OPTIONS="--import tsx" reciproc serve ${file}\``;
+    return `; compile it first, or run with a loader such as \`NODE_OPTIONS="--import tsx"\``;
   return "";
 }

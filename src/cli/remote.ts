@@ -1,7 +1,7 @@
 /** The connection of a command that connects, and the report of its failure. */
 import { connect, type Peer, type PeerOptions as Options } from "../node.js";
 import { methodsOf } from "./answers.js";
-import { hostAndPort, type Args } from "./args.js";
+import { hostAndPort, UsageError, type Args } from "./args.js";
 import type { Io } from "./command.js";
 import { failureOf, printFailure } from "./failure.js";
 
@@ -21,7 +21,9 @@ export async function withPeer(
   use: (peer: Peer) => Promise<number>,
   { around, reconnect = false, fallback }: PeerOptions = {},
 ): Promise<number> {
-  const methods = await methodsOf(args.answers);
+  if (args.plain && args.auth !== undefined)
+    throw new UsageError("--auth needs the subprotocol reciproc.v1, which --plain does not offer");
+  const { methods } = await methodsOf(args.answers);
   try {
     const peer = await connect(url, {
       headers: args.headers,

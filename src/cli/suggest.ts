@@ -10,8 +10,10 @@ const TIMEOUT_MS = 2_000;
  */
 export async function suggestionFor(error: unknown, peer: Peer, method: string): Promise<string> {
   if (!(error instanceof RpcError) || error.code !== ErrorCode.MethodNotFound) return "";
-  let nearest = { name: "", distance: Math.max(2, method.length / 3) + 1 };
+  let nearest = { name: "", distance: Math.max(1, Math.floor(method.length / 3)) + 1 };
   for (const name of await namesOf(peer)) {
+    // The server chooses how many names there are, and how long they are.
+    if (name === method || Math.abs(name.length - method.length) >= nearest.distance) continue;
     const between = distance(name.toLowerCase(), method.toLowerCase());
     if (between < nearest.distance) nearest = { name, distance: between };
   }

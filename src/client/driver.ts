@@ -88,12 +88,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
       // A time that the server asked for is not cut short: it spreads the clients of a server that restarts.
       if (this.#retryMs === undefined) this.#skipDelay?.();
     };
-    // Without this close, the server would keep the session of a closed page, and other users would see its peer.
     const offline = (): void => {
       // A connection that would not be made again may survive a short loss of the network.
-      if (this.#mayReconnect) this.link.giveUp("the network is offline");
+      if (this.#mayReconnect && peer.state === "open") this.link.giveUp("the network is offline");
       else this.#heartbeat?.check();
     };
+    // Without this close, the server would keep the session of a closed page, and other users would see its peer.
     this.#ignorePage = watchPage(wake, offline, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
     // The first attempt has no delay.
     this.#backoff.nextDelayMs();
@@ -161,7 +161,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
    */
   async #backOff(reason: Error | CloseInfo, isFresh: boolean): Promise<void> {
     const delayMs = isFresh ? 0 : this.#backoff.nextDelayMs(this.#retryMs);
-    const ms = Math.round(delayMs / STEP_MS) * STEP_MS;
+    const ms = Math.ceil(delayMs / STEP_MS) * STEP_MS;
     const delay = new Promise<void>((resolve) => {
       this.#skipDelay = resolve;
       setDeadline(this, ms);

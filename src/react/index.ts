@@ -85,8 +85,8 @@ export function createReciproc<S extends Contract<S> = AnyMethods, C extends Con
   return made as unknown as Reciproc<S, C>;
 }
 
-function useStore<T>({ subscribe, get }: Store<T>): T {
-  return React.useSyncExternalStore(subscribe, get, get);
+function useStore<T>({ subscribe, get, initial }: Store<T>): T {
+  return React.useSyncExternalStore(subscribe, get, initial === undefined ? get : () => initial);
 }
 
 /** Returns a function that calls the function of the latest render that was committed. It stays the same. */

@@ -11,6 +11,8 @@ import type { ConnectionState, Member, ProviderProps, StreamState, TopicMembers 
 export interface Store<T> {
   readonly subscribe: (listener: () => void) => () => void;
   readonly get: () => T;
+  /** What a page shows that a server has rendered, until it is hydrated. Default: what `get` returns. */
+  readonly initial?: T;
 }
 
 /**
@@ -52,7 +54,7 @@ function storeOf<T>(initial: T, start: (changed: () => void, signal: AbortSignal
       if (listeners.size === 0) stopping = setTimeout(stop);
     };
   };
-  return { subscribe, get: () => value };
+  return { subscribe, get: () => value, initial };
 }
 
 /** The peer of a provider, its connection, and the topics that its components show, by name. */
@@ -103,12 +105,17 @@ export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
 
 /** Returns the state of the connection of a peer, with the seconds until its next attempt. */
 function connectionOf(get: () => AnyPeer): Store<ConnectionState> {
-  const retryNow = (): void => void get().reconnect();
+  let running: AnyPeer | undefined;
+  let attemptAt = 0;
+  const retryNow = (): void => {
+    attemptAt = 0;
+    running?.reconnect();
+  };
   const initial: ConnectionState = { state: "connecting", cause: undefined, countdown: undefined, retryNow };
   return storeOf(initial, (changed, signal) => {
-    const peer = get();
+    const peer = (running = get());
+    attemptAt = 0;
     let cause: Error | undefined;
-    let attemptAt = 0;
     let counting: ReturnType<typeof setTimeout> | undefined;
     /** Shows the time that is left now, and again whenever a second has passed. */
     const count = (): void => {
@@ -122,21 +129,22 @@ function connectionOf(get: () => AnyPeer): Store<ConnectionState> {
       attemptAt = performance.now() + delayMs;
       count();
     };
-    const closed: PeerEvents["close"] = (end) => {
-      cause = errorOfEnd("the connection ended", end);
-      attemptAt = 0;
-      count();
-    };
-    peer.on("attempt", waits).on("suspend", changed).on("resume", changed).on("close", closed);
+    peer.on("attempt", waits).on("suspend", changed).on("resume", changed);
     peer.opened.then(changed, changed);
+    // It may have closed before.
+    void peer.closed.then((end) => {
+      cause = errorOfEnd("the connection ended", end);
+      changed();
+    });
     signal.addEventListener("abort", () => {
       clearTimeout(counting);
-      peer.off("attempt", waits).off("suspend", changed).off("resume", changed).off("close", closed);
+      peer.off("attempt", waits).off("suspend", changed).off("resume", changed);
+      running = undefined;
     });
     return () => {
       const { state } = peer;
       if (state === "open") return { ...initial, state };
-      const leftMs = attemptAt - performance.now();
+      const leftMs = state === "closed" ? 0 : attemptAt - performance.now();
       return { state, cause, countdown: leftMs > 0 ? Math.ceil(leftMs / 1000) : undefined, retryNow };
     };
   });

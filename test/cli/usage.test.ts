@@ -58,7 +58,6 @@ describe("a wrong command line", () => {
     [call("--answer", "confirm"), /--answer takes METHOD=JSON or METHOD=@FILE, got "confirm"/],
     [call("--answer", "a="), /--answer a is empty;/],
     [call("--answer", "a=@no-such.mjs"), /there is no file "no-such.mjs";/],
-    [call("--answer", "a=@package.json"), /cannot load "package.json"/],
     [call("3"), /: PARAMS must be a JSON array or object, got a number;/],
     [call("null"), /: PARAMS must be a JSON array or object, got null;/],
     [serve("--drain-timeout", "0"), /--drain-timeout takes milliseconds.*got "0"/],

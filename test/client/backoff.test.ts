@@ -41,10 +41,11 @@ async function dismissed(retryMs: number): Promise<{ emitted: string[]; from: nu
 describe("the delays of a client that reconnects", () => {
   it.each([
     [0, {}, [250, 500, 1000, 2000, 2500, 2500]],
-    [0.25, {}, [310, 630, 1250, 2500, 3130, 3130]],
+    [0.25, {}, [320, 630, 1250, 2500, 3130, 3130]],
     [0.999, {}, [500, 1000, 2000, 4000, 5000, 5000]],
     [0.5, { minDelayMs: 1000, maxDelayMs: 20_000 }, [1500, 3000, 6000, 12_000, 15_000, 15_000]],
     [0.5, { minDelayMs: 4000 }, [6000, 6000, 6000]],
+    [0.5, { minDelayMs: 1, maxDelayMs: 2 }, [10, 10, 10]],
   ])(
     "are zero, and then between a base that doubles and twice that, until `maxDelayMs` (random number: %d, %j)",
     async (random, range, expected) => {
@@ -60,6 +61,7 @@ describe("the delays of a client that reconnects", () => {
 
   it.each([
     [{ minDelayMs: 0 }, "reconnect.minDelayMs"],
+    [{ minDelayMs: Infinity }, "reconnect.minDelayMs"],
     [{ maxDelayMs: Infinity }, "reconnect.maxDelayMs"],
     [{ minDelayMs: 300, maxDelayMs: 599 }, "reconnect.maxDelayMs"],
     ["always", "reconnect"],

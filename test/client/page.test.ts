@@ -137,11 +137,13 @@ describe("offline", () => {
     expect(await call).toEqual([1]);
   });
 
-  it("only pings a server to which the client would not connect again", async () => {
+  it("only pings if the client would not connect again, and ends no peer whose first `onOpen` runs", async () => {
     const { emitted } = await live({ reconnect: false });
+    const plain = connectPage({ link: "plain", reconnect: true, onOpen: () => pass(2000) });
+    await pass(1);
     emit("offline");
     await pass(60_000);
-    expect(emitted).toEqual([]);
+    expect([emitted, (await plain).state]).toEqual([[], "open"]);
   });
 });
 

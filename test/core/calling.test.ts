@@ -46,7 +46,7 @@ describe("a peer's options", () => {
     ["schemas", PLAIN, [new Service(), null]],
     ["schemas.add", "a Standard Schema", [{}, { "~standard": {} }]],
     ["timeoutMs", "a positive number", [0, -1, NaN, "5", null]],
-    ["retry", '"not-sent" or false', ["always", true, null]],
+    ["retry", '"not-sent" or "always" or false', ["sent", true, null]],
     ["fallback", FUNCTION, [{}, null, false]],
     ["around", FUNCTION, ["log", 0]],
     ["onForeignMessage", FUNCTION, [5]],
@@ -91,8 +91,8 @@ describe("a peer's options", () => {
       [{ signal: { aborted: false } }, /^Expected `signal` to be an AbortSignal, got /],
       [{ signal: { aborted: false, addEventListener: () => {} } }, /^Expected `signal` to be an AbortSignal, got /],
       [{ signal: null }, /^Expected `signal` to be an AbortSignal, got /],
-      [{ retry: true }, /^Expected `retry` to be "not-sent" or false, got /],
-      [{ retry: null }, /^Expected `retry` to be "not-sent" or false, got /],
+      [{ retry: true }, /^Expected `retry` to be "not-sent" or "always" or false, got /],
+      [{ retry: null }, /^Expected `retry` to be "not-sent" or "always" or false, got /],
     ];
     for (const [options, message] of refused) {
       const error = await rejection(peer.request("m", {}, options));

@@ -68,12 +68,11 @@ describe("a call with `retry` that was not sent when the session was lost", () =
     );
     const once = rejection(peer.request("once", [], { retry: "not-sent" }));
     const failed = calls.slice(1).map(rejection);
-    expect(take()).toHaveLength(4);
     transport.suspend();
     transport.lose(GONE);
     expect(await once).toMatchObject({ outcome: "unknown" });
     transport.resume();
-    expect(take()).toEqual(["a", "b", "c"].map((method, i) => request(i + 1, method, [])));
+    expect(take().slice(4)).toEqual(["a", "b", "c"].map((method, i) => request(i + 1, method, [])));
     transport.feed(result(1, "done"));
     expect(await calls[0]).toBe("done");
     transport.suspend();
