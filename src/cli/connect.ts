@@ -103,13 +103,13 @@ class Session {
   /** Waits for the calls if a pipe has ended, which answers no more questions. */
   async #end(isPiped: boolean): Promise<void> {
     this.#isEnding = true;
-    for (const { reject } of this.#questions.values()) reject(NOBODY);
+    for (const { reject } of this.#questions.values()) reject(UNANSWERED);
     if (isPiped) await Promise.all(this.#calls);
   }
 
   /** Shows a request of the server, until its `signal` aborts. Returns the promise of the person's answer. */
   async ask(method: string, params: unknown, signal: AbortSignal): Promise<unknown> {
-    if (this.#isEnding) throw NOBODY;
+    if (this.#isEnding) throw UNANSWERED;
     const number = ++this.#lastQuestion;
     signal.addEventListener("abort", () => {
       if (this.#questions.delete(number) && !this.#isOver)
@@ -153,9 +153,9 @@ class Session {
 
   #call(peer: Peer, method: string, params: object | undefined): void {
     const fail = async (error: unknown): Promise<void> => {
-      if (this.#isOver) return;
       const { message, ...failure } = failureOf(error, this.#where);
       const suggestion = await suggestionFor(error, peer, method);
+      if (this.#isOver) return;
       this.#show(() => printFailure({ ...failure, message: message + suggestion }, this.#io, false));
     };
     const call = peer
@@ -168,7 +168,7 @@ class Session {
 
 /** The code of an error by which a person refuses. */
 const REFUSED = 1;
-const NOBODY = new RpcError(REFUSED, "nobody answers any more");
+const UNANSWERED = new RpcError(REFUSED, "the input of the person has ended");
 
 function paramsIn(text: string): object | undefined {
   return text === "" ? undefined : parseParams(text, "PARAMS");

@@ -100,21 +100,18 @@ export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
     signal.addEventListener("abort", close);
     return () => {};
   });
-  return { subscribe, get, connection: connectionOf(get), topics: new Map() };
+  return { subscribe, get, connection: connectionStateOf(get), topics: new Map() };
 }
 
 /** Returns the state of the connection of a peer, with the seconds until its next attempt. */
-function connectionOf(get: () => AnyPeer): Store<ConnectionState> {
-  let running: AnyPeer | undefined;
-  let attemptAt = 0;
-  const retryNow = (): void => {
-    attemptAt = 0;
-    running?.reconnect();
-  };
+function connectionStateOf(get: () => AnyPeer): Store<ConnectionState> {
+  /** Tries to connect at once; `undefined` while there is no subscriber, because the peer is closed then. */
+  let retry: (() => void) | undefined;
+  const retryNow = (): void => retry?.();
   const initial: ConnectionState = { state: "connecting", cause: undefined, countdown: undefined, retryNow };
   return storeOf(initial, (changed, signal) => {
-    const peer = (running = get());
-    attemptAt = 0;
+    const peer = get();
+    let attemptAt = 0;
     let cause: Error | undefined;
     let counting: ReturnType<typeof setTimeout> | undefined;
     /** Shows the time that is left now, and again whenever a second has passed. */
@@ -123,6 +120,11 @@ function connectionOf(get: () => AnyPeer): Store<ConnectionState> {
       const leftMs = attemptAt - performance.now();
       if (leftMs > 0) counting = setTimeout(count, leftMs % 1000 || 1000);
       changed();
+    };
+    retry = () => {
+      attemptAt = 0;
+      count();
+      peer.reconnect();
     };
     const waits: PeerEvents["attempt"] = ({ delayMs, error }) => {
       cause = error;
@@ -139,7 +141,7 @@ function connectionOf(get: () => AnyPeer): Store<ConnectionState> {
     signal.addEventListener("abort", () => {
       clearTimeout(counting);
       peer.off("attempt", waits).off("suspend", changed).off("resume", changed);
-      running = undefined;
+      retry = undefined;
     });
     return () => {
       const { state } = peer;
