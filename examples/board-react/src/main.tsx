@@ -68,9 +68,12 @@ const TEXTS = { connecting: "Connecting", open: "Live", suspended: "Reconnecting
 function Status() {
   const { state, countdown, retryNow } = useConnection();
   return (
-    <p role="status" className={state}>
-      {TEXTS[state]} {countdown !== undefined && <button onClick={retryNow}>in {countdown} s</button>}
-    </p>
+    <>
+      <p role="status" className={state}>
+        {TEXTS[state]}
+      </p>
+      {countdown !== undefined && <button onClick={retryNow}>in {countdown} s</button>}
+    </>
   );
 }
 
