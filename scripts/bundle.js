@@ -35,7 +35,7 @@ const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.br
 const LAZY = ["fleet/fleet.js", "fleet/attach.js"].map((file) => join(dist, file));
 
 /** Whether a module is of a peer: its calls, and each feature. So is every module that imports one of these. */
-const isOfPeer = (path) => path === join(dist, "core/outgoing-calls.js") || dirname(path) === join(dist, "features");
+const isOfPeer = (path) => path === join(dist, "peer/outgoing-calls.js") || dirname(path) === join(dist, "features");
 
 const isCompiled = (path) => path.startsWith(dist + sep);
 const folderOf = (name) => dirname(require.resolve(`${name}/package.json`));

@@ -20,8 +20,7 @@ async function readRooms() {
     rooms.set(roomOf(file), imported);
     for (const [, path] of text.matchAll(/\bfrom\s+"(\.[^"]+)"/g)) {
       const target = relative(SRC, join(SRC, dirname(file), path));
-      // Every layer may import the close codes, which import nothing.
-      if (target !== "close-codes.js" && roomOf(target) !== roomOf(file)) imported.add(roomOf(target));
+      if (roomOf(target) !== roomOf(file)) imported.add(roomOf(target));
     }
   }
   return rooms;

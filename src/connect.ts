@@ -1,17 +1,26 @@
 /** `open` and `connect` for a standard WebSocket: make a peer that connects. `node.ts` does the same over `ws`. */
 import { Credentials, type Attempt, type Supplied } from "./client/credentials.js";
 import { openStandard, type Open } from "./client/open.js";
-import { Normal } from "./close-codes.js";
+import { Normal } from "./message/close-codes.js";
 import type { DelayRange } from "./client/backoff.js";
 import { ClientDriver, type OnOpen } from "./client/driver.js";
-import type { ContractOptions } from "./core/checks.js";
-import type { AnyMethods, Contract } from "./core/contract.js";
-import { expected } from "./core/errors.js";
-import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
-import { makeConfig, PEER_OPTIONS } from "./core/config.js";
-import { defaultHooks } from "./core/hooks.js";
-import { any, anyFunction, anySignal, checkOptions, oneOf, optional, positive, type Checked } from "./core/options.js";
-import { onAbort } from "./core/tell.js";
+import type { ContractOptions } from "./contract/checks.js";
+import type { AnyMethods, Contract } from "./contract/contract.js";
+import { expected } from "./message/errors.js";
+import { checkHeartbeat, type HeartbeatOptions } from "./socket/heartbeat.js";
+import { makeConfig, PEER_OPTIONS } from "./peer/config.js";
+import { defaultHooks } from "./peer/hooks.js";
+import {
+  any,
+  anyFunction,
+  anySignal,
+  checkOptions,
+  oneOf,
+  optional,
+  positive,
+  type Checked,
+} from "./message/options.js";
+import { onAbort } from "./base/tell.js";
 import { endpointLimits } from "./session/sizes.js";
 import type { Caller } from "./peer/caller.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";

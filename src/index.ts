@@ -2,9 +2,9 @@
 export { connect, open, type ConnectOptions, type ReconnectOptions } from "./connect.js";
 export type { Attempt } from "./client/credentials.js";
 export { pair } from "./pair.js";
-export { bytes, bytesOf, type Bytes, type BytesCodec, type BytesSource } from "./core/bytes.js";
+export { bytes, bytesOf, type Bytes, type BytesCodec, type BytesSource } from "./message/bytes.js";
 export { Peer } from "./peer/peer.js";
-export type { FailedCall } from "./core/hooks.js";
+export type { FailedCall } from "./peer/hooks.js";
 export type { AnyPeer, Around, Batch, Call, Context, Options, PeerEvents, PeerOptions } from "./peer/peer.js";
 export type { Caller } from "./peer/caller.js";
 export {
@@ -14,7 +14,7 @@ export {
   type ContractOptions,
   type MethodsOf,
   type SchemaContract,
-} from "./core/checks.js";
+} from "./contract/checks.js";
 export type {
   AnyMethods,
   ApiOf,
@@ -36,8 +36,8 @@ export type {
   Streamed,
   StreamName,
   WebStream,
-} from "./core/contract.js";
-export type { Carried, Jsonify, NotJson } from "./core/jsonify.js";
+} from "./contract/contract.js";
+export type { Carried, Jsonify, NotJson } from "./message/jsonify.js";
 export {
   ConnectError,
   ConnectionLostError,
@@ -47,11 +47,11 @@ export {
   TimeoutError,
   TooLargeError,
   type Outcome,
-} from "./core/errors.js";
-export type { PeerLimits } from "./core/limits.js";
-export type { PeerStats } from "./core/stats.js";
-export type { SchemaIssue, SchemaResult, StandardSchema } from "./core/schema.js";
-export type { CancelDialect, Dialect, ProgressDialect, ProgressToken } from "./core/dialect.js";
+} from "./message/errors.js";
+export type { PeerLimits } from "./message/limits.js";
+export type { PeerStats } from "./peer/stats.js";
+export type { SchemaIssue, SchemaResult, StandardSchema } from "./contract/schema.js";
+export type { CancelDialect, Dialect, ProgressDialect, ProgressToken } from "./peer/dialect.js";
 export { batches } from "./features/batches.js";
 export { live } from "./features/live.js";
 export { compat } from "./features/compat.js";
@@ -59,13 +59,13 @@ export { renewal } from "./features/renewal.js";
 export { progress } from "./features/progress.js";
 export { schemas } from "./features/schemas.js";
 export { streams } from "./features/streams.js";
-export type { Feature, FeatureConnection, FeaturePart } from "./core/feature.js";
-export type { Slot } from "./core/incoming-call.js";
+export type { Feature, FeatureConnection, FeaturePart } from "./peer/feature.js";
+export type { Slot } from "./peer/incoming-call.js";
 export { acp } from "./features/dialects/acp.js";
 export { lsp } from "./features/dialects/lsp.js";
 export { mcp } from "./features/dialects/mcp.js";
-export type { CloseInfo, Receiver, Transport } from "./core/transport.js";
-export { encodeError, encodeNotification, encodeRequest, encodeResult } from "./core/text.js";
+export type { CloseInfo, Receiver, Transport } from "./message/transport.js";
+export { encodeError, encodeNotification, encodeRequest, encodeResult } from "./message/text.js";
 export {
   classify,
   isInternalMethod,
@@ -84,4 +84,4 @@ export {
   type ResponseMessage,
   type ResultMessage,
   type StructuredParams,
-} from "./core/message.js";
+} from "./message/message.js";

@@ -6,15 +6,15 @@ import type { ClientOptions } from "ws";
 import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions, type OpenArguments } from "./connect.js";
 import type { Attempt, Supplied } from "./client/credentials.js";
 import { publicUrl, type Opening } from "./client/open.js";
-import type { AnyMethods, Contract } from "./core/contract.js";
+import type { AnyMethods, Contract } from "./contract/contract.js";
 import type { Attached, AttachOptions } from "./fleet/attach.js";
-import { ConnectError } from "./core/errors.js";
-import { checkOptions, isPlain, must, optional } from "./core/options.js";
+import { ConnectError } from "./message/errors.js";
+import { checkOptions, isPlain, must, optional } from "./message/options.js";
 import { allFeatures } from "./features/all.js";
 import { pairOf, type pair as pagePair } from "./pair.js";
 import { Peer as PagePeer, type Context, type Options } from "./peer/peer.js";
 import { longestFrame } from "./session/sizes.js";
-import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
+import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./socket/ws.js";
 
 type Headers = Readonly<Record<string, string | readonly string[]>>;
 
@@ -167,7 +167,7 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
     maxPayload: longestFrame(maxMessageBytes),
     ...pieceLimits(longestFrame(maxMessageBytes)),
     closeTimeout: CLOSE_TIMEOUT_MS,
-    // `sockets/ws.ts` sends the pongs, within a limit.
+    // `socket/ws.ts` sends the pongs, within a limit.
     autoPong: false,
   } as ClientOptions);
   const socket = new WsSocket(webSocket, maxMessageBytes);

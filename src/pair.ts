@@ -1,10 +1,10 @@
 /** Two connected peers in memory, for tests and for two parts of one program. */
-import type { ContractOptions } from "./core/checks.js";
-import type { AnyMethods, Contract } from "./core/contract.js";
+import type { ContractOptions } from "./contract/checks.js";
+import type { AnyMethods, Contract } from "./contract/contract.js";
 import { Peer, type Context, type Options } from "./peer/peer.js";
-import { peerLimits } from "./core/limits.js";
-import { plain } from "./link/plain.js";
-import { memorySockets } from "./sockets/memory.js";
+import { peerLimits } from "./message/limits.js";
+import { plain } from "./socket/plain.js";
+import { memorySockets } from "./socket/memory.js";
 
 /**
  * Makes two connected peers: the first serves `A` and calls `B`, the second serves `B` and calls `A`. Messages are encoded and parsed as

@@ -4,10 +4,10 @@
  */
 import { isUtf8 } from "node:buffer";
 import type { WebSocket } from "ws";
-import { expected } from "../core/errors.js";
-import { onAbort } from "../core/tell.js";
-import { type CloseInfo } from "../core/transport.js";
-import { cutReason } from "../close-codes.js";
+import { expected } from "../message/errors.js";
+import { onAbort } from "../base/tell.js";
+import { type CloseInfo } from "../message/transport.js";
+import { cutReason } from "../message/close-codes.js";
 import { Child, type ChildEnd } from "./child.js";
 import { FRAMINGS, type Decoder, type Framing } from "./framing.js";
 import { checkBridgeOptions, type BridgeOptions, type CheckedOptions } from "./options.js";

@@ -1,7 +1,7 @@
 /** Runs one command: its pipes, its end, and the end of all its child processes. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
-import { attempt, warnOnce } from "../core/tell.js";
+import { attempt, warnOnce } from "../base/tell.js";
 
 /** The command to run, and how to end it. */
 export interface ChildOptions {

@@ -3,7 +3,7 @@
  * UTF-8, as a pipe and a WebSocket carry it, so no text is decoded.
  */
 import { isUtf8 } from "node:buffer";
-import { expected } from "../core/errors.js";
+import { expected } from "../message/errors.js";
 
 /** Splits a stream of bytes into messages. Must not be used after it has thrown, or after `end`. */
 export interface Decoder {

@@ -1,6 +1,15 @@
 /** Checks the options of a bridge. */
-import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { any, anySignal, checkOptions, must, optional, positive, type Check, type Checked } from "../core/options.js";
+import { LONGEST_DELAY_MS } from "../base/deadlines.js";
+import {
+  any,
+  anySignal,
+  checkOptions,
+  must,
+  optional,
+  positive,
+  type Check,
+  type Checked,
+} from "../message/options.js";
 import { FRAMINGS, type FramingName } from "./framing.js";
 
 /** The command to put behind a WebSocket, and the limits of the bridge. */

@@ -3,7 +3,7 @@ import { validateHeaderName, validateHeaderValue } from "node:http";
 import { parseArgs } from "node:util";
 import type { FramingName } from "../bridge/framing.js";
 import { MOST_MESSAGE_BYTES } from "../bridge/options.js";
-import { LONGEST_DELAY_MS } from "../core/deadlines.js";
+import { LONGEST_DELAY_MS } from "../base/deadlines.js";
 import { isHost, isOrigin } from "../server/origin.js";
 
 /** The command line is wrong. The process exits with code 64. */

@@ -1,7 +1,7 @@
 /** What a client shows to a server: its URL, its headers and its `auth`. Each is a value, or a function that is called anew. */
-import { checkForms, messageJson } from "../core/codec.js";
-import { ConnectError } from "../core/errors.js";
-import type { CloseInfo } from "../core/transport.js";
+import { checkForms, messageJson } from "../message/codec.js";
+import { ConnectError } from "../message/errors.js";
+import type { CloseInfo } from "../message/transport.js";
 import { publicUrl, webSocketUrl } from "./open.js";
 
 /** A connection attempt, for which a client needs credentials. */

@@ -1,12 +1,12 @@
 /**
  * Gives a client its sockets: the first one, and another after each loss. Connects and backs off until there is a socket, the
- * server refuses the client, or the peer is closed. `close-codes.ts` lists the effect of each close code.
+ * server refuses the client, or the peer is closed. `message/close-codes.ts` lists the effect of each close code.
  */
-import * as CloseCode from "../close-codes.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { ConnectError } from "../core/errors.js";
-import { Heartbeat, type HeartbeatTimes } from "../link/heartbeat.js";
-import { errorOfEnd, type CloseInfo, type Dialer, type Link } from "../core/transport.js";
+import * as CloseCode from "../message/close-codes.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import { ConnectError } from "../message/errors.js";
+import { Heartbeat, type HeartbeatTimes } from "../socket/heartbeat.js";
+import { errorOfEnd, type CloseInfo, type Dialer, type Link } from "../message/transport.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";

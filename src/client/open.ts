@@ -1,14 +1,14 @@
 /** One connection attempt: the offered subprotocols, the timeout, and the first frame of the server, which accepts or refuses the client. */
-import { toHttpStatus } from "../close-codes.js";
-import { clearDeadline, setDeadline } from "../core/deadlines.js";
-import { ConnectError, expected } from "../core/errors.js";
-import type { CoreDialect } from "../core/dialect.js";
-import type { Socket } from "../link/socket.js";
+import { toHttpStatus } from "../message/close-codes.js";
+import { clearDeadline, setDeadline } from "../base/deadlines.js";
+import { ConnectError, expected } from "../message/errors.js";
+import type { CoreDialect } from "../peer/dialect.js";
+import type { Socket } from "../socket/socket.js";
 import { AUTH_OFFER, helloOf, readBye, RESUME_OFFER, says } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import type { EndpointLimits } from "../session/state.js";
-import type { Inbox } from "../sockets/inbox.js";
-import { closeCode, StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
+import type { Inbox } from "../socket/inbox.js";
+import { closeCode, StandardSocket, type StandardWebSocket } from "../socket/standard.js";
 import type { Attempt, Credentials, Given } from "./credentials.js";
 
 /** An open connection whose server has accepted the client. */

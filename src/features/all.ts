@@ -1,6 +1,6 @@
 /** All features. The entries for Node and for tests use them by default. */
-import { bytes, type BytesCodec } from "../core/bytes.js";
-import type { Feature } from "../core/feature.js";
+import { bytes, type BytesCodec } from "../message/bytes.js";
+import type { Feature } from "../peer/feature.js";
 import { batches } from "./batches.js";
 import { compat } from "./compat.js";
 import { live } from "./live.js";

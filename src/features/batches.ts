@@ -1,14 +1,14 @@
 /** The batches of one connection (section 6), in both directions. */
-import { encodeTooLarge, joinTexts, utf8Bytes, type MessageText } from "../core/codec.js";
-import * as ErrorCode from "../core/codes.js";
-import type { Connection } from "../core/connection.js";
-import { ProtocolError, receivedError } from "../core/errors.js";
-import type { Feature, OutgoingBatch, OwnPart } from "../core/feature.js";
-import type { Sink } from "../core/flow.js";
-import type { Slot } from "../core/incoming-call.js";
-import { classify, isLoneId, type ErrorMessage, type Unchecked } from "../core/message.js";
-import type { OutgoingCall, SharedHandle } from "../core/outgoing-calls.js";
-import { VALUE_COST } from "../core/transport.js";
+import { encodeTooLarge, joinTexts, utf8Bytes, type MessageText } from "../message/codec.js";
+import * as ErrorCode from "../message/codes.js";
+import type { Connection } from "../peer/connection.js";
+import { ProtocolError, receivedError } from "../message/errors.js";
+import type { Feature, OutgoingBatch, OwnPart } from "../peer/feature.js";
+import type { Sink } from "../peer/flow.js";
+import type { Slot } from "../peer/incoming-call.js";
+import { classify, isLoneId, type ErrorMessage, type Unchecked } from "../message/message.js";
+import type { OutgoingCall, SharedHandle } from "../peer/outgoing-calls.js";
+import { VALUE_COST } from "../message/transport.js";
 
 /**
  * The calls of one batch that still wait, and the send handle of its message. The reply is one array, so a call that the

@@ -2,13 +2,13 @@
  * Messages besides those of JSON-RPC 2.0, where the application asks for them: those of version 1.0, which have no `jsonrpc` and whose
  * notifications have the id null, and foreign messages, which are of another protocol.
  */
-import { plainText, type MessageText } from "../core/codec.js";
-import * as ErrorCode from "../core/codes.js";
-import type { Connection } from "../core/connection.js";
-import type { Feature, OwnPart } from "../core/feature.js";
-import type { Slot } from "../core/incoming-call.js";
-import { isErrorObject, isObject } from "../core/message.js";
-import { attempt } from "../core/tell.js";
+import { plainText, type MessageText } from "../message/codec.js";
+import * as ErrorCode from "../message/codes.js";
+import type { Connection } from "../peer/connection.js";
+import type { Feature, OwnPart } from "../peer/feature.js";
+import type { Slot } from "../peer/incoming-call.js";
+import { isErrorObject, isObject } from "../message/message.js";
+import { attempt } from "../base/tell.js";
 
 /** Reads such messages on one connection. */
 class Compat implements OwnPart {

@@ -1,16 +1,16 @@
 /**
  * Messages that may be dropped: broadcasts, which end no connection, and notifications that a newer one makes obsolete. Their flow and
- * their queue take the place of those of the core.
+ * their queue take the place of those of the kernel.
  */
-import type { MessageText } from "../core/codec.js";
-import type { Connection } from "../core/connection.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { expected } from "../core/errors.js";
-import type { Feature, FeaturePart, NamedParts } from "../core/feature.js";
-import { Flow } from "../core/flow.js";
-import { checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
-import { QUEUED_COST, SendQueue } from "../core/send-queue.js";
-import { unsentBytesOf, type EncodedMessage, type Link, type SendHandle } from "../core/transport.js";
+import type { MessageText } from "../message/codec.js";
+import type { Connection } from "../peer/connection.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import { expected } from "../message/errors.js";
+import type { Feature, FeaturePart, NamedParts } from "../peer/feature.js";
+import { Flow } from "../peer/flow.js";
+import { checkOptions, must, oneOf, optional, type Checked } from "../message/options.js";
+import { QUEUED_COST, SendQueue } from "../peer/send-queue.js";
+import { unsentBytesOf, type EncodedMessage, type Link, type SendHandle } from "../message/transport.js";
 
 const LONGEST_KEY = 256;
 const isKey = (value: unknown): boolean => typeof value === "string" && value.length <= LONGEST_KEY;

@@ -6,17 +6,17 @@ import {
   joinTexts,
   stringify,
   type MessageText,
-} from "../core/codec.js";
-import type { Connection } from "../core/connection.js";
-import { setDeadline } from "../core/deadlines.js";
-import { isLongToken, type CoreDialect, type ProgressDialect } from "../core/dialect.js";
-import { expected } from "../core/errors.js";
-import type { Feature, OwnPart } from "../core/feature.js";
-import type { IncomingCall } from "../core/incoming-call.js";
-import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
-import { callsOf, type OutgoingCall } from "../core/outgoing-calls.js";
-import { attempt } from "../core/tell.js";
-import type { SendHandle } from "../core/transport.js";
+} from "../message/codec.js";
+import type { Connection } from "../peer/connection.js";
+import { setDeadline } from "../base/deadlines.js";
+import { isLongToken, type CoreDialect, type ProgressDialect } from "../peer/dialect.js";
+import { expected } from "../message/errors.js";
+import type { Feature, OwnPart } from "../peer/feature.js";
+import type { IncomingCall } from "../peer/incoming-call.js";
+import { isObject, type NotificationMessage, type RequestMessage } from "../message/message.js";
+import { callsOf, type OutgoingCall } from "../peer/outgoing-calls.js";
+import { attempt } from "../base/tell.js";
+import type { SendHandle } from "../message/transport.js";
 import { lsp } from "./dialects/lsp.js";
 
 /** The calls that asked for progress reports, and the reports of handlers. */

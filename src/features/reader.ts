@@ -1,14 +1,14 @@
 /** The reading end of a stream: requests more values before it has consumed the last, which hides the round trip. */
-import { encodeNotification } from "../core/codec.js";
-import * as ErrorCode from "../core/codes.js";
-import type { Connection } from "../core/connection.js";
-import { isLongToken, LONGEST_TOKEN } from "../core/dialect.js";
-import { ConnectionLostError, ProtocolError, RpcError, show, shownAt } from "../core/errors.js";
-import type { Sink } from "../core/flow.js";
-import { isObject, member } from "../core/message.js";
-import type { OutgoingCall } from "../core/outgoing-calls.js";
-import { observed } from "../core/promises.js";
-import { onAbort } from "../core/tell.js";
+import { encodeNotification } from "../message/codec.js";
+import * as ErrorCode from "../message/codes.js";
+import type { Connection } from "../peer/connection.js";
+import { isLongToken, LONGEST_TOKEN } from "../peer/dialect.js";
+import { ConnectionLostError, ProtocolError, RpcError, show, shownAt } from "../message/errors.js";
+import type { Sink } from "../peer/flow.js";
+import { isObject, member } from "../message/message.js";
+import type { OutgoingCall } from "../peer/outgoing-calls.js";
+import { observed } from "../base/promises.js";
+import { onAbort } from "../base/tell.js";
 
 /** The request for more values of a stream, and the notification that stops it. */
 export const NEXT = "$/enumerator/next";

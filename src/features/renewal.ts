@@ -1,9 +1,9 @@
 /** A fresh `auth` on an open connection. */
-import type { Connection } from "../core/connection.js";
-import type { CallOptions } from "../core/contract.js";
-import { mistake } from "../core/errors.js";
-import type { Feature, FeaturePart } from "../core/feature.js";
-import type { OutgoingCall } from "../core/outgoing-calls.js";
+import type { Connection } from "../peer/connection.js";
+import type { CallOptions } from "../contract/contract.js";
+import { mistake } from "../message/errors.js";
+import type { Feature, FeaturePart } from "../peer/feature.js";
+import type { OutgoingCall } from "../peer/outgoing-calls.js";
 
 /** The calls of `reauthenticate` on one connection, which share one exchange of frames. */
 class Renewal implements FeaturePart {

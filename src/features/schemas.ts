@@ -1,6 +1,6 @@
 /** Checks of params by schemas. */
-import type { Feature } from "../core/feature.js";
-import { validate } from "../core/schema.js";
+import type { Feature } from "../peer/feature.js";
+import { validate } from "../contract/schema.js";
 
 /**
  * The option `schemas`. On a page: `connect(url, { use: [schemas] })`. `reciproc/node` and `reciproc/testing` use it by default. A contract

@@ -1,13 +1,13 @@
 /** The serving end of a stream: reads an iterable a little ahead, and sends the values that are ready when they are requested. */
-import { encodeError, encodeRawResult, exceeds, joinTexts, stringify, type MessageText } from "../core/codec.js";
-import * as ErrorCode from "../core/codes.js";
-import type { Connection } from "../core/connection.js";
-import { clearDeadline, setDeadline } from "../core/deadlines.js";
-import { isAbort, RpcError } from "../core/errors.js";
-import type { AbortCause, IncomingCall, Slot } from "../core/incoming-call.js";
-import type { Id } from "../core/message.js";
-import type { AnyIterable } from "../core/promises.js";
-import { VALUE_COST, type Frame } from "../core/transport.js";
+import { encodeError, encodeRawResult, exceeds, joinTexts, stringify, type MessageText } from "../message/codec.js";
+import * as ErrorCode from "../message/codes.js";
+import type { Connection } from "../peer/connection.js";
+import { clearDeadline, setDeadline } from "../base/deadlines.js";
+import { isAbort, RpcError } from "../message/errors.js";
+import type { AbortCause, IncomingCall, Slot } from "../peer/incoming-call.js";
+import type { Id } from "../message/message.js";
+import type { AnyIterable } from "../base/promises.js";
+import { VALUE_COST, type Frame } from "../message/transport.js";
 import { MOST_NEXT, NEXT } from "./reader.js";
 
 /** The most characters of JSON, and the most values, that are read ahead, which bounds the memory for a slow reader. */

@@ -3,18 +3,18 @@
  * stream, `$/enumerator/next` requests more values, and `$/enumerator/abort` stops the stream. Source: StreamJsonRpc,
  * "Asynchronous enumerables".
  */
-import { encodeError, encodeRequest, encodeResult, type MessageText } from "../core/codec.js";
-import * as ErrorCode from "../core/codes.js";
-import type { Connection } from "../core/connection.js";
-import type { CallOptions } from "../core/contract.js";
-import { isExempt } from "../core/dialect.js";
-import { expected, mistake } from "../core/errors.js";
-import type { Feature, OwnPart } from "../core/feature.js";
-import type { AbortCause, IncomingCall, Slot } from "../core/incoming-call.js";
-import { member, type Id, type NotificationMessage, type RequestMessage } from "../core/message.js";
-import { isSignal } from "../core/options.js";
-import { OutgoingCall } from "../core/outgoing-calls.js";
-import type { AnyIterable } from "../core/promises.js";
+import { encodeError, encodeRequest, encodeResult, type MessageText } from "../message/codec.js";
+import * as ErrorCode from "../message/codes.js";
+import type { Connection } from "../peer/connection.js";
+import type { CallOptions } from "../contract/contract.js";
+import { isExempt } from "../peer/dialect.js";
+import { expected, mistake } from "../message/errors.js";
+import type { Feature, OwnPart } from "../peer/feature.js";
+import type { AbortCause, IncomingCall, Slot } from "../peer/incoming-call.js";
+import { member, type Id, type NotificationMessage, type RequestMessage } from "../message/message.js";
+import { isSignal } from "../message/options.js";
+import { OutgoingCall } from "../peer/outgoing-calls.js";
+import type { AnyIterable } from "../base/promises.js";
 import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, StreamReader, tokenOf, type Source } from "./reader.js";
 import { serveStream, type ServedStream, type ServedStreams } from "./served.js";
 

@@ -6,15 +6,15 @@
  * has read the response. If the transport cannot find that out, the push is sent a macrotask after the response.
  */
 import { customAlphabet } from "nanoid";
-import { checkForms } from "../core/codec.js";
-import { encodeNotification } from "../core/text.js";
-import { callOf } from "../core/incoming-call.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { ErrorCode, expected, RpcError } from "../core/errors.js";
-import { mergeLimits } from "../core/limits.js";
-import { isId } from "../core/message.js";
-import { anyFunction, checkOptions, must, optional } from "../core/options.js";
-import { synchronous } from "../core/promises.js";
+import { checkForms } from "../message/codec.js";
+import { encodeNotification } from "../message/text.js";
+import { callOf } from "../peer/incoming-call.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import { ErrorCode, expected, RpcError } from "../message/errors.js";
+import { mergeLimits } from "../message/limits.js";
+import { isId } from "../message/message.js";
+import { anyFunction, checkOptions, must, optional } from "../message/options.js";
+import { synchronous } from "../base/promises.js";
 
 /** The id of a subscription. */
 export type SubscriptionId = string | number;

@@ -1,11 +1,11 @@
 /** `attach`: a node without clients, for a process that only notifies, publishes and calls, such as a worker. */
-import { encodeNotification, shownAs } from "../core/codec.js";
-import type { AnyMethods, CallArgs, Contract, LiveOptions, NotifyName } from "../core/contract.js";
-import { expected } from "../core/errors.js";
+import { encodeNotification, shownAs } from "../message/codec.js";
+import type { AnyMethods, CallArgs, Contract, LiveOptions, NotifyName } from "../contract/contract.js";
+import { expected } from "../message/errors.js";
 import { checkLive, LIVE_OPTIONS } from "../features/live.js";
-import { anyFunction, checkOptions, must, optional, positive, tableOf } from "../core/options.js";
-import { EventEmitter } from "../core/packages.js";
-import { refuseUnknownEvents, tell } from "../core/tell.js";
+import { anyFunction, checkOptions, must, optional, positive, tableOf } from "../message/options.js";
+import { EventEmitter } from "../base/packages.js";
+import { refuseUnknownEvents, tell } from "../base/tell.js";
 import { checkEngine, type Engine } from "./engine.js";
 import { Fleet } from "./fleet.js";
 import type { FleetEvents, Health, NodeHost, NodeMethods, Nodes } from "./host.js";

@@ -1,6 +1,6 @@
 /** The checks of the options that the engines of all brokers have. */
-import { isObject } from "../core/message.js";
-import { must, optional, positive, secret } from "../core/options.js";
+import { isObject } from "../message/message.js";
+import { must, optional, positive, secret } from "../message/options.js";
 
 const isText = (value: unknown): boolean => typeof value === "string";
 export const object = secret<object>("an object", isObject);

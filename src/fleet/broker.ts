@@ -2,8 +2,8 @@
  * The broker as a node uses it: bounds what waits for it, and keeps the wanted subscriptions. The engine below repeats nothing and
  * queues nothing. The modules above need not know whether the broker is reachable.
  */
-import { utf8Bytes } from "../core/codec.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { utf8Bytes } from "../message/codec.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { EngineError, type Channel, type Engine, type EngineConnection, type EngineFacts } from "./engine.js";
 import type { FleetNode } from "./node.js";
 

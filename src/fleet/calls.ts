@@ -1,9 +1,9 @@
 /** Calls between nodes: to a peer of another node, and to all peers of a principal. Each call settles once, with a true outcome. */
-import { bytes } from "../core/bytes.js";
-import { encodeNotification, messageJson, plainText, utf8Bytes } from "../core/codec.js";
-import { waitOf, type Wait } from "../core/config.js";
-import type { CallOptions } from "../core/contract.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { bytes } from "../message/bytes.js";
+import { encodeNotification, messageJson, plainText, utf8Bytes } from "../message/codec.js";
+import { waitOf, type Wait } from "../peer/config.js";
+import type { CallOptions } from "../contract/contract.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import {
   ConnectionLostError,
   ProtocolError,
@@ -13,9 +13,9 @@ import {
   TimeoutError,
   TooLargeError,
   type Outcome,
-} from "../core/errors.js";
-import { isObject } from "../core/message.js";
-import { attempt, onAbort } from "../core/tell.js";
+} from "../message/errors.js";
+import { isObject } from "../message/message.js";
+import { attempt, onAbort } from "../base/tell.js";
 import { connectionOf } from "../peer/peer.js";
 import { EngineError, type Channel, type NodeName } from "./engine.js";
 import { frameOf, isNodeName, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";

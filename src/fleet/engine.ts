@@ -5,8 +5,8 @@
  * An engine publishes, subscribes and keeps logs. It reads no frame, and keeps nothing of a node. All rules above these operations are
  * in `src/fleet`, and are the same for every engine.
  */
-import { ErrorCode, expected, type Outcome } from "../core/errors.js";
-import type { ErrorObject } from "../core/message.js";
+import { ErrorCode, expected, type Outcome } from "../message/errors.js";
+import type { ErrorObject } from "../message/message.js";
 
 /** The name of a node: 1 to 64 of `[A-Za-z0-9_-]`. Random, so that no two nodes have the same. */
 export type NodeName = string;

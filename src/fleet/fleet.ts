@@ -2,9 +2,9 @@
  * One node of a fleet: connects the server of this process to those of others. Reads the frames that come, and gives each to the module
  * that it concerns. The server sees only this class.
  */
-import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { attempt } from "../core/tell.js";
+import { encodeNotification, plainText, type MessageText } from "../message/codec.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import { attempt } from "../base/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Calls } from "./calls.js";
 import type { Channel, Engine, EngineError, NodeName } from "./engine.js";

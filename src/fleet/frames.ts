@@ -3,7 +3,7 @@
  * version and the kind. New fields are only added at the end, and a node ignores fields that it does not know.
  */
 
-import { classify } from "../core/message.js";
+import { classify } from "../message/message.js";
 import { VERSION, type NodeName } from "./engine.js";
 
 /** The kinds of frames, in the order in which releases added them. A new one is added at the end: see `nodeName`. */

@@ -1,6 +1,6 @@
 /** A peer that joins a topic: what it has missed comes first, then the live messages that were queued meanwhile, then it is a member. */
-import { utf8Bytes, type MessageText } from "../core/codec.js";
-import { ConnectionLostError } from "../core/errors.js";
+import { utf8Bytes, type MessageText } from "../message/codec.js";
+import { ConnectionLostError } from "../message/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { EngineError, textOf, type Position } from "./engine.js";
 import type { NodeHost } from "./host.js";

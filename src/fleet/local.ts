@@ -1,8 +1,8 @@
 /** The node of a server without an engine: topics, logs, members and principals of one process. Everything happens at once. */
-import { encodeNotification, utf8Bytes } from "../core/codec.js";
-import { ConnectionLostError, TooLargeError } from "../core/errors.js";
-import { checkOptions } from "../core/options.js";
-import { nanoid } from "../core/packages.js";
+import { encodeNotification, utf8Bytes } from "../message/codec.js";
+import { ConnectionLostError, TooLargeError } from "../message/errors.js";
+import { checkOptions } from "../message/options.js";
+import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { EngineError, positionOf, textOf, type Position } from "./engine.js";
 import { MemoryLogs } from "./entries.js";

@@ -1,6 +1,6 @@
 /** The peers of one node, by id and by principal, and what needs no broker: calls to them, notifications and closes. */
-import type { CallOptions } from "../core/contract.js";
-import { ConnectionLostError } from "../core/errors.js";
+import type { CallOptions } from "../contract/contract.js";
+import { ConnectionLostError } from "../message/errors.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 import type { PeerCalls } from "./remote.js";
 

@@ -1,8 +1,8 @@
 /** The publications of a logged topic: how they are written, placed, and read for an application. */
-import { encodeNotification, plainText } from "../core/codec.js";
-import { expected } from "../core/errors.js";
-import { classify, isObject } from "../core/message.js";
-import { checkOptions } from "../core/options.js";
+import { encodeNotification, plainText } from "../message/codec.js";
+import { expected } from "../message/errors.js";
+import { classify, isObject } from "../message/message.js";
+import { checkOptions } from "../message/options.js";
 import { positionOf, textOf, type LogPage, type LogPart, type Position } from "./engine.js";
 import { READ_OPTIONS, type LogEntries, type ReadOptions } from "./topic-options.js";
 

@@ -1,8 +1,8 @@
 /** Peers of any node, as an application holds them. */
-import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
-import { encodeNotification, shownAs } from "../core/codec.js";
-import { expected, failed } from "../core/errors.js";
-import { isWellFormed, must } from "../core/options.js";
+import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../contract/contract.js";
+import { encodeNotification, shownAs } from "../message/codec.js";
+import { expected, failed } from "../message/errors.js";
+import { isWellFormed, must } from "../message/options.js";
 import { remoteOf } from "../peer/caller.js";
 import { Peer, type AnyPeer } from "../peer/peer.js";
 

@@ -2,8 +2,8 @@
  * Frames that are sent again until they are received, because their receiver or the broker may be away for a moment. They do not wait
  * for the connection among the commands of the application, whose number is bounded.
  */
-import { utf8Bytes } from "../core/codec.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { utf8Bytes } from "../message/codec.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import type { Channel } from "./engine.js";
 import type { FleetNode } from "./node.js";
 

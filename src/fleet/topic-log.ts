@@ -1,5 +1,5 @@
 /** The log of one topic on one node: follows it, delivers its publications, and reads what a client has missed. */
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { EngineError, type LogPart, type LogRule, type Position } from "./engine.js";
 import type { RecentEntries } from "./entries.js";
 import { Follower } from "./follower.js";

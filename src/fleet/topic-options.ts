@@ -1,9 +1,9 @@
 /** The rules and the options of a fleet's topics: their types and their checks. */
-import { checkForms, exceeds, messageJson } from "../core/codec.js";
-import type { CallArgs, MemberAs } from "../core/contract.js";
-import { expected } from "../core/errors.js";
-import type { Jsonify } from "../core/jsonify.js";
-import { any, checkOptions, isWellFormed, must, optional, positive } from "../core/options.js";
+import { checkForms, exceeds, messageJson } from "../message/codec.js";
+import type { CallArgs, MemberAs } from "../contract/contract.js";
+import { expected } from "../message/errors.js";
+import type { Jsonify } from "../message/jsonify.js";
+import { any, checkOptions, isWellFormed, must, optional, positive } from "../message/options.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { MAX_TOPIC_BYTES, type LogRule } from "./engine.js";
 

@@ -1,7 +1,7 @@
 /** The topics of a node with their rules, each while something uses it, and what members and watchers hear of the list of a topic. */
-import { encodeNotification } from "../core/codec.js";
-import { synchronous } from "../core/promises.js";
-import { attempt } from "../core/tell.js";
+import { encodeNotification } from "../message/codec.js";
+import { synchronous } from "../base/promises.js";
+import { attempt } from "../base/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { NodeHost } from "./host.js";
 import {

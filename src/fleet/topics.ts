@@ -1,8 +1,8 @@
 /** The topics of a node, as its fleet sees them: their subscriptions, logs and members, and the peers that are about to join. */
-import { utf8Bytes, type MessageText } from "../core/codec.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { TooLargeError } from "../core/errors.js";
-import { checkOptions } from "../core/options.js";
+import { utf8Bytes, type MessageText } from "../message/codec.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import { TooLargeError } from "../message/errors.js";
+import { checkOptions } from "../message/options.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Sending } from "./broker.js";
 import { positionOf, textOf, type Channel, type EngineError, type NodeName, type Position } from "./engine.js";

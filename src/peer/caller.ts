@@ -1,6 +1,6 @@
 /** How one side calls the other. A peer and a batch have it in common. */
-import { shownAs } from "../core/codec.js";
-import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
+import { shownAs } from "../message/codec.js";
+import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../contract/contract.js";
 
 /** Calls and notifies the other side, whose contract is `R`. */
 export interface Caller<R extends Contract<R>> {

@@ -1,8 +1,8 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The peer: one end of a connection, as its users see it. */
-import type { BytesCodec } from "../core/bytes.js";
-import { Connection, type Replace } from "../core/connection.js";
-import type { ContractOptions } from "../core/checks.js";
+import type { BytesCodec } from "../message/bytes.js";
+import { Connection, type Replace } from "./connection.js";
+import type { ContractOptions } from "../contract/checks.js";
 import type {
   AnyMethods,
   CallArgs,
@@ -21,22 +21,22 @@ import type {
   Streamed,
   StreamName,
   WebStream,
-} from "../core/contract.js";
-import type { Dialect } from "../core/dialect.js";
-import { shownAs } from "../core/codec.js";
-import { afterFailed, expected } from "../core/errors.js";
-import type { PeerLimits } from "../core/limits.js";
-import type { Id } from "../core/message.js";
-import { EventEmitter, nanoid } from "../core/packages.js";
-import type { StandardSchema } from "../core/schema.js";
-import { makeConfig, PEER_OPTIONS, type Config } from "../core/config.js";
-import type { Feature, FeaturePart } from "../core/feature.js";
-import { anyFunction, anySignal, checkOptions, optional } from "../core/options.js";
-import { observed } from "../core/promises.js";
-import { defaultHooks, type FailedCall, type Hooks } from "../core/hooks.js";
-import type { PeerStats } from "../core/stats.js";
-import { refuseUnknownEvents } from "../core/tell.js";
-import type { CloseInfo, Transport } from "../core/transport.js";
+} from "../contract/contract.js";
+import type { Dialect } from "./dialect.js";
+import { shownAs } from "../message/codec.js";
+import { afterFailed, expected } from "../message/errors.js";
+import type { PeerLimits } from "../message/limits.js";
+import type { Id } from "../message/message.js";
+import { EventEmitter, nanoid } from "../base/packages.js";
+import type { StandardSchema } from "../contract/schema.js";
+import { makeConfig, PEER_OPTIONS, type Config } from "./config.js";
+import type { Feature, FeaturePart } from "./feature.js";
+import { anyFunction, anySignal, checkOptions, optional } from "../message/options.js";
+import { observed } from "../base/promises.js";
+import { defaultHooks, type FailedCall, type Hooks } from "./hooks.js";
+import type { PeerStats } from "./stats.js";
+import { refuseUnknownEvents } from "../base/tell.js";
+import type { CloseInfo, Transport } from "../message/transport.js";
 import { callerOf, remoteOf, type Caller } from "./caller.js";
 
 /** The context of a call, which its handler gets. Its members survive destructuring. */

@@ -1,6 +1,6 @@
 /** The entry for React 18 and 19: a provider that owns a peer, and hooks over it. The application brings the package `react`. */
 import * as React from "react";
-import type { AnyMethods, Contract } from "../core/contract.js";
+import type { AnyMethods, Contract } from "../contract/contract.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { providedPeerOf, streamOf, topicOf, type ProvidedPeer, type Store } from "./stores.js";
 import type { ConnectionState, ProviderProps, Reciproc, StreamOptions } from "./types.js";

@@ -1,9 +1,9 @@
 /** What the hooks subscribe to: the peer of a provider, a stream, the members of a topic. None of it needs React. */
 import { open } from "../connect.js";
-import { ConnectionLostError } from "../core/errors.js";
-import { synchronous } from "../core/promises.js";
+import { ConnectionLostError } from "../message/errors.js";
+import { synchronous } from "../base/promises.js";
 import { streams } from "../features/streams.js";
-import { errorOfEnd } from "../core/transport.js";
+import { errorOfEnd } from "../message/transport.js";
 import type { AnyPeer, Peer, PeerEvents } from "../peer/peer.js";
 import type { ConnectionState, Member, ProviderProps, StreamState, TopicMembers } from "./types.js";
 

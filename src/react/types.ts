@@ -13,7 +13,7 @@ import type {
   Params,
   Result,
   StreamName,
-} from "../core/contract.js";
+} from "../contract/contract.js";
 import type { AnyPeer, Context, Options, Peer } from "../peer/peer.js";
 
 /**

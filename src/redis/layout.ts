@@ -1,6 +1,6 @@
 /** Finds which primary has which tags: the given server, that of which a Sentinel knows, or those of a cluster. */
 import { EngineError } from "../fleet/engine.js";
-import { onAbort } from "../core/tell.js";
+import { onAbort } from "../base/tell.js";
 import { shuffled } from "../fleet/reconnecting.js";
 import { connectError, createClient, loadLibrary, type Ask } from "./client.js";
 import { SLOT_OF_TAG, TAG_COUNT } from "./names.js";

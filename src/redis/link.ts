@@ -2,7 +2,7 @@
  * The connection to one server: one client for commands, and one for subscriptions, because a server may cut a subscription that reads
  * slowly. A link connects once. If one of its clients is lost, the link is lost.
  */
-import { onAbort } from "../core/tell.js";
+import { onAbort } from "../base/tell.js";
 import { EngineError } from "../fleet/engine.js";
 import { FinalError } from "../fleet/reconnecting.js";
 import {

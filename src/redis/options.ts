@@ -1,7 +1,7 @@
 /** The options of `redis()`, and the addresses in them. */
 /// <reference types="node" preserve="true" />
 import type { ConnectionOptions } from "node:tls";
-import { checkOptions, must, optional, secret } from "../core/options.js";
+import { checkOptions, must, optional, secret } from "../message/options.js";
 import { BROKER_OPTIONS, given, object, secretText } from "../fleet/broker-options.js";
 import type { EngineSettings } from "../fleet/engine.js";
 

@@ -1,6 +1,6 @@
 /** `around` on a server: it also wraps each message to a group of peers, once and not once for each peer. */
-import type { AnyAround } from "../core/config.js";
-import { observed } from "../core/promises.js";
+import type { AnyAround } from "../peer/config.js";
+import { observed } from "../base/promises.js";
 import type { AnyPeer, Call } from "../peer/peer.js";
 
 /** One message to all peers of a topic or of `server.peers`, as `around` sees it. */

@@ -1,7 +1,7 @@
 /** A notification to many peers of one process, which is encoded once. */
-import { exceeds, sentForm, utf8Bytes, type MessageText } from "../core/codec.js";
-import type { Connection } from "../core/connection.js";
-import { EncodedMessage } from "../core/transport.js";
+import { exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec.js";
+import type { Connection } from "../peer/connection.js";
+import { EncodedMessage } from "../message/transport.js";
 import { isReady, NotificationHandle } from "../features/live.js";
 import type { SendOptions } from "../fleet/topic-options.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";

@@ -1,6 +1,6 @@
 /** Closing the sockets of clients that have no peer. */
-import { cutReason, fromHttpStatus } from "../close-codes.js";
-import type { Socket, SocketHandler } from "../link/socket.js";
+import { cutReason, fromHttpStatus } from "../message/close-codes.js";
+import type { Socket, SocketHandler } from "../socket/socket.js";
 import { byeFrame } from "../session/frames.js";
 import type { GateSocket, Refusal } from "./upgrade.js";
 

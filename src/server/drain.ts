@@ -1,7 +1,7 @@
 /** Graceful shutdown: closes idle peers first, lets busy peers finish, and asks all clients to reconnect after a delay. */
-import { GoingAway } from "../close-codes.js";
-import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { checkOptions, must, positive, type Checked } from "../core/options.js";
+import { GoingAway } from "../message/close-codes.js";
+import { LONGEST_DELAY_MS } from "../base/deadlines.js";
+import { checkOptions, must, positive, type Checked } from "../message/options.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
 import { afterWork, endPeer, type AnyPeer } from "../peer/peer.js";
 

@@ -4,16 +4,16 @@
  */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import * as CloseCode from "../close-codes.js";
-import { makeConfig, type Config } from "../core/config.js";
-import type { Connection } from "../core/connection.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { member } from "../core/message.js";
-import type { Link } from "../core/transport.js";
+import * as CloseCode from "../message/close-codes.js";
+import { makeConfig, type Config } from "../peer/config.js";
+import type { Connection } from "../peer/connection.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import { member } from "../message/message.js";
+import type { Link } from "../message/transport.js";
 import type { Engine } from "../fleet/engine.js";
 import type { NodeHost, ServerNode } from "../fleet/host.js";
-import { plain } from "../link/plain.js";
-import type { Socket, SocketHandler } from "../link/socket.js";
+import { plain } from "../socket/plain.js";
+import type { Socket, SocketHandler } from "../socket/socket.js";
 import { endPeer, setAuth, type AnyPeer } from "../peer/peer.js";
 import {
   AUTH_HELLO,

@@ -2,9 +2,9 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { exceeds } from "../core/codec.js";
-import { ReadBudget } from "../sockets/read-budget.js";
+import { LONGEST_DELAY_MS } from "../base/deadlines.js";
+import { exceeds } from "../message/codec.js";
+import { ReadBudget } from "../socket/read-budget.js";
 
 /** The body of a request: text, or the value that the application has already parsed. */
 export type Body = { text: string } | { value: unknown };

@@ -1,11 +1,11 @@
 /** A request to all peers of a group: one call for each peer, whose params are encoded once. */
-import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
-import { shownAt } from "../core/errors.js";
-import { anySignal, optional, positive } from "../core/options.js";
-import type { Sink } from "../core/flow.js";
-import { OutgoingCall } from "../core/outgoing-calls.js";
-import { onAbort } from "../core/tell.js";
-import type { SendHandle } from "../core/transport.js";
+import { encodeNotification, plainText, type MessageText } from "../message/codec.js";
+import { shownAt } from "../message/errors.js";
+import { anySignal, optional, positive } from "../message/options.js";
+import type { Sink } from "../peer/flow.js";
+import { OutgoingCall } from "../peer/outgoing-calls.js";
+import { onAbort } from "../base/tell.js";
+import type { SendHandle } from "../message/transport.js";
 import { checkExcept, type Except } from "../fleet/remote.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 

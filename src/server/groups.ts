@@ -1,9 +1,9 @@
 /** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
-import { encodeNotification, shownAs } from "../core/codec.js";
-import { expected, failed } from "../core/errors.js";
+import { encodeNotification, shownAs } from "../message/codec.js";
+import { expected, failed } from "../message/errors.js";
 import { checkLive, isReady, LIVE_OPTIONS } from "../features/live.js";
-import { checkOptions, must, oneOf, optional } from "../core/options.js";
-import type { CallArgs, Contract, LiveOptions, NotifyName, Result } from "../core/contract.js";
+import { checkOptions, must, oneOf, optional } from "../message/options.js";
+import type { CallArgs, Contract, LiveOptions, NotifyName, Result } from "../contract/contract.js";
 import { checkExcept, wrongExcept, type Except, type Excluded } from "../fleet/remote.js";
 import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";

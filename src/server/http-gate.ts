@@ -3,8 +3,8 @@ import { createServer, type IncomingMessage, type Server as HttpServer, type Ser
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type Server, type ServerOptions } from "ws";
-import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits } from "../sockets/ws.js";
+import { LONGEST_DELAY_MS } from "../base/deadlines.js";
+import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits } from "../socket/ws.js";
 import { closeWithBye } from "./closing.js";
 import { Gate, type GateDelegate } from "./gate.js";
 import type { GateSettings } from "./options.js";

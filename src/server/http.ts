@@ -3,13 +3,13 @@
  * whose client cannot be called back. `docs/PROTOCOL.md` lists the statuses.
  */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
-import type { Slot } from "../core/incoming-call.js";
-import { encodeError, plainText } from "../core/codec.js";
-import type { Connection } from "../core/connection.js";
-import { ErrorCode } from "../core/errors.js";
-import type { LinkReceiver, Link } from "../core/transport.js";
+import type { Slot } from "../peer/incoming-call.js";
+import { encodeError, plainText } from "../message/codec.js";
+import type { Connection } from "../peer/connection.js";
+import { ErrorCode } from "../message/errors.js";
+import type { LinkReceiver, Link } from "../message/transport.js";
 import { connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
-import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
+import { CLOSE_TIMEOUT_MS } from "../socket/ws.js";
 import type { Entrance } from "./entrance.js";
 import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";

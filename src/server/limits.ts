@@ -1,6 +1,6 @@
 /** The limits of a server, in addition to those of its peers. */
-import { mergeLimits, PEER_LIMITS, type PeerLimits } from "../core/limits.js";
-import { checkKnown } from "../core/options.js";
+import { mergeLimits, PEER_LIMITS, type PeerLimits } from "../message/limits.js";
+import { checkKnown } from "../message/options.js";
 
 /** The limits of a server. Each has a default. A value out of range throws a `TypeError`. */
 export interface ServerLimits extends PeerLimits {

@@ -1,9 +1,9 @@
 /** The link of a server: the hello of its client, broadcasts, the memory of a suspended session, and the resumption by its client. */
-import * as CloseCode from "../close-codes.js";
-import { exceeds, sentForm } from "../core/codec.js";
-import { member } from "../core/message.js";
-import { Frame, type EncodedMessage } from "../core/transport.js";
-import type { Socket } from "../link/socket.js";
+import * as CloseCode from "../message/close-codes.js";
+import { exceeds, sentForm } from "../message/codec.js";
+import { member } from "../message/message.js";
+import { Frame, type EncodedMessage } from "../message/transport.js";
+import type { Socket } from "../socket/socket.js";
 import type { Attachment, EndpointLimits } from "../session/state.js";
 import { limitsOf, says, serverHello, type ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";

@@ -1,14 +1,14 @@
 /** The options of `serve` and their check, except the options that depend on the type of the server. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
-import type { NotifyName } from "../core/contract.js";
-import type { Dialect } from "../core/dialect.js";
-import { expected } from "../core/errors.js";
-import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
-import { checkDialect, PEER_OPTIONS } from "../core/config.js";
-import { isObject } from "../core/message.js";
-import { any, anyFunction, checkOptions, must, oneOf, optional, tableOf, type Checked } from "../core/options.js";
-import { synchronous } from "../core/promises.js";
+import type { NotifyName } from "../contract/contract.js";
+import type { Dialect } from "../peer/dialect.js";
+import { expected } from "../message/errors.js";
+import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../socket/heartbeat.js";
+import { checkDialect, PEER_OPTIONS } from "../peer/config.js";
+import { isObject } from "../message/message.js";
+import { any, anyFunction, checkOptions, must, oneOf, optional, tableOf, type Checked } from "../message/options.js";
+import { synchronous } from "../base/promises.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { checkEngine, type Engine } from "../fleet/engine.js";
 import type { NodeMethods } from "../fleet/host.js";

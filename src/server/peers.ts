@@ -1,12 +1,12 @@
 /** The peers of one server, with their sessions and topics, and the node that they are on. A server without an engine has a node when it needs one. */
-import { GoingAway } from "../close-codes.js";
-import { makeConfig, type Config } from "../core/config.js";
-import type { Contract } from "../core/contract.js";
-import { CallContext, callOf } from "../core/incoming-call.js";
-import type { FailedCall, Hooks } from "../core/hooks.js";
-import type { EventEmitter } from "../core/packages.js";
-import { tell } from "../core/tell.js";
-import type { Transport } from "../core/transport.js";
+import { GoingAway } from "../message/close-codes.js";
+import { makeConfig, type Config } from "../peer/config.js";
+import type { Contract } from "../contract/contract.js";
+import { CallContext, callOf } from "../peer/incoming-call.js";
+import type { FailedCall, Hooks } from "../peer/hooks.js";
+import type { EventEmitter } from "../base/packages.js";
+import { tell } from "../base/tell.js";
+import type { Transport } from "../message/transport.js";
 import { engineAnswer, type Engine } from "../fleet/engine.js";
 import type { NodeHost, ServerNode } from "../fleet/host.js";
 import { LocalNode } from "../fleet/local.js";

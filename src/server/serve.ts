@@ -1,8 +1,8 @@
 /** `serve`: the one call that starts a server, over HTTP and WebSockets of Node. */
 import { createHash } from "node:crypto";
-import type { AnyMethods, Contract } from "../core/contract.js";
-import type { Socket } from "../link/socket.js";
-import { WsSocket } from "../sockets/ws.js";
+import type { AnyMethods, Contract } from "../contract/contract.js";
+import type { Socket } from "../socket/socket.js";
+import { WsSocket } from "../socket/ws.js";
 import type { Platform } from "./entrance.js";
 import { HttpGate } from "./http-gate.js";
 import { Posts } from "./http.js";

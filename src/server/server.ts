@@ -1,15 +1,15 @@
 /** A server: many peers that share handlers, and the groups that notify many peers at once. The gate accepts or refuses clients. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { GoingAway } from "../close-codes.js";
-import type { ContractOptions } from "../core/checks.js";
-import { shownAs } from "../core/codec.js";
-import type { AnyMethods, Contract } from "../core/contract.js";
-import type { Dialect } from "../core/dialect.js";
-import type { FailedCall } from "../core/hooks.js";
-import { EventEmitter } from "../core/packages.js";
-import { refuseUnknownEvents } from "../core/tell.js";
-import type { Transport } from "../core/transport.js";
+import { GoingAway } from "../message/close-codes.js";
+import type { ContractOptions } from "../contract/checks.js";
+import { shownAs } from "../message/codec.js";
+import type { AnyMethods, Contract } from "../contract/contract.js";
+import type { Dialect } from "../peer/dialect.js";
+import type { FailedCall } from "../peer/hooks.js";
+import { EventEmitter } from "../base/packages.js";
+import { refuseUnknownEvents } from "../base/tell.js";
+import type { Transport } from "../message/transport.js";
 import type { FleetEvents, Health, Nodes } from "../fleet/host.js";
 import { HEALTHY } from "../fleet/local.js";
 import { AddressedPeer, type Principal, type RemotePeer } from "../fleet/remote.js";

@@ -1,7 +1,7 @@
 /** All sessions of one server: issues tokens, finds the session that a client resumes, and bounds the suspended sessions. */
-import * as CloseCode from "../close-codes.js";
-import { List, unlink, type Linked } from "../core/list.js";
-import type { Socket } from "../link/socket.js";
+import * as CloseCode from "../message/close-codes.js";
+import { List, unlink, type Linked } from "../base/list.js";
+import type { Socket } from "../socket/socket.js";
 import { pickLimits, serverHello, type ResumeFrame } from "../session/frames.js";
 import { Session } from "../session/session.js";
 import type { EndpointLimits } from "../session/state.js";

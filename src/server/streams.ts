@@ -1,13 +1,13 @@
 /** The streams of a server's peers, and those of the peers of HTTP requests. */
-import type { BytesCodec } from "../core/bytes.js";
-import { plainText } from "../core/codec.js";
-import type { Connection } from "../core/connection.js";
-import type { Feature } from "../core/feature.js";
-import type { Sink } from "../core/flow.js";
-import type { IncomingCall } from "../core/incoming-call.js";
-import type { OutgoingCall } from "../core/outgoing-calls.js";
-import type { AnyIterable } from "../core/promises.js";
-import type { Frame } from "../core/transport.js";
+import type { BytesCodec } from "../message/bytes.js";
+import { plainText } from "../message/codec.js";
+import type { Connection } from "../peer/connection.js";
+import type { Feature } from "../peer/feature.js";
+import type { Sink } from "../peer/flow.js";
+import type { IncomingCall } from "../peer/incoming-call.js";
+import type { OutgoingCall } from "../peer/outgoing-calls.js";
+import type { AnyIterable } from "../base/promises.js";
+import type { Frame } from "../message/transport.js";
 import { serveStream } from "../features/served.js";
 import { MOST_NEXT, requestMore, type Source } from "../features/reader.js";
 import { allFeatures } from "../features/all.js";

@@ -1,9 +1,9 @@
 /** Topics: named sets of peers, which exist while they have members, and emit an event when a peer joins or leaves. */
-import { encodeNotification } from "../core/codec.js";
-import type { Contract, NotifyName } from "../core/contract.js";
-import { anyFunction } from "../core/options.js";
-import { EventEmitter } from "../core/packages.js";
-import { refuseUnknownEvents, tell } from "../core/tell.js";
+import { encodeNotification } from "../message/codec.js";
+import type { Contract, NotifyName } from "../contract/contract.js";
+import { anyFunction } from "../message/options.js";
+import { EventEmitter } from "../base/packages.js";
+import { refuseUnknownEvents, tell } from "../base/tell.js";
 import {
   topicName,
   type Joined,

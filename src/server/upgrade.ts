@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import { LONGEST_DELAY_MS } from "../core/deadlines.js";
+import { LONGEST_DELAY_MS } from "../base/deadlines.js";
 import { refuseHost, refuseOrigin, type OriginRules } from "./origin.js";
 
 /** The connection of an upgrade request: a socket of an HTTP server, or one in memory. */

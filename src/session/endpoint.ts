@@ -3,12 +3,12 @@
  * writes frames to the socket of its `Attachment`. `docs/PROTOCOL.md` defines the states and the ten rules of a session. A comment that
  * begins with "Rule" names the rule that its line keeps.
  */
-import * as CloseCode from "../close-codes.js";
-import { exceeds, sentForm, type MessageText } from "../core/codec.js";
-import { isObject, member } from "../core/message.js";
-import type { CloseInfo, Frame, LinkReceiver, SendHandle } from "../core/transport.js";
+import * as CloseCode from "../message/close-codes.js";
+import { exceeds, sentForm, type MessageText } from "../message/codec.js";
+import { isObject, member } from "../message/message.js";
+import type { CloseInfo, Frame, LinkReceiver, SendHandle } from "../message/transport.js";
 import * as Frames from "./frames.js";
-import { ROOM_FOR_PONGS, type Socket } from "../link/socket.js";
+import { ROOM_FOR_PONGS, type Socket } from "../socket/socket.js";
 import { Session } from "./session.js";
 import { COLLECTED_PONGS, frameOf, isTooLong, PACK_LENGTH } from "./sizes.js";
 import { Attachment, type AttachedKind, type EndpointLimits, type State, type Tick } from "./state.js";

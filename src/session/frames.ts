@@ -1,6 +1,6 @@
 /** The control frames of `reciproc.v1`. Data from outside is checked here, once. `docs/PROTOCOL.md` defines their meaning. */
-import { member } from "../core/message.js";
-import { isWellFormed } from "../core/options.js";
+import { member } from "../message/message.js";
+import { isWellFormed } from "../message/options.js";
 
 /** The longest `retryMs` that a server may send and a client obeys: 10 minutes. A longer one could keep a client away for ever. */
 export const MAX_RETRY_MS = 600_000;

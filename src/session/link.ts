@@ -1,9 +1,9 @@
 /**
  * A connection that speaks `reciproc.v1`: an endpoint with sockets, timers and a receiver. `server/link.ts` adds the parts of a server.
  */
-import * as CloseCode from "../close-codes.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import type { MessageText } from "../core/codec.js";
+import * as CloseCode from "../message/close-codes.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import type { MessageText } from "../message/codec.js";
 import {
   addTraffic,
   endOf,
@@ -14,13 +14,13 @@ import {
   type SendHandle,
   type Traffic,
   type Link,
-} from "../core/transport.js";
-import { CLOSE_TIMEOUT_MS, type Socket, type SocketBudget, type SocketHandler } from "../link/socket.js";
-import { Coalescer } from "../link/coalescer.js";
+} from "../message/transport.js";
+import { CLOSE_TIMEOUT_MS, type Socket, type SocketBudget, type SocketHandler } from "../socket/socket.js";
+import { Coalescer } from "../socket/coalescer.js";
 import { Endpoint } from "./endpoint.js";
 import { Attachment, type AttachedKind, type EndpointLimits, type Tick } from "./state.js";
 import { longestFrame } from "./sizes.js";
-import { queueMicrotask } from "../link/tick.js";
+import { queueMicrotask } from "../base/tick.js";
 
 /** The name of the subprotocol. */
 export const PROTOCOL = "reciproc.v1";

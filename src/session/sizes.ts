@@ -1,8 +1,8 @@
 /** The lengths of the frames of `reciproc.v1`, and the limits of an end. */
-import type { BytesCodec } from "../core/bytes.js";
-import { exceeds, type MessageText } from "../core/codec.js";
-import type { PeerLimits } from "../core/limits.js";
-import { MOST_COALESCED } from "../link/coalescer.js";
+import type { BytesCodec } from "../message/bytes.js";
+import { exceeds, type MessageText } from "../message/codec.js";
+import type { PeerLimits } from "../message/limits.js";
+import { MOST_COALESCED } from "../socket/coalescer.js";
 import type { EndpointLimits } from "./state.js";
 
 /** The collected pongs are sent once they have about this length, in UTF-16 code units. All are taken to be as long as the newest. */

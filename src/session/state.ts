@@ -1,6 +1,6 @@
 /** The parts of an endpoint: its limits, its states, and what belongs to one socket. */
-import type { CloseInfo } from "../core/transport.js";
-import type { Socket } from "../link/socket.js";
+import type { CloseInfo } from "../message/transport.js";
+import type { Socket } from "../socket/socket.js";
 import type { SessionLimits } from "./frames.js";
 import type { Session } from "./session.js";
 

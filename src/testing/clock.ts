@@ -1,6 +1,6 @@
 /** A clock that only the test advances, for tests of timeouts, heartbeats, expiry and reconnecting. */
-import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { expected } from "../core/errors.js";
+import { LONGEST_DELAY_MS } from "../base/deadlines.js";
+import { expected } from "../message/errors.js";
 import { nextTick } from "./tick.js";
 
 /** The time of a test. `virtualClock` makes it. */

@@ -1,9 +1,9 @@
 /** The network between a test server and its clients, which the test controls. */
-import { Abnormal } from "../close-codes.js";
-import { expected } from "../core/errors.js";
-import { positive } from "../core/options.js";
+import { Abnormal } from "../message/close-codes.js";
+import { expected } from "../message/errors.js";
+import { positive } from "../message/options.js";
 import { endPeer, type AnyPeer } from "../peer/peer.js";
-import type { StandardWebSocket } from "../sockets/standard.js";
+import type { StandardWebSocket } from "../socket/standard.js";
 import type { Flow } from "./pipe.js";
 import { nextTick } from "./tick.js";
 import type { Wire, WireHost } from "./wire.js";

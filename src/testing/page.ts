@@ -1,8 +1,8 @@
 /** A standard WebSocket whose connections reach a test server, for code that makes its own: pages, workers, other clients. */
-import { exceeds } from "../core/codec.js";
-import { any, checkOptions } from "../core/options.js";
-import type { SocketHandler } from "../link/socket.js";
-import type { StandardWebSocket } from "../sockets/standard.js";
+import { exceeds } from "../message/codec.js";
+import { any, checkOptions } from "../message/options.js";
+import type { SocketHandler } from "../socket/socket.js";
+import type { StandardWebSocket } from "../socket/standard.js";
 import type { Headers } from "./gate.js";
 import type { Wire } from "./wire.js";
 

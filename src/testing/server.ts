@@ -1,15 +1,15 @@
 /** `testServer`: a server in memory, and clients that connect to it without a port. */
 import type { IncomingMessage } from "node:http";
 import { webSocketUrl, type Open, type Opening } from "../client/open.js";
-import { GoingAway } from "../close-codes.js";
-import type { ContractOptions } from "../core/checks.js";
+import { GoingAway } from "../message/close-codes.js";
+import type { ContractOptions } from "../contract/checks.js";
 import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions } from "../connect.js";
 import { allFeatures } from "../features/all.js";
 import type { Attempt, Supplied } from "../client/credentials.js";
-import type { AnyMethods, Contract, Handler, Handlers } from "../core/contract.js";
-import { ConnectError } from "../core/errors.js";
-import { isObject } from "../core/message.js";
-import { any, checkOptions, must, optional } from "../core/options.js";
+import type { AnyMethods, Contract, Handler, Handlers } from "../contract/contract.js";
+import { ConnectError } from "../message/errors.js";
+import { isObject } from "../message/message.js";
+import { any, checkOptions, must, optional } from "../message/options.js";
 import { Fleet } from "../fleet/fleet.js";
 import {
   endPeer,

@@ -1,11 +1,11 @@
 /** One end of a connection in memory. It behaves like a WebSocket: with a close handshake, pings, and unsent bytes. */
-import { Abnormal, Normal } from "../close-codes.js";
-import { utf8Bytes } from "../core/codec.js";
-import { clearDeadline, setDeadline } from "../core/deadlines.js";
-import type { CloseInfo, Traffic } from "../core/transport.js";
-import { Heartbeat, type HeartbeatTimes, type Pulse } from "../link/heartbeat.js";
-import { CLOSE_TIMEOUT_MS, type Socket } from "../link/socket.js";
-import { Inbox } from "../sockets/inbox.js";
+import { Abnormal, Normal } from "../message/close-codes.js";
+import { utf8Bytes } from "../message/codec.js";
+import { clearDeadline, setDeadline } from "../base/deadlines.js";
+import type { CloseInfo, Traffic } from "../message/transport.js";
+import { Heartbeat, type HeartbeatTimes, type Pulse } from "../socket/heartbeat.js";
+import { CLOSE_TIMEOUT_MS, type Socket } from "../socket/socket.js";
+import { Inbox } from "../socket/inbox.js";
 import type { Pipe } from "./pipe.js";
 
 /** One end of a connection in memory. */

@@ -1,6 +1,6 @@
 /** One connection in memory, from the request of its client to its end. */
-import { ConnectError } from "../core/errors.js";
-import { EventEmitter } from "../core/packages.js";
+import { ConnectError } from "../message/errors.js";
+import { EventEmitter } from "../base/packages.js";
 import type { Opening } from "../client/open.js";
 import { publicUrl } from "../client/open.js";
 import { STATUS_TEXT, type GateSocket, type Refusal } from "../server/upgrade.js";

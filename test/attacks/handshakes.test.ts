@@ -4,7 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import { upgradeText } from "../../bench/attacks/floods.js";
 import { connect, type ConnectError, type Peer } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
-import { maskedFrames } from "../../src/sockets/frames.js";
+import { maskedFrames } from "../../src/socket/frames.js";
 import { sendUpgrade } from "../support/network.js";
 import { postText, write } from "../support/post.js";
 import { request } from "../support/raw.js";

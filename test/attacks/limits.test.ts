@@ -176,7 +176,7 @@ describe("the limits of a session", () => {
 });
 
 it("reaches each limit that docs/API.md names here, or in the files that test it", async () => {
-  const files = ["conformance/limits.json", "conformance/batches.json", "session/held.test.ts", "core/slow.test.ts"];
+  const files = ["conformance/limits.json", "conformance/batches.json", "session/held.test.ts", "peer/slow.test.ts"];
   const paths = ["../docs/API.md", "attacks/limits.test.ts", "server/slots.test.ts", "server/auth.test.ts", ...files];
   const [document, ...tests] = (await Promise.all(
     paths.map((path) => readFile(new URL(`../${path}`, import.meta.url), "utf8")),

@@ -4,7 +4,7 @@ import { sharesOf, sizeOf } from "../../scripts/size.js";
 
 /** The modules of what a page imports by name, of other entries, and of Node. */
 const NOT_IN_EVERY_PAGE =
-  "core/bytes.ts core/checks.ts core/shared-timer.ts core/text.ts features/ bridge/ cli/ node.ts react/ server/ testing/";
+  "message/bytes.ts contract/checks.ts base/shared-timer.ts message/text.ts features/ bridge/ cli/ node.ts react/ server/ testing/";
 
 /** Returns the modules that a page contains which imports `names`. */
 async function modulesOf(names: string): Promise<string[]> {
@@ -53,8 +53,8 @@ describe("the code that a page loads", () => {
     }
     const packages = modules.flatMap((path) => /^node_modules\/([^/]+)/.exec(path)?.[1] ?? []);
     expect(new Set(packages)).toEqual(new Set(["eventemitter3", "nanoid"]));
-    expect(await modulesOf("connect, bytes")).toContain("src/core/bytes.ts");
+    expect(await modulesOf("connect, bytes")).toContain("src/message/bytes.ts");
     expect(await modulesOf("connect, progress")).toContain("src/features/progress.ts");
-    expect(await modulesOf("connect, contract")).toContain("src/core/checks.ts");
+    expect(await modulesOf("connect, contract")).toContain("src/contract/checks.ts");
   });
 });

@@ -1,7 +1,7 @@
-/** Imports `core/deadlines` and `session/session`: it counts on the heap what no interface shows, timeouts and sessions that were kept. */
+/** Imports `base/deadlines` and `session/session`: it counts on the heap what no interface shows, timeouts and sessions that were kept. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { queryObjects } from "node:v8";
-import { countDeadlines } from "../../src/core/deadlines.js";
+import { countDeadlines } from "../../src/base/deadlines.js";
 import { Session } from "../../src/session/session.js";
 import { Peer } from "../../src/index.js";
 

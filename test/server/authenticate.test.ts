@@ -1,7 +1,7 @@
 /** `authenticate` before the handshake is answered, `principal`, and the disconnection of a principal. */
 import { describe, expect, it } from "vitest";
 import { type AnyPeer } from "../../src/node.js";
-import { maskedFrames } from "../../src/sockets/frames.js";
+import { maskedFrames } from "../../src/socket/frames.js";
 import { sendUpgrade, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { request } from "../support/raw.js";

@@ -5,7 +5,7 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { connect, serve, Subscriptions, type AnyPeer, type ServerContext } from "../../src/node.js";
-import { maskedFrames } from "../../src/sockets/frames.js";
+import { maskedFrames } from "../../src/socket/frames.js";
 import { sendUpgrade, plainPeer } from "../support/network.js";
 import { notification, request } from "../support/raw.js";
 import { stall, useVirtualClock } from "../support/time.js";

@@ -2,7 +2,7 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import type { Link } from "../../src/core/transport.js";
+import type { Link } from "../../src/message/transport.js";
 import {
   contract,
   ProtocolError,

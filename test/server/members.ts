@@ -1,5 +1,5 @@
 /** Servers in memory and their clients, for tests of groups. */
-import type { Link, LinkReceiver } from "../../src/core/transport.js";
+import type { Link, LinkReceiver } from "../../src/message/transport.js";
 import type { AnyMethods, AnyPeer, ServeOptions, Server } from "../../src/node.js";
 import { testServer, type Network, type TestServer } from "../../src/testing/index.js";
 

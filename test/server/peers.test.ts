@@ -1,6 +1,6 @@
 /** The peers of a server, its events, and peers of transports of the application. */
 import { describe, expect, it, vi } from "vitest";
-import type { Link, LinkReceiver } from "../../src/core/transport.js";
+import type { Link, LinkReceiver } from "../../src/message/transport.js";
 import { lsp, mcp, serve } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { plainPeer } from "../support/network.js";

@@ -1,7 +1,7 @@
 /** Rule 7 on a client's end, as a machine without I/O: when messages get a number, what is queued, acks, reports and bytes. */
 import { describe, expect, it } from "vitest";
 import { bytes } from "../../src/index.js";
-import * as codec from "../../src/core/codec.js";
+import * as codec from "../../src/message/codec.js";
 import { binaryFrame } from "../support/binary.js";
 import { ClientEnd, hello, LIMITS, message, OFFER, pack, range, resumed } from "./kit.js";
 

@@ -1,14 +1,14 @@
-// Imports `core/transport`, `link/socket`, `server/tokens`, `session/session`: a fault changes functions of these.
+// Imports `message/transport`, `socket/socket`, `server/tokens`, `session/session`: a fault changes functions of these.
 /**
  * Imports the inside: a fault replaces functions of an endpoint, of the tokens, or of an end of the oracle.
  *
  * Ends that break one rule of the session each. A fault changes what an end reads, what it writes, or what it is limited by, and
  * nothing of the source: the oracle must notice each of them.
  */
-import { endsSession } from "../../src/close-codes.js";
-import type { SendHandle } from "../../src/core/transport.js";
-import type { Flow as Outgoing } from "../../src/core/flow.js";
-import type { Socket } from "../../src/link/socket.js";
+import { endsSession } from "../../src/message/close-codes.js";
+import type { SendHandle } from "../../src/message/transport.js";
+import type { Flow as Outgoing } from "../../src/peer/flow.js";
+import type { Socket } from "../../src/socket/socket.js";
 import type { TokenRegistry } from "../../src/server/tokens.js";
 import type { Session } from "../../src/session/session.js";
 import { acceptsFirst, ClientEnd, ServerEnd, type AnyEndpoint, type End, type Fault, type Side } from "./oracle.js";

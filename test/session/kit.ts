@@ -2,10 +2,10 @@
 import type { IncomingMessage } from "node:http";
 import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
-import type { LinkReceiver } from "../../src/core/transport.js";
+import type { LinkReceiver } from "../../src/message/transport.js";
 import { PackedLink } from "../../src/session/link.js";
 import { REFUSED } from "../../src/session/frames.js";
-import { unsentMarks } from "../../src/core/flow.js";
+import { unsentMarks } from "../../src/peer/flow.js";
 import { LiveFlow as Flow } from "../../src/features/live.js";
 import type { EndpointLimits } from "../../src/session/state.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";

@@ -1,4 +1,4 @@
-// Imports `core/transport`, `link/socket`, `server/tokens`, `server/link`, `session/session`, `session/sizes`: a fault replaces parts of these.
+// Imports `message/transport`, `socket/socket`, `server/tokens`, `server/link`, `session/session`, `session/sizes`: a fault replaces parts of these.
 /**
  * Imports the inside: a server's link, its tokens and queue are parts that a fault replaces, below the link and its timers.
  *
@@ -6,12 +6,12 @@
  * hand. It knows what each end has sent, and checks at every step that the other end gets it in order and once, or reports a loss
  * for which there is a reason. What it finds is thrown as a `Breach`.
  */
-import { toHttpStatus } from "../../src/close-codes.js";
-import { member } from "../../src/core/message.js";
-import type { CloseInfo } from "../../src/core/transport.js";
-import type { Flow as Outgoing } from "../../src/core/flow.js";
+import { toHttpStatus } from "../../src/message/close-codes.js";
+import { member } from "../../src/message/message.js";
+import type { CloseInfo } from "../../src/message/transport.js";
+import type { Flow as Outgoing } from "../../src/peer/flow.js";
 import { NotificationHandle } from "../../src/features/live.js";
-import type { Socket } from "../../src/link/socket.js";
+import type { Socket } from "../../src/socket/socket.js";
 import { TokenRegistry, type Resumable } from "../../src/server/tokens.js";
 import { ServerLink } from "../../src/server/link.js";
 import {

@@ -1,5 +1,5 @@
 /** A peer whose other side is the test, which records each text and feeds messages synchronously. */
-import type { Link, LinkReceiver } from "../../src/core/transport.js";
+import type { Link, LinkReceiver } from "../../src/message/transport.js";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { Peer } from "../../src/index.js";
 import { closeAtEnd, use, type AnyOptions } from "./pair.js";

@@ -1,5 +1,5 @@
 /** A peer whose transport outlives its connections. The test suspends and resumes it, and loses its connection. */
-import type { Link, LinkReceiver } from "../../src/core/transport.js";
+import type { Link, LinkReceiver } from "../../src/message/transport.js";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { Peer } from "../../src/index.js";
 import { closeAtEnd, use, type AnyOptions } from "./pair.js";

@@ -1,8 +1,8 @@
-/** Imports `core/deadlines`: timeouts that are left by the real clock are counted there alone. */
+/** Imports `base/deadlines`: timeouts that are left by the real clock are counted there alone. */
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { bytes, ConnectError, contract, type AnyPeer } from "../../src/index.js";
-import { countDeadlines } from "../../src/core/deadlines.js";
+import { countDeadlines } from "../../src/base/deadlines.js";
 import { testServer } from "../../src/testing/index.js";
 import { gate, Outcomes, rejection } from "../support/turns.js";
 

@@ -1,5 +1,5 @@
-import { overTestNetwork, overTestNetworkServer } from "../sockets/joins.js";
-import { describeBytes, describeSocket } from "../sockets/suite.js";
+import { overTestNetwork, overTestNetworkServer } from "../socket/joins.js";
+import { describeBytes, describeSocket } from "../socket/suite.js";
 
 describeSocket("in a test network", overTestNetwork, { tooLarge: 1009 });
 describeSocket("in a test network, on a server", overTestNetworkServer, { tooLarge: 1009 });

@@ -1,6 +1,6 @@
 /** The dialect of the Agent Client Protocol. */
-import { tokenFrom, type Dialect } from "../../core/dialect.js";
-import { isId, member } from "../../core/message.js";
+import { tokenFrom, type Dialect } from "../../peer/dialect.js";
+import { isId, member } from "../../message/message.js";
 import { progressParams, readProgress } from "./lsp.js";
 
 /** The member of `_meta` that holds the progress token. */

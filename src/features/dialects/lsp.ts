@@ -1,6 +1,6 @@
 /** The dialect of the Language Server Protocol, which vscode-jsonrpc and StreamJsonRpc share. */
-import { lspCancel, tokenFrom, type Dialect, type ProgressToken } from "../../core/dialect.js";
-import { member } from "../../core/message.js";
+import { lspCancel, tokenFrom, type Dialect, type ProgressToken } from "../../peer/dialect.js";
+import { member } from "../../message/message.js";
 
 /** Returns the params of a report. */
 export function progressParams(token: ProgressToken, value: unknown): object {

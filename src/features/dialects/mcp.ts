@@ -1,6 +1,6 @@
 /** The dialect of the Model Context Protocol, up to its revision 2025-11-25. */
-import { tokenFrom, type Dialect, type ProgressToken } from "../../core/dialect.js";
-import { isId, member } from "../../core/message.js";
+import { tokenFrom, type Dialect, type ProgressToken } from "../../peer/dialect.js";
+import { isId, member } from "../../message/message.js";
 
 /**
  * `notifications/cancelled {requestId, reason?}`, after which no answer comes, and never for `initialize`;

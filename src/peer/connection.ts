@@ -1,0 +1,260 @@
+/**
+ * One connection, from its first message to its end: its state, its transport, and where each incoming message goes. A peer
+ * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
+ */
+import { OptionalCancel } from "./cancel.js";
+import * as ErrorCode from "../message/codes.js";
+import type { Config } from "./config.js";
+import { Parts } from "./feature.js";
+import type { Flow, FlowConnection } from "./flow.js";
+import type { FailedCall, Hooks } from "./hooks.js";
+import type { Slot } from "./incoming-call.js";
+import { IncomingCalls } from "./incoming-calls.js";
+import { classify, isObject, type Unchecked } from "../message/message.js";
+import { OutgoingCalls } from "./outgoing-calls.js";
+import type { EventEmitter } from "../base/packages.js";
+import { newCounts, type Counts } from "./stats.js";
+import { attempt, tell, warnOnce } from "../base/tell.js";
+import { errorOfEnd, type CloseInfo, type LinkReceiver, type Link } from "../message/transport.js";
+import { Abnormal, cutReason } from "../message/close-codes.js";
+
+/** Gives a peer the connection that follows a lost one. */
+export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
+
+/** The connection of a peer. */
+export class Connection implements LinkReceiver, FlowConnection {
+  /** Why the connection has ended; `undefined` while it has not. */
+  declare ended: Error | undefined;
+  /** How the connection ended; `undefined` until its transport has ended. */
+  declare closeInfo: CloseInfo | undefined;
+  /** Called after `close` is emitted. */
+  declare onClosed: ((info: CloseInfo) => void) | undefined;
+  /** True until messages of the application flow for the first time. Still true if the connection ended before that. */
+  declare isConnecting: boolean;
+  /** Called once: when `isConnecting` becomes false, or with the reason if the connection ends before. */
+  declare onOpened: ((failure?: { cause: Error }) => void) | undefined;
+  /** The parts of the features, once one was needed. */
+  declare madeParts: Parts | undefined;
+  declare readonly counts: Counts;
+  /** Emits the events of this connection. Handlers get it as `context.peer`. */
+  declare readonly peer: EventEmitter<any>;
+  declare readonly transport: Link;
+  declare readonly config: Config;
+  declare readonly hooks: Hooks;
+  /** The messages on their way out. */
+  declare readonly flow: Flow;
+  declare readonly outgoing: OutgoingCalls;
+  declare readonly incoming: IncomingCalls;
+  readonly #replace: Replace;
+  /** Why this side ended the connection, if it had a reason of its own. */
+  #cause: CloseInfo | undefined;
+
+  /** `lost`: the connection that this one follows. */
+  constructor(
+    peer: EventEmitter<any>,
+    transport: Link,
+    config: Config,
+    hooks: Hooks,
+    replace: Replace,
+    lost?: Connection,
+  ) {
+    this.ended = this.closeInfo = this.madeParts = undefined;
+    this.isConnecting = lost?.isConnecting ?? transport.isConnecting === true;
+    this.onClosed = lost?.onClosed;
+    this.onOpened = lost?.onOpened;
+    this.peer = peer;
+    this.transport = transport;
+    this.config = config;
+    this.hooks = hooks;
+    this.#replace = replace;
+    this.counts = lost?.counts ?? newCounts();
+    // A connection that follows a lost one waits for a socket. Until then it is not known what the next server understands.
+    const isDown = this.isConnecting || lost !== undefined;
+    this.flow = new config.Flow(this, isDown);
+    this.outgoing = new OutgoingCalls(this, lost?.outgoing);
+    this.incoming = new IncomingCalls(this, lost?.incoming);
+  }
+
+  /** The parts of the features. Most connections never need one. */
+  get parts(): Parts {
+    return (this.madeParts ??= new Parts(this));
+  }
+
+  /** Receives one text. The reply goes into `slot`. */
+  receive(text: string, slot: Slot = this.incoming): void {
+    if (this.ended !== undefined) return;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      // Answered, so that the sender can find its mistake.
+      return this.incoming.refuse(null, ErrorCode.ParseError, "Parse error", slot);
+    }
+    this.dispatch(value, slot);
+  }
+
+  /** Receives one parsed message, or a member of a batch. The reply goes into `slot`. */
+  dispatch(value: unknown, slot: Slot = this.incoming): void {
+    if (this.ended !== undefined) return;
+    let kind = classify(value);
+    if (kind === "invalid" || kind === "broken") {
+      if (this.parts.some("receive", value, slot)) return;
+      // As vscode-jsonrpc does.
+      if (this.config.dialect.readsNullParams && isObject(value) && value.params === null) {
+        delete value.params;
+        kind = classify(value);
+      }
+      if (kind === "broken" && !this.outgoing.isBroken(value as Unchecked)) kind = "invalid";
+    }
+    if (kind === "response" || kind === "broken") this.outgoing.settle(kind, value as Unchecked, slot);
+    else this.incoming.receive(kind, value, slot);
+    // Of a message that is not answered, only the slot of a batch or of a POST needs a note.
+    if (slot !== this.incoming && kind !== "request" && kind !== "invalid") slot.leaveOut();
+  }
+
+  /** Ends the connection, whose transport has ended. */
+  closed(reported: CloseInfo): void {
+    if (this.closeInfo !== undefined) return;
+    // A slow or broken reader often never answers the close. The socket then reports 1006, which says nothing about the cause.
+    const info = this.#cause === undefined ? reported : { ...reported, ...this.#cause };
+    this.closeInfo = info;
+    // Made only if needed: an error records the stack, which is expensive.
+    if (this.ended === undefined) this.#stop(errorOfEnd("closed", info));
+    this.hooks.closed?.(this.peer, info);
+    this.emit("close", info);
+    this.onClosed?.(info);
+  }
+
+  suspended(): void {
+    // A connection that waits for `release` is suspended already.
+    const { isSuspended } = this.flow;
+    this.flow.suspended();
+    if (!isSuspended) this.emit("suspend");
+  }
+
+  drained(): void {
+    this.flow.drained();
+  }
+
+  dropped(method: string): void {
+    this.counts.notificationsSent--;
+    this.countDropped(method);
+  }
+
+  /** Counts a message that is dropped for this peer, and reports it to the other side and to the server. */
+  countDropped(method: string): void {
+    this.counts.dropped++;
+    this.transport.reportMissed?.(1);
+    this.hooks.missed?.(this.peer, method);
+  }
+
+  missed(count: number): void {
+    if (this.ended === undefined) this.emit("missed", { count });
+  }
+
+  resumed(): void {
+    this.flow.resumed();
+    this.madeParts?.each("resumed");
+    // With `onOpen`, messages stay queued until that is done.
+    if (!this.config.opensFirst || this.flow.opening === undefined) this.release();
+  }
+
+  lost(error: Error, transport = this.transport): void {
+    // The next connection is made first: code that reacts to the loss, such as an aborted handler, must be able to close it.
+    const next = new Connection(this.peer, transport, this.config, this.hooks, this.#replace, this);
+    this.#replace(this.peer, next);
+    transport.start(next);
+    this.#settleAll(error, next.outgoing);
+    // A peer that was never open has lost nothing of its application.
+    if (next.ended === undefined && !this.isConnecting) this.emit("lost", error);
+  }
+
+  /** Messages of the application flow, for the first time or again, unless the socket is lost by now: `onOpen` is done. */
+  release(): void {
+    if (this.ended !== undefined) return;
+    this.flow.release((text, handle) => {
+      if (!this.speaksDialect) return handle instanceof OptionalCancel ? undefined : text;
+      return this.madeParts === undefined ? text : this.madeParts.rewriteQueued(text, handle);
+    });
+    // What was sent may have ended the connection.
+    if (this.ended !== undefined || this.flow.isSuspended) return;
+    if (!this.isConnecting) return this.emit("resume");
+    this.isConnecting = false;
+    this.#reportOpening();
+  }
+
+  /** Whether messages of the dialect may be sent that the application did not write. */
+  get speaksDialect(): boolean {
+    return this.config.choseDialect || this.transport.isReciproc === true;
+  }
+
+  /** Emits an error that has no caller. `name`: where it was thrown, one of a bounded number of names. */
+  report(error: unknown, call?: FailedCall, name?: string): void {
+    const isHeard = tell(this.peer, "error", [error, call]);
+    if (!this.hooks.error?.(error, this.peer, call) && !isHeard && name !== undefined)
+      warnOnce((this.hooks.warned ??= new Set()), name, error);
+  }
+
+  /**
+   * Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a
+   * listener.
+   */
+  reportIfHeard(make: () => unknown, call?: FailedCall): void {
+    if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener?.()) this.report(make(), call);
+  }
+
+  /** Emits an event. What its listeners throw is reported. */
+  emit(event: string, ...args: unknown[]): void {
+    tell(this.peer, event, args, (error) => this.report(error));
+  }
+
+  /**
+   * Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers.
+   * `error`: the cause that the calls reject with.
+   */
+  end(code: number, reason: string, retryMs?: number, error?: Error): void {
+    if (this.ended === undefined)
+      this.#cause = { code, reason: cutReason(reason), ...(error !== undefined && { error }) };
+    this.close(code, reason, retryMs, error);
+  }
+
+  /** Ends the connection for the application. How the transport ended is reported. */
+  close(code: number, reason: string, retryMs?: number, error?: Error): void {
+    if (this.ended === undefined) this.flow.flush();
+    // Sending what was queued may end the connection, as its other side reads too slowly.
+    if (this.ended !== undefined) return;
+    this.#stop(errorOfEnd("closed on this side", { code, reason, error }));
+    attempt(
+      () => this.transport.close(code, cutReason(reason), retryMs, this.flow.stop()),
+      (failure) => {
+        this.report(failure);
+        // A transport that cannot be closed does not report its end.
+        this.closed({ code: Abnormal, reason: "" });
+      },
+    );
+  }
+
+  #stop(cause: Error): void {
+    this.#settleAll(cause);
+    this.#reportOpening({ cause });
+    this.hooks.ended?.(this.peer);
+  }
+
+  #reportOpening(failure?: { cause: Error }): void {
+    this.onOpened?.(failure);
+    // Its promise is settled. Its closures would live as long as the connection.
+    this.onOpened = undefined;
+  }
+
+  /**
+   * Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection
+   * is received or sent.
+   */
+  #settleAll(cause: Error, next?: OutgoingCalls): void {
+    this.ended = cause;
+    this.flow.stop();
+    this.outgoing.rejectAll(cause, next);
+    this.incoming.abortAll(cause);
+    this.madeParts?.each("end", cause);
+  }
+}

@@ -1,0 +1,324 @@
+/**
+ * The messages of one connection on their way out, and the only place where they wait: for a socket, for `onOpen`, for a slow
+ * reader, or for room in the replay log. A message that is not sent is here and nowhere else.
+ */
+import { Backlog } from "./backlog.js";
+import { exceeds, sentForm, type MessageText } from "../message/codec.js";
+import type { UnsentLimits } from "../message/limits.js";
+import { SendQueue } from "./send-queue.js";
+import type { EncodedMessage, Link, SendHandle } from "../message/transport.js";
+import { TryAgainLater } from "../message/close-codes.js";
+
+/** The marks of the unsent bytes. */
+export interface UnsentMarks {
+  /** From here on, messages with a key wait, and volatile ones are dropped. */
+  readonly low: number;
+  /** Beyond it, streams pause, and no more broadcasts and messages with a key are queued. */
+  readonly room: number;
+  /** Beyond it, broadcasts are dropped, and no more is queued without a socket or while `onOpen` runs. */
+  readonly queue: number;
+  /** Beyond it for 10 s, the reader is too slow. `burstBytes` is the limit at any moment. */
+  readonly most: number;
+}
+
+/** Returns the marks, which are parts of `maxUnsentBytes`. */
+export function unsentMarks({ maxUnsentBytes: most }: UnsentLimits): UnsentMarks {
+  return { low: most / 8, room: most / 4, queue: most / 2, most };
+}
+
+/** The connection of a flow. */
+export interface FlowConnection {
+  readonly transport: Link;
+  readonly config: { readonly limits: UnsentLimits; readonly marks: UnsentMarks; readonly opensFirst: boolean };
+  /** Why it has ended; `undefined` while it has not. */
+  readonly ended: Error | undefined;
+  /** Ends it, for a reason of this side. */
+  end(code: number, reason: string): void;
+  /** Reports what a transport of an application has thrown. */
+  report(error: unknown): void;
+  /** Reports that a queued notification of that method is dropped. */
+  dropped(method: string): void;
+  readonly outgoing: {
+    /** Takes a queued message with calls that the transport refused. */
+    failUnsent(text: MessageText, handle: SendHandle): void;
+  };
+}
+
+/** Takes messages on their way out: the flow of a connection, its opening queue, or a batch. */
+export interface Sink {
+  /**
+   * Sends an encoded message, or queues it. Returns false if it will not be sent. `handle`: the call, if the message is one.
+   * `message`: the same message, if it goes to many peers.
+   */
+  send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean;
+}
+
+/**
+ * The outgoing messages of one connection. `LiveFlow` (`features/live.ts`) adds messages that may be dropped: broadcasts, and those that
+ * a newer one makes obsolete.
+ */
+export class Flow implements Sink {
+  /** The messages of the application that wait until `release`; `undefined` afterwards. Responses, and calls of `onOpen`, do not. */
+  opening: OpeningQueue | undefined;
+  protected readonly connection: FlowConnection;
+  /**
+   * `open`: messages are sent at once. `full`: the transport takes no more until `drained`. `draining`: what was queued is being sent.
+   * `down`: there is no socket until `resumed`. `over`: the connection has ended, or the session or the connection ends because the other
+   * side reads too slowly. `slow`: messages with a key wait until the reader has caught up.
+   */
+  protected state: "open" | "full" | "draining" | "down" | "over" | "slow";
+  /** The messages that wait while the state is not `open`, in order. */
+  protected queue: SendQueue | undefined;
+  /** Whether some of the unsent bytes do not count against the connection. Then `sendLater` takes each message. */
+  protected isMixed = false;
+  /** The length of the calls that the transport refused, and that wait for the next connection. */
+  #refusedLength = 0;
+  /** The length of the ordinary messages that were queued when the socket was lost. Only those that come later count. */
+  #carriedLength = 0;
+  #backlog: Backlog | undefined;
+
+  /** `isDown`: there is no socket yet. */
+  constructor(connection: FlowConnection, isDown: boolean) {
+    this.connection = connection;
+    this.state = isDown ? "down" : "open";
+    this.opening = isDown || connection.config.opensFirst ? new OpeningQueue(connection, this.makeQueue()) : undefined;
+  }
+
+  /** Takes the messages of the application. Responses go to the flow itself. */
+  get sink(): Sink {
+    return this.opening ?? this;
+  }
+
+  /** From `suspend` to `resume`, and while connecting: messages of the application wait for a socket, or for `release`. */
+  get isSuspended(): boolean {
+    return this.isDown || this.opening !== undefined;
+  }
+
+  /** The limits of the unsent bytes. */
+  get limits(): UnsentLimits {
+    return this.connection.config.limits;
+  }
+
+  /** Whether there is no socket. */
+  get isDown(): boolean {
+    return this.state === "down";
+  }
+
+  /** Whether data that can wait, such as values of streams, may be sent now. */
+  get hasRoom(): boolean {
+    return !this.isDown && this.unsentBytes <= this.connection.config.marks.room;
+  }
+
+  /** Bytes that wait for the reader. Without a socket, queued messages do not count, because no slow reader causes them. */
+  get unsentBytes(): number {
+    const { unsentBytes = 0 } = this.connection.transport;
+    return this.isBehind ? unsentBytes + this.queue!.length : unsentBytes;
+  }
+
+  /** Those that count against the connection. */
+  get ordinaryUnsentBytes(): number {
+    return this.unsentBytes;
+  }
+
+  /** Whether messages are queued because the transport is full. */
+  protected get isBehind(): boolean {
+    return this.queue !== undefined && (this.state === "full" || this.state === "draining");
+  }
+
+  protected get isOver(): boolean {
+    return this.state === "over";
+  }
+
+  /** Returns a queue for messages of this connection, whose length `counter` counts. */
+  makeQueue(counter?: Pick<Link, "keeps">): SendQueue {
+    return new SendQueue(counter);
+  }
+
+  /** First ends the connection if its other side reads too slowly, and then sends nothing. */
+  send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
+    if (this.state !== "open" || this.isMixed || handle?.droppable !== undefined)
+      return this.sendLater(text, handle, message);
+    const { transport, config } = this.connection;
+    if ((transport.unsentBytes ?? 0) > config.marks.most) {
+      this.check();
+      if (this.isOver) return false;
+    }
+    const isTaken = this.offer(text, handle);
+    return isTaken === "full" ? this.enqueue(text, handle) : isTaken;
+  }
+
+  /** Sends a message behind those that wait. */
+  protected sendLater(text: MessageText, handle: SendHandle | undefined, _message?: EncodedMessage): boolean {
+    this.check();
+    return !this.isOver && this.enqueue(text, handle);
+  }
+
+  /** Queues a message that the transport does not take now. Returns false if it is too long, is dropped, or ends the session. */
+  protected enqueue(text: MessageText, handle: SendHandle | undefined): boolean {
+    if (this.isTooLong(text)) return false;
+    const queue = (this.queue ??= this.makeQueue(this.connection.transport));
+    const { queue: most } = this.connection.config.marks;
+    if (this.isDown && queue.ordinaryLength + text.length > this.#carriedLength + most) {
+      this.endSession("more than half of `maxUnsentBytes` was queued without a socket");
+      return false;
+    }
+    queue.add(text, handle);
+    return true;
+  }
+
+  protected isTooLong(text: MessageText): boolean {
+    const { maxMessageBytes = Infinity, takesBytes } = this.connection.transport;
+    return exceeds(sentForm(text, takesBytes), maxMessageBytes);
+  }
+
+  /**
+   * Gives a message to the transport. Returns false if it will not be sent, and `"full"` if the transport does not take it now. A
+   * transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
+   */
+  protected offer(text: MessageText, handle: SendHandle | undefined, message?: EncodedMessage): boolean | "full" {
+    const { transport } = this.connection;
+    // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
+    if (handle !== undefined) handle.sent = true;
+    let isTaken: unknown = false;
+    try {
+      isTaken =
+        message === undefined || transport.sendEncoded === undefined
+          ? transport.send(sentForm(text, transport.takesBytes))
+          : transport.sendEncoded(message);
+    } catch (error) {
+      this.connection.report(error);
+    }
+    if (isTaken !== false && isTaken !== "full") {
+      if (handle?.droppable !== undefined) this.sent(text, handle, message);
+      // A transport of an application may return nothing for what it has sent.
+      return true;
+    }
+    if (handle !== undefined) handle.sent = false;
+    if (isTaken === "full" && this.state === "open") this.state = "full";
+    return isTaken;
+  }
+
+  /** Notes that the transport has taken a message that might have been dropped. */
+  protected sent(_text: MessageText, _handle: SendHandle, _message: EncodedMessage | undefined): void {}
+
+  /** Sends what is queued, in order, until the transport takes no more. */
+  protected drain(): void {
+    if (this.isOver) return;
+    const { connection, queue } = this;
+    this.state = "draining";
+    for (const [handle, text] of queue ?? []) {
+      const isTaken = this.offer(text, handle);
+      if (isTaken !== "full") queue!.remove(handle);
+      if (connection.ended !== undefined) return;
+      if (isTaken === false) this.#refused(text, handle);
+      // The socket may be lost meanwhile.
+      if (this.state !== "draining") return;
+      if (isTaken === "full") return void (this.state = "full");
+    }
+    this.queue = undefined;
+    this.state = "open";
+  }
+
+  /** The transport takes messages again after it was full. */
+  drained(): void {
+    if (this.state === "full") this.drain();
+  }
+
+  /** The socket is lost. Messages are queued until `resumed`. */
+  suspended(): void {
+    if (this.isOver) return;
+    this.state = "down";
+    this.#carriedLength = this.queue?.ordinaryLength ?? 0;
+  }
+
+  /** There is a socket. Sends what was queued without one. */
+  resumed(): void {
+    this.drain();
+    // Messages that waited for a socket wait for its reader now.
+    this.check();
+  }
+
+  /**
+   * Sends what the application has queued until now, and what it sends meanwhile behind that. `rewrite` returns the text to send for a queued
+   * message, now that it is known what the other side understands; `undefined` if nothing is to be sent.
+   */
+  release(rewrite: (text: MessageText, handle: SendHandle) => MessageText | undefined): void {
+    for (const [handle, queued] of this.opening?.queue ?? []) {
+      this.opening!.queue.remove(handle);
+      const text = rewrite(queued, handle);
+      if (text !== undefined && !this.send(text, handle)) this.#refused(text, handle);
+    }
+    this.opening = undefined;
+  }
+
+  /** Reports a queued message that the transport has refused. */
+  #refused(text: MessageText, handle: SendHandle): void {
+    if (handle.droppable === undefined) this.connection.outgoing.failUnsent(text, handle);
+    else this.connection.dropped(handle.droppable);
+  }
+
+  /** Notes that a call waits for the next connection, because the transport refused it. Returns false if too many do. */
+  keepRefused({ length }: MessageText): boolean {
+    const isKept = this.opening === undefined && this.#refusedLength + length <= this.connection.config.marks.queue;
+    if (isKept) this.#refusedLength += length;
+    return isKept;
+  }
+
+  /** Cancels a queued message. Returns false if it is not queued. */
+  cancel(handle: SendHandle): boolean {
+    return this.opening?.queue.remove(handle) === true || this.queue?.remove(handle) === true;
+  }
+
+  /** Sends the messages that wait only for a reader to catch up: the connection is about to close. */
+  flush(): void {}
+
+  /** The connection has ended: nothing is sent, and no timer runs any more. Returns the messages that a full transport has not taken. */
+  stop(): Iterable<[SendHandle, MessageText]> {
+    this.#backlog?.stop();
+    if (this.state !== "full" && !this.isOver) this.queue = undefined;
+    this.state = "over";
+    return this.queue ?? [];
+  }
+
+  /** As `Link.afterRead`, for all messages that were sent before. */
+  afterRead(then: () => void): boolean {
+    return this.state === "open" && this.connection.transport.afterRead?.(then) === true;
+  }
+
+  /** Ends the session, or the connection: the other side reads too slowly. */
+  endSession(reason: string): void {
+    this.state = "over";
+    this.queue = undefined;
+    const { connection } = this;
+    if (connection.transport.endSession?.(reason) !== true) connection.end(TryAgainLater, reason);
+  }
+
+  /** Watches the unsent bytes while they are above `maxUnsentBytes`. */
+  protected check(): void {
+    if (!this.isOver && this.unsentBytes > this.connection.config.marks.most)
+      (this.#backlog ??= new Backlog(this)).exceeded();
+  }
+}
+
+/** The messages of a connection that is not open yet: `onOpen` runs, or it is not known what the other side understands. */
+class OpeningQueue implements Sink {
+  readonly queue: SendQueue;
+  readonly #connection: FlowConnection;
+
+  /** `queue`: an empty one, of the connection's flow. */
+  constructor(connection: FlowConnection, queue: SendQueue) {
+    this.#connection = connection;
+    this.queue = queue;
+  }
+
+  /** Calls that are made again may fill as much again as all others. */
+  send(text: MessageText, handle?: SendHandle): boolean {
+    const connection = this.#connection;
+    const { queue } = this;
+    queue.replace(handle);
+    const most = connection.config.marks.queue * (handle?.isRetried === true ? 2 : 1);
+    if (connection.ended !== undefined || queue.length + text.length > most) return false;
+    queue.add(text, handle);
+    return true;
+  }
+}

@@ -1,0 +1,346 @@
+/**
+ * The calls that the other side makes: finds the handler, starts it, and ensures that a request gets exactly one response,
+ * whatever its handler does.
+ */
+import { ById } from "./by-id.js";
+import { receiveCancel } from "./cancel.js";
+import { encodeError, encodeTooLarge, exceeds, isNamelessError, sentForm, type MessageText } from "../message/codec.js";
+import * as ErrorCode from "../message/codes.js";
+import type { AnyHandler, CallRecord } from "./config.js";
+import type { Connection } from "./connection.js";
+import { isExempt } from "./dialect.js";
+import { isReceived, RpcError } from "../message/errors.js";
+import { IncomingCall, type AbortCause, type CallContext, type Slot } from "./incoming-call.js";
+import { List, unlink } from "../base/list.js";
+import {
+  idOf,
+  isInternalMethod,
+  isLoneId,
+  isObject,
+  type ErrorObject,
+  type Id,
+  type Kind,
+  type NotificationMessage,
+  type RequestMessage,
+} from "../message/message.js";
+import { isThenable, observed, type AnyIterable } from "../base/promises.js";
+import { minuteCount, rateLimit } from "../base/rate.js";
+import { PolicyViolation } from "../message/close-codes.js";
+
+/**
+ * The incoming calls of one connection, and the slot of each response that is not in a batch. Its tables are made when first needed: most
+ * peers of a server are idle.
+ */
+export class IncomingCalls implements Slot {
+  declare readonly connection: Connection;
+  /** Called when the last handler that returned a promise has ended. */
+  onIdle: (() => void) | undefined = undefined;
+  /** Calls whose handler has not returned, or whose promise is not settled. */
+  #calls: List<IncomingCall> | undefined;
+  /**
+   * The requests in `#calls` that a cancel can still abort. Exists from the first cancel until no call runs: a Map for all
+   * calls would be expensive (`list.ts`), so a connection without cancels has none.
+   */
+  #byId: ById<IncomingCall> | undefined;
+  /** How many requests, and how many notifications, wait for the promise of their handler. */
+  #requests = 0;
+  #notifications = 0;
+  /** Errors with id null that were sent, less those received since: an implementation may answer each with one. Never below 0. */
+  namelessErrors = 0;
+  /** Counts one message. Returns false if too many came. `undefined` if there is no such limit. */
+  readonly takeRate: (() => boolean) | undefined;
+  /** Made with the first malformed message. */
+  #countMalformed: (() => number) | undefined;
+  /** The handlers that this peer added to those of its config. */
+  #added: Map<string, AnyHandler> | undefined;
+
+  /** `before`: the calls of the connection that this one follows, whose added handlers stay. */
+  constructor(connection: Connection, before?: IncomingCalls) {
+    this.connection = connection;
+    if (before !== undefined) this.#added = before.#added;
+    const { maxMessagesPerSecond } = connection.config.limits;
+    this.takeRate = maxMessagesPerSecond === Infinity ? undefined : rateLimit(maxMessagesPerSecond);
+  }
+
+  /** How many calls wait for the promise of their handler. */
+  get running(): number {
+    return this.#requests + this.#notifications;
+  }
+
+  /** Adds a handler for this peer only, over one in `methods`. Returns a function that removes the handler. */
+  handle(method: string, handler: AnyHandler): () => void {
+    const added = (this.#added ??= new Map());
+    if (added.has(method)) throw new Error(`\`${method}\` has a handler already`);
+    added.set(method, handler);
+    return () => {
+      if (added.get(method) === handler) added.delete(method);
+    };
+  }
+
+  /** Starts a request or a notification, or refuses it. The response to a request goes into `slot`. */
+  receive(kind: Kind, message: unknown, slot: Slot): void {
+    const { connection } = this;
+    const { config, counts } = connection;
+    const { maxInFlight, maxMessagesPerSecond } = config.limits;
+    if (kind === "invalid") {
+      // An id without anything else may be that of a response: an error under it could settle a call of the other side.
+      const echoedId = isObject(message) && isLoneId(message) ? null : idOf(message);
+      return this.refuse(echoedId, ErrorCode.InvalidRequest, "Invalid Request", slot);
+    }
+    // A notification is never answered: what goes wrong is reported here (section 4.1).
+    const { id, method, params } = message as { id?: Id; method: string; params?: unknown };
+    const isRequest = id !== undefined;
+    if (isRequest) counts.requestsReceived++;
+    else counts.notificationsReceived++;
+    if (this.takeRate?.() === false) {
+      counts.refusedRate++;
+      const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
+      if (isRequest) this.reply(id, encodeError(id, error), slot);
+      return;
+    }
+    const handler = this.#handlerOf(method);
+    const isControl = config.controlMethods.has(method) && (handler === undefined || !isRequest);
+    if (isControl && this.#control(message as RequestMessage, slot)) {
+      // An application that handles cancels gets them too. What a feature has taken is no concern of a handler.
+      if (handler === undefined || method !== config.dialect.cancel.method) return;
+    }
+    // Counted apart, so that a notification that some request waits for is not refused because of it.
+    if ((isRequest ? this.#requests : this.#notifications) >= maxInFlight) {
+      counts.refusedBusy++;
+      if (isRequest) this.reply(id, encodeError(id, BUSY), slot);
+      else connection.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message), { method, id });
+    } else if (isRequest && handler === undefined && config.fallback === undefined && config.around === undefined) {
+      // Refused without a context and an RpcError, whose stack is expensive: the other side can repeat this.
+      this.reply(id, encodeError(id, METHOD_NOT_FOUND), slot);
+    } else this.#start(new IncomingCall(this, id, method, params, slot), handler);
+  }
+
+  /** Returns whether a cancel, or a message of a feature, was taken. The dialect of an application may throw for any params. */
+  #control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
+    const { connection } = this;
+    try {
+      if (message.method !== connection.config.dialect.cancel.method || "id" in message)
+        return connection.parts.some("control", message, slot);
+      receiveCancel(connection, message.params);
+      return true;
+    } catch (error) {
+      connection.report(error, { method: message.method, id: idOf(message) ?? undefined });
+      return true;
+    }
+  }
+
+  #handlerOf(method: string): AnyHandler | undefined {
+    return this.#added?.get(method) ?? this.connection.config.methods.get(method);
+  }
+
+  /** Runs the handler, and answers at once unless it returns a promise. */
+  #start(call: IncomingCall, handler: AnyHandler | undefined): void {
+    const { config, hooks } = this.connection;
+    const context = new hooks.Context(call);
+    // In the table before the handler runs: a handler may close its own peer.
+    (this.#calls ??= new List()).add(call);
+    if (call.id !== undefined) this.#byId?.add(call.id, call);
+    let result: unknown;
+    try {
+      if (config.around !== undefined) result = this.#runAround(call, context);
+      else if (handler !== undefined && config.schemas === undefined) result = handler(call.params, context);
+      else result = this.#run(call, context, call.params);
+      if (config.checks !== undefined) result = config.checks.sent("result", call.method, result);
+      if (isThenable(result)) return this.#await(call, result, respond);
+    } catch (error) {
+      this.#remove(call);
+      return call.fail(error);
+    }
+    this.#remove(call);
+    call.respond(result);
+  }
+
+  #runAround(call: IncomingCall, context: CallContext): unknown {
+    const { method, id, params } = call;
+    const record: CallRecord = { direction: "incoming", peer: context.peer, method, id, params, context };
+    const next = (): Promise<unknown> =>
+      observed(new Promise((resolve) => resolve(this.#run(call, context, record.params))));
+    return this.connection.config.around!(record, next);
+  }
+
+  #run(call: IncomingCall, context: CallContext, params: unknown): unknown {
+    const { method } = call;
+    const { fallback, schemas, validate } = this.connection.config;
+    // Section 8: names that begin with `rpc.` belong to the protocol, so no fallback may answer them.
+    const handler = this.#handlerOf(method) ?? (isInternalMethod(method) ? undefined : fallback);
+    if (handler !== undefined) {
+      const schema = schemas?.get(method);
+      if (schema === undefined) return handler(params, context);
+      return validate!(schema, params, (checked) => handler(checked, context));
+    }
+    if (call.id !== undefined) throw new RpcError(METHOD_NOT_FOUND.code, METHOD_NOT_FOUND.message);
+    this.connection.emit("notification", method, params);
+    return undefined;
+  }
+
+  /** Waits for the promise of a handler or of its stream. Then gives its value to `succeed`, or fails the call. */
+  #await<T>(call: IncomingCall, result: PromiseLike<T>, succeed: (call: IncomingCall, value: T) => void): void {
+    call.frame ??= this.connection.transport.currentFrame;
+    call.frame?.keep();
+    call.awaited = result;
+    this.#count(call, 1);
+    try {
+      // An async function would make one more promise for each call.
+      Promise.resolve(result).then(
+        (value) => this.#settle(call, result, succeed, value),
+        (error: unknown) => this.#settle(call, result, fail, error),
+      );
+    } catch (error) {
+      // A promise with a `then` of its own that throws.
+      this.#settle(call, result, fail, error);
+    }
+  }
+
+  /**
+   * Ends the wait for a promise, which has settled. A promise with a `then` of its own may settle several times: only its first
+   * outcome counts.
+   */
+  #settle<T>(
+    call: IncomingCall,
+    promise: PromiseLike<unknown>,
+    finish: (call: IncomingCall, outcome: T) => void,
+    outcome: T,
+  ): void {
+    if (call.awaited !== promise) return;
+    call.awaited = undefined;
+    this.#remove(call);
+    this.#count(call, -1);
+    call.frame?.drop();
+    finish(call, outcome);
+    if (this.onIdle !== undefined && this.running === 0) this.onIdle();
+  }
+
+  #count(call: IncomingCall, by: number): void {
+    if (call.id === undefined) this.#notifications += by;
+    else this.#requests += by;
+  }
+
+  /** Removes a call from the table. */
+  #remove(call: IncomingCall): void {
+    unlink(call);
+    if (this.#byId === undefined) return;
+    if (call.id !== undefined) this.#byId.delete(call.id, call);
+    if (this.#calls!.first === undefined) this.#byId = undefined;
+  }
+
+  /** Answers a call with the stream that its handler returned. The call runs until the first values are there. */
+  stream(call: IncomingCall, source: AnyIterable): void {
+    const json = this.connection.parts.get("streams").serve(source, call);
+    this.#calls!.add(call);
+    if (call.id !== undefined) this.#byId?.add(call.id, call);
+    this.#await(call, json, respondStream);
+  }
+
+  /** Aborts the calls that run under `id`: several if the caller has used an id twice. Ignores an unknown id. */
+  cancel(id: Id, cause: AbortCause): void {
+    if (this.#calls?.first === undefined) return;
+    if (this.#byId === undefined) {
+      // Each call is added once until the index is dropped, so building it costs O(1) for each call.
+      this.#byId = new ById();
+      for (const call of this.#calls.toArray()) if (call.id !== undefined) this.#byId.add(call.id, call);
+    }
+    const { dialect } = this.connection.config;
+    for (const call of this.#byId.take(id)) if (!isExempt(dialect, call.method)) call.abort(cause);
+  }
+
+  /** Aborts every call that runs: the connection has ended. */
+  abortAll(reason: unknown): void {
+    for (const call of this.#calls?.toArray() ?? []) call.abort({ reason });
+  }
+
+  /**
+   * Sends a response, or -32008 in its place if it is too long. `onSent` is called once the response was sent or will not be
+   * sent, with whether the caller gets it as it is.
+   */
+  reply(id: Id, encoded: MessageText, slot: Slot, onSent?: (isWhole: boolean) => void): void {
+    const text = sentForm(encoded, this.connection.transport.takesBytes);
+    const fits = slot.reserveBytes(text);
+    const reply = fits ? text : encodeTooLarge(id, this.maxReplyBytes);
+    if (id === null && isNamelessError(reply)) this.namelessErrors++;
+    slot.put(reply, fits ? onSent : undefined);
+    if (!fits) onSent?.(false);
+  }
+
+  /** Refuses a malformed message, and counts it. Ends the connection if there were too many. */
+  refuse(id: Id, code: number, message: string, slot: Slot): void {
+    const { connection } = this;
+    connection.counts.malformed++;
+    const { maxMalformedPerMinute } = connection.config.limits;
+    const count = (this.#countMalformed ??= minuteCount())();
+    if (count <= maxMalformedPerMinute) this.putError(id, { code, message }, slot);
+    else connection.end(PolicyViolation, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
+  }
+
+  /** Puts an error into `slot`, whatever its length. */
+  putError(id: Id, error: ErrorObject, slot: Slot): void {
+    if (id === null) this.namelessErrors++;
+    slot.put(encodeError(id, error));
+  }
+
+  /** Longest response, or reply to a batch, in bytes of UTF-8. */
+  get maxReplyBytes(): number {
+    const { config, transport } = this.connection;
+    return Math.min(config.limits.maxReplyBytes, transport.maxMessageBytes ?? Infinity);
+  }
+
+  /** Returns whether a response that is not in a batch is short enough. */
+  reserveBytes(text: MessageText): boolean {
+    return !exceeds(text, this.maxReplyBytes);
+  }
+
+  /** Sends a response that is not in a batch. */
+  put(text: MessageText, onSent?: (isWhole: boolean) => void): boolean {
+    const { connection } = this;
+    const isTaken = connection.flow.send(text);
+    onSent?.(isTaken && connection.ended === undefined);
+    return isTaken;
+  }
+
+  /** What is sent by itself needs no note of what is not answered. */
+  leaveOut(): void {}
+
+  /**
+   * Returns the error that answers a call to `method`. It says what an RpcError of this side says, whose cause is reported. Anything
+   * else may hold secrets, so it is reported here, and answered with what the hook says or with -32603.
+   */
+  encodeFailure(id: Id, method: string, error: unknown): MessageText {
+    let reason = error;
+    try {
+      if (error instanceof RpcError && !isReceived(error)) {
+        const text = encodeError(id, error);
+        // Its cause is not sent, so that it is reported here or nowhere.
+        if (error.cause !== undefined) this.reportFailure(id, method, error);
+        return text;
+      }
+    } catch (failure) {
+      // The error itself cannot be examined or encoded: a hostile Proxy, cyclic data.
+      reason = failure;
+    }
+    this.reportFailure(id, method, reason);
+    return encodeError(
+      id,
+      this.connection.hooks.answerFor?.(reason) ?? { code: ErrorCode.InternalError, message: "Internal error" },
+    );
+  }
+
+  /** Reports what a call to `method` failed with. For an RpcError that was received, reports an error that has it as its cause. */
+  reportFailure(id: Id | undefined, method: string, error: unknown): void {
+    const message = `a call by "${method}" failed`;
+    const failure = isReceived(error) ? new Error(message, { cause: error }) : error;
+    // The other side chooses the names of methods that are not served, so all of them are reported under one.
+    const isServed = this.#handlerOf(method) !== undefined || this.connection.config.controlMethods.has(method);
+    this.connection.report(failure, { method, id }, isServed ? method : "fallback or around");
+  }
+}
+
+const respond = (call: IncomingCall, result: unknown): void => call.respond(result);
+const fail = (call: IncomingCall, error: unknown): void => call.fail(error);
+const respondStream = (call: IncomingCall, encode: () => MessageText): void => call.respondJson(encode);
+
+const BUSY = { code: ErrorCode.Busy, message: "Server is busy" };
+const METHOD_NOT_FOUND = { code: ErrorCode.MethodNotFound, message: "Method not found" };

@@ -1,0 +1,410 @@
+/**
+ * The calls that this side makes: encodes them, registers them and sends them or queues them. The promise of a call settles
+ * only here. A response, a timeout, an abort and the end of the connection all come through `#take`, so whichever is first
+ * wins and the others find nothing.
+ */
+import { sendCancel } from "./cancel.js";
+import { CallTable } from "./call-table.js";
+import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec.js";
+import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js";
+import type { Connection } from "./connection.js";
+import type { CallOptions, LiveOptions } from "../contract/contract.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import {
+  ConnectionLostError,
+  failed,
+  receivedError,
+  RpcError,
+  TimeoutError,
+  TooLargeError,
+} from "../message/errors.js";
+import type { Slot } from "./incoming-call.js";
+import type { Linked } from "../base/list.js";
+import { brokenResponse, isLoneId, type ErrorMessage, type Id, type Kind, type Unchecked } from "../message/message.js";
+import type { Sink } from "./flow.js";
+import { observed } from "../base/promises.js";
+import { onAbort } from "../base/tell.js";
+import type { SendHandle } from "../message/transport.js";
+
+/** One pending call. It is the send handle of its message. */
+export class OutgoingCall implements Expiring, SendHandle {
+  deadline = 0;
+  before: Linked | undefined = undefined;
+  after: Linked | undefined = undefined;
+  /** The next in the same place of the table. */
+  beside: OutgoingCall | undefined = undefined;
+  /** False until the message is sent. While it is false, the outcome of a lost connection is `"not-sent"`. */
+  sent = false;
+  /** The send handle of its message: the call itself, unless the message holds several calls. */
+  handle: SendHandle = this;
+  /** The params, if the call may be made again on the next connection, and whether it was sent on an earlier one. */
+  again: { readonly params: unknown; readonly wasSent?: true } | undefined = undefined;
+  /** The calls of the connection that it is made on. */
+  declare calls: OutgoingCalls;
+  declare readonly id: number;
+  declare readonly method: string;
+  declare readonly wait: Wait;
+  declare readonly resolve: (result: unknown) => void;
+  /** Called when the call is settled, however. */
+  onSettled: (() => void) | undefined = undefined;
+
+  constructor(calls: OutgoingCalls, id: number, method: string, wait: Wait, resolve: (result: unknown) => void) {
+    this.calls = calls;
+    this.id = id;
+    this.method = method;
+    this.wait = wait;
+    this.resolve = resolve;
+  }
+
+  get isRetried(): boolean {
+    return this.again !== undefined && this.wait.retry !== false;
+  }
+
+  /** Whether a loss of the connection leaves open whether it has run. */
+  get mayHaveRun(): boolean {
+    return this.sent || this.again?.wasSent === true;
+  }
+
+  /** Whether the message is queued, and can be cancelled. A message with several calls cannot: it is sent whole. */
+  get isUnsent(): boolean {
+    return !this.sent && this.handle === this;
+  }
+
+  reject(reason: unknown): void {
+    this.resolve(failed(reason, this.method));
+  }
+
+  expire(): void {
+    this.timeOut(this.wait.timeoutMs);
+  }
+
+  /** Rejects the call: its caller waits no longer than `afterMs`. */
+  timeOut(afterMs: number): void {
+    this.calls.giveUp(
+      this,
+      new TimeoutError(this.method, afterMs, this.isUnsent && !this.mayHaveRun ? "not-sent" : "unknown"),
+    );
+  }
+
+  /** Also calls `listener` when the call is settled. */
+  whenSettled(listener: () => void): void {
+    const before = this.onSettled;
+    this.onSettled = () => {
+      before?.();
+      listener();
+    };
+  }
+}
+
+/** The send handle of a message with several calls. */
+export interface SharedHandle extends SendHandle {
+  /** The calls that still wait. */
+  readonly calls: Iterable<OutgoingCall>;
+}
+
+/** The outgoing calls of one connection. */
+export class OutgoingCalls {
+  /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
+  whyNoCalls: Error | undefined = undefined;
+  readonly #connection: Connection;
+  /** Made with the first call: most peers of a server never call. */
+  #table: CallTable<OutgoingCall> | undefined;
+  #lastId = 0;
+
+  /** `before`: the calls of the connection that this one follows. */
+  constructor(connection: Connection, before?: OutgoingCalls) {
+    this.#connection = connection;
+    // Ids never repeat within a peer.
+    if (before !== undefined) this.#lastId = before.#lastId;
+  }
+
+  /** Why no call can be made; `undefined` while calls can be made. */
+  get ended(): Error | undefined {
+    return this.whyNoCalls ?? this.#connection.ended;
+  }
+
+  /** Takes the messages of these calls. */
+  get sink(): Sink {
+    return this.#connection.flow.sink;
+  }
+
+  /** How many calls are pending. */
+  get size(): number {
+    return this.#table?.size ?? 0;
+  }
+
+  /**
+   * Calls a method, and promises its result. With `sink`, the call is sent through it. With `id`, which must be a new one, the
+   * call bypasses `around`. Never throws.
+   */
+  request(method: string, params: unknown, options?: CallOptions, sink?: Sink, id?: number): Promise<unknown> {
+    const connection = this.#connection;
+    const { around, wait: defaults, checks } = connection.config;
+    if (around !== undefined && id === undefined) return this.#requestAround(around, method, params, options, sink);
+    let resolve!: OutgoingCall["resolve"];
+    const settled = new Promise((settle) => (resolve = settle));
+    const result = (checks?.received("result", method, settled) as Promise<unknown> | undefined) ?? settled;
+    let call: OutgoingCall | undefined;
+    let text: MessageText;
+    try {
+      const wait = options === undefined ? defaults : waitOf(options, defaults);
+      // Ids are integers from 1: some implementations take an id of 0 for none.
+      call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve);
+      if (wait.signal?.aborted) throw wait.signal.reason;
+      // The calls of a peer that was never open wait also if a connection fails.
+      const retry = options?.retry ?? (connection.isConnecting || defaults.retry);
+      if (retry && sink === undefined) call.again = { params };
+      text = this.#encode(call, params);
+      if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
+    } catch (error) {
+      call?.onSettled?.();
+      resolve(failed(error, method));
+      return result;
+    }
+    // Registered before it is sent: an in-memory peer may answer inside send().
+    (this.#table ??= new CallTable()).add(call);
+    const { timeoutMs, signal, maxTotalTimeoutMs } = call.wait;
+    setDeadline(call, timeoutMs);
+    if (signal !== undefined || maxTotalTimeoutMs !== Infinity) this.#watch(call);
+    connection.counts.requestsSent++;
+    if (!(sink ?? connection.flow.sink).send(text, call)) this.failUnsent(text, call);
+    return result;
+  }
+
+  #encode(call: OutgoingCall, params: unknown): MessageText {
+    const connection = this.#connection;
+    const given = call.wait.onProgress === undefined ? params : connection.parts.get("progress").ask(call, params);
+    return connection.madeParts?.encode(call, given) ?? encodeRequest(call.id, call.method, given as object);
+  }
+
+  #requestAround(
+    around: AnyAround,
+    method: string,
+    params: unknown,
+    options: CallOptions | undefined,
+    sink: Sink | undefined,
+  ): Promise<unknown> {
+    let unused: number | undefined = ++this.#lastId;
+    const record = this.#record(method, params, unused);
+    const next = (): Promise<unknown> => {
+      // A second `next()` is another call: under one id, only one of them could settle.
+      const id = unused ?? ++this.#lastId;
+      unused = undefined;
+      return observed(this.request(method, record.params, options, sink, id));
+    };
+    // `next` returns an observed promise, and V8 shows no functions that await one.
+    return new Promise((resolve) => resolve(around(record, next))).catch((error) => failed(error, method));
+  }
+
+  /** Calls a method past `around`, and by default past the opening queue. */
+  control(
+    method: string,
+    params: unknown,
+    options: CallOptions | undefined,
+    sink: Sink = this.#connection.flow,
+  ): Promise<unknown> {
+    return this.request(method, params, options, sink, ++this.#lastId);
+  }
+
+  /** Watches the signal and the total timeout of a call. */
+  #watch(call: OutgoingCall): void {
+    const { maxTotalTimeoutMs, signal } = call.wait;
+    if (maxTotalTimeoutMs !== Infinity) {
+      const total = { deadline: 0, expire: () => call.timeOut(maxTotalTimeoutMs) };
+      setDeadline(total, maxTotalTimeoutMs);
+      call.whenSettled(() => clearDeadline(total));
+    }
+    if (signal === undefined) return;
+    call.whenSettled(onAbort(signal, () => call.calls.giveUp(call, signal.reason)));
+  }
+
+  /** Notifies. Returns whether the message was taken. Throws a `TypeError` for bad options, and for a message that cannot be encoded. */
+  notify(method: string, params: unknown, sink?: Sink, options?: LiveOptions): boolean {
+    // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
+    const text = encodeNotification(method, params as object);
+    const { counts, config } = this.#connection;
+    const live = options && this.#connection.parts.get("live").check(method, options);
+    if (live?.maySend() === false) return false;
+    counts.notificationsSent++;
+    if (config.around === undefined) return this.#deliverNotification(text, sink, live?.handle);
+    return this.#notifyAround(config.around, method, params, sink, live);
+  }
+
+  #notifyAround(
+    around: AnyAround,
+    method: string,
+    params: unknown,
+    sink: Sink | undefined,
+    live: { handle: SendHandle | undefined; maySend(): boolean } | undefined,
+  ): boolean {
+    const record = this.#record(method, params, undefined);
+    let isTaken = this.ended === undefined;
+    const deliver = async (): Promise<void> => {
+      // The peer may have become slow while `around` waited. Encoded again: `around` may have changed the params in place.
+      isTaken =
+        live?.maySend() !== false &&
+        this.#deliverNotification(encodeNotification(method, record.params as object), sink, live?.handle);
+    };
+    new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
+      this.#connection.report(error, { method, id: undefined }),
+    );
+    return isTaken;
+  }
+
+  #deliverNotification(text: MessageText, sink: Sink | undefined, handle: SendHandle | undefined): boolean {
+    const isTaken = (sink ?? this.sink).send(text, handle);
+    if (!isTaken) this.failUnsent(text);
+    return isTaken;
+  }
+
+  #record(method: string, params: unknown, id: Id | undefined): CallRecord {
+    return { direction: "outgoing", peer: this.#connection.peer, method, id, params, context: undefined };
+  }
+
+  /**
+   * Rejects the calls of a message that was not taken. If it has no calls, reports that it is too long, if it is. That is not
+   * thrown: the other side chooses that length, and must not make a loop over many peers fail.
+   */
+  failUnsent(text: MessageText, handle?: SendHandle): void {
+    const connection = this.#connection;
+    const { maxMessageBytes = Infinity, takesBytes } = connection.transport;
+    // The other side limits the form that it gets: base64 is a third longer than bytes.
+    const sent = sentForm(text, takesBytes);
+    const bytes = this.ended === undefined && exceeds(sent, maxMessageBytes) ? utf8Bytes(sent) : undefined;
+    const calls = handle === undefined ? [] : callsOf(handle);
+    if (calls.length === 0) {
+      if (bytes !== undefined) {
+        const method = methodOf(text);
+        connection.report(new TooLargeError(method, bytes, maxMessageBytes), { method, id: undefined });
+      }
+      return;
+    }
+    // A transport that takes no call is about to end.
+    const mayWait = handle?.isRetried === true && bytes === undefined && this.ended === undefined;
+    if (mayWait && connection.flow.keepRefused(text)) return;
+    const cause =
+      this.ended ?? new Error(connection.flow.isSuspended ? "the queue is full" : "the connection is closing");
+    for (const { id, method, mayHaveRun } of calls) {
+      const error =
+        bytes === undefined
+          ? new ConnectionLostError(method, mayHaveRun ? "unknown" : "not-sent", cause)
+          : new TooLargeError(method, bytes, maxMessageBytes);
+      this.fail(id, error);
+    }
+  }
+
+  /** Makes a call of a lost connection again. Returns false if it cannot be encoded again. */
+  #adopt(call: OutgoingCall): boolean {
+    let text: MessageText;
+    try {
+      text = this.#encode(call, call.again!.params);
+    } catch {
+      return false;
+    }
+    // A `toJSON` may have closed the peer, or aborted the call. A call is in one table at a time.
+    if (this.ended !== undefined || call.calls.#table!.take(call.id) === undefined) return false;
+    call.calls = this;
+    if (call.sent) call.again = { ...call.again!, wasSent: true };
+    call.sent = false;
+    (this.#table ??= new CallTable()).add(call);
+    if (!this.sink.send(text, call)) this.failUnsent(text, call);
+    return true;
+  }
+
+  /** Returns the call of that id, while it waits. */
+  get(id: unknown): OutgoingCall | undefined {
+    return this.#table?.get(id);
+  }
+
+  /**
+   * Whether what looks like a broken response is one. An object with only an id, under which no call is pending, is a request without its
+   * method: it is answered, because its sender would wait for ever.
+   */
+  isBroken(value: Unchecked): boolean {
+    return !isLoneId(value) || this.get(value.id) !== undefined;
+  }
+
+  /** Settles the call that a response names. A response is never answered: two peers would loop. */
+  settle(kind: Kind, response: Unchecked, slot: Slot): void {
+    const call = this.#take(response.id);
+    if (call === undefined) this.#receiveUnmatched(kind, response, slot);
+    else if (kind === "broken") call.reject(brokenResponse(response));
+    else if (response.result !== undefined) call.resolve(response.result);
+    else {
+      const { code, message, data } = (response as ErrorMessage).error;
+      call.reject(receivedError(call.method, code, message, data));
+    }
+  }
+
+  /**
+   * Counts a response that names no pending call: it is late, repeated or unsolicited. Some servers answer notifications too,
+   * so it is no reason to close.
+   *
+   * An error with id null means that the other side could not read a message (section 5). A feature may know which one, unless the
+   * error may answer an error with id null that this side sent.
+   */
+  #receiveUnmatched(kind: Kind, response: Unchecked, slot: Slot): void {
+    const connection = this.#connection;
+    connection.counts.unmatched++;
+    if (kind !== "response" || response.id !== null || response.result !== undefined) return;
+    if (connection.incoming.namelessErrors > 0) connection.incoming.namelessErrors--;
+    else if (connection.madeParts?.some("receive", response, slot)) return;
+    const { code, message, data } = (response as ErrorMessage).error;
+    connection.reportIfHeard(() => new RpcError(code, message, data));
+  }
+
+  /** Rejects one call, if it still waits. */
+  fail(id: number, reason: unknown): void {
+    this.#take(id)?.reject(reason);
+  }
+
+  /** Rejects a call whose caller no longer waits, if it still waits. Cancels its message if that is queued, else cancels the call on the other side. */
+  giveUp(call: OutgoingCall, reason: unknown): void {
+    if (this.#take(call.id) === undefined) return;
+    call.reject(reason);
+    if (call.isUnsent) this.#connection.flow.cancel(call);
+    else sendCancel(this.#connection, call, reason);
+  }
+
+  /**
+   * Rejects every call: the connection has ended. Calls that are made again, and were not sent, continue in `next`. So do queued
+   * notifications of a peer that was never open, in order with its calls.
+   */
+  rejectAll(cause: Error, next?: OutgoingCalls): void {
+    const { flow, isConnecting } = this.#connection;
+    const end = (call: OutgoingCall): void => {
+      // Closing a connection sends what is queued, but not a call that is rejected as not sent.
+      if (!call.sent) flow.cancel(call.handle);
+      const isRepeated = call.again !== undefined && (!call.sent || call.wait.retry === "always");
+      if (isRepeated && next !== undefined && next.#adopt(call)) return;
+      this.fail(call.id, new ConnectionLostError(call.method, call.mayHaveRun ? "unknown" : "not-sent", cause));
+    };
+    if (isConnecting)
+      for (const [handle, text] of flow.opening?.queue ?? []) {
+        const calls = callsOf(handle);
+        calls.forEach(end);
+        if (calls.length === 0) next?.sink.send(text, handle);
+      }
+    this.#table?.toArray().forEach(end);
+  }
+
+  /** Removes a pending call from the table. No other code removes one. The other side chooses the id, so it may be any value. */
+  #take(id: unknown): OutgoingCall | undefined {
+    const call = this.#table?.take(id);
+    if (call === undefined) return undefined;
+    clearDeadline(call);
+    call.onSettled?.();
+    return call;
+  }
+}
+
+/** Returns the calls of a queued message that still wait. */
+export function callsOf(handle: SendHandle): readonly OutgoingCall[] {
+  return handle instanceof OutgoingCall ? [handle] : [...((handle as Partial<SharedHandle>).calls ?? [])];
+}
+
+/** Returns the method of an encoded message; the first, of several. */
+function methodOf(text: MessageText): string {
+  const [message] = [JSON.parse(typeof text === "string" ? text : text.json) as unknown].flat();
+  return (message as { method: string }).method;
+}

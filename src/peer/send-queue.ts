@@ -1,0 +1,59 @@
+/** Queued messages. A queued message can be cancelled. */
+import type { MessageText } from "../message/codec.js";
+import type { Link, SendHandle } from "../message/transport.js";
+
+/** The memory of a queued message besides its text, in UTF-16 code units. Without it, many small messages would count too little. */
+export const QUEUED_COST = 64;
+
+/** A queue whose messages can be cancelled. */
+export class SendQueue {
+  /** The messages by handle, in the order they were added. */
+  readonly #messages = new Map<SendHandle, MessageText>();
+  #length = 0;
+  readonly #counter: Pick<Link, "keeps"> | undefined;
+
+  /** `counter`: counts what is queued. */
+  constructor(counter?: Pick<Link, "keeps">) {
+    this.#counter = counter;
+  }
+
+  /** The length of all texts in UTF-16 code units, and of bytes, plus `QUEUED_COST` for each. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /** The part of `length` that counts against the connection. */
+  get ordinaryLength(): number {
+    return this.#length;
+  }
+
+  /** Adds a message. Copies its bytes. */
+  add(text: MessageText, handle: SendHandle = { sent: false }): void {
+    if (typeof text !== "string") text.keep();
+    this.replace(handle);
+    handle.sent = false;
+    this.#messages.set(handle, text);
+    this.grow(text.length + QUEUED_COST, handle);
+  }
+
+  /** Removes the message that the message of `handle` replaces, if there is one. A caller that checks lengths calls this first. */
+  replace(_handle: SendHandle | undefined): void {}
+
+  /** Removes a message. Returns false if it is not queued. */
+  remove(handle: SendHandle): boolean {
+    const text = this.#messages.get(handle);
+    if (text === undefined) return false;
+    this.grow(-text.length - QUEUED_COST, handle);
+    return this.#messages.delete(handle);
+  }
+
+  protected grow(by: number, _handle: SendHandle, isBroadcast = false): void {
+    this.#length += by;
+    this.#counter?.keeps?.(by, isBroadcast);
+  }
+
+  /** Iterates in the order of adding, including messages that are added meanwhile. The current message may be removed. */
+  [Symbol.iterator](): IterableIterator<[SendHandle, MessageText]> {
+    return this.#messages.entries();
+  }
+}

@@ -1,0 +1,157 @@
+/** The incoming half of every socket: keeps frames until a handler is attached, reports the end once, and nothing after it. */
+import { Abnormal, MessageTooBig } from "../message/close-codes.js";
+import { exceeds } from "../message/codec.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import { endOf, type CloseInfo } from "../message/transport.js";
+import { CLOSE_TIMEOUT_MS, type SocketBudget, type SocketHandler } from "./socket.js";
+import { queueMicrotask } from "../base/tick.js";
+
+/** The incoming half of every socket. */
+export abstract class Inbox implements Expiring {
+  /** When the close that this side has started must be complete. */
+  declare deadline: number;
+  /** Maximum length of an incoming frame, in bytes of UTF-8. */
+  declare maxFrameBytes: number;
+  /** As `Socket.budget`. */
+  readonly budget: SocketBudget | undefined;
+  #handler: SocketHandler | undefined;
+  /** Frames and the end that came before `start`. Undefined once they are delivered. */
+  #queued: (string | Uint8Array | CloseInfo)[] | undefined = [];
+  /** Called with the first of `#queued`. */
+  #onFirst: ((first: string | CloseInfo) => void) | undefined;
+  #hasEnded = false;
+  /** The close that was sent because a frame was too long. Once set, no frame is delivered. */
+  #refusal: CloseInfo | undefined;
+
+  constructor(maxFrameBytes: number) {
+    this.deadline = 0;
+    this.maxFrameBytes = maxFrameBytes;
+  }
+
+  abstract close(code?: number, reason?: string): void;
+
+  /** Delivers the queued frames to `handler` in a microtask, and then each frame as it comes. A later call replaces the handler. */
+  start(handler: SocketHandler): void {
+    const isFirst = this.#handler === undefined;
+    this.#handler = handler;
+    if (!isFirst) return;
+    if (this.#queued!.length === 0) this.#queued = undefined;
+    else queueMicrotask(() => this.#release());
+  }
+
+  /** Calls `listener` with the first frame that comes before `start`, or with the end. The frame is queued for `start`. */
+  first(listener: (first: string | CloseInfo) => void): void {
+    const first = this.#queued?.[0];
+    if (first === undefined) this.#onFirst = listener;
+    else listener(isFrame(first) ? textOf(first) : first);
+  }
+
+  /** Discards the frame that `first` has reported. */
+  skipFirst(): void {
+    this.#queued!.shift();
+  }
+
+  /** Takes a text or binary frame. `bytes` is the length of a text in UTF-8, if known. */
+  frame(frame: string | Uint8Array, bytes?: number): void {
+    if (this.#hasEnded || this.#refusal !== undefined) return;
+    if (this.#queued === undefined) this.#deliver(frame, bytes);
+    else this.#hold(frame);
+  }
+
+  /** Reports the end of the socket. Later calls do nothing. */
+  end(info: CloseInfo): void {
+    if (this.#hasEnded) return;
+    this.#finish();
+    const end = endOf(info, this.#refusal);
+    if (this.#queued === undefined) this.#handler!.closed(end);
+    else this.#hold(end);
+  }
+
+  #hold(item: string | Uint8Array | CloseInfo): void {
+    this.#queued!.push(item);
+    this.#onFirst?.(isFrame(item) ? textOf(item) : item);
+    this.#onFirst = undefined;
+  }
+
+  /** Closes the socket, and reports nothing more. */
+  discard(code: number, reason: string): void {
+    this.#finish();
+    this.close(code, reason);
+  }
+
+  /** Makes the handler send its coalesced frames before a close. */
+  flushHandler(): void {
+    this.#handler?.flush?.();
+  }
+
+  #finish(): void {
+    this.#hasEnded = true;
+    clearDeadline(this);
+  }
+
+  /**
+   * Ends the socket with 1006 if its close does not complete within `CLOSE_TIMEOUT_MS`. On a dead network, most runtimes report
+   * the end after 20 s or more, or never.
+   */
+  protected limitClose(): void {
+    if (!this.#hasEnded && this.deadline === 0) setDeadline(this, CLOSE_TIMEOUT_MS);
+  }
+
+  /** The close did not complete in time. */
+  expire(): void {
+    this.end({ code: Abnormal, reason: "" });
+  }
+
+  /**
+   * Delivers a frame, or closes the socket with 1009 if the frame is too long. Checked only here, because `maxFrameBytes` may have
+   * been raised since the frame came.
+   */
+  #deliver(frame: string | Uint8Array, bytes?: number): void {
+    const isTooLong = bytes === undefined ? isLong(frame, this.maxFrameBytes) : bytes > this.maxFrameBytes;
+    if (!isTooLong) {
+      if (typeof frame === "string") return this.#handler!.frame(frame);
+      if (this.#handler!.bytes?.(frame) !== true) this.#handler!.frame(decodeFrame(frame));
+      return;
+    }
+    // From now on, only the end is delivered.
+    this.#refusal = { code: MessageTooBig, reason: "message is too large" };
+    this.close(MessageTooBig, this.#refusal.reason);
+  }
+
+  /** Delivers the queued items from `from` on, in as many ticks as the budget needs. Items that come meanwhile are appended. */
+  #release(from = 0): void {
+    const queued = this.#queued!;
+    for (let i = from; i < queued.length; i++) {
+      if (i > 0 && this.budget?.isSpent()) return this.budget.defer(() => this.#release(i));
+      const item = queued[i]!;
+      if (!isFrame(item)) this.#handler!.closed(item);
+      else if (this.#refusal === undefined) this.#deliver(item);
+    }
+    this.#queued = undefined;
+  }
+}
+
+function isFrame(item: string | Uint8Array | CloseInfo): item is string | Uint8Array {
+  return typeof item === "string" || item instanceof Uint8Array;
+}
+
+function isLong(frame: string | Uint8Array, maxBytes: number): boolean {
+  return typeof frame === "string" ? exceeds(frame, maxBytes) : frame.length > maxBytes;
+}
+
+/** Returns the text of a text or binary frame. */
+function textOf(data: string | Uint8Array): string {
+  return typeof data === "string" ? data : decodeFrame(data);
+}
+
+/** Made with the first binary frame: not every runtime of React Native has the class, and most servers send text. */
+let utf8: TextDecoder | undefined;
+
+/** Decodes a binary frame. Returns a blank text for bytes that are not UTF-8, which is answered with -32700. */
+export function decodeFrame(bytes: Uint8Array): string {
+  try {
+    return (utf8 ??= new TextDecoder("utf-8", { fatal: true })).decode(bytes);
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,87 @@
+/** The plain link: one JSON-RPC message or batch in each text frame, which every implementation of JSON-RPC understands. */
+import type { CloseInfo, LinkReceiver, EncodedMessage, TickBudget, Traffic, Link } from "../message/transport.js";
+import type { Socket, SocketHandler } from "./socket.js";
+import { Coalescer } from "./coalescer.js";
+
+const NONE: string[] = [];
+
+/** A transport that sends each message as one frame of its socket. */
+export class PlainLink implements Link, SocketHandler {
+  readonly isReciproc: boolean;
+  readonly #socket: Socket;
+  readonly #coalescer = new Coalescer(this, Infinity);
+  #receiver!: LinkReceiver;
+  /** The messages of this tick. */
+  #messages = NONE;
+  #length = 0;
+
+  /** `isReciproc`: the other side is a reciproc peer. */
+  constructor(socket: Socket, isReciproc = false) {
+    this.#socket = socket;
+    this.isReciproc = isReciproc;
+  }
+
+  start(receiver: LinkReceiver): void {
+    this.#receiver = receiver;
+    this.#socket.start(this);
+  }
+
+  get unsentBytes(): number {
+    return this.#socket.unsentBytes;
+  }
+
+  get traffic(): Traffic | undefined {
+    return this.#socket.traffic;
+  }
+
+  get budget(): TickBudget | undefined {
+    return this.#socket.budget;
+  }
+
+  send(text: string): boolean {
+    const socket = this.#socket;
+    if (socket.sendAll === undefined || !socket.open) return socket.send(text);
+    if (this.#messages === NONE) this.#messages = [text];
+    else this.#messages.push(text);
+    this.#length += text.length;
+    if (this.#coalescer.added(this.#length)) this.flush();
+    return true;
+  }
+
+  sendEncoded(message: EncodedMessage): boolean {
+    this.flush();
+    const frame = message.plain;
+    return this.#socket.sendEncoded?.(frame) ?? this.#socket.send(frame.content);
+  }
+
+  flush(): void {
+    if (this.#messages === NONE) return;
+    const messages = this.#messages;
+    this.#messages = NONE;
+    this.#length = 0;
+    this.#socket.sendAll!(messages);
+  }
+
+  afterRead(then: () => void): boolean {
+    this.flush();
+    return this.#socket.afterRead?.(then) ?? false;
+  }
+
+  close(code?: number, reason?: string): void {
+    this.flush();
+    this.#socket.close(code, reason);
+  }
+
+  frame(text: string): void {
+    this.#receiver.receive(text);
+  }
+
+  closed(info: CloseInfo): void {
+    this.#receiver.closed(info);
+  }
+}
+
+/** Returns the plain link of a socket. */
+export function plain(socket: Socket, isReciproc?: boolean): Link {
+  return new PlainLink(socket, isReciproc);
+}

@@ -1,0 +1,412 @@
+/** Slow readers: bursts, broadcasts, and messages that a newer one makes obsolete. */
+import { describe, expect, it } from "vitest";
+import type { Link, LinkReceiver } from "../../src/message/transport.js";
+import type { AnyPeer, LiveOptions } from "../../src/index.js";
+import { testServer, type TestServerOptions } from "../../src/testing/index.js";
+import { closeAtEnd } from "../support/pair.js";
+import { notification, request } from "../support/raw.js";
+import { pass, useVirtualClock } from "../support/time.js";
+import { gate, rejection, turn } from "../support/turns.js";
+
+useVirtualClock();
+
+/** `maxUnsentBytes`. */
+const LIMIT = 8_000;
+/** The maximum that may be queued at any moment. */
+const BURST = 8 * LIMIT;
+/** From an eighth of the limit on, a reader is slow. */
+const BEHIND = LIMIT / 8;
+const LONG = "x".repeat(800);
+
+type Group = ReturnType<typeof testServer<any, any, any>>["server"]["peers"];
+
+/** A peer of a server, over a transport without a queue. A test sets its unsent bytes. */
+class Slow {
+  readonly peer: AnyPeer;
+  /** All peers of its server: this one. */
+  readonly group: Group;
+  readonly sent: string[] = [];
+  readonly closes: string[] = [];
+  readonly transport: Link & { unsentBytes: number };
+  receiver!: LinkReceiver;
+
+  /** `counts`: whether the transport counts what is sent as unsent. */
+  constructor(options: Partial<TestServerOptions<any, any, any>> = {}, counts = false, more: Partial<Link> = {}) {
+    this.transport = {
+      unsentBytes: 0,
+      start: (receiver) => void (this.receiver = receiver),
+      send: (text: string) => {
+        if (counts) this.transport.unsentBytes += Buffer.byteLength(text);
+        return this.sent.push(text) > 0;
+      },
+      close: (code = 1000, reason = "") => {
+        this.closes.push(`${code} ${reason}`);
+        this.receiver.closed({ code, reason });
+      },
+      ...more,
+    };
+    const limits = { maxUnsentBytes: LIMIT, maxReplyBytes: LIMIT };
+    const methods = { long: () => LONG, echo: () => "left" };
+    const { server } = testServer<any, any, any>({ limits, methods, ...options });
+    this.peer = server.accept(this.transport, undefined);
+    this.group = server.peers;
+    closeAtEnd(this.peer, () => void server.close());
+  }
+
+  /** The sent methods and params. */
+  get messages(): unknown[] {
+    const read = this.sent.map((text) => JSON.parse(text) as { method: string; params?: unknown[] });
+    return read.map(({ method, params = [] }) => [method, ...params]);
+  }
+
+  /** Sends so many long replies. */
+  reply(count: number): void {
+    for (let id = 0; id < count; id++) this.receiver.dispatch(request(id, "long"));
+  }
+
+  /** Sends a broadcast. Returns false if it is dropped. */
+  broadcast(text = LONG): boolean {
+    const { dropped } = this.peer.stats();
+    this.group.notify("n", [text]);
+    return this.peer.stats().dropped === dropped;
+  }
+
+  /** Sets the unsent bytes, and lets the next check happen. */
+  async drain(): Promise<void> {
+    this.transport.unsentBytes = 0;
+    await pass(20);
+  }
+}
+
+/** A reader whose transport counts what is sent. */
+const counting = (more?: Partial<Link>): Slow => new Slow({}, true, more);
+
+/** A reader that has not received so many bytes. */
+function behind(unsentBytes = BEHIND, options?: ConstructorParameters<typeof Slow>[0]): Slow {
+  const one = new Slow(options);
+  one.transport.unsentBytes = unsentBytes;
+  return one;
+}
+
+const moved = (n: number, key = "ann"): [string, unknown[], LiveOptions] => ["moved", [n], { latest: key }];
+
+describe("more than may be queued at any moment", () => {
+  it("closes the connection at once, and sends nothing more", async () => {
+    const one = counting();
+    one.reply(1_000);
+    expect(one.closes).toEqual([`1013 more than ${BURST} bytes wait to be read`]);
+    expect(one.transport.unsentBytes).toBeGreaterThan(BURST);
+    expect(one.transport.unsentBytes).toBeLessThan(BURST + 2 * LONG.length);
+    const batch = behind(BURST + 1).peer.batch();
+    const calls = [behind(BURST + 1).peer.request("m"), batch.request("m")].map(rejection);
+    batch.send();
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent" });
+  });
+
+  it("ends only the session in a transport that continues after a loss", () => {
+    const reasons: string[] = [];
+    const one = counting({ endSession: (reason) => reasons.push(reason) > 0 });
+    one.transport.unsentBytes = BURST + 1;
+    one.peer.notify("n");
+    expect(reasons).toEqual([`more than ${BURST} bytes wait to be read`]);
+    expect(one.peer.state).toBe("open");
+  });
+});
+
+describe("a burst of replies beyond `maxUnsentBytes`", () => {
+  it("keeps the connection open if the reader receives it within 10 s, as often as it comes", async () => {
+    const one = counting();
+    for (let burst = 0; burst < 5; burst++) {
+      one.reply(40);
+      expect(one.transport.unsentBytes).toBeGreaterThan(3 * LIMIT);
+      await pass(9_999);
+      one.reply(1);
+      one.transport.unsentBytes = LIMIT;
+      await pass(60_000);
+    }
+    expect(one.peer.state).toBe("open");
+  });
+
+  it("closes with 1013 a connection with more than the limit queued for 10 s without a break", async () => {
+    const one = counting();
+    one.reply(40);
+    one.transport.unsentBytes = LIMIT + 1;
+    await pass(9_999);
+    expect(one.closes).toEqual([]);
+    await pass(1);
+    expect(one.closes).toEqual([`1013 more than ${LIMIT} bytes unread for 10 s`]);
+    expect(await one.peer.closed).toMatchObject({ code: 1013 });
+  });
+});
+
+it.each([
+  ["are checked again", 0, 1],
+  ["do not end it if broadcasts were queued before", 3, 0],
+])(
+  "unsent bytes behind the next socket of a session %s, even if nothing more is sent",
+  async (_what, count, closes) => {
+    const one = counting();
+    one.receiver.suspended();
+    for (let i = 0; i < count; i++) one.group.notify("n", [LONG.slice(100 * i)]);
+    one.transport.unsentBytes = LIMIT + 1 - Math.sign(count);
+    await pass(60_000);
+    expect(one.closes).toEqual([]);
+    one.receiver.resumed();
+    await pass(10_000);
+    expect(one.closes).toHaveLength(closes);
+  },
+);
+
+describe("a broadcast", () => {
+  it.each(["x", "€"])("of %j that is queued does not count against ordinary messages", async (character) => {
+    const one = counting();
+    while (one.broadcast(character.repeat(100)));
+    const broadcasts = one.transport.unsentBytes;
+    expect(broadcasts).toBeGreaterThan(LIMIT / 2);
+    const ordinary = JSON.stringify(notification("n", [""])).length;
+    one.peer.notify("n", ["x".repeat(LIMIT - ordinary)]);
+    expect(one.transport.unsentBytes).toBe(broadcasts + LIMIT);
+    one.peer.notify("n");
+    one.transport.unsentBytes -= JSON.stringify(notification("n")).length;
+    await pass(60_000);
+    expect(one.closes).toEqual([]);
+    one.peer.notify("n", ["x".repeat(LIMIT)]);
+    await pass(10_000);
+    expect(one.closes).toHaveLength(1);
+  });
+
+  it.each<[string, (one: Slow) => unknown]>([
+    ["was sent", (one) => (one.broadcast(), (one.transport.unsentBytes = 50))],
+    [
+      "was queued without a socket",
+      (one) => {
+        one.receiver.suspended();
+        one.broadcast();
+        one.transport.unsentBytes = 0;
+        one.receiver.resumed();
+      },
+    ],
+    [
+      "has a key and is replaced",
+      (one) => {
+        one.transport.unsentBytes = BEHIND;
+        for (let n = 0; n < 3; n++) one.group.notify(...moved(n));
+      },
+    ],
+  ])("that %s does not raise the limit of ordinary messages, however often", async (_what, send) => {
+    const one = counting();
+    for (let i = 0; i < 300; i++) send(one);
+    one.transport.unsentBytes = LIMIT + LONG.length + 500;
+    one.peer.notify("n");
+    await pass(10_000);
+    expect(one.closes).toHaveLength(1);
+  });
+
+  it("is dropped and counted from half of the limit on, and does not close the connection", async () => {
+    const one = counting();
+    for (let i = 0; i < 100; i++) one.broadcast();
+    const { dropped, notificationsSent } = one.peer.stats();
+    expect(dropped + notificationsSent).toBe(100);
+    expect(one.transport.unsentBytes).toBeGreaterThan(LIMIT / 2);
+    expect(one.transport.unsentBytes).toBeLessThan(LIMIT / 2 + 2 * LONG.length);
+    await pass(60_000);
+    expect(one.peer.state).toBe("open");
+  });
+
+  it("with a key, queued in a session, does not count either, also if it replaces a shorter one", async () => {
+    const { server, connect, network } = testServer<any, any>({ limits: { maxUnsentBytes: LIMIT } });
+    await connect(server.url);
+    await network.settle();
+    const [peer] = server.peers;
+    network.stop();
+    // From a quarter of the limit on, further messages are queued.
+    peer!.notify("n", ["x".repeat(LIMIT / 4)]);
+    for (const length of [1, LIMIT / 5]) server.peers.notify("moved", ["x".repeat(length)], { latest: "a" });
+    expect(peer!.stats().dropped).toBe(0);
+    peer!.notify("n", ["x".repeat(LIMIT * 0.65)]);
+    peer!.notify("n");
+    expect(peer!.stats().unsentBytes).toBeGreaterThan(LIMIT);
+    await pass(10_000);
+    expect(peer!.state).toBe("open");
+    await server.close();
+  });
+});
+
+it("the options of notify are refused if they are invalid, and nothing is sent", () => {
+  const { peer, group, sent } = new Slow();
+  const invalid: [object, RegExp][] = [
+    [{ volatile: 1 }, /^Expected `volatile` to be true or false, got /],
+    [{ latest: "x".repeat(257) }, /^Expected `latest` to be a string of at most 256 characters, got /],
+    [{ volatile: true, latest: "a" }, /^Expected `latest` to be absent beside `volatile`, got /],
+    [{ lastest: "a" }, /^Unknown name `lastest` in `options`; known are volatile, latest/],
+  ];
+  for (const [options, message] of invalid) {
+    expect(() => peer.notify("n", [], options)).toThrow(message);
+    expect(() => group.notify("n", [], options)).toThrow(message);
+  }
+  expect([sent, peer.stats().notificationsSent]).toEqual([[], 0]);
+  for (const options of [{ latest: "x".repeat(256) }, { latest: "" }, { volatile: false, latest: "a" }])
+    peer.notify("n", [], options);
+  expect(sent).toHaveLength(3);
+});
+
+describe("a volatile message", () => {
+  it("is sent while less than an eighth of maxUnsentBytes is unsent, as one with a key is", () => {
+    const one = behind(BEHIND - 1);
+    expect(one.peer.notify("n", [1], { volatile: true })).toBe(true);
+    one.group.notify("n", [2], { volatile: true });
+    for (const n of [3, 4]) one.peer.notify(...moved(n));
+    expect(one.messages).toMatchObject([1, 2, 3, 4].map((n) => [expect.any(String), n]));
+    expect(one.peer.stats()).toMatchObject({ notificationsSent: 4, dropped: 0 });
+  });
+
+  it.each<[string, (one: Slow) => unknown]>([
+    ["an eighth is unsent", (one) => (one.transport.unsentBytes = BEHIND)],
+    ["the transport is full", (one) => ((one.transport.send = () => "full"), one.peer.notify("n"))],
+    ["the peer is suspended", (one) => one.receiver.suspended()],
+    [
+      "messages with a key wait for a slow reader",
+      (one) => {
+        one.transport.unsentBytes = BEHIND;
+        one.peer.notify(...moved(1));
+        one.transport.unsentBytes = 0;
+      },
+    ],
+    ["the peer is closed", (one) => one.peer.close()],
+  ])("is dropped if %s, and no statistic counts it", (_what, happen) => {
+    const one = new Slow();
+    happen(one);
+    const before = one.peer.stats();
+    expect(one.peer.notify("n", [1], { volatile: true })).toBe(false);
+    one.group.notify("n", [2], { volatile: true });
+    one.group.notify("n", [3], { volatile: true, whenSlow: "close" });
+    expect(one.sent).toEqual([]);
+    expect(one.peer.stats()).toEqual(before);
+  });
+
+  it("is dropped before `around` sees it, and also if its peer becomes slow while `around` waits", async () => {
+    const open = gate();
+    const seen: string[] = [];
+    const around = async ({ method }: { method: string }, next: () => unknown): Promise<unknown> => {
+      seen.push(method);
+      await open.promise;
+      return next();
+    };
+    const one = behind(LIMIT, { around } as object);
+    expect(one.peer.notify("early", [1], { volatile: true })).toBe(false);
+    one.transport.unsentBytes = 0;
+    expect(one.peer.notify("n", [2], { volatile: true })).toBe(true);
+    one.transport.unsentBytes = LIMIT;
+    open.resolve();
+    await turn();
+    expect([seen, one.messages, one.peer.stats().dropped]).toEqual([["n"], [], 0]);
+  });
+});
+
+describe("a message with a key, to a slow reader whose transport has no queue", () => {
+  it("waits until the reader has caught up, and only the newest of its key is sent", async () => {
+    const one = behind();
+    for (let n = 1; n <= 10; n++) {
+      expect(one.peer.notify(...moved(n))).toBe(true);
+      one.group.notify(...moved(n, "bob"));
+    }
+    await pass(1000);
+    expect(one.sent).toEqual([]);
+    await one.drain();
+    expect(one.messages).toEqual([1, 2].map(() => ["moved", 10]));
+    for (const key of ["ann", "bob"]) {
+      one.transport.unsentBytes = BEHIND;
+      one.peer.notify(...moved(11, key));
+    }
+    // The reader has caught up in between.
+    one.transport.unsentBytes = 0;
+    one.peer.notify(...moved(12));
+    expect(one.messages.slice(2)).toEqual([11, 12].map((n) => ["moved", n]));
+    expect(one.peer.stats().dropped).toBe(0);
+  });
+
+  it.each<[string, (one: Slow) => unknown]>([
+    ["a notification", (one) => one.peer.notify("left")],
+    ["a request", (one) => void one.peer.request("left").catch(() => {})],
+    ["a broadcast", (one) => one.group.notify("left")],
+    ["a broadcast that may close", (one) => one.group.notify("left", undefined, { whenSlow: "close" })],
+    ["a response", (one) => one.receiver.dispatch(request(1, "echo"))],
+  ])("is sent right before %s, so that the order is kept", async (_what, send) => {
+    const one = behind();
+    for (const n of [1, 2]) one.peer.notify(...moved(n));
+    send(one);
+    one.peer.notify(...moved(3));
+    expect(one.sent.map((text) => /left|moved/.exec(text)![0])).toEqual(["moved", "left"]);
+    await one.drain();
+    expect(one.messages.at(-1)).toEqual(["moved", 3]);
+    expect(one.sent).toHaveLength(3);
+  });
+
+  it("is sent before the peer closes, and not after the connection is lost", async () => {
+    for (const more of [0, BURST]) {
+      const one = behind();
+      one.peer.notify(...moved(1));
+      one.transport.unsentBytes += more;
+      await one.peer.close();
+      expect(one.messages).toEqual(more === 0 ? [["moved", 1]] : []);
+      // The close is reported once, also if the bytes then unsent end the connection.
+      expect(one.closes).toEqual([expect.stringMatching(more === 0 ? /^1000 / : /^1013 /)]);
+      expect(await one.peer.closed).toMatchObject({ code: more === 0 ? 1000 : 1013 });
+    }
+    const lost = behind();
+    lost.peer.notify(...moved(1));
+    lost.receiver.closed({ code: 1006, reason: "" });
+    await pass(1000);
+    expect(lost.sent).toEqual([]);
+  });
+
+  it("waits up to a quarter of maxUnsentBytes: beyond it, a message of the peer is sent, and a broadcast is dropped from half on", () => {
+    const { peer, group, sent } = behind(LIMIT / 2 + 1);
+    const text = "x".repeat(900);
+    for (const key of ["a", "b", "c"]) group.notify("moved", [text], { latest: key });
+    expect([sent.length, peer.stats().dropped]).toEqual([0, 1]);
+    // The key that waits is replaced.
+    group.notify("moved", [text], { latest: "a" });
+    expect(peer.stats().dropped).toBe(1);
+    expect(peer.notify("moved", [text], { latest: "d" })).toBe(true);
+    expect(sent).toHaveLength(3);
+    const refused = behind(LIMIT);
+    refused.group.notify("moved", ["x".repeat(LIMIT)], { latest: "a" });
+    expect(refused.peer.stats().dropped).toBe(1);
+    refused.transport.unsentBytes = 0;
+    // Nothing waits, so a volatile message is sent.
+    expect(refused.peer.notify("n", [], { volatile: true })).toBe(true);
+  });
+
+  it("is dropped and counted if it is the oldest of more than 1,024 keys", async () => {
+    const one = behind(2 ** 19, { limits: { maxUnsentBytes: 2 ** 20 } });
+    for (let n = 1; n <= 1025; n++) one.peer.notify(...moved(n, `key ${n}`));
+    expect(one.peer.stats()).toMatchObject({ dropped: 1, notificationsSent: 1024 });
+    await one.drain();
+    expect(one.sent).toHaveLength(1024);
+    expect(one.messages[0]).toEqual(["moved", 2]);
+  });
+
+  it("is dropped as a broadcast if the transport does not take it any more, and counted", async () => {
+    const one = behind();
+    one.group.notify(...moved(1));
+    one.peer.notify(...moved(2, "bob"));
+    const { send } = one.transport;
+    one.transport.send = (text: string) => !text.includes("[1]") && send(text);
+    await one.drain();
+    expect(one.messages).toEqual([["moved", 2]]);
+    expect(one.peer.stats()).toMatchObject({ dropped: 1, notificationsSent: 1 });
+  });
+});
+
+it("the event `missed` has the count that the other side reports, and is not emitted by a closed peer", async () => {
+  const one = new Slow();
+  const counts: unknown[] = [];
+  one.peer.on("missed", (info) => counts.push(info));
+  one.receiver.missed(3);
+  one.receiver.dispatch(notification("n"));
+  one.receiver.missed(1);
+  await one.peer.close();
+  one.receiver.missed(3);
+  expect(counts).toEqual([{ count: 3 }, { count: 1 }]);
+});
