@@ -39,13 +39,14 @@ export interface Case {
   closed?: number;
   outcomes?: Outcome[];
   errors?: number;
+  foreign?: unknown[];
   counts?: { malformed?: number; unmatched?: number };
 }
 
 const DIALECTS = { lsp, mcp, acp };
 
 const MEMBERS = new Set(
-  "name source methods dialect compat limits values calls batch called send expect order closed outcomes errors counts".split(
+  "name source methods dialect compat limits values calls batch called send expect order closed outcomes errors foreign counts".split(
     " ",
   ),
 );
@@ -65,14 +66,16 @@ function spellOut(one: Case): Case[] {
   if (unknown !== undefined) throw new Error(`"${one.name}" has an unknown member "${unknown}"`);
   if (one.values === undefined) return [one];
   return one.values.map((value) => {
-    const put = (frame: unknown): string => textOf(frame as Frame).replaceAll('"$value"', value);
+    const put = (text: string): string => text.replaceAll('"$value"', value);
+    const fill = <T>(of: T): T => JSON.parse(put(JSON.stringify(of))) as T;
     return {
       ...one,
       // A title is one line of printable text.
       name: one.name.replaceAll("$value", JSON.stringify(value).slice(1, -1).replaceAll('\\"', '"')),
-      send: one.send.map((frame) => (isWait(frame) ? frame : put(frame))),
-      ...(one.expect && { expect: one.expect.map((frame) => JSON.parse(put(frame)) as unknown) }),
-      ...(one.outcomes && { outcomes: JSON.parse(JSON.stringify(one.outcomes).replaceAll('"$value"', value)) }),
+      send: one.send.map((frame) => (isWait(frame) ? frame : put(textOf(frame)))),
+      ...(one.expect && { expect: fill(one.expect) }),
+      ...(one.outcomes && { outcomes: fill(one.outcomes) }),
+      ...(one.foreign && { foreign: fill(one.foreign) }),
     };
   });
 }
@@ -128,7 +131,15 @@ export async function runCase(one: Case, open: (options: WireOptions) => Promise
   const methods = methodSets[one.methods ?? "fixtures"];
   if (methods === undefined) throw new Error(`there is no set of methods called "${one.methods}"`);
   const { limits, dialect, compat } = one;
-  const wire = await open({ methods: methods(), limits, compat, dialect: dialect && DIALECTS[dialect] });
+  const foreign: unknown[] = [];
+  const onForeignMessage = one.foreign && ((message: object): void => void foreign.push(message));
+  const wire = await open({
+    methods: methods(),
+    limits,
+    compat,
+    onForeignMessage,
+    dialect: dialect && DIALECTS[dialect],
+  });
   try {
     const outcomes = await startCalls(one, wire);
     const early = await sendAll(one, wire);
@@ -140,6 +151,7 @@ export async function runCase(one: Case, open: (options: WireOptions) => Promise
     }
     if (one.outcomes) expect(outcomes).toStrictEqual(one.outcomes);
     if (one.counts && wire.peer) expect(wire.peer.stats()).toMatchObject(one.counts);
+    expect(foreign).toStrictEqual(one.foreign ?? []);
     if (one.errors !== undefined) expect(wire.errors).toHaveLength(one.errors);
     await endsEmpty(wire, outcomes);
   } finally {

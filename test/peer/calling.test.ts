@@ -50,6 +50,7 @@ describe("a peer's options", () => {
     ["fallback", FUNCTION, [{}, null, false]],
     ["around", FUNCTION, ["log", 0]],
     ["onForeignMessage", FUNCTION, [5]],
+    ["compat", '"1.0"', ["1", 1, null]],
     ["limits", "an object", [5, null]],
     ...["maxMessageBytes", "maxReplyBytes"].map((name): [string, string, unknown[]] => [
       `limits.${name}`,

@@ -7,8 +7,6 @@ import { turn } from "../support/turns.js";
 
 useVirtualClock();
 
-const REFUSED = failure(null, -32600, "Invalid Request");
-
 describe("malformed messages", () => {
   it("are counted from zero after a minute", async () => {
     await pass(60_001);
@@ -72,7 +70,7 @@ describe("limits.maxMessagesPerSecond", () => {
   });
 });
 
-/** Makes a peer that takes messages of another protocol. */
+/** Makes a peer that takes messages of another protocol. The table `foreign` of test/conformance says which these are. */
 function listening(options: AnyOptions = {}): RawPeer & { foreign: unknown[] } {
   const foreign: unknown[] = [];
   const raw = rawPeer({
@@ -83,67 +81,7 @@ function listening(options: AnyOptions = {}): RawPeer & { foreign: unknown[] } {
   return { ...raw, foreign };
 }
 
-const FOREIGN = [
-  { event: "playing", track: 7 },
-  {},
-  { event: "stopped", id: 7 },
-  { id: null },
-  { params: { a: 1 } },
-  { event: "failed", error: "no such track" },
-  { result: 1 },
-  { __proto__: null, JSONRPC: "2.0" },
-];
-
-/** Messages that are JSON-RPC or resemble it, and the answers to them. */
-const OWN: [string, unknown, ...object[]][] = [
-  ["a message that names a version", { jsonrpc: "2.0" }, REFUSED],
-  ["no version and a method", { method: "m", id: 1 }, failure(1, -32600, "Invalid Request")],
-  ["no version, a method and no id", { method: "m" }, REFUSED],
-  ["a response without a version", { id: 9, result: 1 }],
-  ["an error response without a version", { id: 9, error: { code: 1, message: "no" } }],
-  ["a number", 5, REFUSED],
-  ["an empty array", [], REFUSED],
-  ["the members of a batch, which are refused one by one", [{}, request(1, "m")], [REFUSED, result(1, 1)]],
-  ["what is not JSON", "event: playing", failure(null, -32700, "Parse error")],
-];
-
 describe("onForeignMessage", () => {
-  it.each(FOREIGN.map((message) => [JSON.stringify(message), message]))("receives %s", (text, message) => {
-    const raw = listening();
-    raw.feed(text);
-    expect(raw.foreign).toEqual([message]);
-    expect([raw.sent, raw.errors]).toEqual([[], []]);
-    expect(raw.peer.stats()).toMatchObject({ malformed: 0, unmatched: 0, notificationsReceived: 0 });
-  });
-
-  it.each(OWN)("does not receive %s", (_what, message, ...answers) => {
-    const raw = listening();
-    raw.feed(message);
-    expect(raw.foreign).toEqual([]);
-    expect(raw.messages()).toEqual(answers);
-  });
-
-  it("receives a message with the id of a pending call, and does not settle the call", async () => {
-    const raw = listening();
-    const call = raw.peer.request("ask");
-    raw.feed({ event: "playing", id: 1 });
-    raw.feed(result(1, "answer"));
-    expect(await call).toBe("answer");
-    expect(raw.foreign).toEqual([{ event: "playing", id: 1 }]);
-  });
-
-  it('receives messages of no version with compat "1.0", and none of its calls and responses', async () => {
-    const raw = listening({ compat: "1.0" });
-    const call = raw.peer.request("ask");
-    raw.feed({ event: "playing" });
-    raw.feed({ id: 2, method: "m", params: [] });
-    raw.feed({ id: null, method: "m", params: [] });
-    raw.feed({ id: 1, result: 3, error: null });
-    expect(await call).toBe(3);
-    expect(raw.foreign).toEqual([{ event: "playing" }]);
-    expect(raw.messages().slice(1)).toEqual([{ id: 2, result: 1, error: null }]);
-  });
-
   it("is limited by maxMessagesPerSecond", () => {
     const raw = listening({ limits: { maxMessagesPerSecond: 3 } });
     raw.feed(notification("m"));
@@ -165,11 +103,5 @@ describe("onForeignMessage", () => {
     raw.feed({ event: 1 });
     raw.feed({ event: 2 });
     expect(seen).toEqual([{ event: 1 }]);
-  });
-
-  it("when omitted, leaves such a message refused and counted as malformed", () => {
-    const raw = rawPeer();
-    raw.feed({ event: "playing" });
-    expect([raw.messages(), raw.peer.stats().malformed]).toEqual([[REFUSED], 1]);
   });
 });
