@@ -7,11 +7,13 @@ import { fileURLToPath } from "node:url";
 import send from "send";
 import { manualPage } from "./manual.js";
 
-/** The folders, by the first part of a path. The page's import map names the last, and the modules. */
+/** The folders, by the first part of a path. The page's import map names the last three, and the modules. */
 const FOLDERS = new Map([
   ["", new URL("../page/", import.meta.url)],
   ["page", new URL("page/", import.meta.url)],
   ["reciproc", new URL("./", import.meta.resolve("reciproc"))],
+  ["eventemitter3", new URL("dist/", import.meta.resolve("eventemitter3/package.json"))],
+  ["nanoid", new URL("./", import.meta.resolve("nanoid/package.json"))],
 ]);
 
 /** Modules of one file each, by their import names. Only the editor loads them. */

@@ -26,10 +26,10 @@ const ENTRIES = {
 const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis", "@nats-io/transport-node", "@nats-io/jetstream"]);
 
 /**
- * The package that a page loads, and its ES module. It is in the page's chunk: a page needs no import map for it, and
- * a bundler needs no plugin for CommonJS.
+ * The packages that a page loads, and the ES module of each. They are in the page's chunk: a page needs no import map for
+ * them, and a bundler needs no plugin for CommonJS.
  */
-const PACKAGES = { nanoid: "index.browser.js" };
+const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.browser.js" };
 
 /** What Node's entry imports when there is an engine. */
 const LAZY = ["fleet/fleet.js", "fleet/attach.js"].map((file) => join(dist, file));
@@ -121,7 +121,7 @@ await build({
   target: "es2022",
   minify: true,
   banner: {
-    js: "/* reciproc, with nanoid. Both have the MIT license: see licenses/ and LICENSE in the package. */",
+    js: "/* reciproc, with eventemitter3 and nanoid. All have the MIT license: see licenses/ and LICENSE in the package. */",
   },
   logLevel: "error",
 });

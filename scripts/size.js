@@ -3,6 +3,7 @@
  * prints the share of each module.
  */
 import { readFile, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -64,7 +65,11 @@ async function bundleByVite(code, root) {
 
 /** Returns the minified bytes of each module in a bundle of `code`, the largest first. The modules of `src` are bundled, not those of `dist`. */
 export async function sharesOf(code) {
-  const { metafile } = await bundleByEsbuild(code, "es2022", ROOT, { absWorkingDir: ROOT });
+  const require = createRequire(import.meta.url);
+  const eventemitter3 = require
+    .resolve("eventemitter3/package.json")
+    .replace(/package\.json$/, "dist/eventemitter3.esm.js");
+  const { metafile } = await bundleByEsbuild(code, "es2022", ROOT, { alias: { eventemitter3 }, absWorkingDir: ROOT });
   const [{ inputs }] = Object.values(metafile.outputs);
   const shares = Object.entries(inputs).map(([path, { bytesInOutput }]) => ({ path, bytes: bytesInOutput }));
   return shares.filter(({ bytes }) => bytes > 0).toSorted((a, b) => b.bytes - a.bytes);

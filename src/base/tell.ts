@@ -1,5 +1,42 @@
-/** Calling code of the application that may fail, and reporting its errors. */
+/** Emitting events to listeners that may fail. */
+import type { EventEmitter } from "./packages.js";
 import { isThenable } from "./promises.js";
+
+/**
+ * Calls every listener, and passes its error or rejection to `failed`: a failing listener must break neither the emitting code
+ * nor the listeners after it. By default, the error is uncaught.
+ * Returns true if there was a listener.
+ */
+export function tell(
+  emitter: EventEmitter<any>,
+  event: string,
+  args: unknown[],
+  failed: (error: unknown) => void = uncaught,
+): boolean {
+  // `emit` would stop at the first that throws, and drop the promises of those that are asynchronous.
+  const listeners = emitter.listeners(event);
+  for (const listener of listeners) {
+    // Removes only listeners that `once` added.
+    emitter.removeListener(event, listener, undefined, true);
+    attempt(() => listener.apply(emitter, args), failed);
+  }
+  return listeners.length > 0;
+}
+
+/** Makes the emitters of a class throw a `TypeError` for an event that is not in `known`, whose listeners would never be called. */
+export function refuseUnknownEvents(prototype: object, known: object): void {
+  const methods = prototype as Record<string, (this: unknown, event: PropertyKey, ...rest: unknown[]) => unknown>;
+  for (const name of ["on", "once", "addListener", "emit"]) {
+    const inherited = methods[name]!;
+    methods[name] = function (event, ...rest) {
+      if (Object.hasOwn(known, event)) return inherited.call(this, event, ...rest);
+      const names = Object.keys(known).join(", ");
+      throw new TypeError(
+        `Unknown event \`${String(event)}\`; known are ${names}. Methods are served in \`methods\`, and called by \`notify\``,
+      );
+    };
+  }
+}
 
 /** A server may add and remove methods for as long as it lives. */
 const MOST_WARNINGS = 1000;

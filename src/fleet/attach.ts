@@ -4,7 +4,8 @@ import type { AnyMethods, CallArgs, Contract, LiveOptions, NotifyName } from "..
 import { expected } from "../message/errors.js";
 import { checkLive, LIVE_OPTIONS } from "../features/live.js";
 import { anyFunction, checkOptions, must, optional, positive, tableOf } from "../message/options.js";
-import { Emitter } from "../base/emitter.js";
+import { EventEmitter } from "../base/packages.js";
+import { refuseUnknownEvents, tell } from "../base/tell.js";
 import { checkEngine, type Engine } from "./engine.js";
 import { Fleet } from "./fleet.js";
 import type { FleetEvents, Health, NodeHost, NodeMethods, Nodes } from "./host.js";
@@ -90,15 +91,15 @@ const NO_PEERS: ReadonlySet<never> = new Set();
 const NO_REPLAY = 0;
 
 /** A node without clients. Made by `attach`. `R` is the contract of the peers that it calls. */
-export class Attached<R extends Contract<R> = AnyMethods> extends Emitter<AttachedEvents> {
+export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<AttachedEvents> {
   readonly #fleet: Fleet;
 
   /** Use `attach`. Throws a `TypeError` for bad options. */
   constructor(options: AttachOptions<R>) {
-    super(EVENTS);
+    super();
     const { engine, topics, nodes, timeoutMs } = checkOptions("options", options, ATTACH_OPTIONS);
     if (engine === undefined) throw expected("engine", "an engine, such as `memory()`", engine);
-    const report = (error: unknown): void => void this.tell("error", [error]);
+    const report = (error: unknown): void => void tell(this, "error", [error]);
     const host: NodeHost = {
       wait: { timeoutMs, retry: false },
       maxReplayLength: NO_REPLAY,
@@ -111,8 +112,8 @@ export class Attached<R extends Contract<R> = AnyMethods> extends Emitter<Attach
       nodeMethods: nodes.methods,
       disconnected() {},
       endSession() {},
-      changed: (state) => void this.tell("engine", [state], report),
-      gap: (topic, reason) => void this.tell("gap", [topic, reason], report),
+      changed: (state) => void tell(this, "engine", [state], report),
+      gap: (topic, reason) => void tell(this, "gap", [topic, reason], report),
       report,
     };
     this.#fleet = new Fleet(engine, host);
@@ -179,5 +180,9 @@ export class Attached<R extends Contract<R> = AnyMethods> extends Emitter<Attach
   /** Calls `close()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  static {
+    refuseUnknownEvents(Attached.prototype, EVENTS);
   }
 }

@@ -1,6 +1,6 @@
 /** Logs in the memory of this process: bounded for each log, and for all together. */
 import { utf8Bytes } from "../message/codec.js";
-import { nanoid } from "nanoid";
+import { nanoid } from "../base/packages.js";
 import { publicationName, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
 
 /** What is forgotten at `expiresAt`. */

@@ -2,7 +2,7 @@
 import { encodeNotification, utf8Bytes } from "../message/codec.js";
 import { ConnectionLostError, TooLargeError } from "../message/errors.js";
 import { checkOptions } from "../message/options.js";
-import { nanoid } from "nanoid";
+import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { EngineError, positionOf, textOf, type Position } from "./engine.js";
 import { MemoryLogs } from "./entries.js";

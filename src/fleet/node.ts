@@ -1,6 +1,6 @@
 /** What the modules of one node share: its name, its broker, the nodes that live, its peers, its counts and its server. */
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import { nanoid } from "nanoid";
+import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker, type BrokerEvents } from "./broker.js";
 import { EngineError, type Engine, type LogPage, type LogPart, type LogRule, type NodeName } from "./engine.js";

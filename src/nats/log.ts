@@ -1,6 +1,6 @@
 /** The logs of topics in JetStream. An epoch ends when the stream or the last entry of the log is gone. */
 import { utf8Bytes } from "../message/codec.js";
-import { nanoid } from "nanoid";
+import { nanoid } from "../base/packages.js";
 import {
   EngineError,
   positionOf,

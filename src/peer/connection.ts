@@ -12,14 +12,14 @@ import type { Slot } from "./incoming-call.js";
 import { IncomingCalls } from "./incoming-calls.js";
 import { classify, isObject, type Unchecked } from "../message/message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
-import type { Emitter } from "../base/emitter.js";
+import type { EventEmitter } from "../base/packages.js";
 import { newCounts, type Counts } from "./stats.js";
-import { attempt, warnOnce } from "../base/tell.js";
+import { attempt, tell, warnOnce } from "../base/tell.js";
 import { errorOfEnd, type CloseInfo, type LinkReceiver, type Link } from "../message/transport.js";
 import { Abnormal, cutReason } from "../message/close-codes.js";
 
 /** Gives a peer the connection that follows a lost one. */
-export type Replace = (peer: Emitter<any>, next: Connection) => void;
+export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 
 /** The connection of a peer. */
 export class Connection implements LinkReceiver, FlowConnection {
@@ -37,7 +37,7 @@ export class Connection implements LinkReceiver, FlowConnection {
   declare madeParts: Parts | undefined;
   declare readonly counts: Counts;
   /** Emits the events of this connection. Handlers get it as `context.peer`. */
-  declare readonly peer: Emitter<any>;
+  declare readonly peer: EventEmitter<any>;
   declare readonly transport: Link;
   declare readonly config: Config;
   declare readonly hooks: Hooks;
@@ -50,7 +50,14 @@ export class Connection implements LinkReceiver, FlowConnection {
   #cause: CloseInfo | undefined;
 
   /** `lost`: the connection that this one follows. */
-  constructor(peer: Emitter<any>, transport: Link, config: Config, hooks: Hooks, replace: Replace, lost?: Connection) {
+  constructor(
+    peer: EventEmitter<any>,
+    transport: Link,
+    config: Config,
+    hooks: Hooks,
+    replace: Replace,
+    lost?: Connection,
+  ) {
     this.ended = this.closeInfo = this.madeParts = undefined;
     this.isConnecting = lost?.isConnecting ?? transport.isConnecting === true;
     this.onClosed = lost?.onClosed;
@@ -183,7 +190,7 @@ export class Connection implements LinkReceiver, FlowConnection {
 
   /** Emits an error that has no caller. `name`: where it was thrown, one of a bounded number of names. */
   report(error: unknown, call?: FailedCall, name?: string): void {
-    const isHeard = this.peer.tell("error", [error, call]);
+    const isHeard = tell(this.peer, "error", [error, call]);
     if (!this.hooks.error?.(error, this.peer, call) && !isHeard && name !== undefined)
       warnOnce((this.hooks.warned ??= new Set()), name, error);
   }
@@ -198,7 +205,7 @@ export class Connection implements LinkReceiver, FlowConnection {
 
   /** Emits an event. What its listeners throw is reported. */
   emit(event: string, ...args: unknown[]): void {
-    this.peer.tell(event, args, (error) => this.report(error));
+    tell(this.peer, event, args, (error) => this.report(error));
   }
 
   /**

@@ -27,8 +27,7 @@ import { shownAs } from "../message/codec.js";
 import { afterFailed, expected } from "../message/errors.js";
 import type { PeerLimits } from "../message/limits.js";
 import type { Id } from "../message/message.js";
-import { Emitter } from "../base/emitter.js";
-import { nanoid } from "nanoid";
+import { EventEmitter, nanoid } from "../base/packages.js";
 import type { StandardSchema } from "../contract/schema.js";
 import { makeConfig, PEER_OPTIONS, type Config } from "./config.js";
 import type { Feature, FeaturePart } from "./feature.js";
@@ -36,6 +35,7 @@ import { anyFunction, anySignal, checkOptions, optional } from "../message/optio
 import { observed } from "../base/promises.js";
 import { defaultHooks, type FailedCall, type Hooks } from "./hooks.js";
 import type { PeerStats } from "./stats.js";
+import { refuseUnknownEvents } from "../base/tell.js";
 import type { CloseInfo, Transport } from "../message/transport.js";
 import { callerOf, remoteOf, type Caller } from "./caller.js";
 
@@ -273,7 +273,7 @@ export function afterWork(peer: AnyPeer, then: () => void): boolean {
  * It emits the events of `PeerEvents` and no others: `on`, `once` and `emit` throw a `TypeError` for another name.
  */
 export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = AnyMethods, A = unknown>
-  extends Emitter<PeerEvents>
+  extends EventEmitter<PeerEvents>
   implements Caller<R>
 {
   /** The features that each peer of this class has. @internal */
@@ -295,7 +295,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /** Does not start the transport: see `createPeer`. @internal */
   constructor(transport: Transport, options: undefined, checked: Checked);
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> | undefined, checked?: Checked) {
-    super(EVENTS);
+    super();
     for (const name of ["start", "send", "close"] as const)
       if (typeof transport?.[name] !== "function")
         throw expected("transport", `a Transport with \`${name}\``, transport);
@@ -540,5 +540,6 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     replaceConnection = (peer, next) => {
       (peer as AnyPeer).#connection = next;
     };
+    refuseUnknownEvents(Peer.prototype, EVENTS);
   }
 }

@@ -4,7 +4,8 @@ import { makeConfig, type Config } from "../peer/config.js";
 import type { Contract } from "../contract/contract.js";
 import { CallContext, callOf } from "../peer/incoming-call.js";
 import type { FailedCall, Hooks } from "../peer/hooks.js";
-import type { Emitter } from "../base/emitter.js";
+import type { EventEmitter } from "../base/packages.js";
+import { tell } from "../base/tell.js";
 import type { Transport } from "../message/transport.js";
 import { engineAnswer, type Engine } from "../fleet/engine.js";
 import type { NodeHost, ServerNode } from "../fleet/host.js";
@@ -64,7 +65,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   readonly tally = new Tally();
   /** The node, if there is one. */
   node: ServerNode | undefined = undefined;
-  readonly #server: Emitter<any>;
+  readonly #server: EventEmitter<any>;
   readonly #options: CheckedOptions["fleet"];
   readonly #hooks: Hooks;
   readonly #host: NodeHost;
@@ -73,7 +74,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
 
   /** `hash`, `makeNode`: as of a `Platform`. */
   constructor(
-    server: Emitter<any>,
+    server: EventEmitter<any>,
     options: CheckedOptions,
     hash: (token: string) => string,
     makeNode: ((engine: Engine, host: NodeHost) => ServerNode) | undefined,
@@ -139,12 +140,12 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
 
   /** Emits an event of the server. What a listener throws is reported, with `peer`. */
   emit(event: string, args: unknown[], peer?: AnyPeer): void {
-    this.#server.tell(event, args, (error) => this.report(error, peer));
+    tell(this.#server, event, args, (error) => this.report(error, peer));
   }
 
   /** Emits an error that has no caller. Returns true if a listener got it. */
   report(error: unknown, peer?: AnyPeer, call?: FailedCall): boolean {
-    return this.#server.tell("error", [error, peer, call]);
+    return tell(this.#server, "error", [error, peer, call]);
   }
 
   /** Makes the peer of a transport, whose `config` is that of its dialect. If the server is closed, closes it. */

@@ -7,7 +7,8 @@ import { shownAs } from "../message/codec.js";
 import type { AnyMethods, Contract } from "../contract/contract.js";
 import type { Dialect } from "../peer/dialect.js";
 import type { FailedCall } from "../peer/hooks.js";
-import { Emitter } from "../base/emitter.js";
+import { EventEmitter } from "../base/packages.js";
+import { refuseUnknownEvents } from "../base/tell.js";
 import type { Transport } from "../message/transport.js";
 import type { FleetEvents, Health, Nodes } from "../fleet/host.js";
 import { HEALTHY } from "../fleet/local.js";
@@ -104,7 +105,7 @@ export class Server<
   L extends Contract<L> = AnyMethods,
   R extends Contract<R> = AnyMethods,
   A = unknown,
-> extends Emitter<ServerEvents<L, R, A>> {
+> extends EventEmitter<ServerEvents<L, R, A>> {
   /** All open peers. */
   readonly peers: Group<L, R, A>;
   readonly #peers: ServerPeers<L, R, A>;
@@ -114,7 +115,7 @@ export class Server<
 
   /** Use `serve`, or `testServer` of `reciproc/testing`. Throws a `TypeError` for bad options. */
   constructor(options: ServeOptions<L, R, A>, platform: Platform) {
-    super(EVENTS);
+    super();
     const checked = checkServerOptions(options);
     this.#peers = new ServerPeers(this, checked, platform.hash, platform.makeNode);
     this.peers = new PeerGroup(() => this.#peers.open, this.#peers);
@@ -242,5 +243,9 @@ export class Server<
   /** Returns whether this server reaches the others, for monitoring. `ok` is true without an engine. */
   health(): Health {
     return this.#peers.node?.health() ?? HEALTHY;
+  }
+
+  static {
+    refuseUnknownEvents(Server.prototype, EVENTS);
   }
 }

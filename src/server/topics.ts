@@ -2,7 +2,8 @@
 import { encodeNotification } from "../message/codec.js";
 import type { Contract, NotifyName } from "../contract/contract.js";
 import { anyFunction } from "../message/options.js";
-import { Emitter } from "../base/emitter.js";
+import { EventEmitter } from "../base/packages.js";
+import { refuseUnknownEvents, tell } from "../base/tell.js";
 import {
   topicName,
   type Joined,
@@ -97,6 +98,12 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends 
 
 const EVENTS: Record<keyof TopicEvents<unknown>, 0> = { join: 0, leave: 0 };
 
+class TopicEmitter<P> extends EventEmitter<TopicEvents<P>> {
+  static {
+    refuseUnknownEvents(TopicEmitter.prototype, EVENTS);
+  }
+}
+
 const EMPTY: ReadonlySet<never> = new Set();
 
 /** All topics of one server. A `Topic` is a view of the sets here, so a `Topic` that the application keeps is never stale. */
@@ -107,7 +114,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
   /** The names of each peer's topics. Many peers have only one, and a Set for each would take memory. */
   readonly #joined = new Map<Peer<L, R, A>, string | Set<string>>();
   /** The listeners of each topic that has any. */
-  readonly #emitters = new Map<string, Emitter<TopicEvents<Peer<L, R, A>>>>();
+  readonly #emitters = new Map<string, TopicEmitter<Peer<L, R, A>>>();
 
   constructor(peers: ServerPeers) {
     this.peers = peers;
@@ -181,7 +188,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
     event: keyof TopicEvents<unknown>,
     listener: (...args: any[]) => void,
   ): void {
-    const emitter = this.#emitters.get(name) ?? new Emitter(EVENTS);
+    const emitter = this.#emitters.get(name) ?? new TopicEmitter();
     emitter[how](event, listener);
     this.#emitters.set(name, emitter);
   }
@@ -207,14 +214,13 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
   #emit(name: string, event: keyof TopicEvents<unknown>, peer: Peer<L, R, A>, reason?: LeaveReason): void {
     const emitter = this.#emitters.get(name);
     if (emitter === undefined) return;
-    emitter.tell(event, reason === undefined ? [peer] : [peer, reason], (error) => this.peers.report(error, peer));
+    tell(emitter, event, reason === undefined ? [peer] : [peer, reason], (error) => this.peers.report(error, peer));
     this.#deleteUnheard(name, emitter);
   }
 
   /** Deletes an emitter whose last listener was removed. A listener may have replaced the emitter meanwhile. */
-  #deleteUnheard(name: string, emitter: Emitter<TopicEvents<Peer<L, R, A>>>): void {
-    const count = emitter.listenerCount("join") + emitter.listenerCount("leave");
-    if (count === 0 && this.#emitters.get(name) === emitter) this.#emitters.delete(name);
+  #deleteUnheard(name: string, emitter: TopicEmitter<Peer<L, R, A>>): void {
+    if (emitter.eventNames().length === 0 && this.#emitters.get(name) === emitter) this.#emitters.delete(name);
   }
 }
 

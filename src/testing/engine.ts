@@ -1,6 +1,6 @@
 /** The rules of an engine, as tests: `describeEngine` runs the same ones over every engine, with the functions of any test runner. */
 import { ConnectionLostError } from "../message/errors.js";
-import { nanoid } from "nanoid";
+import { nanoid } from "../base/packages.js";
 import {
   EngineError,
   logFrame,

@@ -1,6 +1,6 @@
 /** One connection in memory, from the request of its client to its end. */
 import { ConnectError } from "../message/errors.js";
-import { Emitter } from "../base/emitter.js";
+import { EventEmitter } from "../base/packages.js";
 import type { Opening } from "../client/open.js";
 import { publicUrl } from "../client/open.js";
 import { STATUS_TEXT, type GateSocket, type Refusal } from "../server/upgrade.js";
@@ -20,7 +20,7 @@ export interface WireHost {
 type Answer = { protocol: string } | { error: ConnectError; blamesOffer: boolean };
 
 /** One connection. It is the `GateSocket` of its server. It emits `close` when the server's end is closed. */
-export class Wire extends Emitter<{ close(): void; error(): void }> implements GateSocket {
+export class Wire extends EventEmitter<{ close(): void; error(): void }> implements GateSocket {
   /** The subprotocol that the server has chosen; empty for none. */
   protocol = "";
   readonly client: WireSocket;
@@ -39,7 +39,7 @@ export class Wire extends Emitter<{ close(): void; error(): void }> implements G
 
   /** `offers`: the client offers a subprotocol. */
   constructor(host: WireHost, url: URL, offers: boolean, maxFrameBytes: number) {
-    super({ close: 0, error: 0 });
+    super();
     this.#host = host;
     this.#url = url;
     this.#offers = offers;

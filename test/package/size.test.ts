@@ -52,7 +52,7 @@ describe("the code that a page loads", () => {
       expect(modules.filter((module) => module.startsWith(path))).toEqual([]);
     }
     const packages = modules.flatMap((path) => /^node_modules\/([^/]+)/.exec(path)?.[1] ?? []);
-    expect(new Set(packages)).toEqual(new Set(["nanoid"]));
+    expect(new Set(packages)).toEqual(new Set(["eventemitter3", "nanoid"]));
     expect(await modulesOf("connect, bytes")).toContain("src/message/bytes.ts");
     expect(await modulesOf("connect, progress")).toContain("src/features/progress.ts");
     expect(await modulesOf("connect, contract")).toContain("src/contract/checks.ts");
