@@ -134,6 +134,7 @@ class Session {
       if (number !== undefined) this.#answer(Number(number), answer, isRefusal === "!");
       else if (line === ".help") stdout.line(HELP);
       else if (line === ".exit") this.#lines!.close();
+      else if (line === "!") throw new UsageError("! needs a METHOD");
       else if (isNotification) peer.notify(method, paramsIn(params));
       else if (line !== "") this.#call(peer, method, paramsIn(params));
     } catch (error) {

@@ -191,6 +191,7 @@ describe("reciproc connect", () => {
     );
     for (const text of [
       "PARAMS is not JSON",
+      "! needs a METHOD",
       "no question #7",
       "error 403: declined",
       "the answer to #1 is not JSON",
