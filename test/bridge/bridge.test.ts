@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { virtualClock } from "../../src/testing/index.js";
 import { uncaughtIn } from "../support/uncaught.js";
-import { bridge, bridged, type BridgeEnd, type Bridged, type BridgeOptions, eventually, greeted } from "./bridged.js";
+import { bridge, bridged, type BridgeEnd, type Bridged, type BridgeOptions, greeted } from "./bridged.js";
 import { PATIENT, runs, SHORT } from "./bridged.js";
 
 const MIB = 2 ** 20;
@@ -11,7 +11,7 @@ const MIB = 2 ** 20;
 /** Sends to a command that does not read, until the bridge no longer reads the client. */
 async function fill({ webSocket, server }: Bridged): Promise<void> {
   for (let i = 0; i < 40; i++) webSocket.send(`"${"x".repeat(100_000)}"`);
-  await eventually(() => server.isPaused).toBe(true);
+  await expect.poll(() => server.isPaused).toBe(true);
 }
 
 describe("a bridge", () => {
@@ -27,7 +27,7 @@ describe("a bridge", () => {
     const kinds = new Set<boolean>();
     pair.webSocket.on("message", (_data, isBinary: boolean) => kinds.add(isBinary));
     for (const frame of [...texts, Buffer.from('"é"')]) pair.webSocket.send(frame);
-    await eventually(() => pair.received).toEqual([...texts, '"é"']);
+    await expect.poll(() => pair.received).toEqual([...texts, '"é"']);
     expect(kinds).toEqual(new Set([false]));
   });
 
@@ -53,8 +53,8 @@ describe("a bridge", () => {
       most = Math.max(most, this.bufferedAmount);
     });
     pair.webSocket.pause();
-    await eventually(pair.stderr).toContain("stuck at ");
-    await eventually(() => most).toBeGreaterThan(MIB);
+    await expect.poll(pair.stderr).toContain("stuck at ");
+    await expect.poll(() => most).toBeGreaterThan(MIB);
     // One message above the high-water mark, which is checked after each chunk.
     expect(most).toBeLessThan(MIB + 2 * SIZE);
     expect(Number(/stuck at (\d+)/.exec(pair.stderr())![1])).toBeLessThan(200);
@@ -73,10 +73,10 @@ describe("a bridge", () => {
     pair.server.on("message", (data: Buffer) => (read += data.length));
     for (let i = 0; i < COUNT; i++) pair.webSocket.send(text);
     pair.webSocket.send('"end"');
-    await eventually(() => pair.server.isPaused).toBe(true);
+    await expect.poll(() => pair.server.isPaused).toBe(true);
     expect(read).toBeLessThan(2 * MIB);
     process.kill(pid, "SIGUSR2");
-    await eventually(() => pair.received).toEqual([JSON.stringify({ bytes: COUNT * text.length + 5 })]);
+    await expect.poll(() => pair.received).toEqual([JSON.stringify({ bytes: COUNT * text.length + 5 })]);
   });
 });
 
@@ -119,9 +119,9 @@ describe("the end of the command", () => {
     // As when the client's window is full.
     pair.raw.cork();
     for (let i = 0; i < 5; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
-    await eventually(() => pair.server.bufferedAmount).toBeGreaterThan(500_000);
+    await expect.poll(() => pair.server.bufferedAmount).toBeGreaterThan(500_000);
     process.kill(pid, "SIGKILL");
-    await eventually(() => runs(pid)).toBe(false);
+    await expect.poll(() => runs(pid)).toBe(false);
     // The bridge has time to notice that. If it closed now, `ws` would cut the connection after 1 s.
     for (let i = 0; i < 100; i++) await new Promise((resolve) => setImmediate(resolve));
     expect(closing).not.toHaveBeenCalled();
@@ -134,7 +134,7 @@ describe("the end of the command", () => {
     const { pid, ...pair } = await greeted(["incorrigible", "lsp"]);
     pair.raw.cork();
     pair.webSocket.send("1");
-    await eventually(() => runs(pid)).toBe(false);
+    await expect.poll(() => runs(pid)).toBe(false);
     pair.raw.uncork();
     const { code, reason } = await pair.closed;
     expect(code).toBe(1011);
@@ -224,10 +224,10 @@ describe("aborting a bridge", () => {
     const controller = new AbortController();
     const pair = await bridged(["flood", "200", "100000"], { signal: controller.signal });
     pair.webSocket.pause();
-    await eventually(pair.stderr).toContain("stuck at ");
+    await expect.poll(pair.stderr).toContain("stuck at ");
     controller.abort();
     // The command was blocked too, and continues now.
-    await eventually(pair.stderr).toContain("done");
+    await expect.poll(pair.stderr).toContain("done");
     expect(pair.server.readyState).toBe(WebSocket.CLOSING);
     pair.webSocket.terminate();
     expect(await pair.over).toMatchObject({ endedBy: "signal", exitCode: 0 });
@@ -301,9 +301,9 @@ describe("the command's standard error", () => {
     const uncaught = await uncaughtIn(async () => {
       const pair = await greeted(["complain"], { stderr: fails });
       pair.webSocket.send('"oh "');
-      await eventually(() => chunks.length).toBe(1);
+      await expect.poll(() => chunks.length).toBe(1);
       pair.webSocket.send('"no"');
-      await eventually(() => chunks.length).toBe(2);
+      await expect.poll(() => chunks.length).toBe(2);
       pair.webSocket.close();
       expect(await pair.over).toMatchObject({ exitCode: 0 });
     });

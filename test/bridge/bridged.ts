@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import type { AddressInfo, Socket } from "node:net";
 import { fileURLToPath } from "node:url";
-import { expect, onTestFinished } from "vitest";
+import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { bridge, type BridgeEnd, type BridgeOptions } from "../../src/bridge/bridge.js";
 import { plainPeer, type PlainPeer } from "../support/network.js";
@@ -80,9 +80,4 @@ export function runs(pid: number): boolean {
   } catch {
     return false;
   }
-}
-
-/** Polls until the expectation holds, with enough time for a busy machine. */
-export function eventually<T>(read: () => T) {
-  return expect.poll(read, { interval: 20 });
 }

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
-import { COMMAND, eventually, runs } from "../bridge/bridged.js";
+import { COMMAND, runs } from "../bridge/bridged.js";
 import { plainPeer, upgrade, type PlainPeer } from "../support/network.js";
 import { beginListening, type RunningHere } from "./program.js";
 
@@ -27,10 +27,12 @@ async function bridging(command: readonly string[], ...options: string[]): Promi
 /** Connects as soon as the limit allows it, which is a moment after another connection was cut. */
 async function admitted(url: string): Promise<PlainPeer> {
   let client: PlainPeer | undefined;
-  await eventually(async () => {
-    client = await plainPeer(url).catch(() => undefined);
-    return client !== undefined;
-  }).toBe(true);
+  await expect
+    .poll(async () => {
+      client = await plainPeer(url).catch(() => undefined);
+      return client !== undefined;
+    })
+    .toBe(true);
   return client!;
 }
 
@@ -43,7 +45,7 @@ describe("reciproc bridge", () => {
     expect(one.pid).not.toBe(other.pid);
     one.webSocket.send('{"to":"one"}');
     other.webSocket.send('{"to":"other"}');
-    await eventually(() => [one.received[1], other.received[1]]).toEqual(['{"to":"one"}', '{"to":"other"}']);
+    await expect.poll(() => [one.received[1], other.received[1]]).toEqual(['{"to":"one"}', '{"to":"other"}']);
     signal("SIGTERM");
     expect(await one.closed).toMatchObject({ code: 1001 });
     expect(await other.closed).toMatchObject({ code: 1001 });

@@ -6,7 +6,8 @@ import { RpcError, type Peer, type Server } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { freePort } from "../support/ports.js";
 import { gate, rejection } from "../support/turns.js";
-import { begin, file, plainServer, reciprocServer, run, type Ended, type Given } from "./program.js";
+import { servingOnPort } from "../server/by-hand.js";
+import { begin, file, plainServer, run, type Ended, type Given } from "./program.js";
 
 const INPUT = Buffer.from('\ufeff["é"]');
 
@@ -53,14 +54,14 @@ describe("reciproc call", () => {
     [["draw"], { code: 1, stderr: "error 1: a\\u001b[2J\\u202e b\n" }],
     [["fail", "--json"], { code: 1, stdout: '{"error":{"code":403,"message":"declined","data":{"by":"you"}}}\n' }],
   ])("prints the result or the error of %j", async (argv, expected, given) => {
-    const { url } = await reciprocServer({ methods });
+    const { url } = await servingOnPort({ methods });
     expect(await run(["call", url, ...argv], given)).toEqual({ code: 0, stdout: "", stderr: "", ...expected });
   });
 
   it("exits 1 when the call times out", async () => {
     using clock = virtualClock();
     const begun = gate();
-    const { url } = await reciprocServer({ methods: { hang: () => (begun.resolve(), new Promise(() => {})) } });
+    const { url } = await servingOnPort({ methods: { hang: () => (begun.resolve(), new Promise(() => {})) } });
     const stderr = expect.stringMatching(/^.*"hang".*\b1500 ms\b.*\n$/) as string;
     const ended = run(["call", url, "hang", "--timeout", "1500"]);
     await begun.promise;
@@ -91,7 +92,7 @@ describe("reciproc call", () => {
   });
 
   it("prints the HTTP status of a refusal, and exits 2", async () => {
-    const closed = await reciprocServer({ authenticate: () => null });
+    const closed = await servingOnPort({ authenticate: () => null });
     const { code, stderr } = await run(["call", closed.url, "any"]);
     expect(code).toBe(2);
     expect(stderr).toMatch(/: the server answered HTTP 401 Unauthorized \(credentials go into --header or --auth\)\n$/);
@@ -131,7 +132,7 @@ describe("reciproc call", () => {
 
   it("does not wait for a lost session, because a call is made on one connection", async () => {
     const begun = gate();
-    const { url, cut } = await reciprocServer({ methods: { stuck: () => (begun.resolve(), new Promise(() => {})) } });
+    const { url, cut } = await servingOnPort({ methods: { stuck: () => (begun.resolve(), new Promise(() => {})) } });
     const ended = run(["call", url, "stuck"]);
     await begun.promise;
     cut();
@@ -145,7 +146,7 @@ describe("reciproc call", () => {
 describe("a command that connects", () => {
   it("sends `--auth`, and answers the server's requests with `--answer`: JSON, or the function of a file", async () => {
     const given: unknown[] = [];
-    const { url } = await reciprocServer({ authenticate: (_request, auth) => given.push(auth), methods });
+    const { url } = await servingOnPort({ authenticate: (_request, auth) => given.push(auth), methods });
     const add = await file("add.mjs", "export default ([a, b]) => a + b;");
     const answers = ['confirm={"ok":1}', "then=1", `add=@${add}`].map((answer) => `--answer=${answer}`);
     const argv = ["ask", "--auth", '{"token":"t"}', ...answers];
@@ -161,7 +162,7 @@ describe("a command that connects", () => {
     [{ methods: [{ name: "subtract" }] }, "ad", ""],
     [{ methods: 3 }, "ad", ""],
   ])("names the nearest method that the server lists: %j", async (listed, method, hint) => {
-    const { url } = await reciprocServer({ methods: { "rpc.discover": () => listed } });
+    const { url } = await servingOnPort({ methods: { "rpc.discover": () => listed } });
     const stderr = `error -32601: Method not found${hint}\n`;
     expect(await run(["call", url, method])).toEqual({ code: 1, stdout: "", stderr });
   });
@@ -171,7 +172,7 @@ describe("reciproc connect", () => {
   it("calls, notifies and answers line by line, and ends when the input has ended and all is answered", async () => {
     const noted = gate();
     const note = (): void => noted.resolve();
-    const { url } = await reciprocServer({ methods: { ...methods, note } });
+    const { url } = await servingOnPort({ methods: { ...methods, note } });
     const stdin = async function* () {
       yield Buffer.from("echo [1]\n\n!note\necho [1\n!\n#7 1\ntold\n.help\nfail\n");
       await noted.promise;
@@ -204,7 +205,7 @@ describe("reciproc connect", () => {
     const url = await plainServer((socket) => socket.close(4401, "token expired"));
     const lost = `lost the connection to ${new URL(url).host}: closed with 4401 (token expired)\n`;
     expect(await run(["connect", url], { stdin: endless() })).toEqual({ code: 2, stdout: "", stderr: lost });
-    const { url: other } = await reciprocServer({ methods: { hang: () => new Promise(() => {}) } });
+    const { url: other } = await servingOnPort({ methods: { hang: () => new Promise(() => {}) } });
     const silent = { code: 0, stdout: "", stderr: "" };
     expect(await run(["connect", other], { stdin: [Buffer.from("hang\n.exit\nx\n")] })).toEqual(silent);
   });
@@ -212,7 +213,7 @@ describe("reciproc connect", () => {
 
 it("reciproc notify exits after the server has read the notification", async () => {
   const seen: unknown[] = [];
-  const { url } = await reciprocServer({
+  const { url } = await servingOnPort({
     fallback: (params: unknown, { method, id }: any) => void seen.push({ method, id: id as unknown, params }),
   });
   const silent = { code: 0, stdout: "", stderr: "" };
@@ -228,7 +229,7 @@ it("reciproc notify exits after the server has read the notification", async () 
 
 describe("reciproc listen", () => {
   it("prints notifications and requests, one JSON-RPC object per line, and closes on a signal", async () => {
-    const { server, url } = await reciprocServer();
+    const { server, url } = await servingOnPort();
     const coming = nextPeer(server);
     const { signal, until, ended } = begin(["listen", url]);
     const peer = await coming;
@@ -251,7 +252,7 @@ describe("reciproc listen", () => {
   });
 
   it("misses nothing that is sent at once, and prints no control character raw", async () => {
-    const { server, url } = await reciprocServer();
+    const { server, url } = await servingOnPort();
     server.on("peer", (peer) => {
       peer.notify("a\u009b31mb", ["\u007f\u0085"]);
       void peer.close();
@@ -283,13 +284,13 @@ describe("reciproc listen", () => {
   it("reconnects when the server restarts, and prints that messages may be missing", async () => {
     const port = await freePort();
     const url = `127.0.0.1:${port}`;
-    const first = await reciprocServer({ server: undefined, port });
+    const first = await servingOnPort({ server: undefined, port });
     const peer = nextPeer(first.server);
     const { signal, until, ended } = begin(["listen", url]);
     (await peer).notify("one");
     await until("stdout", "one");
     await first.server.drain({ retryMs: 1 });
-    const second = await reciprocServer({ server: undefined, port });
+    const second = await servingOnPort({ server: undefined, port });
     (await nextPeer(second.server)).notify("two");
     await until("stdout", "two");
     signal("SIGTERM");
@@ -301,7 +302,7 @@ describe("reciproc listen", () => {
   });
 
   it("resumes its session when only its socket was lost, and prints that nothing is missing", async () => {
-    const { server, url, cut } = await reciprocServer();
+    const { server, url, cut } = await servingOnPort();
     const coming = nextPeer(server);
     const { signal, until, ended } = begin(["listen", url]);
     const peer = await coming;

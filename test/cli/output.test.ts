@@ -3,7 +3,8 @@ import { stripVTControlCharacters } from "node:util";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { RpcError } from "../../src/node.js";
-import { reciprocServer, run, type Given } from "./program.js";
+import { servingOnPort } from "../server/by-hand.js";
+import { run, type Given } from "./program.js";
 
 /**
  * Each kind of character that a terminal may execute, or not show as it is: controls, DEL, C1 controls, marks that change the
@@ -26,7 +27,7 @@ const RED = "\u001b[31m";
 
 /** Prints a value as the result of a call. Returns the output without its line end. */
 async function printed(value: unknown, given?: Given, ...options: string[]): Promise<string> {
-  const { url } = await reciprocServer({ methods: { get: () => value } });
+  const { url } = await servingOnPort({ methods: { get: () => value } });
   const { code, stdout } = await run(["call", url, "get", ...options], given);
   expect(code).toBe(0);
   return stdout.slice(0, -1);
@@ -71,7 +72,7 @@ it("an invisible character is escaped in any text, which stays one line, and JSO
   const text = fc.array(character, { minLength: 1 }).map((parts) => parts.join(""));
   const texts = [INVISIBLE.join("b"), ...fc.sample(text, 500)];
   const value = texts.map((each) => ({ [each]: each }));
-  const { url } = await reciprocServer({
+  const { url } = await servingOnPort({
     methods: {
       get: () => value,
       fail() {
@@ -104,15 +105,13 @@ it("an error text keeps blanks within a line, of which a pattern with two loops 
   expect(await alarm(`a${blanks}b \n\t\n c`)).toContain(`"a${blanks}b c"`);
 });
 
-describe("the standard output", () => {
-  it.each([
-    ["by 0 if its reader has closed it", "get", "EPIPE", 0],
-    ["by 1 if the command succeeded", "get", "ENOSPC", 1],
-    ["by the exit code of the command if that failed", "listen", "ENOSPC", 2],
-  ])("that cannot be written ends the command %s", async (_what, method, broken, code) => {
-    const { url } = await reciprocServer({ methods: { get: () => 1 } });
-    const argv = method === "listen" ? ["listen", "127.0.0.1:1", "--json"] : ["call", url, method];
-    const stderr = code === 0 ? "" : "cannot write to standard output: ENOSPC: it failed\n";
-    expect(await run(argv, { broken })).toEqual({ code, stdout: "", stderr });
-  });
+it.each([
+  ["by 0 if its reader has closed it", "get", "EPIPE", 0],
+  ["by 1 if the command succeeded", "get", "ENOSPC", 1],
+  ["by the exit code of the command if that failed", "listen", "ENOSPC", 2],
+])("the standard output that cannot be written ends the command %s", async (_what, method, broken, code) => {
+  const { url } = await servingOnPort({ methods: { get: () => 1 } });
+  const argv = method === "listen" ? ["listen", "127.0.0.1:1", "--json"] : ["call", url, method];
+  const stderr = code === 0 ? "" : "cannot write to standard output: ENOSPC: it failed\n";
+  expect(await run(argv, { broken })).toEqual({ code, stdout: "", stderr });
 });

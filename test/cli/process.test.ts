@@ -2,10 +2,11 @@
 import { once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
-import { COMMAND, eventually, runs } from "../bridge/bridged.js";
+import { COMMAND, runs } from "../bridge/bridged.js";
 import { plainPeer, upgrade } from "../support/network.js";
 import { rejection } from "../support/turns.js";
-import { addressIn, file, plainServer, reciprocServer, start } from "./program.js";
+import { servingOnPort } from "../server/by-hand.js";
+import { addressIn, file, plainServer, start } from "./program.js";
 
 /** Lets no timer of more than 2 s fire, so that a process that waits for one does not end. */
 const WITHOUT_LONG_TIMERS =
@@ -21,7 +22,7 @@ describe("the program", () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
     child.kill("SIGTERM");
     // After the first signal no connection is accepted.
-    await eventually(async () => (await upgrade(url)).status).toBe(503);
+    await expect.poll(async () => (await upgrade(url)).status).toBe(503);
     expect(peer.state).toBe("open");
     child.kill("SIGHUP");
     expect(await ended).toMatchObject({ code: 129, stdout: `listening on ${url}\n` });
@@ -47,7 +48,7 @@ describe("the program", () => {
   });
 
   it("listens until its reader closes the pipe", async () => {
-    const { server, url } = await reciprocServer();
+    const { server, url } = await servingOnPort();
     const { child, until, ended } = start(["listen", url]);
     const [peer] = (await once(server as never, "peer")) as [Awaited<ReturnType<typeof connect>>];
     peer.notify("one");
@@ -68,11 +69,11 @@ describe("the program", () => {
       pid: number;
     };
     child.kill("SIGTERM");
-    await eventually(async () => (await upgrade(url)).status).toBe(503);
+    await expect.poll(async () => (await upgrade(url)).status).toBe(503);
     expect(client.webSocket.readyState).toBe(client.webSocket.OPEN);
     child.kill("SIGTERM");
     expect(await ended).toMatchObject({ code: 143 });
     // Its killer has ended, so it may remain as a zombie.
-    await eventually(() => runs(pid)).toBe(false);
+    await expect.poll(() => runs(pid)).toBe(false);
   });
 });

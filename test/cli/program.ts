@@ -9,7 +9,6 @@ import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { run as runProgram } from "../../src/cli/program.js";
-import { serve, type AnyMethods, type Server, type ServeOptions } from "../../src/node.js";
 import { gate } from "../support/turns.js";
 import { listening } from "../support/network.js";
 
@@ -139,23 +138,6 @@ export async function file(name: string, text: string): Promise<string> {
   const path = join(directory, name);
   await writeFile(path, text);
   return path;
-}
-
-type Options = Omit<Partial<ServeOptions<AnyMethods, AnyMethods, any>>, "methods" | "fallback"> & {
-  methods?: Record<string, (params: any, context: any) => unknown>;
-  fallback?: (params: any, context: any) => unknown;
-};
-
-/** Starts a reciproc server on a port. `cut` ends its connections without a close. */
-export async function reciprocServer(options: Options = {}): Promise<{ server: Server; url: string; cut: () => void }> {
-  const http = await listening(createServer());
-  const server = await serve({ methods: {}, server: http.server, ...options });
-  onTestFinished(async () => {
-    http.cut();
-    await server.close();
-    await http[Symbol.asyncDispose]();
-  });
-  return { server, url: http.url, cut: http.cut };
 }
 
 /** Starts a plain server that passes each connection to `onSocket`. Returns its URL. */

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
-import { eventually } from "../bridge/bridged.js";
 import { upgrade } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 import { beginListening, file, run } from "./program.js";
@@ -40,7 +39,7 @@ describe("reciproc serve", () => {
     const answer = peer.request("ask");
     await begun.promise;
     signal("SIGTERM");
-    await eventually(async () => (await upgrade(url)).status).toBe(503);
+    await expect.poll(async () => (await upgrade(url)).status).toBe(503);
     expect(peer.state).toBe("open");
     asked.resolve("at last");
     expect(await answer).toBe("at last");

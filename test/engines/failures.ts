@@ -5,7 +5,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { EngineError, type Engine } from "../../src/fleet/engine.js";
-import { accept, closeAll, makeNode, type Node } from "../fleet/nodes.js";
+import { joinSilent } from "../server/members.js";
+import { closeAll, makeNode, type Node } from "../fleet/nodes.js";
 import type { Program } from "../support/program.js";
 import { Relay } from "../support/relay.js";
 import { logFrame, outcomeOf, refusalOf, TestNode, TOPIC, use, watchHandles, written, type EngineRig } from "./kit.js";
@@ -258,7 +259,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       onTestFinished(() => closeAll([a, b]));
       const left: string[] = [];
       for (const room of rooms) b.server.topic(room).watch((event) => event === "left" && left.push(room));
-      const peers = Array.from({ length: PEERS }, (_, i) => accept(a.server, { name: String(i) }));
+      const peers = Array.from({ length: PEERS }, (_, i) => joinSilent(a.server, {}, { name: String(i) }).peer);
       for (const room of rooms) await Promise.all(peers.map((peer) => a.server.topic(room).join(peer, { as: 1 })));
       /** Resolves when the second node lists so many in each room. */
       const untilSeen = (count = PEERS): Promise<void> =>

@@ -4,7 +4,8 @@ import { attach, EngineError, memory, serve } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
-import { accept, closeAll, failure, makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
+import { joinSilent } from "../server/members.js";
+import { closeAll, failure, makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
 
 useFleet();
 
@@ -25,21 +26,19 @@ const raise = (error: Error): never => {
   throw error;
 };
 
-describe("server.nodes", () => {
-  it("notifies the other nodes, which emit as `error` what a handler throws or rejects with", async () => {
-    const errors: unknown[] = [];
-    const methods = {
-      fail: ({ n }: any, { from }: any) => raise(new Error(`${n} ${from}`)),
-      reject: ({ n }: any, { from }: any) => Promise.reject(new Error(`${n} ${from}`)),
-    };
-    const nodes = makeNodes(2, { nodes: { methods } });
-    for (const { server } of nodes) server.on("error", (error) => errors.push((error as Error).message));
-    const [{ nodes: others }] = nodes.map(({ server }) => server) as [Node["server"]];
-    await turn();
-    for (const [n, method] of ["fail", "reject", "none"].entries()) others.notify(method, { n });
-    await turn();
-    expect(errors).toEqual([`0 ${others.id}`, `1 ${others.id}`]);
-  });
+it("server.nodes notifies the other nodes, which emit as `error` what a handler throws or rejects with", async () => {
+  const errors: unknown[] = [];
+  const methods = {
+    fail: ({ n }: any, { from }: any) => raise(new Error(`${n} ${from}`)),
+    reject: ({ n }: any, { from }: any) => Promise.reject(new Error(`${n} ${from}`)),
+  };
+  const nodes = makeNodes(2, { nodes: { methods } });
+  for (const { server } of nodes) server.on("error", (error) => errors.push((error as Error).message));
+  const [{ nodes: others }] = nodes.map(({ server }) => server) as [Node["server"]];
+  await turn();
+  for (const [n, method] of ["fail", "reject", "none"].entries()) others.notify(method, { n });
+  await turn();
+  expect(errors).toEqual([`0 ${others.id}`, `1 ${others.id}`]);
 });
 
 const EVIL = '{"jsonrpc":"2.0","method":"evil","params":{}}';
@@ -185,7 +184,7 @@ describe("the start", () => {
     const states: string[] = [];
     server.on("engine", ({ state }) => states.push(state));
     expect(server.health()).toMatchObject({ ok: false, engine: "down" });
-    const peer = accept(server, undefined);
+    const { peer } = joinSilent(server);
     await expect(server.topic("room").add(peer).join(peer)).rejects.toMatchObject(NOT_SENT);
     engine.links[0]!.up();
     await pass(0);
@@ -205,7 +204,7 @@ describe("the start", () => {
     engine.links[0]!.refuse(refusal);
     await pass(0);
     expect([errors, server.health().ok]).toEqual([[refusal], false]);
-    await expect(server.topic("room").join(accept(server, undefined))).rejects.toMatchObject({ cause: refusal });
+    await expect(server.topic("room").join(joinSilent(server).peer)).rejects.toMatchObject({ cause: refusal });
     await settled(server.close());
   });
 

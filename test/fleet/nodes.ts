@@ -1,7 +1,7 @@
 /** Several servers with one engine, and their clients, in memory. */
 import { isDeepStrictEqual } from "node:util";
 import { afterEach, beforeEach, expect, vi } from "vitest";
-import { memory, type AnyPeer, type Engine, type Receiver } from "../../src/node.js";
+import { memory, type AnyPeer, type Engine } from "../../src/node.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
@@ -125,17 +125,6 @@ export function makeNode(options: object, methods: object = {}): Node {
 /** Closes nodes. */
 export async function closeAll(nodes: readonly Node[]): Promise<void> {
   await Promise.all(nodes.map(({ server }) => server.close()));
-}
-
-/** Makes a peer of a server over a transport that takes everything. */
-export function accept(server: Pick<Node["server"], "accept">, auth: unknown): AnyPeer {
-  let receiver: Receiver;
-  const transport = {
-    start: (given: Receiver) => void (receiver = given),
-    send: () => true,
-    close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
-  };
-  return server.accept(transport, auth) as AnyPeer;
 }
 
 /** Resolves with the next peer of a node. */

@@ -4,7 +4,8 @@ import { EngineError } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { gate, turn } from "../support/turns.js";
 import { FaultyEngine, type FaultyLink } from "./faulty.js";
-import { accept, makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
+import { joinSilent } from "../server/members.js";
+import { makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
 
 useFleet();
 
@@ -37,7 +38,11 @@ async function ask({ server }: Node, waitMs = GATHER_MS): Promise<[ids: string[]
 it("is found by all nodes, also over `accept`, and its peers are closed with code and reason", async () => {
   const [a, b] = add(2) as [Node, Node];
   const eve = await b.client("eve");
-  const bobs = [(await a.client("bob")).peer, (await b.client("bob")).peer, accept(b.server, { name: "bob" })];
+  const bobs = [
+    (await a.client("bob")).peer,
+    (await b.client("bob")).peer,
+    joinSilent(b.server, {}, { name: "bob" }).peer,
+  ];
   for (const node of [a, b]) {
     const [ids, unheard] = await ask(node, 0);
     expect([new Set(ids), unheard]).toEqual([new Set(idsOf(bobs)), []]);

@@ -44,10 +44,12 @@ export interface Silent {
   readonly sent: string[];
   /** Receives a message of the client. */
   readonly feed: (message: object) => void;
+  /** Opens a transport with `isConnecting`. */
+  readonly open: () => void;
 }
 
 /** Connects a client that never answers, over a transport of the application. */
-export function joinSilent(server: Server, behaviour: Partial<Link> = {}, auth?: unknown): Silent {
+export function joinSilent(server: Pick<Server, "accept">, behaviour: Partial<Link> = {}, auth?: unknown): Silent {
   const sent: string[] = [];
   let receiver: LinkReceiver;
   const transport: Link = {
@@ -57,5 +59,5 @@ export function joinSilent(server: Server, behaviour: Partial<Link> = {}, auth?:
     ...behaviour,
   };
   const peer = server.accept(transport, auth);
-  return { peer, sent, feed: (message) => receiver.receive(JSON.stringify(message)) };
+  return { peer, sent, feed: (message) => receiver.receive(JSON.stringify(message)), open: () => receiver.resumed() };
 }

@@ -1,25 +1,11 @@
 /** The peers of a server, its events, and peers of transports of the application. */
 import { describe, expect, it, vi } from "vitest";
-import type { Link, LinkReceiver } from "../../src/message/transport.js";
 import { lsp, mcp, serve } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { plainPeer } from "../support/network.js";
 import { request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 import { joinSilent } from "./members.js";
-
-/** Makes a transport that is not open yet, and records what is sent. */
-function connectingTransport(): { transport: Link; sent: string[]; open(): void } {
-  const sent: string[] = [];
-  let receiver: LinkReceiver | undefined;
-  const transport: Link = {
-    isConnecting: true,
-    start: (given) => void (receiver = given),
-    send: (text: string) => sent.push(text) > 0,
-    close: (code = 1000, reason = "") => receiver!.closed({ code, reason }),
-  };
-  return { transport, sent, open: () => receiver!.resumed() };
-}
 
 describe("the `peer` event", () => {
   it("is emitted with the request before the peer's first message is dispatched, even one sent at once", async () => {
@@ -58,30 +44,28 @@ describe("the `peer` event", () => {
   });
 });
 
-describe("a server without a listener for `error`", () => {
-  it("warns of the first failure of each method, for all peers together, and of none that has a listener", async () => {
-    const warnings: string[] = [];
-    vi.spyOn(process, "emitWarning").mockImplementation((warning) => {
-      warnings.push((warning as Error).message);
-    });
-    await using kit = testServer({
-      methods: { bad: failing, worse: failing, worst: failing },
-      dialect: [lsp, mcp],
-    });
-    const { server } = kit;
-    await using one = await kit.connect(server.url);
-    await using two = await kit.connect(server.url, { dialect: mcp });
-    for (const peer of [one, two, one]) await rejection(peer.request("bad"));
-    expect(warnings).toEqual([expect.stringContaining('"bad"')]);
-    for (const peer of server.peers) peer.on("error", () => {});
-    await rejection(one.request("worse"));
-    for (const peer of server.peers) peer.removeAllListeners("error");
-    server.once("error", () => {});
-    await rejection(one.request("worse"));
-    expect(warnings).toHaveLength(1);
-    await rejection(two.request("worst"));
-    expect(warnings).toHaveLength(2);
+it("a server without a listener for `error` warns of the first failure of each method, for all peers together, and of none that has a listener", async () => {
+  const warnings: string[] = [];
+  vi.spyOn(process, "emitWarning").mockImplementation((warning) => {
+    warnings.push((warning as Error).message);
   });
+  await using kit = testServer({
+    methods: { bad: failing, worse: failing, worst: failing },
+    dialect: [lsp, mcp],
+  });
+  const { server } = kit;
+  await using one = await kit.connect(server.url);
+  await using two = await kit.connect(server.url, { dialect: mcp });
+  for (const peer of [one, two, one]) await rejection(peer.request("bad"));
+  expect(warnings).toEqual([expect.stringContaining('"bad"')]);
+  for (const peer of server.peers) peer.on("error", () => {});
+  await rejection(one.request("worse"));
+  for (const peer of server.peers) peer.removeAllListeners("error");
+  server.once("error", () => {});
+  await rejection(one.request("worse"));
+  expect(warnings).toHaveLength(1);
+  await rejection(two.request("worst"));
+  expect(warnings).toHaveLength(2);
 });
 
 function failing(): Promise<never> {
@@ -110,8 +94,7 @@ describe("server.accept", () => {
 
   it("makes a peer of a transport that still connects: its messages wait, and it is closed with the server", async () => {
     const server = await serve({ noServer: true });
-    const { transport, sent, open } = connectingTransport();
-    const peer = server.accept(transport, undefined);
+    const { peer, sent, open } = joinSilent(server, { isConnecting: true });
     expect([peer.state, [...server.peers]]).toEqual(["connecting", [peer]]);
     const topic = server.topic("room").add(peer);
     topic.notify("first", [1], { latest: "a" });
@@ -135,7 +118,7 @@ describe("server.accept", () => {
     await using server = await serve({ noServer: true, limits: { maxUnsentBytes: 100_000 } });
     const missed: string[] = [];
     server.on("missed", (_peer, method) => missed.push(method));
-    const peer = server.accept(connectingTransport().transport, undefined);
+    const { peer } = joinSilent(server, { isConnecting: true });
     for (const whenSlow of ["drop", "close"] as const)
       for (const method of ["a", "b"]) server.peers.notify(method, ["x".repeat(30_000)], { whenSlow });
     expect([missed, peer.stats().dropped]).toEqual([["b", "a", "b"], 3]);
