@@ -14,31 +14,27 @@ const MIB = 2 ** 20;
 const CALL = JSON.stringify(request(1, "here"));
 const PACKED = { "Sec-WebSocket-Protocol": "reciproc.v1" };
 
-describe("a frame that claims a huge length", () => {
-  it.each([MIB + 3, 2n ** 62n])(
-    "closes with 1009 by its head alone, of %d bytes: nothing of it is buffered",
-    async (length) => {
-      await using on = await target();
-      using raw = await rawSocket(on);
-      await raw.write(frameHead(TEXT, length));
-      expect((await closeFrame(raw.socket)).code).toBe(1009);
-      expect((await raw.peer.closed).code).toBe(1009);
-    },
-  );
-});
-
-describe("a message in fragments", () => {
-  it("is read in a thousand fragments, and closes with 1008 if it has more than a message of that length needs", async () => {
+it.each([MIB + 3, 2n ** 62n])(
+  "a frame that claims a huge length closes with 1009 by its head alone, of %d bytes: nothing of it is buffered",
+  async (length) => {
     await using on = await target();
     using raw = await rawSocket(on);
-    const last = frame(CONTINUATION, " ");
-    const fragment = frame(CONTINUATION, " ", false);
-    await raw.write(Buffer.concat([frame(TEXT, CALL, false), ...Array<Buffer>(1000).fill(fragment), last]));
-    await vi.waitFor(() => expect(raw.peer.stats().requestsReceived).toBe(1));
-    await raw.write(Buffer.concat([frame(TEXT, " ", false), ...Array<Buffer>(2000).fill(fragment)]));
-    expect((await closeFrame(raw.socket)).code).toBe(1008);
-    expect((await raw.peer.closed).code).toBe(1008);
-  });
+    await raw.write(frameHead(TEXT, length));
+    expect((await closeFrame(raw.socket)).code).toBe(1009);
+    expect((await raw.peer.closed).code).toBe(1009);
+  },
+);
+
+it("a message in fragments is read in a thousand fragments, and closes with 1008 if it has more than a message of that length needs", async () => {
+  await using on = await target();
+  using raw = await rawSocket(on);
+  const last = frame(CONTINUATION, " ");
+  const fragment = frame(CONTINUATION, " ", false);
+  await raw.write(Buffer.concat([frame(TEXT, CALL, false), ...Array<Buffer>(1000).fill(fragment), last]));
+  await vi.waitFor(() => expect(raw.peer.stats().requestsReceived).toBe(1));
+  await raw.write(Buffer.concat([frame(TEXT, " ", false), ...Array<Buffer>(2000).fill(fragment)]));
+  expect((await closeFrame(raw.socket)).code).toBe(1008);
+  expect((await raw.peer.closed).code).toBe(1008);
 });
 
 it("closes with 1008 if a long message arrives in more pieces than it needs", async () => {
@@ -195,24 +191,22 @@ describe("a hostile binary frame", () => {
   });
 });
 
-describe("a client that was refused by a frame", () => {
-  it.each([
-    ["text", frame(TEXT, "")],
-    ["pings", frame(PING, "")],
-  ])("is not read after 100 frames of %s", async (_what, one) => {
-    using clock = virtualClock();
-    await using on = await target({ authenticate: () => undefined });
-    const socket = await sendUpgrade(on.url, PACKED);
-    socket.on("error", () => {});
-    await vi.waitFor(() => expect(on.sockets.size).toBe(1));
-    const [server] = on.sockets;
-    const cut = new Promise((resolve) => server!.once("close", resolve));
-    socket.write(Buffer.concat(Array<Buffer>(200_000).fill(one)));
-    await vi.waitFor(() => expect(on.server.stats().refused).toEqual({ 401: 1 }));
-    await clock.pass(1_000);
-    await cut;
-    // Two reads of 64 KiB, and what the system has taken.
-    expect(server!.bytesRead).toBeLessThan(MIB);
-    socket.destroy();
-  });
+it.each([
+  ["text", frame(TEXT, "")],
+  ["pings", frame(PING, "")],
+])("a client that was refused by a frame is not read after 100 frames of %s", async (_what, one) => {
+  using clock = virtualClock();
+  await using on = await target({ authenticate: () => undefined });
+  const socket = await sendUpgrade(on.url, PACKED);
+  socket.on("error", () => {});
+  await vi.waitFor(() => expect(on.sockets.size).toBe(1));
+  const [server] = on.sockets;
+  const cut = new Promise((resolve) => server!.once("close", resolve));
+  socket.write(Buffer.concat(Array<Buffer>(200_000).fill(one)));
+  await vi.waitFor(() => expect(on.server.stats().refused).toEqual({ 401: 1 }));
+  await clock.pass(1_000);
+  await cut;
+  // Two reads of 64 KiB, and what the system has taken.
+  expect(server!.bytesRead).toBeLessThan(MIB);
+  socket.destroy();
 });

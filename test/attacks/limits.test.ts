@@ -102,12 +102,10 @@ describe("`maxMessageBytes`", () => {
   });
 });
 
-describe("`maxBatchEntries`", () => {
-  it("counts each batch of a pack alone", async () => {
-    const { url } = await serving({ limits: { maxBatchEntries: 3 }, methods: { m: () => 1 } });
-    const client = await sendPack(url, [calls("m", 3), calls("m", 3)]);
-    expect(codesOf(await collect(client, 6))).toEqual({ result: 6 });
-  });
+it("`maxBatchEntries` counts each batch of a pack alone", async () => {
+  const { url } = await serving({ limits: { maxBatchEntries: 3 }, methods: { m: () => 1 } });
+  const client = await sendPack(url, [calls("m", 3), calls("m", 3)]);
+  expect(codesOf(await collect(client, 6))).toEqual({ result: 6 });
 });
 
 describe("`maxMessagesPerSecond`", () => {

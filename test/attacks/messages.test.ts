@@ -8,23 +8,22 @@ import { failure, request } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 import { target } from "./support/server.js";
 
-describe("an id", () => {
-  it("of 1,000,000 characters is echoed once, and one of as many digits or levels is refused with -32600 and id null", async () => {
-    await using on = await target();
-    using client = await plainPeer(on.url);
-    const id = "x".repeat(1_000_000);
-    client.webSocket.send(JSON.stringify(request(id, "here")));
-    expect((await client.next()).id === id).toBe(true);
-    for (const wrong of ["9".repeat(1_000_000), "[".repeat(200_000) + "]".repeat(200_000)]) {
-      client.webSocket.send(`{"jsonrpc":"2.0","id":${wrong},"method":"here"}`);
-      expect(await client.next()).toEqual(failure(null, -32600, "Invalid Request"));
-    }
-    expect(on.peers[0]!.stats()).toMatchObject({ malformed: 2, requestsReceived: 1, running: 0 });
-  });
+it("an id of 1,000,000 characters is echoed once, and one of as many digits or levels is refused with -32600 and id null", async () => {
+  await using on = await target();
+  using client = await plainPeer(on.url);
+  const id = "x".repeat(1_000_000);
+  client.webSocket.send(JSON.stringify(request(id, "here")));
+  expect((await client.next()).id === id).toBe(true);
+  for (const wrong of ["9".repeat(1_000_000), "[".repeat(200_000) + "]".repeat(200_000)]) {
+    client.webSocket.send(`{"jsonrpc":"2.0","id":${wrong},"method":"here"}`);
+    expect(await client.next()).toEqual(failure(null, -32600, "Invalid Request"));
+  }
+  expect(on.peers[0]!.stats()).toMatchObject({ malformed: 2, requestsReceived: 1, running: 0 });
 });
 
-describe("a name of the prototype", () => {
-  it.each([lsp, mcp, acp])("pollutes nothing as a key of params, and returns unchanged: $name", async (dialect) => {
+it.each([lsp, mcp, acp])(
+  "a name of the prototype pollutes nothing as a key of params, and returns unchanged: $name",
+  async (dialect) => {
     await using on = await target({
       dialect,
       methods: {
@@ -42,8 +41,8 @@ describe("a name of the prototype", () => {
     await vi.waitFor(() => expect(client.received).toContain(answer));
     expect(({} as { polluted?: number }).polluted).toBeUndefined();
     expect(on.errors).toEqual([]);
-  });
-});
+  },
+);
 
 describe("a value of 200,000 nested arrays", () => {
   const DEEP = "[".repeat(200_000) + "]".repeat(200_000);

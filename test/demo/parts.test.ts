@@ -56,18 +56,16 @@ describe("a profile among others", () => {
   });
 });
 
-describe("a snippet of a language server", () => {
-  it.each([
-    ["color: $0;", "color: ${0};"],
-    ['"limits": {$1}', '"limits": \\{${1}\\}'],
-    ["${1:name} = ${2:value}$0", "${1:name} = ${2:value}${0}"],
-    ["${1|packed,plain|}", "${1:packed}"],
-    ["\\$5 \\} \\\\ $", "$5 \\} \\ $"],
-    ["${1:a\\}b}", "${1}"],
-    ["#{x} ${", "#\\{x\\} $\\{"],
-  ])("%s is %s for CodeMirror", (snippet, template) => {
-    expect(templateOf(snippet)).toBe(template);
-  });
+it.each([
+  ["color: $0;", "color: ${0};"],
+  ['"limits": {$1}', '"limits": \\{${1}\\}'],
+  ["${1:name} = ${2:value}$0", "${1:name} = ${2:value}${0}"],
+  ["${1|packed,plain|}", "${1:packed}"],
+  ["\\$5 \\} \\\\ $", "$5 \\} \\ $"],
+  ["${1:a\\}b}", "${1}"],
+  ["#{x} ${", "#\\{x\\} $\\{"],
+])("a snippet of a language server %s is %s for CodeMirror", (snippet, template) => {
+  expect(templateOf(snippet)).toBe(template);
 });
 
 it("the page and its icons use no character of an emoji font", async () => {

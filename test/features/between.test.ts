@@ -94,24 +94,22 @@ describe("a call with onProgress that is made between two sessions", () => {
   });
 });
 
-describe("a call of a batch that is aborted between two sessions", () => {
-  it.each([
-    ["to a reciproc peer, behind the batch", true, [cancel(1)]],
-    ["to no other", false, []],
-  ])("is cancelled %s", async (_name, isReciproc, cancels) => {
-    const { peer, transport, take, resume } = between();
-    const controller = new AbortController();
-    const batch = peer.batch();
-    const gone = rejection(batch.request("gone", [], { signal: controller.signal }));
-    const stays = batch.request("stays");
-    batch.send();
-    controller.abort("enough");
-    expect(await gone).toBe("enough");
-    resume(isReciproc);
-    expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")], ...cancels]);
-    transport.feed([result(2, 2)]);
-    expect(await stays).toBe(2);
-  });
+it.each([
+  ["to a reciproc peer, behind the batch", true, [cancel(1)]],
+  ["to no other", false, []],
+])("a call of a batch that is aborted between two sessions is cancelled %s", async (_name, isReciproc, cancels) => {
+  const { peer, transport, take, resume } = between();
+  const controller = new AbortController();
+  const batch = peer.batch();
+  const gone = rejection(batch.request("gone", [], { signal: controller.signal }));
+  const stays = batch.request("stays");
+  batch.send();
+  controller.abort("enough");
+  expect(await gone).toBe("enough");
+  resume(isReciproc);
+  expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")], ...cancels]);
+  transport.feed([result(2, 2)]);
+  expect(await stays).toBe(2);
 });
 
 it("a stream that is offered between two sessions has a token that names no stream of the previous session", async () => {

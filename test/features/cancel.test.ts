@@ -213,18 +213,16 @@ describe("a cancel", () => {
   });
 });
 
-describe("under mcp", () => {
-  it("a cancel with the id null or positional params is ignored, and any reason is accepted", async () => {
-    const raw = waiting({ dialect: mcp });
-    raw.feed(request(null, "stay"));
-    raw.feed(cancelMcp(null));
-    raw.feed(notification("notifications/cancelled", [null]));
-    expect(raw.contexts[0]!.signal.aborted).toBe(false);
-    raw.feed(request("a", "stay"));
-    raw.feed(notification("notifications/cancelled", { requestId: "a", reason: { any: 1 } }));
-    expect(raw.contexts[1]!.signal.aborted).toBe(true);
-    raw.open.resolve("ran");
-    await turn();
-    expect(raw.messages()).toEqual([result(null, "ran")]);
-  });
+it("under mcp a cancel with the id null or positional params is ignored, and any reason is accepted", async () => {
+  const raw = waiting({ dialect: mcp });
+  raw.feed(request(null, "stay"));
+  raw.feed(cancelMcp(null));
+  raw.feed(notification("notifications/cancelled", [null]));
+  expect(raw.contexts[0]!.signal.aborted).toBe(false);
+  raw.feed(request("a", "stay"));
+  raw.feed(notification("notifications/cancelled", { requestId: "a", reason: { any: 1 } }));
+  expect(raw.contexts[1]!.signal.aborted).toBe(true);
+  raw.open.resolve("ran");
+  await turn();
+  expect(raw.messages()).toEqual([result(null, "ran")]);
 });

@@ -139,15 +139,13 @@ describe("a server of several dialects", () => {
   });
 });
 
-describe("connecting with a dialect", () => {
-  it("offers its subprotocol beside those of reciproc, and uses the agreed one", async () => {
-    const { server, connect } = testServer({ dialect: mcp });
-    const offers: unknown[] = [];
-    server.on("peer", (_peer, { headers }) => offers.push(headers["sec-websocket-protocol"]));
-    await connect(server.url, { dialect: mcp, link: "plain" });
-    await connect(server.url, { dialect: mcp });
-    await connect(server.url, { dialect: acp, link: "plain" });
-    expect(offers).toEqual(["mcp", "reciproc.v1,mcp", undefined]);
-    await server.close();
-  });
+it("connecting with a dialect offers its subprotocol beside those of reciproc, and uses the agreed one", async () => {
+  const { server, connect } = testServer({ dialect: mcp });
+  const offers: unknown[] = [];
+  server.on("peer", (_peer, { headers }) => offers.push(headers["sec-websocket-protocol"]));
+  await connect(server.url, { dialect: mcp, link: "plain" });
+  await connect(server.url, { dialect: mcp });
+  await connect(server.url, { dialect: acp, link: "plain" });
+  expect(offers).toEqual(["mcp", "reciproc.v1,mcp", undefined]);
+  await server.close();
 });

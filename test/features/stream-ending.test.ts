@@ -141,20 +141,18 @@ it("a call that is cancelled while its answer is pending still reaches the strea
   expectEmpty(raw.peer);
 });
 
-describe("the end of the connection", () => {
-  it("ends every source and aborts its signal, with or without a pending next", async () => {
-    const sources = [new Fed(), new Fed().give(1), new Fed().give(1), counted()] as const;
-    const raw = tailing(([i]: [number]) => sources[i]);
-    await feed(raw, ...sources.map((_source, i) => request(i, "tail", [i])), next("n", 2), () => sources[2].finish());
-    raw.cut();
-    await turn();
-    // A source that throws the reason has not failed.
-    await feed(raw, () => sources[1].fail(raw.contexts[1]!.signal.reason));
-    expect(sources.map(({ returned }) => returned)).toEqual([1, 1, 0, 1]);
-    for (const { signal } of raw.contexts) expect(signal.reason.message).toContain("1006");
-    expect(raw.errors).toEqual([]);
-    expectEmpty(raw.peer);
-  });
+it("the end of the connection ends every source and aborts its signal, with or without a pending next", async () => {
+  const sources = [new Fed(), new Fed().give(1), new Fed().give(1), counted()] as const;
+  const raw = tailing(([i]: [number]) => sources[i]);
+  await feed(raw, ...sources.map((_source, i) => request(i, "tail", [i])), next("n", 2), () => sources[2].finish());
+  raw.cut();
+  await turn();
+  // A source that throws the reason has not failed.
+  await feed(raw, () => sources[1].fail(raw.contexts[1]!.signal.reason));
+  expect(sources.map(({ returned }) => returned)).toEqual([1, 1, 0, 1]);
+  for (const { signal } of raw.contexts) expect(signal.reason.message).toContain("1006");
+  expect(raw.errors).toEqual([]);
+  expectEmpty(raw.peer);
 });
 
 /** Fails after the other members of its batch. Their errors make the reply longer than 200 bytes, which no result may. */

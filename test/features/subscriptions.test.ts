@@ -263,27 +263,25 @@ describe("a subscription", () => {
   });
 });
 
-describe("maxPerPeer", () => {
-  it("refuses further subscriptions of a peer with -32006, until one is closed", async () => {
-    const { methods } = served(undefined, { maxPerPeer: 2 });
-    const [one, other] = [rawPeer({ methods }), rawPeer({ methods })];
-    for (const id of ["a", "b"]) one.feed(request(id, "subscribe"));
-    await turn();
-    one.feed(request("c", "subscribe"));
-    other.feed(request("d", "subscribe"));
-    await turn();
-    one.feed(request("e", "unsubscribe", [1]));
-    one.feed(request("f", "subscribe"));
-    await turn();
-    expect(sent(one)).toEqual([
-      result("a", 1),
-      result("b", 2),
-      failure("c", -32006, "Too many subscriptions", { maxPerPeer: 2 }),
-      result("e", true),
-      result("f", 4),
-    ]);
-    expect(sent(other)).toEqual([result("d", 3)]);
-  });
+it("maxPerPeer refuses further subscriptions of a peer with -32006, until one is closed", async () => {
+  const { methods } = served(undefined, { maxPerPeer: 2 });
+  const [one, other] = [rawPeer({ methods }), rawPeer({ methods })];
+  for (const id of ["a", "b"]) one.feed(request(id, "subscribe"));
+  await turn();
+  one.feed(request("c", "subscribe"));
+  other.feed(request("d", "subscribe"));
+  await turn();
+  one.feed(request("e", "unsubscribe", [1]));
+  one.feed(request("f", "subscribe"));
+  await turn();
+  expect(sent(one)).toEqual([
+    result("a", 1),
+    result("b", 2),
+    failure("c", -32006, "Too many subscriptions", { maxPerPeer: 2 }),
+    result("e", true),
+    result("f", 4),
+  ]);
+  expect(sent(other)).toEqual([result("d", 3)]);
 });
 
 describe("an invalid subscription", () => {

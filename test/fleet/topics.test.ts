@@ -308,26 +308,24 @@ describe("without an engine", () => {
   });
 });
 
-describe("a handler that fails because the broker is down", () => {
-  it("answers with -32011 and no details, which are emitted as `error`", async () => {
-    const engine = new FaultyEngine();
-    const methods = {
-      join: (_params: unknown, { peer, server }: any) => server.topic("room").join(peer),
-      publish: (_params: unknown, { server }: any) => server.topic("room").publish("said", {}, { timeoutMs: 1 }),
-    };
-    const node = makeNode({ engine, topics: () => LOG, methods });
-    const errors: unknown[] = [];
-    node.server.on("error", (error) => errors.push(error));
-    const { client } = await node.client();
-    engine.links[0]!.down();
-    for (const method of ["join", "publish"]) {
-      const { name, code, message, data } = await settled(rejection(client.request(method)));
-      expect([name, code, message, data]).toEqual(["RpcError", -32011, "Try again later", undefined]);
-      expect(code).toBe(ErrorCode.TryAgainLater);
-    }
-    const down = expect.objectContaining({ name: "EngineError", outcome: "not-sent" }) as unknown;
-    expect(errors).toEqual([down, down]);
-    engine.links[0]!.up();
-    expect(await client.request("join")).toMatchObject({ outcome: "gap" });
-  });
+it("a handler that fails because the broker is down answers with -32011 and no details, which are emitted as `error`", async () => {
+  const engine = new FaultyEngine();
+  const methods = {
+    join: (_params: unknown, { peer, server }: any) => server.topic("room").join(peer),
+    publish: (_params: unknown, { server }: any) => server.topic("room").publish("said", {}, { timeoutMs: 1 }),
+  };
+  const node = makeNode({ engine, topics: () => LOG, methods });
+  const errors: unknown[] = [];
+  node.server.on("error", (error) => errors.push(error));
+  const { client } = await node.client();
+  engine.links[0]!.down();
+  for (const method of ["join", "publish"]) {
+    const { name, code, message, data } = await settled(rejection(client.request(method)));
+    expect([name, code, message, data]).toEqual(["RpcError", -32011, "Try again later", undefined]);
+    expect(code).toBe(ErrorCode.TryAgainLater);
+  }
+  const down = expect.objectContaining({ name: "EngineError", outcome: "not-sent" }) as unknown;
+  expect(errors).toEqual([down, down]);
+  engine.links[0]!.up();
+  expect(await client.request("join")).toMatchObject({ outcome: "gap" });
 });

@@ -21,21 +21,19 @@ function lostPeer(options: AnyOptions = {}, isReciproc = false): SessionPeer {
 
 const lose = ({ transport }: SessionPeer): void => (transport.suspend(), transport.lose(GONE));
 
-describe("a peer that is suspended", () => {
-  it("sends the cancel of a call that was sent, and no cancel of a queued one, after the queue", async () => {
-    const { peer, transport, take } = sessionPeer({}, { isReciproc: true });
-    const controller = new AbortController();
-    const { signal } = controller;
-    const errors = [rejection(peer.request("sent", [], { signal }))];
-    take();
-    transport.suspend();
-    errors.push(rejection(peer.request("aborted", [], { signal })));
-    peer.notify("waits");
-    controller.abort("enough");
-    expect(await Promise.all(errors)).toEqual(["enough", "enough"]);
-    transport.resume();
-    expect(take()).toEqual([notification("waits"), notification("$/cancelRequest", { id: 1 })]);
-  });
+it("a peer that is suspended sends the cancel of a call that was sent, and no cancel of a queued one, after the queue", async () => {
+  const { peer, transport, take } = sessionPeer({}, { isReciproc: true });
+  const controller = new AbortController();
+  const { signal } = controller;
+  const errors = [rejection(peer.request("sent", [], { signal }))];
+  take();
+  transport.suspend();
+  errors.push(rejection(peer.request("aborted", [], { signal })));
+  peer.notify("waits");
+  controller.abort("enough");
+  expect(await Promise.all(errors)).toEqual(["enough", "enough"]);
+  transport.resume();
+  expect(take()).toEqual([notification("waits"), notification("$/cancelRequest", { id: 1 })]);
 });
 
 describe("a loss", () => {
@@ -175,32 +173,30 @@ describe("a batch", () => {
   });
 });
 
-describe("a peer that is closed inside", () => {
-  it.each(["suspend", "abort", "lost", "resume"])(
-    "a listener of `%s` stays closed, and emits nothing more",
-    async (event) => {
-      const { peer, transport, events, contexts, opened } = running();
-      const closing = new Promise<void>((resolve) => {
-        const close = (): void => resolve(peer.close(4001, "no more"));
-        if (event === "abort") contexts[0]!.signal.addEventListener("abort", close);
-        else peer.on(event as "lost", close);
-      });
-      const call = rejection(peer.request("m"));
-      transport.suspend();
-      if (event !== "suspend") transport.lose(GONE);
-      if (event === "resume") transport.resume();
-      await closing;
-      const emitted = ["suspend (suspended)", "lost (suspended)", "resume (open)"];
-      const count = { suspend: 1, abort: 1, lost: 2, resume: 3 }[event];
-      expect(events).toEqual([...emitted.slice(0, count), "close (closed)"]);
-      expect(transport.closes).toEqual([{ code: 4001, reason: "no more" }]);
-      expect(await call).toBeInstanceOf(ConnectionLostError);
-      opened.resolve(undefined);
-      await turn();
-      expectEmpty(peer);
-    },
-  );
-});
+it.each(["suspend", "abort", "lost", "resume"])(
+  "a peer that is closed inside a listener of `%s` stays closed, and emits nothing more",
+  async (event) => {
+    const { peer, transport, events, contexts, opened } = running();
+    const closing = new Promise<void>((resolve) => {
+      const close = (): void => resolve(peer.close(4001, "no more"));
+      if (event === "abort") contexts[0]!.signal.addEventListener("abort", close);
+      else peer.on(event as "lost", close);
+    });
+    const call = rejection(peer.request("m"));
+    transport.suspend();
+    if (event !== "suspend") transport.lose(GONE);
+    if (event === "resume") transport.resume();
+    await closing;
+    const emitted = ["suspend (suspended)", "lost (suspended)", "resume (open)"];
+    const count = { suspend: 1, abort: 1, lost: 2, resume: 3 }[event];
+    expect(events).toEqual([...emitted.slice(0, count), "close (closed)"]);
+    expect(transport.closes).toEqual([{ code: 4001, reason: "no more" }]);
+    expect(await call).toBeInstanceOf(ConnectionLostError);
+    opened.resolve(undefined);
+    await turn();
+    expectEmpty(peer);
+  },
+);
 
 describe("a message that is queued until the next connection", () => {
   it("is sent in the order of the calls, before messages that are queued during the flush, and does not count after that", async () => {

@@ -32,55 +32,51 @@ it("`methods` are called without `this`, read once, also from an object without 
   }
 });
 
-describe("fallback", () => {
-  it("serves all without a handler but the reserved rpc.*, with their context, and no `notification` is emitted", async () => {
-    const seen: unknown[] = [];
-    const fallback = (params: unknown, { peer, method, id, signal, progress }: Context): string => {
-      seen.push(peer, params, method, id, signal.aborted, progress(1));
-      return method;
-    };
-    await using pair = connectedPair({ methods: { known: () => "known" }, fallback });
-    pair.a.on("notification", (method) => seen.push(`emitted ${method}`));
-    for (const method of ["rpc", "RPC.x", "constructor"]) expect(await pair.b.request(method)).toBe(method);
-    expect(await pair.b.request("known")).toBe("known");
-    for (const method of ["rpc.", "rpc.discover"])
-      expect(await rejection(pair.b.request(method))).toMatchObject(NOT_FOUND);
-    seen.length = 0;
-    await pair.b.request("asked", [1]);
-    pair.b.notify("said");
-    await turn();
-    expect(seen.slice(0, 6)).toEqual([pair.a, [1], "asked", 7, false, undefined]);
-    expect(seen.slice(6)).toEqual([pair.a, undefined, "said", undefined, false, undefined]);
-  });
+it("fallback serves all without a handler but the reserved rpc.*, with their context, and no `notification` is emitted", async () => {
+  const seen: unknown[] = [];
+  const fallback = (params: unknown, { peer, method, id, signal, progress }: Context): string => {
+    seen.push(peer, params, method, id, signal.aborted, progress(1));
+    return method;
+  };
+  await using pair = connectedPair({ methods: { known: () => "known" }, fallback });
+  pair.a.on("notification", (method) => seen.push(`emitted ${method}`));
+  for (const method of ["rpc", "RPC.x", "constructor"]) expect(await pair.b.request(method)).toBe(method);
+  expect(await pair.b.request("known")).toBe("known");
+  for (const method of ["rpc.", "rpc.discover"])
+    expect(await rejection(pair.b.request(method))).toMatchObject(NOT_FOUND);
+  seen.length = 0;
+  await pair.b.request("asked", [1]);
+  pair.b.notify("said");
+  await turn();
+  expect(seen.slice(0, 6)).toEqual([pair.a, [1], "asked", 7, false, undefined]);
+  expect(seen.slice(6)).toEqual([pair.a, undefined, "said", undefined, false, undefined]);
 });
 
-describe("context.signal", () => {
-  it.each<[string, (raw: ReturnType<typeof rawPeer>) => unknown, string]>([
-    ["is closed here", (raw) => raw.peer.close(3001, "enough"), "closed on this side with 3001 (enough)"],
-    ["is cut", (raw) => raw.cut({ code: 1006 }), "closed with 1006"],
-  ])(
-    "aborts, with the reason, in every handler that runs when the peer %s, and sends no answer",
-    async (_name, end, reason) => {
-      const open = gate();
-      const contexts: Context[] = [];
-      const unread = (_params: unknown, context: Context): Promise<void> => (contexts.push(context), open.promise);
-      const read = (params: unknown, context: Context): unknown => (void context.signal, unread(params, context));
-      let closing: Context | undefined;
-      const closes = (_params: unknown, context: Context): void => ((closing = context), void end(raw));
-      const raw = rawPeer({ methods: { read, unread, closes } });
-      raw.feed(request(1, "read"));
-      raw.feed([request(2, "unread"), notification("unread")]);
-      raw.feed(request(3, "closes"));
-      expect(contexts).toHaveLength(3);
-      for (const { signal } of [...contexts, closing!])
-        expect([signal.aborted, signal.reason.message]).toEqual([true, reason]);
-      open.resolve();
-      await turn();
-      expect(raw.sent).toEqual([]);
-      expectEmpty(raw.peer);
-    },
-  );
-});
+it.each<[string, (raw: ReturnType<typeof rawPeer>) => unknown, string]>([
+  ["is closed here", (raw) => raw.peer.close(3001, "enough"), "closed on this side with 3001 (enough)"],
+  ["is cut", (raw) => raw.cut({ code: 1006 }), "closed with 1006"],
+])(
+  "context.signal aborts, with the reason, in every handler that runs when the peer %s, and sends no answer",
+  async (_name, end, reason) => {
+    const open = gate();
+    const contexts: Context[] = [];
+    const unread = (_params: unknown, context: Context): Promise<void> => (contexts.push(context), open.promise);
+    const read = (params: unknown, context: Context): unknown => (void context.signal, unread(params, context));
+    let closing: Context | undefined;
+    const closes = (_params: unknown, context: Context): void => ((closing = context), void end(raw));
+    const raw = rawPeer({ methods: { read, unread, closes } });
+    raw.feed(request(1, "read"));
+    raw.feed([request(2, "unread"), notification("unread")]);
+    raw.feed(request(3, "closes"));
+    expect(contexts).toHaveLength(3);
+    for (const { signal } of [...contexts, closing!])
+      expect([signal.aborted, signal.reason.message]).toEqual([true, reason]);
+    open.resolve();
+    await turn();
+    expect(raw.sent).toEqual([]);
+    expectEmpty(raw.peer);
+  },
+);
 
 describe("handlers", () => {
   it("start in the order in which their messages arrived, requests and notifications alike", async () => {
@@ -127,25 +123,23 @@ async function* values(): AsyncGenerator<number> {
   yield 1;
 }
 
-describe("a hostile promise", () => {
-  it.each([
-    ["twice and then throws", 1, 1],
-    ["with a stream and then with a value", values, { values: [1] }],
-  ])("that calls back %s causes one answer and counts as one call", async (_what, first, value) => {
-    const then = (succeed: (value: unknown) => void): void => {
-      succeed(typeof first === "function" ? first() : first);
-      succeed(2);
-      if (first === 1) throw new Error("three");
-    };
-    const promise = Object.defineProperty(new Promise(() => {}), "then", { value: then });
-    const { peer, feed, messages } = rawPeer({ limits: { maxInFlight: 1 }, methods: { odd: () => promise } });
-    for (const id of [1, 2]) {
-      feed(request(id, "odd"));
-      await turn();
-    }
-    expect(messages()).toEqual([result(1, value), result(2, value)]);
-    expectEmpty(peer);
-  });
+it.each([
+  ["twice and then throws", 1, 1],
+  ["with a stream and then with a value", values, { values: [1] }],
+])("a hostile promise that calls back %s causes one answer and counts as one call", async (_what, first, value) => {
+  const then = (succeed: (value: unknown) => void): void => {
+    succeed(typeof first === "function" ? first() : first);
+    succeed(2);
+    if (first === 1) throw new Error("three");
+  };
+  const promise = Object.defineProperty(new Promise(() => {}), "then", { value: then });
+  const { peer, feed, messages } = rawPeer({ limits: { maxInFlight: 1 }, methods: { odd: () => promise } });
+  for (const id of [1, 2]) {
+    feed(request(id, "odd"));
+    await turn();
+  }
+  expect(messages()).toEqual([result(1, value), result(2, value)]);
+  expectEmpty(peer);
 });
 
 const bug = new Error("bug in around");

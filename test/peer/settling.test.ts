@@ -130,11 +130,12 @@ function raise(): never {
   throw broken;
 }
 
-describe("a transport that takes no message", () => {
-  it.each<[string, () => boolean, unknown[]]>([
-    ["returns false", () => false, []],
-    ["throws", raise, [broken]],
-  ])("makes calls fail as not sent when it %s, and reports only what it threw", async (_how, onSend, thrown) => {
+it.each<[string, () => boolean, unknown[]]>([
+  ["returns false", () => false, []],
+  ["throws", raise, [broken]],
+])(
+  "a transport that takes no message makes calls fail as not sent when it %s, and reports only what it threw",
+  async (_how, onSend, thrown) => {
     const { peer, errors, feed } = rawPeer({ methods: { m: () => 1 } }, { onSend });
     const { controller, listeners } = countedSignal();
     const error = await rejection(peer.request("m", [], { signal: controller.signal }));
@@ -147,8 +148,8 @@ describe("a transport that takes no message", () => {
     feed(request(1, "m"));
     expect([peer.state, errors]).toEqual(["open", thrown]);
     expectEmpty(peer);
-  });
-});
+  },
+);
 
 it("a call is aborted with the reason unchanged", async () => {
   const { peer } = rawPeer();

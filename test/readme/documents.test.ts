@@ -120,8 +120,9 @@ afterAll(async () => {
   await clean();
 });
 
-describe("each page", () => {
-  it.each(pages)("names the file of each example, and begins with one, or after a few sentences: %s", async (page) => {
+it.each(pages)(
+  "each page names the file of each example, and begins with one, or after a few sentences: %s",
+  async (page) => {
     const text = await readFile(page, "utf8");
     const own = examples.filter((one) => one.page === page);
     const blocks = text.match(/^```(js|javascript|tsx?|typescript|html|yaml|nginx|caddy|haproxy)$/gm) ?? [];
@@ -131,8 +132,8 @@ describe("each page", () => {
     expect(before.match(/^```/gm)).toHaveLength(1);
     expect(before.match(/^#/gm)!.length).toBeLessThan(3);
     expect(before.length).toBeLessThan(700);
-  });
-});
+  },
+);
 
 describe("an example", () => {
   it("has a name that is unique in its page, and is run", async () => {

@@ -81,8 +81,9 @@ describe("calls that arrive together on one connection", () => {
   });
 });
 
-describe("messages that arrived before a client has a listener", () => {
-  it.each(["packed", "plain"] as const)("dispatches all in order, however slow they are (%s)", async (link) => {
+it.each(["packed", "plain"] as const)(
+  "messages that arrived before a client has a listener dispatches all in order, however slow they are (%s)",
+  async (link) => {
     const batches = [0, 1, 2, 3].map((n) => numbers.slice(10 * n, 10 * n + 10));
     const behind = Array.from({ length: 17 }, (_, n) => n + 1);
     await using server = await serve({ port: 0 });
@@ -104,53 +105,49 @@ describe("messages that arrived before a client has a listener", () => {
     await vi.waitFor(() => expect(done).toHaveLength(all.length));
     expect(done).toEqual(all);
     expect(client.state).toBe("open");
-  });
-});
+  },
+);
 
-describe("a WebSocket ping", () => {
-  it.each(["packed", "plain"] as const)(
-    "is answered after the messages before it, so that a subscription's first notification follows its id (%s)",
-    async (link) => {
-      const kind = new Subscriptions<number>({ method: "said" });
-      const methods = {
-        subscribe(_params: unknown, context: ServerContext) {
-          for (let i = 0; i < 4; i++) context.peer.notify("work");
-          const { id, notify } = kind.open(context);
-          notify(1);
-          return id;
-        },
-      };
-      await using server = await serve({ port: 0, methods });
-      const order: string[] = [];
-      const busyMethods = { work: () => stall(7), said: () => void order.push("said") };
-      await using client = await connect(server.url, { link, methods: busyMethods });
-      for (let i = 0; i < 5; i++) {
-        await client.request("subscribe");
-        order.push("id");
-        await vi.waitFor(() => expect(order).toHaveLength(2 * i + 2));
-      }
-      expect(order).toEqual(Array.from({ length: 10 }, (_, i) => (i % 2 === 0 ? "id" : "said")));
-    },
-  );
-});
+it.each(["packed", "plain"] as const)(
+  "a WebSocket ping is answered after the messages before it, so that a subscription's first notification follows its id (%s)",
+  async (link) => {
+    const kind = new Subscriptions<number>({ method: "said" });
+    const methods = {
+      subscribe(_params: unknown, context: ServerContext) {
+        for (let i = 0; i < 4; i++) context.peer.notify("work");
+        const { id, notify } = kind.open(context);
+        notify(1);
+        return id;
+      },
+    };
+    await using server = await serve({ port: 0, methods });
+    const order: string[] = [];
+    const busyMethods = { work: () => stall(7), said: () => void order.push("said") };
+    await using client = await connect(server.url, { link, methods: busyMethods });
+    for (let i = 0; i < 5; i++) {
+      await client.request("subscribe");
+      order.push("id");
+      await vi.waitFor(() => expect(order).toHaveLength(2 * i + 2));
+    }
+    expect(order).toEqual(Array.from({ length: 10 }, (_, i) => (i % 2 === 0 ? "id" : "said")));
+  },
+);
 
-describe("a session whose socket is replaced in the middle of a pack", () => {
-  it("dispatches each message once and in order: the rest of the pack before messages of the new socket", async () => {
-    await using at = await busy();
-    const first = await ByHand.begin(at.url);
-    const second = await ByHand.open(at.url, { returns: true });
-    // Sent while the handler of the first message runs, and so read before the pack is done.
-    at.onFirst = () => second.say({ resume: { token: first.token, received: 0, attempt: 1, limits: LIMITS } });
-    const late = [notification("work", [MANY])];
-    first.byHand.say(numbers.map((i) => notification("work", [i])));
-    // This message follows the pack on the old socket. It was not received, so the client sends it again.
-    first.byHand.say(late);
-    await second.next();
-    expect(await second.next()).toMatchObject({ resumed: { received: 1 } });
-    expect(at.done.length).toBeLessThan(MANY);
-    second.say({ ack: 0 });
-    second.say(late);
-    await vi.waitFor(() => expect(at.done).toHaveLength(MANY + 1));
-    expect(at.done).toEqual([...numbers, MANY]);
-  });
+it("a session whose socket is replaced in the middle of a pack dispatches each message once and in order: the rest of the pack before messages of the new socket", async () => {
+  await using at = await busy();
+  const first = await ByHand.begin(at.url);
+  const second = await ByHand.open(at.url, { returns: true });
+  // Sent while the handler of the first message runs, and so read before the pack is done.
+  at.onFirst = () => second.say({ resume: { token: first.token, received: 0, attempt: 1, limits: LIMITS } });
+  const late = [notification("work", [MANY])];
+  first.byHand.say(numbers.map((i) => notification("work", [i])));
+  // This message follows the pack on the old socket. It was not received, so the client sends it again.
+  first.byHand.say(late);
+  await second.next();
+  expect(await second.next()).toMatchObject({ resumed: { received: 1 } });
+  expect(at.done.length).toBeLessThan(MANY);
+  second.say({ ack: 0 });
+  second.say(late);
+  await vi.waitFor(() => expect(at.done).toHaveLength(MANY + 1));
+  expect(at.done).toEqual([...numbers, MANY]);
 });

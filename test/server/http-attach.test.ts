@@ -61,15 +61,13 @@ function parsed(parser: ReturnType<typeof express.json>): ReturnType<typeof hand
   );
 }
 
-describe("an existing HTTP server", () => {
-  it("leaves POSTs to an application that is added later", async () => {
-    await using http = await bareHttp();
-    await using server = await serve({ server: http.server, methods });
-    expect(await post(http, "/")).toEqual(reply(3));
-    http.server.on("request", (_request, response) => response.end("mine"));
-    expect(await post(http, "/")).toEqual([200, "mine"]);
-    await server.close();
-  });
+it("an existing HTTP server leaves POSTs to an application that is added later", async () => {
+  await using http = await bareHttp();
+  await using server = await serve({ server: http.server, methods });
+  expect(await post(http, "/")).toEqual(reply(3));
+  http.server.on("request", (_request, response) => response.end("mine"));
+  expect(await post(http, "/")).toEqual([200, "mine"]);
+  await server.close();
 });
 
 describe("handleRequest", () => {

@@ -149,47 +149,43 @@ describe("the size of a suspended session", () => {
   });
 });
 
-describe("limits.maxSuspendedBytes", () => {
-  it("limits the memory of suspended sessions with many open streams", async () => {
-    const limits = { maxSuspendedBytes: 5 * MIB };
-    let yielded = 0;
-    async function* lines(): AsyncGenerator<string> {
-      yield "";
-      // The reply is sent without waiting for more values.
-      await turn();
-      for (;;) {
-        yielded++;
-        yield "x".repeat(1_000);
-      }
+it("limits.maxSuspendedBytes limits the memory of suspended sessions with many open streams", async () => {
+  const limits = { maxSuspendedBytes: 5 * MIB };
+  let yielded = 0;
+  async function* lines(): AsyncGenerator<string> {
+    yield "";
+    // The reply is sent without waiting for more values.
+    await turn();
+    for (;;) {
+      yielded++;
+      yield "x".repeat(1_000);
     }
-    const world = await serving({ limits, methods: { lines } });
-    // Each holds 1.3 MiB of values that its streams have read ahead, and nothing in its replay log.
-    for (let i = 1; i <= 16; i++) {
-      const session = await begun(world);
-      session.byHand.say(Array.from({ length: 20 }, (_, n) => request(n, "lines")));
-      await until(() => yielded === i * 20 * FULL);
-      await ackAll(session.byHand);
-      await drop(session);
-      expect(world.server.stats().suspendedBytes).toBeLessThanOrEqual(limits.maxSuspendedBytes);
-    }
-    expect(world.server.stats().suspended).toBe(3);
-  });
+  }
+  const world = await serving({ limits, methods: { lines } });
+  // Each holds 1.3 MiB of values that its streams have read ahead, and nothing in its replay log.
+  for (let i = 1; i <= 16; i++) {
+    const session = await begun(world);
+    session.byHand.say(Array.from({ length: 20 }, (_, n) => request(n, "lines")));
+    await until(() => yielded === i * 20 * FULL);
+    await ackAll(session.byHand);
+    await drop(session);
+    expect(world.server.stats().suspendedBytes).toBeLessThanOrEqual(limits.maxSuspendedBytes);
+  }
+  expect(world.server.stats().suspended).toBe(3);
 });
 
-describe("a token", () => {
-  it("is stored only as a hash, and not at all once the server is closed", async () => {
-    const world = await servingOnPort();
-    const { token } = await suspended(world);
-    const { answer } = await ByHand.resume(world.url, token, 1);
-    const { token: next } = (answer as { resumed: { token: string } }).resumed;
-    const hashes = [token, next].map((secret) => createHash("sha256").update(secret).digest("base64"));
-    const holds = (part: string): boolean => stringsIn(world.server).some((text) => text.includes(part));
-    // If the search finds the hash, it would find the token too.
-    expect(hashes.map(holds)).toEqual([true, true]);
-    expect([token, next].map(holds)).toEqual([false, false]);
-    await world.server.close();
-    expect(hashes.map(holds)).toEqual([false, false]);
-  });
+it("a token is stored only as a hash, and not at all once the server is closed", async () => {
+  const world = await servingOnPort();
+  const { token } = await suspended(world);
+  const { answer } = await ByHand.resume(world.url, token, 1);
+  const { token: next } = (answer as { resumed: { token: string } }).resumed;
+  const hashes = [token, next].map((secret) => createHash("sha256").update(secret).digest("base64"));
+  const holds = (part: string): boolean => stringsIn(world.server).some((text) => text.includes(part));
+  // If the search finds the hash, it would find the token too.
+  expect(hashes.map(holds)).toEqual([true, true]);
+  expect([token, next].map(holds)).toEqual([false, false]);
+  await world.server.close();
+  expect(hashes.map(holds)).toEqual([false, false]);
 });
 
 it("a text has the requested length of at most 2,048, and all 64 characters appear in texts, of which no two are equal", () => {

@@ -42,8 +42,8 @@ describe("a new client of a full server", () => {
   it("gets the slot of the session that was suspended first, which closes with the reason", async () => {
     const world = await serving({ limits: { maxConnections: 2 } });
     const { server, url } = world;
-    const first = await suspended(world);
-    const second = await suspended(world);
+    const [second, first] = [await begun(world), await begun(world)];
+    for (const session of [first, second]) await drop(session);
     expect((await begun(world)).peer.state).toBe("open");
     expect(await first.peer.closed).toEqual(evicted(2));
     expect(second.peer.state).toBe("suspended");

@@ -24,22 +24,20 @@ function acknowledged(end: ClientEnd): unknown[] {
   return sent;
 }
 
-describe("a message", () => {
-  it("is queued if the socket is closed and has not reported it yet", () => {
-    const end = ClientEnd.live();
-    end.wire.open = false;
-    const handle = newHandle();
-    expect(end.flow.send(message(1), handle)).toBe(true);
-    expect([handle.sent, end.frames()]).toEqual([false, []]);
-    end.lose();
-    expect(numbers(end.resume(0))).toEqual([1]);
-    // Without a session, it is refused.
-    const without = new ClientEnd({}, false);
-    without.attach();
-    without.wire.open = false;
-    const other = newHandle();
-    expect([without.flow.send(message(1), other), other.sent]).toEqual([false, false]);
-  });
+it("a message is queued if the socket is closed and has not reported it yet", () => {
+  const end = ClientEnd.live();
+  end.wire.open = false;
+  const handle = newHandle();
+  expect(end.flow.send(message(1), handle)).toBe(true);
+  expect([handle.sent, end.frames()]).toEqual([false, []]);
+  end.lose();
+  expect(numbers(end.resume(0))).toEqual([1]);
+  // Without a session, it is refused.
+  const without = new ClientEnd({}, false);
+  without.attach();
+  without.wire.open = false;
+  const other = newHandle();
+  expect([without.flow.send(message(1), other), other.sent]).toEqual([false, false]);
 });
 
 describe("a socket above its high-water mark", () => {

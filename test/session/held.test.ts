@@ -23,23 +23,6 @@ function send({ peer }: { peer: AnyPeer }, n: unknown, padding: number, latest?:
 const hasEnded = ({ events }: { events: unknown[] }): boolean => events.at(-1) === 1013;
 
 describe("the bounds of suspended sessions", () => {
-  it("evict the oldest session first for a new client, and one with a socket never", async () => {
-    const { serving, raws } = await begun({ limits: { maxConnections: 4 } }, many(4));
-    // The order of losing the sockets counts, not the order of opening the sessions.
-    for (const i of [2, 0, 3]) {
-      raws[i]!.cut();
-      await serving.settle();
-    }
-    const order: number[][] = [];
-    for (let i = 0; i < 3; i++) {
-      await serving.begin();
-      order.push([...serving.peers.keys()].filter((one) => hasEnded(serving.peers[one]!)));
-    }
-    expect(order).toEqual([[2], [0, 2], [0, 2, 3]]);
-    await serving.open();
-    expect(serving.peers[1]!.events).toEqual([]);
-  });
-
   it("end the oldest session of a principal beyond its limit, and no other principal's", async () => {
     const users = ["alice", "bob", "alice", "alice", "alice"];
     const { serving, raws } = await begun({ ...byUser, limits: { maxSuspendedPerPrincipal: 2 } }, users);

@@ -162,27 +162,22 @@ describe.each([
   });
 });
 
-describe("a client that gets unknown-session (rule 8)", () => {
-  it("reports the loss, and starts a new session on the same socket", async () => {
-    const client = await Scripted.live();
-    client.peer.notify("n", ["lost"]);
-    await client.lose();
-    client.peer.notify("n", ["lost too"]);
-    await client.accept(hello({ ...OFFER, token: "fresh" }), REFUSED);
-    expect(client.take()).toEqual([
-      resume("t", 0, 1, ITS_LIMITS),
-      TAKEN.replace("16", "4096").replace("20000", "80000"),
-    ]);
-    expect(client.events).toEqual(["suspend", "lost", "resume"]);
-    client.peer.notify("n", ["fresh"]);
-    await client.receive(pack(note("answer")));
-    expect([client.take(), client.got]).toEqual([[pack(note("fresh"))], ["answer"]]);
-    await client.lose();
-    await client.accept(hello(OFFER));
-    expect(client.take()).toEqual([resume("fresh", 1, 1, ITS_LIMITS)]);
-    await client.receive(resumed("next", 1));
-    expect(client.events.at(-1)).toBe("resume");
-  });
+it("a client that gets unknown-session (rule 8) reports the loss, and starts a new session on the same socket", async () => {
+  const client = await Scripted.live();
+  client.peer.notify("n", ["lost"]);
+  await client.lose();
+  client.peer.notify("n", ["lost too"]);
+  await client.accept(hello({ ...OFFER, token: "fresh" }), REFUSED);
+  expect(client.take()).toEqual([resume("t", 0, 1, ITS_LIMITS), TAKEN.replace("16", "4096").replace("20000", "80000")]);
+  expect(client.events).toEqual(["suspend", "lost", "resume"]);
+  client.peer.notify("n", ["fresh"]);
+  await client.receive(pack(note("answer")));
+  expect([client.take(), client.got]).toEqual([[pack(note("fresh"))], ["answer"]]);
+  await client.lose();
+  await client.accept(hello(OFFER));
+  expect(client.take()).toEqual([resume("fresh", 1, 1, ITS_LIMITS)]);
+  await client.receive(resumed("next", 1));
+  expect(client.events.at(-1)).toBe("resume");
 });
 
 describe("a client's session without a socket (rule 8)", () => {

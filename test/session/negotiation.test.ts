@@ -108,16 +108,14 @@ describe("a refused upgrade", () => {
   });
 });
 
-describe("a server that sends bye", () => {
-  it("is disconnected by the client if the close does not follow", async () => {
-    await using http = await bareHttp();
-    const left = new Promise<void>((resolve) =>
-      new WebSocketServer({ server: http.server }).on("connection", (webSocket) => {
-        webSocket.on("close", () => resolve());
-        webSocket.send('{"bye":{"code":4403,"reason":"not you"}}');
-      }),
-    );
-    await expect(rejection(connectNode(http.url))).resolves.toMatchObject({ status: 403 });
-    await left;
-  });
+it("a server that sends bye is disconnected by the client if the close does not follow", async () => {
+  await using http = await bareHttp();
+  const left = new Promise<void>((resolve) =>
+    new WebSocketServer({ server: http.server }).on("connection", (webSocket) => {
+      webSocket.on("close", () => resolve());
+      webSocket.send('{"bye":{"code":4403,"reason":"not you"}}');
+    }),
+  );
+  await expect(rejection(connectNode(http.url))).resolves.toMatchObject({ status: 403 });
+  await left;
 });

@@ -234,8 +234,9 @@ describe("the old socket (rule 2)", () => {
   });
 });
 
-describe("an attempt (rule 3)", () => {
-  it.each([1, 2])("closes its socket and not the session if it is stale: %i after 2", async (attempt) => {
+it.each([1, 2])(
+  "an attempt (rule 3) closes its socket and not the session if it is stale: %i after 2",
+  async (attempt) => {
     const { serving, raw } = await suspended();
     const second = await serving.resume(raw.token, 1, 2);
     expect(second.take()).toEqual([resumed(second.token, 0), pack(note(2))]);
@@ -243,21 +244,19 @@ describe("an attempt (rule 3)", () => {
     expect([late.take(), late.closedWith?.code]).toEqual([[], 4000]);
     expect(second.closedWith).toBeUndefined();
     expect(serving.served.events).toEqual(["suspend", "resume"]);
-  });
-});
+  },
+);
 
-describe("a token (rule 4)", () => {
-  it("is confirmed by an ack alone: until then, the previous token is accepted too", async () => {
-    const { serving, raw } = await suspended();
-    const second = await serving.resume(raw.token);
-    await second.deliver(pack(note("c")), '{"ping":1}');
-    const third = await serving.resume(raw.token, 0, 2);
-    expect(third.take()[0]).toBe(resumed(third.token, 1));
-    // The count stays valid for the old token, which is refused all the same.
-    await third.deliver('{"ack":0}');
-    expect((await serving.resume(raw.token, 0, 99)).take()).toEqual([REFUSED]);
-    expect(new Set([raw, second, third].map(({ token }) => token)).size).toBe(3);
-  });
+it("a token (rule 4) is confirmed by an ack alone: until then, the previous token is accepted too", async () => {
+  const { serving, raw } = await suspended();
+  const second = await serving.resume(raw.token);
+  await second.deliver(pack(note("c")), '{"ping":1}');
+  const third = await serving.resume(raw.token, 0, 2);
+  expect(third.take()[0]).toBe(resumed(third.token, 1));
+  // The count stays valid for the old token, which is refused all the same.
+  await third.deliver('{"ack":0}');
+  expect((await serving.resume(raw.token, 0, 99)).take()).toEqual([REFUSED]);
+  expect(new Set([raw, second, third].map(({ token }) => token)).size).toBe(3);
 });
 
 describe("a `received` (rule 5)", () => {
@@ -393,39 +392,31 @@ describe("a session without a socket (rule 8)", () => {
   });
 });
 
-describe("a server that closes", () => {
-  it("closes sockets that have sent neither hello nor `resume`, or were refused, and reads nothing more from them", async () => {
-    const { serving, raw } = await suspended();
-    const [silent, refused, fresh] = [
-      await serving.open(true),
-      await serving.resume("wrong"),
-      await serving.open(true),
-    ];
-    await fresh.deliver(HELLO);
-    const closing = serving.test.server.close();
-    silent.send(resume(raw.token));
-    refused.send(HELLO);
-    await Promise.all([closing, pass(10_000)]);
-    for (const one of [silent, refused]) expect(one.closedWith).toMatchObject({ code: 1001 });
-    expect(fresh.closedWith).toMatchObject({ code: 1001 });
-    expect(serving.peers.map(({ events }) => events)).toEqual([["suspend", 1001], [1001]]);
-  });
+it("a server that closes closes sockets that have sent neither hello nor `resume`, or were refused, and reads nothing more from them", async () => {
+  const { serving, raw } = await suspended();
+  const [silent, refused, fresh] = [await serving.open(true), await serving.resume("wrong"), await serving.open(true)];
+  await fresh.deliver(HELLO);
+  const closing = serving.test.server.close();
+  silent.send(resume(raw.token));
+  refused.send(HELLO);
+  await Promise.all([closing, pass(10_000)]);
+  for (const one of [silent, refused]) expect(one.closedWith).toMatchObject({ code: 1001 });
+  expect(fresh.closedWith).toMatchObject({ code: 1001 });
+  expect(serving.peers.map(({ events }) => events)).toEqual([["suspend", 1001], [1001]]);
 });
 
-describe("a principal (rule 10)", () => {
-  it.each([
-    ["alice", "mallory"],
-    ["alice", "nobody"],
-    ["nobody", "alice"],
-  ])("keeps a session of %j hidden from %j, and unchanged", async (owner, other) => {
-    const serving = new Serving({ principal: ({ user }: { user: string }) => user });
-    const first = await serving.begin(owner);
-    await first.deliver(pack(note(1)));
-    first.cut();
-    expect((await serving.resume(first.token, 0, 99, other)).take()).toEqual([REFUSED]);
-    // Its attempt does not count either.
-    const back = await serving.resume(first.token, 0, 1, owner);
-    expect(back.take()).toEqual([resumed(back.token, 1)]);
-    expect(serving.served.events).toEqual(["suspend", "resume"]);
-  });
+it.each([
+  ["alice", "mallory"],
+  ["alice", "nobody"],
+  ["nobody", "alice"],
+])("a principal (rule 10) keeps a session of %j hidden from %j, and unchanged", async (owner, other) => {
+  const serving = new Serving({ principal: ({ user }: { user: string }) => user });
+  const first = await serving.begin(owner);
+  await first.deliver(pack(note(1)));
+  first.cut();
+  expect((await serving.resume(first.token, 0, 99, other)).take()).toEqual([REFUSED]);
+  // Its attempt does not count either.
+  const back = await serving.resume(first.token, 0, 1, owner);
+  expect(back.take()).toEqual([resumed(back.token, 1)]);
+  expect(serving.served.events).toEqual(["suspend", "resume"]);
 });

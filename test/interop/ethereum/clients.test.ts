@@ -133,17 +133,15 @@ describe("viem", () => {
   });
 });
 
-describe("web3", () => {
-  it("gets the answers to a batch in request order, because it matches the id of the first one", async () => {
-    await using node = await startNode();
-    await using client = await openWeb3(node.url);
-    const request = (id: number, method: string): object => ({ jsonrpc: "2.0", id, method, params: [] });
-    const batch = client.provider.request([request(1, "slow"), request(2, "eth_blockNumber"), request(3, "eth_nope")]);
-    node.slow.resolve("at last");
-    expect(await batch).toEqual([
-      { jsonrpc: "2.0", id: 1, result: "at last" },
-      { jsonrpc: "2.0", id: 2, result: "0x0" },
-      { jsonrpc: "2.0", id: 3, error: { code: -32601, message: "Method not found" } },
-    ]);
-  });
+it("web3 gets the answers to a batch in request order, because it matches the id of the first one", async () => {
+  await using node = await startNode();
+  await using client = await openWeb3(node.url);
+  const request = (id: number, method: string): object => ({ jsonrpc: "2.0", id, method, params: [] });
+  const batch = client.provider.request([request(1, "slow"), request(2, "eth_blockNumber"), request(3, "eth_nope")]);
+  node.slow.resolve("at last");
+  expect(await batch).toEqual([
+    { jsonrpc: "2.0", id: 1, result: "at last" },
+    { jsonrpc: "2.0", id: 2, result: "0x0" },
+    { jsonrpc: "2.0", id: 3, error: { code: -32601, message: "Method not found" } },
+  ]);
 });
