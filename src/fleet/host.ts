@@ -49,7 +49,8 @@ export interface NodeHost extends PeersHost {
   /** Ends a session that its client has discarded, if it is here. */
   endSession(hash: string, principal: string | undefined): void;
   changed(state: EngineState): void;
-  gap(topic: string, reason: string): void;
+  /** Emits `gap`. `members`: those that have missed publications, and have no report of it. */
+  gap(topic: string, reason: string, members: Iterable<AnyPeer>): void;
 }
 
 /** What `server.health()` returns. */
@@ -104,8 +105,8 @@ export type FleetEvents = {
   engine(state: EngineState): void;
   /**
    * Members of a logged topic on this node have missed publications, or may have: the log no longer has them, they are longer than
-   * `maxMessageBytes` of a member, or this node published before it could read the log. Live publications go on. Tell the members to
-   * load their state again.
+   * `maxMessageBytes` of a member, or this node published before it could read the log. Live publications go on. Those members that are
+   * reciproc peers emit `missed`. Tell the others to load their state again.
    */
   gap(topic: string, reason: string): void;
 };

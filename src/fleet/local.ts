@@ -37,6 +37,8 @@ export const HEALTHY: Health = { ok: true, engine: "none", lagMs: undefined };
 class LocalTopic extends NodeTopic {
   /** The JSON of what each peer joined `as`. */
   readonly members = new Map<AnyPeer, string>();
+  /** The log that members know by a position; `undefined` while there is none. */
+  epoch: string | undefined = undefined;
 
   set(peer: AnyPeer, as: string): void {
     if (this.members.get(peer) === as) return;
@@ -67,7 +69,7 @@ class LocalTopics extends NodeTopics<LocalTopic> {
   }
 
   protected make(name: string): LocalTopic {
-    return new LocalTopic(name, this.#host, (reason) => this.#host.gap(name, reason));
+    return new LocalTopic(name, this.#host, (reason) => this.#host.gap(name, reason, []));
   }
 
   #checkOpen(): void {
@@ -101,6 +103,7 @@ class LocalTopics extends NodeTopics<LocalTopic> {
     if (peer.state === "closed") throw closed();
     const log = logRule && this.#logs.read(name, Infinity, ALL, logRule);
     const at = log && { epoch: log.epoch, offset: log.top };
+    if (at !== undefined) this.#follow(topic, at.epoch);
     const missed = at && since && this.#since(name, peer, since, at);
     if (as !== undefined) topic.set(peer, as);
     for (const { method, text } of missed ?? []) host.send([peer], method, text, publicationOptions);
@@ -110,6 +113,13 @@ class LocalTopics extends NodeTopics<LocalTopic> {
         ? closed()
         : new EngineError("the peer left the topic before it had joined", "not-sent");
     return at === undefined ? {} : { at: textOf(at), outcome: missed === undefined ? "gap" : "complete" };
+  }
+
+  /** Reports a gap if the log that members know has expired, and another one began. */
+  #follow(topic: LocalTopic, epoch: string): void {
+    const { name, epoch: known = epoch } = topic;
+    topic.epoch = epoch;
+    if (known !== epoch) this.#host.gap(name, "another log began", this.#host.membersOf(name));
   }
 
   /** Returns what a peer has missed since a position; `undefined` for a gap. */
@@ -131,6 +141,7 @@ class LocalTopics extends NodeTopics<LocalTopic> {
     const bytes = utf8Bytes(body);
     if (bytes > MAX_BYTES) throw new TooLargeError(method, bytes, MAX_BYTES);
     const { position, isNew } = this.#logs.append(name, body, rule, key);
+    this.#follow(topic, position.epoch);
     if (isNew) this.#host.send(this.#host.membersOf(name), method, placed(position, body), topic.publicationOptions);
     return textOf(position);
   }

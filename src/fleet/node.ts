@@ -81,10 +81,10 @@ export class FleetNode {
     this.counts.foreign++;
   }
 
-  /** Members of a topic have missed publications. */
-  gap(topic: string, reason: string): void {
+  /** Members of a topic have missed publications: by default, all of this node. */
+  gap(topic: string, reason: string, members: Iterable<AnyPeer> = this.host.membersOf(topic)): void {
     this.counts.gaps++;
-    this.host.gap(topic, reason);
+    this.host.gap(topic, reason, members);
   }
 
   /** Returns the peer of an address, if it is on this node. */

@@ -30,7 +30,7 @@ export class NodeTopic implements Rules {
   readonly #host: NodeHost;
   readonly #watchers = new Set<MemberListener>();
 
-  /** `gap`: takes the reason why members miss a publication. Throws a `TypeError` for bad rules. */
+  /** `gap`: takes the reason why members miss a publication of which they have a report. Throws a `TypeError` for bad rules. */
   constructor(name: string, host: NodeHost, gap: (reason: string) => void) {
     const { logRule, memberRule } = checkRules(synchronous(host.rulesOf(name), "`topics`"));
     this.name = name;

@@ -50,7 +50,7 @@ class FleetTopic extends NodeTopic {
 
   /** Throws a `TypeError` for bad rules. */
   constructor(name: string, node: FleetNode, retry: (topic: FleetTopic) => void) {
-    super(name, node.host, (reason) => node.gap(name, reason));
+    super(name, node.host, (reason) => node.gap(name, reason, []));
     this.retry = { deadline: 0, expire: () => retry(this) };
     const { connection, name: engine } = node.broker;
     if (this.logRule !== undefined && connection.log === undefined)

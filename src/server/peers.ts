@@ -133,7 +133,11 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
       disconnected,
       endSession: (hash, principal) => this.sessions?.endAbandoned(hash, principal),
       changed: (state) => this.emit("engine", [state]),
-      gap: (topic, reason) => this.emit("gap", [topic, reason]),
+      gap: (topic, reason, members) => {
+        // A copy: a report may end a connection.
+        for (const peer of Array.from(members)) connectionOf(peer).transport.reportMissed?.(1);
+        this.emit("gap", [topic, reason]);
+      },
       report: (error) => this.report(error),
     };
   }

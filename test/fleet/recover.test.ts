@@ -301,6 +301,8 @@ describe("a node that misses messages", () => {
   it("reads a shorter page if one is not answered in time, has a gap at last, and then reads longer ones again", async () => {
     const [engine, a, b, , bob] = await room();
     const gaps = gapsOf(b);
+    let missed = 0;
+    bob.client.on("missed", ({ count: more }) => (missed += more));
     const [, link] = engine.links;
     let isSlow = true;
     const pages = readsOf(link!, (bytes) => isSlow && bytes > 0);
@@ -316,7 +318,7 @@ describe("a node that misses messages", () => {
     isSlow = false;
     await miss(4, 14);
     await bob.until(12);
-    expect([numbers(bob), gaps.length]).toEqual([count(4, 15), 1]);
+    expect([numbers(bob), gaps.length, missed]).toEqual([count(4, 15), 1, 1]);
     expect(pages.slice(SHORTER.length)).toEqual([
       [2 ** 4, 1],
       [2 ** 8, 6],
@@ -439,6 +441,8 @@ describe("a member that does not accept a publication, because of its length,", 
     const missed: unknown[] = [];
     b.server.on("missed", (peer, method) => missed.push([peer, method]));
     const eve = await limited(b);
+    const told: string[] = [];
+    for (const [name, { client }] of Object.entries({ bob, eve })) client.on("missed", () => told.push(name));
     await b.server.topic("room").join(eve.peer);
     await say(a, 1);
     await publish(a, 2, TEXT);
@@ -449,7 +453,7 @@ describe("a member that does not accept a publication, because of its length,", 
       [1, 3],
     ]);
     expect(gaps).toEqual([["room", expect.stringContaining("`maxMessageB")]]);
-    expect(missed).toEqual([[eve.peer, "said"]]);
+    expect([missed, told]).toEqual([[[eve.peer, "said"]], ["eve"]]);
     expect([a, b].map(({ server }) => server.stats().engine!.gaps)).toEqual([0, 1]);
   });
 
