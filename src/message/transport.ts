@@ -100,11 +100,11 @@ export interface TickBudget {
   defer(rest: () => void): void;
 }
 
-/** What a sender keeps of a message: whether it was sent, and a key by which it can be cancelled while it is queued. */
+/** Identifies a message to its sender, who can cancel it while it is queued. */
 export interface SendHandle {
   /** Whether the message was given to the transport, and may have been sent. False while the message is queued. */
   sent: boolean;
-  /** Whether the message is a call that is made again on the next connection if it was not sent. */
+  /** Whether the message is a call with the option `retry`, which may use twice the queue. */
   readonly isRetried?: boolean;
   /** The method of a notification that may be dropped or replaced, if it is one. */
   readonly droppable?: string;
@@ -170,7 +170,7 @@ export interface Link extends Transport {
    */
   close(code?: number, reason?: string, retryMs?: number, queued?: Iterable<[SendHandle, MessageText]>): void;
   /**
-   * The other side reads too slowly. A transport that continues after a loss ends its session with 1013, and returns true. If it
+   * Too much is unsent or queued. A transport that continues after a loss ends its session with 1013, and returns true. If it
    * returns false or does not have this function, the connection closes with 1013.
    */
   endSession?(reason: string): boolean;

@@ -14,14 +14,15 @@ export interface Caller<R extends Contract<R>> {
    * Rejects with `RpcError` (the other side's answer), `TimeoutError`, the signal's reason, `ConnectionLostError` (see its
    * `outcome`), `ProtocolError` (a malformed answer), `TooLargeError` (longer than the other side takes; nothing was sent) or
    * `TypeError` (bad arguments; nothing was sent). It never throws.
-   * While the connection is suspended it waits, and its timeout runs; when the connection is lost or closed it rejects at once.
+   * While the connection is suspended, the call is queued and its timeout runs. If the connection is lost or closes, the call rejects,
+   * unless `retry` makes it again.
    */
   request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
   /**
-   * Notifies a method: no response comes, whatever happens (JSON-RPC 2.0, section 4.1). Returns whether the connection took
-   * the message, which is then sent by the end of the tick; false once the connection is closed. A message that is longer than the other side
-   * takes is not taken either, and the peer emits `error` with a `TooLargeError`. Throws a `TypeError` for params without a
-   * JSON form or that are neither array nor object.
+   * Notifies a method: no response comes, whatever happens (JSON-RPC 2.0, section 4.1). Returns true if the message was sent or
+   * queued, and false if it will not be sent, such as after the connection has closed. If it is longer than the other side accepts,
+   * the peer emits `error` with a `TooLargeError`. Throws a `TypeError` for params without a JSON form or that are neither array nor
+   * object.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): boolean;
 }

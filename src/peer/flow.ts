@@ -1,6 +1,6 @@
 /**
- * The messages of one connection on their way out, and the only place where they wait: for a socket, for `onOpen`, for a slow
- * reader, or for room in the replay log. A message that is not sent is here and nowhere else.
+ * Queues the messages of one connection: for a socket, for `onOpen`, for a slow reader, or while the replay log is full. A call with
+ * `retry` that a link has refused stays in the table of calls, and a batch that is not sent in its feature.
  */
 import { Backlog } from "./backlog.js";
 import { exceeds, sentForm, type MessageText } from "../message/codec.js";
@@ -15,7 +15,10 @@ export interface UnsentMarks {
   readonly low: number;
   /** Beyond it, streams pause, and no more broadcasts and messages with a key are queued. */
   readonly room: number;
-  /** Beyond it, broadcasts are dropped, and no more is queued without a socket or while `onOpen` runs. */
+  /**
+   * Beyond it, broadcasts are dropped. Without a socket, a message beyond it ends the session. Before the connection is open, it is
+   * refused alone.
+   */
   readonly queue: number;
   /** Beyond it for 10 s, the reader is too slow. `burstBytes` is the limit at any moment. */
   readonly most: number;
@@ -63,8 +66,8 @@ export class Flow implements Sink {
   protected readonly connection: FlowConnection;
   /**
    * `open`: messages are sent at once. `full`: the transport takes no more until `drained`. `draining`: what was queued is being sent.
-   * `down`: there is no socket until `resumed`. `over`: the connection has ended, or the session or the connection ends because the other
-   * side reads too slowly. `slow`: messages with a key wait until the reader has caught up.
+   * `down`: there is no socket until `resumed`. `over`: the connection has ended, or it ends because too much is unsent or queued.
+   * `slow`: messages with a key wait until the reader has caught up.
    */
   protected state: "open" | "full" | "draining" | "down" | "over" | "slow";
   /** The messages that wait while the state is not `open`, in order. */
@@ -231,7 +234,7 @@ export class Flow implements Sink {
     this.#carriedLength = this.queue?.ordinaryLength ?? 0;
   }
 
-  /** There is a socket. Sends what was queued without one. */
+  /** There is a socket. Sends the queue of the flow. `release` sends the opening queue. */
   resumed(): void {
     this.drain();
     // Messages that waited for a socket wait for its reader now.
@@ -285,7 +288,7 @@ export class Flow implements Sink {
     return this.state === "open" && this.connection.transport.afterRead?.(then) === true;
   }
 
-  /** Ends the session, or the connection: the other side reads too slowly. */
+  /** Ends the session, or the connection: too much is unsent or queued. */
   endSession(reason: string): void {
     this.state = "over";
     this.queue = undefined;

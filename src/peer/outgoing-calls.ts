@@ -31,9 +31,9 @@ export class OutgoingCall implements Expiring, SendHandle {
   deadline = 0;
   before: Linked | undefined = undefined;
   after: Linked | undefined = undefined;
-  /** The next in the same place of the table. */
+  /** The next in the same bucket of the table. */
   beside: OutgoingCall | undefined = undefined;
-  /** False until the message is sent. While it is false, the outcome of a lost connection is `"not-sent"`. */
+  /** As `SendHandle.sent`, on the present connection. `mayHaveRun` counts earlier connections too. */
   sent = false;
   /** The send handle of its message: the call itself, unless the message holds several calls. */
   handle: SendHandle = this;
@@ -151,7 +151,7 @@ export class OutgoingCalls {
       // Ids are integers from 1: some implementations take an id of 0 for none.
       call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve);
       if (wait.signal?.aborted) throw wait.signal.reason;
-      // The calls of a peer that was never open wait also if a connection fails.
+      // Until a peer is open for the first time, its calls are made again without the option too.
       const retry = options?.retry ?? (connection.isConnecting || defaults.retry);
       if (retry && sink === undefined) call.again = { params };
       text = this.#encode(call, params);
@@ -262,8 +262,9 @@ export class OutgoingCalls {
   }
 
   /**
-   * Rejects the calls of a message that was not taken. If it has no calls, reports that it is too long, if it is. That is not
-   * thrown: the other side chooses that length, and must not make a loop over many peers fail.
+   * Handles a message that the link has refused. A call with `retry` stays pending for the next connection, if the message is not too
+   * long and few are kept. Other calls reject. A notification that is too long is reported, and not thrown: the other side chooses
+   * that length, and must not make a loop over many peers fail.
    */
   failUnsent(text: MessageText, handle?: SendHandle): void {
     const connection = this.#connection;
@@ -279,7 +280,7 @@ export class OutgoingCalls {
       }
       return;
     }
-    // A transport that takes no call is about to end.
+    // A link that refuses a message of an accepted length is about to end.
     const mayWait = handle?.isRetried === true && bytes === undefined && this.ended === undefined;
     if (mayWait && connection.flow.keepRefused(text)) return;
     const cause =
@@ -340,8 +341,8 @@ export class OutgoingCalls {
    * Counts a response that names no pending call: it is late, repeated or unsolicited. Some servers answer notifications too,
    * so it is no reason to close.
    *
-   * An error with id null means that the other side could not read a message (section 5). A feature may know which one, unless the
-   * error may answer an error with id null that this side sent.
+   * An error with id null means that the other side could not read a message (section 5). If this side has sent errors with id null, it
+   * may answer one of those (M-61). Otherwise, a pending batch may reject with it (M-58).
    */
   #receiveUnmatched(kind: Kind, response: Unchecked, slot: Slot): void {
     const connection = this.#connection;
@@ -353,12 +354,12 @@ export class OutgoingCalls {
     connection.reportIfHeard(() => new RpcError(code, message, data));
   }
 
-  /** Rejects one call, if it still waits. */
+  /** Rejects one call, if it is still pending. */
   fail(id: number, reason: unknown): void {
     this.#take(id)?.reject(reason);
   }
 
-  /** Rejects a call whose caller no longer waits, if it still waits. Cancels its message if that is queued, else cancels the call on the other side. */
+  /** Rejects a pending call whose caller has given up. Cancels its message if that is queued, else cancels the call on the other side. */
   giveUp(call: OutgoingCall, reason: unknown): void {
     if (this.#take(call.id) === undefined) return;
     call.reject(reason);
@@ -367,8 +368,8 @@ export class OutgoingCalls {
   }
 
   /**
-   * Rejects every call: the connection has ended. Calls that are made again, and were not sent, continue in `next`. So do queued
-   * notifications of a peer that was never open, in order with its calls.
+   * Rejects every call: the connection has ended. Calls that are made again continue in `next`: those that were not sent, and with
+   * `retry: "always"` also those that were. So do queued notifications of a peer that was never open, in order with its calls.
    */
   rejectAll(cause: Error, next?: OutgoingCalls): void {
     const { flow, isConnecting } = this.#connection;
@@ -388,7 +389,10 @@ export class OutgoingCalls {
     this.#table?.toArray().forEach(end);
   }
 
-  /** Removes a pending call from the table. No other code removes one. The other side chooses the id, so it may be any value. */
+  /**
+   * Removes a pending call that settles now. Only `#adopt` removes one besides, which stays pending. The other side chooses the id, so it
+   * may be any value.
+   */
   #take(id: unknown): OutgoingCall | undefined {
     const call = this.#table?.take(id);
     if (call === undefined) return undefined;
@@ -398,7 +402,7 @@ export class OutgoingCalls {
   }
 }
 
-/** Returns the calls of a queued message that still wait. */
+/** Returns the pending calls of a message. */
 export function callsOf(handle: SendHandle): readonly OutgoingCall[] {
   return handle instanceof OutgoingCall ? [handle] : [...((handle as Partial<SharedHandle>).calls ?? [])];
 }

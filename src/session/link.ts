@@ -98,7 +98,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     else this.#report({ code, reason });
   }
 
-  /** Ends the session, because the other side reads too slowly. Returns false if there is no session. */
+  /** As `Link.endSession`. Returns false if there is no session. */
   endSession(reason: string): boolean {
     const { state } = this;
     if (state.session !== undefined) this.end(CloseCode.TryAgainLater, reason);
