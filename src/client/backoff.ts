@@ -34,8 +34,8 @@ export class Backoff {
 
   /**
    * Returns the delay before the next attempt, in milliseconds: 0 before the first, and then a random one between a base and twice that. The
-   * base doubles with each attempt. With `retryMs`, a server asked for a random time up to that: the longer of both counts. Otherwise a
-   * server that closes each connection at once would get attempts without end.
+   * base doubles with each attempt. With `retryMs`, a server asked for a random time up to that: returns the longer of both times. If a
+   * short `retryMs` replaced the delay, the delays would not grow while a server closes each connection at once.
    */
   nextDelayMs(retryMs?: number): number {
     if (performance.now() - this.#openSince >= STABLE_MS) this.#tries = 0;

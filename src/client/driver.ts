@@ -1,6 +1,6 @@
 /**
  * Gives a client its sockets: the first one, and another after each loss. Connects and backs off until there is a socket, the
- * server refuses the client, or the peer is closed. `message/close-codes.ts` lists the effect of each close code.
+ * server refuses the client, or the peer is closed. `message/close-codes.ts` decides by the code of a close.
  */
 import * as CloseCode from "../message/close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
@@ -95,7 +95,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
     this.#ignorePage = watchPage(wake, offline, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
-    // The first attempt has no delay.
+    // Uses up the delay of 0, which belongs to the first attempt.
     this.#backoff.nextDelayMs();
     void this.#connect();
   }
@@ -156,7 +156,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   /**
-   * Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed.
+   * Resolves after the delay before the next attempt. Resolves earlier if the peer is closed, at `reconnect`, and if the page is shown
+   * during a delay that no server asked for.
    * An attempt with fresh credentials has no delay.
    */
   async #backOff(reason: Error | CloseInfo, isFresh: boolean): Promise<void> {
@@ -188,7 +189,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     }
   }
 
-  /** Gives a new socket to the link. `isAwaited`: as in `Endpoint.attach`. */
+  /** Gives a new socket to the link. `isAwaited`: as in `Endpoint.begin`. */
   #attach(opened: Admitted, isAwaited: boolean): void {
     this.#opened = opened;
     const { link } = this;

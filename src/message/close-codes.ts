@@ -51,8 +51,8 @@ export function toHttpStatus(code: number): number | undefined {
 }
 
 /**
- * Returns true if a close ends the session (rule 6). After these codes, a replay would fail for the same reason. Any other close
- * suspends the session.
+ * Returns true if a close ends the session (rule 6). After 1002 to 1010 and 1013, a replay would fail for the same reason. A code from 4400
+ * to 4499 refuses the client. Any other close suspends the session.
  */
 export function endsSession(code: number): boolean {
   return (
@@ -64,7 +64,7 @@ export function endsSession(code: number): boolean {
   );
 }
 
-/** Returns true if a client reconnects after a close. 1000 was on purpose, and 44xx would come again. */
+/** Returns true if a client reconnects after its connection has ended with this code. 1000 was on purpose, and 44xx would come again. */
 export function shouldReconnect(code: number): boolean {
   return code !== Normal && !isRefusal(code);
 }

@@ -1,6 +1,6 @@
 /**
  * One connection, from its first message to its end: its state, its transport, and where each incoming message goes. A peer
- * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
+ * has one connection at a time: after a loss, `lost` makes the next one, on the next link.
  */
 import { OptionalCancel } from "./cancel.js";
 import * as ErrorCode from "../message/codes.js";

@@ -11,7 +11,7 @@ export interface DrainOptions {
   timeoutMs?: number | undefined;
   /**
    * Each client reconnects after a random time of up to `retryMs`, in milliseconds. Default 5,000. Sent over `reciproc.v1` only.
-   * A time of more than 600,000 (10 minutes) throws a `TypeError`, because clients would ignore it.
+   * A time of more than 600,000 (10 minutes) throws a `TypeError`, because clients wait for 10 minutes at most.
    */
   retryMs?: number | undefined;
 }

@@ -87,8 +87,6 @@ export const resumeOf = (value: unknown): ResumeFrame | undefined => read(value,
 export const resumedOf = (value: unknown): ResumedFrame | undefined => read(value, RESUMED);
 export const byeOf = (value: unknown): Bye | undefined => read(value, BYE);
 
-/** A hello without a session. */
-export const HELLO = '{"hello":{}}';
 /** The first hello of a server that authenticates a client by its hello. */
 export const AUTH_HELLO = '{"hello":{"auth":true}}';
 /** The answer to an `auth` that the server has accepted. */
@@ -96,7 +94,7 @@ export const AUTHENTICATED = '{"authenticated":true}';
 /** The answer to a `resume` of a session that the server does not have, or not for this client. */
 export const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 
-/** Returns a server's hello, which offers a session, or the hello of an end without one. */
+/** Returns a server's hello, which offers a session, or without one the hello of either end. */
 export function serverHello(session: SessionFrame | undefined, bytes?: true): string {
   return JSON.stringify({ hello: { session, bytes } });
 }

@@ -20,7 +20,7 @@ export class Session {
   declare received: number;
   /** The number of frames that the other side has acknowledged. The log contains the later ones. */
   declare acked: number;
-  /** The number of the next frame for the present wire. Not above `last` only during a replay, or while the wire is full. */
+  /** The number of the next frame for the present socket: `last` + 1, or less while frames wait for a replay or for a full socket. */
   declare next: number;
   /** The length of all frames in the log. */
   declare logLength: number;

@@ -12,7 +12,7 @@ export interface Pulse {
   readonly traffic?: Traffic | undefined;
   /** Sends a ping. */
   ping(): void;
-  /** Ends the connection, because the ping was not answered in time. */
+  /** Abandons the socket, because nothing was received in time. A session continues on another one. */
   giveUp(reason: string): void;
 }
 

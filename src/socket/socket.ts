@@ -20,7 +20,7 @@ export interface SocketHandler {
   frame(text: string): void;
   /** Takes one binary frame. Returns false, as if this function were missing, if the frame is text: then `frame` takes it. */
   bytes?(frame: Uint8Array): boolean;
-  /** The socket is about to close because of the other side. The handler sends its coalesced frames first. */
+  /** The socket is about to close. The handler sends its coalesced frames first. */
   flush?(): void;
   /** The socket has ended. Called once, and nothing is called after it. */
   closed(info: CloseInfo): void;
