@@ -56,7 +56,7 @@ interface Known {
   ahead: Change[];
   /** The parts of an answer that have come. */
   parts: { readonly number: number; readonly next: number; readonly members: Map<string, string> } | undefined;
-  /** When the node was asked; `undefined` if nothing is missing. And after which time it is asked again. */
+  /** The first tick after the node was asked, `Infinity` until then; `undefined` if nothing is missing. And after which time it is asked again. */
   askedAt: number | undefined;
   repeatMs: number;
 }
@@ -194,14 +194,14 @@ export class Members {
   }
 
   /** Changes of these topics may have been missed. Asks on their channels, and later those that do not answer there. */
-  missed(topics: readonly string[], now: number): void {
-    for (const topic of topics)
-      for (const known of this.#followed.get(topic)?.known.values() ?? [])
-        if (known.members.size > 0) this.#await(known, now);
+  missed(topics: readonly string[]): void {
     const frames = function* (this: Members): Generator<Sending> {
       for (const topic of topics) {
         const followed = this.#followed.get(topic);
-        if (followed !== undefined) yield [`t:${topic}`, this.#question(topic, followed.known)];
+        if (followed === undefined) continue;
+        // From now on, because the questions of many topics are not sent at once.
+        for (const known of followed.known.values()) if (known.members.size > 0) this.#await(known);
+        yield [`t:${topic}`, this.#question(topic, followed.known)];
       }
     };
     this.#output.later(`missed ${++this.#losses}`, frames.call(this));
@@ -210,21 +210,22 @@ export class Members {
   /** Repeats the questions that were not answered. Returns true if some are left. */
   tick(now: number): boolean {
     for (const known of this.#asked) {
-      if (now - known.askedAt! < known.repeatMs) continue;
+      known.askedAt = Math.min(known.askedAt!, now);
+      if (now - known.askedAt < known.repeatMs) continue;
       known.repeatMs = Math.min(known.repeatMs * 2, LONGEST_REPEAT_MS);
-      this.#askNode(known, now);
+      this.#askNode(known);
     }
     return this.#asked.size > 0;
   }
 
-  #await(known: Known, now: number): void {
-    known.askedAt = now;
+  #await(known: Known): void {
+    known.askedAt = Infinity;
     this.#asked.add(known);
     this.#output.asked();
   }
 
-  #askNode(known: Known, now: number): void {
-    this.#await(known, now);
+  #askNode(known: Known): void {
+    this.#await(known);
     known.parts = undefined;
     const { topic, node } = known;
     const frames = function* (this: Members): Generator<Sending> {
@@ -263,7 +264,7 @@ export class Members {
   }
 
   /** Takes a frame of a topic's channel, or of the inbox. Returns false if it breaks a rule. */
-  received(topic: string, { kind, fields, body }: ReadFrame, now: number): boolean {
+  received(topic: string, { kind, fields, body }: ReadFrame): boolean {
     const [from = ""] = fields;
     if (!isNodeName(from)) return false;
     // What this node has sent came back.
@@ -275,10 +276,10 @@ export class Members {
     const number = wholeIn(fields[kind === Kind.Members ? 2 : 1]);
     if (number === undefined) return false;
     const known = this.#knownOf(topic, from);
-    if (kind === Kind.Members) return known === undefined || this.#answered(known, number, fields.slice(3), body, now);
+    if (kind === Kind.Members) return known === undefined || this.#answered(known, number, fields.slice(3), body);
     if (kind === Kind.Digest) {
       if (number === known?.number && known.ahead.length === 0) this.#confirm(known);
-      else if (known !== undefined && number > known.number) this.#miss(known, now);
+      else if (known !== undefined && number > known.number) this.#miss(known);
       return true;
     }
     const before = wholeIn(fields[2]);
@@ -287,7 +288,7 @@ export class Members {
     if (known === undefined) return true;
     const change = { number, before, localId, as: kind === Kind.Joined ? body : undefined };
     if (known.ahead.length < MAX_AHEAD) known.ahead.push(change);
-    this.#applyAhead(known, now);
+    this.#applyAhead(known);
     return true;
   }
 
@@ -304,16 +305,16 @@ export class Members {
   }
 
   /** Changes of a node are missing. Asks it, unless it was asked. */
-  #miss(known: Known, now: number): void {
+  #miss(known: Known): void {
     if (known.askedAt !== undefined) return;
     const { question } = known.followed;
     // It will answer the first question.
-    if (question !== undefined && !question.answered.has(known.node)) this.#await(known, now);
-    else this.#askNode(known, now);
+    if (question !== undefined && !question.answered.has(known.node)) this.#await(known);
+    else this.#askNode(known);
   }
 
   /** Applies the changes that follow what is known. If one is missing, asks for the members. */
-  #applyAhead(known: Known, now: number): void {
+  #applyAhead(known: Known): void {
     const { ahead } = known;
     known.ahead = [];
     for (const change of ahead) {
@@ -328,11 +329,11 @@ export class Members {
       known.number = number;
       this.#set(known, localId, as);
     }
-    if (known.ahead.length > 0) this.#miss(known, now);
+    if (known.ahead.length > 0) this.#miss(known);
     else this.#confirm(known);
   }
 
-  #answered(known: Known, number: number, [partField, isLast]: readonly string[], body: string, now: number): boolean {
+  #answered(known: Known, number: number, [partField, isLast]: readonly string[], body: string): boolean {
     if (partField !== "") {
       const [part, entries] = [wholeIn(partField), entriesIn(body)];
       if (part === undefined || entries === undefined) return false;
@@ -344,7 +345,7 @@ export class Members {
       if (isLast !== "1") return true;
       if (number > known.number) this.#replace(known, number, members);
     }
-    if (number >= known.number) this.#applyAhead(known, now);
+    if (number >= known.number) this.#applyAhead(known);
     this.#heard(known);
     return true;
   }

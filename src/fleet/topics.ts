@@ -194,7 +194,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   /** Messages of these channels may have been missed: heals their logs, and asks for their members. */
   heard(channels: readonly Channel[]): void {
     const topics = channels.map((channel) => channel.slice(2)).filter((name) => this.topics.has(name));
-    this.#members.missed(topics, performance.now());
+    this.#members.missed(topics);
     for (const name of topics) {
       const topic = this.topics.get(name)!;
       this.#keep(topic);
@@ -241,7 +241,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
 
   /** Takes a frame that concerns the members of a topic, of its channel or of the inbox. Returns false if it breaks a rule. */
   ofMembers(name: string, frame: ReadFrame): boolean {
-    return this.#members.received(name, frame, performance.now());
+    return this.#members.received(name, frame);
   }
 
   /** Sends a message to the members on this node, and to the peers that join. */
@@ -415,7 +415,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
           if (count !== undefined) this.#members.counted(name, count);
         } catch {
           // Too much is unanswered, or the connection is lost. The question is asked again behind other work.
-          this.#members.missed([name], performance.now());
+          this.#members.missed([name]);
         }
         if (!this.#members.isKnown(name)) setDeadline(timer!, ANSWERS_MS);
       });

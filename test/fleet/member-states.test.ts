@@ -79,7 +79,7 @@ function play(seed: number): string[] {
     const [, channel, to] = key.split(" ") as [string, string, string];
     const node = nodes.get(to)!;
     if (frame.kind === Kind.Beat) node.live.received(frame.fields, now);
-    else node.members.received(channel.startsWith("t:") ? channel.slice(2) : frame.fields[1]!, frame, now);
+    else node.members.received(channel.startsWith("t:") ? channel.slice(2) : frame.fields[1]!, frame);
   };
   for (const name of NAMES)
     nodes.set(
@@ -95,7 +95,7 @@ function play(seed: number): string[] {
     const id = String(random.below(3));
     if (random.chance(0.6)) node.members.put(topic, id, String(random.below(3)));
     else node.members.remove(topic, id);
-    if (random.chance(0.05)) node.members.missed(TOPICS, now);
+    if (random.chance(0.05)) node.members.missed(TOPICS);
     if (random.chance(0.02)) unheard.add(name);
     if (random.chance(0.05)) unheard.delete(name);
   };
@@ -158,9 +158,10 @@ it("all nodes list the same members at last, each once, and their watchers know 
 function follower() {
   const seen: string[] = [];
   const sources: string[] = [];
+  const frames: Iterator<unknown>[] = [];
   const members = new Members("me", {
     send: () => {},
-    later: (key) => void sources.push(key),
+    later: (key, source) => void (sources.push(key), frames.push(source)),
     noteSign: () => true,
     asked: () => {},
     changed: (_topic, event, _node, id, as) => void seen.push(`${event} ${id} ${as}`),
@@ -168,11 +169,11 @@ function follower() {
   let known = 0;
   members.follow("one");
   const receive = (kind: string, fields: (string | number)[], body = ""): boolean =>
-    members.received("one", readFrame(frameOf(kind, fields, body))!, 0);
+    members.received("one", readFrame(frameOf(kind, fields, body))!);
   const answer = (from: string, number: number, ...entries: [string, string][]): boolean =>
     receive(Kind.Members, [from, "one", number, 0, 1], JSON.stringify(entries));
   members.ask("one", () => known++);
-  return { members, seen, sources, receive, answer, known: () => known };
+  return { members, seen, sources, frames, receive, answer, known: () => known };
 }
 
 it("a node takes two answers of one node for one, and waits for the others", () => {
@@ -198,6 +199,18 @@ it("a node ignores an answer that is older than a change, and applies the change
   expect([seen.length, sources]).toEqual([2, ["k a one"]]);
   answer("a", 3, ["x", "3"]);
   expect(seen.slice(2)).toEqual(["left y 2", "joined x 3", "joined z 4"]);
+});
+
+it("a node that waits for its turn to ask about a topic asks no other node besides, and later each that does not answer", () => {
+  const { members, answer, sources, frames } = follower();
+  members.enough("one");
+  answer("a", 1, ["x", "1"]);
+  members.missed(["one"]);
+  for (let now = 0; now < 60_000; now += 1_000) members.tick(now);
+  expect(sources).toEqual(["missed 1"]);
+  frames[0]!.next();
+  for (let now = 60_000; now < 62_000; now += 1_000) members.tick(now);
+  expect(sources).toEqual(["missed 1", "k a one"]);
 });
 
 it("a node that begins anew in a topic has no other members there", () => {
