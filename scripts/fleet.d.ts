@@ -25,10 +25,11 @@ export interface FleetFaults {
 export interface FleetFigures {
   /** What `npm run bench -- --fleet` has measured. */
   readonly bench?: object | undefined;
+  readonly scale?: object | undefined;
   readonly faults?: FleetFaults | undefined;
 }
 
-export function publishFleet(part: "bench", run: object, folder?: string): Promise<void>;
+export function publishFleet(part: "bench" | "scale", run: object, folder?: string): Promise<void>;
 export function publishFleet(part: "faults", run: FleetFaults, folder?: string): Promise<void>;
 export function fleetPage(figures: FleetFigures): string;
 export function withFigures(scaling: string, figures: FleetFigures, idle: object): string;

@@ -4,7 +4,8 @@
  */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { benchPart, scalingPart } from "../bench/fleet/report.js";
+import { benchPart, scalingPart, unitCostsOf } from "../bench/fleet/report.js";
+import { scalePart } from "../bench/fleet/scale-report.js";
 import { json, table } from "../bench/report.js";
 
 const ROOT = join(import.meta.dirname, "..");
@@ -13,7 +14,7 @@ const BROKERS = { redis: "Redis", nats: "NATS", cluster: "Redis Cluster" };
 const BEGIN = "<!-- bench: begin -->";
 const END = "<!-- bench: end -->";
 
-/** Replaces one part, `"bench"` or `"faults"`, in the files of a folder. In `docs`, also the figures of SCALING.md. */
+/** Replaces one part, `"bench"`, `"scale"` or `"faults"`, in the files of a folder. In `docs`, also the figures of SCALING.md. */
 export async function publishFleet(part, value, folder = "docs") {
   const target = resolve(ROOT, folder);
   await mkdir(target, { recursive: true });
@@ -42,11 +43,12 @@ async function readJson(file, otherwise) {
 }
 
 /** Returns docs/fleet.md for the content of docs/fleet.json. */
-export function fleetPage({ bench, faults }) {
+export function fleetPage({ bench, scale, faults }) {
   const parts = [
     "# Several servers, measured",
     "[SCALING.md](SCALING.md) explains how to run several servers. Two programs publish their figures here.",
     ...(bench === undefined ? [] : [benchPart(bench)]),
+    ...(scale === undefined ? [] : [scalePart(scale, unitCostsOf(bench))]),
     ...(faults === undefined ? [] : [faultsPart(faults)]),
   ];
   return `${parts.join("\n\n")}\n`;

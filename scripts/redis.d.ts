@@ -6,5 +6,5 @@ export interface Redis {
   stop(): Promise<void>;
 }
 
-export function startRedis(options?: { isDetached?: boolean }): Promise<Redis>;
+export function startRedis(options?: { isDetached?: boolean; port?: number }): Promise<Redis>;
 export function redisPath(): string;

@@ -15,15 +15,15 @@ const CURE =
 const STARTS = 5;
 
 /**
- * Starts a Redis. Resolves when it accepts connections. Rejects with the cure if there is no Redis. The process ends with this one.
- * `stop` ends it, and resolves when it has ended. With `isDetached`, signals of the terminal do not reach Redis, so that it ends last:
+ * Starts a Redis, on a free port unless `port` names one. Resolves when it accepts connections. Rejects with the cure if there is no
+ * Redis. The process ends with this one. `stop` ends it, and resolves when it has ended. With `isDetached`, signals of the terminal do not reach Redis, so that it ends last:
  * the caller handles them, and calls `stop`.
  */
-export async function startRedis({ isDetached = false } = {}) {
+export async function startRedis({ isDetached = false, port: givenPort } = {}) {
   const path = redisPath();
   const folder = await mkdtemp(join(tmpdir(), "reciproc-redis-"));
   for (let i = 1; ; i++) {
-    const port = await freePort();
+    const port = givenPort ?? (await freePort());
     try {
       const { stop } = await startAt(path, port, folder, isDetached);
       return { url: `redis://127.0.0.1:${port}`, stop };

@@ -100,12 +100,18 @@ function goals(report) {
   return rows.length === 0 ? [] : ["### Goals", table([["goal", "in this run", "met"], ...rows])];
 }
 
-/** Returns the calculation. Empty if the run has not measured what it needs. */
-function growing(report) {
+/** Returns the unit costs. `undefined` if the run has not measured what they need, or if there is none. */
+export function unitCostsOf(report = { scenarios: [] }) {
   const cells = medians(report, OWN);
   const needed = NODE_COUNTS.flatMap((nodes) => [`fan-out-${nodes}`, `cost-${nodes}`]);
-  if (needed.some((name) => cells[name] === undefined)) return [];
-  const unit = growth.unitCosts(cells, NODE_COUNTS);
+  return needed.some((name) => cells[name] === undefined) ? undefined : growth.unitCosts(cells, NODE_COUNTS);
+}
+
+/** Returns the calculation. Empty if there are no unit costs. */
+function growing(report) {
+  const unit = unitCostsOf(report);
+  if (unit === undefined) return [];
+  const cells = medians(report, OWN);
   const { MOST_LOAD, PAUSE_S, PEERS_OF_NODE, ROOM, SIZES } = growth;
   const percent = Math.round(MOST_LOAD * 100);
   return [
@@ -205,7 +211,7 @@ function nextStep(unit) {
   });
   return [
     `**What limits the next step.** ${sentences.join(" ")}`,
-    "Not calculated: the beats of the nodes, which are three messages of each node in 10 s to every node, and the network between the machines.",
+    "Not calculated: the network between the machines, and the beats of the nodes, which [Scale](#scale) has.",
   ];
 }
 

@@ -5,6 +5,7 @@ import { machine, version } from "../machine.js";
 import { median, precise, shuffled } from "../statistics.js";
 import { publishFleet, readFleet } from "../../scripts/fleet.js";
 import { redisPath } from "../../scripts/redis.js";
+import { measureScale } from "./scale.js";
 import { scenarios } from "./scenarios.js";
 import { readArguments } from "./settings.js";
 
@@ -17,6 +18,16 @@ export async function measureFleet(args) {
     process.stdout.write(run.help);
     return;
   }
+  if (run.scenarios.length > 0) await compare(run);
+  if (run.fleets !== undefined) {
+    process.stdout.write("What fleets of several sizes need\n");
+    await publishFleet("scale", await measureScale(run.fleets, run.quick), run.out);
+  }
+  process.stdout.write(`\nWritten to ${run.out}/fleet.json and ${run.out}/fleet.md\n`);
+}
+
+/** Measures scenarios with all contenders. */
+async function compare(run) {
   const started = performance.now();
   const report = {
     measured: run.update ? (await readFleet()).bench.measured : new Date().toISOString(),
@@ -38,7 +49,6 @@ export async function measureFleet(args) {
     await publishFleet("bench", report, run.out);
     process.stdout.write(` ${Math.round((performance.now() - started) / 1_000)} s\n`);
   }
-  process.stdout.write(`\nWritten to ${run.out}/fleet.json and ${run.out}/fleet.md\n`);
 }
 
 /** Returns the scenarios of the published report that are still measured. Throws unless it was measured in the same way. */

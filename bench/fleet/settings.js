@@ -2,6 +2,7 @@
 import { parseArgs } from "node:util";
 import { checkSockets, choose } from "../settings.js";
 import { contenders } from "./contenders.js";
+import { FLEETS, QUICK_FLEETS, SCALE } from "./scale.js";
 import { scenarios } from "./scenarios.js";
 
 /** `listeners`: on each node, where the rate of messages matters. `peers`: of all nodes, where the number of peers matters. */
@@ -29,8 +30,8 @@ const QUICK = {
 
 const USAGE = `Usage: npm run bench -- --fleet [--quick] [--only SCENARIOS [--update]] [--contenders NAMES] [--rounds NUMBER] [--peers NUMBER] [--listeners NUMBER] [--out DIRECTORY]
 
-  --quick        one short round with fewer peers: four minutes and not half an hour, for a first look
-  --only         ${[...scenarios.keys()].join(",")}
+  --quick        one short round with fewer peers: eight minutes and not 35, for a first look
+  --only         ${[...scenarios.keys(), SCALE].join(",")}
   --update       replaces these scenarios in the published report, and keeps the others: for a change that concerns them alone
   --contenders   ${contenders.map(({ name }) => name).join(",")}
   --peers        for \`notify\` to many and for the recovery; --listeners: on each node, where the time of a delivery is measured
@@ -68,11 +69,13 @@ export function readArguments(args) {
   }
   // The clients of a node that was killed come to the other, beside those sockets that are not closed yet.
   checkSockets(budget.peers);
+  const chosen = choose("--only", only, new Map([...scenarios, [SCALE, SCALE]]));
   return {
     quick: !whole,
     update,
     budget,
-    scenarios: choose("--only", only, scenarios),
+    scenarios: chosen.filter((one) => one !== SCALE),
+    fleets: chosen.includes(SCALE) ? (quick ? QUICK_FLEETS : FLEETS) : undefined,
     contenders: choose("--contenders", values.contenders, new Map(contenders.map((one) => [one.name, one]))),
     // A short or partial run must not replace the published figures by accident.
     out: values.out ?? (whole ? "docs" : "test-output"),

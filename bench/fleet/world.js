@@ -81,20 +81,13 @@ export class World {
 
   /** Returns what all processes have used so far: CPU in microseconds, and the broker's commands and bytes. */
   async usage() {
-    const [nodes, stats, info] = await Promise.all([
+    const [nodes, stats, broker] = await Promise.all([
       Promise.all(this.#nodes.map((node) => node.ask("cpu"))),
       Promise.all(this.#nodes.map((node) => node.ask("stats"))),
-      this.#redis.sendCommand(["INFO"]),
+      brokerUsage(this.#redis),
     ]);
-    const value = (name) => Number(new RegExp(`^${name}:([\\d.]+)`, "m").exec(info)[1]);
-    return {
-      nodes,
-      received: stats.some((one) => one === undefined) ? undefined : stats.map((one) => one.received),
-      broker: (value("used_cpu_sys") + value("used_cpu_user")) * 1e6,
-      commands: value("total_commands_processed"),
-      bytesIn: value("total_net_input_bytes"),
-      bytesOut: value("total_net_output_bytes"),
-    };
+    const received = stats.some((one) => one === undefined) ? undefined : stats.map((one) => one.received);
+    return { nodes, received, ...broker };
   }
 
   /** Returns what was used since `before`. */
@@ -114,4 +107,17 @@ export class World {
     await Promise.all(processes.map((one) => one.kill()));
     await this.#broker?.stop();
   }
+}
+
+/** Returns what a broker has used so far, and the bytes of its memory. `broker`: microseconds of CPU. */
+export async function brokerUsage(redis) {
+  const info = await redis.sendCommand(["INFO"]);
+  const value = (name) => Number(new RegExp(`^${name}:([\\d.]+)`, "m").exec(info)[1]);
+  return {
+    broker: (value("used_cpu_sys") + value("used_cpu_user")) * 1e6,
+    commands: value("total_commands_processed"),
+    bytesIn: value("total_net_input_bytes"),
+    bytesOut: value("total_net_output_bytes"),
+    memory: value("used_memory"),
+  };
 }

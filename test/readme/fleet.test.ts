@@ -12,7 +12,7 @@ interface Bench {
 
 const SCALING = "docs/SCALING.md";
 const textOf = (file: string): Promise<string> => readFile(file, "utf8");
-const figures = JSON.parse(await textOf("docs/fleet.json")) as { bench: Bench; faults: FleetFaults };
+const figures = JSON.parse(await textOf("docs/fleet.json")) as { bench: Bench; scale: object; faults: FleetFaults };
 
 it("the published figures are those of docs/fleet.json and docs/scale.json", async () => {
   expect(await textOf("docs/fleet.md")).toBe(fleetPage(figures));
@@ -26,12 +26,13 @@ it("docs/fleet.md keeps the part of one program when the other publishes, and sa
   const slow = structuredClone(figures.bench);
   for (const { results } of slow.scenarios) if (results["reciproc"]?.["p99"]) results["reciproc"]["p99"].median = 1e6;
   await publishFleet("bench", figures.bench, folder);
+  await publishFleet("scale", figures.scale, folder);
   await publishFleet("faults", figures.faults, folder);
   const page = fleetPage(figures);
   expect(await textOf(join(folder, "fleet.md"))).toBe(page);
   await publishFleet("bench", slow, folder);
   const published = JSON.parse(await textOf(join(folder, "fleet.json"))) as FleetFigures;
-  expect(published).toEqual({ bench: slow, faults: figures.faults });
+  expect(published).toEqual({ ...figures, bench: slow });
   const later = await textOf(join(folder, "fleet.md"));
   expect([page.includes("| no "), later.includes("| no ")]).toEqual([false, true]);
 });
