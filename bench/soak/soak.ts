@@ -12,10 +12,10 @@ import { createHistogram } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
-import { Proxy, type Line } from "../faults/proxy.js";
-import { Random } from "../faults/random.js";
-import { putMeasured, tableOf } from "../support/measured.js";
-import { memoryInUse, MIB } from "./memory.js";
+import { Proxy, type Line } from "../../test/faults/proxy.js";
+import { Random } from "../../test/faults/random.js";
+import { putMeasured, tableOf } from "../../test/support/measured.js";
+import { memoryInUse, MIB } from "../../test/soak/memory.js";
 
 /** The number of peers that see each other's cursors. */
 const ROOM_SIZE = 5;
