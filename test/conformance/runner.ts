@@ -17,9 +17,11 @@ export type Frame =
   | object
   | number;
 
-/** The outcome of a call by the peer under test. `"pending"` means that it was not settled. */
-export type Outcome =
-  "pending" | { result: unknown } | { error: object } | { malformed: unknown; message: string } | { other: string };
+/** How a call ended. */
+type End = { result: unknown } | { error: object } | { malformed: unknown; message: string } | { other: string };
+
+/** The outcome of a call by the peer under test, or of reading a stream. `"pending"` means that it was not settled. */
+export type Outcome = "pending" | End | ({ values: unknown[] } & Partial<End>);
 
 /** One case. */
 export interface Case {
@@ -30,7 +32,7 @@ export interface Case {
   compat?: "1.0";
   limits?: Partial<PeerLimits>;
   values?: string[];
-  calls?: { method: string; params?: object }[];
+  calls?: { method: string; params?: object; stream?: true }[];
   batch?: boolean;
   called?: unknown[];
   send: Frame[];
@@ -112,9 +114,10 @@ export function isText({ send, closed }: Case): boolean {
   return closed !== 1009 && send.every((frame) => isWait(frame) || typeof rawOf(frame) === "string");
 }
 
-/** Returns true if packs can carry a case: its frames are JSON. */
+/** Returns true if packs can carry a case: its frames are JSON, and the peer reads no stream, of which it would request more ahead. */
 export function canPack(one: Case): boolean {
-  return isText(one) && one.send.every((frame) => isWait(frame) || isJson(textOf(frame)));
+  const isRead = one.calls?.some(({ stream }) => stream) ?? false;
+  return isText(one) && !isRead && one.send.every((frame) => isWait(frame) || isJson(textOf(frame)));
 }
 
 function isJson(text: string): boolean {
@@ -195,10 +198,18 @@ async function startCalls(one: Case, wire: Wire): Promise<Outcome[]> {
   const { calls = [], batch, called } = one;
   const outcomes: Outcome[] = calls.map(() => "pending");
   const group = batch ? wire.peer!.batch() : undefined;
-  for (const [i, { method, params }] of calls.entries()) {
-    (group ?? wire.peer!).request(method, params).then(
-      (result: unknown) => (outcomes[i] = { result }),
-      (error: unknown) => (outcomes[i] = describe(error)),
+  for (const [i, { method, params, stream }] of calls.entries()) {
+    const values: unknown[] = [];
+    const read = async (): Promise<Outcome> => {
+      for await (const value of wire.peer!.stream(method, params)) values.push(value);
+      return { values };
+    };
+    const call = stream
+      ? read()
+      : (group ?? wire.peer!).request(method, params).then((result: unknown) => ({ result }));
+    call.then(
+      (outcome: Outcome) => (outcomes[i] = outcome),
+      (error: unknown) => (outcomes[i] = { ...(stream && { values }), ...describe(error, method) }),
     );
   }
   group?.send();
@@ -208,9 +219,10 @@ async function startCalls(one: Case, wire: Wire): Promise<Outcome[]> {
   return outcomes;
 }
 
-function describe(error: unknown): Outcome {
+function describe(error: unknown, called: string): End {
   if (error instanceof RpcError) {
-    const { code, message, data } = error;
+    const { code, message, data, method } = error;
+    expect(method).toBe(called);
     return { error: { code, message, ...(data !== undefined && { data }) } };
   }
   if (error instanceof ProtocolError) return { malformed: error.raw, message: error.message };
