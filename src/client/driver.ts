@@ -252,7 +252,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   control(frame: object): void {
-    connectionOf(this.#peer).madeParts?.find("renewal")?.frame(frame);
+    connectionOf(this.#peer).parts.find("renewal")?.frame(frame);
   }
 
   #stopHeartbeat(): void {

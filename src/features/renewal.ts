@@ -1,7 +1,7 @@
 /** A fresh `auth` on an open connection. */
 import type { Connection } from "../peer/connection.js";
 import type { CallOptions } from "../contract/contract.js";
-import { mistake } from "../message/errors.js";
+import { ConnectionLostError, mistake } from "../message/errors.js";
 import type { Feature, FeaturePart } from "../peer/feature.js";
 import type { OutgoingCall } from "../peer/outgoing-calls.js";
 
@@ -64,6 +64,11 @@ class Renewal implements FeaturePart {
   }
 
   frame(frame: object): void {
+    // The server asks. What the function `auth` throws has no other caller. After a loss, the client sends a fresh one by itself.
+    if ("auth" in frame)
+      this.reauthenticate().catch((error: unknown) => {
+        if (!(error instanceof ConnectionLostError)) this.#connection.report(error, undefined, "auth");
+      });
     if (!("authenticated" in frame)) return;
     this.#exchange.isSent = false;
     const { outgoing, incoming } = this.#connection;
@@ -71,7 +76,7 @@ class Renewal implements FeaturePart {
   }
 }
 
-/** `peer.reauthenticate`: sends a fresh `auth` on the open connection of a client. */
+/** Sends a fresh `auth` on the open connection of a client: by `peer.reauthenticate`, and when the server asks for it. */
 export const renewal: Feature<Renewal> = {
   name: "renewal",
   methods: () => [],

@@ -25,6 +25,8 @@ export const TryAgainLater = 1013;
  * bye with this code ended it.
  */
 export const Superseded = 4000;
+/** The credentials of the client have expired. The session continues over the next socket, for which the client sends fresh ones. */
+export const Expired = 4001;
 
 /** The codes that a standard WebSocket sends instead of others. It may send only 1000 and 3000 to 4999. */
 const STANDARD: Readonly<Record<number, number>> = {

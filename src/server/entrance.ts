@@ -14,11 +14,10 @@ import type { Engine } from "../fleet/engine.js";
 import type { NodeHost, ServerNode } from "../fleet/host.js";
 import { plain } from "../socket/plain.js";
 import type { Socket, SocketHandler } from "../socket/socket.js";
-import { endPeer, setAuth, type AnyPeer } from "../peer/peer.js";
+import { setAuth, type AnyPeer } from "../peer/peer.js";
 import {
   AUTH_HELLO,
   AUTH_OFFER,
-  AUTHENTICATED,
   byeFrame,
   helloOf,
   parse,
@@ -32,9 +31,10 @@ import {
 import { PROTOCOL } from "../session/link.js";
 import { endpointLimits, longestFrame } from "../session/sizes.js";
 import { closeIgnored, closeWithBye, cutLater, IGNORE } from "./closing.js";
+import { Credential } from "./credential.js";
 import { fullRefusal, offeredBy, type Gate, type GateDelegate } from "./gate.js";
 import type { Posts } from "./http.js";
-import { linkWithoutSession, MAX_AUTH_BYTES, type ServerLink } from "./link.js";
+import { linkWithoutSession, MAX_AUTH_BYTES } from "./link.js";
 import type { CheckedOptions } from "./options.js";
 import type { ServerPeers } from "./peers.js";
 import type { Sessions, ServerSession } from "./sessions.js";
@@ -54,7 +54,7 @@ export interface Platform {
 }
 
 /** A client whose WebSocket is open. */
-interface Client {
+export interface Client {
   readonly socket: Socket;
   readonly request: IncomingMessage;
   readonly connection: GateSocket;
@@ -203,7 +203,7 @@ export class Entrance implements GateDelegate<Socket> {
   accept(client: Client, link: Link): void {
     const { request, admission } = client;
     const peer = this.#peers.accept(link, admission?.auth, this.#configFor(request), admission?.principal);
-    this.#takeAuth(link as ServerLink, peer, client);
+    this.#keepAuth(link, peer, client);
     this.#peers.emit("peer", [peer, request], peer);
   }
 
@@ -215,53 +215,24 @@ export class Entrance implements GateDelegate<Socket> {
     // A disconnect has ended this session, or will.
     admission?.end();
     // Sets `auth` before the session is resumed, so that listeners of `resume` see the new `auth`.
-    const emitRefresh = admission && this.#refresh(peer, admission);
+    const emitRefresh = admission && this.refresh(peer, admission);
     link.onAuth = undefined;
     session.resume(client.socket, resume);
     this.#peers.tally.resumed();
-    this.#takeAuth(link, peer, client);
+    this.#keepAuth(link, peer, client);
     emitRefresh?.();
   }
 
   /** Gives a peer the new result of `authenticate`. Returns a function that emits `refresh`. */
-  #refresh(peer: AnyPeer, { auth }: Admission): () => void {
+  refresh(peer: AnyPeer, { auth }: Admission): () => void {
     const old: unknown = peer.auth;
     setAuth(peer, auth);
     return () => this.#peers.emit("refresh", [peer, old], peer);
   }
 
-  /**
-   * Lets a client that has sent its `auth` do so again over its present socket. Its principal must stay the same.
-   * An `auth` counts as a message: beyond `maxMessagesPerSecond` it waits, because it has no response that would refuse only it. A
-   * client that sends another `auth` before the reply to the first breaks the protocol.
-   */
-  #takeAuth(link: ServerLink, peer: AnyPeer, client: Client): void {
-    const { socket, request, admission } = client;
-    if (!this.authenticatesLater(request)) return;
-    let isAsking = false;
-    // After the loss of its socket, the client is authenticated when it resumes.
-    const isPresent = (): boolean => link.flowing?.socket === socket;
-    const renew = async (auth: unknown): Promise<void> => {
-      const connection = link.receiver as Connection;
-      const { maxMessagesPerSecond } = connection.config.limits;
-      while (isPresent() && connection.incoming.takeRate?.() === false) await delay(1000 / maxMessagesPerSecond);
-      if (!isPresent()) return;
-      const verdict = await this.gate.authenticate(request, auth, client.connection);
-      isAsking = false;
-      if (!isPresent()) return;
-      if ("admission" in verdict && verdict.admission.principal === admission?.principal) {
-        this.#refresh(peer, verdict.admission)();
-        return void link.sendControl(AUTHENTICATED);
-      }
-      const refusal = "refusal" in verdict ? verdict.refusal : OTHER_PRINCIPAL;
-      this.refused(refusal, request);
-      endPeer(peer, CloseCode.fromHttpStatus(refusal.status), refusal.reason);
-    };
-    link.onAuth = (auth) => {
-      if (isAsking) return link.fail("a second `auth` before the reply to the first");
-      isAsking = true;
-      void renew(auth);
-    };
+  #keepAuth(link: Link, peer: AnyPeer, client: Client): void {
+    const { admission } = client;
+    if (admission !== undefined) new Credential(this, link, peer, { ...client, admission }).start();
   }
 
   /** Makes the peer of a request by POST. */
@@ -511,10 +482,3 @@ const HELLO_WAIT_MS = 1_000;
 function isStream(connection: GateSocket): connection is Duplex {
   return "pause" in connection;
 }
-
-/** Resolves after `ms`. */
-function delay(ms: number): Promise<void> {
-  return new Promise((resolve) => setDeadline({ deadline: 0, expire: resolve }, ms));
-}
-
-const OTHER_PRINCIPAL: Refusal = { status: 401, reason: "the `principal` of a connection cannot change" };

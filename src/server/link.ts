@@ -75,6 +75,13 @@ export class ServerLink extends PackedLink {
     socket.start(this);
   }
 
+  /** Closes the present socket. A session continues over the next socket, and a connection without one ends. */
+  closeSocket(code: number, reason: string): void {
+    // First, as in `resume`.
+    this.socket!.discard(code, reason);
+    this.closed({ code, reason });
+  }
+
   /** As `send`. The message is written in the frame that is encoded for many peers, unless others are collected in this tick. */
   sendEncoded(message: EncodedMessage): boolean | "full" {
     const text = sentForm(message.source, this.takesBytes, message);

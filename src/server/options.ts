@@ -44,6 +44,16 @@ export interface Authentication<A> {
    * `principal` throws or returns no name, the client is refused with 401. Default: the secret token of the session suffices.
    */
   principal?: ((auth: NoInfer<A>) => string) | undefined;
+  /**
+   * Returns how long what `authenticate` returned is valid, in milliseconds, such as `exp * 1000 - Date.now()` for a JWT. `undefined`:
+   * for ever. Called after each `authenticate`. If the time is over already, the client is refused with 401, and also if
+   * `expiresInMs` throws or returns anything else.
+   *
+   * In the last minute of that time, or the last half of a shorter one, the server asks a client that has sent `auth` for a fresh
+   * one. When the time is over, the server closes the socket with 4001. A session is suspended, and its client resumes it with
+   * fresh credentials. Any other connection ends. Default: what `authenticate` returned is valid for ever.
+   */
+  expiresInMs?: ((auth: NoInfer<A>) => number | undefined) | undefined;
 }
 
 /**
@@ -163,10 +173,8 @@ const SERVER_OPTIONS = {
     if (value !== undefined && !isObject(value)) throw expected(name, "`{ ttlMs }` or `false`", value);
     return checkOptions(name, value, SESSION_OPTIONS);
   },
-  principal: optional<(data: any) => unknown>((value, name) => {
-    const principal = anyFunction(value, name);
-    return (data) => synchronous(principal(data) as unknown, `\`${name}\``);
-  }),
+  principal: optional(synchronousFunction),
+  expiresInMs: optional(synchronousFunction),
   engine: checkEngine,
   topics: optional(anyFunction),
   nodes: (value: unknown) => checkOptions("nodes", value as object | undefined, NODES_OPTIONS),
@@ -196,11 +204,11 @@ export interface CheckedOptions {
 /** Checks the options. Throws a `TypeError` that names the option, the rule and the value. */
 export function checkServerOptions(options: object): CheckedOptions {
   const checked = checkOptions("options", options, SERVER_OPTIONS);
-  const { port, host, server, noServer, path, authenticate, principal, origins, hosts, limits, dialect } = checked;
+  const { port, host, server, noServer, path, principal, origins, hosts, limits, dialect } = checked;
   const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
   if (given !== 1) throw new TypeError(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
   if (host !== undefined && port === undefined) throw new TypeError("`host` requires `port`");
-  const admitting = authenticator(authenticate, principal);
+  const admitting = authenticator(checked);
   return {
     gate: {
       port,
@@ -232,11 +240,16 @@ export function checkServerOptions(options: object): CheckedOptions {
  * Returns an `Authenticate` of the application's functions, and a function that reports each principal that is disconnected.
  * Every falsy value refuses.
  */
-function authenticator(
-  authenticate: ((request: IncomingMessage, auth: unknown) => unknown) | undefined,
-  principal: ((auth: unknown) => unknown) | undefined,
-): { authenticate: Authenticate | undefined; disconnected: (principal: string) => void } {
-  if (authenticate === undefined && principal !== undefined) throw new TypeError("`principal` requires `authenticate`");
+function authenticator({
+  authenticate,
+  principal,
+  expiresInMs,
+}: Pick<Checked<typeof SERVER_OPTIONS>, "authenticate" | "principal" | "expiresInMs">): {
+  authenticate: Authenticate | undefined;
+  disconnected: (principal: string) => void;
+} {
+  for (const [name, value] of Object.entries({ principal, expiresInMs }))
+    if (authenticate === undefined && value !== undefined) throw new TypeError(`\`${name}\` requires \`authenticate\``);
   let last: Disconnected = { principal: undefined, next: undefined };
   return {
     disconnected: (name) => (last = last.next = { principal: name, next: undefined }),
@@ -244,13 +257,30 @@ function authenticator(
       authenticate &&
       (async (request, credentials) => {
         const before = last;
-        const auth = await authenticate(request, credentials);
+        const auth: unknown = await authenticate(request, credentials);
         // Every falsy value: `auth && verify(auth)` returns the empty string that a client sends.
         if (!auth) return null;
-        return new Admission(auth, principal && principalName(principal(auth), "principal()"), before);
+        const name = principal && principalName(principal(auth), "principal()");
+        const validMs = oneDuration(expiresInMs?.(auth), "expiresInMs()");
+        return new Admission(auth, name, performance.now() + validMs, before);
       }),
   };
 }
+
+/** Returns a function of the application whose result is needed at once. */
+function synchronousFunction(value: unknown, name: string): (auth: unknown) => unknown {
+  const given = anyFunction(value, name);
+  return (auth) => synchronous(given(auth) as unknown, `\`${name}\``);
+}
+
+/** A time of day in place of a duration, which is above 10^12 since 2001, would let credentials live for decades. */
+const oneDuration = optional(
+  must<number>(
+    "a number of milliseconds below 10^12, or undefined",
+    (value) => typeof value === "number" && value < 1e12,
+  ),
+  Infinity,
+);
 
 function isPort(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= 65535;

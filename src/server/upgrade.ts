@@ -181,12 +181,15 @@ export class Admission {
   /** What the application's `authenticate` returned. */
   readonly auth: unknown;
   readonly principal: string | undefined;
+  /** When `auth` expires, by `performance.now()`; `Infinity` if it does not. */
+  readonly expiresAt: number;
   #before: Disconnected | undefined;
 
   /** `before`: the last principal that was disconnected before `authenticate` was called. */
-  constructor(auth: unknown, principal: string | undefined, before: Disconnected) {
+  constructor(auth: unknown, principal: string | undefined, expiresAt: number, before: Disconnected) {
     this.auth = auth;
     this.principal = principal;
+    this.expiresAt = expiresAt;
     this.#before = before;
   }
 
@@ -202,6 +205,9 @@ export class Admission {
     return one && DISCONNECTED;
   }
 }
+
+/** Why a client is refused, or its socket is closed. */
+export const EXPIRED = "the credentials have expired";
 
 /** Identifies the client of a request, by the `auth` that it sent if it did. Returns null for a client that is refused. */
 export type Authenticate = (request: IncomingMessage, auth: unknown) => Promise<Admission | null>;
@@ -245,7 +251,8 @@ async function callAuthenticate(authenticate: Authenticate, request: IncomingMes
   const refusal: Refusal = { status: 401, reason: "authentication failed" };
   try {
     const admission = await authenticate(request, auth);
-    return admission === null ? { refusal } : { admission };
+    if (admission === null) return { refusal };
+    return admission.expiresAt > performance.now() ? { admission } : { refusal: { status: 401, reason: EXPIRED } };
   } catch (error) {
     return { refusal, error };
   }

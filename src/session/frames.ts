@@ -89,6 +89,8 @@ export const byeOf = (value: unknown): Bye | undefined => read(value, BYE);
 
 /** The first hello of a server that authenticates a client by its hello. */
 export const AUTH_HELLO = '{"hello":{"auth":true}}';
+/** The frame by which a server asks for a fresh `auth`. */
+export const ASK_AUTH = '{"auth":true}';
 /** The answer to an `auth` that the server has accepted. */
 export const AUTHENTICATED = '{"authenticated":true}';
 /** The answer to a `resume` of a session that the server does not have, or not for this client. */

@@ -66,6 +66,7 @@ describe("serve with options", () => {
     [{ noServer: true, host: "localhost" }, "`host`", "`port`"],
     [{ port: 0, principal: () => "ada" }, "`principal`", "`authenticate`"],
     [{ port: 0, principal: "ada", authenticate: () => "ada" }, "`principal`"],
+    [{ port: 0, expiresInMs: () => 5 }, "`expiresInMs`", "`authenticate`"],
     [{ port: 0, post: { status: 200 } }, "`status`", "`post`", "notificationStatus"],
     [{ port: 0, heartbeat: { interval: 5 } }, "`interval`", "`heartbeat`", "intervalMs, deadAfterMs"],
     [{ port: 0, session: { ttl: 5 } }, "`ttl`", "`session`", "ttlMs"],

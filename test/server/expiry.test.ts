@@ -1,0 +1,318 @@
+/** Credentials that expire: the server asks for fresh ones, and closes the socket with 4001 if none come. */
+import type { IncomingMessage } from "node:http";
+import { describe, expect, it, vi } from "vitest";
+import type { AnyPeer, Attempt, ConnectOptions, FeaturePart } from "../../src/index.js";
+import { testServer, type Line, type TestServer } from "../../src/testing/index.js";
+import { pass, timersSet, useVirtualClock } from "../support/time.js";
+import { gate } from "../support/turns.js";
+import { ByHand, LIMITS, nextPeer, recorded, serving, statusOf } from "./by-hand.js";
+
+useVirtualClock();
+
+const EXPIRED = { code: 4001, reason: "the credentials have expired" };
+
+/** What a client sends: as `auth`, or as JSON in its cookie. */
+interface Token {
+  user: string;
+  /** When it expires, by the clock of the test. `null`: never. */
+  until: number | null;
+}
+
+const now = (): number => performance.now();
+const valid = (ms: number): Token => ({ user: "ada", until: now() + ms });
+const headersOf = (token: Token): { cookie: string } => ({ cookie: JSON.stringify(token) });
+
+const options = {
+  heartbeat: false as const,
+  authenticate: ({ headers }: IncomingMessage, auth: unknown): Token =>
+    (auth as Token | undefined) ?? (JSON.parse(headers.cookie!) as Token),
+  principal: ({ user }: Token) => user,
+  expiresInMs: ({ until }: Token) => (until === null ? undefined : until - now()),
+};
+
+/** A client whose part of the feature ignores the server, as a page without the feature does. */
+const ignore = { frame() {} } as FeaturePart;
+const withoutRenewal = { use: [{ name: "renewal", methods: () => [], create: () => ignore }] };
+
+describe("a socket whose credentials expire", () => {
+  it.each<[string, object, ConnectOptions, boolean]>([
+    ["of a session", {}, {}, true],
+    ["of a connection without a session", { session: false }, { reconnect: true }, false],
+    ["of a plain connection", {}, { link: "plain", reconnect: true }, false],
+  ])("is closed with 4001, and nothing that arrives later runs: %s", async (_what, more, client, hasSession) => {
+    const ran: number[] = [];
+    const methods = { run: (_params: unknown, { peer }: { peer: AnyPeer }) => ran.push(peer.auth.until - now()) };
+    await using kit = testServer<any, any, Token>({ ...options, ...more, methods });
+    const attempts: Attempt[] = [];
+    const headers = (attempt: Attempt): { cookie: string } => (attempts.push(attempt), headersOf(valid(5_000)));
+    const peer = await kit.connect(kit.server.url, { ...client, headers, heartbeat: false });
+    const [serverPeer] = kit.server.peers;
+    await peer.request("run");
+    await pass(4_999);
+    kit.network.stop();
+    const call = peer.request("run").catch(({ outcome }: { outcome: string }) => outcome);
+    await pass(1);
+    kit.network.start();
+    await pass(0);
+    expect(await call).toBe(hasSession ? 2 : "unknown");
+    expect(attempts.at(-1)).toEqual({ number: 1, reason: EXPIRED });
+    expect(kit.server.peers.has(serverPeer!)).toBe(hasSession);
+    if (!hasSession) expect(await serverPeer!.closed).toMatchObject(EXPIRED);
+    await peer.request("run");
+    expect(ran).toEqual(hasSession ? [5_000, 5_000, 5_000] : [5_000, 5_000]);
+    await peer.close();
+  });
+
+  it("is closed without a bye, before the client's hello too, and by no result that comes after the time", async () => {
+    const late = gate<Token>();
+    const authenticate = (_request: IncomingMessage, auth: unknown): unknown => (auth === "late" ? late.promise : auth);
+    const world = await serving<any>({ ...options, authenticate });
+    const coming = nextPeer(world.server);
+    const byHand = await ByHand.open(world.url, { offersAuth: true });
+    byHand.say({ hello: { auth: valid(900) } });
+    const peer = await coming;
+    byHand.say({ hello: { session: true, limits: LIMITS } });
+    byHand.say({ auth: "late" });
+    const silent = await ByHand.open(world.url, { offersAuth: true });
+    silent.say({ hello: { auth: valid(900) } });
+    await pass(900);
+    expect([await byHand.closed, await silent.closed]).toEqual([EXPIRED, EXPIRED]);
+    late.resolve(valid(5_000));
+    await pass(0);
+    expect([byHand.unread.length, silent.unread.length, peer.state]).toEqual([2, 2, "suspended"]);
+    expect(peer.auth.until - now()).toBe(0);
+  });
+
+  it.each<[lifeMs: number, from: number, to: number, most: number]>([
+    [1_000, Infinity, 0, 0],
+    [8_000, 4_000, 6_000, 5],
+    [60_000, 30_000, 45_000, 8],
+    [300_000, 240_000, 270_000, 8],
+    [86_400_000, 86_340_000, 86_370_000, 8],
+    // Longer than a timer of the runtime can wait.
+    [2 ** 32, 2 ** 31 - 1, 2 ** 31 - 1, 9],
+  ])("after %i ms gets its first question between %i and %i ms, and at most %i", async (lifeMs, from, to, most) => {
+    const world = await serving<Token>(options);
+    const byHand = await ByHand.open(world.url, { offersAuth: true });
+    const begin = now();
+    byHand.say({ hello: { auth: valid(lifeMs) } });
+    await byHand.hello();
+    const asked: number[] = [];
+    void (async () => {
+      for (;;) {
+        expect(await byHand.next()).toEqual({ auth: true });
+        asked.push(now() - begin);
+      }
+    })();
+    await pass(lifeMs - 1);
+    expect(world.server.stats()).toMatchObject({ suspended: 0 });
+    await pass(1);
+    expect(await byHand.closed).toEqual(EXPIRED);
+    expect(asked.length).toBeLessThanOrEqual(most);
+    expect(asked.length === 0).toBe(most === 0);
+    for (const at of asked) expect(at).toBeLessThan(lifeMs);
+    if (most > 0) expect(asked[0]).toSatisfy((at: number) => at >= from && at <= to);
+  });
+
+  it("gets no question if it was authenticated by its request, or before the reply to an `auth`", async () => {
+    const authenticate = (request: IncomingMessage, auth: unknown): unknown =>
+      auth === "late" ? new Promise(() => {}) : options.authenticate(request, auth);
+    const world = await serving<any>({ ...options, authenticate, limits: { handshakeTimeoutMs: 100_000 } });
+    const byRequest = await ByHand.open(world.url, { headers: headersOf(valid(60_000)) });
+    const byHello = await ByHand.open(world.url, { offersAuth: true });
+    byHello.say({ hello: { auth: valid(60_000) } });
+    for (const byHand of [byRequest, byHello]) await byHand.hello();
+    byHello.say({ auth: "late" });
+    await pass(60_000);
+    for (const byHand of [byRequest, byHello]) expect([await byHand.closed, byHand.unread]).toEqual([EXPIRED, []]);
+  });
+
+  it("keeps no timer once it is closed, and none if its credentials do not expire", async () => {
+    const world = await serving<Token>(options);
+    const open = async (until: number | null): Promise<ByHand> => {
+      const byHand = await ByHand.open(world.url, { headers: headersOf({ user: "ada", until }) });
+      await byHand.hello();
+      return byHand;
+    };
+    const byHand = await open(now() + 1e9);
+    await open(null);
+    expect(timersSet()).toBeGreaterThan(0);
+    byHand.cut();
+    await pass(0);
+    // That of the session, and the one that all deadlines share.
+    expect(timersSet()).toBeLessThanOrEqual(2);
+  });
+});
+
+describe("credentials that have expired", () => {
+  it("are refused with 401, and so are those of a wrong time, with an error", async () => {
+    let ms: unknown;
+    const expiresInMs = (): never => ms as never;
+    const world = await serving<any>({ authenticate: () => ({}), expiresInMs });
+    const { refusals, errors } = recorded(world.server);
+    for (ms of [0, -1, -Infinity]) expect(await statusOf(world.url)).toBe(401);
+    expect(refusals).toEqual(Array.from({ length: 3 }, () => "401 the credentials have expired"));
+    const byHand = await ByHand.open(world.url, { offersAuth: true });
+    byHand.say({ hello: { auth: {} } });
+    expect(await byHand.closed).toEqual({ ...EXPIRED, code: 4401 });
+    expect(errors).toEqual([]);
+    for (ms of [NaN, "5", null, 1e12, Infinity, Promise.resolve(5)]) expect(await statusOf(world.url)).toBe(401);
+    expect(errors).toHaveLength(6);
+    for (const error of errors) expect(String(error)).toMatch(/^TypeError: .*`expiresInMs(\(\))?`/);
+  });
+});
+
+describe("a client that the server asks", () => {
+  it("sends a fresh `auth`, emits what the function throws, and is asked again, without a suspension", async () => {
+    await using kit = testServer<any, any, Token>(options);
+    const refreshed: number[] = [];
+    kit.server.on("refresh", ({ auth }) => refreshed.push(auth.until! - now()));
+    const auth = vi.fn<(attempt: Attempt) => Token>(() => valid(60_000));
+    await using peer = await kit.connect(kit.server.url, { auth, heartbeat: false });
+    const emitted: unknown[] = [];
+    peer.on("error", (error) => emitted.push(error)).on("suspend", () => emitted.push("suspend"));
+    const thrown = new Error("no token");
+    auth.mockImplementationOnce(() => {
+      throw thrown;
+    });
+    await pass(600_000);
+    expect(emitted).toEqual([thrown]);
+    expect(new Set(refreshed)).toEqual(new Set([60_000]));
+    expect(refreshed.length).toBeGreaterThanOrEqual(13);
+    expect(new Set(auth.mock.calls.map(([{ number }]) => number))).toEqual(new Set([0, 1]));
+  });
+
+  it("that ignores the question resumes its session with a fresh `auth`, and one with a value closes with 4401", async () => {
+    await using kit = testServer<any, any, Token>({
+      ...options,
+      authenticate: (_request, auth) => ((auth as Token).until! > now() ? (auth as Token) : null),
+    });
+    const emitted: unknown[] = [];
+    const open = async (auth: unknown): Promise<AnyPeer> => {
+      const peer = await kit.connect(kit.server.url, { auth: auth as object, heartbeat: false, ...withoutRenewal });
+      for (const event of ["suspend", "resume", "lost"] as const) peer.on(event, () => emitted.push(event));
+      return peer;
+    };
+    const peer = await open(() => valid(60_000));
+    await pass(119_000);
+    expect(emitted).toEqual(["suspend", "resume"]);
+    await peer.close();
+    const fixed = await open(valid(60_000));
+    await pass(61_000);
+    expect(await fixed.closed).toMatchObject({ code: 4401 });
+  });
+});
+
+/** Returns a function that returns random numbers from 0 to 1, the same for each run. */
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+const MINUTE = 60_000;
+const LIFE_MS = 5 * MINUTE;
+
+/** One page of a day: what its client is, and what was counted. */
+class Page {
+  readonly name: string;
+  readonly peer: AnyPeer;
+  readonly line: Line;
+  answered = 0;
+  failed = 0;
+  suspended = 0;
+  /** For how many minutes it sleeps. */
+  sleeps = 0;
+  readonly #kit: TestServer<any, any, Token>;
+
+  constructor(name: string, peer: AnyPeer, kit: TestServer<any, any, Token>) {
+    this.name = name;
+    this.peer = peer;
+    this.line = kit.network.of(peer);
+    this.#kit = kit;
+    peer.on("suspend", () => this.suspended++).on("error", () => {});
+  }
+
+  /** Makes a call that its handler answers after `ms`. Adds what must not happen to `wrong`. */
+  async call(ms: number, wrong: string[]): Promise<void> {
+    const { name } = this;
+    try {
+      const user = await this.peer.request("who", { user: name, ms });
+      this.answered++;
+      const isValid = [...this.#kit.server.peers].some(({ auth }) => auth.user === name && auth.until! > now());
+      if (user !== name || !isValid) wrong.push(`${name} got ${String(user)}`);
+    } catch (error) {
+      const { code } = error as { code: string };
+      this.failed++;
+      if (code !== "CONNECTION_LOST" && code !== "TIMEOUT") wrong.push(`${name}: ${code}`);
+    }
+  }
+}
+
+describe("a day with tokens of five minutes", () => {
+  it("leaves no page without a connection, and answers no call for an expired principal", async () => {
+    const random = seeded(1);
+    vi.spyOn(Math, "random").mockImplementation(random);
+    const begin = now();
+    const wrong: string[] = [];
+    /** Twice a day, the service that issues tokens is away for 20 minutes. At other times, it fails for one request of eight. */
+    const isAway = (): boolean => [7, 16].some((hour) => Math.abs((now() - begin) / MINUTE - hour * 60) < 10);
+    const issue = async (user: string): Promise<Token> => {
+      const isCalm = user === "calm";
+      if (!isCalm) await new Promise((resolve) => setTimeout(resolve, random() * 3_000));
+      if (!isCalm && (isAway() || random() < 1 / 8)) throw new Error("the service is away");
+      return { user, until: now() + LIFE_MS };
+    };
+    await using kit = testServer<any, any, Token>({
+      ...options,
+      authenticate: (request, auth) => {
+        const token = options.authenticate(request, auth);
+        return token.until! > now() ? token : null;
+      },
+      methods: {
+        // A call is answered at once, or after a while, in which its principal may expire.
+        async who({ user, ms }: { user: string; ms: number }, { peer }: { peer: AnyPeer }) {
+          if (peer.auth.user !== user || !(peer.auth.until > now())) wrong.push(`${user} called at ${now() - begin}`);
+          if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
+          return peer.auth.user;
+        },
+      },
+    });
+    const asked = (user: string): object => ({ auth: () => issue(user) });
+    const headers = (user: string): object => ({ headers: async () => headersOf(await issue(user)) });
+    const open = (user: string, client: object): Page =>
+      new Page(user, kit.open(kit.server.url, { reconnect: { initial: true }, timeoutMs: MINUTE, ...client }), kit);
+    const pages = [
+      open("calm", asked("calm")),
+      open("asked", asked("asked")),
+      // A page that is frozen finds out late that its socket is closed, and so does a client without a heartbeat.
+      open("frozen", { ...asked("frozen"), heartbeat: false }),
+      open("without renewal", { ...asked("without renewal"), ...withoutRenewal, heartbeat: false }),
+      open("headers", headers("headers")),
+      open("plain", { ...headers("plain"), heartbeat: false, link: "plain" }),
+    ];
+    for (let minute = 0; minute < 24 * 60; minute++) {
+      for (const page of pages) {
+        void page.call(random() < 0.5 ? 0 : random() * 20_000, wrong);
+        // A page sleeps about once in an hour, for up to 20 minutes: nothing reaches it, and nothing leaves it.
+        if (page.name !== "calm" && page.sleeps === 0 && random() < 1 / 60) {
+          page.sleeps = Math.ceil(random() * 20);
+          page.line.stop();
+        } else if (page.sleeps > 0 && --page.sleeps === 0) page.line.start();
+      }
+      await pass(MINUTE);
+    }
+    kit.network.start();
+    await pass(2 * MINUTE);
+    expect(pages.map(({ name, peer }) => [name, peer.state])).toEqual(pages.map(({ name }) => [name, "open"]));
+    for (const page of pages) await page.call(0, wrong);
+    expect(wrong).toEqual([]);
+    const [calm, ...others] = pages;
+    expect(calm).toMatchObject({ answered: 24 * 60 + 1, failed: 0, suspended: 0 });
+    for (const { answered } of others) expect(answered).toBeGreaterThan(24 * 30);
+  });
+});
