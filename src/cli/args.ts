@@ -57,7 +57,8 @@ export interface Args {
   readonly allowedOrigins: readonly string[] | "*" | undefined;
   /** What `--answer` gives for each method: JSON, or "@" and the name of a file. */
   readonly answers: ReadonlyMap<string, string>;
-  readonly auth: unknown;
+  /** JSON, or "@" and the name of a file. */
+  readonly auth: string | undefined;
   readonly arguments: readonly string[];
   readonly drainTimeoutMs: number | undefined;
   readonly framing: FramingName | undefined;
@@ -83,7 +84,7 @@ export function readArgs(grammar: Grammar, argv: readonly string[]): Args {
     allowedHosts: values["allow-host"]?.map(readAllowedHost),
     allowedOrigins: values["allow-origin"] === undefined ? undefined : readAllowedOrigins(values["allow-origin"]),
     answers: new Map(values.answer?.map(readAnswer)),
-    auth: values.auth === undefined ? undefined : readAuth(values.auth),
+    auth: values.auth,
     arguments: positionals,
     drainTimeoutMs: readTimeout("--drain-timeout", values["drain-timeout"]),
     framing: values.framing === undefined ? undefined : readFraming(values.framing),
@@ -176,15 +177,6 @@ function readAnswer(text: string): [method: string, answer: string] {
   const equals = text.indexOf("=");
   if (equals > 0) return [text.slice(0, equals), text.slice(equals + 1)];
   throw new UsageError(`--answer takes METHOD=JSON or METHOD=@FILE, got "${text}"`);
-}
-
-/** Parses credentials. The error does not repeat them. */
-function readAuth(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    throw new UsageError(`--auth takes JSON, such as '{"token":"..."}'`);
-  }
 }
 
 function readFraming(text: string): FramingName {

@@ -1,6 +1,6 @@
 /** The connection of a command that connects, and the report of its failure. */
 import { connect, type Peer, type PeerOptions as Options } from "../node.js";
-import { methodsOf } from "./answers.js";
+import { authOf, methodsOf } from "./answers.js";
 import { hostAndPort, UsageError, type Args } from "./args.js";
 import type { Io } from "./command.js";
 import { failureOf, printFailure } from "./failure.js";
@@ -23,11 +23,12 @@ export async function withPeer(
 ): Promise<number> {
   if (args.plain && args.auth !== undefined)
     throw new UsageError("--auth needs the subprotocol reciproc.v1, which --plain does not offer");
+  const auth = await authOf(args.auth);
   const { methods } = await methodsOf(args.answers);
   try {
     const peer = await connect(url, {
       headers: args.headers,
-      auth: args.auth as object | undefined,
+      auth,
       methods,
       fallback,
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
