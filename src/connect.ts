@@ -15,6 +15,7 @@ import {
   anyFunction,
   anySignal,
   checkOptions,
+  finite,
   oneOf,
   optional,
   positive,
@@ -97,20 +98,15 @@ function checkReconnect(
     minDelayMs,
     maxDelayMs = Math.max(5000, 2 * minDelayMs),
   } = checkOptions(name, given, RECONNECT_OPTIONS);
-  if (minDelayMs === Infinity) throw expected(`${name}.minDelayMs`, "finite", minDelayMs);
-  if (maxDelayMs < 2 * minDelayMs || maxDelayMs === Infinity)
-    throw expected(
-      `${name}.maxDelayMs`,
-      `finite, and at least twice \`${name}.minDelayMs\`, ${minDelayMs}`,
-      maxDelayMs,
-    );
+  if (maxDelayMs < 2 * minDelayMs)
+    throw expected(`${name}.maxDelayMs`, `at least twice \`${name}.minDelayMs\`, ${minDelayMs}`, maxDelayMs);
   return { reconnects: isSwitch ? reconnect : true, retriesFirst: initial, minDelayMs, maxDelayMs };
 }
 
 const RECONNECT_OPTIONS = {
   initial: optional(oneOf(true, false), false),
-  minDelayMs: optional(positive, 250),
-  maxDelayMs: optional(positive),
+  minDelayMs: optional(finite, 250),
+  maxDelayMs: optional(finite),
 };
 
 /** The options of `connect`. */

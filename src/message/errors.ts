@@ -219,9 +219,8 @@ export class ConnectError extends Error {
   declare readonly status: number | undefined;
 
   constructor(url: string, reason: string, options: { cause?: unknown } & { status?: number | undefined } = {}) {
-    const { status, ...rest } = options;
-    super(`could not connect to ${url || "the server"}: ${reason}`, rest);
+    super(`could not connect to ${url || "the server"}: ${reason}`, options);
     this.url = url;
-    this.status = status;
+    this.status = options.status;
   }
 }

@@ -1,6 +1,5 @@
 /** The limits of one peer. */
-import { expected } from "./errors.js";
-import { checkKnown } from "./options.js";
+import { checkOptions, must, optional, type Check } from "./options.js";
 
 /** The limits of one peer. A value out of range throws a `TypeError` when the peer is made. */
 export interface PeerLimits {
@@ -65,18 +64,15 @@ export function peerLimits(given: Partial<PeerLimits> | undefined): PeerLimits {
 
 /** Returns the defaults, overridden by `given`. A limit is whole and positive: bytes at most 256 MiB, others also `Infinity`. */
 export function mergeLimits<T extends object>(defaults: T, given: Partial<T> | undefined): T {
-  if (given === undefined) return defaults;
-  checkKnown("limits", given, defaults);
-  const limits = { ...defaults };
-  for (const [name, value] of Object.entries<any>(given)) {
-    if (value === undefined) continue;
-    const most = name.endsWith("Bytes") ? MOST_BYTES : Infinity;
-    if (!isCount(value) || value > most) throw expected(`limits.${name}`, `a whole number from 1 to ${most}`, value);
-    limits[name as keyof T] = value as T[keyof T];
-  }
-  return limits;
+  const checks = Object.entries(defaults).map(([name, value]) => {
+    return [name, optional(upTo(name.endsWith("Bytes") ? MOST_BYTES : Infinity), value)] as const;
+  });
+  return checkOptions("limits", given, Object.fromEntries(checks)) as T;
 }
 
-function isCount(value: unknown): value is number {
-  return typeof value === "number" && value >= 1 && (Number.isSafeInteger(value) || value === Infinity);
+function upTo(most: number): Check<number> {
+  return must(
+    `a whole number from 1 to ${most}`,
+    (value) => value === most || (Number.isSafeInteger(value) && value >= 1 && value <= most),
+  );
 }

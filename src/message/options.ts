@@ -65,13 +65,29 @@ export function optional<T, const D = undefined>(check: Check<T>, defaultValue?:
   return (value, name) => (value === undefined ? (defaultValue as D) : check(value, name));
 }
 
+/** Returns the check of an object with these members, besides any others. */
+export function shape<T extends object>(table: OptionTable): Check<T> {
+  return (value, name) => {
+    for (const key in table) table[key]!((value as Record<string, unknown> | undefined)?.[key], `${name}.${key}`);
+    return value as T;
+  };
+}
+
 /** Accepts any value. */
 export const any: Check<any> = (value) => value;
+
+export const anyString = /* @__PURE__ */ must<string>("a string", (value) => typeof value === "string");
 
 /** Accepts a number of milliseconds; `Infinity` counts. */
 export const positive = /* @__PURE__ */ must<number>(
   "a positive number",
   (value) => typeof value === "number" && value > 0,
+);
+
+/** As `positive`, without `Infinity`. */
+export const finite = /* @__PURE__ */ must<number>(
+  "a finite positive number",
+  (value) => Number.isFinite(value) && value > 0,
 );
 
 export const anyFunction = /* @__PURE__ */ must<(...args: any[]) => any>(

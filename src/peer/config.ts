@@ -6,19 +6,20 @@ import type { CallOptions } from "../contract/contract.js";
 import { notInUse, type Feature } from "./feature.js";
 import type { CallContext } from "./incoming-call.js";
 import { lspCancel, type CoreDialect, type Dialect } from "./dialect.js";
-import { expected } from "../message/errors.js";
 import { Flow, unsentMarks, type UnsentMarks } from "./flow.js";
 import { peerLimits, type PeerLimits } from "../message/limits.js";
 import type { Id } from "../message/message.js";
 import {
   anyFunction,
   anySignal,
+  anyString,
   checkKnown,
   checkOptions,
   must,
   oneOf,
   optional,
   positive,
+  shape,
   tableOf,
   type Checked,
 } from "../message/options.js";
@@ -40,6 +41,28 @@ export interface CallRecord {
 /** `around` as the kernel sees it. */
 export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 
+const isBytesCodec = (it: unknown): it is BytesCodec => typeof it === "function" && "read" in it;
+
+function isFeature(it: unknown): it is Feature {
+  const { name, methods, create } = Object(it) as Partial<Feature>;
+  return typeof name === "string" && typeof methods === "function" && typeof create === "function";
+}
+
+const aFeature = must<Feature | BytesCodec>(
+  "a feature, such as the export `streams`",
+  (it) => isFeature(it) || isBytesCodec(it),
+);
+/** A dialect, which an application may write. */
+export const aDialect = shape<Dialect>({
+  cancel: shape({ method: anyString, params: anyFunction, idOf: anyFunction }),
+  progress: shape({
+    method: anyString,
+    tokenIn: anyFunction,
+    withToken: anyFunction,
+    params: anyFunction,
+    read: anyFunction,
+  }),
+});
 const anyRetry = optional(oneOf("not-sent", "always", false));
 const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== undefined);
 
@@ -55,10 +78,13 @@ export const PEER_OPTIONS = {
   fallback: optional<AnyHandler>(anyFunction),
   around: optional<AnyAround>(anyFunction),
   limits: (value: unknown) => peerLimits(value as Partial<PeerLimits>),
-  dialect: optional(checkDialect),
+  dialect: optional(aDialect),
   compat: optional(oneOf("1.0")),
   onForeignMessage: optional<AnyHandler>(anyFunction),
-  use: optional(checkUse),
+  use: optional((value, name) => {
+    const use = must<unknown[]>("an array of features", Array.isArray)(value, name);
+    return use.map((it, i) => aFeature(it, `${name}[${i}]`));
+  }),
 };
 
 /** The options of one call. */
@@ -159,39 +185,6 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
     bytes: all.find(isBytesCodec),
     opensFirst,
   };
-}
-
-/** Checks the option `use`. */
-function checkUse(use: unknown, name: string): readonly (Feature | BytesCodec)[] {
-  if (!Array.isArray(use)) throw expected(name, "an array of features", use);
-  use.forEach((it, i) => {
-    if (!isFeature(it) && !isBytesCodec(it))
-      throw expected(`${name}[${i}]`, "a feature, such as the export `streams`", it);
-  });
-  return use;
-}
-
-function isFeature(it: unknown): it is Feature {
-  const { name, methods, create } = Object(it) as Partial<Feature>;
-  return typeof name === "string" && typeof methods === "function" && typeof create === "function";
-}
-
-function isBytesCodec(it: unknown): it is BytesCodec {
-  return typeof it === "function" && "read" in it;
-}
-
-/** The functions of a dialect, which also names a `method` for each of the two. */
-const DIALECT_FUNCTIONS = { cancel: ["params", "idOf"], progress: ["tokenIn", "withToken", "params", "read"] };
-
-/** Checks a dialect, which an application may write. */
-export function checkDialect(dialect: unknown): Dialect {
-  const parts = (dialect ?? {}) as Record<string, Record<string, unknown> | undefined>;
-  for (const [part, names] of Object.entries(DIALECT_FUNCTIONS)) {
-    const given = parts[part] ?? {};
-    if (typeof given["method"] !== "string") throw expected(`dialect.${part}.method`, "a string", given["method"]);
-    for (const name of names) anyFunction(given[name], `dialect.${part}.${name}`);
-  }
-  return dialect as Dialect;
 }
 
 /** Returns how long a call with these options waits. Throws a `TypeError` that names the option, the rule and the value. */

@@ -31,11 +31,11 @@ import { EventEmitter, nanoid } from "../base/packages.js";
 import type { StandardSchema } from "../contract/schema.js";
 import { makeConfig, PEER_OPTIONS, type Config } from "./config.js";
 import type { Feature, FeaturePart } from "./feature.js";
-import { anyFunction, anySignal, checkOptions, optional } from "../message/options.js";
+import { anyFunction, anySignal, checkOptions, optional, shape } from "../message/options.js";
 import { observed } from "../base/promises.js";
 import { defaultHooks, type FailedCall, type Hooks } from "./hooks.js";
 import type { PeerStats } from "./stats.js";
-import { refuseUnknownEvents } from "../base/tell.js";
+import { onAbort, refuseUnknownEvents } from "../base/tell.js";
 import type { CloseInfo, Transport } from "../message/transport.js";
 import { callerOf, remoteOf, type Caller } from "./caller.js";
 
@@ -198,6 +198,8 @@ export interface Batch<R extends Contract<R>> extends Caller<R> {
 
 export type AnyPeer = Peer<any, any, any>;
 
+const aTransport = shape({ start: anyFunction, send: anyFunction, close: anyFunction });
+
 let readConnection: (peer: AnyPeer) => Connection;
 let replaceConnection: Replace;
 let replaceAuth: (peer: AnyPeer, auth: unknown) => void;
@@ -296,9 +298,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   constructor(transport: Transport, options: undefined, checked: Checked);
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> | undefined, checked?: Checked) {
     super();
-    for (const name of ["start", "send", "close"] as const)
-      if (typeof transport?.[name] !== "function")
-        throw expected("transport", `a Transport with \`${name}\``, transport);
+    aTransport(transport, "transport");
     const { config, hooks } = checked ?? { config: configOf(options, new.target.features), hooks: defaultHooks() };
     this.#connection = new Connection(this, transport, config, hooks, replaceConnection);
     if (checked === undefined) transport.start(this.#connection);
@@ -483,21 +483,18 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return new Promise((resolve, reject) => {
       const { signal } = checkOptions("options", options, { signal: optional(anySignal) });
       const { ended, closeInfo } = this.#connection;
-      const isClose = event === "close";
       if (signal?.aborted) throw signal.reason;
-      if (isClose && closeInfo !== undefined) return resolve([closeInfo]);
-      if (!isClose && ended !== undefined) throw ended;
-      const settle = (act: () => void): void => {
+      if (event === "close" && closeInfo !== undefined) return resolve([closeInfo]);
+      if (event !== "close" && ended !== undefined) throw ended;
+      const emitted = (...args: unknown[]): void => resolve((leave(), args));
+      const closed = (): void => reject((leave(), this.#connection.ended));
+      const ignore = signal && onAbort(signal, () => reject((leave(), signal.reason)));
+      const leave = (): void => {
         this.off(event, emitted).off("close", closed);
-        signal?.removeEventListener("abort", aborted);
-        act();
+        ignore?.();
       };
-      const emitted = (...args: unknown[]): void => settle(() => resolve(args));
-      const closed = (): void => settle(() => reject(this.#connection.ended));
-      const aborted = (): void => settle(() => reject(signal!.reason));
-      this.once(event, emitted);
-      if (!isClose) this.once("close", closed);
-      signal?.addEventListener("abort", aborted);
+      // The first to settle wins: at `close`, that is `emitted` if `event` is `close`.
+      this.once(event, emitted).once("close", closed);
     });
   }
 

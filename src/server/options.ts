@@ -5,7 +5,7 @@ import type { NotifyName } from "../contract/contract.js";
 import type { Dialect } from "../peer/dialect.js";
 import { expected } from "../message/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../socket/heartbeat.js";
-import { checkDialect, PEER_OPTIONS } from "../peer/config.js";
+import { aDialect, PEER_OPTIONS } from "../peer/config.js";
 import { isObject } from "../message/message.js";
 import { any, anyFunction, checkOptions, must, oneOf, optional, tableOf, type Checked } from "../message/options.js";
 import { synchronous } from "../base/promises.js";
@@ -183,7 +183,11 @@ const SERVER_OPTIONS = {
   limits: (value: unknown) => serverLimits(value as Partial<ServerLimits> | undefined),
   /** The dialects that a client may choose by subprotocol. A client that chooses none gets the first. */
   dialect: (value: unknown): readonly Dialect[] =>
-    value === undefined ? [] : Array.isArray(value) ? value.map(checkDialect) : [checkDialect(value)],
+    value === undefined
+      ? []
+      : Array.isArray(value)
+        ? value.map((one) => aDialect(one, "dialect"))
+        : [aDialect(value, "dialect")],
 };
 
 /** The checked options of a server. */

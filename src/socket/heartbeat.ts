@@ -1,7 +1,7 @@
 /** Detects that the other side is gone, if no packet reports it. */
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { expected } from "../message/errors.js";
-import { checkOptions, optional, positive } from "../message/options.js";
+import { checkOptions, finite, optional } from "../message/options.js";
 import type { Traffic } from "../message/transport.js";
 
 /** A connection that a heartbeat checks. */
@@ -32,14 +32,14 @@ export interface HeartbeatOptions {
   deadAfterMs?: number | undefined;
 }
 
-const HEARTBEAT_OPTIONS = { intervalMs: optional(positive, 25_000), deadAfterMs: optional(positive) };
+const HEARTBEAT_OPTIONS = { intervalMs: optional(finite, 25_000), deadAfterMs: optional(finite) };
 
 /** Checks the option. Returns the times; `undefined` for `false`. Throws a `TypeError` that names the option, the rule and the value. */
 export function checkHeartbeat(given: HeartbeatOptions | false = {}): HeartbeatTimes | undefined {
   if (given === false) return undefined;
   const { intervalMs, deadAfterMs = intervalMs + 20_000 } = checkOptions("heartbeat", given, HEARTBEAT_OPTIONS);
-  if (deadAfterMs > intervalMs && deadAfterMs !== Infinity) return { intervalMs, deadAfterMs };
-  throw expected("heartbeat.deadAfterMs", `more than \`heartbeat.intervalMs\`, ${intervalMs}, and finite`, deadAfterMs);
+  if (deadAfterMs > intervalMs) return { intervalMs, deadAfterMs };
+  throw expected("heartbeat.deadAfterMs", `more than \`heartbeat.intervalMs\`, ${intervalMs}`, deadAfterMs);
 }
 
 /** The number of checks in an interval. A dead connection is noticed at most one check late. */
