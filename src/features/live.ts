@@ -103,8 +103,16 @@ class LiveQueue extends SendQueue {
   }
 }
 
+/** Counts a message that is dropped for a peer, and reports it to the other side and to the server. */
+export function countDropped({ counts, transport, hooks, peer }: Connection, method: string): void {
+  counts.dropped++;
+  transport.reportMissed?.(1);
+  hooks.missed?.(peer, method);
+}
+
 /** The flow of a peer that sends such messages. */
 export class LiveFlow extends Flow implements Expiring {
+  declare protected readonly connection: Connection;
   deadline = 0;
   /** How many unsent bytes of the transport are broadcasts, at most. Only the others can end the connection. */
   #broadcastBytes = 0;
@@ -125,7 +133,7 @@ export class LiveFlow extends Flow implements Expiring {
   }
 
   override makeQueue(counter?: Pick<Link, "keeps">): SendQueue {
-    return new LiveQueue((method) => this.connection.dropped(method), counter);
+    return new LiveQueue((method) => this.#dropped(method), counter);
   }
 
   protected override sendLater(
@@ -209,7 +217,17 @@ export class LiveFlow extends Flow implements Expiring {
       dropped.push(handle.droppable);
     }
     // Listeners may close the peer.
-    for (const method of dropped) this.connection.dropped(method);
+    for (const method of dropped) this.#dropped(method);
+  }
+
+  #dropped(method: string): void {
+    this.connection.counts.notificationsSent--;
+    countDropped(this.connection, method);
+  }
+
+  protected override refused(text: MessageText, handle: SendHandle): void {
+    if (handle.droppable === undefined) super.refused(text, handle);
+    else this.#dropped(handle.droppable);
   }
 
   /** Sends the messages for a slow reader, or ends the connection. */

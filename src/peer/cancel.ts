@@ -30,7 +30,7 @@ export function receiveCancel({ config, incoming, madeParts }: Connection, param
 export function sendCancel(connection: Connection, call: OutgoingCall, reason: unknown): void {
   const { outgoing, flow, config, speaksDialect, madeParts } = connection;
   const { cancel } = config.dialect;
-  const isDue = speaksDialect || madeParts?.some("mustCancel", call) === true;
+  const isDue = speaksDialect || madeParts?.first("mustCancel", call) === true;
   if (!isDue && (call.sent || flow.opening === undefined)) return;
   if (isExempt(config.dialect, call.method)) return;
   try {

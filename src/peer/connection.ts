@@ -98,7 +98,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     if (this.ended !== undefined) return;
     let kind = classify(value);
     if (kind === "invalid" || kind === "broken") {
-      if (this.parts.some("receive", value, slot)) return;
+      if (this.parts.first("receive", value, slot)) return;
       // As vscode-jsonrpc does.
       if (this.config.dialect.readsNullParams && isObject(value) && value.params === null) {
         delete value.params;
@@ -136,18 +136,6 @@ export class Connection implements LinkReceiver, FlowConnection {
     this.flow.drained();
   }
 
-  dropped(method: string): void {
-    this.counts.notificationsSent--;
-    this.countDropped(method);
-  }
-
-  /** Counts a message that is dropped for this peer, and reports it to the other side and to the server. */
-  countDropped(method: string): void {
-    this.counts.dropped++;
-    this.transport.reportMissed?.(1);
-    this.hooks.missed?.(this.peer, method);
-  }
-
   missed(count: number): void {
     if (this.ended === undefined) this.emit("missed", { count });
   }
@@ -174,7 +162,8 @@ export class Connection implements LinkReceiver, FlowConnection {
     if (this.ended !== undefined) return;
     this.flow.release((text, handle) => {
       if (!this.speaksDialect) return handle instanceof OptionalCancel ? undefined : text;
-      return this.madeParts === undefined ? text : this.madeParts.rewriteQueued(text, handle);
+      const progress = this.madeParts?.find("progress");
+      return progress === undefined ? text : progress.rewriteQueued(text, handle);
     });
     // What was sent may have ended the connection.
     if (this.ended !== undefined || this.flow.isSuspended) return;

@@ -64,8 +64,6 @@ export interface OwnPart extends FeaturePart {
   mustCancel?(call: OutgoingCall): boolean;
   /** The other side has cancelled its calls of that id. Their responses may have crossed the cancel. */
   cancelled?(id: Id, cause: AbortCause): void;
-  /** Returns the text to send for a queued message, now that the other side is known to be a reciproc peer; `undefined` for none. */
-  rewriteQueued?(text: MessageText, handle: SendHandle): MessageText | undefined;
   /** Encodes the params of a request, or a result. Returns `undefined` if they hold nothing of this feature. */
   encode?(call: IncomingCall | OutgoingCall, content: unknown): MessageText | undefined;
 }
@@ -104,6 +102,8 @@ export interface NamedParts {
     ask(call: OutgoingCall, params: unknown): unknown;
     /** Returns the function by which a handler reports. It does nothing if the caller did not ask for reports. */
     reporterOf(call: IncomingCall): (value: unknown) => void;
+    /** Returns the text to send for a queued message, now that the other side is known to be a reciproc peer; `undefined` for none. */
+    rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined;
   };
   streams: {
     /** How many streams the other side reads. */
@@ -123,6 +123,7 @@ export interface NamedParts {
 }
 
 type Args<K extends keyof OwnPart> = Parameters<Required<OwnPart>[K]>;
+type Returned<K extends keyof OwnPart> = ReturnType<Required<OwnPart>[K]>;
 type Called = (...args: unknown[]) => unknown;
 
 /** Returns the error of what needs a feature that the peer does not use. */
@@ -152,26 +153,17 @@ export class Parts {
     return part;
   }
 
-  /** Calls a function of each part that has it, until one returns true. Returns whether one did. */
-  some<K extends "control" | "receive" | "mustCancel">(name: K, ...args: Args<K>): boolean {
-    return [...this.#parts.values()].some((part) => (part[name] as Called | undefined)?.apply(part, args));
+  /** Calls a function of each part that has it, until one returns true or a text. Returns that. */
+  first<K extends "control" | "receive" | "mustCancel" | "encode">(name: K, ...args: Args<K>): Returned<K> | undefined {
+    for (const part of this.#parts.values()) {
+      const result = (part[name] as Called | undefined)?.apply(part, args);
+      if (result) return result as Returned<K>;
+    }
+    return undefined;
   }
 
   /** Calls a function of each part that has it, whatever it returns. */
   each<K extends "cancelled" | "resumed" | "end">(name: K, ...args: Args<K>): void {
     for (const part of this.#parts.values()) (part[name] as Called | undefined)?.apply(part, args);
-  }
-
-  rewriteQueued(queued: MessageText, handle: SendHandle): MessageText | undefined {
-    let text: MessageText | undefined = queued;
-    for (const part of this.#parts.values())
-      if (text !== undefined && part.rewriteQueued !== undefined) text = part.rewriteQueued(text, handle);
-    return text;
-  }
-
-  encode(call: IncomingCall | OutgoingCall, content: unknown): MessageText | undefined {
-    let text: MessageText | undefined;
-    for (const part of this.#parts.values()) text ??= part.encode?.(call, content);
-    return text;
   }
 }

@@ -39,8 +39,6 @@ export interface FlowConnection {
   end(code: number, reason: string): void;
   /** Reports what a transport of an application has thrown. */
   report(error: unknown): void;
-  /** Reports that a queued notification of that method is dropped. */
-  dropped(method: string): void;
   readonly outgoing: {
     /** Takes a queued message with calls that the transport refused. */
     failUnsent(text: MessageText, handle: SendHandle): void;
@@ -213,7 +211,7 @@ export class Flow implements Sink {
       const isTaken = this.offer(text, handle);
       if (isTaken !== "full") queue!.remove(handle);
       if (connection.ended !== undefined) return;
-      if (isTaken === false) this.#refused(text, handle);
+      if (isTaken === false) this.refused(text, handle);
       // The socket may be lost meanwhile.
       if (this.state !== "draining") return;
       if (isTaken === "full") return void (this.state = "full");
@@ -249,15 +247,14 @@ export class Flow implements Sink {
     for (const [handle, queued] of this.opening?.queue ?? []) {
       this.opening!.queue.remove(handle);
       const text = rewrite(queued, handle);
-      if (text !== undefined && !this.send(text, handle)) this.#refused(text, handle);
+      if (text !== undefined && !this.send(text, handle)) this.refused(text, handle);
     }
     this.opening = undefined;
   }
 
   /** Reports a queued message that the transport has refused. */
-  #refused(text: MessageText, handle: SendHandle): void {
-    if (handle.droppable === undefined) this.connection.outgoing.failUnsent(text, handle);
-    else this.connection.dropped(handle.droppable);
+  protected refused(text: MessageText, handle: SendHandle): void {
+    this.connection.outgoing.failUnsent(text, handle);
   }
 
   /** Notes that a call waits for the next connection, because the transport refused it. Returns false if too many do. */

@@ -93,7 +93,7 @@ export class IncomingCall implements Linked {
     let text: MessageText;
     try {
       if (isStreamed(result)) return this.calls.stream(this, result);
-      text = this.calls.connection.madeParts?.encode(this, result) ?? encodeResult(id, result);
+      text = this.calls.connection.madeParts?.first("encode", this, result) ?? encodeResult(id, result);
     } catch (error) {
       if (!(error instanceof TypeError)) return this.fail(error);
       // The stack has no line of the application, so the error names the method.
@@ -150,7 +150,7 @@ export class IncomingCall implements Linked {
     const { connection } = this.calls;
     try {
       if (isStreamed(result)) void observed(connection.parts.get("streams").serve(result, this));
-      else connection.madeParts?.encode(this, result);
+      else connection.madeParts?.first("encode", this, result);
     } catch {
       // The result cannot be encoded, or was a stream and is stopped. No caller waits for it.
     }

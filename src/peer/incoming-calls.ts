@@ -120,7 +120,7 @@ export class IncomingCalls implements Slot {
     const { connection } = this;
     try {
       if (message.method !== connection.config.dialect.cancel.method || "id" in message)
-        return connection.parts.some("control", message, slot);
+        return connection.parts.first("control", message, slot) !== undefined;
       receiveCancel(connection, message.params);
       return true;
     } catch (error) {

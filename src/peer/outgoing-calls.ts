@@ -174,7 +174,7 @@ export class OutgoingCalls {
   #encode(call: OutgoingCall, params: unknown): MessageText {
     const connection = this.#connection;
     const given = call.wait.onProgress === undefined ? params : connection.parts.get("progress").ask(call, params);
-    return connection.madeParts?.encode(call, given) ?? encodeRequest(call.id, call.method, given as object);
+    return connection.madeParts?.first("encode", call, given) ?? encodeRequest(call.id, call.method, given as object);
   }
 
   #requestAround(
@@ -349,7 +349,7 @@ export class OutgoingCalls {
     connection.counts.unmatched++;
     if (kind !== "response" || response.id !== null || response.result !== undefined) return;
     if (connection.incoming.namelessErrors > 0) connection.incoming.namelessErrors--;
-    else if (connection.madeParts?.some("receive", response, slot)) return;
+    else if (connection.madeParts?.first("receive", response, slot)) return;
     const { code, message, data } = (response as ErrorMessage).error;
     connection.reportIfHeard(() => new RpcError(code, message, data));
   }

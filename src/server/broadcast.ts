@@ -2,7 +2,7 @@
 import { exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec.js";
 import type { Connection } from "../peer/connection.js";
 import { EncodedMessage } from "../message/transport.js";
-import { isReady, NotificationHandle } from "../features/live.js";
+import { countDropped, isReady, NotificationHandle } from "../features/live.js";
 import type { SendOptions } from "../fleet/topic-options.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 
@@ -23,7 +23,7 @@ export function sendAll(
       continue;
     if (connection.flow.sink.send(text, handle, message)) connection.counts.notificationsSent++;
     else if (handle.isBroadcast || staysOpen(connection, message)) {
-      connection.countDropped(method);
+      countDropped(connection, method);
       isDropped = true;
     }
   }

@@ -3,7 +3,7 @@ import * as CloseCode from "../message/close-codes.js";
 import { List, unlink, type Linked } from "../base/list.js";
 import type { Socket } from "../socket/socket.js";
 import { pickLimits, serverHello, type ResumeFrame } from "../session/frames.js";
-import { Session } from "../session/session.js";
+import { Session, UNKNOWN_LIMITS } from "../session/session.js";
 import type { EndpointLimits } from "../session/state.js";
 import { ServerLink, type ServerLinkDelegate } from "./link.js";
 import { TokenRegistry, type Resumable, type TokenOptions } from "./tokens.js";
@@ -176,7 +176,7 @@ export class ServerSession implements ServerLinkDelegate, Resumable {
     sessions.tokens.open(this, token);
     const { limits, ttlMs } = sessions.options;
     this.link = new ServerLink(limits, this);
-    this.link.take(socket, "greeting", new Session(limits, { ttlMs }));
+    this.link.take(socket, "greeting", new Session(limits, { ttlMs, limits: UNKNOWN_LIMITS }));
   }
 
   confirmed(): void {

@@ -132,7 +132,6 @@ export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: b
       },
       end: (code, reason) => endpoint.end(code, reason),
       report() {},
-      dropped() {},
       outgoing: { failUnsent() {} },
     },
     isDown,

@@ -23,7 +23,7 @@ import {
   serverHello,
   type ResumeFrame,
 } from "../../src/session/frames.js";
-import { Session } from "../../src/session/session.js";
+import { Session, UNKNOWN_LIMITS } from "../../src/session/session.js";
 import { PACK_LENGTH } from "../../src/session/sizes.js";
 import { flowOver, reporting, type EndLimits, type Reports } from "./kit.js";
 
@@ -332,7 +332,7 @@ export class ServerEnd extends End implements Resumable {
     pair.server = this;
     this.principal = line.principal;
     world.registry.open(this, line.token);
-    const session = new Session(world.limits, { ttlMs: TTL_MS });
+    const session = new Session(world.limits, { ttlMs: TTL_MS, limits: UNKNOWN_LIMITS });
     line.end = this;
     this.line = line;
     this.endpoint.take(line.server, "greeting", session);
