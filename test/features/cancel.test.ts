@@ -5,7 +5,7 @@ import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { useVirtualClock } from "../support/time.js";
 import { gate, rejection, turn, type Gate } from "../support/turns.js";
-import { answersTo, cancel, CANCELLED, cancelMcp, waiting } from "./kit.js";
+import { answersTo, cancel, CANCELLED, waiting } from "./kit.js";
 
 useVirtualClock();
 
@@ -211,18 +211,4 @@ describe("a cancel", () => {
     expect(visits).toBe(50);
     raw.open.resolve(null);
   });
-});
-
-it("under mcp a cancel with the id null or positional params is ignored, and any reason is accepted", async () => {
-  const raw = waiting({ dialect: mcp });
-  raw.feed(request(null, "stay"));
-  raw.feed(cancelMcp(null));
-  raw.feed(notification("notifications/cancelled", [null]));
-  expect(raw.contexts[0]!.signal.aborted).toBe(false);
-  raw.feed(request("a", "stay"));
-  raw.feed(notification("notifications/cancelled", { requestId: "a", reason: { any: 1 } }));
-  expect(raw.contexts[1]!.signal.aborted).toBe(true);
-  raw.open.resolve("ran");
-  await turn();
-  expect(raw.messages()).toEqual([result(null, "ran")]);
 });

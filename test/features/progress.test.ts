@@ -187,14 +187,6 @@ const reporting = (values: unknown[], options: AnyOptions = {}): RawPeer =>
   rawPeer({ ...options, methods: { m: (_params, { progress }) => (values.forEach(progress), "done") } });
 
 describe("a handler's progress", () => {
-  it("is sent as acp defines it, before the result", () => {
-    const raw = reporting([5, { deep: [1] }], { dialect: acp });
-    raw.feed(request(1, "m", { _meta: { "reciproc/progress": "t" } }));
-    const method = "_reciproc/progress";
-    const reports = [report("t", 5), report("t", { deep: [1] })].map((one) => ({ ...one, method }));
-    expect(raw.messages()).toEqual([...reports, result(1, "done")]);
-  });
-
   it.each<[string, object, object[]]>([
     ["nothing for another dialect's token", request(1, "m", { _meta: { progressToken: 1 } }), [result(1, "done")]],
     // Each report would repeat it.
