@@ -17,7 +17,7 @@ export interface UnsentMarks {
   readonly room: number;
   /**
    * Beyond it, broadcasts are dropped. Without a socket, a message beyond it ends the session. Before the connection is open, it is
-   * refused alone.
+   * refused.
    */
   readonly queue: number;
   /** Beyond it for 10 s, the reader is too slow. `burstBytes` is the limit at any moment. */
