@@ -92,6 +92,7 @@ const ROWS = [
     'export { connect, streams, progress, batches, live, renewal, schemas, compat, bytes, contract } from "./dist/index.js";',
     ROOT,
   ],
+  ["`connect` and `follow`", 'export { connect, follow } from "./dist/index.js";', ROOT],
   ["`contract` alone", 'export { contract } from "./dist/index.js";', ROOT],
   ["`reciproc.min.js`", 'export * from "./dist/reciproc.min.js";', ROOT],
   ...[

@@ -2,6 +2,15 @@
 export { connect, open, type ConnectOptions, type ReconnectOptions } from "./connect.js";
 export type { Attempt } from "./client/credentials.js";
 export { pair } from "./pair.js";
+export {
+  follow,
+  type FollowedTopic,
+  type FollowedValue,
+  type FollowOptions,
+  type FollowParams,
+  type Reducers,
+  type TopicState,
+} from "./client/follow.js";
 export { bytes, bytesOf, type Bytes, type BytesCodec, type BytesSource } from "./message/bytes.js";
 export { Peer } from "./peer/peer.js";
 export type { FailedCall } from "./peer/hooks.js";
@@ -26,6 +35,7 @@ export type {
   Handler,
   Handlers,
   Item,
+  Joined,
   LiveOptions,
   NotifyName,
   Params,

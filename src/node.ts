@@ -76,7 +76,6 @@ export {
 export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./fleet/host.js";
 export type { Except, Principal, RemotePeer } from "./fleet/remote.js";
 export type {
-  Joined,
   JoinOptions,
   LogEntries,
   PublishOptions,

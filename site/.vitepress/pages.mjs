@@ -10,6 +10,7 @@ export const groups = {
     "Errors and outcomes": "guides/errors",
     "Reconnecting and sessions": "guides/sessions",
     "Live rooms": "guides/rooms",
+    "Synced state": "guides/follow",
     Streams: "guides/streams",
     "Progress and cancel": "guides/progress",
     "Files and bytes": "guides/files",

@@ -38,6 +38,16 @@ export type PeerData = AppTypes extends { data: infer D extends object } ? D : R
 /** The type of a member's `as`, as `join` takes it. */
 export type MemberAs = AppTypes extends { as: infer T } ? T | undefined : any;
 
+/** What `join` of a topic has done, and so the result of a method that `follow` calls. `T`: the state of the topic. */
+export interface Joined<T = unknown> {
+  /** The position of the log from which live publications continue, also while the log has no entry. `undefined` without a log. */
+  readonly at?: string | undefined;
+  /** Whether the peer has every publication since `since`. `undefined` if the topic has no log. */
+  readonly outcome?: "complete" | "gap" | undefined;
+  /** What `load` returned; absent if it was not called. */
+  readonly value?: T | undefined;
+}
+
 /** The contract of untyped use: any method, any params. */
 export type AnyMethods = Record<string, (params?: any) => any>;
 

@@ -7,6 +7,9 @@
  */
 import { ErrorCode, expected, type Outcome } from "../message/errors.js";
 import type { ErrorObject } from "../message/message.js";
+import type { Position } from "../message/position.js";
+
+export { positionOf, textOf, type Position } from "../message/position.js";
 
 /** The name of a node: 1 to 64 of `[A-Za-z0-9_-]`. Random, so that no two nodes have the same. */
 export type NodeName = string;
@@ -29,16 +32,6 @@ export interface LogRule {
   readonly bytes: number;
   /** How long the entries are kept after the last publication, in milliseconds: 1,000 to 604,800,000 (7 days). */
   readonly ttlMs: number;
-}
-
-/**
- * The place of an entry: the epoch of its log, and its offset. The first entry of an epoch has offset 1, and each next one 1 more. The
- * place before the first entry has offset 0.
- */
-export interface Position {
-  /** 1 to 64 of `[A-Za-z0-9_-]`. Two lives of a log never have the same epoch. */
-  readonly epoch: string;
-  readonly offset: number;
 }
 
 /** How much of a log is read at once. The first entry whose bytes reach `bytes` is the last one. If one of both is 0, no entry is read. */
@@ -203,17 +196,6 @@ export const VERSION = "1";
 /** Returns the frame of an entry, which an engine sends to the channel of the topic when it appends the entry. */
 export function logFrame(epoch: string, offset: number, body: string): string {
   return `${VERSION}L\t${epoch}\t${offset}\n${body}`;
-}
-
-/** Returns the text of a position: `<epoch>.<offset>`. */
-export function textOf({ epoch, offset }: Position): string {
-  return `${epoch}.${offset}`;
-}
-
-/** Returns the position in a text; `undefined` for any other value. */
-export function positionOf(at: unknown): Position | undefined {
-  const [, epoch, offset] = (typeof at === "string" && /^([A-Za-z0-9_-]{1,64})\.(\d{1,15})$/.exec(at)) || [];
-  return epoch === undefined ? undefined : { epoch, offset: Number(offset) };
 }
 
 /** Returns one text for a topic and the key of a publication. Two pairs never have the same, whatever is in them. */

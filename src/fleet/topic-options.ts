@@ -1,11 +1,13 @@
 /** The rules and the options of a fleet's topics: their types and their checks. */
 import { checkForms, exceeds, messageJson } from "../message/codec.js";
-import type { CallArgs, MemberAs } from "../contract/contract.js";
+import type { CallArgs, Joined, MemberAs } from "../contract/contract.js";
 import { expected } from "../message/errors.js";
 import type { Jsonify } from "../message/jsonify.js";
-import { any, checkOptions, isWellFormed, must, optional, positive } from "../message/options.js";
+import { any, anyFunction, checkOptions, isWellFormed, must, optional, positive } from "../message/options.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { MAX_TOPIC_BYTES, type LogRule } from "./engine.js";
+
+export type { Joined };
 
 /** The rules of a topic. They must be the same on every node. `M`: the names of notifications. */
 export interface TopicRules<M extends string = string> {
@@ -21,8 +23,8 @@ export interface TopicRules<M extends string = string> {
   readonly members?: true | { readonly joined?: M | undefined; readonly left?: M | undefined } | undefined;
 }
 
-/** The options of `join`. */
-export interface JoinOptions {
+/** The options of `join`. `T`: the state of the topic. */
+export interface JoinOptions<T = unknown> {
   /**
    * The `at` of the last publication that the client has, or else that of its last `join`. `undefined` if the client knows no position:
    * then, and for anything else than a position, the outcome is `"gap"`.
@@ -30,14 +32,11 @@ export interface JoinOptions {
   since?: unknown;
   /** What others may know of the member, at most 4 KiB of JSON. Default: the peer is not in the list of members. */
   as?: MemberAs;
-}
-
-/** What `join` has done. */
-export interface Joined {
-  /** The position of the log from which live publications continue, also while the log has no entry. `undefined` without a log. */
-  readonly at?: string | undefined;
-  /** Whether the peer has every publication since `since`. `undefined` if the topic has no log. */
-  readonly outcome?: "complete" | "gap" | undefined;
+  /**
+   * Returns or promises the state of the topic, which `value` then is. Called if the outcome is no `"complete"`, when the peer is a
+   * member. The state must contain all that was published before.
+   */
+  load?: (() => T | PromiseLike<T>) | undefined;
 }
 
 /** The options of `publish`. */
@@ -126,7 +125,7 @@ const RULES = {
   members: (value: unknown, name: string) =>
     value === undefined ? undefined : checkOptions(name, value === true ? {} : (value as object), MEMBERS_RULE),
 };
-export const JOIN_OPTIONS = { since: any, as: any };
+export const JOIN_OPTIONS = { since: any, as: any, load: optional(anyFunction) };
 export const PUBLISH_OPTIONS = {
   key: optional(must<string>("a well-formed string of 1 to 256 characters", isKey)),
   timeoutMs: optional(positive, PUBLISH_TIMEOUT_MS),

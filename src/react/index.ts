@@ -1,8 +1,9 @@
 /** The entry for React 18 and 19: a provider that owns a peer, and hooks over it. The application brings the package `react`. */
 import * as React from "react";
+import type { FollowedValue, FollowOptions, FollowParams, TopicState } from "../client/follow.js";
 import type { AnyMethods, Contract } from "../contract/contract.js";
-import type { AnyPeer } from "../peer/peer.js";
-import { providedPeerOf, streamOf, topicOf, type ProvidedPeer, type Store } from "./stores.js";
+import type { AnyPeer, Peer } from "../peer/peer.js";
+import { followedOf, providedPeerOf, streamOf, topicOf, type ProvidedPeer, type Store } from "./stores.js";
 import type { ConnectionState, ProviderProps, Reciproc, StreamOptions } from "./types.js";
 
 export type * from "./types.js";
@@ -83,6 +84,20 @@ export function createReciproc<S extends Contract<S> = AnyMethods, C extends Con
   const made = { Provider, usePeer, useStatus, useConnection, useNotification, useHandler, useStream, useTopicMembers };
   // The hooks are written without the contract. `Reciproc` gives them its types.
   return made as unknown as Reciproc<S, C>;
+}
+
+/**
+ * Follows a topic while a component shows it, as `follow` of `reciproc` does, and returns its state. `peer` is what `usePeer` returns. All
+ * components with the same peer, method and params share one state, and the options of the first one. The topic is left a tick after the
+ * last one was unmounted. While a server renders the page, nothing is loaded.
+ */
+export function useTopic<C extends Contract<C>, S extends Contract<S>, K extends keyof S & string>(
+  peer: Peer<C, S, any>,
+  method: K,
+  params: FollowParams<S[K]>,
+  options: FollowOptions<FollowedValue<S[K]>, C, S>,
+): TopicState<FollowedValue<S[K]>> {
+  return useStore(followedOf(peer, method, params, options));
 }
 
 function useStore<T>({ subscribe, get, initial }: Store<T>): T {

@@ -1,4 +1,5 @@
 /** What the hooks subscribe to: the peer of a provider, a stream, the members of a topic. None of it needs React. */
+import { follow, type TopicState } from "../client/follow.js";
 import { open } from "../connect.js";
 import { ConnectionLostError } from "../message/errors.js";
 import { synchronous } from "../base/promises.js";
@@ -174,6 +175,25 @@ export function streamOf<T>(read: (signal: AbortSignal) => AsyncIterable<T>, kee
     readAll().then(finish, finish);
     return () => ({ ...state, items: [...items], last: items.at(-1) });
   });
+}
+
+/** The topics that components show, by peer, and then by method and params. */
+const followed = new WeakMap<AnyPeer, Map<string, Store<TopicState<any>>>>();
+
+/** Returns the state of a topic, which the peer follows while there is a subscriber. All components of a peer share it. */
+export function followedOf(peer: AnyPeer, method: string, params: object, options: object): Store<TopicState<any>> {
+  const stores = followed.get(peer) ?? new Map<string, Store<TopicState<any>>>();
+  followed.set(peer, stores);
+  const key = JSON.stringify([method, params]);
+  const initial = { value: undefined, isCurrent: false, error: undefined };
+  const start = (changed: () => void, signal: AbortSignal) => {
+    const topic = follow(peer as Peer, method, params, options as { reduce: {} });
+    topic.subscribe(changed);
+    signal.addEventListener("abort", topic.close);
+    return topic.get;
+  };
+  if (!stores.has(key)) stores.set(key, storeOf<TopicState<any>>(initial, start));
+  return stores.get(key)!;
 }
 
 /** Returns the members of a topic, which the peer joins while there is a subscriber. */

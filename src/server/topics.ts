@@ -57,11 +57,14 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends 
    * otherwise: nothing is sent again, and the application loads its state. A first visit, without `since`, is a gap too, and so is a
    * missed publication that is longer than the peer accepts.
    *
+   * With `load`, which is called if the outcome is not `"complete"`, the result has the state of the topic as `value`. So a handler that
+   * returns the result serves `follow` of a client. If `load` throws or rejects, so does `join`, and the peer is a member.
+   *
    * With `as`, the peer is in the list of members. Rejects with an `EngineError` while the broker is down, and if it does not answer for
    * 5 s, with `ConnectionLostError` if the peer closes meanwhile, with a `TypeError` for bad options and for what the rules of the topic
    * do not allow, and with a `RangeError` if the list has 10,000 members. Then the peer is not added.
    */
-  join(peer: Peer<L, R, A>, options?: JoinOptions): Promise<Joined>;
+  join<T = never>(peer: Peer<L, R, A>, options?: JoinOptions<T>): Promise<Joined<T>>;
   /**
    * Logs a notification and sends it to all members on all nodes, with this node's, in one order for all. Its params are by name, and
    * each member gets them with `at`, the position in the log. Resolves with that position. A slow member is closed with 1013, and not
@@ -251,9 +254,11 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
     return this;
   }
 
-  async join(peer: Peer<L, R, A>, options?: JoinOptions): Promise<Joined> {
+  async join<T>(peer: Peer<L, R, A>, options?: JoinOptions<T>): Promise<Joined<T>> {
     this.#checkMember(peer);
-    return this.all.anyNode.topics.join(this.#name, peer, options);
+    const joined = (await this.all.anyNode.topics.join(this.#name, peer, options)) as Joined<never>;
+    if (options?.load === undefined || joined.outcome === "complete") return joined;
+    return { ...joined, value: await options.load() };
   }
 
   publish<K extends NotifyName<R>>(method: K, ...args: PublishArgs<R[K]>): Promise<string>;

@@ -20,7 +20,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   fleet: ["base", "message", "contract", "peer", "features"],
   nats: ["base", "message", "fleet"],
   redis: ["base", "message", "fleet"],
-  client: ["base", "message", "socket", "session", "peer"],
+  client: ["base", "message", "contract", "socket", "session", "peer"],
   server: ["base", "message", "contract", "socket", "session", "peer", "features", "fleet"],
   "": ["base", "message", "contract", "socket", "session", "peer", "features", "client", "fleet", "server"],
   testing: ["base", "message", "contract", "socket", "session", "peer", "features", "client", "fleet", "server", ""],

@@ -31,7 +31,12 @@ function start(): TestServer<ServerApi, ClientApi, Auth> {
       const name = new URL(url!, ADA).searchParams.get("name") ?? "Ada";
       return name === "Mallory" ? null : { name };
     },
+    topics: (name) => (name === "list" ? { log: {} } : undefined),
     methods: {
+      follow({ topic, since }, { peer, server }) {
+        topicCalls.push(`follow ${topic}`);
+        return server.topic(topic).join(peer, { since, load: () => [1] });
+      },
       "topic/join"({ topic: name }, { peer, server }) {
         topicCalls.push(`join ${name}`);
         if (name === "secret") throw new RpcError(403, "the topic is secret");
@@ -337,6 +342,17 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
       await untilText("stream", '{"items":[7],"last":7,"done":false}');
       expect(streams).toHaveLength(2);
     });
+  });
+
+  it("shows a followed topic by one state for all components, which is left with the last one", async () => {
+    await showOpen({ url: ADA, followers: 2 });
+    await untilText("followed-0", '{"value":[1],"isCurrent":true}');
+    await kit.server.topic("list").publish("counted", { value: 2 });
+    for (const at of [0, 1]) await untilText(`followed-${at}`, '{"value":[1,2],"isCurrent":true}');
+    await page.show({ url: ADA, followers: 1 });
+    expect(topicCalls).toEqual(["follow list"]);
+    await page.show({ url: ADA });
+    await until(() => topicCalls).toEqual(["follow list", "leave list"]);
   });
 
   describe("useTopicMembers", () => {

@@ -2,8 +2,14 @@
 import { QueryClient, QueryClientProvider, useQuery, useQueryClient } from "@tanstack/react-query";
 import * as React from "react";
 import { createRoot } from "react-dom/client";
-import type { Peer, Stream } from "../../src/index.js";
-import { createReciproc, type ProviderProps, type TopicClient, type TopicServer } from "../../src/react/index.js";
+import type { Joined, Peer, Stream } from "../../src/index.js";
+import {
+  createReciproc,
+  useTopic,
+  type ProviderProps,
+  type TopicClient,
+  type TopicServer,
+} from "../../src/react/index.js";
 
 export interface Visitor {
   readonly id: string;
@@ -17,6 +23,7 @@ export interface ServerApi extends TopicServer<Visitor> {
   /** Removes a visitor from a topic. The notification to the members contains the notice. */
   sendAway(params: { topic: string; visitor: string; notice: string }): void;
   numbers(): number[];
+  follow(params: { topic: string; since?: string }): Joined<number[]>;
   /** Makes the server send the notification `note`. */
   noteMe(params: [value: number]): void;
   /** Makes the server call `ask` of the caller with these params, and returns the answer. */
@@ -25,6 +32,7 @@ export interface ServerApi extends TopicServer<Visitor> {
 
 export interface ClientApi extends TopicClient<Visitor> {
   note(params: [value: number]): void;
+  counted(params: { value: number }): void;
   other(params: [value: number]): void;
   ask(params: [question: string]): string;
   served(params: [value: number]): void;
@@ -46,6 +54,7 @@ export interface Shown {
   numbers?: boolean;
   /** A topic for each component that shows members. */
   topics?: string[];
+  followers?: number;
   /** Whether the provider is inside of a hidden `Activity` of React 19. */
   hidden?: boolean;
   /** Whether a component reads the peer, and then suspends together with its provider. */
@@ -177,6 +186,15 @@ function Members({ topic, at }: { topic: string; at: number }) {
   return <output id={`members-${at}`}>{error === undefined ? names : (error as Error).message}</output>;
 }
 
+const REDUCE = { counted: (list: number[], { value }: { value: number }) => [...list, value] };
+
+function Follower({ at }: { at: number }) {
+  const options = { reduce: REDUCE, leave: "topic/leave" } as const;
+  return (
+    <output id={`followed-${at}`}>{JSON.stringify(useTopic(usePeer(), "follow", { topic: "list" }, options))}</output>
+  );
+}
+
 const never = new Promise<never>(() => {});
 
 function Suspending(): React.ReactElement {
@@ -216,6 +234,9 @@ function App({ shown }: { shown: Shown }) {
       {shown.connection === true && <Connection />}
       {stream !== undefined && <Counter {...stream} />}
       <QueryClientProvider client={queryClient}>{numbers === true && <Numbers />}</QueryClientProvider>
+      {Array.from({ length: shown.followers ?? 0 }, (_, at) => (
+        <Follower key={at} at={at} />
+      ))}
       {topics.map((topic, at) => (
         <Members key={at} topic={topic} at={at} />
       ))}

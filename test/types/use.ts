@@ -1,5 +1,5 @@
 // What must compile, and has exactly these types. The examples of the documents show the simple uses.
-import type { AnyPeer, ApiOf, Handlers, Peer } from "reciproc";
+import { follow, type AnyPeer, type ApiOf, type Handlers, type Joined, type Peer } from "reciproc";
 import { attach, connect, memory, open, RpcError, serve, type GroupCall, type LeaveReason } from "reciproc/node";
 import type { ServerAround, ServerContext } from "reciproc/node";
 import { type } from "arktype";
@@ -87,6 +87,10 @@ peer.notify("bye", undefined, { volatile: true });
 peer.on("missed", ({ count }) => is<Equal<typeof count, number>>());
 for await (const line of peer.stream("tail", { file: "log" })) is<Equal<typeof line, string>>();
 peer.handle("toast", ({ text }, { peer }) => (peer.notify("bye"), show(text)));
+type Boards = { open(p: { id: string; since?: string }): Joined<Date[]>; leave(p: { id: string }): void };
+declare const page: Peer<{ changed?(params: { n: number; at: string }): void }, Boards>;
+const reduce = { changed: (list: string[], { n, at }: { n: number; at: string }) => [...list, at, String(n)] };
+has<string[] | undefined>()(follow(page, "open", { id: "a" }, { leave: "leave", reduce }).get().value);
 const b = peer.batch();
 const r1 = b.request("add", [1, 2]);
 is<Equal<Awaited<typeof r1>, number>>();

@@ -1,6 +1,7 @@
 // What must not compile. Each line below a directive is a mistake that a user is likely to make; a compiler that accepts
 // one reports the directive as unused.
-import { connect, pair, RpcError, serve, type Around, type Stream, type Transport } from "reciproc/node";
+import { connect, follow, pair, RpcError, serve } from "reciproc/node";
+import type { Around, Joined, Peer, Stream, Transport } from "reciproc/node";
 import { testServer } from "reciproc/testing";
 import type { ClientApi, ServerApi } from "./api.js";
 
@@ -168,3 +169,10 @@ new RpcError("403", "declined");
 const half: Transport = { send: () => true, close: () => {} };
 
 export { half, isSure };
+
+// A followed topic.
+declare const page: Peer<{ changed?(params: { n: number }): void }, { open(p: { id: string }): Joined<number> }>;
+// @ts-expect-error a missing param
+follow(page, "open", {}, { reduce: {} });
+// @ts-expect-error a publication that the contract does not have
+follow(page, "open", { id: "a" }, { reduce: { moved: (n: number) => n } });
