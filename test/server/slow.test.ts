@@ -1,23 +1,42 @@
 /** Clients over sockets that are silent, and that subscribe often. */
 import { expect, it, vi } from "vitest";
+import { frame, frameHead, PONG, TEXT } from "../../bench/attacks/floods.js";
 import { serve, Subscriptions, type ServerContext } from "../../src/node.js";
-import { plainPeer, sendUpgrade } from "../support/network.js";
+import { rawSocket, target } from "../attacks/support/server.js";
+import { plainPeer } from "../support/network.js";
 import { request } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { nextPeer } from "./by-hand.js";
+import { turn } from "../support/turns.js";
 
 useVirtualClock();
 
-it("a peer that does not answer pings is cut, and its close gives the reason", async () => {
-  await using server = await serve({ port: 0, heartbeat: { intervalMs: 100, deadAfterMs: 200 } });
-  const arrived = nextPeer(server);
-  (await sendUpgrade(server.url)).pause();
-  const peer = await arrived;
-  await pass(200);
-  expect(await peer.closed).toMatchObject({
-    code: 1006,
-    error: { message: expect.stringContaining("heard for 200") },
-  });
+const TIMES = { intervalMs: 100, deadAfterMs: 200 };
+
+it.each<[string, typeof TIMES | false, parts: readonly Buffer[]]>([
+  ["is silent is cut, and its close gives the reason", TIMES, []],
+  ["is silent stays without a heartbeat", false, []],
+  ["answers pings stays until it stops", TIMES, Array<Buffer>(5).fill(frame(PONG, ""))],
+  [
+    "sends a message slowly stays until it stops",
+    TIMES,
+    [frameHead(TEXT, 2_000), ...Array<Buffer>(5).fill(Buffer.alloc(100))],
+  ],
+])("a peer that %s", async (_what, heartbeat, parts) => {
+  await using on = await target({ heartbeat });
+  using raw = await rawSocket(on);
+  const { peer } = raw;
+  let bytes = peer.stats().bytesReceived;
+  for (const part of parts) {
+    await raw.write(part);
+    bytes += part.length;
+    while (peer.state === "open" && peer.stats().bytesReceived < bytes) await turn();
+    await pass(150);
+    expect(peer.state).toBe("open");
+  }
+  await pass(250);
+  await turn();
+  if (heartbeat === false) return expect(peer.state).toBe("open");
+  expect(await peer.closed).toMatchObject({ code: 1006, error: { message: expect.stringContaining("heard for 2") } });
 });
 
 it("sends one ping for all that subscribe in 5 ms, so a client of `ws` with default options can do it 300 times at once", async () => {
