@@ -104,6 +104,8 @@ export class Credential {
     }
     const refusal = "refusal" in verdict ? verdict.refusal : OTHER_PRINCIPAL;
     this.#entrance.refused(refusal, request);
+    // `authenticate` has not decided. The client tries again, on a socket that needs the decision.
+    if (refusal.status === 503) return link.closeSocket(CloseCode.fromHttpStatus(503), refusal.reason);
     endPeer(this.#peer, CloseCode.fromHttpStatus(refusal.status), refusal.reason);
   }
 }

@@ -26,7 +26,8 @@ export interface Authentication<A> {
   /**
    * Identifies the client of an upgrade, before the connection opens, and of each POST. Its result becomes `peer.auth`. If it
    * returns any falsy value (also `""`, as `auth && verify(auth)` does), throws or rejects, the client is refused with HTTP 401. An
-   * error is emitted as `error`.
+   * error is emitted as `error`. If its `status` is 503, because what knows the credentials is away, the client is refused with 503,
+   * and tries again.
    *
    * `auth` is what a reciproc client sent as its option `auth`, a parsed JSON value that is not checked. For such a client it is
    * called after the WebSocket opened, and a refused client gets 4401. For every other client `auth` is undefined.

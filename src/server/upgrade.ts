@@ -225,7 +225,7 @@ export interface Authentication {
   readonly abandon: () => void;
 }
 
-/** Runs `authenticate`, and fails closed: null, a rejection and a delay beyond `timeoutMs` all refuse. */
+/** Runs `authenticate`, and fails closed: null, a rejection and a delay beyond `timeoutMs` all refuse. An error may have the status 503. */
 export function runAuthenticate(
   authenticate: Authenticate,
   request: IncomingMessage,
@@ -254,6 +254,8 @@ async function callAuthenticate(authenticate: Authenticate, request: IncomingMes
     if (admission === null) return { refusal };
     return admission.expiresAt > performance.now() ? { admission } : { refusal: { status: 401, reason: EXPIRED } };
   } catch (error) {
-    return { refusal, error };
+    // As errors of HTTP have it. Such a client tries again.
+    if ((error as { status?: unknown } | undefined)?.status !== 503) return { refusal, error };
+    return { refusal: { status: 503, reason: "authentication is not available" }, error };
   }
 }

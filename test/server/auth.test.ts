@@ -286,7 +286,9 @@ describe("the time of a client that offers `auth`", () => {
     await pass(1_000);
     const closes = await Promise.all([silent, waiting, renewing].map(({ closed }) => closed));
     expect(closes.map(({ code }) => code)).toEqual([4000, 4503, 4503]);
-    expect(world.server.stats()).toMatchObject({ opened: 1, refused: { 503: 2 } });
+    // The session continues: nothing was decided about its client.
+    expect(renewing.unread).toEqual([]);
+    expect(world.server.stats()).toMatchObject({ opened: 1, suspended: 1, refused: { 503: 2 } });
   });
 
   it("leaves no timer of an authenticate that never ends when its socket is closed", async () => {

@@ -91,6 +91,21 @@ describe("the time of authenticate", () => {
   });
 });
 
+it("refuses WebSockets and POSTs with 503 if it throws an error of that status, and the client tries again", async () => {
+  const away = Object.assign(new Error("secret"), { status: 503 });
+  let calls = 0;
+  const authenticate = (): object => {
+    if (++calls < 4) throw away;
+    return {};
+  };
+  const { server, url } = await servingOnPort({ authenticate });
+  const { refusals, errors } = recorded(server);
+  expect([(await upgrade(url)).status, (await post(url, {})).status]).toEqual([503, 503]);
+  await (await connect(url, { auth: "token", reconnect: { initial: true } })).close();
+  expect(errors).toEqual([away, away, away]);
+  expect(new Set(refusals)).toEqual(new Set(["503 authentication is not available"]));
+});
+
 function fail(): never {
   throw new Error("no name");
 }

@@ -167,8 +167,8 @@ describe("a client that the server asks", () => {
     await using kit = testServer<any, any, Token>(options);
     const refreshed: number[] = [];
     kit.server.on("refresh", ({ auth }) => refreshed.push(auth.until! - now()));
-    const auth = vi.fn<(attempt: Attempt) => Token>(() => valid(60_000));
-    await using peer = await kit.connect(kit.server.url, { auth, heartbeat: false });
+    const auth = vi.fn<(attempt: Attempt) => Token | Promise<Token>>(() => valid(60_000));
+    const peer = await kit.connect(kit.server.url, { auth, heartbeat: false });
     const emitted: unknown[] = [];
     peer.on("error", (error) => emitted.push(error)).on("suspend", () => emitted.push("suspend"));
     const thrown = new Error("no token");
@@ -176,6 +176,11 @@ describe("a client that the server asks", () => {
       throw thrown;
     });
     await pass(600_000);
+    // The loss of a connection is no failure of the function.
+    await peer.reauthenticate();
+    auth.mockReturnValue(new Promise<Token>(() => {}));
+    await pass(45_000);
+    await peer.close();
     expect(emitted).toEqual([thrown]);
     expect(new Set(refreshed)).toEqual(new Set([60_000]));
     expect(refreshed.length).toBeGreaterThanOrEqual(13);
@@ -259,7 +264,7 @@ describe("a day with tokens of five minutes", () => {
     vi.spyOn(Math, "random").mockImplementation(random);
     const begin = now();
     const wrong: string[] = [];
-    /** Twice a day, the service that issues tokens is away for 20 minutes. At other times, it fails for one request of eight. */
+    /** Twice a day, the service is away for 20 minutes. At other times, it issues no token and checks none for one request of eight. */
     const isAway = (): boolean => [7, 16].some((hour) => Math.abs((now() - begin) / MINUTE - hour * 60) < 10);
     const issue = async (user: string): Promise<Token> => {
       const isCalm = user === "calm";
@@ -271,6 +276,7 @@ describe("a day with tokens of five minutes", () => {
       ...options,
       authenticate: (request, auth) => {
         const token = options.authenticate(request, auth);
+        if (token.user !== "calm" && random() < 1 / 8) throw Object.assign(new Error("away"), { status: 503 });
         return token.until! > now() ? token : null;
       },
       methods: {
@@ -282,6 +288,7 @@ describe("a day with tokens of five minutes", () => {
         },
       },
     });
+    kit.server.on("error", () => {});
     const asked = (user: string): object => ({ auth: () => issue(user) });
     const headers = (user: string): object => ({ headers: async () => headersOf(await issue(user)) });
     const open = (user: string, client: object): Page =>
