@@ -171,12 +171,12 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
   } as ClientOptions);
   const socket = new WsSocket(webSocket, maxMessageBytes);
   /** Whether the offer may be the cause of the failure. The response itself is not kept, because it would live as long as the connection. */
-  let offerMayBeWhy = false;
+  let mayOfferBeCause = false;
   const opened = new Promise<string>((resolve, reject) => {
-    webSocket.once("upgrade", (response) => (offerMayBeWhy = blamesOffer(response)));
+    webSocket.once("upgrade", (response) => (mayOfferBeCause = blamesOffer(response)));
     webSocket.once("open", () => resolve(webSocket.protocol));
     webSocket.once("unexpected-response", (_request, refusal: IncomingMessage) => {
-      offerMayBeWhy = blamesOffer(refusal);
+      mayOfferBeCause = blamesOffer(refusal);
       reject(refused(url, refusal));
       webSocket.terminate();
     });
@@ -188,7 +188,7 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
       reject(new ConnectError(publicUrl(url), reason, { cause }));
     });
   });
-  return { socket, opened, offerMayBeWhy: () => offerMayBeWhy, abandon: () => webSocket.terminate() };
+  return { socket, opened, mayOfferBeCause: () => mayOfferBeCause, abandon: () => webSocket.terminate() };
 }
 
 /** The codes of a TLS handshake that gets other bytes than those of TLS, such as a response of HTTP. */

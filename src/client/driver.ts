@@ -59,7 +59,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /** The newest link on which messages flowed. */
   #newest: PackedLink | undefined;
   /** True after the first hello of the server. */
-  #wasGreeted = false;
+  #hadHello = false;
   /** True after the first session. */
   #hadSession = false;
   /** Ends the delay before an attempt. */
@@ -120,7 +120,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
       if (this.#isOver) return;
       const { session } = this.link.state;
       const number = ++this.#attempts;
-      const attempt: DialAttempt = { number, reason, session, isKnown: this.#wasGreeted, onAbort: undefined };
+      const attempt: DialAttempt = { number, reason, session, isKnown: this.#hadHello, onAbort: undefined };
       try {
         this.#attempt = attempt;
         setDeadline(this, this.#plan.openTimeoutMs);
@@ -203,22 +203,22 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /** Whether the server speaks `reciproc.v1`. If it sent a hello on an earlier socket, its first frame must be a hello again. */
   #isAgreed(): boolean {
     const { protocol, hello } = this.#opened!;
-    return protocol === PROTOCOL && (hello !== undefined || !this.#wasGreeted);
+    return protocol === PROTOCOL && (hello !== undefined || !this.#hadHello);
   }
 
   // Reports of the link.
 
   flows(): void {
     const { state, isReciproc } = this.link;
-    this.#wasGreeted ||= isReciproc;
+    this.#hadHello ||= isReciproc;
     this.#hadSession ||= state.session !== undefined;
     const { onOpen, heartbeat } = this.#plan;
     this.#stopHeartbeat();
     if (heartbeat !== undefined && this.link.canPing) this.#heartbeat = new Heartbeat(this.link, heartbeat);
     const isNew = this.#newest !== this.link;
     this.#newest = this.link;
-    if (onOpen === undefined || connectionOf(this.#peer).flow.opening === undefined) this.#isOpen();
-    else if (isNew) void this.#greet(onOpen);
+    if (onOpen === undefined || connectionOf(this.#peer).flow.opening === undefined) this.#recordOpen();
+    else if (isNew) void this.#runOnOpen(onOpen);
   }
 
   suspended(end: CloseInfo): void {
@@ -234,7 +234,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#skipDelay?.();
   }
 
-  succeed(end: CloseInfo): Link | undefined {
+  nextLink(end: CloseInfo): Link | undefined {
     const { code, retryMs } = end;
     if (this.#isOver || this.#endsByFailure || !this.#mayReconnect || !CloseCode.shouldReconnect(code))
       return undefined;
@@ -274,7 +274,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   /** Runs `onOpen`, and then sends the queued messages. */
-  async #greet(onOpen: OnOpen): Promise<void> {
+  async #runOnOpen(onOpen: OnOpen): Promise<void> {
     const { link } = this;
     try {
       await onOpen(openingCaller(this.#peer));
@@ -282,13 +282,13 @@ export class ClientDriver implements LinkDelegate, Expiring {
       return this.#openFailed(error as Error, link);
     }
     const { flowing, state } = link;
-    if (flowing !== undefined) this.#isOpen();
+    if (flowing !== undefined) this.#recordOpen();
     // If the connection has ended meanwhile, the next connection runs `onOpen` again.
     if (state.kind !== "ended") connectionOf(this.#peer).release();
   }
 
   /** Messages flow, and `onOpen` is done: the attempt has succeeded. */
-  #isOpen(): void {
+  #recordOpen(): void {
     clearDeadline(this);
     if (this.#peer.state === "connecting") this.#backoff.reset();
     this.#backoff.opened();

@@ -28,7 +28,7 @@ export interface Opening {
   /** Resolves with the selected subprotocol when the socket is open; empty for none. Rejects with a `ConnectError`. */
   readonly opened: Promise<string>;
   /** Returns true if the subprotocols may be the cause of a failure: some servers refuse all, or select none. */
-  readonly offerMayBeWhy: () => boolean;
+  readonly mayOfferBeCause: () => boolean;
   /** Ends the attempt. */
   readonly abandon: () => void;
 }
@@ -101,7 +101,7 @@ export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitt
     } catch (error) {
       // A socket that opened and was then refused is still open.
       opening?.abandon();
-      if (isAbandoned || isKnown || offer.length === 0 || opening?.offerMayBeWhy() !== true) throw error;
+      if (isAbandoned || isKnown || offer.length === 0 || opening?.mayOfferBeCause() !== true) throw error;
       return connect(given, []);
     }
   };
@@ -213,5 +213,5 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
     webSocket.addEventListener("error", failed);
     webSocket.addEventListener("close", failed);
   });
-  return { socket, opened, offerMayBeWhy: () => !wasOpen, abandon: () => webSocket.close() };
+  return { socket, opened, mayOfferBeCause: () => !wasOpen, abandon: () => webSocket.close() };
 };

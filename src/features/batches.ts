@@ -135,7 +135,7 @@ class Batches implements OwnPart {
         const calls = this.#opened(live.flatMap(({ call }) => call ?? []));
         const texts = live.map((entry) => entry.text);
         const text = joinTexts("[", texts, "]");
-        if (!connection.flow.sink.send(text, calls)) outgoing.failUnsent(text, calls);
+        if (!connection.flow.sink.send(text, calls)) outgoing.refused(text, calls);
       },
     };
   }
@@ -158,7 +158,7 @@ class Batches implements OwnPart {
 /** Whether a member of a batch answers a call, or was meant to. */
 function isResponse(connection: Connection, member: unknown): boolean {
   const kind = classify(member);
-  return kind === "response" || (kind === "broken" && connection.outgoing.isBroken(member as Unchecked));
+  return kind === "response" || (kind === "broken" && connection.outgoing.isMeantAsResponse(member as Unchecked));
 }
 
 /**

@@ -136,7 +136,7 @@ export class LiveFlow extends Flow implements Expiring {
     return new LiveQueue((method) => this.#dropped(method), counter);
   }
 
-  protected override sendLater(
+  protected override sendChecked(
     text: MessageText,
     handle: SendHandle | undefined,
     message: EncodedMessage | undefined,

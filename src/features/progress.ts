@@ -67,11 +67,11 @@ class Progress implements OwnPart {
   /** Calls that were queued before it was known what the other side understands ask now. */
   rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined {
     const { outgoing } = this.#connection;
-    if (callsOf(handle).every(({ wait }) => wait.onProgress === undefined)) return text;
+    if (callsOf(handle).every(({ settings }) => settings.onProgress === undefined)) return text;
     const parsed = JSON.parse(typeof text === "string" ? text : text.json) as RequestMessage | RequestMessage[];
     const texts = [parsed].flat().flatMap((message) => {
       const call = outgoing.get(message.id);
-      if (call?.wait.onProgress === undefined) return JSON.stringify(message);
+      if (call?.settings.onProgress === undefined) return JSON.stringify(message);
       try {
         return encodeRequest(call.id, call.method, this.ask(call, message.params) as object);
       } catch (error) {
@@ -96,7 +96,7 @@ class Progress implements OwnPart {
       // The value is a member of the params, whose own members are not checked.
       checkForms(value);
       const text = encodeNotification(dialect.method, dialect.params(token, value));
-      if (!connection.flow.send(text)) connection.outgoing.failUnsent(text);
+      if (!connection.flow.send(text)) connection.outgoing.refused(text);
     };
   }
 
@@ -112,7 +112,7 @@ class Progress implements OwnPart {
       if (isOwn) this.#connection.counts.unmatched++;
       return isOwn;
     }
-    const { resetTimeoutOnProgress, timeoutMs, onProgress } = call.wait;
+    const { resetTimeoutOnProgress, timeoutMs, onProgress } = call.settings;
     if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
     attempt(
       () => {

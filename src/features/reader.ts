@@ -40,7 +40,7 @@ export interface Source {
 const openings = new WeakSet<AbortSignal>();
 
 /** Whether a call opens a stream. */
-export function opensStream({ wait: { signal } }: OutgoingCall): boolean {
+export function opensStream({ settings: { signal } }: OutgoingCall): boolean {
   return signal !== undefined && openings.has(signal);
 }
 

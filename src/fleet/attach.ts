@@ -101,7 +101,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
     if (engine === undefined) throw expected("engine", "an engine, such as `memory()`", engine);
     const report = (error: unknown): void => void tell(this, "error", [error]);
     const host: NodeHost = {
-      wait: { timeoutMs, retry: false },
+      settings: { timeoutMs, retry: false },
       maxReplayLength: NO_REPLAY,
       peers: NO_PEERS,
       rulesOf: (name) => topics?.(name),

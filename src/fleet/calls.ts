@@ -1,7 +1,7 @@
 /** Calls between nodes: to a peer of another node, and to all peers of a principal. Each call settles once, with a true outcome. */
 import { bytes } from "../message/bytes.js";
 import { encodeNotification, messageJson, plainText, utf8Bytes } from "../message/codec.js";
-import { waitOf, type Wait } from "../peer/config.js";
+import { settingsOf, type CallSettings } from "../peer/config.js";
 import type { CallOptions } from "../contract/contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import {
@@ -42,7 +42,7 @@ interface RemoteCall extends Expiring {
   readonly number: number;
   readonly node: NodeName;
   readonly method: string;
-  readonly wait: Wait;
+  readonly settings: CallSettings;
   readonly resolve: (result: unknown) => void;
   readonly reject: (reason: unknown) => void;
   isWritten: boolean;
@@ -85,11 +85,11 @@ export class Calls implements PeerCalls {
     const node = this.#node;
     const to = node.addressOf(id);
     if (to.node === node.id) return node.own.request(id, method, params, options);
-    const wait = waitOf(options, node.host.wait);
-    const flags = `${wait.onProgress === undefined ? "" : "p"}${wait.resetTimeoutOnProgress ? "r" : ""}`;
-    const timeoutMs = wait.timeoutMs === Infinity ? 0 : Math.max(1, Math.floor(wait.timeoutMs * SHARE));
+    const settings = settingsOf(options, node.host.settings);
+    const flags = `${settings.onProgress === undefined ? "" : "p"}${settings.resetTimeoutOnProgress ? "r" : ""}`;
+    const timeoutMs = settings.timeoutMs === Infinity ? 0 : Math.max(1, Math.floor(settings.timeoutMs * SHARE));
     const body = plainText(encodeNotification(method, params as object));
-    return this.#call(to.node, method, wait, Kind.Call, [to.localId, timeoutMs, flags], body);
+    return this.#call(to.node, method, settings, Kind.Call, [to.localId, timeoutMs, flags], body);
   }
 
   /** Notifies a peer on any node, at most once. Throws a `TypeError` for params without a JSON form. */
@@ -106,8 +106,8 @@ export class Calls implements PeerCalls {
     const node = this.#node;
     const to = node.addressOf(id);
     if (to.node === node.id) return node.own.close(id, code, reason);
-    const wait = waitOf({ timeoutMs: CLOSE_MS }, node.host.wait);
-    await this.#call(to.node, "close", wait, Kind.Close, [to.localId, code], JSON.stringify(reason));
+    const settings = settingsOf({ timeoutMs: CLOSE_MS }, node.host.settings);
+    await this.#call(to.node, "close", settings, Kind.Close, [to.localId, code], JSON.stringify(reason));
   }
 
   notifyAll(principal: string, method: string, params: unknown): void {
@@ -134,24 +134,24 @@ export class Calls implements PeerCalls {
   #call(
     node: NodeName,
     method: string,
-    wait: Wait,
+    settings: CallSettings,
     kind: string,
     fields: (string | number)[],
     body: string,
   ): Promise<unknown> {
     const { broker, id: from, nodes } = this.#node;
     return new Promise((resolve, reject) => {
-      if (wait.signal?.aborted) throw wait.signal.reason;
+      if (settings.signal?.aborted) throw settings.signal.reason;
       if (this.#isClosed) throw new ConnectionLostError(method, "not-sent", CLOSED);
       if (!isNodeName(node)) throw new ConnectionLostError(method, "not-sent", NO_NODE);
       if (!knows(node, kind)) throw new ConnectionLostError(method, "not-sent", OLD_NODE);
       const number = ++this.#lastNumber;
       const frame = frameOf(kind, [number, from, ...fields], body);
-      const expire = (): void => this.#timeOut(call, wait.timeoutMs);
+      const expire = (): void => this.#timeOut(call, settings.timeoutMs);
       const state = { deadline: 0, expire, isWritten: false, whenSettled: [] };
-      const call: RemoteCall = { ...state, number, node, method, wait, resolve, reject };
+      const call: RemoteCall = { ...state, number, node, method, settings, resolve, reject };
       this.#calls.set(number, call);
-      setDeadline(call, wait.timeoutMs);
+      setDeadline(call, settings.timeoutMs);
       this.#watch(call);
       const size = utf8Bytes(frame);
       const send = async (): Promise<number | undefined> => {
@@ -163,7 +163,7 @@ export class Calls implements PeerCalls {
       };
       // Otherwise a call that is settled would count among those that wait for the connection.
       if (!broker.isUp) call.whenSettled.push(() => broker.cancel(send));
-      broker.run(size, wait.timeoutMs, send).then(
+      broker.run(size, settings.timeoutMs, send).then(
         (count) => {
           // Otherwise the call settles by its answer, its timeout, or the silence of the node.
           if (count === 0 && broker.facts!.undercounts !== true)
@@ -180,7 +180,7 @@ export class Calls implements PeerCalls {
   }
 
   #watch(call: RemoteCall): void {
-    const { signal, maxTotalTimeoutMs } = call.wait;
+    const { signal, maxTotalTimeoutMs } = call.settings;
     if (maxTotalTimeoutMs !== Infinity) {
       const total = { deadline: 0, expire: () => this.#timeOut(call, maxTotalTimeoutMs) };
       setDeadline(total, maxTotalTimeoutMs);
@@ -263,9 +263,9 @@ export class Calls implements PeerCalls {
   #progressed(number: number, from: NodeName, body: string): void {
     const call = this.#calls.get(number);
     if (call?.node !== from) return;
-    if (call.wait.resetTimeoutOnProgress) setDeadline(call, call.wait.timeoutMs);
+    if (call.settings.resetTimeoutOnProgress) setDeadline(call, call.settings.timeoutMs);
     attempt(
-      () => call.wait.onProgress?.(parsed(body)),
+      () => call.settings.onProgress?.(parsed(body)),
       (error) => this.#node.host.report(error),
     );
   }
@@ -497,7 +497,7 @@ function describe(error: unknown): Verdict {
 }
 
 /** Returns the error with which a call rejects. */
-function errorOf({ method, wait }: RemoteCall, verdict: string, outcome: Outcome, value: unknown): unknown {
+function errorOf({ method, settings }: RemoteCall, verdict: string, outcome: Outcome, value: unknown): unknown {
   const {
     code,
     message,
@@ -508,7 +508,7 @@ function errorOf({ method, wait }: RemoteCall, verdict: string, outcome: Outcome
   } = (isObject(value) ? value : {}) as Record<string, any>;
   if (verdict === "error" && Number.isInteger(code) && typeof message === "string")
     return receivedError(method, code as number, message, data);
-  if (verdict === "timeout") return new TimeoutError(method, wait.timeoutMs, outcome);
+  if (verdict === "timeout") return new TimeoutError(method, settings.timeoutMs, outcome);
   if (verdict === "large") return new TooLargeError(method, numberIn(size), numberIn(maxMessageBytes));
   if (verdict === "protocol") return new ProtocolError(textIn(message), raw);
   if (verdict === "type") return mistake(textIn(value));

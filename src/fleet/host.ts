@@ -1,6 +1,6 @@
 /** What a server and its node know of each other. `LocalNode` is the node of a server without an engine, and `Fleet` that of any other. */
 import type { MessageText } from "../message/codec.js";
-import type { Wait } from "../peer/config.js";
+import type { CallSettings } from "../peer/config.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { OwnPeers, PeersHost } from "./own-peers.js";
 import type { PeerCalls } from "./remote.js";
@@ -28,8 +28,8 @@ export type NodeMethods = Readonly<Record<string, (params: any, context: NodeCon
 
 /** The server of a node, as the node sees it. None of its functions throws, except `rulesOf`. */
 export interface NodeHost extends PeersHost {
-  /** How long calls wait by default. */
-  readonly wait: Pick<Wait, "timeoutMs" | "retry">;
+  /** The defaults of the options of a call. */
+  readonly settings: Pick<CallSettings, "timeoutMs" | "retry">;
   /** At most so much is sent to a client that comes back, in UTF-16 code units. */
   readonly maxReplayLength: number;
   /** All peers of this node. */

@@ -105,7 +105,7 @@ export interface SendHandle {
   /** Whether the message was given to the transport, and may have been sent. False while the message is queued. */
   sent: boolean;
   /** Whether the message is a call with the option `retry`, which may use twice the queue. */
-  readonly isRetried?: boolean;
+  readonly hasRetry?: boolean;
   /** The method of a notification that may be dropped or replaced, if it is one. */
   readonly droppable?: string;
 }

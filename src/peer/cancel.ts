@@ -37,7 +37,7 @@ export function sendCancel(connection: Connection, call: OutgoingCall, reason: u
     const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
     const handle = isDue ? { sent: false } : new OptionalCancel();
     // If the call is in a batch that is still queued, the cancel is queued behind it.
-    if (!(call.sent ? flow : flow.sink).send(text, handle)) outgoing.failUnsent(text);
+    if (!(call.sent ? flow : flow.sink).send(text, handle)) outgoing.refused(text);
   } catch (error) {
     connection.report(error, { method: call.method, id: call.id });
   }

@@ -100,8 +100,8 @@ const CALL_OPTIONS = {
 /** What a call has that neither it nor its peer sets. */
 const DEFAULTS = { timeoutMs: 60_000, retry: false } as const;
 
-/** How long a call waits, and for what besides its response. */
-export interface Wait {
+/** The options of a call, with the defaults. */
+export interface CallSettings {
   readonly timeoutMs: number;
   readonly maxTotalTimeoutMs: number;
   readonly signal: AbortSignal | undefined;
@@ -121,8 +121,8 @@ export interface Config {
   readonly checks: ValueChecks | undefined;
   readonly fallback: AnyHandler | undefined;
   readonly around: AnyAround | undefined;
-  /** How long a call waits if its options do not say so. */
-  readonly wait: Wait;
+  /** The defaults of the options of a call. */
+  readonly settings: CallSettings;
   readonly limits: PeerLimits;
   readonly marks: UnsentMarks;
   readonly dialect: CoreDialect;
@@ -172,7 +172,7 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
     checks,
     fallback,
     around: checked.around,
-    wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
+    settings: settingsOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
     limits: checked.limits,
     marks: unsentMarks(checked.limits),
     dialect,
@@ -187,8 +187,8 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
   };
 }
 
-/** Returns how long a call with these options waits. Throws a `TypeError` that names the option, the rule and the value. */
-export function waitOf(options: CallOptions, defaults: Pick<Wait, "timeoutMs" | "retry">): Wait {
+/** Checks the options of a call. Throws a `TypeError` that names the option, the rule and the value. */
+export function settingsOf(options: CallOptions, defaults: Pick<CallSettings, "timeoutMs" | "retry">): CallSettings {
   const {
     timeoutMs = defaults.timeoutMs,
     retry = defaults.retry,

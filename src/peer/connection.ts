@@ -104,7 +104,7 @@ export class Connection implements LinkReceiver, FlowConnection {
         delete value.params;
         kind = classify(value);
       }
-      if (kind === "broken" && !this.outgoing.isBroken(value as Unchecked)) kind = "invalid";
+      if (kind === "broken" && !this.outgoing.isMeantAsResponse(value as Unchecked)) kind = "invalid";
     }
     if (kind === "response" || kind === "broken") this.outgoing.settle(kind, value as Unchecked, slot);
     else this.incoming.receive(kind, value, slot);
@@ -188,7 +188,7 @@ export class Connection implements LinkReceiver, FlowConnection {
    * Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a
    * listener.
    */
-  reportIfHeard(make: () => unknown, call?: FailedCall): void {
+  reportToListeners(make: () => unknown, call?: FailedCall): void {
     if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener?.()) this.report(make(), call);
   }
 

@@ -41,7 +41,7 @@ export interface FlowConnection {
   report(error: unknown): void;
   readonly outgoing: {
     /** Takes a queued message with calls that the transport refused. */
-    failUnsent(text: MessageText, handle: SendHandle): void;
+    refused(text: MessageText, handle: SendHandle): void;
   };
 }
 
@@ -70,7 +70,7 @@ export class Flow implements Sink {
   protected state: "open" | "full" | "draining" | "down" | "over" | "slow";
   /** The messages that wait while the state is not `open`, in order. */
   protected queue: SendQueue | undefined;
-  /** Whether some of the unsent bytes do not count against the connection. Then `sendLater` takes each message. */
+  /** Whether some of the unsent bytes do not count against the connection. Then `sendChecked` takes each message. */
   protected isMixed = false;
   /** The length of the calls that the transport refused, and that wait for the next connection. */
   #refusedLength = 0;
@@ -138,7 +138,7 @@ export class Flow implements Sink {
   /** First ends the connection if its other side reads too slowly, and then sends nothing. */
   send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
     if (this.state !== "open" || this.isMixed || handle?.droppable !== undefined)
-      return this.sendLater(text, handle, message);
+      return this.sendChecked(text, handle, message);
     const { transport, config } = this.connection;
     if ((transport.unsentBytes ?? 0) > config.marks.most) {
       this.check();
@@ -149,7 +149,7 @@ export class Flow implements Sink {
   }
 
   /** Sends a message behind those that wait. */
-  protected sendLater(text: MessageText, handle: SendHandle | undefined, _message?: EncodedMessage): boolean {
+  protected sendChecked(text: MessageText, handle: SendHandle | undefined, _message?: EncodedMessage): boolean {
     this.check();
     return !this.isOver && this.enqueue(text, handle);
   }
@@ -254,7 +254,7 @@ export class Flow implements Sink {
 
   /** Reports a queued message that the transport has refused. */
   protected refused(text: MessageText, handle: SendHandle): void {
-    this.connection.outgoing.failUnsent(text, handle);
+    this.connection.outgoing.refused(text, handle);
   }
 
   /** Notes that a call waits for the next connection, because the transport refused it. Returns false if too many do. */
@@ -316,7 +316,7 @@ class OpeningQueue implements Sink {
     const connection = this.#connection;
     const { queue } = this;
     queue.replace(handle);
-    const most = connection.config.marks.queue * (handle?.isRetried === true ? 2 : 1);
+    const most = connection.config.marks.queue * (handle?.hasRetry === true ? 2 : 1);
     if (connection.ended !== undefined || queue.length + text.length > most) return false;
     queue.add(text, handle);
     return true;

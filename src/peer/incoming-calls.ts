@@ -108,7 +108,7 @@ export class IncomingCalls implements Slot {
     if ((isRequest ? this.#requests : this.#notifications) >= maxInFlight) {
       counts.refusedBusy++;
       if (isRequest) this.reply(id, encodeError(id, BUSY), slot);
-      else connection.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message), { method, id });
+      else connection.reportToListeners(() => new RpcError(BUSY.code, BUSY.message), { method, id });
     } else if (isRequest && handler === undefined && config.fallback === undefined && config.around === undefined) {
       // Refused without a context and an RpcError, whose stack is expensive: the other side can repeat this.
       this.reply(id, encodeError(id, METHOD_NOT_FOUND), slot);

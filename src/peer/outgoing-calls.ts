@@ -6,7 +6,7 @@
 import { sendCancel } from "./cancel.js";
 import { CallTable } from "./call-table.js";
 import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec.js";
-import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js";
+import { settingsOf, type AnyAround, type CallRecord, type CallSettings } from "./config.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions, LiveOptions } from "../contract/contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
@@ -43,21 +43,27 @@ export class OutgoingCall implements Expiring, SendHandle {
   declare calls: OutgoingCalls;
   declare readonly id: number;
   declare readonly method: string;
-  declare readonly wait: Wait;
+  declare readonly settings: CallSettings;
   declare readonly resolve: (result: unknown) => void;
   /** Called when the call is settled, however. */
   onSettled: (() => void) | undefined = undefined;
 
-  constructor(calls: OutgoingCalls, id: number, method: string, wait: Wait, resolve: (result: unknown) => void) {
+  constructor(
+    calls: OutgoingCalls,
+    id: number,
+    method: string,
+    settings: CallSettings,
+    resolve: (result: unknown) => void,
+  ) {
     this.calls = calls;
     this.id = id;
     this.method = method;
-    this.wait = wait;
+    this.settings = settings;
     this.resolve = resolve;
   }
 
-  get isRetried(): boolean {
-    return this.again !== undefined && this.wait.retry !== false;
+  get hasRetry(): boolean {
+    return this.again !== undefined && this.settings.retry !== false;
   }
 
   /** Whether a loss of the connection leaves open whether it has run. */
@@ -65,8 +71,8 @@ export class OutgoingCall implements Expiring, SendHandle {
     return this.sent || this.again?.wasSent === true;
   }
 
-  /** Whether the message is queued, and can be cancelled. A message with several calls cannot: it is sent whole. */
-  get isUnsent(): boolean {
+  /** Whether the message is queued, and has no other call. A batch in the queue is sent whole, so its calls may still run. */
+  get canCancelMessage(): boolean {
     return !this.sent && this.handle === this;
   }
 
@@ -75,14 +81,14 @@ export class OutgoingCall implements Expiring, SendHandle {
   }
 
   expire(): void {
-    this.timeOut(this.wait.timeoutMs);
+    this.timeOut(this.settings.timeoutMs);
   }
 
   /** Rejects the call: its caller waits no longer than `afterMs`. */
   timeOut(afterMs: number): void {
     this.calls.giveUp(
       this,
-      new TimeoutError(this.method, afterMs, this.isUnsent && !this.mayHaveRun ? "not-sent" : "unknown"),
+      new TimeoutError(this.method, afterMs, this.canCancelMessage && !this.mayHaveRun ? "not-sent" : "unknown"),
     );
   }
 
@@ -98,7 +104,7 @@ export class OutgoingCall implements Expiring, SendHandle {
 
 /** The send handle of a message with several calls. */
 export interface SharedHandle extends SendHandle {
-  /** The calls that still wait. */
+  /** The pending calls. */
   readonly calls: Iterable<OutgoingCall>;
 }
 
@@ -139,7 +145,7 @@ export class OutgoingCalls {
    */
   request(method: string, params: unknown, options?: CallOptions, sink?: Sink, id?: number): Promise<unknown> {
     const connection = this.#connection;
-    const { around, wait: defaults, checks } = connection.config;
+    const { around, settings: defaults, checks } = connection.config;
     if (around !== undefined && id === undefined) return this.#requestAround(around, method, params, options, sink);
     let resolve!: OutgoingCall["resolve"];
     const settled = new Promise((settle) => (resolve = settle));
@@ -147,10 +153,10 @@ export class OutgoingCalls {
     let call: OutgoingCall | undefined;
     let text: MessageText;
     try {
-      const wait = options === undefined ? defaults : waitOf(options, defaults);
+      const settings = options === undefined ? defaults : settingsOf(options, defaults);
       // Ids are integers from 1: some implementations take an id of 0 for none.
-      call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve);
-      if (wait.signal?.aborted) throw wait.signal.reason;
+      call = new OutgoingCall(this, id ?? ++this.#lastId, method, settings, resolve);
+      if (settings.signal?.aborted) throw settings.signal.reason;
       // Until a peer is open for the first time, its calls are made again without the option too.
       const retry = options?.retry ?? (connection.isConnecting || defaults.retry);
       if (retry && sink === undefined) call.again = { params };
@@ -163,17 +169,17 @@ export class OutgoingCalls {
     }
     // Registered before it is sent: an in-memory peer may answer inside send().
     (this.#table ??= new CallTable()).add(call);
-    const { timeoutMs, signal, maxTotalTimeoutMs } = call.wait;
+    const { timeoutMs, signal, maxTotalTimeoutMs } = call.settings;
     setDeadline(call, timeoutMs);
     if (signal !== undefined || maxTotalTimeoutMs !== Infinity) this.#watch(call);
     connection.counts.requestsSent++;
-    if (!(sink ?? connection.flow.sink).send(text, call)) this.failUnsent(text, call);
+    if (!(sink ?? connection.flow.sink).send(text, call)) this.refused(text, call);
     return result;
   }
 
   #encode(call: OutgoingCall, params: unknown): MessageText {
     const connection = this.#connection;
-    const given = call.wait.onProgress === undefined ? params : connection.parts.get("progress").ask(call, params);
+    const given = call.settings.onProgress === undefined ? params : connection.parts.get("progress").ask(call, params);
     return connection.madeParts?.first("encode", call, given) ?? encodeRequest(call.id, call.method, given as object);
   }
 
@@ -208,7 +214,7 @@ export class OutgoingCalls {
 
   /** Watches the signal and the total timeout of a call. */
   #watch(call: OutgoingCall): void {
-    const { maxTotalTimeoutMs, signal } = call.wait;
+    const { maxTotalTimeoutMs, signal } = call.settings;
     if (maxTotalTimeoutMs !== Infinity) {
       const total = { deadline: 0, expire: () => call.timeOut(maxTotalTimeoutMs) };
       setDeadline(total, maxTotalTimeoutMs);
@@ -253,7 +259,7 @@ export class OutgoingCalls {
 
   #deliverNotification(text: MessageText, sink: Sink | undefined, handle: SendHandle | undefined): boolean {
     const isTaken = (sink ?? this.sink).send(text, handle);
-    if (!isTaken) this.failUnsent(text);
+    if (!isTaken) this.refused(text);
     return isTaken;
   }
 
@@ -266,7 +272,7 @@ export class OutgoingCalls {
    * long and few are kept. Other calls reject. A notification that is too long is reported, and not thrown: the other side chooses
    * that length, and must not make a loop over many peers fail.
    */
-  failUnsent(text: MessageText, handle?: SendHandle): void {
+  refused(text: MessageText, handle?: SendHandle): void {
     const connection = this.#connection;
     const { maxMessageBytes = Infinity, takesBytes } = connection.transport;
     // The other side limits the form that it gets: base64 is a third longer than bytes.
@@ -281,7 +287,7 @@ export class OutgoingCalls {
       return;
     }
     // A link that refuses a message of an accepted length is about to end.
-    const mayWait = handle?.isRetried === true && bytes === undefined && this.ended === undefined;
+    const mayWait = handle?.hasRetry === true && bytes === undefined && this.ended === undefined;
     if (mayWait && connection.flow.keepRefused(text)) return;
     const cause =
       this.ended ?? new Error(connection.flow.isSuspended ? "the queue is full" : "the connection is closing");
@@ -308,20 +314,20 @@ export class OutgoingCalls {
     if (call.sent) call.again = { ...call.again!, wasSent: true };
     call.sent = false;
     (this.#table ??= new CallTable()).add(call);
-    if (!this.sink.send(text, call)) this.failUnsent(text, call);
+    if (!this.sink.send(text, call)) this.refused(text, call);
     return true;
   }
 
-  /** Returns the call of that id, while it waits. */
+  /** Returns the pending call of that id. */
   get(id: unknown): OutgoingCall | undefined {
     return this.#table?.get(id);
   }
 
   /**
    * Whether what looks like a broken response is one. An object with only an id, under which no call is pending, is a request without its
-   * method: it is answered, because its sender would wait for ever.
+   * method: it is answered, because its sender expects a response.
    */
-  isBroken(value: Unchecked): boolean {
+  isMeantAsResponse(value: Unchecked): boolean {
     return !isLoneId(value) || this.get(value.id) !== undefined;
   }
 
@@ -351,7 +357,7 @@ export class OutgoingCalls {
     if (connection.incoming.namelessErrors > 0) connection.incoming.namelessErrors--;
     else if (connection.madeParts?.first("receive", response, slot)) return;
     const { code, message, data } = (response as ErrorMessage).error;
-    connection.reportIfHeard(() => new RpcError(code, message, data));
+    connection.reportToListeners(() => new RpcError(code, message, data));
   }
 
   /** Rejects one call, if it is still pending. */
@@ -363,7 +369,7 @@ export class OutgoingCalls {
   giveUp(call: OutgoingCall, reason: unknown): void {
     if (this.#take(call.id) === undefined) return;
     call.reject(reason);
-    if (call.isUnsent) this.#connection.flow.cancel(call);
+    if (call.canCancelMessage) this.#connection.flow.cancel(call);
     else sendCancel(this.#connection, call, reason);
   }
 
@@ -376,7 +382,7 @@ export class OutgoingCalls {
     const end = (call: OutgoingCall): void => {
       // Closing a connection sends what is queued, but not a call that is rejected as not sent.
       if (!call.sent) flow.cancel(call.handle);
-      const isRepeated = call.again !== undefined && (!call.sent || call.wait.retry === "always");
+      const isRepeated = call.again !== undefined && (!call.sent || call.settings.retry === "always");
       if (isRepeated && next !== undefined && next.#adopt(call)) return;
       this.fail(call.id, new ConnectionLostError(call.method, call.mayHaveRun ? "unknown" : "not-sent", cause));
     };

@@ -450,7 +450,7 @@ class ResumeArrival extends Arrival {
       return this.close({ code: CloseCode.Superseded, reason: "a later attempt came before this one" });
     // Rule 10: the token is not kept.
     if (found === "unknown") this.#abandoned = entrance.abandoned(resume.token, admission?.principal);
-    else if (found.canResume(resume)) {
+    else if (found.checkResume(resume)) {
       entrance.resume(client, found, resume);
       return this.settle();
     }

@@ -54,7 +54,7 @@ export class SharedRequest implements Sink {
     this.#calls.push(call);
     const whole = this.#withParams(plainText(text).slice(0, -1));
     // Reported here: the reason why the message was not taken may be its length.
-    if (!call.calls.sink.send(whole, call)) call.calls.failUnsent(whole, call);
+    if (!call.calls.sink.send(whole, call)) call.calls.refused(whole, call);
     return true;
   }
 

@@ -146,14 +146,16 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
   }
 
   async #request(method: string, params: unknown, options: GroupRequestOptions<AnyPeer> | undefined): Promise<any> {
-    const { except, ...wait } = checkOptions("options", options, REQUEST_OPTIONS);
+    const { except, ...settings } = checkOptions("options", options, REQUEST_OPTIONS);
     this.#resolve(except);
     const message = new SharedRequest(method, params);
     const call = this.record(method, params, except, true);
     if (call.peers.length === 0) return [];
     const { around } = this.all.config;
-    if (around === undefined) return requestAll(call.peers, message, wait);
-    return runAround(around, call, async () => requestAll(call.peers, new SharedRequest(method, call.params), wait));
+    if (around === undefined) return requestAll(call.peers, message, settings);
+    return runAround(around, call, async () =>
+      requestAll(call.peers, new SharedRequest(method, call.params), settings),
+    );
   }
 
   /** Returns the name of the topic or `"peers"`, for logs. In a message it throws a `TypeError`. */

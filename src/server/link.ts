@@ -54,7 +54,7 @@ export class ServerLink extends PackedLink {
   }
 
   /**
-   * Continues the session on another socket. The caller has checked `resume.received` by `session.covers`. `makeToken` returns the next
+   * Continues the session on another socket. The caller has checked `resume.received` by `session.canHaveReceived`. `makeToken` returns the next
    * token of the session.
    */
   resume(socket: Socket, { received, limits, bytes }: ResumeFrame, makeToken: () => string): void {

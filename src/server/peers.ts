@@ -118,7 +118,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   #makeHost(): NodeHost {
     const { topics, nodes, disconnected } = this.#options;
     return {
-      wait: this.config.wait,
+      settings: this.config.settings,
       maxReplayLength: this.config.limits.maxUnsentBytes / 4,
       peers: this.open,
       rulesOf: (name) => topics?.(name),

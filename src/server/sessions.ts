@@ -210,10 +210,10 @@ export class ServerSession implements ServerLinkDelegate, Resumable {
   }
 
   /** Returns false if the session has expired, or if `received` cannot be true, which ends the session. */
-  canResume({ received }: ResumeFrame): boolean {
+  checkResume({ received }: ResumeFrame): boolean {
     const { link } = this;
     if (link.checkExpiry()) return false;
-    const isTrue = link.state.session!.covers(received);
+    const isTrue = link.state.session!.canHaveReceived(received);
     if (!isTrue) link.fail("`received` is no count of the frames sent");
     return isTrue;
   }

@@ -239,7 +239,7 @@ export abstract class Endpoint {
     if (member(frame.resumed, "refused") !== undefined) return this.#discard(UNKNOWN_SESSION);
     const { session } = at;
     const resumed = Frames.resumedOf(frame.resumed);
-    if (resumed === undefined || session?.covers(resumed.received) !== true)
+    if (resumed === undefined || session?.canHaveReceived(resumed.received) !== true)
       return this.fail("`resumed` breaks its rules");
     // Rule 4: the client acks before all other frames, which confirms the new token to the server.
     session.token = resumed.token;

@@ -43,7 +43,7 @@ export interface LinkDelegate extends Dialer {
   /** Reports that the session cannot be resumed any more. May be called twice. */
   dropped?(): void;
   /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
-  succeed?(end: CloseInfo): Link | undefined;
+  nextLink?(end: CloseInfo): Link | undefined;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
   ended?(): void;
   /** Takes a control frame that the endpoint does not know. */
@@ -275,7 +275,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     const receiver = this.receiver!;
     if (receiver.ended !== undefined) return;
     this.#drop();
-    const next = this.delegate?.succeed?.(end);
+    const next = this.delegate?.nextLink?.(end);
     if (next === undefined) return this.#report(end);
     if (wasFlowing) receiver.suspended();
     // A listener of `suspend` may have closed the peer.

@@ -118,7 +118,7 @@ export class Session {
   }
 
   /** Returns true if the other side can have received that many frames: not fewer than it acknowledged, and not more than were sent (rule 5). */
-  covers(received: number): boolean {
+  canHaveReceived(received: number): boolean {
     return received >= this.acked && (received < this.next || received <= this.#sentBefore);
   }
 

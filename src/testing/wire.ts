@@ -32,7 +32,7 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
   readonly #up: Pipe;
   readonly #down: Pipe;
   #isRefused = false;
-  #offerMayBeWhy = false;
+  #mayOfferBeCause = false;
   /** Takes the first answer. Further ones have no effect. */
   #answer!: (answer: Answer) => void;
   readonly opened: Promise<string>;
@@ -50,7 +50,7 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
       this.#answer = (answer) => {
         this.#answer = () => {};
         if ("protocol" in answer) return resolve(answer.protocol);
-        this.#offerMayBeWhy = answer.blamesOffer;
+        this.#mayOfferBeCause = answer.blamesOffer;
         reject(answer.error);
       };
     });
@@ -62,7 +62,7 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
     return {
       socket: this.client,
       opened: this.opened,
-      offerMayBeWhy: () => this.#offerMayBeWhy,
+      mayOfferBeCause: () => this.#mayOfferBeCause,
       abandon: () => this.client.terminate(),
     };
   }

@@ -267,12 +267,12 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   "5: a server takes any count in `resume`": endpoint("server", (_one, { take }) => ({
     take(wire, kind, session) {
-      if (session !== undefined) session.covers = () => true;
+      if (session !== undefined) session.canHaveReceived = () => true;
       return take(wire, kind, session);
     },
   })),
   "5: a client takes any count in `resumed`": reads("client", (frame, { state }) => {
-    if (state.session !== undefined) state.session.covers = () => true;
+    if (state.session !== undefined) state.session.canHaveReceived = () => true;
     return [frame];
   }),
   "6: a frame that cannot be read ends nothing": reads("both", dropping("[1,")),

@@ -132,7 +132,7 @@ export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: b
       },
       end: (code, reason) => endpoint.end(code, reason),
       report() {},
-      outgoing: { failUnsent() {} },
+      outgoing: { refused() {} },
     },
     isDown,
   );

@@ -747,7 +747,7 @@ export class World {
     if (found === "unknown" && this.lines.some(({ token, end }) => token === resume.token && end === undefined))
       this.client.pair.reason ??= "the hello of a session that begins anew has not come";
     if (found === "stale") return line.server.close(4000);
-    if (found !== "unknown" && found.session!.covers(resume.received)) return found.resume(line, resume);
+    if (found !== "unknown" && found.session!.canHaveReceived(resume.received)) return found.resume(line, resume);
     if (found !== "unknown") {
       found.pair.reason ??= "lied to";
       found.endpoint.fail("`received` is no count of the frames sent");
