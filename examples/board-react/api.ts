@@ -20,7 +20,16 @@ export const serverApi = contract({
   // For `useTopicMembers`.
   "topic/join": { params: z.object({ topic }), result: z.array(Person) },
   "topic/leave": { params: z.object({ topic }) },
-  cards: { result: z.array(Card) },
+  // For `useTopic`.
+  "cards/join": {
+    params: z.object({ since: z.string().optional() }),
+    result: z.object({
+      at: z.string().optional(),
+      outcome: z.enum(["complete", "gap"]).optional(),
+      value: z.array(Card).optional(),
+    }),
+  },
+  "cards/leave": { params: z.object({}) },
   /** Adds a card, or changes it. */
   put: { params: Draft, result: Card },
   /** Removes a card, after its owner was asked. Returns false if the owner says no. */

@@ -26,27 +26,30 @@ const server = await serve<ServerApi, PageApi, User>({
     return name === null ? null : { name };
   },
   principal: ({ name }) => name,
+  // A page that was away gets the changes that it missed.
+  topics: (name) => (name === "cards" ? { log: {} } : undefined),
   contract: serverApi,
   methods: {
     "topic/join": ({ topic }, { peer, server }) => Array.from(server.topic(topic).add(peer), personOf),
     "topic/leave": ({ topic }, { peer, server }) => void server.topic(topic).delete(peer),
 
-    cards,
+    "cards/join": ({ since }, { peer, server }) => server.topic("cards").join(peer, { since, load: cards }),
+    "cards/leave": (_params, { peer, server }) => void server.topic("cards").delete(peer),
 
-    put(draft, { peer, server }) {
+    async put(draft, { peer, server }) {
       const card = putCard({ ...draft, owner: cardOf(draft.id)?.owner ?? peer.auth.name });
-      server.peers.notify("changed", { card });
+      await server.topic("cards").publish("changed", { card });
       log(`${peer.auth.name} wrote "${card.text}"`);
       return card;
     },
 
-    async remove({ id }, { peer, signal }) {
+    async remove({ id }, { peer, server, signal }) {
       const card = cardOf(id);
       if (card === undefined) throw new RpcError(404, "there is no such card");
       const question = `May ${peer.auth.name} remove "${card.text}"?`;
       if (card.owner !== peer.auth.name && !(await ask(card.owner, question, signal))) return false;
       removeCard(id);
-      server.peers.notify("removed", { id });
+      await server.topic("cards").publish("removed", { id });
       log(`${peer.auth.name} removed "${card.text}"`);
       return true;
     },
@@ -55,7 +58,7 @@ const server = await serve<ServerApi, PageApi, User>({
       for (const [i, text] of texts.entries()) {
         await delay(100, undefined, { signal }); // rejects if the caller cancels
         const card = putCard({ id: crypto.randomUUID(), text, isDone: false, owner: peer.auth.name });
-        server.peers.notify("changed", { card });
+        await server.topic("cards").publish("changed", { card });
         progress({ done: i + 1 });
       }
       log(`${peer.auth.name} imported ${texts.length} cards`);

@@ -1,50 +1,36 @@
 /** The cards. A change is shown at once, and corrected if the server refuses it. */
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useEffect, useState } from "react";
-import type { Card, Draft } from "../api.js";
-import { useNotification, usePeer } from "./rpc.js";
-
-const KEY = ["cards"];
+import { startTransition, useOptimistic, useState } from "react";
+import type { Reducers } from "reciproc";
+import { useTopic } from "reciproc/react";
+import type { Card, Draft, PageApi } from "../api.js";
+import { usePeer } from "./rpc.js";
 
 /** Puts a card in its place, or at the end. */
 const put = (cards: Card[], card: Card) =>
   cards.some(({ id }) => id === card.id) ? cards.map((one) => (one.id === card.id ? card : one)) : [...cards, card];
 
+const reduce: Reducers<Card[], PageApi> = {
+  changed: (cards, { card }) => put(cards, card),
+  removed: (cards, { id }) => cards.filter((card) => card.id !== id),
+};
+
 export function Board({ name }: { name: string }) {
   const peer = usePeer();
-  const queries = useQueryClient();
   const [notice, setNotice] = useState("");
-  const { data: cards = [] } = useQuery({
-    queryKey: KEY,
-    queryFn: ({ signal }) => peer.request("cards", undefined, { signal }),
-  });
+  const { value = [] } = useTopic(peer, "cards/join", {}, { reduce, leave: "cards/leave" });
+  const [cards, show] = useOptimistic(value, put);
 
-  const change = (next: (cards: Card[]) => Card[]) => queries.setQueryData<Card[]>(KEY, (old = []) => next(old));
-  const refetch = useCallback(() => void queries.invalidateQueries({ queryKey: KEY }), [queries]);
-  useNotification("changed", ({ card }) => change((old) => put(old, card)));
-  useNotification("removed", ({ id }) => change((old) => old.filter((card) => card.id !== id)));
-  // After a restart of the server, and after changes that were dropped because this page was slow, fetch all cards.
-  useEffect(() => {
-    peer.on("lost", refetch).on("missed", refetch);
-    return () => void peer.off("lost", refetch).off("missed", refetch);
-  }, [peer, refetch]);
-
-  const save = useMutation({
-    mutationFn: (draft: Draft) => peer.request("put", draft),
-    onMutate: (draft) => change((old) => put(old, { owner: name, ...old.find(({ id }) => id === draft.id), ...draft })),
-    onSuccess: () => setNotice(""),
-    onError: (error) => {
-      setNotice(error.message);
-      refetch(); // instead of what the server has refused
-    },
-  });
-  const remove = useMutation({
-    mutationFn: ({ id }: Card) => peer.request("remove", { id }),
-    onSuccess: (isRemoved, { owner }) => setNotice(isRemoved ? "" : `${owner} said no`),
-    onError: (error) => setNotice(error.message),
-  });
-  const add = (data: FormData) =>
-    save.mutate({ id: crypto.randomUUID(), text: String(data.get("text")), isDone: false });
+  const act = (call: () => Promise<string>) =>
+    startTransition(async () => setNotice(await call().catch(({ message }: Error) => message)));
+  const save = (draft: Draft) =>
+    act(async () => {
+      show({ owner: name, ...value.find(({ id }) => id === draft.id), ...draft });
+      await peer.request("put", draft);
+      return "";
+    });
+  const remove = ({ id, owner }: Card) =>
+    act(async () => ((await peer.request("remove", { id })) ? "" : `${owner} said no`));
+  const add = (data: FormData) => save({ id: crypto.randomUUID(), text: String(data.get("text")), isDone: false });
 
   return (
     <main>
@@ -56,15 +42,11 @@ export function Board({ name }: { name: string }) {
         {cards.map((card) => (
           <li key={card.id}>
             <label>
-              <input
-                type="checkbox"
-                checked={card.isDone}
-                onChange={() => save.mutate({ ...card, isDone: !card.isDone })}
-              />
+              <input type="checkbox" checked={card.isDone} onChange={() => save({ ...card, isDone: !card.isDone })} />
               {card.text}
             </label>
             <small>{card.owner}</small>
-            <button aria-label={`Remove ${card.text}`} onClick={() => remove.mutate(card)}>
+            <button aria-label={`Remove ${card.text}`} onClick={() => remove(card)}>
               ×
             </button>
           </li>

@@ -1,4 +1,3 @@
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { bytes, progress } from "reciproc";
@@ -6,14 +5,6 @@ import { Board } from "./Board.js";
 import { Confirm, Import, Log, People, Upload } from "./panels.js";
 import { Provider, useConnection } from "./rpc.js";
 import "./style.css";
-
-const queries = new QueryClient({
-  // The peer queues calls while it is offline, and the server reports every change.
-  defaultOptions: {
-    queries: { networkMode: "always", staleTime: Infinity, retry: false },
-    mutations: { networkMode: "always" },
-  },
-});
 
 function App() {
   /** The user. `undefined` until the server has sent the name, and `null` if no user has logged in. */
@@ -25,26 +16,23 @@ function App() {
   if (name === null) return <Login onLogin={() => setName(undefined)} />;
   const logOut = async () => {
     await fetch("/logout", { method: "POST" });
-    queries.clear();
     setName(undefined);
   };
   return (
     <Provider url="/rpc" options={{ use: [bytes, progress], retry: "not-sent" }}>
-      <QueryClientProvider client={queries}>
-        <header>
-          <h1>Board</h1>
-          <People />
-          <Status />
-          <button onClick={() => void logOut()}>Log out {name}</button>
-        </header>
-        <Board name={name} />
-        <aside>
-          <Import />
-          <Upload />
-          <Log />
-        </aside>
-        <Confirm />
-      </QueryClientProvider>
+      <header>
+        <h1>Board</h1>
+        <People />
+        <Status />
+        <button onClick={() => void logOut()}>Log out {name}</button>
+      </header>
+      <Board name={name} />
+      <aside>
+        <Import />
+        <Upload />
+        <Log />
+      </aside>
+      <Confirm />
     </Provider>
   );
 }
