@@ -14,7 +14,7 @@ export interface FleetFaults {
   readonly clients: number;
   readonly seconds: number;
   readonly brokers: readonly {
-    readonly broker: "redis" | "nats" | "cluster";
+    readonly broker: "redis" | "nats" | "core" | "cluster";
     readonly seeds: number;
     readonly counts: FleetCounts;
     readonly faults: FleetCounts;

@@ -9,7 +9,12 @@ import { scalePart } from "../bench/fleet/scale-report.js";
 import { json, table } from "../bench/report.js";
 
 const ROOT = join(import.meta.dirname, "..");
-const BROKERS = { redis: "Redis", nats: "NATS", cluster: "Redis Cluster" };
+const BROKERS = {
+  redis: "Redis",
+  nats: "NATS with JetStream",
+  core: "NATS without JetStream",
+  cluster: "Redis Cluster",
+};
 /** The part of docs/SCALING.md that has measured figures. */
 const BEGIN = "<!-- bench: begin -->";
 const END = "<!-- bench: end -->";

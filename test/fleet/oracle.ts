@@ -19,7 +19,7 @@ export const TIMEOUT_MS = 4_000;
 export interface Welcome {
   readonly run: number;
   readonly id: string;
-  readonly outcome: "complete" | "gap";
+  readonly outcome: "complete" | "gap" | undefined;
   readonly at: string | undefined;
 }
 
@@ -338,7 +338,7 @@ export class Oracle {
     texts: ReadonlyMap<string, ReadonlySet<number>>,
   ): void {
     const { outcome, at, run } = welcome!;
-    if (outcome === "gap") {
+    if (outcome !== "complete") {
       // Without a log there is no position: the client keeps its own, and what it has up to there.
       if (before !== undefined) {
         const place = parse(before);

@@ -59,6 +59,8 @@ export interface Place<L extends Link> {
   next(): Promise<{ readonly engine: Engine; readonly link: (node: Node) => L }>;
   /** How long a node may take until it notices that a fault has ended its connection. */
   readonly noticeMs: number;
+  /** Without logs, nothing is published, and a client joins without a position. */
+  readonly hasLogs: boolean;
 }
 
 /** Resolves when the fault is over. `one`: a node that has no other fault of its own. */
@@ -207,11 +209,11 @@ export class World<L extends Link> {
     const run = this.oracle.started(this.oracle.runs.size + 1);
     run.troubles.push(...this.#troubles);
     const { engine, link } = await this.#place.next();
+    const log = this.#place.hasLogs ? { length: 5_000, bytes: 2 ** 24, ttlMs: 600_000 } : undefined;
     const node = makeNode({
       engine,
       session: { route, ttlMs: SESSION_MS },
-      topics: (name: string) =>
-        name === LOGGED ? { log: { length: 5_000, bytes: 2 ** 24, ttlMs: 600_000 }, members: true } : undefined,
+      topics: (name: string) => (name === LOGGED ? { log, members: true } : undefined),
       methods: {
         join: async (params: any, { peer }: any) => ({ ...(await this.#join(node, params, peer)), run: run.run }),
         rename: async ({ as }: { as: string }, { peer }: any) => {
@@ -244,7 +246,7 @@ export class World<L extends Link> {
     const topic = server.topic(LOGGED);
     const isLate = this.misuse === "replays after live messages" && since !== undefined;
     await server.topic(PLAIN).join(peer);
-    const joined = await topic.join(peer, isLate ? { as } : { since, as });
+    const joined = await topic.join(peer, isLate || !this.#place.hasLogs ? { as } : { since, as });
     let { outcome } = joined;
     // Meanwhile, publications arrive.
     await after(this.misuse === undefined ? this.random.below(WORK_MS) : LONG_JOIN_MS);
@@ -253,7 +255,7 @@ export class World<L extends Link> {
       ({ outcome } = part);
       if (outcome === "complete") for (const { method, params } of part.entries) peer.notify(method, params);
     }
-    return { outcome: outcome!, at: joined.at, id: peer.id };
+    return { outcome, at: joined.at, id: peer.id };
   }
 
   /** Connects a client to the node that its URL names, or else to the next one. */
@@ -365,7 +367,7 @@ export class World<L extends Link> {
     this.#isOver = true;
     await traffic;
     await this.until("C1", () => (this.#pending.size === 0 ? undefined : "calls are pending"));
-    await this.#publishUnseen();
+    if (this.#place.hasLogs) await this.#publishUnseen();
     await this.#expectMembers();
     for (const { link, run } of this.nodes.values()) run.losses.push(...link.losses);
     this.#hasHappened = true;
@@ -383,8 +385,11 @@ export class World<L extends Link> {
     for (; !this.#isOver; await after(TICK_MS)) {
       const { node, run } = this.any;
       const n = ++this.#numbers;
-      this.oracle.sent.push({ run: run.run, n, time: now() });
-      node.server.topic(PLAIN).notify("told", { run: run.run, n });
+      // Until its first connection, a node reports nothing, and an application awaits that.
+      if (node.server.health().ok || run.states.length > 0) {
+        this.oracle.sent.push({ run: run.run, n, time: now() });
+        node.server.topic(PLAIN).notify("told", { run: run.run, n });
+      }
       const key = this.random.chance(KEYED) ? `key ${n}` : undefined;
       this.#track(this.#publish(n, key));
       if (key !== undefined && this.random.chance(DOUBLED)) this.#track(this.#publish(n, key));
@@ -404,6 +409,7 @@ export class World<L extends Link> {
 
   /** Publishes. One with a key and an unknown outcome is published again. */
   async #publish(n: number, key?: string, { node, run: { run } } = this.any): Promise<string | undefined> {
+    if (!this.#place.hasLogs) return undefined;
     const publication: Publication = { n, run, key, state: "pending", at: undefined, orderedAt: now(), time: 0 };
     this.oracle.publications.push(publication);
     const options = { timeoutMs: TIMEOUT_MS, ...(key !== undefined && { key }) };

@@ -12,7 +12,7 @@ import { RedisCluster } from "../../support/redis-groups.js";
 import { commandAt, RedisServer } from "../../support/redis.js";
 import { Relay } from "../../support/relay.js";
 
-export type BrokerKind = "redis" | "nats" | "cluster";
+export type BrokerKind = "redis" | "nats" | "core" | "cluster";
 export type Fault = FaultOf<RelayLink>;
 
 /** A broker, and what can happen to its connections and to itself. It has one fault at a time. */
@@ -63,7 +63,7 @@ const MOST_BYTES = 5_000;
 const LONGEST_SILENCE_MS = LEASE_MS + 2_000;
 const LONGEST_PAUSE_MS = 8_000;
 /** A node whose servers have changed places notices that later, because no connection ends. */
-const NOTICE_MS = { redis: 1_000, nats: 1_000, cluster: 4_000 } satisfies Record<BrokerKind, number>;
+const NOTICE_MS = { redis: 1_000, nats: 1_000, core: 1_000, cluster: 4_000 } satisfies Record<BrokerKind, number>;
 
 const ofOne =
   (fault: (link: RelayLink & { relay: Relay }, random: Random) => Promise<void>): Fault =>
@@ -148,7 +148,7 @@ function faultsOfRedis(get: () => Promise<RedisServer>, all: () => Promise<reado
 
 /** Starts a broker. */
 export async function startBroker(kind: BrokerKind, prefix: string): Promise<ChaosBroker> {
-  const noticeMs = NOTICE_MS[kind];
+  const facts = { noticeMs: NOTICE_MS[kind], hasLogs: kind !== "core" };
   const settings = { prefix, leaseMs: LEASE_MS, startTimeoutMs: START_TIMEOUT_MS };
   const single = (
     server: Program,
@@ -164,7 +164,7 @@ export async function startBroker(kind: BrokerKind, prefix: string): Promise<Cha
     const dispose = async (): Promise<void> => {
       for (const one of [...relays, server]) await one[Symbol.asyncDispose]();
     };
-    return { place: { next, noticeMs }, ofNodes: OF_NODES, ofBroker, [Symbol.asyncDispose]: dispose };
+    return { place: { next, ...facts }, ofNodes: OF_NODES, ofBroker, [Symbol.asyncDispose]: dispose };
   };
   if (kind === "redis") {
     const server = await RedisServer.create();
@@ -174,13 +174,15 @@ export async function startBroker(kind: BrokerKind, prefix: string): Promise<Cha
     );
     return single(server, (port) => redis({ url: `redis://127.0.0.1:${port}`, ...settings }), faults);
   }
-  if (kind === "nats") {
-    const server = await NatsServer.create();
+  if (kind === "nats" || kind === "core") {
+    const server = await NatsServer.create(facts.hasLogs ? {} : { jetstream: false });
     const faults = faultsOf(
       async () => server,
       () => removeStreams(server.url, prefix),
     );
-    return single(server, (port) => nats({ url: `nats://127.0.0.1:${port}`, jetstream: {}, ...settings }), faults);
+    if (!facts.hasLogs) delete faults["broker emptied"];
+    const jetstream = facts.hasLogs ? {} : undefined;
+    return single(server, (port) => nats({ url: `nats://127.0.0.1:${port}`, jetstream, ...settings }), faults);
   }
   const cluster = await RedisCluster.create();
   const log = new Names(prefix).channel(`t:${LOGGED}`).name;
@@ -202,7 +204,7 @@ export async function startBroker(kind: BrokerKind, prefix: string): Promise<Cha
         engine: redis({ cluster: cluster.urls, ...settings }),
         link: (node) => new RelayLink(node),
       }),
-      noticeMs,
+      ...facts,
     },
     ofNodes: {},
     ofBroker: Object.fromEntries(Object.entries(faults).map(untilOk)),
