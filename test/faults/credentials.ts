@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { AnyPeer, Attempt, ConnectionLostError } from "../../src/index.js";
+import type { AnyPeer, Attempt, CloseInfo, ConnectionLostError } from "../../src/index.js";
 import type { End, Oracle } from "./oracle.js";
 import type { Random } from "./random.js";
 import { CLIENT_NAME, type Speaker } from "./traffic.js";
@@ -29,6 +29,8 @@ interface Renewal {
   readonly from: End;
   /** Each later number may be that of its `auth`. A call that is made while another is pending may share the newest `auth`, no older one. */
   readonly since: number;
+  /** As `since`, if the server has asked for an `auth` that is pending. */
+  readonly newest: number;
   until: number;
   outcome: "result" | "not-sent" | "unknown" | undefined;
 }
@@ -59,14 +61,17 @@ export class Credentials {
   readonly #unused = new Set<Account>();
   readonly #holders = new Map<End, Holder>();
   readonly #renewals: Renewal[] = [];
+  readonly #expires: boolean;
 
   constructor(oracle: Oracle, random: Random) {
     this.#oracle = oracle;
     this.#random = random;
+    this.#expires = random.chance(0.5);
   }
 
-  readonly show = async ({ number }: Attempt): Promise<Auth> => {
+  readonly show = async ({ number, reason }: Attempt): Promise<Auth> => {
     const id = ++this.#lastId;
+    if ((reason as CloseInfo | undefined)?.code === 4001) this.#oracle.tally.expiries++;
     // An open connection has the number 0.
     if (number === 0) this.#fresh.add(id);
     await this.#delay();
@@ -84,6 +89,9 @@ export class Credentials {
     this.#unused.add(account);
     return account;
   };
+
+  /** Returns how long an account is valid. The server asks for a fresh `auth` before only if that is more than a second. */
+  readonly expiresInMs = (): number | undefined => (this.#expires ? 300 + this.#random.below(2_000) : undefined);
 
   async #delay(): Promise<void> {
     if (this.#random.chance(0.3)) await sleep(this.#random.below(4));
@@ -132,9 +140,9 @@ export class Credentials {
   /** Makes the client call `reauthenticate`. Resolves when it is settled. */
   async renew({ end, peer }: Speaker): Promise<void> {
     const pending = this.#renewals.find(({ outcome }) => outcome === undefined);
-    const since =
-      pending === undefined ? this.#lastId : Math.max(pending.since, ...[...this.#fresh].map((id) => id - 1));
-    const renewal: Renewal = { from: end, since, until: Infinity, outcome: undefined };
+    const newest = Math.max(0, ...[...this.#fresh].map((id) => id - 1));
+    const since = pending === undefined ? this.#lastId : Math.max(pending.since, newest);
+    const renewal: Renewal = { from: end, since, newest, until: Infinity, outcome: undefined };
     this.#renewals.push(renewal);
     const { suspends } = this.#oracle.tally;
     try {
@@ -151,12 +159,14 @@ export class Credentials {
     renewal.outcome = "result";
     this.#oracle.tally.renewed++;
     if (this.refusal !== undefined) this.#oracle.fail(`the \`auth\` of an ${this.refusal} was accepted`);
-    const [at] = [...this.#holders].filter(([, { accounts }]) => accounts.some(({ id }) => this.#isOf(renewal, id)));
-    if (at === undefined) return this.#oracle.fail("`reauthenticate` resolved, and no peer has its result");
-    const [end] = at;
-    if (from.other !== undefined && from.other !== end)
+    const most = this.#expires ? { ...renewal, since: renewal.newest } : renewal;
+    const ends = [...this.#holders.keys()].filter((end) =>
+      this.#holders.get(end)!.accounts.some(({ id }) => this.#isOf(most, id)),
+    );
+    if (ends.length === 0) return this.#oracle.fail("`reauthenticate` resolved, and no peer has its result");
+    if (from.other !== undefined && !ends.includes(from.other))
       this.#oracle.fail("`reauthenticate` resolved for another session");
-    this.check(end);
+    this.check(from.other ?? ends[0]!);
   }
 
   #rejected(renewal: Renewal, error: unknown): void {

@@ -160,7 +160,8 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     // The client was first, by its heartbeat. The server refuses the thief, and waits for its hello.
     if (intrusion.token === undefined) return intrusion.webSocket.terminate();
     await unlessLost(world, end, "the client evicts the thief", () => code !== undefined && hasLeft(world, line));
-    if (code !== 4000 && !end.isOver) world.oracle.fail(`the thief was evicted with ${code}`);
+    // 4001: its credentials have expired before.
+    if (code !== 4000 && code !== 4001 && !end.isOver) world.oracle.fail(`the thief was evicted with ${code}`);
     intrusion.webSocket.terminate();
   },
   async stealWhileAway(world) {

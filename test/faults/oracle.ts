@@ -126,6 +126,8 @@ const NO_OUTCOMES = {
   renewalsLost: 0,
   /** New results of `authenticate` for a peer that is open. */
   refreshes: 0,
+  /** Connections that ended because the `auth` of the client had expired. */
+  expiries: 0,
 };
 
 /** Counts of the outcomes. */

@@ -135,6 +135,7 @@ export class World {
       methods: this.traffic.methods(({ peer }) => this.#arrivesAt(peer)) as never,
       authenticate: authenticate(this.credentials.authenticate),
       principal: ({ name }: { name: string }) => name,
+      expiresInMs: this.credentials.expiresInMs,
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES, maxUnsentBytes: MAX_UNSENT_BYTES },
       session: { ttlMs: this.ttlMs },
       heartbeat: this.hasHeartbeat ? { intervalMs: 300, deadAfterMs: 2_000 } : false,

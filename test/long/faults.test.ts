@@ -39,7 +39,7 @@ it(
     expect(kinds.filter((kind) => faults[kind] === undefined)).toEqual([]);
     const { volatile, refreshes, ...others } = sum;
     const happened = ["reports", "interrupted", "missed", "replaced", "volatileArrived", "dropped"] as const;
-    const ofCredentials = ["retried", "renewed", "renewedLater", "renewalsLost"] as const;
+    const ofCredentials = ["retried", "renewed", "renewedLater", "renewalsLost", "expiries"] as const;
     expect([...happened, ...ofCredentials].filter((name) => !(others[name] > 0))).toEqual([]);
     expect(others.volatileArrived).toBeLessThan(volatile);
     expect(refreshes).toBeGreaterThan(others.renewed);
