@@ -4,6 +4,7 @@ import { WebSocket } from "ws";
 import { BINARY, CLOSE, CONTINUATION, frame, frameHead, PING, PONG, TEXT } from "../../bench/attacks/floods.js";
 import { bytesOf, connect } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
+import { bareServer } from "../client/clients.js";
 import { binaryFrame } from "../support/binary.js";
 import { plainPeer, sendUpgrade } from "../support/network.js";
 import { notification, request } from "../support/raw.js";
@@ -95,6 +96,17 @@ describe("a flood of WebSocket pings and pongs", () => {
     await clock.pass(1_000);
     expect(await raw.peer.closed).toMatchObject({ code, error: { message: reason } });
     expect(raw.peer.stats().bytesReceived).toBeLessThan(flood.length);
+  });
+
+  it("closes a client with 1008 too", async () => {
+    using clock = virtualClock();
+    await using bare = await bareServer();
+    await using peer = await connect(bare.url, { link: "plain", reconnect: false });
+    const [far] = bare.webSockets;
+    for (let i = 0; i <= 1000; i++) far!.ping();
+    await vi.waitFor(() => expect(far!.readyState).toBe(WebSocket.CLOSING));
+    await clock.pass(1_000);
+    expect(await peer.closed).toMatchObject({ code: 1008 });
   });
 
   it("answers up to 1,000 at once", async () => {

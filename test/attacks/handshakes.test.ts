@@ -5,7 +5,7 @@ import { upgradeText } from "../../bench/attacks/floods.js";
 import { connect, type ConnectError, type Peer } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { maskedFrames } from "../../src/socket/frames.js";
-import { sendUpgrade } from "../support/network.js";
+import { sendUpgrade, upgrade } from "../support/network.js";
 import { postText, write } from "../support/post.js";
 import { request } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
@@ -55,6 +55,11 @@ describe("a handshake that never ends", () => {
     await clock.pass(10_000);
     expect(await answer).toMatch(/^HTTP\/1\.1 408 [^]*limits\.handshakeTimeoutMs/);
   });
+});
+
+it("a handshake whose head grows without end is answered with 431", async () => {
+  await using on = await target();
+  expect(await upgrade(on.url, { Cookie: "x".repeat(20_000) })).toMatchObject({ status: 431 });
 });
 
 describe("a client that is refused after its hello, and never closes", () => {

@@ -1,6 +1,6 @@
 /** Reaches limits as single messages do not: with many messages in one pack, in fragments, by HTTP POST, over a resumed session. */
 import { readFile } from "node:fs/promises";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { CONTINUATION, frame, TEXT } from "../../bench/attacks/floods.js";
 import { Subscriptions, type ServerContext } from "../../src/node.js";
 import { begun, ByHand, drop, LIMITS, serving } from "../server/by-hand.js";
@@ -119,6 +119,18 @@ describe("`maxMessagesPerSecond`", () => {
     expect(codesOf((await (await post(on.url, calls("m", 50))).json()) as object[])).toEqual(expected);
     expect(ran).toBe(20);
   });
+});
+
+it("`maxBatchEntries` and `maxInFlight` hold for a batch by HTTP POST", async () => {
+  const open = gate();
+  let ran = 0;
+  const limits = { maxBatchEntries: 5, maxInFlight: 2 };
+  await using on = await target({ limits, methods: { hang: () => (ran++, open.promise) } });
+  expect(await (await post(on.url, calls("here", 6))).json()).toMatchObject({ id: null, error: { code: -32010 } });
+  const response = post(on.url, calls("hang", 5));
+  await vi.waitFor(() => expect(on.server.stats().refusedBusy + ran).toBe(5));
+  open.resolve();
+  expect(codesOf((await (await response).json()) as object[])).toEqual({ result: 2, "-32009": 3 });
 });
 
 it("`maxStreams` holds for a batch by HTTP POST, in which each stream is read to its end", async () => {

@@ -56,10 +56,7 @@ describe("a client that calls and never reads", () => {
       expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
       // The client disconnects without an answer to the close.
       raw.socket.destroy();
-      expect(await raw.peer.closed).toMatchObject({
-        code: 1013,
-        reason: expect.stringContaining(`${BURST} bytes`),
-      });
+      expect(await raw.peer.closed).toMatchObject({ code: 1013, reason: expect.stringContaining(`${BURST} bytes`) });
     },
   );
 

@@ -35,11 +35,6 @@ export class TestNode extends Node {
   }
 }
 
-/** Resolves when the broker has nothing more under the prefix of a rig that contains a text. */
-export async function untilNothingLeft(rig: EngineRig, text = ""): Promise<void> {
-  await expect.poll(async () => (await rig.leftovers()).filter((one) => one.includes(text))).toEqual([]);
-}
-
 /** Resolves with the error with which a node over an engine does not open. */
 export async function refusalOf(engine: Engine): Promise<EngineError> {
   return use(new TestNode(engine))

@@ -1,7 +1,7 @@
 /** Slow readers: bursts, broadcasts, and messages that a newer one makes obsolete. */
 import { describe, expect, it } from "vitest";
 import type { Link, LinkReceiver } from "../../src/message/transport.js";
-import type { AnyPeer, LiveOptions } from "../../src/index.js";
+import type { AnyPeer, LiveOptions, ServerContext } from "../../src/node.js";
 import { testServer, type TestServerOptions } from "../../src/testing/index.js";
 import { closeAtEnd } from "../support/pair.js";
 import { notification, request } from "../support/raw.js";
@@ -91,17 +91,33 @@ function behind(unsentBytes = BEHIND, options?: ConstructorParameters<typeof Slo
 const moved = (n: number, key = "ann"): [string, unknown[], LiveOptions] => ["moved", [n], { latest: key }];
 
 describe("more than may be queued at any moment", () => {
-  it("closes the connection at once, and sends nothing more", async () => {
-    const one = counting();
-    one.reply(1_000);
-    expect(one.closes).toEqual([`1013 more than ${BURST} bytes wait to be read`]);
-    expect(one.transport.unsentBytes).toBeGreaterThan(BURST);
-    expect(one.transport.unsentBytes).toBeLessThan(BURST + 2 * LONG.length);
-    const batch = behind(BURST + 1).peer.batch();
-    const calls = [behind(BURST + 1).peer.request("m"), batch.request("m")].map(rejection);
-    batch.send();
-    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent" });
-  });
+  it.each([
+    ["replies", 0, 1_000],
+    ["progress", 1_000, 0],
+  ])(
+    "closes the connection at once, and sends nothing more, for %s, and aborts its calls",
+    async (_what, reports, replies) => {
+      const open = gate();
+      let signal: AbortSignal | undefined;
+      const report = (_params: unknown, context: ServerContext): Promise<void> => {
+        ({ signal } = context);
+        for (let i = 0; i < reports; i++) context.progress(LONG);
+        return open.promise;
+      };
+      const one = new Slow({ methods: { long: () => LONG, report } }, true);
+      one.receiver.dispatch(request("report", "report", { workDoneToken: 1 }));
+      one.reply(replies);
+      expect(signal!.aborted).toBe(true);
+      open.resolve();
+      expect(one.closes).toEqual([`1013 more than ${BURST} bytes wait to be read`]);
+      expect(one.transport.unsentBytes).toBeGreaterThan(BURST);
+      expect(one.transport.unsentBytes).toBeLessThan(BURST + 2 * LONG.length);
+      const batch = behind(BURST + 1).peer.batch();
+      const calls = [behind(BURST + 1).peer.request("m"), batch.request("m")].map(rejection);
+      batch.send();
+      for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent" });
+    },
+  );
 
   it("ends only the session in a transport that continues after a loss", () => {
     const reasons: string[] = [];

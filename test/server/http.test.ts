@@ -9,10 +9,7 @@ import { failure, notification, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { recorded } from "./by-hand.js";
 
-const methods = {
-  add: ([a, b]: [number, number]) => a + b,
-  sum: ({ a, b }: { a: number; b: number }) => a + b,
-};
+const methods = { add: ([a, b]: [number, number]) => a + b, sum: ({ a, b }: { a: number; b: number }) => a + b };
 
 /** What a call by POST gets if it returns `value`. */
 const ok = (value: unknown): unknown => [200, result(1, value)];
@@ -168,7 +165,10 @@ describe("the body of a POST", () => {
     await using server = await serve({ port: 0, limits: { handshakeTimeoutMs: Infinity }, methods });
     const parts = [...JSON.stringify(request(1, "add", [1, 2])).padEnd(3_000)].map((part) => `1\r\n${part}\r\n`);
     const text = postText(server.url, `${parts.join("")}0\r\n\r\n`, { "Transfer-Encoding": "chunked" });
+    const concat = vi.spyOn(Buffer, "concat");
     expect((await readAnswer(await write(server.url, text))).body).toBe(JSON.stringify(result(1, 3)));
+    // Each part takes 200 bytes of memory, so no more of them are kept.
+    expect(Math.max(...concat.mock.calls.map(([list]) => list.length))).toBe(1024);
   });
 
   it("is cut after a second if it never ends", async () => {
@@ -394,11 +394,7 @@ describe("server.close()", () => {
 
   it("cuts a client that does not read its response after 5 s", async () => {
     const long = "x".repeat(32 * 2 ** 20);
-    const server = await serve({
-      port: 0,
-      limits: { maxReplyBytes: 64 * 2 ** 20 },
-      methods: { long: () => long },
-    });
+    const server = await serve({ port: 0, limits: { maxReplyBytes: 64 * 2 ** 20 }, methods: { long: () => long } });
     const socket = await write(server.url, postText(server.url, JSON.stringify(request(1, "long"))));
     await once(socket, "readable");
     using clock = virtualClock();

@@ -9,3 +9,8 @@ const RUNS = 20_000;
 it.each(Object.entries(FAULTS))("the oracle notices an end that breaks rule %s", (_what, fault) => {
   expect(explore({ runs: RUNS, seed: SEED, shrinks: false }, fault)).toMatch(/^breach/);
 });
+
+it("the faults break each of the ten rules", () => {
+  const rules = new Set(Object.keys(FAULTS).map((what) => Number.parseInt(what)));
+  for (let rule = 1; rule <= 10; rule++) expect(rules).toContain(rule);
+});
