@@ -1,6 +1,7 @@
 /** A followed topic: the state of a topic of the server, which this side keeps current by the publications of the topic. */
 import { attempt } from "../base/tell.js";
 import type { CallArgs, Contract, NotifyName, Params, Result } from "../contract/contract.js";
+import { encodeNotification } from "../message/codec.js";
 import { ProtocolError, RpcError } from "../message/errors.js";
 import { anyFunction, checkOptions, must, optional, tableOf } from "../message/options.js";
 import { positionOf, textOf, type Position } from "../message/position.js";
@@ -75,7 +76,7 @@ const leaving = new WeakMap<AnyPeer, Map<string, number>>();
 /**
  * Joins a topic of the server, loads its state, and applies the publications of the topic to it, each once and in order. Calls `method` with
  * `params` and with `since`, the position of the state; the handler returns what `topic.join(peer, { since, load })` resolves with. It
- * decides who may join. Calls it again after `lost` and after `missed`, after which the state is loaded only if publications are missing.
+ * decides who may join. Calls it again after `lost` and `missed`, and loads the state if a publication may be missing.
  *
  * The topic must have a log. Its publications come by the event `notification`, so no handler and no `fallback` of the peer may take them.
  *
@@ -94,6 +95,8 @@ export function follow(peer: AnyPeer, method: string, params: object, options: o
     reduce: (given, name) => tableOf(given, name, anyFunction),
     leave: optional(must<string>("a string", (given) => typeof given === "string")),
   });
+  // Throws for params without a JSON form.
+  encodeNotification(method, params);
   const key = JSON.stringify([leave, params]);
   const counts = leaving.get(peer) ?? new Map<string, number>();
   leaving.set(peer, counts.set(key, (counts.get(key) ?? 0) + 1));
@@ -164,6 +167,12 @@ export function follow(peer: AnyPeer, method: string, params: object, options: o
     error = undefined;
     change({ kind: "following" });
     for (const [name, publication] of ahead) take(name, publication);
+    // What was replayed may have been dropped on its way. Then the position says so, and only the state helps.
+    const end = positionOf(at);
+    if (state.kind !== "following" || end === undefined || end.epoch !== position?.epoch) return;
+    if (position.offset >= end.offset) return;
+    position = undefined;
+    begin();
   };
 
   const fail = (cause: unknown): void => {
@@ -182,6 +191,11 @@ export function follow(peer: AnyPeer, method: string, params: object, options: o
       return;
     }
     if (state.kind !== "following" || at.epoch !== position!.epoch || at.offset <= position!.offset) return;
+    // Each publication has the next offset. One that a limit or a handler of this side took is missing.
+    if (at.offset > position!.offset + 1) {
+      position = undefined;
+      return begin();
+    }
     position = at;
     try {
       const reducer = reduce.get(name);
@@ -205,7 +219,7 @@ export function follow(peer: AnyPeer, method: string, params: object, options: o
     change({ kind: "closed" });
     peer.off("notification", take).off("lost", join).off("missed", join);
     peer.off("suspend", changed).off("resume", changed).off("close", closed);
-    // A handler may still be joining: it must not do so behind `leave`.
+    // A handler may still be joining: it must not do so after `leave`.
     void settled.then(() => {
       const others = counts.get(key)! - 1;
       if (others > 0) counts.set(key, others);
@@ -218,8 +232,9 @@ export function follow(peer: AnyPeer, method: string, params: object, options: o
   peer.on("notification", take).on("lost", join).on("missed", join);
   peer.on("suspend", changed).on("resume", changed).on("close", closed);
   const subscribe = (listener: () => void) => {
-    listeners.add(listener);
-    return () => void listeners.delete(listener);
+    const one = (): void => listener();
+    listeners.add(one);
+    return () => void listeners.delete(one);
   };
   return { get: () => shown, subscribe, close, [Symbol.dispose]: close };
 }

@@ -64,8 +64,9 @@ class Renewal implements FeaturePart {
   }
 
   frame(frame: object): void {
-    // The server asks. What the function `auth` throws has no other caller. After a loss, the client sends a fresh one by itself.
-    if ("auth" in frame)
+    // The server asks. What the function `auth` throws has no other caller. After a loss, the client sends a fresh one by itself. A call
+    // that is pending does so too.
+    if ("auth" in frame && this.#calls.size === 0)
       this.reauthenticate().catch((error: unknown) => {
         if (!(error instanceof ConnectionLostError)) this.#connection.report(error, undefined, "auth");
       });

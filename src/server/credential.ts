@@ -98,6 +98,8 @@ export class Credential {
     this.#isDeciding = false;
     if (!this.#isPresent) return;
     if ("admission" in verdict && verdict.admission.principal === admission.principal) {
+      // A disconnect has ended this peer, or will.
+      verdict.admission.end();
       this.#wait(verdict.admission);
       this.#entrance.refresh(this.#peer, verdict.admission)();
       return void link.sendControl(AUTHENTICATED);

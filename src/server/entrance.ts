@@ -38,7 +38,7 @@ import { linkWithoutSession, MAX_AUTH_BYTES } from "./link.js";
 import type { CheckedOptions } from "./options.js";
 import type { ServerPeers } from "./peers.js";
 import type { Sessions, ServerSession } from "./sessions.js";
-import type { Admission, GateSocket, Refusal, Verdict } from "./upgrade.js";
+import { EXPIRED, type Admission, type GateSocket, type Refusal, type Verdict } from "./upgrade.js";
 
 /** What a server needs of its surroundings. `serve` has those of Node, with HTTP and WebSockets; a test server has clients in memory. */
 export interface Platform {
@@ -405,6 +405,9 @@ class ResumeArrival extends Arrival {
   }
 
   frame(text: string): void {
+    const { admission } = this.client;
+    if (admission !== undefined && admission.expiresAt <= performance.now())
+      return this.close({ code: CloseCode.Expired, reason: EXPIRED });
     if (helloOf(text) !== undefined) this.#startNewSession(text);
     // Rule 1: the client closed before it read the refusal. Its close follows.
     else if (this.#isRefused && readBye(text) !== undefined) return;

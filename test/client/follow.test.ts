@@ -51,10 +51,8 @@ const pad = (topic: { publish: any }): Promise<unknown> => topic.publish("padded
 const SHORT = { limits: { maxMessageBytes: 10_000 } };
 
 /** What a store shows: its numbers, in brackets if they are not current, and its error. */
-const textOf = ({ value = [], isCurrent, error }: TopicState<number[]>): string => {
-  const numbers = value.join(" ");
-  return `${isCurrent ? numbers : `(${numbers})`}${error === undefined ? "" : ` ${(error as Error).message}`}`;
-};
+const textOf = ({ value = [], isCurrent, error }: TopicState<number[]>): string =>
+  (isCurrent ? value.join(" ") : `(${value.join(" ")})`) + (error === undefined ? "" : ` ${(error as Error).message}`);
 
 function serverOf(methods: ReturnType<typeof boardsOf>["methods"], length: number) {
   const kit = testServer<ServerApi, PageApi>({ topics: () => ({ log: { length, ttlMs: 1_000 } }), methods });
@@ -138,6 +136,14 @@ describe("a followed topic", () => {
     await pass(1_000);
     expect([await shown(), board.loads]).toEqual(["1 2 3 4 5 6 7 8 9", 3]);
     expect(states.join()).toMatch(/^true(,false,true)+$/);
+  });
+
+  it("loads again if a limit of its own has dropped a publication", async () => {
+    const { add, shown } = await start({ limits: { maxMessagesPerSecond: 1 } });
+    for (const n of [1, 2, 3]) await add(n).then(shown);
+    await pass(1_000);
+    await add(4);
+    expect(await shown()).toBe("1 2 3 4");
   });
 
   it("joins again, once, if publications go missing during a join", async () => {

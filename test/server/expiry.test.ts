@@ -75,8 +75,11 @@ describe("a socket whose credentials expire", () => {
     byHand.say({ auth: "late" });
     const silent = await ByHand.open(world.url, { offersAuth: true });
     silent.say({ hello: { auth: valid(900) } });
+    const returning = await ByHand.open(world.url, { returns: true, offersAuth: true });
+    returning.say({ hello: { auth: valid(900) } });
     await pass(900);
-    expect([await byHand.closed, await silent.closed]).toEqual([EXPIRED, EXPIRED]);
+    returning.say({ resume: { token: "a", received: 0, attempt: 1, limits: LIMITS } });
+    for (const { closed } of [byHand, silent, returning]) expect(await closed).toEqual(EXPIRED);
     late.resolve(valid(5_000));
     await pass(0);
     expect([byHand.unread.length, silent.unread.length, peer.state]).toEqual([2, 2, "suspended"]);
