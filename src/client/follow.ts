@@ -56,12 +56,22 @@ export type FollowedValue<M> = 0 extends 1 & Result<M>
     ? Exclude<T, undefined>
     : never;
 
+type AnyReducer = (value: any, params: any) => unknown;
+
+/** Publications that arrived before the reply to a join. */
+type Ahead = [method: string, params: unknown][];
+
+interface Joining {
+  readonly kind: "joining";
+  ahead: Ahead | undefined;
+}
+
 /**
  * `joining`: the server was asked. `ahead`: the publications that came since; `undefined` if some are missing, so that the peer joins again
  * after the reply. `following`: the state is that of the position. `failed`: the peer joins when `retry` fires, if that is set.
  */
 type State =
-  | { readonly kind: "joining"; ahead: [method: string, params: unknown][] | undefined }
+  | Joining
   | { readonly kind: "following" | "closed" }
   | { readonly kind: "failed"; readonly retry: ReturnType<typeof setTimeout> | undefined };
 
@@ -97,144 +107,186 @@ export function follow(peer: AnyPeer, method: string, params: object, options: o
   });
   // Throws for params without a JSON form.
   encodeNotification(method, params);
-  const key = JSON.stringify([leave, params]);
-  const counts = leaving.get(peer) ?? new Map<string, number>();
-  leaving.set(peer, counts.set(key, (counts.get(key) ?? 0) + 1));
+  return new Store(peer, method, params, reduce, leave);
+}
 
-  const backoff = new Backoff(DELAYS);
-  const listeners = new Set<() => void>();
-  let isNotifying = false;
-  /** The place of `value` in the log; `undefined` if the state must be loaded. */
-  let position: Position | undefined;
-  let value: unknown;
-  let error: unknown;
-  let state: State = { kind: "failed", retry: undefined };
-  let shown: TopicState<unknown> = { value: undefined, isCurrent: false, error: undefined };
-  let settled: Promise<void>;
+class Store implements FollowedTopic<any> {
+  readonly #peer: AnyPeer;
+  readonly #method: string;
+  readonly #params: object;
+  readonly #reduce: ReadonlyMap<string, AnyReducer>;
+  /** Leaves the topic, unless another store of the peer leaves by the same notification later. */
+  readonly #leave: () => void;
+  readonly #backoff = new Backoff(DELAYS);
+  readonly #listeners = new Set<() => void>();
+  #isNotifying = false;
+  /** The place of `#value` in the log; `undefined` if the state must be loaded. */
+  #position: Position | undefined;
+  #value: unknown;
+  #error: unknown;
+  #state: State = { kind: "failed", retry: undefined };
+  #shown: TopicState<any> = { value: undefined, isCurrent: false, error: undefined };
+  /** Resolves when the newest call has settled. */
+  #reply = Promise.resolve();
 
-  const report = (cause: unknown, name = method): void => connectionOf(peer).report(cause, undefined, name);
+  constructor(
+    peer: AnyPeer,
+    method: string,
+    params: object,
+    reduce: ReadonlyMap<string, AnyReducer>,
+    leave: string | undefined,
+  ) {
+    this.#peer = peer;
+    this.#method = method;
+    this.#params = params;
+    this.#reduce = reduce;
+    this.#leave = leaveOnce(peer, leave, params);
+    this.#begin();
+    peer.on("notification", this.#receive).on("lost", this.#join).on("missed", this.#join);
+    peer.on("suspend", this.#show).on("resume", this.#show).on("close", this.#end);
+  }
 
-  const changed = (): void => {
-    const isCurrent = state.kind === "following" && peer.state === "open";
+  readonly get = (): TopicState<any> => this.#shown;
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    // The same function may be subscribed twice.
+    const one = (): void => listener();
+    this.#listeners.add(one);
+    return () => void this.#listeners.delete(one);
+  };
+
+  readonly close = (): void => {
+    if (this.#state.kind === "closed") return;
+    this.#enter({ kind: "closed" });
+    const peer = this.#peer;
+    peer.off("notification", this.#receive).off("lost", this.#join).off("missed", this.#join);
+    peer.off("suspend", this.#show).off("resume", this.#show).off("close", this.#end);
+    // A handler may still join the peer: it must not do so after the peer has left.
+    void this.#reply.then(this.#leave);
+  };
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  /** Shows what has changed. */
+  readonly #show = (): void => {
+    const isCurrent = this.#state.kind === "following" && this.#peer.state === "open";
+    const [value, error] = [this.#value, this.#error];
+    const shown = this.#shown;
     if (value === shown.value && isCurrent === shown.isCurrent && error === shown.error) return;
-    shown = { value, isCurrent, error };
-    if (isNotifying) return;
-    isNotifying = true;
+    this.#shown = { value, isCurrent, error };
+    if (this.#isNotifying) return;
+    this.#isNotifying = true;
     queueMicrotask(() => {
-      isNotifying = false;
-      for (const listener of Array.from(listeners)) attempt(listener, report);
+      this.#isNotifying = false;
+      for (const listener of Array.from(this.#listeners)) attempt(listener, (cause) => this.#report(cause));
     });
   };
 
-  const change = (next: State): void => {
-    if (state.kind === "failed") clearTimeout(state.retry);
-    state = next;
-    changed();
+  #report(cause: unknown, method = this.#method): void {
+    connectionOf(this.#peer).report(cause, undefined, method);
+  }
+
+  #enter(state: State): void {
+    if (this.#state.kind === "failed") clearTimeout(this.#state.retry);
+    this.#state = state;
+    this.#show();
+  }
+
+  /** Joins again, after a join that runs: publications may be missing. */
+  readonly #join = (): void => {
+    if (this.#state.kind === "joining") this.#state.ahead = undefined;
+    else this.#begin();
   };
 
-  const begin = (): void => {
-    const joining = { kind: "joining", ahead: [] } as State & { kind: "joining" };
-    change(joining);
-    const settle = (act: (ahead: [string, unknown][]) => void): void => {
-      if (state !== joining) return;
-      if (joining.ahead === undefined) begin();
+  readonly #begin = (): void => {
+    const joining: Joining = { kind: "joining", ahead: [] };
+    this.#enter(joining);
+    const settle = (act: (ahead: Ahead) => void): void => {
+      if (this.#state !== joining) return;
+      if (joining.ahead === undefined) this.#begin();
       else act(joining.ahead);
     };
-    const since = position && textOf(position);
+    const since = this.#position && textOf(this.#position);
     // The call is queued while the server is away, so it has no timeout.
-    settled = (peer as Peer).request(method, { ...params, since }, { timeoutMs: Infinity }).then(
-      (joined) => settle((ahead) => enter(joined, ahead)),
-      (cause: unknown) => settle(() => fail(cause)),
+    const reply = (this.#peer as Peer).request(this.#method, { ...this.#params, since }, { timeoutMs: Infinity });
+    this.#reply = reply.then(
+      (joined) => settle((ahead) => this.#follow(joined, ahead)),
+      (cause: unknown) => settle(() => this.#fail(cause)),
     );
   };
 
-  /** What the peer has may miss publications. */
-  const join = (): void => {
-    if (state.kind === "joining") state.ahead = undefined;
-    else begin();
-  };
+  /** Loads the state again. */
+  #reload(): void {
+    this.#position = undefined;
+    this.#begin();
+  }
 
-  const enter = (joined: unknown, ahead: [string, unknown][]): void => {
-    const { outcome, at, value: loaded } = Object(joined) as Record<string, unknown>;
+  /** Takes the reply to the join, and the publications that arrived before it. */
+  #follow(joined: unknown, ahead: Ahead): void {
+    const { outcome, at, value } = Object(joined) as Record<string, unknown>;
     const isLoaded = outcome !== "complete";
-    if (isLoaded) position = loaded === undefined ? undefined : positionOf(at);
-    if (position === undefined)
-      return fail(
-        new ProtocolError(`Expected "${method}" to return what \`topic.join\` with \`load\` returns`, joined),
-      );
-    if (isLoaded) value = loaded;
-    backoff.opened();
-    error = undefined;
-    change({ kind: "following" });
-    for (const [name, publication] of ahead) take(name, publication);
-    // What was replayed may have been dropped on its way. Then the position says so, and only the state helps.
     const end = positionOf(at);
-    if (state.kind !== "following" || end === undefined || end.epoch !== position?.epoch) return;
-    if (position.offset >= end.offset) return;
-    position = undefined;
-    begin();
-  };
+    if (isLoaded) this.#position = value === undefined ? undefined : end;
+    if (this.#position === undefined) {
+      const rule = `Expected "${this.#method}" to return what \`topic.join\` with \`load\` returns`;
+      return this.#fail(new ProtocolError(rule, joined));
+    }
+    if (isLoaded) this.#value = value;
+    this.#backoff.opened();
+    this.#error = undefined;
+    this.#enter({ kind: "following" });
+    for (const [method, params] of ahead) this.#receive(method, params);
+    // What was replayed may have been dropped on its way.
+    if (this.#state.kind === "following" && end?.epoch === this.#position.epoch && end.offset > this.#position.offset)
+      this.#reload();
+  }
 
-  const fail = (cause: unknown): void => {
-    error = cause;
+  #fail(cause: unknown): void {
+    this.#error = cause;
     const isFinal = cause instanceof RpcError && (cause.code < -32768 || cause.code > -32000);
-    const isOver = isFinal || peer.state === "closed";
-    change({ kind: "failed", retry: isOver ? undefined : setTimeout(begin, backoff.nextDelayMs()) });
-  };
+    const isOver = isFinal || this.#peer.state === "closed";
+    this.#enter({ kind: "failed", retry: isOver ? undefined : setTimeout(this.#begin, this.#backoff.nextDelayMs()) });
+  }
 
   /** Takes a notification. Only publications have a position. Those of other topics have another epoch. */
-  const take = (name: string, publication: any): void => {
-    const at = positionOf(publication?.at);
+  readonly #receive = (method: string, params: any): void => {
+    const at = positionOf(params?.at);
     if (at === undefined) return;
-    if (state.kind === "joining") {
-      if (state.ahead !== undefined && state.ahead.push([name, publication]) > MAX_AHEAD) state.ahead = undefined;
-      return;
-    }
+    const [state, position] = [this.#state, this.#position];
+    if (state.kind === "joining" && state.ahead !== undefined && state.ahead.push([method, params]) > MAX_AHEAD)
+      state.ahead = undefined;
     if (state.kind !== "following" || at.epoch !== position!.epoch || at.offset <= position!.offset) return;
     // Each publication has the next offset. One that a limit or a handler of this side took is missing.
-    if (at.offset > position!.offset + 1) {
-      position = undefined;
-      return begin();
-    }
-    position = at;
+    if (at.offset > position!.offset + 1) return this.#reload();
+    this.#position = at;
     try {
-      const reducer = reduce.get(name);
-      if (reducer === undefined) return;
-      value = reducer(value, publication);
-      changed();
+      const reducer = this.#reduce.get(method);
+      if (reducer !== undefined) this.#value = reducer(this.#value, params);
+      this.#show();
     } catch (cause) {
-      report(cause, name);
-      position = undefined;
-      fail(cause);
+      this.#report(cause, method);
+      this.#position = undefined;
+      this.#fail(cause);
     }
   };
 
-  /** The peer is closed. Its calls reject. */
-  const closed = (info: CloseInfo): void => {
-    if (state.kind !== "joining") fail(errorOfEnd("the connection ended", info));
+  /** The peer is closed. A call that joins rejects by itself. */
+  readonly #end = (info: CloseInfo): void => {
+    if (this.#state.kind !== "joining") this.#fail(errorOfEnd("the connection ended", info));
   };
+}
 
-  const close = (): void => {
-    if (state.kind === "closed") return;
-    change({ kind: "closed" });
-    peer.off("notification", take).off("lost", join).off("missed", join);
-    peer.off("suspend", changed).off("resume", changed).off("close", closed);
-    // A handler may still be joining: it must not do so after `leave`.
-    void settled.then(() => {
-      const others = counts.get(key)! - 1;
-      if (others > 0) counts.set(key, others);
-      else counts.delete(key);
-      if (others === 0 && leave !== undefined) (peer as Peer).notify(leave, params);
-    });
+/** Returns a function that notifies `leave`, if it is called last of all that have the same `leave` and params. */
+function leaveOnce(peer: AnyPeer, leave: string | undefined, params: object): () => void {
+  const key = JSON.stringify([leave, params]);
+  const counts = leaving.get(peer) ?? new Map<string, number>();
+  leaving.set(peer, counts.set(key, (counts.get(key) ?? 0) + 1));
+  return () => {
+    const others = counts.get(key)! - 1;
+    if (others > 0) counts.set(key, others);
+    else counts.delete(key);
+    if (others === 0 && leave !== undefined) (peer as Peer).notify(leave, params);
   };
-
-  begin();
-  peer.on("notification", take).on("lost", join).on("missed", join);
-  peer.on("suspend", changed).on("resume", changed).on("close", closed);
-  const subscribe = (listener: () => void) => {
-    const one = (): void => listener();
-    listeners.add(one);
-    return () => void listeners.delete(one);
-  };
-  return { get: () => shown, subscribe, close, [Symbol.dispose]: close };
 }
