@@ -110,6 +110,7 @@ export function follow(peer: AnyPeer, method: string, params: object, options: o
   return new Store(peer, method, params, reduce, leave);
 }
 
+/** What `follow` returns. */
 class Store implements FollowedTopic<any> {
   readonly #peer: AnyPeer;
   readonly #method: string;
@@ -140,7 +141,7 @@ class Store implements FollowedTopic<any> {
     this.#method = method;
     this.#params = params;
     this.#reduce = reduce;
-    this.#leave = leaveOnce(peer, leave, params);
+    this.#leave = leaveLast(peer, leave, params);
     this.#begin();
     peer.on("notification", this.#receive).on("lost", this.#join).on("missed", this.#join);
     peer.on("suspend", this.#show).on("resume", this.#show).on("close", this.#end);
@@ -194,12 +195,13 @@ class Store implements FollowedTopic<any> {
     this.#show();
   }
 
-  /** Joins again, after a join that runs: publications may be missing. */
+  /** Joins again, because publications may be missing. If a join is pending, does so after its reply. */
   readonly #join = (): void => {
     if (this.#state.kind === "joining") this.#state.ahead = undefined;
     else this.#begin();
   };
 
+  /** Calls the method that joins. */
   readonly #begin = (): void => {
     const joining: Joining = { kind: "joining", ahead: [] };
     this.#enter(joining);
@@ -278,8 +280,8 @@ class Store implements FollowedTopic<any> {
   };
 }
 
-/** Returns a function that notifies `leave`, if it is called last of all that have the same `leave` and params. */
-function leaveOnce(peer: AnyPeer, leave: string | undefined, params: object): () => void {
+/** Returns a function that notifies `leave`, unless another one with the same `leave` and params is still to be called. */
+function leaveLast(peer: AnyPeer, leave: string | undefined, params: object): () => void {
   const key = JSON.stringify([leave, params]);
   const counts = leaving.get(peer) ?? new Map<string, number>();
   leaving.set(peer, counts.set(key, (counts.get(key) ?? 0) + 1));

@@ -51,7 +51,10 @@ export class Credential {
     return !(link instanceof ServerLink) || link.flowing?.socket === this.#client.socket;
   }
 
-  /** Waits until the admission expires. Asks before: each time, half to three quarters of what is left pass, or all but the last minute. */
+  /**
+   * Waits until the admission expires. Asks the client for a fresh `auth` before: in the last minute, or in the last half of a shorter
+   * time, and again while none has come.
+   */
   #wait(admission: Admission): void {
     clearTimeout(this.#timer);
     const leftMs = admission.expiresAt - performance.now();

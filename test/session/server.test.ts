@@ -407,8 +407,8 @@ it("a server that closes closes sockets that have sent neither hello nor `resume
 
 it.each([
   ["alice", "mallory"],
-  ["alice", "nobody"],
-  ["nobody", "alice"],
+  ["alice", "guest"],
+  ["guest", "alice"],
 ])("a principal (rule 10) keeps a session of %j hidden from %j, and unchanged", async (owner, other) => {
   const serving = new Serving({ principal: ({ user }: { user: string }) => user });
   const first = await serving.begin(owner);
