@@ -25,14 +25,6 @@ export function record(peer: AnyPeer): string[] {
   return emitted;
 }
 
-/** Resolves at the next event of a peer. */
-export function event(
-  peer: AnyPeer,
-  name: "suspend" | "attempt" | "lost" | "resume" | "close" | "error",
-): Promise<unknown> {
-  return new Promise((resolve) => peer.once(name, (...emitted: unknown[]) => resolve(emitted[0])));
-}
-
 /** A plain server: echoes params, except those of "never", which gets no response. Sends `greeting` on each connection. */
 export async function bareServer(options: object = {}, greeting?: string) {
   const http = await bareHttp();

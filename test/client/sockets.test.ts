@@ -5,7 +5,7 @@ import { connect as connectNode } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { Relay } from "../support/relay.js";
 import { rejection } from "../support/turns.js";
-import { bareServer, event, record } from "./clients.js";
+import { bareServer, record } from "./clients.js";
 
 const heartbeat = { intervalMs: 100, deadAfterMs: 500 };
 
@@ -31,7 +31,7 @@ it("detects a frozen plain server from Node, by pings of the WebSocket", async (
   expect(await call).toMatchObject({ outcome: "unknown" });
   expect(await other.closed).toMatchObject({ code: 1006 });
   while (relay.accepted < 3) await clock.pass(100);
-  const resumed = event(peer, "resume");
+  const resumed = peer.waitFor("resume");
   relay.mend();
   await resumed;
   expect(await peer.request("echo", [3])).toEqual([3]);

@@ -2,6 +2,7 @@
 /** The sets of methods that the peer under test serves, named by the cases. */
 import { setImmediate as turn } from "node:timers/promises";
 import { RpcError, type Context } from "../../src/index.js";
+import { untilAborted } from "../support/turns.js";
 import type { WireOptions } from "./wires.js";
 
 type Methods = WireOptions["methods"];
@@ -80,10 +81,6 @@ function fixtures(): Methods {
   };
 }
 
-function untilCancelled({ signal }: Context): Promise<never> {
-  return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
-}
-
 /** Methods that are cancelled, report progress or return streams. */
 function features(): Methods {
   const waiting: (() => void)[] = [];
@@ -91,8 +88,8 @@ function features(): Methods {
   return {
     ...sentinel,
     echo: (params: unknown) => params,
-    "until cancelled": (_params: unknown, context: Context) => untilCancelled(context),
-    "fails when cancelled": (_params: unknown, context: Context) => untilCancelled(context).catch(fail),
+    "until cancelled": (_params: unknown, context: Context) => untilAborted(context),
+    "fails when cancelled": (_params: unknown, context: Context) => untilAborted(context).catch(fail),
     /** Ignores a cancel, and returns when `release` is called. */
     stays: async (params: unknown) => (await released(), params),
     release: () => waiting.splice(0).forEach((resolve) => resolve()),

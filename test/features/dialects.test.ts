@@ -5,8 +5,8 @@ import { testServer } from "../../src/testing/index.js";
 import { upgrade } from "../support/network.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { rejection, turn } from "../support/turns.js";
-import { cancel, untilAborted } from "./kit.js";
+import { rejection, turn, untilAborted } from "../support/turns.js";
+import { cancel } from "./kit.js";
 
 useVirtualClock();
 

@@ -1,19 +1,9 @@
 /** The kit of this folder: two peers on every kind of link, sources of streams, and the messages of streams and cancels. */
-import {
-  connect,
-  pair,
-  Peer,
-  serve,
-  type AnyPeer,
-  type Context,
-  type Dialect,
-  type Receiver,
-  type Transport,
-} from "../../src/node.js";
+import { connect, pair, serve, type AnyPeer, type Context, type Dialect } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { connected, expectEmpty, type AnyOptions, type ConnectedPair } from "../support/pair.js";
 import { notification, rawPeer, request, result, type RawBehaviour, type RawPeer } from "../support/raw.js";
-import { gate, turn, type Gate } from "../support/turns.js";
+import { gate, turn, untilAborted, type Gate } from "../support/turns.js";
 
 /** Two peers that must leave no pending state. */
 export interface Joined extends ConnectedPair {
@@ -22,17 +12,9 @@ export interface Joined extends ConnectedPair {
 }
 
 /** A way to join two peers. If one is a server, it is `a`. */
-export type Join = (ofA?: Omit<AnyOptions, "around">, ofB?: AnyOptions) => Promise<Joined>;
+export type Join = (ofA?: Omit<AnyOptions, "around">, ofB?: AnyOptions & { link?: "plain" }) => Promise<Joined>;
 
 export const inPair: Join = async (ofA = {}, ofB = {}) => joined(...pair(ofA, ofB));
-
-/** Two plain JSON-RPC peers. Extensions are used only if a dialect was chosen. */
-export const plainPeers =
-  (dialect?: Dialect): Join =>
-  async (ofA, ofB) => {
-    const [left, right] = line();
-    return joined(new Peer(left, { dialect, ...ofA }), new Peer(right, { dialect, ...ofB }));
-  };
 
 /** A server and a client of it, over a real WebSocket. */
 export const overWs: Join = async (ofA = {}, ofB = {}) => {
@@ -49,6 +31,12 @@ export const inSession: Join = async (ofA = {}, ofB = {}) => {
   const b: AnyPeer = await connectInMemory(server.url, ofB);
   return joined(await welcome, b, () => server.close());
 };
+
+/** Two peers of plain JSON-RPC. Extensions are used only if a dialect was chosen. */
+export const plainPeers =
+  (dialect?: Dialect): Join =>
+  (ofA, ofB) =>
+    inSession({ dialect, ...ofA }, { dialect, link: "plain", ...ofB });
 
 /** The ways in which both sides are reciproc peers. */
 export const everyWay: [string, Join][] = [
@@ -74,35 +62,9 @@ export function expectIdle({ a, b }: Pick<Joined, "a" | "b">): void {
   for (const peer of [a, b]) expectEmpty(peer);
 }
 
-/** Returns two joined transports of plain JSON-RPC. A message arrives in a microtask. */
-function line(): [Transport, Transport] {
-  const receivers: Receiver[] = [];
-  let isOpen = true;
-  const end = (own: 0 | 1): Transport => ({
-    start: (receiver) => (receivers[own] = receiver),
-    send(text) {
-      if (isOpen) queueMicrotask(() => isOpen && receivers[1 - own]!.receive(text));
-      return isOpen;
-    },
-    close(code = 1000, reason = "") {
-      if (!isOpen) return;
-      isOpen = false;
-      for (const receiver of receivers) receiver.closed({ code, reason });
-    },
-  });
-  return [end(0), end(1)];
-}
-
 /** Waits until the condition holds. Otherwise the test times out. */
 export async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await turn();
-}
-
-/** Reads a stream to its end. */
-export async function readAll(stream: AsyncIterable<unknown>): Promise<unknown[]> {
-  const values: unknown[] = [];
-  for await (const value of stream) values.push(value);
-  return values;
 }
 
 /** An iterator that counts its calls of `next` and of `return`, and yields `count` numbers from 1 on, without delay. */
@@ -196,11 +158,6 @@ export async function answersTo(raw: RawPeer, ...steps: unknown[]): Promise<any[
 
 /** Returns the number of streams that a peer serves. */
 export const streamsOf = ({ peer }: RawPeer): number => peer.stats().streams;
-
-/** Rejects with the reason when the signal aborts. */
-export function untilAborted({ signal }: Context): Promise<never> {
-  return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
-}
 
 /** Returns a peer whose `wait` ends when it is aborted, and whose `stay` ignores the abort and ends as `open` decides. */
 export function waiting(options: AnyOptions = {}): RawPeer & { contexts: Context[]; open: Gate<unknown> } {

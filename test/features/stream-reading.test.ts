@@ -1,12 +1,12 @@
 /** Reading a stream: the messages sent for it, and its end. The table `streams` of test/conformance has its replies. The other side is the test. */
 import { describe, expect, it } from "vitest";
 import { ProtocolError } from "../../src/index.js";
-import { expectEmpty } from "../support/pair.js";
+import { expectEmpty, readAll } from "../support/pair.js";
 import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { sessionPeer } from "../support/session-peer.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { countedSignal, rejection, turn } from "../support/turns.js";
-import { abort, cancel, feed, more, next, readAll } from "./kit.js";
+import { abort, cancel, feed, more, next } from "./kit.js";
 
 useVirtualClock();
 

@@ -2,10 +2,10 @@
 import { setMaxListeners } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { AnyPeer, Context } from "../../src/index.js";
-import type { AnyOptions } from "../support/pair.js";
+import { readAll, type AnyOptions } from "../support/pair.js";
 import { useVirtualClock } from "../support/time.js";
 import { turn } from "../support/turns.js";
-import { expectIdle, Fed, inPair, inSession, plainPeers, readAll, type Join } from "./kit.js";
+import { expectIdle, Fed, inPair, inSession, plainPeers, type Join } from "./kit.js";
 
 /** Messages of every kind at once, and the sources that must be ended. */
 class Session {

@@ -1,10 +1,10 @@
 /** Cancels, progress and streams between two peers, in both directions, on every kind of link. */
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Context } from "../../src/index.js";
-import type { AnyOptions } from "../support/pair.js";
+import { readAll, type AnyOptions } from "../support/pair.js";
 import { useVirtualClock } from "../support/time.js";
-import { rejection, turn } from "../support/turns.js";
-import { counted, everyWay, expectIdle, Fed, plainPeers, readAll, until, untilAborted, type Join } from "./kit.js";
+import { rejection, turn, untilAborted } from "../support/turns.js";
+import { counted, everyWay, expectIdle, Fed, plainPeers, until, type Join } from "./kit.js";
 
 useVirtualClock();
 

@@ -5,7 +5,7 @@ import * as codec from "../../src/message/codec.js";
 import type { TextWithBytes } from "../../src/message/bytes.js";
 
 import { binaryFrame } from "../support/binary.js";
-import { connectedPair, inBatch } from "../support/pair.js";
+import { connectedPair, inBatch, readAll } from "../support/pair.js";
 
 const DATA = Uint8Array.from({ length: 300 }, (_, i) => i);
 const BASE64 = Buffer.from(DATA).toString("base64");
@@ -206,7 +206,7 @@ describe("bytes on a plain link", () => {
       {
         methods: {
           echo: ({ value }, { progress }) => (progress(again(value)), [value, again(value)]),
-          read: async ([stream], { peer }) => all(peer.iterate(stream)),
+          read: async ([stream], { peer }) => readAll(peer.iterate(stream)),
           list: (_params, { peer }) => peer.offer([bytes(DATA)]),
         },
       },
@@ -219,7 +219,7 @@ describe("bytes on a plain link", () => {
       expect(await echoed).toEqual([BASE64, BASE64]);
     expect(reports).toEqual([BASE64]);
     expect(await a.request("read", [a.offer([bytes(DATA)])])).toEqual([BASE64]);
-    expect(await all(a.stream("list"))).toEqual([BASE64]);
+    expect(await readAll(a.stream("list"))).toEqual([BASE64]);
   });
 
   it("are base64 for a transport of the application, and as they are for a link that takes bytes", () => {
@@ -236,12 +236,6 @@ describe("bytes on a plain link", () => {
 
 function again(value: unknown): unknown {
   return bytes(bytesOf(value));
-}
-
-async function all(stream: AsyncIterable<unknown>): Promise<unknown[]> {
-  const values: unknown[] = [];
-  for await (const value of stream) values.push(value);
-  return values;
 }
 
 function sharedCopy(view: Uint8Array): SharedArrayBuffer {

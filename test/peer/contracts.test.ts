@@ -4,7 +4,7 @@ import * as v from "valibot";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { contract, type Context, type SchemaContract, type StandardSchema } from "../../src/index.js";
-import { connectedPair, inBatch, type AnyOptions, type ConnectedPair } from "../support/pair.js";
+import { connectedPair, inBatch, readAll, type AnyOptions, type ConnectedPair } from "../support/pair.js";
 import { notification, rawPeer, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
@@ -64,12 +64,6 @@ async function copied({ b }: ConnectedPair): Promise<unknown[]> {
   return [await call.catch((error: unknown) => error), ...reports];
 }
 
-/** Reads a stream into `values`, which it returns. */
-async function read(stream: AsyncIterable<unknown>, values: unknown[] = []): Promise<unknown[]> {
-  for await (const value of stream) values.push(value);
-  return values;
-}
-
 /** Returns the messages of the errors that both sides have emitted. */
 function messages(pair: ConnectedPair): string[] {
   return pair.takeErrors().map((error) => (error as Error).message);
@@ -109,14 +103,14 @@ describe("a contract", () => {
     expect(await rejection(pair.b.request("add", [1, "2"]))).toMatchObject({ code: -32602 });
     expect(await pair.b.request("add", [1, 2])).toEqual({ sum: "3" });
     expect(await copied(pair)).toEqual(["ok", { done: 1 }, { done: "2" }]);
-    expect(await read(pair.b.stream("tail"))).toEqual([{ line: "a" }, { line: 7 }]);
+    expect(await readAll(pair.b.stream("tail"))).toEqual([{ line: "a" }, { line: 7 }]);
   });
 
   it("accepts values that fit", async () => {
     await using pair = checking({ contract: CHECKED, methods: fitting }, { remote: CHECKED });
     expect(await pair.b.request("add", [1, 2])).toEqual({ sum: 3 });
     expect(await copied(pair)).toEqual(["ok", { done: 1 }, { done: 2 }]);
-    expect(await read(pair.b.stream("tail"))).toEqual([{ line: "a" }, { line: "b" }]);
+    expect(await readAll(pair.b.stream("tail"))).toEqual([{ line: "a" }, { line: "b" }]);
     expect(await inBatch(pair.b, "add", [1, 2])).toEqual({ sum: 3 });
   });
 
@@ -124,7 +118,7 @@ describe("a contract", () => {
     await using pair = checking({ contract: CHECKED, methods: wrong });
     expect(await rejection(pair.b.request("add", [1, 2]))).toMatchObject(INTERNAL);
     const seen: unknown[] = [];
-    expect(await rejection(read(pair.b.stream("tail"), seen))).toMatchObject(INTERNAL);
+    expect(await rejection(readAll(pair.b.stream("tail"), seen))).toMatchObject(INTERNAL);
     expect(seen).toEqual([{ line: "a" }]);
     expect(await copied(pair)).toEqual([expect.objectContaining(INTERNAL), { done: 1 }]);
     const errors = pair.takeErrors();
@@ -282,7 +276,7 @@ describe("the values of a contract", () => {
     await using pair = checking({ methods }, { remote: api });
     expect(await pair.b.request("find")).toBe(null);
     expect(await copied(pair)).toEqual([null, null]);
-    expect(await read(pair.b.stream("none"))).toEqual([null]);
+    expect(await readAll(pair.b.stream("none"))).toEqual([null]);
     // The issue is that of the value that arrived.
     expect((await rejection(pair.b.request("text"))).message).toContain("received null");
   });
@@ -311,7 +305,7 @@ describe("the values of a contract", () => {
     const api = contract({ tail: { stream: later }, copy: { result: z.string(), progress: later } });
     const { tail, copy } = handlersOf(0, [1], [1]);
     await using pair = checking({ contract: api, methods: { tail, copy } });
-    expect(await rejection(read(pair.b.stream("tail")))).toMatchObject({ code: -32603 });
+    expect(await rejection(readAll(pair.b.stream("tail")))).toMatchObject({ code: -32603 });
     expect(await copied(pair)).toMatchObject([{ code: -32603 }]);
     expect(messages(pair)).toEqual([
       'The schema of `stream` of "tail" must be synchronous, and it returned a promise',
@@ -326,12 +320,12 @@ describe("the values of a contract", () => {
       answers.length > 0 ? answers.shift() : peer.offer([1, 2]);
     const methods = { tail, ticket: (_params: unknown, { peer }: Context) => ({ calls: peer.offer([1, "2"]) }) };
     await using pair = checking({ contract: api, methods }, { remote: api });
-    for (let i = 0; i < 2; i++) expect(await rejection(read(pair.b.stream("tail")))).toMatchObject({ code: -32603 });
-    expect(await read(pair.b.stream("tail"))).toEqual([1, 2]);
+    for (let i = 0; i < 2; i++) expect(await rejection(readAll(pair.b.stream("tail")))).toMatchObject({ code: -32603 });
+    expect(await readAll(pair.b.stream("tail"))).toEqual([1, 2]);
     const message = 'The result of "tail" does not fit its schema: expected an async iterable';
     expect(messages(pair)).toEqual([message, message]);
     const { calls } = (await pair.b.request("ticket")) as any;
-    expect(await read(pair.b.iterate(calls))).toEqual([1, "2"]);
+    expect(await readAll(pair.b.iterate(calls))).toEqual([1, "2"]);
   });
 
   it("are checked inside the `around` of the caller, and around the handler: params inside its `around`, results after it", async () => {

@@ -7,7 +7,6 @@ import {
   serve,
   type AnyMethods,
   type AnyPeer,
-  type PeerEvents,
   type ServeOptions,
   type Server,
 } from "../../src/node.js";
@@ -178,11 +177,6 @@ export async function servingOnPort<D = unknown>(options: Some<D> = {}): Promise
   return { server, url: http.url, cut: http.cut };
 }
 
-/** Resolves when a peer emits `event` next. */
-export function emitted(peer: AnyPeer, event: keyof PeerEvents): Promise<void> {
-  return new Promise((resolve) => void peer.once(event, () => resolve()));
-}
-
 /** Resolves with the next peer. */
 export function nextPeer<D>(server: Server<AnyMethods, AnyMethods, D>): Promise<AnyPeer> {
   return new Promise((resolve) => void server.once("peer", resolve as never));
@@ -213,7 +207,7 @@ export async function begun<D>({ server, url }: Serving<D>, headers = {}): Promi
 
 /** Cuts a socket of a session. Resolves when its peer is suspended. */
 export async function drop({ byHand, peer }: Pick<Session, "byHand" | "peer">): Promise<void> {
-  const gone = emitted(peer, "suspend");
+  const gone = peer.waitFor("suspend");
   byHand.cut();
   await gone;
 }

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
 import { rejection } from "../support/turns.js";
-import { ByHand, connect, emitted, nextPeer, serving } from "./by-hand.js";
+import { ByHand, connect, nextPeer, serving } from "./by-hand.js";
 
 /**
  * Resolves when the server knows that the client has its token. The first response follows the token, and the second
@@ -23,7 +23,7 @@ describe("a client that resumes its session", () => {
     await settled(client);
     const peer = await coming;
     server.topic("room").add(peer);
-    const [back, resumed] = [emitted(client, "resume"), emitted(peer, "resume")];
+    const [back, resumed] = [client.waitFor("resume"), peer.waitFor("resume")];
     cut();
     await Promise.all([back, resumed]);
     expect([[...server.peers], [...server.topic("room")]]).toEqual([[peer], [peer]]);
@@ -37,7 +37,7 @@ describe("a client that resumes its session", () => {
     server.on("refresh", () => refreshed++);
     const client = await connect(url);
     for (let i = 0; i < 2; i++) expect(await client.request("add")).toBe(3);
-    const back = emitted(client, "resume");
+    const back = client.waitFor("resume");
     cut();
     await back;
     expect(await client.request("add")).toBe(3);

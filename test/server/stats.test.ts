@@ -3,7 +3,7 @@ import type { ServerStats } from "../../src/node.js";
 import { plainPeer } from "../support/network.js";
 import { post } from "../support/post.js";
 import { gate, rejection, turn } from "../support/turns.js";
-import { ByHand, connect, emitted, nextPeer, serving, servingOnPort, suspended } from "./by-hand.js";
+import { ByHand, connect, nextPeer, serving, servingOnPort, suspended } from "./by-hand.js";
 
 const GAUGES = ["peers", "suspended", "suspendedBytes", "topics", "pending", "running", "streams", "unsentBytes"];
 
@@ -113,7 +113,7 @@ describe("server.stats()", () => {
     const slow = await coming;
     for (; slow.stats().unsentBytes < 2 ** 19; await turn()) slow.notify("n", ["x".repeat(2 ** 16)]);
     look();
-    const back = emitted(client, "resume");
+    const back = client.waitFor("resume");
     cut();
     look();
     await Promise.all([back, slow.closed]);

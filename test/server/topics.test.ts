@@ -3,7 +3,6 @@ import { describe, expect, it } from "vitest";
 import { memory, type AnyMethods, type AnyPeer, type Topic as TopicOf } from "../../src/node.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
-import { emitted } from "./by-hand.js";
 import { join, joinSilent, makeServer, networkOf, type Member } from "./members.js";
 import { stringsIn } from "./reachable.js";
 
@@ -178,7 +177,7 @@ describe("the events of a topic", () => {
     const topic = server.topic("den");
     topic.on("join", () => events.push("join")).on("leave", (one, reason) => events.push([one, reason, one.state]));
     topic.add(peer);
-    const resumed = emitted(peer, "resume");
+    const resumed = peer.waitFor("resume");
     network.cut();
     expect([peer.state, topic.has(peer)]).toEqual(["suspended", true]);
     await pass(0);

@@ -38,6 +38,12 @@ export function connected(a: AnyPeer, b: AnyPeer, end?: () => Promise<unknown>) 
   };
 }
 
+/** Reads a stream to its end, into `values`, which it returns. */
+export async function readAll(stream: AsyncIterable<unknown>, values: unknown[] = []): Promise<unknown[]> {
+  for await (const value of stream) values.push(value);
+  return values;
+}
+
 /** Makes one call in a batch. */
 export function inBatch(peer: AnyPeer, method: string, params?: object): Promise<unknown> {
   const batch = peer.batch();
