@@ -86,54 +86,20 @@ export class IncomingCall implements Linked {
     this.#controller?.abort(cause.reason);
   }
 
-  /** Answers with what the handler returned. What a notification's handler returns is dropped. */
-  respond(result: unknown): void {
-    const { id } = this;
-    if (id === undefined) return this.#discard(result);
-    let text: MessageText;
-    try {
-      if (isStreamed(result)) return this.calls.stream(this, result);
-      text = this.calls.connection.madeParts?.first("encode", this, result) ?? encodeResult(id, result);
-    } catch (error) {
-      if (!(error instanceof TypeError)) return this.fail(error);
-      // The stack has no line of the application, so the error names the method.
-      return this.fail(new TypeError(`The result of "${this.method}": ${error.message}`, { cause: error }));
-    }
-    this.#send(text, true);
-  }
-
-  /** Answers with a result that `encode` returns as JSON. */
-  respondJson(encode: () => MessageText): void {
-    let text: MessageText;
-    try {
-      text = encodeRawResult(this.id!, encode());
-    } catch (error) {
-      return this.fail(error);
-    }
-    this.#send(text, true);
-  }
-
-  /** Answers with an error. What the handler of a notification fails with is reported. */
-  fail(error: unknown): void {
-    const { id, method, calls, abortCause } = this;
-    if (id !== undefined && abortCause === undefined) return this.#send(calls.encodeFailure(id, method, error), false);
-    // An aborted handler that stops does what its caller asked for, so it did not fail.
-    if (abortCause === undefined || !isAbort(error, abortCause.reason)) calls.reportFailure(id, method, error);
-    if (id !== undefined) this.#send(encodeError(id, CANCELLED), false);
-  }
-
   /**
-   * Calls `listener` once: with true right after the handler's result was handed to the connection (in a batch, with the
-   * reply to all of it), with false when an error or nothing is answered, or the connection has ended. Never calls it for a
-   * notification. Throws if the call is answered already.
+   * Sends the response that `encode` returns for `outcome`, or the error that it throws. Sends nothing for `undefined`, and in some dialects
+   * if the call was cancelled.
    */
-  onReply(listener: (isResult: boolean) => void): void {
-    if (this.state === "answered") throw new Error(`"${this.method}" is answered already`);
-    (this.#listeners ??= []).push(listener);
-  }
-
-  /** Sends the response. In some dialects, a cancelled call gets none. */
-  #send(text: MessageText, isResult: boolean): void {
+  answer<T>(encode: Encode<T>, outcome: T): void {
+    let isResult = encode !== encodeFailure;
+    let text: MessageText | undefined;
+    try {
+      text = encode(this, outcome);
+    } catch (error) {
+      isResult = false;
+      text = encodeFailure(this, error);
+    }
+    if (text === undefined) return;
     const { calls, slot, abortCause } = this;
     const listeners = this.#listeners;
     const isUnwanted = abortCause !== undefined && !calls.connection.config.dialect.cancel.isAnswered;
@@ -145,16 +111,60 @@ export class IncomingCall implements Linked {
     else calls.reply(this.id!, text, slot, isResult ? onSent : undefined);
   }
 
-  /** Drops the result of a notification. Stops the streams in it, which would wait for a reader and hold their sources. */
-  #discard(result: unknown): void {
-    const { connection } = this.calls;
-    try {
-      if (isStreamed(result)) void observed(connection.parts.get("streams").serve(result, this));
-      else connection.madeParts?.first("encode", this, result);
-    } catch {
-      // The result cannot be encoded, or was a stream and is stopped. No caller waits for it.
-    }
+  /**
+   * Calls `listener` once: with true right after the handler's result was handed to the connection (in a batch, with the
+   * reply to all of it), with false when an error or nothing is answered, or the connection has ended. Never calls it for a
+   * notification. Throws if the call is answered already.
+   */
+  onReply(listener: (isResult: boolean) => void): void {
+    if (this.state === "answered") throw new Error(`"${this.method}" is answered already`);
+    (this.#listeners ??= []).push(listener);
   }
+}
+
+/** Returns the response to a call for what its handler returned or failed with; `undefined` if there is none, or if it follows. */
+export type Encode<T> = (call: IncomingCall, outcome: T) => MessageText | undefined;
+
+/** Returns the response with what a handler returned. */
+export function encodeReturned(call: IncomingCall, result: unknown): MessageText | undefined {
+  const { id, method, calls } = call;
+  if (id === undefined) return discard(call, result);
+  try {
+    if (isStreamed(result)) return calls.stream(call, result);
+    return calls.connection.madeParts?.first("encode", call, result) ?? encodeResult(id, result);
+  } catch (error) {
+    // The stack has no line of the application, so the error names the method.
+    throw error instanceof TypeError
+      ? new TypeError(`The result of "${method}": ${error.message}`, { cause: error })
+      : error;
+  }
+}
+
+/** Drops the result of a notification. Stops the streams in it, which would wait for a reader and hold their sources. */
+function discard(call: IncomingCall, result: unknown): undefined {
+  const { connection } = call.calls;
+  try {
+    if (isStreamed(result)) void observed(connection.parts.get("streams").serve(result, call));
+    else connection.madeParts?.first("encode", call, result);
+  } catch {
+    // The result cannot be encoded, or was a stream and is stopped. No caller waits for it.
+  }
+}
+
+/** Returns the response with a stream, for which `encode` returns the JSON. */
+export function encodeStream(call: IncomingCall, encode: () => MessageText): MessageText {
+  return encodeRawResult(call.id!, encode());
+}
+
+/** Returns the response with an error. Reports what the handler of a notification fails with. */
+export function encodeFailure(
+  { id, method, calls, abortCause }: IncomingCall,
+  error: unknown,
+): MessageText | undefined {
+  if (id !== undefined && abortCause === undefined) return calls.encodeFailure(id, method, error);
+  // An aborted handler that stops does what its caller asked for, so it did not fail.
+  if (abortCause === undefined || !isAbort(error, abortCause.reason)) calls.reportFailure(id, method, error);
+  return id === undefined ? undefined : encodeError(id, CANCELLED);
 }
 
 const CANCELLED = { code: ErrorCode.RequestCancelled, message: "Request cancelled" };

@@ -10,7 +10,16 @@ import type { AnyHandler, CallRecord } from "./config.js";
 import type { Connection } from "./connection.js";
 import { isExempt } from "./dialect.js";
 import { isReceived, RpcError } from "../message/errors.js";
-import { IncomingCall, type AbortCause, type CallContext, type Slot } from "./incoming-call.js";
+import {
+  encodeFailure,
+  encodeReturned,
+  encodeStream,
+  IncomingCall,
+  type AbortCause,
+  type CallContext,
+  type Encode,
+  type Slot,
+} from "./incoming-call.js";
 import { List, unlink } from "../base/list.js";
 import {
   idOf,
@@ -146,13 +155,13 @@ export class IncomingCalls implements Slot {
       else if (handler !== undefined && config.schemas === undefined) result = handler(call.params, context);
       else result = this.#run(call, context, call.params);
       if (config.checks !== undefined) result = config.checks.sent("result", call.method, result);
-      if (isThenable(result)) return this.#await(call, result, respond);
+      if (isThenable(result)) return this.#await(call, result, encodeReturned);
     } catch (error) {
       this.#remove(call);
-      return call.fail(error);
+      return call.answer(encodeFailure, error);
     }
     this.#remove(call);
-    call.respond(result);
+    call.answer(encodeReturned, result);
   }
 
   #runAround(call: IncomingCall, context: CallContext): unknown {
@@ -178,8 +187,8 @@ export class IncomingCalls implements Slot {
     return undefined;
   }
 
-  /** Waits for the promise of a handler or of its stream. Then gives its value to `succeed`, or fails the call. */
-  #await<T>(call: IncomingCall, result: PromiseLike<T>, succeed: (call: IncomingCall, value: T) => void): void {
+  /** Waits for the promise of a handler or of its stream. Then answers with its value by `encode`, or with its error. */
+  #await<T>(call: IncomingCall, result: PromiseLike<T>, encode: Encode<T>): void {
     call.frame ??= this.connection.transport.currentFrame;
     call.frame?.keep();
     call.awaited = result;
@@ -187,12 +196,12 @@ export class IncomingCalls implements Slot {
     try {
       // An async function would make one more promise for each call.
       Promise.resolve(result).then(
-        (value) => this.#settle(call, result, succeed, value),
-        (error: unknown) => this.#settle(call, result, fail, error),
+        (value) => this.#settle(call, result, encode, value),
+        (error: unknown) => this.#settle(call, result, encodeFailure, error),
       );
     } catch (error) {
       // A promise with a `then` of its own that throws.
-      this.#settle(call, result, fail, error);
+      this.#settle(call, result, encodeFailure, error);
     }
   }
 
@@ -200,18 +209,13 @@ export class IncomingCalls implements Slot {
    * Ends the wait for a promise, which has settled. A promise with a `then` of its own may settle several times: only its first
    * outcome counts.
    */
-  #settle<T>(
-    call: IncomingCall,
-    promise: PromiseLike<unknown>,
-    finish: (call: IncomingCall, outcome: T) => void,
-    outcome: T,
-  ): void {
+  #settle<T>(call: IncomingCall, promise: PromiseLike<unknown>, encode: Encode<T>, outcome: T): void {
     if (call.awaited !== promise) return;
     call.awaited = undefined;
     this.#remove(call);
     this.#count(call, -1);
     call.frame?.drop();
-    finish(call, outcome);
+    call.answer(encode, outcome);
     if (this.onIdle !== undefined && this.running === 0) this.onIdle();
   }
 
@@ -229,11 +233,11 @@ export class IncomingCalls implements Slot {
   }
 
   /** Answers a call with the stream that its handler returned. The call runs until the first values are there. */
-  stream(call: IncomingCall, source: AnyIterable): void {
+  stream(call: IncomingCall, source: AnyIterable): undefined {
     const json = this.connection.parts.get("streams").serve(source, call);
     this.#calls!.add(call);
     if (call.id !== undefined) this.#byId?.add(call.id, call);
-    this.#await(call, json, respondStream);
+    this.#await(call, json, encodeStream);
   }
 
   /** Aborts the calls that run under `id`: several if the caller has used an id twice. Ignores an unknown id. */
@@ -337,10 +341,6 @@ export class IncomingCalls implements Slot {
     this.connection.report(failure, { method, id }, isServed ? method : "fallback or around");
   }
 }
-
-const respond = (call: IncomingCall, result: unknown): void => call.respond(result);
-const fail = (call: IncomingCall, error: unknown): void => call.fail(error);
-const respondStream = (call: IncomingCall, encode: () => MessageText): void => call.respondJson(encode);
 
 const BUSY = { code: ErrorCode.Busy, message: "Server is busy" };
 const METHOD_NOT_FOUND = { code: ErrorCode.MethodNotFound, message: "Method not found" };
