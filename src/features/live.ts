@@ -136,11 +136,7 @@ export class LiveFlow extends Flow implements Expiring {
     return new LiveQueue((method) => this.#dropped(method), counter);
   }
 
-  protected override sendChecked(
-    text: MessageText,
-    handle: SendHandle | undefined,
-    message: EncodedMessage | undefined,
-  ): boolean {
+  protected override decide(text: MessageText, handle: SendHandle | undefined): boolean | undefined {
     const { unsentBytes } = this;
     this.check();
     if (this.isOver) return false;
@@ -160,8 +156,7 @@ export class LiveFlow extends Flow implements Expiring {
     if (this.state === "slow") this.drain();
     // What was sent may have ended the connection, or filled the transport.
     if (this.isOver) return false;
-    const isTaken = this.state === "open" ? this.offer(text, handle, message) : "full";
-    return isTaken === "full" ? this.enqueue(text, handle) : isTaken;
+    return this.state === "open" ? undefined : this.enqueue(text, handle);
   }
 
   protected override enqueue(text: MessageText, handle: SendHandle | undefined): boolean {

@@ -70,7 +70,7 @@ export class Flow implements Sink {
   protected state: "open" | "full" | "draining" | "down" | "over" | "slow";
   /** The messages that wait while the state is not `open`, in order. */
   protected queue: SendQueue | undefined;
-  /** Whether some of the unsent bytes do not count against the connection. Then `sendChecked` takes each message. */
+  /** Whether some of the unsent bytes do not count against the connection. Then `decide` sees each message. */
   protected isMixed = false;
   /** The length of the calls that the transport refused, and that wait for the next connection. */
   #refusedLength = 0;
@@ -137,21 +137,21 @@ export class Flow implements Sink {
 
   /** First ends the connection if its other side reads too slowly, and then sends nothing. */
   send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
-    if (this.state !== "open" || this.isMixed || handle?.droppable !== undefined)
-      return this.sendChecked(text, handle, message);
     const { transport, config } = this.connection;
-    if ((transport.unsentBytes ?? 0) > config.marks.most) {
-      this.check();
-      if (this.isOver) return false;
+    const isFree = this.state === "open" && !this.isMixed && handle?.droppable === undefined;
+    if (!isFree || (transport.unsentBytes ?? 0) > config.marks.most) {
+      const isTaken = this.decide(text, handle);
+      if (isTaken !== undefined) return isTaken;
     }
-    const isTaken = this.offer(text, handle);
+    const isTaken = this.offer(text, handle, message);
     return isTaken === "full" ? this.enqueue(text, handle) : isTaken;
   }
 
-  /** Sends a message behind those that wait. */
-  protected sendChecked(text: MessageText, handle: SendHandle | undefined, _message?: EncodedMessage): boolean {
+  /** Returns `undefined` if a message is sent now. Otherwise queues it, or returns false. */
+  protected decide(text: MessageText, handle: SendHandle | undefined): boolean | undefined {
     this.check();
-    return !this.isOver && this.enqueue(text, handle);
+    if (this.isOver) return false;
+    return this.state === "open" ? undefined : this.enqueue(text, handle);
   }
 
   /** Queues a message that the transport does not take now. Returns false if it is too long, is dropped, or ends the session. */
