@@ -166,6 +166,15 @@ export function parseMessage(text: string): Message | (Message | RpcError | Prot
   return value.map(read);
 }
 
+/** Returns the value of JSON text; `undefined` for any other text. */
+export function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Parses JSON. Throws an `RpcError` of code -32700 for any other text. */
 function parseJson(text: string): unknown {
   try {

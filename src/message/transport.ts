@@ -31,7 +31,7 @@ export function errorOfEnd(what: string, { code, reason, error }: CloseInfo): Er
 export interface Receiver {
   /** Takes one text: a message, a batch, or anything else, which is answered with -32700. */
   receive(text: string): void;
-  /** Takes one message or batch that is parsed already. */
+  /** Takes one message or batch that is parsed already. `undefined`: a text that is not JSON. */
   dispatch(value: unknown): void;
   /** The connection has ended. Called once, and nothing is called after it. */
   closed(info: CloseInfo): void;

@@ -10,7 +10,7 @@ import type { Flow, FlowConnection } from "./flow.js";
 import type { FailedCall, Hooks } from "./hooks.js";
 import type { Slot } from "./incoming-call.js";
 import { IncomingCalls } from "./incoming-calls.js";
-import { classify, isObject, type Unchecked } from "../message/message.js";
+import { classify, isObject, parse, type Unchecked } from "../message/message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
 import type { EventEmitter } from "../base/packages.js";
 import { newCounts, type Counts } from "./stats.js";
@@ -81,23 +81,17 @@ export class Connection implements LinkReceiver, FlowConnection {
   }
 
   /** Receives one text. The reply goes into `slot`. */
-  receive(text: string, slot: Slot = this.incoming): void {
-    if (this.ended !== undefined) return;
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch {
-      // Answered, so that the sender can find its mistake.
-      return this.incoming.refuse(null, ErrorCode.ParseError, "Parse error", slot);
-    }
-    this.dispatch(value, slot);
+  receive(text: string, slot?: Slot): void {
+    this.dispatch(parse(text), slot);
   }
 
-  /** Receives one parsed message, or a member of a batch. The reply goes into `slot`. */
+  /** Receives one parsed message, or a member of a batch; `undefined` for text that is not JSON. The reply goes into `slot`. */
   dispatch(value: unknown, slot: Slot = this.incoming): void {
     if (this.ended !== undefined) return;
     let kind = classify(value);
     if (kind === "invalid" || kind === "broken") {
+      // Answered, so that the sender can find its mistake.
+      if (value === undefined) return this.incoming.refuse(null, ErrorCode.ParseError, "Parse error", slot);
       if (this.parts.first("receive", value, slot)) return;
       // As vscode-jsonrpc does.
       if (this.config.dialect.readsNullParams && isObject(value) && value.params === null) {

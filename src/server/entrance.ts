@@ -8,7 +8,7 @@ import * as CloseCode from "../message/close-codes.js";
 import { makeConfig, type Config } from "../peer/config.js";
 import type { Connection } from "../peer/connection.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import { member } from "../message/message.js";
+import { member, parse } from "../message/message.js";
 import type { Link } from "../message/transport.js";
 import type { Engine } from "../fleet/engine.js";
 import type { NodeHost, ServerNode } from "../fleet/host.js";
@@ -20,7 +20,6 @@ import {
   AUTH_OFFER,
   byeFrame,
   helloOf,
-  parse,
   readBye,
   REFUSED,
   RESUME_OFFER,

@@ -5,7 +5,7 @@
  */
 import * as CloseCode from "../message/close-codes.js";
 import { exceeds, sentForm, type MessageText } from "../message/codec.js";
-import { isObject, member } from "../message/message.js";
+import { isObject, member, parse } from "../message/message.js";
 import type { CloseInfo, Frame, LinkReceiver, SendHandle } from "../message/transport.js";
 import * as Frames from "./frames.js";
 import { ROOM_FOR_PONGS, type Socket } from "../socket/socket.js";
@@ -122,9 +122,9 @@ export abstract class Endpoint {
     const { kind } = state;
     this.frameLength = text.length;
     this.lastFrame = undefined;
-    if (kind === "plain" && !exceeds(text, this.limits.maxMessageBytes)) return this.receiver!.receive(text);
+    if (kind === "plain" && !exceeds(text, this.limits.maxMessageBytes)) return this.receiver!.dispatch(parse(text));
     if (kind !== "live" && kind !== "packed") return this.#receiveBefore(state, text);
-    const frame = Frames.parse(text);
+    const frame = parse(text);
     // A pack or a control frame: the first byte decides.
     if (Array.isArray(frame)) {
       if (isTooLong(text, this.limits.maxMessageBytes)) return this.end(CloseCode.MessageTooBig, TOO_LARGE);
@@ -140,7 +140,7 @@ export abstract class Endpoint {
 
   /** Takes a frame in a state in which no packs come. */
   #receiveBefore(state: State, text: string): void {
-    if (state.kind === "resuming") return this.#receiveResumed(state, Frames.parse(text));
+    if (state.kind === "resuming") return this.#receiveResumed(state, parse(text));
     if (!(state instanceof Attachment)) return;
     const hello = state.kind === "plain" ? undefined : Frames.helloOf(text);
     if (hello !== undefined) {
@@ -151,7 +151,7 @@ export abstract class Endpoint {
       if (state.kind === "opening") state.kind = "plain";
       // The socket accepts longer frames, for packs of several messages.
       if (exceeds(text, this.limits.maxMessageBytes)) this.end(CloseCode.MessageTooBig, TOO_LARGE);
-      else this.receiver!.receive(text);
+      else this.receiver!.dispatch(parse(text));
     }
   }
 

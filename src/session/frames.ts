@@ -1,5 +1,5 @@
 /** The control frames of `reciproc.v1`. Data from outside is checked here, once. `docs/PROTOCOL.md` defines their meaning. */
-import { member } from "../message/message.js";
+import { member, parse } from "../message/message.js";
 import { isWellFormed } from "../message/options.js";
 
 /** The longest `retryMs` that a server may send and a client obeys: 10 minutes. A longer one could keep a client away for ever. */
@@ -173,13 +173,4 @@ function read<T>(value: unknown, checks: Checks<T>): T | undefined {
     if (item !== undefined) copy[name] = item;
   }
   return copy as T;
-}
-
-/** Returns the value of JSON text; `undefined` for any other text. */
-export function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,4 +1,5 @@
 /** The plain link: one JSON-RPC message or batch in each text frame, which every implementation of JSON-RPC understands. */
+import { parse } from "../message/message.js";
 import type { CloseInfo, LinkReceiver, EncodedMessage, TickBudget, Traffic, Link } from "../message/transport.js";
 import type { Socket, SocketHandler } from "./socket.js";
 import { Coalescer } from "./coalescer.js";
@@ -73,7 +74,7 @@ export class PlainLink implements Link, SocketHandler {
   }
 
   frame(text: string): void {
-    this.#receiver.receive(text);
+    this.#receiver.dispatch(parse(text));
   }
 
   closed(info: CloseInfo): void {

@@ -72,7 +72,7 @@ describe("the first frames", () => {
     const end = opening();
     const broken = ['{"hello":garbage', '{"hello":', '{"hello":{}', '{"hello":{}}}'];
     end.receive(...broken, '[{"a":"batch"}]');
-    expect(end.got).toEqual([...broken, [{ a: "batch" }]]);
+    expect(end.got).toEqual([...broken.map(() => undefined), [{ a: "batch" }]]);
     expect([end.kind, end.frames()]).toEqual(["plain", []]);
   });
 

@@ -140,7 +140,7 @@ export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: b
 
 /** What an endpoint reports, and its tick. */
 export type Reports = Pick<PackedLink, "tick" | "receivePack" | "wireFull" | "flows" | "ended" | "discarded"> &
-  Pick<LinkReceiver, "missed" | "drained"> & { receiveText(text: string): void; confirmed?(): void };
+  Pick<LinkReceiver, "missed" | "drained"> & { confirmed?(): void };
 
 /** Returns a class of endpoints that report to the test. */
 export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T) {
@@ -150,7 +150,7 @@ export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T)
     /** Reports to `reports` from now on. */
     reportTo(reports: Reports): this {
       this.start({
-        receive: (text: string) => reports.receiveText(text),
+        dispatch: (value: unknown) => reports.receivePack([value]),
         missed: (count: number) => reports.missed(count),
         drained: () => reports.drained(),
         suspended() {},
@@ -259,14 +259,6 @@ export class ClientEnd implements Reports {
   frames(): unknown[] {
     this.endTick();
     return this.wire.take();
-  }
-
-  receiveText(text: string): void {
-    let value: unknown = text;
-    try {
-      value = JSON.parse(text);
-    } catch {}
-    this.receivePack([value]);
   }
 
   receivePack(messages: unknown[]): void {

@@ -7,22 +7,14 @@
  * for which there is a reason. What it finds is thrown as a `Breach`.
  */
 import { toHttpStatus } from "../../src/message/close-codes.js";
-import { member } from "../../src/message/message.js";
+import { member, parse } from "../../src/message/message.js";
 import type { CloseInfo } from "../../src/message/transport.js";
 import type { Flow as Outgoing } from "../../src/peer/flow.js";
 import { NotificationHandle } from "../../src/features/live.js";
 import type { Socket } from "../../src/socket/socket.js";
 import { TokenRegistry, type Resumable } from "../../src/server/tokens.js";
 import { ServerLink } from "../../src/server/link.js";
-import {
-  helloOf,
-  parse,
-  pickLimits,
-  REFUSED,
-  resumeOf,
-  serverHello,
-  type ResumeFrame,
-} from "../../src/session/frames.js";
+import { helloOf, pickLimits, REFUSED, resumeOf, serverHello, type ResumeFrame } from "../../src/session/frames.js";
 import { Session, UNKNOWN_LIMITS } from "../../src/session/session.js";
 import { PACK_LENGTH } from "../../src/session/sizes.js";
 import { flowOver, reporting, type EndLimits, type Reports } from "./kit.js";
@@ -235,16 +227,11 @@ export abstract class End implements Reports {
   abstract over(end: CloseInfo): void;
   abstract startAnew(reason: string): void;
 
-  receiveText(text: string): void {
-    const message = parse(text);
-    if (message === undefined) this.world.check(false, `${text} is taken for a message`);
-    else this.receivePack([message]);
-  }
-
   receivePack(messages: unknown[]): void {
     for (const message of messages) {
       if (this.hasEnded) return;
-      this.world.got(this, (message as { label: string }).label);
+      if (message === undefined) this.world.check(false, "a frame that is not JSON is taken for a message");
+      else this.world.got(this, (message as { label: string }).label);
     }
   }
 
