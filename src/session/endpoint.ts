@@ -459,15 +459,12 @@ export abstract class Endpoint {
   /** Sends frames, after the hello if that is owed. Returns false if there is no socket, or it takes no more frames. */
   protected write(frames: string[]): boolean {
     const { state } = this;
-    if (!(state instanceof Attachment) || !state.socket.open) return false;
-    const { socket } = state;
+    if (!(state instanceof Attachment)) return false;
     if (state.owesHello) {
       state.owesHello = false;
       frames.unshift(Frames.clientHello(this.limits, this.limits.bytes));
     }
-    if (socket.sendAll !== undefined) socket.sendAll(frames);
-    else for (const frame of frames) socket.send(frame);
-    return true;
+    return state.socket.send(...frames);
   }
 
   /** Sends the logged frames that were not written to this socket, new or replayed, while the socket has room (rule 7). */

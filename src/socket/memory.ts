@@ -19,10 +19,10 @@ class MemorySocket extends Inbox implements Socket {
   readonly #underWay: (string | Uint8Array | CloseInfo)[] = [];
   #open = true;
 
-  send(frame: string | Uint8Array): boolean {
+  send(...frames: readonly (string | Uint8Array)[]): boolean {
     if (!this.#open) return false;
-    // Copied, because the other side may change what it receives.
-    this.other.#arrive(typeof frame === "string" ? frame : new Uint8Array(frame));
+    // Bytes are copied, because the other side may change what it receives.
+    for (const frame of frames) this.other.#arrive(typeof frame === "string" ? frame : new Uint8Array(frame));
     return true;
   }
 

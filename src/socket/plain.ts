@@ -41,7 +41,7 @@ export class PlainLink implements Link, SocketHandler {
 
   send(text: string): boolean {
     const socket = this.#socket;
-    if (socket.sendAll === undefined || !socket.open) return socket.send(text);
+    if (socket.coalesces !== true || !socket.open) return socket.send(text);
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
     this.#length += text.length;
@@ -60,7 +60,7 @@ export class PlainLink implements Link, SocketHandler {
     const messages = this.#messages;
     this.#messages = NONE;
     this.#length = 0;
-    this.#socket.sendAll!(messages);
+    this.#socket.send(...messages);
   }
 
   afterRead(then: () => void): boolean {

@@ -31,14 +31,14 @@ export interface Socket {
   /** As `Link.start`. A later call replaces the handler. */
   start(handler: SocketHandler): void;
   /**
-   * Sends one frame. Returns false if the socket takes none any more. Does not copy the content of a binary frame, which must not
-   * change.
+   * Sends a frame, or several text frames in one write. Returns false if the socket takes none any more. Does not copy the content of a
+   * binary frame, which must not change.
    */
-  send(frame: string | Uint8Array): boolean;
+  send(...frames: readonly [string | Uint8Array] | readonly string[]): boolean;
+  /** Whether a write is so expensive that the texts of a tick should share one. */
+  readonly coalesces?: boolean;
   /** As `send`, for a frame whose bytes are the same on many sockets. A socket without this function sends the content. */
   sendEncoded?(frame: EncodedFrame): boolean;
-  /** Sends several frames in one write. A socket without this function has no use for it. */
-  sendAll?(frames: readonly string[]): void;
   close(code?: number, reason?: string): void;
   /** Closes the socket, and reports nothing more, not even its end. */
   discard(code: number, reason: string): void;

@@ -45,9 +45,9 @@ export class StandardSocket extends Inbox implements Socket {
     return this.#webSocket.bufferedAmount;
   }
 
-  send(frame: string | Uint8Array): boolean {
+  send(...frames: readonly (string | Uint8Array)[]): boolean {
     if (!this.open) return false;
-    this.#webSocket.send(frame);
+    for (const frame of frames) this.#webSocket.send(frame);
     return true;
   }
 

@@ -82,6 +82,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   /** When a frame of any kind last came. */
   heardAt = performance.now();
   override readonly budget = new ReadBudget(this);
+  readonly coalesces = true;
   readonly #webSocket: GatheringWebSocket;
   /** The frames of a server are not masked, so their bytes can be shared. */
   readonly #isServer: boolean;
@@ -254,10 +255,19 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     return this.#unsentAtCork ?? this.#webSocket.bufferedAmount;
   }
 
-  send(frame: string | Uint8Array): boolean {
-    if (typeof frame === "string") return this.sendAll([frame]);
+  send(...frames: readonly [string | Uint8Array] | readonly string[]): boolean {
     if (!this.open) return false;
-    this.#sendBytes(frame);
+    const raw = this.#raw;
+    const [first] = frames;
+    if (raw === undefined) for (const frame of frames) this.#webSocket.send(frame);
+    else if (first instanceof Uint8Array) this.#sendBytes(raw, first);
+    else {
+      const allocate = keepsNoBuffer(raw) ? borrow : undefined;
+      const texts = frames as readonly string[];
+      const bytes = this.#isServer ? unmaskedFrames(texts, allocate) : maskedFrames(texts, allocate);
+      if (typeof bytes === "string") raw.write(bytes, "latin1");
+      else raw.write(bytes, onWritten(bytes));
+    }
     return true;
   }
 
@@ -273,9 +283,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     return true;
   }
 
-  #sendBytes(content: Uint8Array): void {
-    const raw = this.#raw;
-    if (raw === undefined) return this.#sendEach([content]);
+  #sendBytes(raw: Duplex, content: Uint8Array): void {
     const allocate = keepsNoBuffer(raw) ? borrow : undefined;
     // Small frames of a tick leave in one system call.
     this.#corkTick();
@@ -286,24 +294,6 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     }
     const bytes = maskedBinary(content, allocate);
     raw.write(bytes, onWritten(bytes));
-  }
-
-  sendAll(frames: readonly string[]): boolean {
-    if (!this.open) return false;
-    const raw = this.#raw;
-    if (raw === undefined) this.#sendEach(frames);
-    else {
-      const allocate = keepsNoBuffer(raw) ? borrow : undefined;
-      const bytes = this.#isServer ? unmaskedFrames(frames, allocate) : maskedFrames(frames, allocate);
-      if (typeof bytes === "string") raw.write(bytes, "latin1");
-      else raw.write(bytes, onWritten(bytes));
-    }
-    return true;
-  }
-
-  /** Sends each frame through the WebSocket, if it is open. */
-  #sendEach(frames: readonly (string | Uint8Array)[]): void {
-    for (const frame of frames) if (this.open) this.#webSocket.send(frame);
   }
 
   /** Sends a ping (RFC 6455, section 5.5.2). */

@@ -46,13 +46,15 @@ export class WireSocket extends Inbox implements Socket, Pulse {
     return { received: this.#received, sent: this.#written - this.unsentBytes };
   }
 
-  send(frame: string | Uint8Array): boolean {
+  send(...frames: readonly (string | Uint8Array)[]): boolean {
     if (!this.open) return false;
-    const bytes = typeof frame === "string" ? utf8Bytes(frame) : frame.length;
-    this.#written += bytes;
-    // Bytes are copied, because the other side may change what it receives.
-    const arriving = typeof frame === "string" ? frame : new Uint8Array(frame);
-    this.#out.push(bytes, () => this.other!.#takeFrame(arriving, bytes));
+    for (const frame of frames) {
+      const bytes = typeof frame === "string" ? utf8Bytes(frame) : frame.length;
+      this.#written += bytes;
+      // Bytes are copied, because the other side may change what it receives.
+      const arriving = typeof frame === "string" ? frame : new Uint8Array(frame);
+      this.#out.push(bytes, () => this.other!.#takeFrame(arriving, bytes));
+    }
     return true;
   }
 

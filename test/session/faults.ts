@@ -57,7 +57,8 @@ function tokens(
 function writes(where: Where, change: Change): Fault {
   return endpoint(where, (one, { take }) => {
     const bend = (socket: Socket): Socket => {
-      const send: Socket["send"] = (frame) => change(frame as string, one).every((text) => socket.send(text));
+      const send: Socket["send"] = (...frames) =>
+        frames.every((frame) => change(frame as string, one).every((text) => socket.send(text)));
       return Object.assign(Object.create(socket) as Socket, { send });
     };
     return { take: (socket, ...rest) => take(bend(socket), ...rest) };

@@ -94,13 +94,10 @@ export class TestWire implements Socket {
   unsentBytes = 0;
   maxFrameBytes = 0;
   #sent: (string | Uint8Array)[] = [];
-  /** Called with each frame that is written. */
-  onSend: (frame: string | Uint8Array) => void = () => {};
 
-  send(frame: string | Uint8Array): boolean {
+  send(...frames: readonly (string | Uint8Array)[]): boolean {
     if (!this.open) return false;
-    this.#sent.push(frame);
-    this.onSend(frame);
+    this.#sent.push(...frames);
     return true;
   }
 

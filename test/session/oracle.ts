@@ -82,11 +82,13 @@ export class LineEnd implements Socket {
     this.line = line;
   }
 
-  send(frame: string): boolean {
+  send(...frames: readonly string[]): boolean {
     if (!this.open) return false;
-    this.sent.push(frame);
-    this.line.world.sentFrame(this, frame);
-    this.other.underWay.push(frame);
+    for (const frame of frames) {
+      this.sent.push(frame);
+      this.line.world.sentFrame(this, frame);
+      this.other.underWay.push(frame);
+    }
     return true;
   }
 
