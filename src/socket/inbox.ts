@@ -15,13 +15,13 @@ export abstract class Inbox implements Expiring {
   /** As `Socket.budget`. */
   readonly budget: SocketBudget | undefined;
   #handler: SocketHandler | undefined;
-  /** Frames and the end that came before `start`. Undefined once they are delivered. */
+  /** Frames and the end that came before `start`. Undefined once they are being delivered. */
   #queued: (string | Uint8Array | CloseInfo)[] | undefined = [];
   /** Called with the first of `#queued`. */
   #onFirst: ((first: string | CloseInfo) => void) | undefined;
   #hasEnded = false;
-  /** The close that was sent because a frame was too long. Once set, no frame is delivered. */
-  #refusal: CloseInfo | undefined;
+  /** How the socket ended, or the close that was sent for a frame that was too long or by `discard`. Once set, no frame is delivered. */
+  #ending: CloseInfo | undefined;
 
   constructor(maxFrameBytes: number) {
     this.deadline = 0;
@@ -35,8 +35,9 @@ export abstract class Inbox implements Expiring {
     const isFirst = this.#handler === undefined;
     this.#handler = handler;
     if (!isFirst) return;
-    if (this.#queued!.length === 0) this.#queued = undefined;
-    else queueMicrotask(() => this.#release());
+    const queued = this.#queued!;
+    if (queued.length === 0) this.#queued = undefined;
+    else queueMicrotask(() => this.#release(queued));
   }
 
   /** Calls `listener` with the first frame that comes before `start`, or with the end. The frame is queued for `start`. */
@@ -51,20 +52,31 @@ export abstract class Inbox implements Expiring {
     this.#queued!.shift();
   }
 
-  /** Takes a text or binary frame. `bytes` is the length of a text in UTF-8, if known. */
+  /**
+   * Takes a text or binary frame. `bytes` is the length of a text in UTF-8, if known. Closes the socket with 1009 if the frame is too
+   * long. A queued frame is measured when it is delivered, because `maxFrameBytes` may have been raised meanwhile.
+   */
   frame(frame: string | Uint8Array, bytes?: number): void {
-    if (this.#hasEnded || this.#refusal !== undefined) return;
-    if (this.#queued === undefined) this.#deliver(frame, bytes);
-    else this.#hold(frame);
+    if (this.#ending !== undefined) return;
+    if (this.#queued !== undefined) this.#hold(frame);
+    else if (bytes === undefined ? isLong(frame, this.maxFrameBytes) : bytes > this.maxFrameBytes) {
+      this.#ending = { code: MessageTooBig, reason: "message is too large" };
+      this.close(MessageTooBig, this.#ending.reason);
+    } else if (typeof frame === "string") this.#handler!.frame(frame);
+    else if (this.#handler!.bytes?.(frame) !== true) this.#handler!.frame(decodeFrame(frame));
   }
 
   /** Reports the end of the socket. Later calls do nothing. */
   end(info: CloseInfo): void {
     if (this.#hasEnded) return;
     this.#finish();
-    const end = endOf(info, this.#refusal);
-    if (this.#queued === undefined) this.#handler!.closed(end);
-    else this.#hold(end);
+    if (this.#queued === undefined) this.#reportEnd(info);
+    else this.#hold(info);
+  }
+
+  #reportEnd(info: CloseInfo): void {
+    this.#ending = endOf(info, this.#ending);
+    this.#handler!.closed(this.#ending);
   }
 
   #hold(item: string | Uint8Array | CloseInfo): void {
@@ -75,6 +87,7 @@ export abstract class Inbox implements Expiring {
 
   /** Closes the socket, and reports nothing more. */
   discard(code: number, reason: string): void {
+    this.#ending = { code, reason };
     this.#finish();
     this.close(code, reason);
   }
@@ -102,32 +115,15 @@ export abstract class Inbox implements Expiring {
     this.end({ code: Abnormal, reason: "" });
   }
 
-  /**
-   * Delivers a frame, or closes the socket with 1009 if the frame is too long. Checked only here, because `maxFrameBytes` may have
-   * been raised since the frame came.
-   */
-  #deliver(frame: string | Uint8Array, bytes?: number): void {
-    const isTooLong = bytes === undefined ? isLong(frame, this.maxFrameBytes) : bytes > this.maxFrameBytes;
-    if (!isTooLong) {
-      if (typeof frame === "string") return this.#handler!.frame(frame);
-      if (this.#handler!.bytes?.(frame) !== true) this.#handler!.frame(decodeFrame(frame));
-      return;
-    }
-    // From now on, only the end is delivered.
-    this.#refusal = { code: MessageTooBig, reason: "message is too large" };
-    this.close(MessageTooBig, this.#refusal.reason);
-  }
-
-  /** Delivers the queued items from `from` on, in as many ticks as the budget needs. Items that come meanwhile are appended. */
-  #release(from = 0): void {
-    const queued = this.#queued!;
-    for (let i = from; i < queued.length; i++) {
-      if (i > 0 && this.budget?.isSpent()) return this.budget.defer(() => this.#release(i));
-      const item = queued[i]!;
-      if (!isFrame(item)) this.#handler!.closed(item);
-      else if (this.#refusal === undefined) this.#deliver(item);
-    }
+  /** Delivers the queued items from `from` on, in as many ticks as the budget needs, which defers what comes meanwhile. */
+  #release(queued: readonly (string | Uint8Array | CloseInfo)[], from = 0): void {
     this.#queued = undefined;
+    for (let i = from; i < queued.length; i++) {
+      if (i > 0 && this.budget?.isSpent()) return this.budget.defer(() => this.#release(queued, i));
+      const item = queued[i]!;
+      if (isFrame(item)) this.frame(item);
+      else this.#reportEnd(item);
+    }
   }
 }
 
