@@ -47,7 +47,7 @@ export class ServerLink extends PackedLink {
       return this.flow(at, "live", session);
     }
     if (session !== undefined) {
-      this.writeLog(at, session, Infinity);
+      this.sendData(at, undefined, Infinity);
       this.discarded("the client takes no session");
     }
     this.flow(at, "packed");

@@ -84,8 +84,8 @@ export abstract class Endpoint {
 
   /** The attachment, if it takes a message at once. */
   protected get ready(): Attachment | undefined {
-    const at = this.flowing;
-    return at?.isFull === false && at.socket.open ? at : undefined;
+    const { state } = this;
+    return state instanceof Attachment && !state.isFull && state.socket.open ? state : undefined;
   }
 
   // Sockets.
@@ -289,7 +289,7 @@ export abstract class Endpoint {
     // A closed socket takes no message, and without a session no other socket follows.
     if (at === undefined) return this.state.session !== undefined && "full";
     if (typeof text !== "string") {
-      this.#sendData(at, text.frame);
+      this.sendData(at, text.frame);
       return true;
     }
     if (at.messages === undefined) at.messages = [text];
@@ -314,7 +314,7 @@ export abstract class Endpoint {
     if (at === undefined) return;
     // Reports without end would fill the socket of a reader that reads nothing.
     if (at.socket.unsentBytes >= this.limits.highWaterBytes) return this.wireFull();
-    this.#sendData(at, `{"missed":${this.#missed}}`);
+    this.sendData(at, `{"missed":${this.#missed}}`);
     this.#missed = 0;
   }
 
@@ -351,7 +351,7 @@ export abstract class Endpoint {
     if (flowing !== undefined) {
       this.flush();
       if (session !== undefined) {
-        this.writeLog(flowing, session, Infinity);
+        this.sendData(flowing, undefined, Infinity);
         for (const [handle, text] of queued)
           handle.sent = this.#writeFrame(flowing, frameOf(sentForm(text, this.takesBytes)));
       }
@@ -408,7 +408,7 @@ export abstract class Endpoint {
   /** Sends the logged frames (rule 5), until the wire is full. Reports when messages are taken again, which follow. */
   #sendWaiting(at: Attachment): void {
     at.isFull = false;
-    if (at.session !== undefined) this.writeLog(at, at.session);
+    this.sendData(at);
     this.#sendMissed();
     if (this.ready !== undefined) this.receiver!.drained();
   }
@@ -437,16 +437,8 @@ export abstract class Endpoint {
     if (messages === undefined) return;
     state.messages = undefined;
     state.length = 0;
-    if (this.isReciproc) this.#sendData(state, messages.length === 1 ? `[${messages[0]}]` : `[${messages.join(",")}]`);
-    else this.write(messages);
-  }
-
-  /** Sends a data frame. In a session, gives it the next number. */
-  #sendData(at: Attachment, frame: string | Uint8Array): void {
-    const { session } = at;
-    if (session === undefined) return void this.#writeFrame(at, frame);
-    session.push(frame);
-    this.writeLog(at, session);
+    if (this.isReciproc) this.sendData(state, messages.length === 1 ? `[${messages[0]}]` : `[${messages.join(",")}]`);
+    else state.socket.send(...messages);
   }
 
   /** As `write`, of one data frame. */
@@ -467,9 +459,14 @@ export abstract class Endpoint {
     return state.socket.send(...frames);
   }
 
-  /** Sends the logged frames that were not written to this socket, new or replayed, while the socket has room (rule 7). */
-  protected writeLog(at: Attachment, session: Session, highWaterBytes = this.limits.highWaterBytes): void {
-    const { socket } = at;
+  /**
+   * Sends a data frame, if there is one. In a session, gives it the next number, and sends the logged frames that were not written to
+   * this socket, new or replayed, while the socket has room (rule 7).
+   */
+  protected sendData(at: Attachment, data?: string | Uint8Array, highWaterBytes = this.limits.highWaterBytes): void {
+    const { session, socket } = at;
+    if (session === undefined) return void (data && socket.send(data));
+    if (data !== undefined) session.push(data);
     if (at.isAckDue || session.owesEarly) this.#sendAck(at, session);
     // The ack may have ended the connection.
     if (this.state !== at) return;

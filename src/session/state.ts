@@ -50,7 +50,7 @@ export class Attachment {
   declare isAckDue: boolean;
   /** Client: whether its hello is not sent yet. It is sent before the first other frame. */
   declare owesHello: boolean;
-  /** Whether the log or the socket is full. Then no message is taken. */
+  /** Whether the log or the socket is full, or messages do not flow yet. Then no message is taken. */
   declare isFull: boolean;
 
   constructor(socket: Socket, kind: AttachedKind, session: Session | undefined) {
@@ -59,7 +59,8 @@ export class Attachment {
     this.socket = socket;
     this.controls = this.messages = undefined;
     this.length = 0;
-    this.isAckDue = this.owesHello = this.isFull = false;
+    this.isAckDue = this.owesHello = false;
+    this.isFull = kind === "resuming";
   }
 }
 
