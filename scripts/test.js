@@ -48,9 +48,15 @@ async function runTests(project) {
   const vitest = await startVitest("test", [], { project, run: true });
   const files = vitest.state.getTestModules();
   const tests = files.flatMap((file) => [...file.children.allTests()]);
-  const passed = tests.filter((test) => test.result().state === "passed").length;
-  const isGreen = files.every((file) => file.ok()) && vitest.state.getUnhandledErrors().length === 0;
-  if (!isGreen || passed === 0) failed.push(`${count(tests.length - passed)} of ${count(tests.length)} tests`);
+  const [passed, red] = ["passed", "failed"].map((state) => tests.filter((test) => test.result().state === state));
+  if (red.length > 0) failed.push(`${count(red.length)} of ${count(tests.length)} tests`);
+  // A file that cannot be imported has no test, and a hook that fails lets no test of its file run.
+  const without = files.filter((file) => !file.ok() && !red.some((test) => test.module === file));
+  if (without.length > 0)
+    failed.push(`${count(without.length)} of ${count(files.length)} files with an error outside of their tests`);
+  if (vitest.state.getUnhandledErrors().length > 0) failed.push("errors outside of all tests");
+  // As when the setup of all tests fails.
+  if (passed.length === 0) failed.push("no test has passed");
   await vitest.close();
-  return `${count(passed)} tests in ${count(files.length)} files`;
+  return `${count(passed.length)} tests in ${count(files.length)} files`;
 }
