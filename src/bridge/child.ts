@@ -1,6 +1,5 @@
 /** Runs one command: its pipes, its end, and the end of all its child processes. */
 import { spawn, type ChildProcess } from "node:child_process";
-import { setTimeout as delay } from "node:timers/promises";
 import { attempt, warnOnce } from "../base/tell.js";
 
 /** The command to run, and how to end it. */
@@ -171,7 +170,7 @@ export class Child {
     let isLeft = this.#signal("SIGTERM");
     // Bounded by twice `graceMs`: a killed process takes a moment to go, and stays a zombie in a container without an init.
     for (let waited = 0; isLeft && waited < 2 * this.#graceMs; waited += POLL_MS) {
-      await delay(POLL_MS);
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
       isLeft = this.#signal(waited < this.#graceMs ? 0 : "SIGKILL");
     }
     remove(this);

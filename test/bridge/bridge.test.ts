@@ -1,12 +1,15 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { virtualClock } from "../../src/testing/index.js";
+import { pass, passUntil, useVirtualClock } from "../support/time.js";
 import { uncaughtIn } from "../support/uncaught.js";
-import { bridge, bridged, type BridgeEnd, type Bridged, type BridgeOptions, greeted } from "./bridged.js";
-import { PATIENT, runs, SHORT } from "./bridged.js";
+import { bridge, bridged, type BridgeEnd, type Bridged, greeted, runs } from "./bridged.js";
+
+useVirtualClock();
 
 const MIB = 2 ** 20;
+/** The default of `graceMs`. */
+const GRACE_MS = 2_000;
 
 /** Sends to a command that does not read, until the bridge no longer reads the client. */
 async function fill({ webSocket, server }: Bridged): Promise<void> {
@@ -53,11 +56,11 @@ describe("a bridge", () => {
       most = Math.max(most, this.bufferedAmount);
     });
     pair.webSocket.pause();
-    await expect.poll(pair.stderr).toContain("stuck at ");
-    await expect.poll(() => most).toBeGreaterThan(MIB);
+    await expect.poll(() => pair.child.stdout!.isPaused()).toBe(true);
+    expect(most).toBeGreaterThan(MIB);
     // One message above the high-water mark, which is checked after each chunk.
     expect(most).toBeLessThan(MIB + 2 * SIZE);
-    expect(Number(/stuck at (\d+)/.exec(pair.stderr())![1])).toBeLessThan(200);
+    expect(send.mock.calls.length).toBeLessThan(200);
     pair.webSocket.resume();
     expect((await pair.closed).code).toBe(1000);
     expect(most).toBeLessThan(MIB + 2 * SIZE);
@@ -68,7 +71,7 @@ describe("a bridge", () => {
   it("stops reading the client while the command does not read, and loses nothing", async () => {
     const COUNT = 50;
     const text = `"${"x".repeat(100_000)}"`;
-    const { pid, ...pair } = await greeted(["unreading"], SHORT);
+    const { pid, ...pair } = await greeted(["unreading"]);
     let read = 0;
     pair.server.on("message", (data: Buffer) => (read += data.length));
     for (let i = 0; i < COUNT; i++) pair.webSocket.send(text);
@@ -104,13 +107,11 @@ describe("the end of the command", () => {
   it.each([
     ["does not exist", { command: "/no/such/command" }, "ENOENT"],
     ["has a NUL in its arguments", { args: ["\0"] }, "ERR_INVALID_ARG_VALUE"],
-  ])("closes with the cause when the command %s, and leaves no timer", async (_name, options, code) => {
-    using clock = virtualClock();
+  ])("closes with the cause when the command %s", async (_name, options, code) => {
     const pair = await bridged([], options);
     const reason = `the command could not be started: ${code}`;
     expect(await pair.closed).toEqual({ code: 1011, reason });
     expect(await pair.over).toMatchObject({ endedBy: "command", reason, exitCode: null, signal: null });
-    expect(clock.timers).toBe(0);
   });
 
   it("delivers all its output before the close, for any time", async () => {
@@ -154,8 +155,10 @@ describe("the end of the command", () => {
   });
 
   it("closes when the command has closed its input and still runs", async () => {
-    const { pid, ...pair } = await greeted(["unreadable"], PATIENT);
+    const { pid, ...pair } = await greeted(["unreadable"]);
     pair.webSocket.send("1");
+    await expect.poll(() => pair.child.stdin!.closed).toBe(true);
+    await pass(2 * GRACE_MS);
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command closed its input" });
     expect(await pair.over).toMatchObject({ endedBy: "command", signal: "SIGTERM" });
     expect(runs(pid)).toBe(false);
@@ -179,29 +182,46 @@ describe("the end of the WebSocket", () => {
     expect(runs(pid)).toBe(false);
   });
 
-  it.each<[string, string[], Partial<BridgeOptions>, NodeJS.Signals]>([
-    ["ends a command that ignores SIGTERM by SIGKILL", ["stubborn"], SHORT, "SIGKILL"],
-    ["is noticed while the command does not read", ["unreading"], { ...PATIENT, pingMs: 50 }, "SIGTERM"],
-    ["ends the child processes of a command with it", ["wrapper", "stubborn"], PATIENT, "SIGTERM"],
-  ])("%s", async (_what, command, options, signal) => {
-    const { pid, ...pair } = await greeted(command, options);
-    if (command[0] === "unreading") await fill(pair);
+  it.each<[string, string, NodeJS.Signals]>([
+    ["ends a command that ignores SIGTERM by SIGKILL", "stubborn", "SIGKILL"],
+    ["is noticed while the command does not read", "unreading", "SIGTERM"],
+  ])("%s", async (_what, command, signal) => {
+    const { pid, ...pair } = await greeted([command], { pingMs: GRACE_MS / 2 });
+    if (command === "unreading") await fill(pair);
     pair.webSocket.terminate();
+    while (pair.server.readyState !== WebSocket.CLOSED) await pass(GRACE_MS / 2);
+    await pass(signal === "SIGTERM" ? GRACE_MS : 2 * GRACE_MS);
     expect(await pair.over).toMatchObject({ endedBy: "socket", close: { code: 1006 }, signal });
     expect(runs(pid)).toBe(false);
   });
 });
 
 describe("child processes that outlive their command", () => {
-  it.each([
-    ["are ended, and do not delay the end", ["leave"], false],
-    ["do not delay the end when they have left the process group", ["leave", "apart"], true],
-  ])("%s", async (_what, command, outlives) => {
-    const { helper, ...pair } = await greeted(command, PATIENT);
-    expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
-    await pair.over;
-    expect(runs(helper)).toBe(outlives);
-    if (outlives) process.kill(helper, "SIGKILL");
+  it.each<[string, string[], end: number | string, code: number, outlives: boolean]>([
+    ["are ended before the bridge is over", ["leave"], 4, 1011, false],
+    [
+      "are ended before the bridge is over, also if the WebSocket ended",
+      ["wrapper", "stubborn"],
+      "SIGTERM",
+      1006,
+      false,
+    ],
+    ["do not delay the end when they have left the process group", ["leave", "apart"], 4, 1011, true],
+  ])("%s", async (_what, command, end, code, outlives) => {
+    const { pid, child, ...pair } = await greeted(command);
+    const isLeft = pair.over.then(() => runs(pid));
+    if (code === 1006) {
+      pair.webSocket.terminate();
+      await once(pair.server, "close");
+      await pass(GRACE_MS);
+    }
+    await expect.poll(() => child.exitCode ?? child.signalCode).toBe(end);
+    // The bridge closes the pipes. Its next check of the process group kills what is left.
+    await pass(GRACE_MS + 20);
+    await expect.poll(() => runs(pid)).toBe(outlives);
+    await passUntil(pair.over, 20);
+    expect([(await pair.closed).code, await isLeft]).toEqual([code, outlives]);
+    if (outlives) process.kill(pid, "SIGKILL");
   });
 });
 
@@ -224,7 +244,7 @@ describe("aborting a bridge", () => {
     const controller = new AbortController();
     const pair = await bridged(["flood", "200", "100000"], { signal: controller.signal });
     pair.webSocket.pause();
-    await expect.poll(pair.stderr).toContain("stuck at ");
+    await expect.poll(() => pair.child.stdout!.isPaused()).toBe(true);
     controller.abort();
     // The command was blocked too, and continues now.
     await expect.poll(pair.stderr).toContain("done");
@@ -241,40 +261,33 @@ describe("aborting a bridge", () => {
 });
 
 describe("draining a bridge", () => {
-  it("delivers the answers that the command writes after the end of its input, closes with 1001, and leaves no timer", async () => {
-    const [set, clear] = [vi.spyOn(globalThis, "setTimeout"), vi.spyOn(globalThis, "clearTimeout")];
+  it("delivers the answers that the command writes after the end of its input, and closes with 1001", async () => {
     const controller = new AbortController();
-    const pair = await greeted(["thorough"], { drain: controller.signal, drainMs: 12_345 });
+    const pair = await greeted(["thorough"], { drain: controller.signal });
     for (let i = 0; i < 3; i++) pair.webSocket.send("1");
     pair.webSocket.ping();
     await once(pair.webSocket, "pong");
     controller.abort();
     // Sent after the end of input, which is not a failure.
     pair.webSocket.send("1");
+    expect(await pair.next()).toBe("ended");
+    process.kill(pair.pid, "SIGUSR2");
     expect(await pair.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
     expect(pair.received.at(-1)).toBe('{"got":3}');
     expect(await pair.over).toMatchObject({ endedBy: "signal", isFailure: false, exitCode: 3 });
-    const timer: unknown = set.mock.results[set.mock.calls.findIndex(([, delayMs]) => delayMs === 12_345)]?.value;
-    expect(timer).toBeDefined();
-    expect(clear.mock.calls.map(([cleared]) => cleared as unknown)).toContain(timer);
   });
 
-  it.each<[string, number, string, (pair: Bridged, abort: () => void) => void]>([
-    ["after the drain timeout", 50, "signal", () => {}],
-    ["when it is aborted", 60_000, "signal", (_pair, abort) => abort()],
-    ["when the client disconnects", 60_000, "socket", ({ webSocket }) => webSocket.terminate()],
-  ])("ends a command that still runs %s", async (_when, drainMs, endedBy, act) => {
+  it.each<[string, string, (pair: Bridged, abort: () => void) => unknown]>([
+    ["after the drain timeout", "signal", () => pass(30_000)],
+    ["when it is aborted", "signal", (_pair, abort) => abort()],
+    ["when the client disconnects", "socket", ({ webSocket }) => webSocket.terminate()],
+  ])("ends a command that still runs %s", async (_when, endedBy, act) => {
     const [drain, abort] = [new AbortController(), new AbortController()];
-    const { pid, ...pair } = await greeted(["stubborn"], {
-      drain: drain.signal,
-      signal: abort.signal,
-      drainMs,
-      ...SHORT,
-    });
+    const { pid, ...pair } = await greeted(["stubborn"], { drain: drain.signal, signal: abort.signal });
     drain.abort();
-    act(pair, () => abort.abort());
+    void act(pair, () => abort.abort());
     expect(await pair.closed).toMatchObject({ code: endedBy === "signal" ? 1001 : 1006 });
-    expect(await pair.over).toMatchObject({ endedBy, isFailure: false });
+    expect(await passUntil(pair.over, GRACE_MS)).toMatchObject({ endedBy, isFailure: false });
     expect(runs(pid)).toBe(false);
   });
 });

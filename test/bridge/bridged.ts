@@ -1,4 +1,6 @@
-/** Imports `bridge/bridge`, because the command line sets neither `graceMs` nor `pingMs`: a bridge over a real connection, and queries about processes. */
+/** Imports `bridge/bridge`: the command line shows neither how a bridge has ended nor all its options. A bridge over a real connection, and queries about processes. */
+import type { ChildProcess } from "node:child_process";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import type { AddressInfo, Socket } from "node:net";
@@ -7,6 +9,7 @@ import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { bridge, type BridgeEnd, type BridgeOptions } from "../../src/bridge/bridge.js";
 import { plainPeer, type PlainPeer } from "../support/network.js";
+import { passUntil } from "../support/time.js";
 
 export { bridge, type BridgeEnd, type BridgeOptions };
 
@@ -17,56 +20,52 @@ export interface Bridged extends PlainPeer {
   readonly server: WebSocket;
   /** The TCP connection of the client. */
   readonly raw: Socket;
+  /** The process of the command. */
+  readonly child: ChildProcess;
   readonly over: Promise<BridgeEnd>;
   /** The standard error of the command. */
   stderr(): string;
 }
 
-/** For commands that end neither by themselves nor at the end of their input. Others get a long time, in case the machine is busy. */
-export const SHORT = { graceMs: 100 };
-/** For commands that must have time to write or to end at SIGTERM before the bridge goes further. */
-export const PATIENT = { graceMs: 1_000 };
-
-/** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command gets "lsp". */
+/** Bridges a connection to a command of `command.mjs`, by the virtual clock. Framing is "lines" unless the command gets "lsp". */
 export async function bridged(args: readonly string[], given: Partial<BridgeOptions> = {}): Promise<Bridged> {
-  // A client of the tests answers each close, however long it takes.
-  const options = { port: 0, host: "127.0.0.1", perMessageDeflate: false, closeTimeout: 240_000 };
-  const http = new WebSocketServer(options);
+  const http = new WebSocketServer({ port: 0, host: "127.0.0.1", perMessageDeflate: false });
   onTestFinished(() => {
     http.close();
   });
   await once(http, "listening");
   let stderr = "";
-  const joined = new Promise<Pick<Bridged, "server" | "raw" | "over">>((resolve) => {
+  let child!: ChildProcess;
+  const onProcess = (made: unknown): void => void (child = (made as { process: ChildProcess }).process);
+  const joined = new Promise<Pick<Bridged, "server" | "raw" | "child" | "over">>((resolve) => {
     http.on("connection", (server, { socket: raw }) => {
+      subscribe("child_process", onProcess);
       const over = bridge(server, {
         command: process.execPath,
         args: [COMMAND, ...args],
         framing: args.includes("lsp") ? "lsp" : "lines",
-        graceMs: 15_000,
         stderr: (chunk) => (stderr += chunk.toString()),
         ...given,
       });
+      unsubscribe("child_process", onProcess);
       over.catch(() => {});
-      resolve({ server, raw, over });
+      resolve({ server, raw, child, over });
     });
   });
   const client = await plainPeer(`ws://127.0.0.1:${(http.address() as AddressInfo).port}`);
-  const { server, raw, over } = await joined;
+  const ends = await joined;
   onTestFinished(async () => {
     client.webSocket.terminate();
-    await over.catch(() => {});
+    await passUntil(Promise.all([ends.over, client.closed]), 1_000);
   });
-  return { ...client, server, raw, over, stderr: () => stderr };
+  return { ...client, ...ends, stderr: () => stderr };
 }
 
-/** Bridges a connection to a command that begins by writing its number, or that of its helper. */
-export async function greeted(
-  ...given: Parameters<typeof bridged>
-): Promise<Bridged & { pid: number; helper: number }> {
+/** Bridges a connection to a command that begins by writing its number, or that of its child process. */
+export async function greeted(...given: Parameters<typeof bridged>): Promise<Bridged & { pid: number }> {
   const pair = await bridged(...given);
   if (pair.received.length === 0) await once(pair.webSocket, "message");
-  return { ...pair, ...(JSON.parse(pair.received.shift()!) as { pid: number; helper: number }) };
+  return { ...pair, ...(JSON.parse(pair.received.shift()!) as { pid: number }) };
 }
 
 /** Returns true if the process runs. A zombie does not run. */

@@ -29,15 +29,10 @@ const commands = {
     commands.echo();
   },
 
-  /** Writes COUNT messages of SIZE bytes as fast as they are read, and reports on standard error when it is blocked. */
+  /** Writes COUNT messages of SIZE bytes as fast as they are read. */
   async flood(count, size) {
     const text = "x".repeat(Number(size));
-    for (let i = 0; i < Number(count); i++) {
-      if (say({ i, text })) continue;
-      const waiting = setTimeout(() => stderr.write(`stuck at ${i}\n`), 100);
-      await once(stdout, "drain");
-      clearTimeout(waiting);
-    }
+    for (let i = 0; i < Number(count); i++) if (!say({ i, text })) await once(stdout, "drain");
     stderr.write("done\n");
     stdin.destroy();
   },
@@ -81,12 +76,14 @@ const commands = {
     stdin.on("end", () => stderr.write(`got ${count}\n`));
   },
 
-  /** Writes the amount of input some time after its end, and exits with 3. */
+  /** Writes a message at the end of its input. At SIGUSR2 writes the amount of input, and exits with 3. */
   thorough() {
     let count = 0;
+    stay();
+    process.on("SIGUSR2", () => stdout.write(frame(`{"got":${count}}`), () => process.exit(3)));
     say({ pid: process.pid });
     onMessage(() => count++);
-    stdin.on("end", () => setTimeout(() => stdout.write(frame(`{"got":${count}}`), () => process.exit(3)), 100));
+    stdin.on("end", () => say("ended"));
   },
 
   /** Copies its input to standard error. */
@@ -121,7 +118,7 @@ const commands = {
 
   /** Exits with 4 while a child still holds its output. With "apart", the child has its own process group. */
   leave(how) {
-    const code = `process.stdout.write(JSON.stringify({ helper: process.pid }) + "\\n"); setTimeout(() => {}, 300_000);`;
+    const code = `process.stdout.write(JSON.stringify({ pid: process.pid }) + "\\n"); setTimeout(() => {}, 300_000);`;
     const stubborn = `process.on("SIGTERM", () => {}); ${code}`;
     const helper = spawn(process.execPath, ["-e", stubborn], {
       stdio: ["ignore", "pipe", "inherit"],

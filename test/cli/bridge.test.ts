@@ -68,6 +68,8 @@ describe("reciproc bridge", () => {
     client.webSocket.ping();
     await once(client.webSocket, "pong");
     signal("SIGTERM");
+    expect(await client.next()).toBe("ended");
+    process.kill(client.pid, "SIGUSR2");
     expect(await client.closed).toMatchObject({ code: 1001 });
     expect(client.received.at(-1)).toBe('{"got":2}');
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
