@@ -399,7 +399,7 @@ export class Oracle {
     for (const { n, run, state, result, lateMs } of this.calls) {
       const times = this.ran.get(n) ?? 0;
       if (state === "pending") this.breach("C1", `call ${n} of node ${run} did not settle`);
-      else if (lateMs > LATE_MS)
+      else if (lateMs > this.#late(LATE_MS))
         this.breach("C1", `call ${n} of node ${run} settled ${Math.round(lateMs)} ms too late: ${state}`);
       if (state === "not-sent" && times > 0) this.breach("C2", `call ${n} was "not-sent" and ran`);
       if (times > 1 || (state === "result" && times !== 1)) this.breach("C3", `call ${n} ran ${times} times: ${state}`);
