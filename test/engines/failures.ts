@@ -26,7 +26,7 @@ export interface BrokerKind<S extends Program & { readonly url: string }> {
   readonly user: string;
   create(variant: Variant): Promise<S>;
   /** Removes everything that a server has of a prefix. */
-  empty(server: S, prefix: string): Promise<unknown>;
+  purge(server: S, prefix: string): Promise<unknown>;
   rig(server: S, options: { readonly url: string; readonly prefix?: string; readonly leaseMs?: number }): PrefixedRig;
   /** Returns the names of the clients of a server, one for each connection. */
   names(server: S): Promise<string[]>;
@@ -275,7 +275,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
     };
     it.each<[what: string, leaseMs: number, fault: (server: S, prefix: string) => Promise<unknown>]>([
       ["is killed and starts again", LONG_LEASE_MS, (server) => server.kill().then(() => server.start())],
-      ["loses its data", LONG_LEASE_MS, (server, prefix) => kind.empty(server, prefix)],
+      ["loses its data", LONG_LEASE_MS, (server, prefix) => kind.purge(server, prefix)],
       // That time passes is the fault.
       [
         "stands still for longer than a lease",

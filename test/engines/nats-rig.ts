@@ -64,7 +64,7 @@ export const NATS: BrokerKind<NatsServer> = {
   name: "nats",
   user: "few",
   create: (variant) => NatsServer.create(VARIANTS[variant]),
-  empty: ({ url }, prefix) => removeStreams(url, prefix),
+  purge: ({ url }, prefix) => removeStreams(url, prefix),
   rig: (server, options) => natsRig({ ...options, jetstream: {} }, server),
   names: (server) => server.names(),
 };

@@ -67,7 +67,7 @@ export const REDIS: BrokerKind<RedisServer> = {
   name: "redis",
   user: "",
   create: (variant) => RedisServer.create(VARIANTS[variant]),
-  empty: (server) => server.command("FLUSHALL"),
+  purge: (server) => server.command("FLUSHALL"),
   rig: ({ url }, options) => redisRig(options, [url]),
   names: async (server) =>
     Array.from((await server.command<string>("CLIENT", "LIST")).matchAll(/ name=(\S*) /g), ([, name]) => name!),
