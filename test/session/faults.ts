@@ -1,7 +1,5 @@
-// Imports `message/transport`, `socket/socket`, `server/tokens`, `session/session`: a fault changes functions of these.
+// Imports `socket/socket`, `server/tokens`, `session/session`: a fault changes functions of these.
 /**
- * Imports the inside: a fault replaces functions of an endpoint, of the tokens, or of an end of the oracle.
- *
  * Ends that break one rule of the session each. A fault changes what an end reads, what it writes, or what it is limited by, and
  * nothing of the source: the oracle must notice each of them.
  */

@@ -1,7 +1,5 @@
-// Imports `message/transport`, `socket/socket`, `server/tokens`, `server/link`, `session/session`, `session/sizes`: a fault replaces parts of these.
+// Imports `socket/socket`, `server/tokens`, `server/link`, `session/session`, `session/sizes`: a fault replaces parts of these.
 /**
- * Imports the inside: a server's link, its tokens and queue are parts that a fault replaces, below the link and its timers.
- *
  * The oracle: a client and a server, each an endpoint with the least driver that it needs, joined by lines that a test works by
  * hand. It knows what each end has sent, and checks at every step that the other end gets it in order and once, or reports a loss
  * for which there is a reason. What it finds is thrown as a `Breach`.
