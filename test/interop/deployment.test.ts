@@ -83,6 +83,7 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
   let program: string;
   let libraries = "";
   let proxy: ChildProcess;
+  let exited: Promise<unknown>;
 
   async function start(): Promise<void> {
     const homes = { HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder };
@@ -90,12 +91,13 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     proxy = spawn(program, args, { cwd: folder, env, stdio: ["ignore", "ignore", "pipe"] });
     let errors = "";
     proxy.stderr!.on("data", (text: Buffer) => (errors += text.toString()));
-    const health = (): Promise<unknown> => statusOf("/health").catch((error: Error) => `${error.message}\n${errors}`);
-    await expect.poll(health, { timeout: 240_000 }).toBe(200);
+    exited = once(proxy, "exit");
+    const serves = expect.poll(() => statusOf("/health").catch(String)).toBe(200);
+    await Promise.race([serves, exited.then(() => Promise.reject(new Error(`${name} ended:\n${errors}`)))]);
   }
   async function stop(): Promise<void> {
     proxy.kill("SIGTERM");
-    await once(proxy, "exit");
+    await exited;
   }
 
   beforeAll(async () => {

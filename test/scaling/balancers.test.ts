@@ -1,11 +1,12 @@
 /** Runs the files of docs/SCALING.md for load balancers, in front of three nodes. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { connect, memory, serve, type AnyPeer, type Engine, type Server } from "../../src/node.js";
+import { examplesOf } from "../readme/examples.js";
 import { aptInstall, onPath } from "../support/debian.js";
 import { freePort } from "../support/ports.js";
 import { Relay } from "../support/relay.js";
@@ -22,15 +23,14 @@ const ARGUMENTS: Record<string, (file: string, folder: string) => string[]> = {
 /** Debian has no Envoy. */
 const PROGRAMS = ["nginx", "haproxy", ...(onPath("envoy").length > 0 ? ["envoy"] : [])];
 
-const BLOCK = /^```\w+\n# ((nginx|haproxy|envoy)(-affinity)?\.\w+)\n([\s\S]*?)^```$/gm;
-const FILES = [...(await readFile("docs/SCALING.md", "utf8")).matchAll(BLOCK)].map(
-  ([, file, program, affinity, text]) => ({
-    file: file!,
-    program: program!,
-    hasAffinity: affinity !== undefined,
-    text: text!,
-  }),
-);
+const FILES = (await examplesOf("docs/SCALING.md"))
+  .filter(({ name }) => /\.(conf|cfg|yaml)$/.test(name))
+  .map(({ name, code }) => ({
+    name,
+    code,
+    program: /^[a-z]+/.exec(name)![0],
+    hasAffinity: name.includes("-affinity."),
+  }));
 
 /** A node of the fleet, behind a relay that can lose its network. */
 interface Node {
@@ -76,7 +76,7 @@ function placed(file: string, port: number): string {
 }
 
 it("there is a file without affinity and one with it for each program", () => {
-  expect(FILES.map(({ file }) => file)).toEqual([
+  expect(FILES.map(({ name }) => name)).toEqual([
     "nginx.conf",
     "nginx-affinity.conf",
     "haproxy.cfg",
@@ -86,10 +86,11 @@ it("there is a file without affinity and one with it for each program", () => {
   ]);
 });
 
-describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$file", ({ program, hasAffinity, text }) => {
+describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$name", ({ program, hasAffinity, code }) => {
   let path: string;
   let folder: string;
   let child: ChildProcess;
+  let exited: Promise<unknown>;
   let output = "";
 
   beforeAll(async () => {
@@ -108,23 +109,23 @@ describe.each(FILES.filter(({ program }) => PROGRAMS.includes(program)))("$file"
     const port = await freePort();
     url = `ws://127.0.0.1:${port}/`;
     const file = join(folder, "balancer.conf");
-    await writeFile(file, placed(text, port));
+    await writeFile(file, placed(code, port));
     output = "";
     child = spawn(path, ARGUMENTS[program]!(file, folder), { stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [child.stdout!, child.stderr!])
       stream.on("data", (data: Buffer) => (output += data.toString()));
-    await vi.waitFor(async () => {
+    exited = once(child, "exit");
+    const serves = vi.waitFor(async () => {
       const { status } = await fetch(`http://127.0.0.1:${port}/`);
       if (status >= 500) throw new Error(`the balancer answers ${status}`);
     });
+    await Promise.race([serves, exited.then(() => Promise.reject(new Error(`the balancer ended:\n${output}`)))]);
   });
   afterEach(async ({ task }) => {
     await Promise.all(peers.map((peer) => peer.close()));
     await Promise.all(nodes.flatMap(({ relay, server }) => [relay.close(), server.close()]));
-    if (child.exitCode === null) {
-      child.kill("SIGTERM");
-      await once(child, "exit");
-    }
+    child.kill("SIGTERM");
+    await exited;
     if (task.result?.state === "fail") process.stderr.write(output);
   });
 
