@@ -9,7 +9,6 @@ import type { AnyMethods, Contract } from "./contract/contract.js";
 import { expected } from "./message/errors.js";
 import { checkHeartbeat, type HeartbeatOptions } from "./socket/heartbeat.js";
 import { makeConfig, PEER_OPTIONS } from "./peer/config.js";
-import { defaultHooks } from "./peer/hooks.js";
 import {
   any,
   anyFunction,
@@ -186,7 +185,7 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
     open: openSocket,
     limits: endpointLimits(config.limits, config.bytes),
   });
-  const peer = createPeer<C, S>(driver.link, config, defaultHooks());
+  const peer = createPeer<C, S>(driver.link, config, {});
   startPeer(peer);
   const ignoreSignal = signal === undefined ? () => {} : endOnAbort(peer, signal);
   driver.run(peer);

@@ -7,7 +7,7 @@ import type { Feature, OutgoingBatch, OwnPart } from "../peer/feature.js";
 import type { Sink } from "../peer/flow.js";
 import type { Slot } from "../peer/incoming-call.js";
 import { classify, isLoneId, type ErrorMessage, type Unchecked } from "../message/message.js";
-import type { OutgoingCall, SharedHandle } from "../peer/outgoing-calls.js";
+import type { OutgoingCall, SharedHandle } from "../peer/outgoing-call.js";
 import { VALUE_COST } from "../message/transport.js";
 
 /**

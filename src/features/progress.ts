@@ -14,7 +14,7 @@ import { expected } from "../message/errors.js";
 import type { Feature, OwnPart } from "../peer/feature.js";
 import type { IncomingCall } from "../peer/incoming-call.js";
 import { isObject, type NotificationMessage, type RequestMessage } from "../message/message.js";
-import { callsOf, type OutgoingCall } from "../peer/outgoing-calls.js";
+import { callsOf, type OutgoingCall } from "../peer/outgoing-call.js";
 import { attempt } from "../base/tell.js";
 import type { SendHandle } from "../message/transport.js";
 import { lsp } from "./dialects/lsp.js";

@@ -6,7 +6,7 @@ import { isLongToken, LONGEST_TOKEN } from "../peer/dialect.js";
 import { ConnectionLostError, ProtocolError, RpcError, show, shownAt } from "../message/errors.js";
 import type { Sink } from "../peer/flow.js";
 import { isObject, member } from "../message/message.js";
-import type { OutgoingCall } from "../peer/outgoing-calls.js";
+import type { OutgoingCall } from "../peer/outgoing-call.js";
 import { observed } from "../base/promises.js";
 import { onAbort } from "../base/tell.js";
 

@@ -3,7 +3,7 @@ import type { Connection } from "../peer/connection.js";
 import type { CallOptions } from "../contract/contract.js";
 import { ConnectionLostError, mistake } from "../message/errors.js";
 import type { Feature, FeaturePart } from "../peer/feature.js";
-import type { OutgoingCall } from "../peer/outgoing-calls.js";
+import type { OutgoingCall } from "../peer/outgoing-call.js";
 
 /** The calls of `reauthenticate` on one connection, which share one exchange of frames. */
 class Renewal implements FeaturePart {

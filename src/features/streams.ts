@@ -13,7 +13,7 @@ import type { Feature, OwnPart } from "../peer/feature.js";
 import type { AbortCause, IncomingCall, Slot } from "../peer/incoming-call.js";
 import { member, type Id, type NotificationMessage, type RequestMessage } from "../message/message.js";
 import { isSignal } from "../message/options.js";
-import { OutgoingCall } from "../peer/outgoing-calls.js";
+import { OutgoingCall } from "../peer/outgoing-call.js";
 import type { AnyIterable } from "../base/promises.js";
 import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, StreamReader, tokenOf, type Source } from "./reader.js";
 import { serveStream, type ServedStream, type ServedStreams } from "./served.js";

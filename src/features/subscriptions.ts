@@ -8,7 +8,7 @@
 import { customAlphabet } from "nanoid";
 import { checkForms } from "../message/codec.js";
 import { encodeNotification } from "../message/text.js";
-import { callOf } from "../peer/incoming-call.js";
+import { callOf } from "../peer/incoming-calls.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { ErrorCode, expected, RpcError } from "../message/errors.js";
 import { mergeLimits } from "../message/limits.js";
@@ -126,9 +126,9 @@ export class Subscriptions<T = any> {
    * handler's context and for an unusable id; an `Error` if the call is answered already.
    */
   open(context: { readonly peer: object; readonly method: string }): Subscription<T> {
-    const call = callOf(context);
-    if (call === undefined) throw expected("context", "the context that a handler is given", context);
-    const { connection } = call.calls;
+    const known = callOf(context);
+    if (known === undefined) throw expected("context", "the context that a handler is given", context);
+    const { call, connection } = known;
     const cause = connection.outgoing.whyNoCalls;
     if (cause !== undefined)
       throw new RpcError(ErrorCode.MethodNotFound, "Notifications not supported", undefined, { cause });

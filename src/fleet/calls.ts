@@ -1,7 +1,7 @@
 /** Calls between nodes: to a peer of another node, and to all peers of a principal. Each call settles once, with a true outcome. */
 import { bytes } from "../message/bytes.js";
 import { encodeNotification, messageJson, plainText, utf8Bytes } from "../message/codec.js";
-import { settingsOf, type CallSettings } from "../peer/config.js";
+import { settingsOf, type CallSettings } from "../peer/outgoing-call.js";
 import type { CallOptions } from "../contract/contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import {

@@ -1,6 +1,6 @@
 /** What a server and its node know of each other. `LocalNode` is the node of a server without an engine, and `Fleet` that of any other. */
 import type { MessageText } from "../message/codec.js";
-import type { CallSettings } from "../peer/config.js";
+import type { CallSettings } from "../peer/outgoing-call.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { OwnPeers, PeersHost } from "./own-peers.js";
 import type { PeerCalls } from "./remote.js";

@@ -2,19 +2,16 @@
 
 import type { BytesCodec } from "../message/bytes.js";
 import type { Fit, SchemaContract, ValueChecks } from "../contract/checks.js";
-import type { CallOptions } from "../contract/contract.js";
 import { notInUse, type Feature } from "./feature.js";
-import type { CallContext } from "./incoming-call.js";
+import { anyRetry, settingsOf, type CallSettings } from "./outgoing-call.js";
 import { lspCancel, type CoreDialect, type Dialect } from "./dialect.js";
 import { Flow, unsentMarks, type UnsentMarks } from "./flow.js";
 import { peerLimits, type PeerLimits } from "../message/limits.js";
 import type { Id } from "../message/message.js";
 import {
   anyFunction,
-  anySignal,
   anyString,
   checkKnown,
-  checkOptions,
   must,
   oneOf,
   optional,
@@ -35,7 +32,7 @@ export interface CallRecord {
   readonly method: string;
   readonly id: Id | undefined;
   params: unknown;
-  readonly context: CallContext | undefined;
+  readonly context: unknown;
 }
 
 /** `around` as the kernel sees it. */
@@ -63,7 +60,6 @@ export const aDialect = shape<Dialect>({
     read: anyFunction,
   }),
 });
-const anyRetry = optional(oneOf("not-sent", "always", false));
 const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== undefined);
 
 /** The options of a peer. */
@@ -87,29 +83,8 @@ export const PEER_OPTIONS = {
   }),
 };
 
-/** The options of one call. */
-const CALL_OPTIONS = {
-  timeoutMs: optional(positive),
-  maxTotalTimeoutMs: optional(positive, Infinity),
-  signal: optional(anySignal),
-  onProgress: optional<(value: unknown) => void>(anyFunction),
-  resetTimeoutOnProgress: (value: unknown) => value === true,
-  retry: anyRetry,
-};
-
 /** What a call has that neither it nor its peer sets. */
 const DEFAULTS = { timeoutMs: 60_000, retry: false } as const;
-
-/** The options of a call, with the defaults. */
-export interface CallSettings {
-  readonly timeoutMs: number;
-  readonly maxTotalTimeoutMs: number;
-  readonly signal: AbortSignal | undefined;
-  readonly onProgress: ((value: unknown) => void) | undefined;
-  readonly resetTimeoutOnProgress: boolean;
-  /** Whether the call is made again on the next connection. */
-  readonly retry: NonNullable<CallOptions["retry"]>;
-}
 
 /** The options of a peer after checking. Peers may share one: it never changes. */
 export interface Config {
@@ -185,14 +160,4 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
     bytes: all.find(isBytesCodec),
     opensFirst,
   };
-}
-
-/** Checks the options of a call. Throws a `TypeError` that names the option, the rule and the value. */
-export function settingsOf(options: CallOptions, defaults: Pick<CallSettings, "timeoutMs" | "retry">): CallSettings {
-  const {
-    timeoutMs = defaults.timeoutMs,
-    retry = defaults.retry,
-    ...rest
-  } = checkOptions("options", options, CALL_OPTIONS);
-  return { timeoutMs, retry, ...rest };
 }

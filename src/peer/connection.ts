@@ -2,7 +2,6 @@
  * One connection, from its first message to its end: its state, its transport, and where each incoming message goes. A peer
  * has one connection at a time: after a loss, `lost` makes the next one, on the next link.
  */
-import { OptionalCancel } from "./cancel.js";
 import * as ErrorCode from "../message/codes.js";
 import type { Config } from "./config.js";
 import { Parts } from "./feature.js";
@@ -11,6 +10,7 @@ import type { FailedCall, Hooks } from "./hooks.js";
 import type { Slot } from "./incoming-call.js";
 import { IncomingCalls } from "./incoming-calls.js";
 import { classify, isObject, parse, type Unchecked } from "../message/message.js";
+import { OptionalCancel } from "./outgoing-call.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
 import type { EventEmitter } from "../base/packages.js";
 import { newCounts, type Counts } from "./stats.js";
@@ -77,7 +77,7 @@ export class Connection implements LinkReceiver, FlowConnection {
 
   /** The parts of the features. Most connections never need one. */
   get parts(): Parts {
-    return (this.madeParts ??= new Parts(this));
+    return (this.madeParts ??= new Parts(this.config.use, this));
   }
 
   /** Receives one text. The reply goes into `slot`. */

@@ -3,14 +3,13 @@
  * connection has none. The kernel calls the functions of the parts, and does not know what they do.
  */
 import type { MessageText } from "../message/codec.js";
-import type { Connection } from "./connection.js";
 import type { CallOptions, LiveOptions } from "../contract/contract.js";
 import type { CoreDialect } from "./dialect.js";
 import { mistake } from "../message/errors.js";
 import type { Flow } from "./flow.js";
 import type { AbortCause, IncomingCall, Slot } from "./incoming-call.js";
 import type { Id, NotificationMessage, RequestMessage } from "../message/message.js";
-import type { OutgoingCall } from "./outgoing-calls.js";
+import type { OutgoingCall } from "./outgoing-call.js";
 import type { AnyIterable } from "../base/promises.js";
 import type { validate } from "../contract/schema.js";
 import type { SendHandle } from "../message/transport.js";
@@ -135,8 +134,8 @@ export function notInUse(name: string): TypeError {
 export class Parts {
   readonly #parts: ReadonlyMap<string, OwnPart>;
 
-  constructor(connection: Connection) {
-    this.#parts = new Map(connection.config.use.map((feature) => [feature.name, feature.create(connection)]));
+  constructor(use: readonly Feature[], connection: FeatureConnection) {
+    this.#parts = new Map(use.map((feature) => [feature.name, feature.create(connection)]));
   }
 
   /** Returns the part of a feature; `undefined` if the peer does not use it. */

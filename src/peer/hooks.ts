@@ -1,7 +1,5 @@
 /** Hooks, by which a server observes its peers and extends them. */
-import { CallContext } from "./incoming-call.js";
-import type { ErrorObject } from "../message/message.js";
-import type { Id } from "../message/message.js";
+import type { ErrorObject, Id } from "../message/message.js";
 import type { CloseInfo } from "../message/transport.js";
 
 /** The call or the notification that an error came from, which listeners of `error` get. */
@@ -13,8 +11,6 @@ export interface FailedCall {
 
 /** The hooks of a peer, or of all peers of a server. None of the functions throws. */
 export interface Hooks {
-  /** The class of the `context` that handlers get. */
-  readonly Context: typeof CallContext;
   /** The methods whose failure was reported as a warning. Made with the first. */
   warned?: Set<string>;
   /** The server whose peers these are. */
@@ -31,9 +27,4 @@ export interface Hooks {
   ended?(peer: unknown): void;
   /** Called when the transport of a peer has ended, after `ended`. */
   closed?(peer: unknown, info: CloseInfo): void;
-}
-
-/** Returns the hooks of a peer without a server. */
-export function defaultHooks(): Hooks {
-  return { Context: CallContext };
 }

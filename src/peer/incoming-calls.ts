@@ -3,23 +3,22 @@
  * whatever its handler does.
  */
 import { ById } from "./by-id.js";
-import { receiveCancel } from "./cancel.js";
-import { encodeError, encodeTooLarge, exceeds, isNamelessError, sentForm, type MessageText } from "../message/codec.js";
+import {
+  encodeError,
+  encodeRawResult,
+  encodeResult,
+  encodeTooLarge,
+  exceeds,
+  isNamelessError,
+  sentForm,
+  type MessageText,
+} from "../message/codec.js";
 import * as ErrorCode from "../message/codes.js";
 import type { AnyHandler, CallRecord } from "./config.js";
 import type { Connection } from "./connection.js";
 import { isExempt } from "./dialect.js";
-import { isReceived, RpcError } from "../message/errors.js";
-import {
-  encodeFailure,
-  encodeReturned,
-  encodeStream,
-  IncomingCall,
-  type AbortCause,
-  type CallContext,
-  type Encode,
-  type Slot,
-} from "./incoming-call.js";
+import { isAbort, isReceived, RpcError } from "../message/errors.js";
+import { IncomingCall, type AbortCause, type Slot } from "./incoming-call.js";
 import { List, unlink } from "../base/list.js";
 import {
   idOf,
@@ -32,7 +31,7 @@ import {
   type NotificationMessage,
   type RequestMessage,
 } from "../message/message.js";
-import { isThenable, observed, type AnyIterable } from "../base/promises.js";
+import { isStreamed, isThenable, observed, type AnyIterable } from "../base/promises.js";
 import { minuteCount, rateLimit } from "../base/rate.js";
 import { PolicyViolation } from "../message/close-codes.js";
 
@@ -121,7 +120,7 @@ export class IncomingCalls implements Slot {
     } else if (isRequest && handler === undefined && config.fallback === undefined && config.around === undefined) {
       // Refused without a context and an RpcError, whose stack is expensive: the other side can repeat this.
       this.reply(id, encodeError(id, METHOD_NOT_FOUND), slot);
-    } else this.#start(new IncomingCall(this, id, method, params, slot), handler);
+    } else this.#start(new IncomingCall(id, method, params, slot), handler);
   }
 
   /** Returns whether a cancel, or a message of a feature, was taken. The dialect of an application may throw for any params. */
@@ -130,7 +129,7 @@ export class IncomingCalls implements Slot {
     try {
       if (message.method !== connection.config.dialect.cancel.method || "id" in message)
         return connection.parts.first("control", message, slot) !== undefined;
-      receiveCancel(connection, message.params);
+      this.#cancel(message.params);
       return true;
     } catch (error) {
       connection.report(error, { method: message.method, id: idOf(message) ?? undefined });
@@ -144,8 +143,8 @@ export class IncomingCalls implements Slot {
 
   /** Runs the handler, and answers at once unless it returns a promise. */
   #start(call: IncomingCall, handler: AnyHandler | undefined): void {
-    const { config, hooks } = this.connection;
-    const context = new hooks.Context(call);
+    const { config } = this.connection;
+    const context = new CallContext(call, this.connection);
     // In the table before the handler runs: a handler may close its own peer.
     (this.#calls ??= new List()).add(call);
     if (call.id !== undefined) this.#byId?.add(call.id, call);
@@ -158,10 +157,10 @@ export class IncomingCalls implements Slot {
       if (isThenable(result)) return this.#await(call, result, encodeReturned);
     } catch (error) {
       this.#remove(call);
-      return call.answer(encodeFailure, error);
+      return this.#answer(call, encodeFailure, error);
     }
     this.#remove(call);
-    call.answer(encodeReturned, result);
+    this.#answer(call, encodeReturned, result);
   }
 
   #runAround(call: IncomingCall, context: CallContext): unknown {
@@ -215,8 +214,32 @@ export class IncomingCalls implements Slot {
     this.#remove(call);
     this.#count(call, -1);
     call.frame?.drop();
-    call.answer(encode, outcome);
+    this.#answer(call, encode, outcome);
     if (this.onIdle !== undefined && this.running === 0) this.onIdle();
+  }
+
+  /**
+   * Sends the response that `encode` returns for `outcome`, or the error that it throws. Sends nothing for `undefined`, and in some dialects
+   * if the call was cancelled.
+   */
+  #answer<T>(call: IncomingCall, encode: Encode<T>, outcome: T): void {
+    let isResult = encode !== encodeFailure;
+    let text: MessageText | undefined;
+    try {
+      text = encode(this, call, outcome);
+    } catch (error) {
+      isResult = false;
+      text = encodeFailure(this, call, error);
+    }
+    if (text === undefined) return;
+    const { slot, abortCause, listeners } = call;
+    const isUnwanted = abortCause !== undefined && !this.connection.config.dialect.cancel.isAnswered;
+    call.state = "answered";
+    call.params = undefined;
+    const onSent = listeners && ((isWhole: boolean) => listeners.forEach((listener) => listener(isWhole)));
+    if (isUnwanted || !isResult) onSent?.(false);
+    if (isUnwanted) slot.leaveOut();
+    else this.reply(call.id!, text, slot, isResult ? onSent : undefined);
   }
 
   #count(call: IncomingCall, by: number): void {
@@ -240,16 +263,31 @@ export class IncomingCalls implements Slot {
     this.#await(call, json, encodeStream);
   }
 
-  /** Aborts the calls that run under `id`: several if the caller has used an id twice. Ignores an unknown id. */
-  cancel(id: Id, cause: AbortCause): void {
-    if (this.#calls?.first === undefined) return;
+  /** Aborts the calls that a cancel names: several if the caller has used an id twice. Ignores an unknown id. */
+  #cancel(params: unknown): void {
+    const { config, madeParts } = this.connection;
+    const id = config.dialect.cancel.idOf(params);
+    if (id === undefined) return;
+    let error: Error | undefined;
+    const cause: AbortCause = {
+      // Made when a handler or a stream first reads it: an AbortError records its stack, which takes several microseconds.
+      get reason() {
+        return (error ??= new DOMException("the caller cancelled", "AbortError"));
+      },
+    };
+    for (const call of this.#takeById(id)) if (!isExempt(config.dialect, call.method)) call.abort(cause);
+    madeParts?.each("cancelled", id, cause);
+  }
+
+  /** Takes the running requests of an id out of the index. */
+  #takeById(id: Id): Iterable<IncomingCall> {
+    if (this.#calls?.first === undefined) return [];
     if (this.#byId === undefined) {
       // Each call is added once until the index is dropped, so building it costs O(1) for each call.
       this.#byId = new ById();
       for (const call of this.#calls.toArray()) if (call.id !== undefined) this.#byId.add(call.id, call);
     }
-    const { dialect } = this.connection.config;
-    for (const call of this.#byId.take(id)) if (!isExempt(dialect, call.method)) call.abort(cause);
+    return this.#byId.take(id);
   }
 
   /** Aborts every call that runs: the connection has ended. */
@@ -342,5 +380,96 @@ export class IncomingCalls implements Slot {
   }
 }
 
+/** Returns the response to a call for what its handler returned or failed with; `undefined` if there is none, or if it follows. */
+type Encode<T> = (calls: IncomingCalls, call: IncomingCall, outcome: T) => MessageText | undefined;
+
+/** Returns the response with what a handler returned. */
+function encodeReturned(calls: IncomingCalls, call: IncomingCall, result: unknown): MessageText | undefined {
+  const { id, method } = call;
+  if (id === undefined) return discard(calls, call, result);
+  try {
+    if (isStreamed(result)) return calls.stream(call, result);
+    return calls.connection.madeParts?.first("encode", call, result) ?? encodeResult(id, result);
+  } catch (error) {
+    // The stack has no line of the application, so the error names the method.
+    throw error instanceof TypeError
+      ? new TypeError(`The result of "${method}": ${error.message}`, { cause: error })
+      : error;
+  }
+}
+
+/** Drops the result of a notification. Stops the streams in it, which would wait for a reader and hold their sources. */
+function discard({ connection }: IncomingCalls, call: IncomingCall, result: unknown): undefined {
+  try {
+    if (isStreamed(result)) void observed(connection.parts.get("streams").serve(result, call));
+    else connection.madeParts?.first("encode", call, result);
+  } catch {
+    // The result cannot be encoded, or was a stream and is stopped. No caller waits for it.
+  }
+}
+
+/** Returns the response with a stream, for which `encode` returns the JSON. */
+function encodeStream(_calls: IncomingCalls, call: IncomingCall, encode: () => MessageText): MessageText {
+  return encodeRawResult(call.id!, encode());
+}
+
+/** Returns the response with an error. Reports what the handler of a notification fails with. */
+function encodeFailure(calls: IncomingCalls, call: IncomingCall, error: unknown): MessageText | undefined {
+  const { id, method, abortCause } = call;
+  if (id !== undefined && abortCause === undefined) return calls.encodeFailure(id, method, error);
+  // An aborted handler that stops does what its caller asked for, so it did not fail.
+  if (abortCause === undefined || !isAbort(error, abortCause.reason)) calls.reportFailure(id, method, error);
+  return id === undefined ? undefined : encodeError(id, CANCELLED);
+}
+
+const CANCELLED = { code: ErrorCode.RequestCancelled, message: "Request cancelled" };
 const BUSY = { code: ErrorCode.Busy, message: "Server is busy" };
 const METHOD_NOT_FOUND = { code: ErrorCode.MethodNotFound, message: "Method not found" };
+
+let readContext: (context: object) => { call: IncomingCall; connection: Connection } | undefined;
+
+/** The `context` that a handler gets. Its members survive destructuring. */
+export class CallContext {
+  declare readonly peer: unknown;
+  declare readonly method: string;
+  /** `undefined` for a notification. */
+  declare readonly id: Id | undefined;
+  readonly #call: IncomingCall;
+  readonly #connection: Connection;
+
+  constructor(call: IncomingCall, connection: Connection) {
+    this.peer = connection.peer;
+    this.method = call.method;
+    this.id = call.id;
+    this.#call = call;
+    this.#connection = connection;
+  }
+
+  /** Aborts when the caller no longer waits for the response, with the reason. */
+  get signal(): AbortSignal {
+    return this.#call.signal;
+  }
+
+  /**
+   * Reports progress to a caller that asked for it. Does nothing for another caller, and after the response. Throws a `TypeError` if
+   * the peer does not use the feature `progress`.
+   */
+  get progress(): (value: unknown) => void {
+    return this.#connection.parts.get("progress").reporterOf(this.#call);
+  }
+
+  /** The server that the peer is of, if it is of one. */
+  get server(): unknown {
+    return this.#connection.hooks.server;
+  }
+
+  static {
+    readContext = (context) =>
+      #call in context ? { call: context.#call, connection: context.#connection } : undefined;
+  }
+}
+
+/** Returns the call of a handler's context, and its connection; `undefined` for any other value. */
+export function callOf(context: unknown): ReturnType<typeof readContext> {
+  return typeof context === "object" && context !== null ? readContext(context) : undefined;
+}

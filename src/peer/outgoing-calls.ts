@@ -3,110 +3,21 @@
  * only here. A response, a timeout, an abort and the end of the connection all come through `#take`, so whichever is first
  * wins and the others find nothing.
  */
-import { sendCancel } from "./cancel.js";
 import { CallTable } from "./call-table.js";
 import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec.js";
-import { settingsOf, type AnyAround, type CallRecord, type CallSettings } from "./config.js";
+import type { AnyAround, CallRecord } from "./config.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions, LiveOptions } from "../contract/contract.js";
-import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import {
-  ConnectionLostError,
-  failed,
-  receivedError,
-  RpcError,
-  TimeoutError,
-  TooLargeError,
-} from "../message/errors.js";
+import { isExempt } from "./dialect.js";
+import { clearDeadline, setDeadline } from "../base/deadlines.js";
+import { ConnectionLostError, failed, receivedError, RpcError, TooLargeError } from "../message/errors.js";
 import type { Slot } from "./incoming-call.js";
-import type { Linked } from "../base/list.js";
 import { brokenResponse, isLoneId, type ErrorMessage, type Id, type Kind, type Unchecked } from "../message/message.js";
 import type { Sink } from "./flow.js";
+import { callsOf, OptionalCancel, OutgoingCall, settingsOf } from "./outgoing-call.js";
 import { observed } from "../base/promises.js";
 import { onAbort } from "../base/tell.js";
 import type { SendHandle } from "../message/transport.js";
-
-/** One pending call. It is the send handle of its message. */
-export class OutgoingCall implements Expiring, SendHandle {
-  deadline = 0;
-  before: Linked | undefined = undefined;
-  after: Linked | undefined = undefined;
-  /** The next in the same bucket of the table. */
-  beside: OutgoingCall | undefined = undefined;
-  /** As `SendHandle.sent`, on the present connection. `mayHaveRun` counts earlier connections too. */
-  sent = false;
-  /** The send handle of its message: the call itself, unless the message holds several calls. */
-  handle: SendHandle = this;
-  /** The params, if the call may be made again on the next connection, and whether it was sent on an earlier one. */
-  again: { readonly params: unknown; readonly wasSent?: true } | undefined = undefined;
-  /** The calls of the connection that it is made on. */
-  declare calls: OutgoingCalls;
-  declare readonly id: number;
-  declare readonly method: string;
-  declare readonly settings: CallSettings;
-  declare readonly resolve: (result: unknown) => void;
-  /** Called when the call is settled, however. */
-  onSettled: (() => void) | undefined = undefined;
-
-  constructor(
-    calls: OutgoingCalls,
-    id: number,
-    method: string,
-    settings: CallSettings,
-    resolve: (result: unknown) => void,
-  ) {
-    this.calls = calls;
-    this.id = id;
-    this.method = method;
-    this.settings = settings;
-    this.resolve = resolve;
-  }
-
-  get hasRetry(): boolean {
-    return this.again !== undefined && this.settings.retry !== false;
-  }
-
-  /** Whether a loss of the connection leaves open whether it has run. */
-  get mayHaveRun(): boolean {
-    return this.sent || this.again?.wasSent === true;
-  }
-
-  /** Whether the message is queued, and has no other call. A batch in the queue is sent whole, so its calls may still run. */
-  get canCancelMessage(): boolean {
-    return !this.sent && this.handle === this;
-  }
-
-  reject(reason: unknown): void {
-    this.resolve(failed(reason, this.method));
-  }
-
-  expire(): void {
-    this.timeOut(this.settings.timeoutMs);
-  }
-
-  /** Rejects the call: its caller waits no longer than `afterMs`. */
-  timeOut(afterMs: number): void {
-    this.calls.giveUp(
-      this,
-      new TimeoutError(this.method, afterMs, this.canCancelMessage && !this.mayHaveRun ? "not-sent" : "unknown"),
-    );
-  }
-
-  /** Also calls `listener` when the call is settled. */
-  whenSettled(listener: () => void): void {
-    const before = this.onSettled;
-    this.onSettled = () => {
-      before?.();
-      listener();
-    };
-  }
-}
-
-/** The send handle of a message with several calls. */
-export interface SharedHandle extends SendHandle {
-  /** The pending calls. */
-  readonly calls: Iterable<OutgoingCall>;
-}
 
 /** The outgoing calls of one connection. */
 export class OutgoingCalls {
@@ -300,8 +211,8 @@ export class OutgoingCalls {
     }
   }
 
-  /** Makes a call of a lost connection again. Returns false if it cannot be encoded again. */
-  #adopt(call: OutgoingCall): boolean {
+  /** Makes a call of a lost connection, of the calls `before`, again. Returns false if it cannot be encoded again. */
+  #adopt(call: OutgoingCall, before: OutgoingCalls): boolean {
     let text: MessageText;
     try {
       text = this.#encode(call, call.again!.params);
@@ -309,7 +220,7 @@ export class OutgoingCalls {
       return false;
     }
     // A `toJSON` may have closed the peer, or aborted the call. A call is in one table at a time.
-    if (this.ended !== undefined || call.calls.#table!.take(call.id) === undefined) return false;
+    if (this.ended !== undefined || before.#table!.take(call.id) === undefined) return false;
     call.calls = this;
     if (call.sent) call.again = { ...call.again!, wasSent: true };
     call.sent = false;
@@ -370,7 +281,25 @@ export class OutgoingCalls {
     if (this.#take(call.id) === undefined) return;
     call.reject(reason);
     if (call.canCancelMessage) this.#connection.flow.cancel(call);
-    else sendCancel(this.#connection, call, reason);
+    else this.#cancel(call, reason);
+  }
+
+  /** Cancels a call that was sent, or is in a batch. */
+  #cancel(call: OutgoingCall, reason: unknown): void {
+    const connection = this.#connection;
+    const { flow, config, speaksDialect, madeParts } = connection;
+    const { cancel } = config.dialect;
+    const isDue = speaksDialect || madeParts?.first("mustCancel", call) === true;
+    if (!isDue && (call.sent || flow.opening === undefined)) return;
+    if (isExempt(config.dialect, call.method)) return;
+    try {
+      const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
+      const handle = isDue ? { sent: false } : new OptionalCancel();
+      // If the call is in a batch that is still queued, the cancel is queued behind it.
+      if (!(call.sent ? flow : flow.sink).send(text, handle)) this.refused(text);
+    } catch (error) {
+      connection.report(error, { method: call.method, id: call.id });
+    }
   }
 
   /**
@@ -383,7 +312,7 @@ export class OutgoingCalls {
       // Closing a connection sends what is queued, but not a call that is rejected as not sent.
       if (!call.sent) flow.cancel(call.handle);
       const isRepeated = call.again !== undefined && (!call.sent || call.settings.retry === "always");
-      if (isRepeated && next !== undefined && next.#adopt(call)) return;
+      if (isRepeated && next !== undefined && next.#adopt(call, this)) return;
       this.fail(call.id, new ConnectionLostError(call.method, call.mayHaveRun ? "unknown" : "not-sent", cause));
     };
     if (isConnecting)
@@ -406,11 +335,6 @@ export class OutgoingCalls {
     call.onSettled?.();
     return call;
   }
-}
-
-/** Returns the pending calls of a message. */
-export function callsOf(handle: SendHandle): readonly OutgoingCall[] {
-  return handle instanceof OutgoingCall ? [handle] : [...((handle as Partial<SharedHandle>).calls ?? [])];
 }
 
 /** Returns the method of an encoded message; the first, of several. */

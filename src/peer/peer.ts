@@ -33,7 +33,7 @@ import { makeConfig, PEER_OPTIONS, type Config } from "./config.js";
 import type { Feature, FeaturePart } from "./feature.js";
 import { anyFunction, anySignal, checkOptions, optional, shape } from "../message/options.js";
 import { observed } from "../base/promises.js";
-import { defaultHooks, type FailedCall, type Hooks } from "./hooks.js";
+import type { FailedCall, Hooks } from "./hooks.js";
 import type { PeerStats } from "./stats.js";
 import { onAbort, refuseUnknownEvents } from "../base/tell.js";
 import type { CloseInfo, Transport } from "../message/transport.js";
@@ -299,7 +299,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, A>>> | undefined, checked?: Checked) {
     super();
     aTransport(transport, "transport");
-    const { config, hooks } = checked ?? { config: configOf(options, new.target.features), hooks: defaultHooks() };
+    const { config, hooks } = checked ?? { config: configOf(options, new.target.features), hooks: {} };
     this.#connection = new Connection(this, transport, config, hooks, replaceConnection);
     if (checked === undefined) transport.start(this.#connection);
   }

@@ -3,9 +3,10 @@ import { encodeNotification, plainText, type MessageText } from "../message/code
 import { shownAt } from "../message/errors.js";
 import { anySignal, optional, positive } from "../message/options.js";
 import type { Sink } from "../peer/flow.js";
-import { OutgoingCall } from "../peer/outgoing-calls.js";
+import type { OutgoingCall } from "../peer/outgoing-call.js";
 import { onAbort } from "../base/tell.js";
-import type { SendHandle } from "../message/transport.js";
+import type { CallOptions } from "../contract/contract.js";
+import type { Connection } from "../peer/connection.js";
 import { checkExcept, type Except } from "../fleet/remote.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 
@@ -32,8 +33,8 @@ export type PeerOutcome<P, T> =
 
 export const REQUEST_OPTIONS = { timeoutMs: optional(positive), signal: optional(anySignal), except: checkExcept };
 
-/** A request for many peers, whose params are encoded once. Sends the calls that are given to it with these params. */
-export class SharedRequest implements Sink {
+/** A request for many peers, whose params are encoded once. */
+export class SharedRequest {
   readonly method: string;
   /** A notification with the same params. Its text ends as that of a request does. */
   readonly #notification: MessageText;
@@ -48,14 +49,16 @@ export class SharedRequest implements Sink {
     this.#start = encodeNotification(method).length - 1;
   }
 
-  /** Adds the params to the text of a call that has none, and sends it. */
-  send(text: MessageText, call: SendHandle | undefined): boolean {
-    if (!(call instanceof OutgoingCall)) return false;
-    this.#calls.push(call);
-    const whole = this.#withParams(plainText(text).slice(0, -1));
-    // Reported here: the reason why the message was not taken may be its length.
-    if (!call.calls.sink.send(whole, call)) call.calls.refused(whole, call);
-    return true;
+  /** Calls one peer: makes a call without params, and adds them to its text. */
+  call({ outgoing }: Connection, options: CallOptions | undefined): Promise<unknown> {
+    const send: Sink["send"] = (text, handle) => {
+      this.#calls.push(handle as OutgoingCall);
+      const whole = this.#withParams(plainText(text).slice(0, -1));
+      // Reported here: the reason why the message was not taken may be its length.
+      if (!outgoing.sink.send(whole, handle)) outgoing.refused(whole, handle);
+      return true;
+    };
+    return outgoing.control(this.method, undefined, options, { send });
   }
 
   #withParams(before: string): MessageText {
@@ -80,7 +83,7 @@ export async function requestAll(
   const call = async (peer: AnyPeer): Promise<PeerOutcome<AnyPeer, unknown>> => {
     try {
       if (signal?.aborted) throw signal.reason;
-      const value = await connectionOf(peer).outgoing.control(request.method, undefined, options, request);
+      const value = await request.call(connectionOf(peer), options);
       return { peer, status: "fulfilled", value };
     } catch (reason) {
       return { peer, status: "rejected", reason };

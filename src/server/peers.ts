@@ -2,7 +2,6 @@
 import { GoingAway } from "../message/close-codes.js";
 import { makeConfig, type Config } from "../peer/config.js";
 import type { Contract } from "../contract/contract.js";
-import { CallContext, callOf } from "../peer/incoming-call.js";
 import type { FailedCall, Hooks } from "../peer/hooks.js";
 import type { EventEmitter } from "../base/packages.js";
 import { tell } from "../base/tell.js";
@@ -27,13 +26,6 @@ export const CLOSING = "the server is closing";
 const TOKEN_LENGTH = 22;
 /** 126 random bits. */
 const ID_LENGTH = 21;
-
-/** The `context` of the calls to a server. */
-class ServerCallContext extends CallContext {
-  get server(): unknown {
-    return callOf(this)!.calls.connection.hooks.server;
-  }
-}
 
 /** A peer whose id names its node. */
 class NodePeer<L extends Contract<L>, R extends Contract<R>, A> extends Peer<L, R, A> {
@@ -105,7 +97,6 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   #makeHooks(): Hooks {
     return {
       server: this.#server,
-      Context: ServerCallContext,
       error: (error, peer, call) => this.report(error, peer as AnyPeer, call),
       missed: (peer, method) => this.emit("missed", [peer, method], peer as AnyPeer),
       answerFor: engineAnswer,

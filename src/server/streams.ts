@@ -5,7 +5,7 @@ import type { Connection } from "../peer/connection.js";
 import type { Feature } from "../peer/feature.js";
 import type { Sink } from "../peer/flow.js";
 import type { IncomingCall } from "../peer/incoming-call.js";
-import type { OutgoingCall } from "../peer/outgoing-calls.js";
+import type { OutgoingCall } from "../peer/outgoing-call.js";
 import type { AnyIterable } from "../base/promises.js";
 import type { Frame } from "../message/transport.js";
 import { serveStream } from "../features/served.js";

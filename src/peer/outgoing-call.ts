@@ -1,0 +1,132 @@
+/** One call that this side makes: its options, and what is known of it while it is pending. */
+import type { CallOptions } from "../contract/contract.js";
+import type { Expiring } from "../base/deadlines.js";
+import { failed, TimeoutError } from "../message/errors.js";
+import type { Linked } from "../base/list.js";
+import { anyFunction, anySignal, checkOptions, oneOf, optional, positive } from "../message/options.js";
+import type { SendHandle } from "../message/transport.js";
+
+export const anyRetry = optional(oneOf("not-sent", "always", false));
+
+/** The options of one call. */
+const CALL_OPTIONS = {
+  timeoutMs: optional(positive),
+  maxTotalTimeoutMs: optional(positive, Infinity),
+  signal: optional(anySignal),
+  onProgress: optional<(value: unknown) => void>(anyFunction),
+  resetTimeoutOnProgress: (value: unknown) => value === true,
+  retry: anyRetry,
+};
+
+/** The options of a call, with the defaults. */
+export interface CallSettings {
+  readonly timeoutMs: number;
+  readonly maxTotalTimeoutMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly onProgress: ((value: unknown) => void) | undefined;
+  readonly resetTimeoutOnProgress: boolean;
+  /** Whether the call is made again on the next connection. */
+  readonly retry: NonNullable<CallOptions["retry"]>;
+}
+
+/** Checks the options of a call. Throws a `TypeError` that names the option, the rule and the value. */
+export function settingsOf(options: CallOptions, defaults: Pick<CallSettings, "timeoutMs" | "retry">): CallSettings {
+  const {
+    timeoutMs = defaults.timeoutMs,
+    retry = defaults.retry,
+    ...rest
+  } = checkOptions("options", options, CALL_OPTIONS);
+  return { timeoutMs, retry, ...rest };
+}
+
+/** One pending call. It is the send handle of its message. */
+export class OutgoingCall implements Expiring, SendHandle {
+  deadline = 0;
+  before: Linked | undefined = undefined;
+  after: Linked | undefined = undefined;
+  /** The next in the same bucket of the table. */
+  beside: OutgoingCall | undefined = undefined;
+  /** As `SendHandle.sent`, on the present connection. `mayHaveRun` counts earlier connections too. */
+  sent = false;
+  /** The send handle of its message: the call itself, unless the message holds several calls. */
+  handle: SendHandle = this;
+  /** The params, if the call may be made again on the next connection, and whether it was sent on an earlier one. */
+  again: { readonly params: unknown; readonly wasSent?: true } | undefined = undefined;
+  /** The calls of the connection that it is made on. `giveUp` rejects it, if its caller waits no longer. */
+  declare calls: { giveUp(call: OutgoingCall, reason: unknown): void };
+  declare readonly id: number;
+  declare readonly method: string;
+  declare readonly settings: CallSettings;
+  declare readonly resolve: (result: unknown) => void;
+  /** Called when the call is settled, however. */
+  onSettled: (() => void) | undefined = undefined;
+
+  constructor(
+    calls: OutgoingCall["calls"],
+    id: number,
+    method: string,
+    settings: CallSettings,
+    resolve: (result: unknown) => void,
+  ) {
+    this.calls = calls;
+    this.id = id;
+    this.method = method;
+    this.settings = settings;
+    this.resolve = resolve;
+  }
+
+  get hasRetry(): boolean {
+    return this.again !== undefined && this.settings.retry !== false;
+  }
+
+  /** Whether a loss of the connection leaves open whether it has run. */
+  get mayHaveRun(): boolean {
+    return this.sent || this.again?.wasSent === true;
+  }
+
+  /** Whether the message is queued, and has no other call. A batch in the queue is sent whole, so its calls may still run. */
+  get canCancelMessage(): boolean {
+    return !this.sent && this.handle === this;
+  }
+
+  reject(reason: unknown): void {
+    this.resolve(failed(reason, this.method));
+  }
+
+  expire(): void {
+    this.timeOut(this.settings.timeoutMs);
+  }
+
+  /** Rejects the call: its caller waits no longer than `afterMs`. */
+  timeOut(afterMs: number): void {
+    this.calls.giveUp(
+      this,
+      new TimeoutError(this.method, afterMs, this.canCancelMessage && !this.mayHaveRun ? "not-sent" : "unknown"),
+    );
+  }
+
+  /** Also calls `listener` when the call is settled. */
+  whenSettled(listener: () => void): void {
+    const before = this.onSettled;
+    this.onSettled = () => {
+      before?.();
+      listener();
+    };
+  }
+}
+
+/** The send handle of a message with several calls. */
+export interface SharedHandle extends SendHandle {
+  /** The pending calls. */
+  readonly calls: Iterable<OutgoingCall>;
+}
+
+/** Returns the pending calls of a message. */
+export function callsOf(handle: SendHandle): readonly OutgoingCall[] {
+  return handle instanceof OutgoingCall ? [handle] : [...((handle as Partial<SharedHandle>).calls ?? [])];
+}
+
+/** The send handle of a cancel that is sent only if the other side understands it. */
+export class OptionalCancel implements SendHandle {
+  sent = false;
+}
