@@ -1,4 +1,5 @@
 /** The interface below a peer: a `Transport` carries messages, and a `Receiver` takes those that come in. */
+import type { ReadBudget } from "../base/read-budget.js";
 import { Abnormal, NoStatus, toStandard } from "./close-codes.js";
 import type { TextWithBytes } from "./bytes.js";
 import { plainText, utf8Bytes, type MessageText } from "./codec.js";
@@ -83,21 +84,6 @@ export class Frame {
   drop(): void {
     if (--this.#users === 0) this.#counter.keeps(-this.#length);
   }
-}
-
-/** Bounds how long one connection is processed in one tick of the event loop, so that the others are processed too. */
-export interface TickBudget {
-  /** Whether work is deferred to a later tick. */
-  readonly hasWork: boolean;
-  /** Runs `work` in a later tick, behind all deferred work. */
-  add(work: () => void): void;
-  /** Returns true if the budget of this tick is spent. Then the caller gives its remaining work to `defer`. */
-  isSpent(): boolean;
-  /**
-   * Runs `rest` in a later tick, before anything that came later. A caller whose callee has deferred a rest defers its own rest
-   * behind that one.
-   */
-  defer(rest: () => void): void;
 }
 
 /** Identifies a message to its sender, who can cancel it while it is queued. */
@@ -198,7 +184,7 @@ export interface Link extends Transport {
   /** What gives the link its sockets, if the link has several one after the other. */
   readonly delegate?: Dialer | undefined;
   /** Bounds how long a batch is processed in one tick. Without it, each message or batch is processed at once. */
-  readonly budget?: TickBudget | undefined;
+  readonly budget?: ReadBudget | undefined;
   /** Reports to the other side that so many messages to it were dropped, if there is a way, in order with the messages. */
   reportMissed?(count: number): void;
   /** Bytes received and sent so far, if the carrier counts them. */

@@ -4,7 +4,7 @@ import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:
 import type { Socket } from "node:net";
 import { LONGEST_DELAY_MS } from "../base/deadlines.js";
 import { exceeds } from "../message/codec.js";
-import { ReadBudget } from "../socket/read-budget.js";
+import { ReadBudget } from "../base/read-budget.js";
 
 /** The body of a request: text, or the value that the application has already parsed. */
 export type Body = { text: string } | { value: unknown };

@@ -3,6 +3,7 @@
  */
 import * as CloseCode from "../message/close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import type { ReadBudget } from "../base/read-budget.js";
 import type { MessageText } from "../message/codec.js";
 import {
   addTraffic,
@@ -15,7 +16,7 @@ import {
   type Traffic,
   type Link,
 } from "../message/transport.js";
-import { CLOSE_TIMEOUT_MS, type Socket, type SocketBudget, type SocketHandler } from "../socket/socket.js";
+import { CLOSE_TIMEOUT_MS, type Socket, type SocketHandler } from "../socket/socket.js";
 import { Coalescer } from "../socket/coalescer.js";
 import { Endpoint } from "./endpoint.js";
 import { Attachment, type AttachedKind, type EndpointLimits, type Tick } from "./state.js";
@@ -57,7 +58,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
   /** While messages flow, when a full socket is checked. Otherwise, when the session expires, or a close must have followed a bye. */
   declare deadline: number;
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
-  declare budget: SocketBudget | undefined;
+  declare budget: ReadBudget | undefined;
   declare readonly delegate: LinkDelegate | undefined;
   declare readonly tick: Tick;
   /** The traffic of the earlier sockets. */

@@ -3,7 +3,8 @@ import { Abnormal, MessageTooBig } from "../message/close-codes.js";
 import { exceeds } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { endOf, type CloseInfo } from "../message/transport.js";
-import { CLOSE_TIMEOUT_MS, type SocketBudget, type SocketHandler } from "./socket.js";
+import type { ReadBudget } from "../base/read-budget.js";
+import { CLOSE_TIMEOUT_MS, type SocketHandler } from "./socket.js";
 import { queueMicrotask } from "../base/tick.js";
 
 /** The incoming half of every socket. */
@@ -13,7 +14,7 @@ export abstract class Inbox implements Expiring {
   /** Maximum length of an incoming frame, in bytes of UTF-8. */
   declare maxFrameBytes: number;
   /** As `Socket.budget`. */
-  readonly budget: SocketBudget | undefined;
+  readonly budget: ReadBudget | undefined;
   #handler: SocketHandler | undefined;
   /** Frames and the end that came before `start`. Undefined once they are being delivered. */
   #queued: (string | Uint8Array | CloseInfo)[] | undefined = [];

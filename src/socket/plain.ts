@@ -1,6 +1,7 @@
 /** The plain link: one JSON-RPC message or batch in each text frame, which every implementation of JSON-RPC understands. */
+import type { ReadBudget } from "../base/read-budget.js";
 import { parse } from "../message/message.js";
-import type { CloseInfo, LinkReceiver, EncodedMessage, TickBudget, Traffic, Link } from "../message/transport.js";
+import type { CloseInfo, LinkReceiver, EncodedMessage, Traffic, Link } from "../message/transport.js";
 import type { Socket, SocketHandler } from "./socket.js";
 import { Coalescer } from "./coalescer.js";
 
@@ -35,7 +36,7 @@ export class PlainLink implements Link, SocketHandler {
     return this.#socket.traffic;
   }
 
-  get budget(): TickBudget | undefined {
+  get budget(): ReadBudget | undefined {
     return this.#socket.budget;
   }
 

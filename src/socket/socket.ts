@@ -1,5 +1,6 @@
 /** The interface below a link: a `Socket` carries frames, and a link makes a transport of it. */
-import type { CloseInfo, EncodedFrame, TickBudget, Traffic } from "../message/transport.js";
+import type { ReadBudget } from "../base/read-budget.js";
+import type { CloseInfo, EncodedFrame, Traffic } from "../message/transport.js";
 import type { HeartbeatTimes } from "./heartbeat.js";
 
 /** Above this number of unsent bytes, pings get no pong. Otherwise, pongs to a client that never reads would grow without limit. */
@@ -7,12 +8,6 @@ export const ROOM_FOR_PONGS = 64 * 1024;
 
 /** How long the other side may take to complete a close, or to close after its bye, in milliseconds. */
 export const CLOSE_TIMEOUT_MS = 5_000;
-
-/** The budget of a socket, which may be one of several that a connection has one after the other. */
-export interface SocketBudget extends TickBudget {
-  /** Takes over the work that is deferred in the budget of the previous socket. */
-  adopt(before: this): void;
-}
 
 /** Takes the frames and the end of a socket. */
 export interface SocketHandler {
@@ -49,7 +44,7 @@ export interface Socket {
   /** Bytes that were written and not sent yet. */
   readonly unsentBytes: number;
   /** Bounds the work on incoming frames in one tick. Without it, each frame is processed at once. */
-  readonly budget?: SocketBudget | undefined;
+  readonly budget?: ReadBudget | undefined;
   /** Sends a ping that the other side answers, if the carrier has one. */
   ping?(): void;
   /** As `Link.afterRead`. */

@@ -12,7 +12,7 @@ import { Heartbeat, type HeartbeatTimes, type Pulse } from "./heartbeat.js";
 import { rateLimit } from "../base/rate.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { Inbox } from "./inbox.js";
-import { ReadBudget, type Pausable } from "./read-budget.js";
+import { ReadBudget, type Pausable } from "../base/read-budget.js";
 import { ReadMarks } from "./read-marks.js";
 import { binaryHeader, maskedBinary, maskedFrames, unmaskedFrame, unmaskedFrames } from "./frames.js";
 

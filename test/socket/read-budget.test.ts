@@ -1,7 +1,7 @@
-/** Imports `socket/read-budget`, `socket/read-marks`, `socket/ws`: only work moves the clock of a budget here. */
+/** Imports `base/read-budget`, `socket/read-marks`, `socket/ws`: only work moves the clock of a budget here. */
 import { EventEmitter } from "node:events";
 import { describe, expect, it, vi } from "vitest";
-import { ReadBudget } from "../../src/socket/read-budget.js";
+import { ReadBudget } from "../../src/base/read-budget.js";
 import { ReadMarks } from "../../src/socket/read-marks.js";
 import { WsSocket } from "../../src/socket/ws.js";
 import { pass, stall, useVirtualClock } from "../support/time.js";

@@ -2,7 +2,6 @@
  * Bounds how long one connection is processed in one tick of the event loop. Without a bound, `libuv` reads up to 2 MiB of one
  * socket before it reads another, and all of it would be processed at once.
  */
-import type { TickBudget } from "../message/transport.js";
 
 /** How long a connection is processed in one tick. With 4 ms, echoes of 64 KB, 8 at a time, were 6 % slower. */
 const BUDGET_MS = 6;
@@ -46,7 +45,7 @@ function currentTick(): number {
  * The budget of one connection, and its deferred work, in order. While work is deferred, the socket is not read, so at most two
  * reads of 64 KiB are buffered here and in the socket.
  */
-export class ReadBudget implements TickBudget {
+export class ReadBudget {
   #socket: Pausable | undefined;
   /** The deferred work, from `#next` on. It begins with `#deferred` parts that the present work has deferred. */
   #queue = NO_WORK;
@@ -83,6 +82,7 @@ export class ReadBudget implements TickBudget {
     this.#spend();
   }
 
+  /** Returns true if the budget of this tick is spent. Then the caller gives its remaining work to `defer`. */
   isSpent(): boolean {
     if (this.#isSpent) return true;
     if (--this.#untilReading > 0) return false;
@@ -93,6 +93,10 @@ export class ReadBudget implements TickBudget {
     return this.#isSpentAt(now);
   }
 
+  /**
+   * Runs `rest` in a later tick, before anything that came later. A caller whose callee has deferred a rest defers its own rest
+   * behind that one.
+   */
   defer(rest: Work): void {
     if (this.#queue === NO_WORK) this.#queue = [];
     this.#queue.splice(this.#next + this.#deferred++, 0, rest);
