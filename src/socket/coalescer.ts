@@ -1,17 +1,12 @@
 /** Decides when the messages of a tick are sent, so that many of them share a write. */
-import { atEndOfTick, type TickEnd } from "../base/tick.js";
+import { atEndOfTick } from "../base/tick.js";
 
 /** A buffer of this length is sent at once, in UTF-16 code units. */
 export const MOST_COALESCED = 8192;
 
-/** The buffer that a coalescer flushes. */
-interface Buffer {
-  flush(): void;
-}
-
 /** Coalesces the messages of one link. */
-export class Coalescer implements TickEnd {
-  readonly #buffer: Buffer;
+export class Coalescer {
+  readonly #buffer: { flush(): void };
   readonly #firstMessages: number;
   /** The number of messages in this tick. */
   #count = 0;
@@ -20,7 +15,7 @@ export class Coalescer implements TickEnd {
   #wasSingle = false;
 
   /** `firstMessages`: the buffer is flushed after that many messages of a tick, and again whenever their number has doubled. */
-  constructor(buffer: Buffer, firstMessages: number) {
+  constructor(buffer: { flush(): void }, firstMessages: number) {
     this.#buffer = buffer;
     this.#firstMessages = firstMessages;
   }
@@ -37,10 +32,10 @@ export class Coalescer implements TickEnd {
   schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    atEndOfTick(this);
+    atEndOfTick(() => this.#endTick());
   }
 
-  endTick(): void {
+  #endTick(): void {
     this.#isScheduled = false;
     this.#wasSingle = this.#count === 1;
     this.#count = 0;

@@ -195,7 +195,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     if (this.#unsentAtCork !== undefined) return;
     this.#unsentAtCork = this.unsentBytes;
     raw.cork();
-    atEndOfTick({ endTick: () => this.#uncork() });
+    atEndOfTick(() => this.#uncork());
   }
 
   #uncork(): void {

@@ -135,12 +135,10 @@ describe("a heartbeat", () => {
 it("the end of a tick runs every task in the order of registration, even if one of them throws", async () => {
   const ended: number[] = [];
   const error = new Error("cannot finish");
-  const task = (n: number): { endTick(): void } => ({
-    endTick: () => {
-      ended.push(n);
-      if (n === 1) throw error;
-    },
-  });
+  const task = (n: number) => () => {
+    ended.push(n);
+    if (n === 1) throw error;
+  };
   const uncaught = await uncaughtIn(() => {
     for (const n of [0, 1, 2]) atEndOfTick(task(n));
     expect(ended).toEqual([]);
