@@ -1,8 +1,7 @@
 /** What a client shows to a server: its URL, its headers and its `auth`. Each is a value, or a function that is called anew. */
 import { checkForms, messageJson } from "../message/codec.js";
-import { ConnectError } from "../message/errors.js";
+import { ConnectError, expected } from "../message/errors.js";
 import type { CloseInfo } from "../message/transport.js";
-import { publicUrl, webSocketUrl } from "./open.js";
 
 /** A connection attempt, for which a client needs credentials. */
 export interface Attempt {
@@ -76,4 +75,37 @@ async function valueOf(source: unknown, attempt: Attempt): Promise<unknown> {
 function encode(auth: unknown): string {
   checkForms(auth);
   return messageJson(auth) ?? "null";
+}
+
+/**
+ * Returns the URL of a WebSocket. Accepts ws, wss, http and https, and in a page relative URLs. Throws a `TypeError` for any other.
+ * `route`: the parameter by which a load balancer finds a session.
+ *
+ * Changes the text, and reads only `href`: the URL of React Native has no setters, and some of its getters throw. `searchParams` would
+ * also encode the rest of the query anew, which may be signed.
+ */
+export function webSocketUrl(url: string | URL, route?: string): URL {
+  const base = (globalThis as { location?: { href: string } }).location?.href;
+  const given: unknown = typeof url === "string" ? url : url?.href;
+  // An unparsable URL may have the user, the password or the query anywhere, which the error must not contain.
+  let got = given === undefined ? url : "not a URL";
+  try {
+    // Without this check, a page would connect to its own path "undefined".
+    if (typeof given === "string") {
+      const [address] = new URL(given, base).href.replace(/^http/, "ws").split("#") as [string];
+      got = address.split(":", 1)[0] + ":";
+      if (/^wss?:/.test(address))
+        return new URL(
+          route ? `${address}${address.includes("?") ? "&" : "?"}node=${encodeURIComponent(route)}` : address,
+        );
+    }
+  } catch {
+    // The error below names the rule.
+  }
+  throw expected("url", "a ws, wss, http or https URL", got);
+}
+
+/** Returns a URL without its secrets: user, password and query. */
+export function publicUrl({ href }: URL): string {
+  return href.split("?", 1)[0]!.replace(/\/\/[^/]*@/, "//");
 }

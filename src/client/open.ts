@@ -1,7 +1,7 @@
 /** One connection attempt: the offered subprotocols, the timeout, and the first frame of the server, which accepts or refuses the client. */
 import { toHttpStatus } from "../message/close-codes.js";
 import { clearDeadline, setDeadline } from "../base/deadlines.js";
-import { ConnectError, expected } from "../message/errors.js";
+import { ConnectError } from "../message/errors.js";
 import type { CoreDialect } from "../peer/dialect.js";
 import type { Socket } from "../socket/socket.js";
 import { AUTH_OFFER, helloOf, readBye, RESUME_OFFER, says } from "../session/frames.js";
@@ -9,7 +9,7 @@ import { PROTOCOL } from "../session/link.js";
 import type { EndpointLimits } from "../session/state.js";
 import type { Inbox } from "../socket/inbox.js";
 import { closeCode, StandardSocket, type StandardWebSocket } from "../socket/standard.js";
-import type { Attempt, Credentials, Given } from "./credentials.js";
+import { publicUrl, type Attempt, type Credentials, type Given } from "./credentials.js";
 
 /** An open connection whose server has accepted the client. */
 export interface Admitted {
@@ -148,39 +148,6 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
       resolve(hello);
     });
   });
-}
-
-/**
- * Returns the URL of a WebSocket. Accepts ws, wss, http and https, and in a page relative URLs. Throws a `TypeError` for any other.
- * `route`: the parameter by which a load balancer finds a session.
- *
- * Changes the text, and reads only `href`: the URL of React Native has no setters, and some of its getters throw. `searchParams` would
- * also encode the rest of the query anew, which may be signed.
- */
-export function webSocketUrl(url: string | URL, route?: string): URL {
-  const base = (globalThis as { location?: { href: string } }).location?.href;
-  const given: unknown = typeof url === "string" ? url : url?.href;
-  // An unparsable URL may have the user, the password or the query anywhere, which the error must not contain.
-  let got = given === undefined ? url : "not a URL";
-  try {
-    // Without this check, a page would connect to its own path "undefined".
-    if (typeof given === "string") {
-      const [address] = new URL(given, base).href.replace(/^http/, "ws").split("#") as [string];
-      got = address.split(":", 1)[0] + ":";
-      if (/^wss?:/.test(address))
-        return new URL(
-          route ? `${address}${address.includes("?") ? "&" : "?"}node=${encodeURIComponent(route)}` : address,
-        );
-    }
-  } catch {
-    // The error below names the rule.
-  }
-  throw expected("url", "a ws, wss, http or https URL", got);
-}
-
-/** Returns a URL without its secrets: user, password and query. */
-export function publicUrl({ href }: URL): string {
-  return href.split("?", 1)[0]!.replace(/\/\/[^/]*@/, "//");
 }
 
 /** An `error` or a `close` event. The `error` event of a browser has no details. Other runtimes add the error or its message. */

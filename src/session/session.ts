@@ -1,6 +1,5 @@
 /** The counts of one end of a session, and its replay log: the data frames that it has numbered and the other end has not acknowledged. */
 import { pickLimits, type ResumeFrame, type SessionFrame, type SessionLimits } from "./frames.js";
-import type { EndpointLimits } from "./state.js";
 
 /** An end that owes an ack for this much sends it beside its own data, which keeps the log of the other side short. */
 const EARLY_FRAMES = 64;
@@ -111,7 +110,7 @@ export class Session {
   }
 
   /** Client: returns the next `resume`, which acknowledges what was received. */
-  resume(limits: EndpointLimits): ResumeFrame {
+  resume(limits: SessionLimits & Pick<ResumeFrame, "bytes">): ResumeFrame {
     const received = this.ack();
     // Rule 3: attempts grow.
     return { token: this.token, received, attempt: ++this.attempt, limits: pickLimits(limits), bytes: limits.bytes };

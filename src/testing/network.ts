@@ -6,7 +6,7 @@ import { endPeer, type AnyPeer } from "../peer/peer.js";
 import type { StandardWebSocket } from "../socket/standard.js";
 import type { Flow } from "./pipe.js";
 import { nextTick } from "./tick.js";
-import type { Wire, WireHost } from "./wire.js";
+import type { Wire } from "./wire.js";
 
 /** What a test can do to the connection of one client, or to those of all. */
 export interface Line {
@@ -48,8 +48,9 @@ export interface Network extends Line {
 }
 
 /** The line of one client: its present socket, and those that follow it. */
-export class ClientLine implements Line, WireHost {
+export class ClientLine implements Line {
   readonly flow: Flow;
+  /** Called before anything arrives at either end. */
   readonly arrived: () => void;
   readonly #wires = new Set<Wire>();
   /** Called when the last wire is over, if the client does not connect again. */
@@ -66,6 +67,7 @@ export class ClientLine implements Line, WireHost {
     this.#wires.add(wire);
   }
 
+  /** Removes a wire, both of whose ends are closed. */
   over(wire: Wire): void {
     this.#wires.delete(wire);
     if (this.#wires.size === 0) this.#onOver?.();

@@ -1,6 +1,7 @@
 /** `testServer`: a server in memory, and clients that connect to it without a port. */
 import type { IncomingMessage } from "node:http";
-import { webSocketUrl, type Open, type Opening } from "../client/open.js";
+import { webSocketUrl } from "../client/credentials.js";
+import type { Open, Opening } from "../client/open.js";
 import { GoingAway } from "../message/close-codes.js";
 import type { ContractOptions } from "../contract/checks.js";
 import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions } from "../connect.js";

@@ -2,19 +2,11 @@
 import { ConnectError } from "../message/errors.js";
 import { EventEmitter } from "../base/packages.js";
 import type { Opening } from "../client/open.js";
-import { publicUrl } from "../client/open.js";
+import { publicUrl } from "../client/credentials.js";
 import { STATUS_TEXT, type GateSocket, type Refusal } from "../server/upgrade.js";
-import { Pipe, type Flow } from "./pipe.js";
+import type { ClientLine } from "./network.js";
+import { Pipe } from "./pipe.js";
 import { WireSocket } from "./socket.js";
-
-/** What a wire needs of its line. */
-export interface WireHost {
-  readonly flow: Flow;
-  /** Called before anything arrives at either end. */
-  readonly arrived: () => void;
-  /** Called once, when both ends are closed. */
-  over(wire: Wire): void;
-}
 
 /** The answer of the server: the subprotocol, or the error of the client. */
 type Answer = { protocol: string } | { error: ConnectError; blamesOffer: boolean };
@@ -26,7 +18,7 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
   readonly client: WireSocket;
   /** The end of the server. It exists once the server has accepted the client. */
   #server: WireSocket | undefined;
-  readonly #host: WireHost;
+  readonly #line: ClientLine;
   readonly #url: URL;
   readonly #offers: boolean;
   readonly #up: Pipe;
@@ -38,13 +30,13 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
   readonly opened: Promise<string>;
 
   /** `offers`: the client offers a subprotocol. */
-  constructor(host: WireHost, url: URL, offers: boolean, maxFrameBytes: number) {
+  constructor(line: ClientLine, url: URL, offers: boolean, maxFrameBytes: number) {
     super();
-    this.#host = host;
+    this.#line = line;
     this.#url = url;
     this.#offers = offers;
-    this.#up = new Pipe(host.flow, host.arrived);
-    this.#down = new Pipe(host.flow, host.arrived);
+    this.#up = new Pipe(line.flow, line.arrived);
+    this.#down = new Pipe(line.flow, line.arrived);
     this.client = new WireSocket(maxFrameBytes, this.#up, () => this.#clientClosed());
     this.opened = new Promise((resolve, reject) => {
       this.#answer = (answer) => {
@@ -127,13 +119,13 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
 
   #serverClosed(): void {
     this.emit("close");
-    if (this.client.isClosed) this.#host.over(this);
+    if (this.client.isClosed) this.#line.over(this);
   }
 
   #clientClosed(): void {
     const error = new ConnectError(publicUrl(this.#url), "the connection was lost");
     this.#answer({ error, blamesOffer: false });
     if (this.#server === undefined && !this.#isRefused) this.emit("close");
-    if (this.#server === undefined || this.#server.isClosed) this.#host.over(this);
+    if (this.#server === undefined || this.#server.isClosed) this.#line.over(this);
   }
 }
