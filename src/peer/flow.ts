@@ -2,9 +2,9 @@
  * Queues the messages of one connection: for a socket, for `onOpen`, for a slow reader, or while the replay log is full. A call with
  * `retry` that a link has refused stays in the table of calls, and a batch that is not sent in its feature.
  */
-import { Backlog } from "./backlog.js";
+import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { exceeds, sentForm, type MessageText } from "../message/codec.js";
-import type { UnsentLimits } from "../message/limits.js";
+import { burstBytes, type UnsentLimits } from "../message/limits.js";
 import { SendQueue } from "./send-queue.js";
 import type { EncodedMessage, Link, SendHandle } from "../message/transport.js";
 import { TryAgainLater } from "../message/close-codes.js";
@@ -320,5 +320,53 @@ class OpeningQueue implements Sink {
     if (connection.ended !== undefined || queue.length + text.length > most) return false;
     queue.add(text, handle);
     return true;
+  }
+}
+
+/**
+ * How often an unsent backlog is checked, and how many checks in a row must find it above the limit. A number of checks, not
+ * one deadline: a process that stalls for a minute has given its reader no time to read.
+ */
+const CHECK_MS = 1_000;
+const CHECKS = 10;
+
+/**
+ * Watches the backlog of one connection, from when it exceeds `maxUnsentBytes` until it no longer does: a burst, which a reader takes in a
+ * moment, is no slow reader.
+ */
+class Backlog implements Expiring {
+  deadline = 0;
+  readonly #flow: Flow;
+  /** How many checks in a row found the backlog above the limit; `undefined` while it is not watched. */
+  #found: number | undefined;
+
+  constructor(flow: Flow) {
+    this.#flow = flow;
+  }
+
+  /** Starts to watch: the backlog exceeds `maxUnsentBytes`. Above the hard limit, acts at once. */
+  exceeded(): void {
+    const { limits, ordinaryUnsentBytes } = this.#flow;
+    const most = burstBytes(limits);
+    if (ordinaryUnsentBytes > most) return this.#flow.endSession(`more than ${most} bytes wait to be read`);
+    if (this.#found !== undefined) return;
+    this.#found = 0;
+    setDeadline(this, CHECK_MS);
+  }
+
+  /** Stops watching. */
+  stop(): void {
+    this.#found = undefined;
+    clearDeadline(this);
+  }
+
+  expire(): void {
+    const { limits, ordinaryUnsentBytes } = this.#flow;
+    const { maxUnsentBytes } = limits;
+    if (ordinaryUnsentBytes <= maxUnsentBytes) return this.stop();
+    this.#found! += 1;
+    setDeadline(this, CHECK_MS);
+    if (this.#found! < CHECKS) return;
+    this.#flow.endSession(`more than ${maxUnsentBytes} bytes unread for ${(CHECKS * CHECK_MS) / 1000} s`);
   }
 }
