@@ -12,26 +12,15 @@ import { UNKNOWN_LIMITS } from "../session/session.js";
 /** Longest frame with `auth`, in bytes of UTF-8. */
 export const MAX_AUTH_BYTES = 16 * 1024;
 
-/** The session of a server's link. */
-export interface ServerLinkDelegate extends LinkDelegate {
-  /** Reports that the client has the newest token. */
-  confirmed(): void;
-  /** Reports that the memory of a suspended session may have changed. */
-  storedChanged(): void;
-  /** Returns true if a broadcast of that length may be queued for this suspended session. */
-  acceptsBroadcast(length: number): boolean;
-}
-
 /** A server's end of a connection that speaks `reciproc.v1`. Without a delegate, it has no session. */
 export class ServerLink extends PackedLink {
-  declare readonly delegate: ServerLinkDelegate | undefined;
   /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
   declare onAuth: ((auth: unknown) => void) | undefined;
   /** The length of the data that the receiver keeps for the other side, and of the queued broadcasts. */
   #kept = 0;
   #keptBroadcasts = 0;
 
-  constructor(limits: EndpointLimits, delegate: ServerLinkDelegate | undefined) {
+  constructor(limits: EndpointLimits, delegate: LinkDelegate | undefined) {
     super(limits, delegate !== undefined, delegate);
     this.onAuth = undefined;
   }
@@ -104,11 +93,11 @@ export class ServerLink extends PackedLink {
   keeps(by: number, isBroadcast = false): void {
     if (isBroadcast) this.#keptBroadcasts += by;
     else this.#kept += by;
-    if (this.state.kind === "suspended") this.delegate?.storedChanged();
+    if (this.state.kind === "suspended") this.delegate?.storedChanged?.();
   }
 
   acceptsBroadcast(length: number): boolean {
-    return this.delegate?.acceptsBroadcast(length) !== false;
+    return this.delegate?.acceptsBroadcast?.(length) !== false;
   }
 
   /**
@@ -130,7 +119,7 @@ export class ServerLink extends PackedLink {
   }
 
   override confirmed(): void {
-    this.delegate?.confirmed();
+    this.delegate?.confirmed?.();
   }
 
   override control(frame: object): void {

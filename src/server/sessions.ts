@@ -5,7 +5,8 @@ import type { Socket } from "../socket/socket.js";
 import { pickLimits, serverHello, type ResumeFrame } from "../session/frames.js";
 import { Session, UNKNOWN_LIMITS } from "../session/session.js";
 import type { EndpointLimits } from "../session/state.js";
-import { ServerLink, type ServerLinkDelegate } from "./link.js";
+import type { LinkDelegate } from "../session/link.js";
+import { ServerLink } from "./link.js";
 import { TokenRegistry, type Resumable, type TokenOptions } from "./tokens.js";
 
 /** How a server keeps sessions. */
@@ -157,7 +158,7 @@ export class Sessions {
 }
 
 /** The session of one client. It certainly exists once the client has confirmed its token. */
-export class ServerSession implements ServerLinkDelegate, Resumable {
+export class ServerSession implements LinkDelegate, Resumable {
   /** Set while the session is suspended. */
   place: Place | undefined = undefined;
   /** The part of this session in the counts of all suspended sessions. */

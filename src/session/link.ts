@@ -51,6 +51,12 @@ export interface LinkDelegate extends Dialer {
   control?(frame: object): void;
   /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
   discarded(reason: string): void;
+  /** Server: reports that the client has the newest token. */
+  confirmed?(): void;
+  /** Server: reports that the memory of a suspended session may have changed. */
+  storedChanged?(): void;
+  /** Server: returns true if a broadcast of that length may be queued for this suspended session. */
+  acceptsBroadcast?(length: number): boolean;
 }
 
 /** One connection that speaks `reciproc.v1`, over one socket, or with a session over several, one after the other. */
