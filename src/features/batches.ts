@@ -3,7 +3,7 @@ import { encodeTooLarge, joinTexts, utf8Bytes, type MessageText } from "../messa
 import * as ErrorCode from "../message/codes.js";
 import type { Connection } from "../peer/connection.js";
 import { ProtocolError, receivedError } from "../message/errors.js";
-import type { Feature, OutgoingBatch, OwnPart } from "../peer/feature.js";
+import type { Feature, NamedParts, OwnPart } from "../peer/feature.js";
 import type { Sink } from "../peer/flow.js";
 import type { Slot } from "../peer/incoming-call.js";
 import { classify, isLoneId, type ErrorMessage, type Unchecked } from "../message/message.js";
@@ -100,7 +100,7 @@ class Batches implements OwnPart {
   }
 
   /** Starts a batch that this side sends. */
-  batch(): OutgoingBatch {
+  batch(): ReturnType<NamedParts["batches"]["batch"]> {
     const connection = this.#connection;
     const { outgoing } = connection;
     const entries: { text: MessageText; call: OutgoingCall | undefined }[] = [];

@@ -15,6 +15,7 @@ import { mergeLimits } from "../message/limits.js";
 import { isId } from "../message/message.js";
 import { anyFunction, checkOptions, must, optional } from "../message/options.js";
 import { synchronous } from "../base/promises.js";
+import type { AnyPeer } from "../peer/peer.js";
 
 /** The id of a subscription. */
 export type SubscriptionId = string | number;
@@ -52,14 +53,6 @@ export interface Subscription<T = any> {
   readonly notify: (result: T) => boolean;
   /** Ends the subscription from this side. Returns whether it was open. Drops queued pushes. */
   readonly close: () => boolean;
-}
-
-/** The part of a peer that is used. */
-interface Subscriber {
-  readonly state: string;
-  readonly closed: Promise<unknown>;
-  notify(method: string, params: object): boolean;
-  on(event: "lost", listener: () => void): unknown;
 }
 
 /** How long the first push waits at most for the client to have read the response. Not every client answers pings. */
@@ -132,7 +125,7 @@ export class Subscriptions<T = any> {
     const cause = connection.outgoing.whyNoCalls;
     if (cause !== undefined)
       throw new RpcError(ErrorCode.MethodNotFound, "Notifications not supported", undefined, { cause });
-    const peer = context.peer as Subscriber;
+    const peer = context.peer as AnyPeer;
     const ofPeer = this.#of(peer);
     const { maxPerPeer, maxQueued } = this.#limits;
     if (ofPeer.size >= maxPerPeer) {
@@ -159,7 +152,7 @@ export class Subscriptions<T = any> {
     return this.#ofPeers.get(peer)?.get(id)?.close() ?? false;
   }
 
-  #of(peer: Subscriber): Map<unknown, Subscription<T>> {
+  #of(peer: AnyPeer): Map<unknown, Subscription<T>> {
     const known = this.#ofPeers.get(peer);
     if (known !== undefined) return known;
     const ofPeer = new Map<unknown, Subscription<T>>();
@@ -175,7 +168,7 @@ export class Subscriptions<T = any> {
 
 class OpenSubscription<T> implements Subscription<T> {
   readonly id: SubscriptionId;
-  readonly #peer: Subscriber;
+  readonly #peer: AnyPeer;
   readonly #method: string;
   readonly #maxQueued: number;
   readonly #onEnd: () => void;
@@ -186,7 +179,7 @@ class OpenSubscription<T> implements Subscription<T> {
   /** The deadline of the wait for the client to read the response. */
   readonly #wait: Expiring = { deadline: 0, expire: () => this.#flush() };
 
-  constructor(peer: Subscriber, method: string, id: SubscriptionId, maxQueued: number, onEnd: () => void) {
+  constructor(peer: AnyPeer, method: string, id: SubscriptionId, maxQueued: number, onEnd: () => void) {
     this.#peer = peer;
     this.#method = method;
     this.id = id;

@@ -46,7 +46,7 @@ export function remoteOf(call: (method: string, params?: unknown, options?: Call
 }
 
 /** Takes calls and notifications, untyped. */
-interface Calls {
+export interface Calls {
   readonly request: (method: string, params?: unknown, options?: CallOptions) => Promise<any>;
   readonly notify: (method: string, params?: unknown) => boolean;
 }

@@ -7,7 +7,6 @@ import { anyRetry, settingsOf, type CallSettings } from "./outgoing-call.js";
 import { lspCancel, type CoreDialect, type Dialect } from "./dialect.js";
 import { Flow, unsentMarks, type UnsentMarks } from "./flow.js";
 import { peerLimits, type PeerLimits } from "../message/limits.js";
-import type { Id } from "../message/message.js";
 import {
   anyFunction,
   anyString,
@@ -25,17 +24,7 @@ import { isSchema, type StandardSchema } from "../contract/schema.js";
 /** A handler as the kernel sees it. */
 export type AnyHandler = (params: any, context: any) => unknown;
 
-/** One call as `around` sees it; `peer.ts` has its public type. */
-export interface CallRecord {
-  readonly direction: "incoming" | "outgoing";
-  readonly peer: unknown;
-  readonly method: string;
-  readonly id: Id | undefined;
-  params: unknown;
-  readonly context: unknown;
-}
-
-/** `around` as the kernel sees it. */
+/** `around` as the kernel sees it. `Call` of `peer.ts` is the type of `call`. */
 export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 
 const isBytesCodec = (it: unknown): it is BytesCodec => typeof it === "function" && "read" in it;

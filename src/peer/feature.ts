@@ -3,6 +3,7 @@
  * connection has none. The kernel calls the functions of the parts, and does not know what they do.
  */
 import type { MessageText } from "../message/codec.js";
+import type { Calls } from "./caller.js";
 import type { CallOptions, LiveOptions } from "../contract/contract.js";
 import type { CoreDialect } from "./dialect.js";
 import { mistake } from "../message/errors.js";
@@ -67,16 +68,6 @@ export interface OwnPart extends FeaturePart {
   encode?(call: IncomingCall | OutgoingCall, content: unknown): MessageText | undefined;
 }
 
-/** A batch that is being collected. Its functions throw, or reject, once it was sent. */
-export interface OutgoingBatch {
-  /** Adds a request. */
-  request(method: string, params?: unknown, options?: CallOptions): Promise<unknown>;
-  /** Adds a notification. */
-  notify(method: string, params?: unknown): boolean;
-  /** Sends what was collected and still waits, in one array. */
-  send(): void;
-}
-
 /** The parts behind the members of the public API, by the name of their feature. */
 export interface NamedParts {
   renewal: {
@@ -93,8 +84,8 @@ export interface NamedParts {
     check(method: string, options: LiveOptions): { handle: SendHandle | undefined; maySend(): boolean };
   };
   batches: {
-    /** Starts a batch. */
-    batch(): OutgoingBatch;
+    /** Starts a batch. Its functions throw, or reject, once it was sent. `send` sends what was collected and still waits, in one array. */
+    batch(): Calls & { send(): void };
   };
   progress: {
     /** Returns params that ask for reports of a call. Throws for params that cannot. */

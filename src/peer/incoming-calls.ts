@@ -14,7 +14,7 @@ import {
   type MessageText,
 } from "../message/codec.js";
 import * as ErrorCode from "../message/codes.js";
-import type { AnyHandler, CallRecord } from "./config.js";
+import type { AnyHandler } from "./config.js";
 import type { Connection } from "./connection.js";
 import { isExempt } from "./dialect.js";
 import { isAbort, isReceived, RpcError } from "../message/errors.js";
@@ -165,7 +165,7 @@ export class IncomingCalls implements Slot {
 
   #runAround(call: IncomingCall, context: CallContext): unknown {
     const { method, id, params } = call;
-    const record: CallRecord = { direction: "incoming", peer: context.peer, method, id, params, context };
+    const record = { direction: "incoming", peer: context.peer, method, id, params, context };
     const next = (): Promise<unknown> =>
       observed(new Promise((resolve) => resolve(this.#run(call, context, record.params))));
     return this.connection.config.around!(record, next);

@@ -5,14 +5,14 @@
  */
 import { CallTable } from "./call-table.js";
 import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec.js";
-import type { AnyAround, CallRecord } from "./config.js";
+import type { AnyAround } from "./config.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions, LiveOptions } from "../contract/contract.js";
 import { isExempt } from "./dialect.js";
 import { clearDeadline, setDeadline } from "../base/deadlines.js";
 import { ConnectionLostError, failed, receivedError, RpcError, TooLargeError } from "../message/errors.js";
 import type { Slot } from "./incoming-call.js";
-import { brokenResponse, isLoneId, type ErrorMessage, type Id, type Kind, type Unchecked } from "../message/message.js";
+import { brokenResponse, isLoneId, type ErrorMessage, type Kind, type Unchecked } from "../message/message.js";
 import type { Sink } from "./flow.js";
 import { callsOf, OptionalCancel, OutgoingCall, settingsOf } from "./outgoing-call.js";
 import { observed } from "../base/promises.js";
@@ -102,7 +102,8 @@ export class OutgoingCalls {
     sink: Sink | undefined,
   ): Promise<unknown> {
     let unused: number | undefined = ++this.#lastId;
-    const record = this.#record(method, params, unused);
+    const { peer } = this.#connection;
+    const record = { direction: "outgoing", peer, method, id: unused, params, context: undefined };
     const next = (): Promise<unknown> => {
       // A second `next()` is another call: under one id, only one of them could settle.
       const id = unused ?? ++this.#lastId;
@@ -154,7 +155,8 @@ export class OutgoingCalls {
     sink: Sink | undefined,
     live: { handle: SendHandle | undefined; maySend(): boolean } | undefined,
   ): boolean {
-    const record = this.#record(method, params, undefined);
+    const { peer } = this.#connection;
+    const record = { direction: "outgoing", peer, method, id: undefined, params, context: undefined };
     let isTaken = this.ended === undefined;
     const deliver = async (): Promise<void> => {
       // The peer may have become slow while `around` waited. Encoded again: `around` may have changed the params in place.
@@ -172,10 +174,6 @@ export class OutgoingCalls {
     const isTaken = (sink ?? this.sink).send(text, handle);
     if (!isTaken) this.refused(text);
     return isTaken;
-  }
-
-  #record(method: string, params: unknown, id: Id | undefined): CallRecord {
-    return { direction: "outgoing", peer: this.#connection.peer, method, id, params, context: undefined };
   }
 
   /**

@@ -11,7 +11,8 @@ import * as Frames from "./frames.js";
 import { ROOM_FOR_PONGS, type Socket } from "../socket/socket.js";
 import { Session } from "./session.js";
 import { COLLECTED_PONGS, frameOf, isTooLong, PACK_LENGTH } from "./sizes.js";
-import { Attachment, type AttachedKind, type EndpointLimits, type State, type Tick } from "./state.js";
+import type { Coalescer } from "../socket/coalescer.js";
+import { Attachment, type AttachedKind, type EndpointLimits, type State } from "./state.js";
 
 /** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
@@ -49,7 +50,7 @@ export abstract class Endpoint {
   // What a subclass takes.
 
   /** Calls `flush` at the end of the tick, and decides what is sent before. */
-  abstract readonly tick: Tick;
+  abstract readonly tick: Pick<Coalescer, "added" | "schedule">;
   /** Takes the messages of a pack. */
   abstract receivePack(messages: unknown[]): void;
   /** Something waits because the wire is full. When that has drained, the subclass calls `drain`. */

@@ -19,7 +19,7 @@ import {
 import { CLOSE_TIMEOUT_MS, type Socket, type SocketHandler } from "../socket/socket.js";
 import { Coalescer } from "../socket/coalescer.js";
 import { Endpoint } from "./endpoint.js";
-import { Attachment, type AttachedKind, type EndpointLimits, type Tick } from "./state.js";
+import { Attachment, type AttachedKind, type EndpointLimits } from "./state.js";
 import { longestFrame } from "./sizes.js";
 import { queueMicrotask } from "../base/tick.js";
 
@@ -66,7 +66,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   declare budget: ReadBudget | undefined;
   declare readonly delegate: LinkDelegate | undefined;
-  declare readonly tick: Tick;
+  declare readonly tick: Endpoint["tick"];
   /** The traffic of the earlier sockets. */
   #past: Traffic | undefined;
 

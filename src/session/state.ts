@@ -13,14 +13,6 @@ export interface EndpointLimits extends SessionLimits {
   readonly readBytes?: ((frame: Uint8Array) => unknown) | undefined;
 }
 
-/** Decides when the frames of a tick are sent. */
-export interface Tick {
-  /** Counts a message. `length`: that of all messages that wait. Returns whether they are sent now. */
-  added(length: number): boolean;
-  /** Notes that frames wait. */
-  schedule(): void;
-}
-
 /** The states of a connection with an attachment. `docs/PROTOCOL.md` defines those of a session. */
 export type AttachedKind =
   /** Client: `resumed` has not come, or the first frame of the socket is not known. Messages are queued. */
