@@ -1,14 +1,25 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { BINARY, CLOSE, CONTINUATION, frame, frameHead, PING, PONG, TEXT } from "../../bench/attacks/floods.js";
+import {
+  BINARY,
+  CLOSE,
+  CONTINUATION,
+  frame,
+  frameHead,
+  PING,
+  PONG,
+  TEXT,
+  upgradeText,
+} from "../../bench/attacks/floods.js";
 import { bytesOf, connect } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { bareServer } from "../client/clients.js";
 import { binaryFrame } from "../support/binary.js";
 import { plainPeer, sendUpgrade } from "../support/network.js";
+import { write } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
-import { turn } from "../support/turns.js";
+import { gate, turn } from "../support/turns.js";
 import { closeFrame, rawSocket, target, type RawSocket, type Target } from "./support/server.js";
 
 const MIB = 2 ** 20;
@@ -36,6 +47,20 @@ it("a message in fragments is read in a thousand fragments, and closes with 1008
   await raw.write(Buffer.concat([frame(TEXT, " ", false), ...Array<Buffer>(2000).fill(fragment)]));
   expect((await closeFrame(raw.socket)).code).toBe(1008);
   expect((await raw.peer.closed).code).toBe(1008);
+});
+
+it("reads a handshake and a call that arrive byte by byte", async () => {
+  const called = gate();
+  await using on = await target({ methods: { here: called.resolve } });
+  const arrived = on.next();
+  const socket = (await write(on.url, "")).setNoDelay(true);
+  for (const byte of upgradeText(new URL(on.url).host) + frame(TEXT, CALL).toString("latin1")) {
+    socket.write(byte, "latin1");
+    await turn();
+  }
+  const peer = await arrived;
+  expect(await Promise.race([peer.closed, called.promise])).toBeUndefined();
+  socket.destroy();
 });
 
 it("closes with 1008 if a long message arrives in more pieces than it needs", async () => {

@@ -78,33 +78,36 @@ const worker :Workerd.Worker = (
 );
 `;
 
+type FarEnd = Awaited<ReturnType<typeof farEnd>>;
+
+const REFUSING = `ws://127.0.0.1:${await freePort()}`;
+const LOST = { code: 1006, call: "ConnectionLostError" };
+const DEAD = { call: "TimeoutError", code: 1006 };
+const WHOLE = { nested: 42, echoes: true, heard: true, isWhole: true, code: 4000, reason: "done" };
+const ORDERED = Array.from({ length: 300 }, (_, i) => i);
+
 function describeClient(run: Check): void {
-  it.each(["packed", "plain"])("calls and is called, over a link that is %s", async (link) => {
+  it.each<[what: string, program: string, options: (far: FarEnd) => object, outcome: unknown]>([
+    ["calls and is called, packed", "bothWays", ({ url }) => ({ url, link: "packed" }), WHOLE],
+    ["calls and is called, plain", "bothWays", ({ url }) => ({ url, link: "plain" }), WHOLE],
+    ["needs no subprotocol", "withoutSubprotocol", ({ bareUrl }) => ({ url: bareUrl }), ["echo"]],
+    ["rejects if a port refuses", "failingOpen", () => ({ url: REFUSING }), { name: "ConnectError", hasCause: true }],
+    ["reports a loss", "lostConnection", ({ url }) => ({ url, link: "packed" }), LOST],
+    [
+      "closes on a network that carries nothing",
+      "deadNetwork",
+      ({ url, relayUrl }) => ({ url: relayUrl, direct: url, link: "packed" }),
+      DEAD,
+    ],
+    [
+      "sends queued messages, in order, when the server reads again",
+      "pausedServer",
+      ({ url }) => ({ url, link: "packed" }),
+      ORDERED,
+    ],
+  ])("%s", async (_what, program, options, outcome) => {
     await using far = await farEnd();
-    const outcome = { nested: 42, echoes: true, heard: true, isWhole: true, code: 4000, reason: "done" };
-    expect(await run("bothWays", { url: far.url, link })).toEqual(outcome);
-  });
-
-  it("connects to a server that chooses no subprotocol, without waiting for a timeout", async () => {
-    await using far = await farEnd();
-    expect(await run("withoutSubprotocol", { url: far.bareUrl })).toEqual(["echo"]);
-  });
-
-  it("rejects at once when a port refuses", async () => {
-    const url = `ws://127.0.0.1:${await freePort()}`;
-    expect(await run("failingOpen", { url })).toEqual({ name: "ConnectError", hasCause: true });
-  });
-
-  it("reports a lost connection as 1006", async () => {
-    await using far = await farEnd();
-    const outcome = { code: 1006, call: "ConnectionLostError" };
-    expect(await run("lostConnection", { url: far.url, link: "packed" })).toEqual(outcome);
-  });
-
-  it("closes on a network that carries nothing, with 1006", async () => {
-    await using far = await farEnd();
-    const outcome = { call: "TimeoutError", code: 1006 };
-    expect(await run("deadNetwork", { url: far.relayUrl, direct: far.url, link: "packed" })).toEqual(outcome);
+    expect(await run(program, options(far))).toEqual(outcome);
   });
 
   it("closes when a server does not read, and bounds its queue", async () => {
@@ -113,11 +116,5 @@ function describeClient(run: Check): void {
     expect(state).toBe("closed");
     expect(mostUnsent).toBeGreaterThan(2 ** 18);
     expect(mostUnsent).toBeLessThan(MOST_UNSENT);
-  });
-
-  it("sends queued messages, in order, when the server reads again", async () => {
-    await using far = await farEnd();
-    const counted = await run("pausedServer", { url: far.url, link: "packed" });
-    expect(counted).toEqual(Array.from({ length: 300 }, (_, i) => i));
   });
 }

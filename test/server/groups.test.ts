@@ -129,6 +129,17 @@ describe("a request to a group", () => {
   });
 });
 
+it("a notification with a key is encoded once for all slow members, which queue the same text", async () => {
+  await using server = makeServer();
+  const slow = [1, 2, 3].map(() => joinSilent(server, { unsentBytes: 2 ** 20 }));
+  let encoded = 0;
+  server.peers.notify("moved", { toJSON: () => [++encoded] }, { latest: "ann" });
+  expect(paramsOf(slow)).toEqual([[], [], []]);
+  await server.close();
+  expect(paramsOf(slow)).toEqual([[[1]], [[1]], [[1]]]);
+  expect(encoded).toBe(1);
+});
+
 it("a request to a group rejects for each member whose result does not fit the contract", async () => {
   const remote = contract({ vote: { params: z.tuple([z.string()]), result: z.boolean() } });
   await using server = makeServer({ remote, check: "both" });

@@ -4,7 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import { bytesKept, MIB } from "../soak/memory.js";
 import { request } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
-import { begun, ByHand, drop, nextPeer, serving, servingOnPort, suspended } from "./by-hand.js";
+import { begun, ByHand, connect, drop, nextPeer, serving, servingOnPort, suspended } from "./by-hand.js";
 import { stringsIn } from "./reachable.js";
 import { randomText } from "../../src/server/random.js";
 
@@ -147,6 +147,35 @@ describe("the size of a suspended session", () => {
     await until(() => world.server.stats().running === 0);
     expect(world.server.stats().suspendedBytes).toBe(0);
   });
+});
+
+it("a call that runs keeps its params once, at most 30 times their length, and `bytesKept` finds memory that is kept", async () => {
+  const kept: unknown[] = [];
+  const open = gate();
+  const world = await serving({ methods: { keep: (params: unknown) => (kept.push(params), open.promise) } });
+  const { byHand } = await begun(world);
+  const before = await bytesKept();
+  const objects = Array.from({ length: MIB / 3 - 100 }, () => ({}));
+  byHand.say([request(1, "keep", objects)]);
+  await until(() => kept.length === 1);
+  objects.length = 0;
+  const taken = (await bytesKept()) - before;
+  expect(taken).toBeLessThan(30 * MIB);
+  expect(taken).toBeGreaterThan(8 * MIB);
+  open.resolve();
+});
+
+it("20,000 disconnects leave no memory behind beside a client that authenticated before them", async () => {
+  const { server, url } = await serving<string>({
+    authenticate: (_request, auth) => auth as string,
+    principal: (name) => name,
+  });
+  await using client = await connect(url, { auth: "ada" });
+  await server.principal("eve").disconnect();
+  const before = await bytesKept();
+  for (let i = 0; i < 20_000; i++) await server.principal(`a user with a long name, number ${i}`).disconnect();
+  expect((await bytesKept()) - before).toBeLessThan(MIB / 2);
+  expect(client.state).toBe("open");
 });
 
 it("limits.maxSuspendedBytes limits the memory of suspended sessions with many open streams", async () => {

@@ -4,6 +4,8 @@ import { queryObjects } from "node:v8";
 import { expect, it } from "vitest";
 import { connect, serve, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
 import { bareHttp } from "../support/network.js";
+import { postRaw } from "../support/post.js";
+import { request } from "../support/raw.js";
 import { useVirtualClock } from "../support/time.js";
 import { memoryInUse } from "./memory.js";
 
@@ -72,6 +74,7 @@ async function cycle(server: Server, url: string, index: number): Promise<void> 
   const own = { never: () => new Promise(() => {}) };
   const peer = (await connect(url, { link: "plain", reconnect: false, methods: own } as object)) as AnyPeer;
   expect(await peer.request("echo", [index])).toEqual([index]);
+  expect(await postRaw(url, JSON.stringify(request(1, "echo", [index])))).toMatchObject({ status: 200 });
   server.topic(TOPICS[index % TOPICS.length]!).notify("news", { index });
   await ENDS[index % ENDS.length]!(peer);
   await peer.closed;
