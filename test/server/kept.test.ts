@@ -150,14 +150,14 @@ describe("the size of a suspended session", () => {
 });
 
 it("a call that runs keeps its params once, at most 30 times their length, and `bytesKept` finds memory that is kept", async () => {
-  const kept: unknown[] = [];
+  const given: unknown[] = [];
   const open = gate();
-  const world = await serving({ methods: { keep: (params: unknown) => (kept.push(params), open.promise) } });
+  const world = await serving({ methods: { keep: (params: unknown) => (given.push(params), open.promise) } });
   const { byHand } = await begun(world);
   const before = await bytesKept();
   const objects = Array.from({ length: MIB / 3 - 100 }, () => ({}));
   byHand.say([request(1, "keep", objects)]);
-  await until(() => kept.length === 1);
+  await until(() => given.length === 1);
   objects.length = 0;
   const taken = (await bytesKept()) - before;
   expect(taken).toBeLessThan(30 * MIB);
