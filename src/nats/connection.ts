@@ -11,7 +11,6 @@ import {
   type NodeName,
 } from "../fleet/engine.js";
 import { FinalError, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
-import { readKept } from "./chains.js";
 import {
   chainOf,
   COMMAND_MS,
@@ -23,7 +22,7 @@ import {
   type Subscription,
   whileOpen,
 } from "./client.js";
-import { NatsLog } from "./log.js";
+import { NatsLog, readKept } from "./log.js";
 import { Names } from "./names.js";
 import type { Config } from "./options.js";
 import { Streams } from "./streams.js";
@@ -85,10 +84,8 @@ export class NatsConnection implements EngineConnection, Connectable {
   async open(): Promise<EngineFacts> {
     await this.#loop.open();
     if (this.streams !== undefined) this.#checkLater();
-    const { max_payload: maxPayload = 2 ** 20, cluster } = this.#link?.client.info ?? {};
-    // The servers of a cluster may send subjects to each other by different connections.
-    const order = cluster === undefined ? "node" : "topic";
-    return { maxFrameBytes: maxPayload - HEAD_BYTES, counts: false, order, unmet: [] };
+    const { max_payload: maxPayload = 2 ** 20 } = this.#link?.client.info ?? {};
+    return { maxFrameBytes: maxPayload - HEAD_BYTES, counts: false, unmet: [] };
   }
 
   async close(): Promise<void> {
@@ -184,7 +181,7 @@ export class NatsConnection implements EngineConnection, Connectable {
   /** If the streams have lost what they had, the logs have other epochs. Returns true then. */
   #forgetLost(): boolean {
     const isLost = this.streams?.takeLoss() === true;
-    if (isLost) this.log!.chains.forget();
+    if (isLost) this.log!.forget();
     return isLost;
   }
 
@@ -221,7 +218,7 @@ export class NatsConnection implements EngineConnection, Connectable {
     if (message.reply !== undefined && message.reply !== "") message.respond();
     const kept = channel.startsWith("t:") ? readKept(message, this.names) : undefined;
     if (kept === undefined) return this.#host.received(channel, message.string());
-    this.log?.chains.note(channel.slice(2), kept.placed);
+    this.log?.note(channel.slice(2), kept.placed);
     // The beginning of a log is no entry.
     if (kept.placed.number > 0) this.#host.received(channel, kept.frame);
   }

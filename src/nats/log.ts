@@ -1,8 +1,13 @@
-/** The logs of topics in JetStream. An epoch ends when the stream or the last entry of the log is gone. */
+/**
+ * The logs of topics in JetStream: one stream, with a subject for each topic. Each message has a number, 1 more than that of the message
+ * before on its subject, and NATS accepts it only behind that one. So all nodes see one order without gaps. An epoch ends when the stream or
+ * the last entry of the log is gone.
+ */
 import { utf8Bytes } from "../message/codec.js";
 import { nanoid } from "../base/packages.js";
 import {
   EngineError,
+  logFrame,
   positionOf,
   textOf,
   type EngineLog,
@@ -11,9 +16,24 @@ import {
   type LogRule,
   type Position,
 } from "../fleet/engine.js";
-import { Chains, remember, type Head, type Placed } from "./chains.js";
+import {
+  COMMAND_MS,
+  commandError,
+  type JetStreamManager,
+  type Msg,
+  type MsgHdrs,
+  type MsgRequest,
+  type StoredMsg,
+} from "./client.js";
 import type { NatsConnection } from "./connection.js";
-import { KEY_MS } from "./streams.js";
+import type { Names } from "./names.js";
+import { KEY_MS, wasOvertaken } from "./streams.js";
+
+/** The first message of a subject from a sequence on. The library does not declare it. */
+interface NextRequest {
+  readonly seq: number;
+  readonly next_by_subj: string;
+}
 
 /** 60 random bits: a log of the same name begins again at most a few times in a day. */
 const EPOCH_LENGTH = 10;
@@ -23,17 +43,100 @@ const LAST_MS = 86_400_000;
 const PARTS = 8;
 /** A page ends after so long, with what it has: its entries are read one after the other. */
 const PAGE_MS = 3_000;
+const EPOCH = "Reciproc-Epoch";
+const NUMBER = "Reciproc-Number";
+const BYTES = "Reciproc-Bytes";
+/** A message that others always overtake is refused at last. */
+const MOST_TRIES = 200;
+/** How many last messages are remembered. */
+const MAX_REMEMBERED = 10_000;
+/**
+ * If the last message of a topic is not from a node: how many sequences before it are searched for one that is, and how many times as many
+ * then.
+ */
+const NEAR = 1_000;
+const FARTHER = 16;
+
+/** What the headers of a message say. */
+interface Head {
+  readonly epoch: string;
+  /** The offset of the entry; 0 at the beginning of a log. */
+  readonly number: number;
+  /** The bytes of all entries of the epoch up to this one. */
+  readonly bytes: number;
+}
+
+/** The place of a message in its stream. */
+interface Placed extends Head {
+  readonly seq: number;
+}
+
+/** A message of a stream. */
+interface Kept extends Placed {
+  readonly body: string;
+}
+
+/** Returns the headers of a message. Those that NATS carries and the library refuses are none: reading them throws. */
+function headersOf(read: () => MsgHdrs | undefined): MsgHdrs | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns what the headers of a message of the stream say; `undefined` if no node has written them. */
+function headOf(headers: MsgHdrs | undefined): Head | undefined {
+  const epoch = headers?.get(EPOCH) ?? "";
+  const texts = [NUMBER, BYTES].map((name) => headers?.get(name) ?? "");
+  const isHead = epoch !== "" && texts.every((text) => /^(0|[1-9]\d{0,15})$/.test(text));
+  const [number = NaN, bytes = NaN] = texts.map(Number);
+  return isHead && Number.isSafeInteger(number) && Number.isSafeInteger(bytes) ? { epoch, number, bytes } : undefined;
+}
+
+/** Returns what the stream of the logs has sent on, as a frame and its place; `undefined` for any other message. */
+export function readKept(message: Msg, names: Names): { frame: string; placed: Placed } | undefined {
+  const headers = headersOf(() => message.headers);
+  const head = headers?.get("Nats-Stream") === names.stream("l") ? headOf(headers) : undefined;
+  if (head === undefined) return undefined;
+  const frame = logFrame(head.epoch, head.number, message.string());
+  return { frame, placed: { ...head, seq: Number(headers!.get("Nats-Sequence")) } };
+}
+
+function remember<T>(places: Map<string, T>, topic: string, placed: T): void {
+  if (places.size >= MAX_REMEMBERED) places.clear();
+  places.set(topic, placed);
+}
 
 export class NatsLog implements EngineLog {
   readonly #connection: NatsConnection;
-  readonly chains: Chains;
+  /** The name of the stream. */
+  readonly #name: string;
+  /** The last message of a topic, as far as this node knows. */
+  readonly #last = new Map<string, Placed>();
+  /** The last message of a topic that was read, where the next page begins. */
+  readonly #lastRead = new Map<string, Placed>();
+  /** The last step of each topic, so that those of one node do not compete. */
+  readonly #steps = new Map<string, Promise<unknown>>();
   #growing: Promise<void> = Promise.resolve();
   /** By topic: entries of this node, and how many bytes of the epoch are before each. */
   readonly #marks = new Map<string, Placed[]>();
 
   constructor(connection: NatsConnection) {
     this.#connection = connection;
-    this.chains = new Chains(connection);
+    this.#name = connection.names.stream("l");
+  }
+
+  /** Forgets what this node knows, because the stream has another life. */
+  forget(): void {
+    this.#last.clear();
+    this.#lastRead.clear();
+  }
+
+  /** Takes a message that was received. If it is the last one, this node appends behind it without asking. */
+  note(topic: string, placed: Placed): void {
+    if (Number.isSafeInteger(placed.seq) && placed.seq > (this.#last.get(topic)?.seq ?? 0))
+      remember(this.#last, topic, placed);
   }
 
   /** If an operation fails, the stream may be gone. The next one finds another, without waiting for the next check. */
@@ -43,11 +146,11 @@ export class NatsLog implements EngineLog {
   }
 
   async append(topic: string, body: string, rule: LogRule, key: string | undefined): Promise<Position> {
-    const appending = this.chains.inOrder(topic, async () => {
+    const appending = this.#inOrder(topic, async () => {
       await this.#grow(rule);
       const subject = key === undefined ? undefined : this.#connection.names.key(topic, key);
       const bytes = utf8Bytes(body);
-      const appended = await this.chains.append(topic, body, (last) => this.#headBehind(last, bytes), subject);
+      const appended = await this.#append(topic, body, (last) => this.#headBehind(last, bytes), subject);
       if (appended === undefined || "earlier" in appended) return this.#earlier(appended?.earlier ?? 0, subject!);
       this.#shorten(topic, rule.bytes, appended, bytes);
       const position = { epoch: appended.epoch, offset: appended.number };
@@ -72,7 +175,10 @@ export class NatsLog implements EngineLog {
     const first = marks.findIndex((one) => last.bytes - one.bytes <= most);
     const removed = marks.splice(0, first < 0 ? marks.length - 1 : first);
     // If it fails, the next removal removes that too.
-    if (removed.length > 0) this.chains.removeBefore(topic, marks[0]!.seq).catch(() => {});
+    if (removed.length > 0)
+      this.#ask(({ streams }) => streams.purge(this.#name, { filter: this.#subject(topic), seq: marks[0]!.seq })).catch(
+        () => {},
+      );
   }
 
   async #headBehind(last: Placed | undefined, bytes: number): Promise<Head> {
@@ -101,9 +207,10 @@ export class NatsLog implements EngineLog {
   }
 
   async #findEarlier(seq: number, subject: string): Promise<Position> {
-    const kept = await this.chains.at(seq);
-    if (kept !== undefined) return { epoch: kept.epoch, offset: kept.number };
-    const stored = await this.chains.ask(({ streams }) =>
+    const found = await this.#get({ seq });
+    const kept = found && this.#keptOf(found);
+    if (kept) return { epoch: kept.epoch, offset: kept.number };
+    const stored = await this.#ask(({ streams }) =>
       streams.getMessage(this.#connection.names.stream("k"), { last_by_subj: subject }),
     );
     const position = positionOf(stored?.string());
@@ -130,9 +237,9 @@ export class NatsLog implements EngineLog {
 
   /** Begins a log, unless there is one: its first message has the offset 0, and is no entry. */
   #begin(topic: string, rule: LogRule): Promise<void> {
-    return this.chains.inOrder(topic, async () => {
+    return this.#inOrder(topic, async () => {
       await this.#grow(rule);
-      await this.chains.append(topic, "", async (last) =>
+      await this.#append(topic, "", async (last) =>
         last === undefined ? { ...(await this.#headBehind(last, 0)), number: 0 } : undefined,
       );
     });
@@ -143,10 +250,10 @@ export class NatsLog implements EngineLog {
   }
 
   async #read(topic: string, after: number, page: LogPage, begin?: LogRule): Promise<LogPart> {
-    let last = await this.chains.last(topic);
+    let { last } = await this.#endOf(topic);
     if (last === undefined && begin !== undefined) {
       await this.#begin(topic, begin);
-      last = await this.chains.last(topic);
+      ({ last } = await this.#endOf(topic));
     }
     if (last === undefined) return { epoch: "", top: 0, entries: [] };
     const { epoch, number: top } = last;
@@ -162,7 +269,161 @@ export class NatsLog implements EngineLog {
       }
       return !isFull();
     };
-    if (!isFull() && after < top) await this.chains.read(topic, last.seq, take, after);
+    if (!isFull() && after < top) await this.#readUntil(topic, last.seq, take, after);
     return { epoch, top, entries };
+  }
+
+  /** Runs the steps of one topic one behind the other. */
+  #inOrder<T>(topic: string, step: () => Promise<T>): Promise<T> {
+    const before = this.#steps.get(topic);
+    const done = before === undefined ? step() : before.then(step, step);
+    this.#steps.set(topic, done);
+    const settled = (): void => {
+      if (this.#steps.get(topic) === done) this.#steps.delete(topic);
+    };
+    done.then(settled, settled);
+    return done;
+  }
+
+  #subject(topic: string): string {
+    return this.#connection.names.log(topic);
+  }
+
+  /** Asks the manager of streams. */
+  async #ask<T>(run: (manager: JetStreamManager) => Promise<T>): Promise<T> {
+    try {
+      return await this.#connection.untilLost(run(this.#connection.present().jetstream!.manager));
+    } catch (error) {
+      throw commandError(error);
+    }
+  }
+
+  /** Returns the sequence at which a topic ends, 0 if there is nothing, and the last message that a node has appended. */
+  async #endOf(topic: string): Promise<{ seq: number; last: Kept | undefined }> {
+    const stored = await this.#get({ last_by_subj: this.#subject(topic) });
+    if (stored === null) return { seq: 0, last: undefined };
+    const { seq } = stored;
+    let last = this.#keptOf(stored);
+    // Another program has written it. What the nodes have appended is before it.
+    for (let until = seq, distance = NEAR; last === undefined && until > 0; distance *= FARTHER) {
+      const start = Math.max(1, seq - distance);
+      last = await this.#readFrom(topic, start, until, () => true);
+      until = start - 1;
+    }
+    return { seq, last };
+  }
+
+  #keptOf(stored: StoredMsg): Kept | undefined {
+    const head = headOf(headersOf(() => stored.header));
+    return head === undefined ? undefined : { ...head, seq: stored.seq, body: stored.string() };
+  }
+
+  #get(query: MsgRequest | NextRequest): Promise<StoredMsg | null> {
+    return this.#ask(({ streams }) => streams.getMessage(this.#name, query));
+  }
+
+  /**
+   * Appends a message behind the last one. `makeHead` returns its head, or `undefined` if there is nothing to append any more: then the
+   * result is `undefined`. If a message was appended with the same `msgId` before, returns its sequence.
+   */
+  async #append(
+    topic: string,
+    body: string,
+    makeHead: (last: Placed | undefined) => Head | undefined | Promise<Head | undefined>,
+    msgId?: string,
+  ): Promise<Placed | { readonly earlier: number } | undefined> {
+    for (let tries = 0; tries < MOST_TRIES; tries++) {
+      const known = this.#last.get(topic);
+      const end = known === undefined ? await unsent(this.#endOf(topic)) : { seq: known.seq, last: known };
+      const head = await makeHead(end.last);
+      if (head === undefined) return undefined;
+      try {
+        const { seq, duplicate } = await this.#publish(topic, body, head, end.seq, msgId);
+        if (duplicate) return { earlier: seq };
+        // Unless more has followed.
+        const placed = { ...head, seq };
+        if ((this.#last.get(topic)?.seq ?? 0) <= seq) remember(this.#last, topic, placed);
+        return placed;
+      } catch (error) {
+        this.#last.delete(topic);
+        if (await wasOvertaken(error)) continue;
+        if (this.#connection.streams!.mayBeStored(error))
+          throw new EngineError(`NATS: ${(error as Error).message}`, "unknown", { cause: error });
+        throw error;
+      }
+    }
+    throw new EngineError("NATS: other nodes append to the topic all the time", "not-sent");
+  }
+
+  #publish(
+    topic: string,
+    body: string,
+    head: Head,
+    lastSubjectSequence: number,
+    msgId: string | undefined,
+  ): Promise<{ seq: number; duplicate: boolean }> {
+    const { jetstream, library } = this.#connection.present();
+    const headers = library.headers();
+    headers.set(NUMBER, String(head.number));
+    headers.set(BYTES, String(head.bytes));
+    headers.set(EPOCH, head.epoch);
+    return this.#connection.untilLost(
+      jetstream!.publisher.publish(this.#subject(topic), body, {
+        headers,
+        expect: { lastSubjectSequence },
+        timeout: COMMAND_MS,
+        ...(msgId === undefined ? {} : { msgID: msgId }),
+      }),
+    );
+  }
+
+  /** Returns a sequence before which nothing is needed. */
+  #startOf(topic: string, after: number, until: number): number {
+    const known = [this.#last.get(topic), this.#lastRead.get(topic)].map((placed) =>
+      placed !== undefined && placed.number <= after && placed.seq < until ? placed.seq + 1 : 1,
+    );
+    return Math.max(...known);
+  }
+
+  /**
+   * Reads the messages of a topic up to the sequence `until`, the oldest first, as long as `take` returns true. `after`: those up to this
+   * number are not needed.
+   */
+  async #readUntil(topic: string, until: number, take: (kept: Kept) => boolean, after = 0): Promise<void> {
+    const last = await this.#readFrom(topic, this.#startOf(topic, after, until), until, take);
+    if (last === undefined) return;
+    const { body: _body, ...placed } = last;
+    remember(this.#lastRead, topic, placed);
+  }
+
+  /** Reads the messages of a topic from the sequence `start` up to `until`, one by one. Returns the last one that was taken. */
+  async #readFrom(
+    topic: string,
+    start: number,
+    until: number,
+    take: (kept: Kept) => boolean,
+  ): Promise<Kept | undefined> {
+    const end = performance.now() + COMMAND_MS;
+    let last: Kept | undefined;
+    for (let seq = start; seq <= until;) {
+      if (performance.now() > end) throw new EngineError("NATS: a topic was not read in time", "unknown");
+      const stored = await this.#get({ seq, next_by_subj: this.#subject(topic) });
+      if (stored === null || stored.seq > until) break;
+      seq = stored.seq + 1;
+      const kept = this.#keptOf(stored);
+      if (kept === undefined) continue;
+      last = kept;
+      if (!take(kept)) break;
+    }
+    return last;
+  }
+}
+
+/** Rejects with an error that says that nothing was appended. */
+async function unsent<T>(asking: Promise<T>): Promise<T> {
+  try {
+    return await asking;
+  } catch (cause) {
+    throw new EngineError((cause as Error).message, "not-sent", { cause });
   }
 }
