@@ -38,31 +38,6 @@ const RETIRE_MS = 5_000;
 /** What a server has said about itself, by `INFO`. */
 export type ServerInfo = ReadonlyMap<string, string>;
 
-/** The commands of one client that the server has not answered. */
-class Unanswered {
-  count = 0;
-  /** When the server was heard last, or when the first of the unanswered commands was sent. */
-  #since = 0;
-
-  sent(): void {
-    if (this.count++ === 0) this.#since = performance.now();
-  }
-
-  answered(): void {
-    this.count--;
-    this.#since = performance.now();
-  }
-
-  /** The server has sent something else. */
-  heard(): void {
-    this.#since = performance.now();
-  }
-
-  isSilent(ms: number): boolean {
-    return this.count > 0 && performance.now() - this.#since >= ms;
-  }
-}
-
 export class Link {
   readonly address: string;
   info: ServerInfo = new Map();
@@ -87,16 +62,19 @@ export class Link {
   #failure: Error | undefined;
   /** Ends an attempt to connect. */
   readonly #attempt = new AbortController();
-  readonly #unanswered = new Unanswered();
-  /** Of the client for subscriptions. */
-  readonly #unheard = new Unanswered();
+  /** Commands that the server has not answered, and commands that subscribe. */
+  #unanswered = 0;
+  #subscribing = 0;
   #silenceMs = SILENCE_MS;
-  /** Asks the server for its time and its role. */
+  /** When each client was heard last, and since when the server is asked for its state; `undefined` when it has answered. */
+  readonly #heardAt = { commands: 0, subscriber: 0 };
+  #askedAt: number | undefined;
+  /** Asks the server for its state. */
   #hearing: ReturnType<typeof setTimeout> | undefined;
-  /** Looks for silence while something is unanswered. Ends the link when it is no longer used. */
+  /** Looks for silence. Ends the link when it is no longer used. */
   #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #listener = (frame: string, name: string): void => {
-    this.#unheard.heard();
+    this.#heardAt.subscriber = performance.now();
     if (this.#isUsed) this.#connection.received(this, name, frame);
   };
 
@@ -153,6 +131,7 @@ export class Link {
     }
     this.#isUsed = true;
     this.#subscriber.on("sharded-channel-moved", (name) => this.#connection.ended(this, name));
+    this.#timer = setInterval(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
     this.#hearLater();
   }
 
@@ -200,15 +179,14 @@ export class Link {
   async command(args: readonly string[]): Promise<unknown> {
     if (!this.#isUsed || !this.#commands.isReady)
       throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
-    this.#unanswered.sent();
-    this.#watch();
+    this.#unanswered++;
     try {
       return await this.#commands.sendCommand(args);
     } catch (reason) {
       throw commandError(this.#library, this.address, reason);
     } finally {
-      this.#unanswered.answered();
-      if (this.#unanswered.count === 0 && !this.#isUsed) this.destroy();
+      this.#heardAt.commands = performance.now();
+      if (--this.#unanswered === 0 && !this.#isUsed) this.destroy();
     }
   }
 
@@ -252,12 +230,11 @@ export class Link {
     // A client of node-redis that was destroyed never answers to this command.
     if (!this.#isUsed) throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
     for (const name of names) this.#channels.add(name);
-    this.#unheard.sent();
-    this.#watch();
+    this.#subscribing++;
     const requests = partsOf(names).map(async (part) => {
       if (this.#isCluster) await this.#subscriber.sSubscribe(part, this.#listener);
       else await this.#subscriber.subscribe(part, this.#listener);
-      this.#unheard.heard();
+      this.#heardAt.subscriber = performance.now();
     });
     try {
       await Promise.all(requests);
@@ -265,7 +242,7 @@ export class Link {
       for (const name of names) this.#channels.delete(name);
       throw commandError(this.#library, this.address, reason);
     } finally {
-      this.#unheard.answered();
+      this.#subscribing--;
     }
   }
 
@@ -285,21 +262,17 @@ export class Link {
   /** Counts the subscriptions that the server has. node-redis does not report one that ends while a command is unanswered. */
   async #countSubscriptions(): Promise<void> {
     // A subscription that is refused meanwhile would be missing too.
-    if (!this.#isUsed || this.#unheard.count > 0) return;
-    this.#unheard.sent();
-    this.#watch();
-    const expected = this.#channels.size;
+    const expected = this.#subscribing > 0 ? 0 : this.#channels.size;
     const name = this.#isCluster ? "ssub" : "sub";
     // A server may not have the command, or may refuse it.
     const reply = await this.#subscriber.sendCommand(["CLIENT", "INFO"]).catch(() => "");
-    this.#unheard.answered();
+    this.#heardAt.subscriber = performance.now();
     const found = new RegExp(` ${name}=(\\d+)`).exec(String(reply))?.[1];
     if (found !== undefined && Number(found) < expected && this.#isUsed) this.#connection.ended(this);
   }
 
-  /** Checks that the server is still in the same term as a primary. Otherwise, loses the link. Also checks the subscriptions. */
+  /** Checks that the server is still in the same term as a primary. Otherwise, loses the link. */
   async #verify(): Promise<void> {
-    void this.#countSubscriptions();
     const parts = await Promise.all(["server", "replication"].map((section) => this.command(["INFO", section])));
     const info = parseInfo(parts.join("\n"));
     if (info.get("role") === "master" && lifeOf(info, this.#connection.config.isDurable) === this.life) return;
@@ -321,8 +294,7 @@ export class Link {
     this.#isUsed = false;
     clearTimeout(this.#hearing);
     this.#subscriber.destroy();
-    if (this.#unanswered.count === 0 || !this.#commands.isReady || this.#connection.closing.aborted)
-      return this.destroy();
+    if (this.#unanswered === 0 || !this.#commands.isReady || this.#connection.closing.aborted) return this.destroy();
     clearTimeout(this.#timer);
     this.#timer = setTimeout(this.destroy, RETIRE_MS);
     this.#connection.closing.addEventListener("abort", this.destroy);
@@ -332,9 +304,12 @@ export class Link {
     if (this.#isUsed) this.#hearing = setTimeout(this.#hear, Math.min(this.#term?.periodMs ?? VERIFY_MS, VERIFY_MS));
   }
 
-  readonly #hear = (): void => {
+  readonly #hear = async (): Promise<void> => {
+    this.#askedAt = performance.now();
     // A server of a cluster that was demoted goes on to accept messages.
-    void Promise.allSettled([this.#hearTime(), this.#verify()]).then(() => this.#hearLater());
+    await Promise.allSettled([this.#hearTime(), this.#verify(), this.#countSubscriptions()]);
+    this.#askedAt = undefined;
+    this.#hearLater();
   };
 
   async #hearTime(): Promise<void> {
@@ -343,21 +318,15 @@ export class Link {
       this.lose(new DemotedError(`Redis at ${this.address}: it was silent for so long that it may be replaced`));
   }
 
-  /** Looks for silence until everything is answered. */
-  #watch(): void {
-    if (this.#isUsed) this.#timer ??= setTimeout(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
-  }
-
   readonly #checkSilence = (): void => {
-    this.#timer = undefined;
-    if (this.#unanswered.count === 0 && this.#unheard.count === 0) return;
-    this.#watch();
     // If this process was stopped, the answer may be in the socket already.
     if (this.#isSilent()) setImmediate(() => this.#loseIfSilent());
   };
 
   #isSilent(): boolean {
-    return this.#unanswered.isSilent(this.#silenceMs) || this.#unheard.isSilent(this.#silenceMs);
+    const { commands, subscriber } = this.#heardAt;
+    const since = Math.max(this.#askedAt ?? Infinity, Math.min(commands, subscriber));
+    return performance.now() - since >= this.#silenceMs;
   }
 
   #loseIfSilent(): void {
