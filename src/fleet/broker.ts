@@ -19,8 +19,6 @@ const COMMAND_TIMEOUT_MS = 5_000;
 const MAX_BULK = 128;
 /** How long a subscription is kept that is not wanted any more, because its topic may get a member again. */
 export const LINGER_MS = 5_000;
-/** How long a node waits after a failed subscription, if the connection is up. */
-const RETRY_MS = 1_000;
 
 /** A frame, and where it is sent. */
 export type Sending = readonly [channel: Channel, frame: string];
@@ -48,17 +46,13 @@ interface Command<T> extends Expiring {
   readonly prepare: (() => Promise<void> | undefined) | undefined;
 }
 
-/** A channel that is wanted, subscribed, or both. */
+/** A channel that is wanted, or was until a moment ago. */
 interface Subscription {
-  readonly channel: Channel;
-  isWanted: boolean;
-  state: "none" | "subscribing" | "subscribed";
-  /** Whether its messages are received. False from the loss of the connection until they are received again. */
-  isHeard: boolean;
-  /** Ends the subscription when it lingered, or tries again. */
-  timer: Expiring | undefined;
-  /** Called when its messages are received, or with the reason why not. */
-  waiting: ((error?: EngineError) => void)[];
+  /** Ends the subscription, unless the channel is wanted again. */
+  readonly linger: Expiring;
+  isSubscribed: boolean;
+  /** Resolves when the channel is subscribed. `undefined` while that is not asked. */
+  subscribing: Promise<void> | undefined;
 }
 
 /** The connection of one node to its broker. */
@@ -69,7 +63,10 @@ export class Broker {
   readonly #engine: Engine;
   readonly #node: FleetNode;
   readonly #events: BrokerEvents;
-  #state: "starting" | "up" | "down" | "closed" = "starting";
+  #isUp = false;
+  #isClosed = false;
+  /** Whether the start has not succeeded or failed yet. Until then everything waits, because no client is here. */
+  #isStarting = true;
   #lastError: EngineError | undefined;
   #unanswered = 0;
   #unansweredBytes = 0;
@@ -100,7 +97,7 @@ export class Broker {
   }
 
   get isUp(): boolean {
-    return this.#state === "up";
+    return this.#isUp;
   }
 
   /** Bytes of the frames and entries that are written and not answered, or wait for the connection. */
@@ -112,41 +109,32 @@ export class Broker {
   async open(): Promise<void> {
     const { startTimeoutMs = 10_000, startWithout = false } = this.#engine.settings ?? {};
     const opened = this.connection.open().then((facts) => this.#up(facts));
-    let timer: Expiring | undefined;
-    const late = new Promise<void>((resolve, reject) => {
-      const cause = (): EngineError =>
-        this.#lastError ?? new EngineError(`no connection to ${this.name} within ${startTimeoutMs} ms`, "not-sent");
-      const expire = (): void => {
-        if (!startWithout) return reject(cause());
-        this.#state = "down";
-        this.#refuseWaiting();
-        resolve();
-      };
-      timer = { deadline: 0, expire };
-      setDeadline(timer, startTimeoutMs);
-    });
+    let isLate = false;
+    const late = (): EngineError => {
+      isLate = true;
+      return (
+        this.#lastError ?? new EngineError(`no connection to ${this.name} within ${startTimeoutMs} ms`, "not-sent")
+      );
+    };
     try {
-      await Promise.race([opened, late]);
-    } finally {
-      clearDeadline(timer!);
+      await inTime(opened, startTimeoutMs, late);
+    } catch (error) {
+      this.#isStarting = false;
+      if (!isLate || !startWithout) throw error;
+      // Later, only the connection itself reports its state.
+      opened.catch((reason: EngineError) => {
+        if (this.#isClosed) return;
+        this.#lastError = reason;
+        this.#node.host.report(reason);
+      });
     }
-    // It went on without the connection. Later, only the connection itself reports its state.
-    opened.catch((error: EngineError) => {
-      if (this.#state === "closed") return;
-      this.#lastError = error;
-      this.#node.host.report(error);
-    });
   }
 
   async close(): Promise<void> {
-    if (this.#state === "closed") return;
-    this.#state = "closed";
-    const error = this.#refusal();
-    for (const command of this.#waiting.values()) this.#dequeue(command).reject(error);
-    for (const subscription of this.#subscriptions.values()) {
-      this.#stopTimer(subscription);
-      for (const settle of subscription.waiting.splice(0)) settle(error);
-    }
+    this.#isClosed = true;
+    this.#isUp = this.#isStarting = false;
+    for (const command of this.#waiting.values()) this.#dequeue(command).reject(this.#refusal());
+    for (const { linger } of this.#subscriptions.values()) clearDeadline(linger);
     this.#subscriptions.clear();
     this.#bulk.clear();
     await this.connection.close();
@@ -156,8 +144,8 @@ export class Broker {
   send(channel: Channel, frame: string, isVital = false): boolean {
     const bytes = utf8Bytes(frame);
     if (!this.isUp || (!isVital && !this.#hasRoom(bytes)) || bytes > this.facts!.maxFrameBytes) {
-      // The answer to a beat that comes before `open` resolves is not missed: the first beat of this node follows.
-      if (!isVital || this.#state !== "starting") this.#node.counts.dropped++;
+      // A beat is not missed: another one follows when the connection is up.
+      if (!isVital) this.#node.counts.dropped++;
       return false;
     }
     this.#node.counts.sent++;
@@ -220,13 +208,15 @@ export class Broker {
 
   /** Lets a command wait, or refuses it. Returns true if it waits. */
   #wait<T>(command: Command<T>, timeoutMs: number): boolean {
-    const isClosed = this.#state === "closed";
+    if (this.#isClosed) {
+      command.reject(this.#refusal());
+      return false;
+    }
     // One command may have any length.
     const isLong = this.#waiting.size > 0 && this.#waitingBytes + command.bytes > MAX_WAITING_BYTES;
-    if (isClosed || isLong || this.#waiting.size >= MAX_WAITING) {
-      if (!isClosed) this.#node.counts.dropped++;
-      const full = new EngineError(`too much waits for ${this.name}`, "not-sent");
-      command.reject(isClosed ? this.#refusal() : full);
+    if (isLong || this.#waiting.size >= MAX_WAITING) {
+      this.#node.counts.dropped++;
+      command.reject(new EngineError(`too much waits for ${this.name}`, "not-sent"));
       return false;
     }
     this.#waiting.set(command.run, command);
@@ -249,13 +239,9 @@ export class Broker {
     if (command !== undefined) this.#dequeue(command).reject(this.#refusal());
   }
 
-  /**
-   * Runs a command of the engine. Rejects at once if the connection is down. Until the start has succeeded or failed, the command waits:
-   * a server without an engine starts its engine in memory when it first needs one. `bytes`: its length, unless it is short.
-   */
+  /** Runs a command of the engine. Rejects at once if the connection is down. `bytes`: its length, unless it is short. */
   now<T>(run: () => Promise<T>, bytes = 0): Promise<T> {
-    const isAccepted = this.isUp || this.#state === "starting";
-    return isAccepted ? this.run(bytes, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
+    return this.isUp || this.#isStarting ? this.run(bytes, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
   }
 
   /** The time of a command has passed. */
@@ -315,11 +301,11 @@ export class Broker {
 
   #up(facts: EngineFacts | undefined): void {
     // `open` has not resolved yet: then the inbox is not received.
-    if (facts === undefined || this.#state === "closed" || this.#state === "up") return;
-    this.#state = "up";
+    if (facts === undefined || this.#isClosed || this.isUp) return;
+    this.#isUp = true;
+    this.#isStarting = false;
     this.#lastError = undefined;
     this.facts = facts;
-    for (const subscription of this.#subscriptions.values()) this.#reconcile(subscription);
     for (const command of Array.from(this.#waiting.values())) {
       const preparing = command.prepare?.();
       if (preparing === undefined) this.#proceed(command);
@@ -329,55 +315,40 @@ export class Broker {
   }
 
   #down(error: EngineError): void {
-    if (this.#state === "closed") return;
-    const wasUp = this.#state === "up";
+    if (this.#isClosed) return;
     this.#lastError = error;
-    if (!wasUp && this.#state === "down") return;
-    if (this.facts !== undefined) this.#state = "down";
+    if (!this.isUp) return;
+    this.#isUp = false;
     this.#bulk.clear();
-    if (this.#state === "down") this.#refuseWaiting();
-    if (wasUp) this.#events.down(error);
-  }
-
-  /** No message is received. Refuses those who wait for a channel. */
-  #refuseWaiting(): void {
-    for (const subscription of this.#subscriptions.values()) {
-      subscription.isHeard = false;
-      for (const settle of subscription.waiting.splice(0)) settle(this.#refusal());
-    }
+    this.#events.down(error);
   }
 
   #heard(channels: "all" | readonly Channel[]): void {
-    if (this.#state === "closed") return;
-    const heard: Channel[] = [];
-    for (const channel of channels === "all" ? this.#subscriptions.keys() : channels) {
-      const subscription = this.#subscriptions.get(channel);
-      if (subscription?.state !== "subscribed") continue;
-      heard.push(channel);
-      this.#setHeard(subscription);
-    }
-    this.#events.heard(heard);
+    if (this.#isClosed) return;
+    const heard = channels === "all" ? [...this.#subscriptions.keys()] : channels;
+    this.#events.heard(heard.filter((channel) => this.#subscriptions.get(channel)?.isSubscribed));
   }
 
-  /** Wants the messages of a channel from now on. */
+  /** Wants the messages of a channel from now on. They are received when `ready` has resolved. */
   want(channel: Channel): void {
-    if (this.#state === "closed") return;
-    let subscription = this.#subscriptions.get(channel);
-    if (subscription === undefined) {
-      subscription = { channel, isWanted: true, state: "none", isHeard: false, timer: undefined, waiting: [] };
-      this.#subscriptions.set(channel, subscription);
-    }
-    subscription.isWanted = true;
-    this.#stopTimer(subscription);
-    this.#reconcile(subscription);
+    const before = this.#subscriptions.get(channel);
+    if (before !== undefined) return clearDeadline(before.linger);
+    const linger = { deadline: 0, expire: () => this.#end(channel) };
+    this.#subscriptions.set(channel, { linger, isSubscribed: false, subscribing: undefined });
   }
 
   /** Does not want the messages of a channel any more. The subscription is kept for `LINGER_MS`. */
   release(channel: Channel): void {
     const subscription = this.#subscriptions.get(channel);
-    if (subscription === undefined || !subscription.isWanted) return;
-    subscription.isWanted = false;
-    this.#startTimer(subscription, LINGER_MS, () => this.#reconcile(subscription));
+    if (subscription !== undefined) setDeadline(subscription.linger, LINGER_MS);
+  }
+
+  #end(channel: Channel): void {
+    const { isSubscribed, subscribing } = this.#subscriptions.get(channel)!;
+    // One command for each channel is in progress.
+    if (subscribing !== undefined) return this.release(channel);
+    if (isSubscribed) this.connection.unsubscribe(channel);
+    this.#subscriptions.delete(channel);
   }
 
   /**
@@ -385,77 +356,26 @@ export class Broker {
    * the broker does not answer.
    */
   ready(channel: Channel): Promise<void> {
-    if (this.#state === "closed") return Promise.reject(this.#refusal());
-    const subscription = this.#subscriptions.get(channel)!;
-    if (subscription.isHeard && subscription.state === "subscribed") return Promise.resolve();
-    // Until the start has succeeded or failed, no client is here that could be kept waiting.
-    if (!this.isUp && this.#state !== "starting") return Promise.reject(this.#refusal());
-    return new Promise((resolve, reject) => {
-      const settle = (error?: EngineError): void => {
-        clearDeadline(timer);
-        if (error === undefined) resolve();
-        else reject(error);
-      };
-      const expire = (): void => {
-        subscription.waiting.splice(subscription.waiting.indexOf(settle), 1);
-        reject(new EngineError(`${this.name} has not subscribed in time`, "not-sent"));
-      };
-      const timer: Expiring = { deadline: 0, expire };
-      subscription.waiting.push(settle);
-      setDeadline(timer, COMMAND_TIMEOUT_MS);
-    });
+    const subscription = this.#subscriptions.get(channel);
+    if (subscription === undefined || !this.isUp)
+      return this.#isStarting
+        ? this.now(async () => {}).then(() => this.ready(channel))
+        : Promise.reject(this.#refusal());
+    if (subscription.isSubscribed) return Promise.resolve();
+    subscription.subscribing ??= this.connection
+      .subscribe(channel)
+      .then(() => void (subscription.isSubscribed = true))
+      .finally(() => (subscription.subscribing = undefined));
+    const late = (): EngineError => new EngineError(`${this.name} has not subscribed in time`, "not-sent");
+    return inTime(subscription.subscribing, COMMAND_TIMEOUT_MS, late);
   }
+}
 
-  /** One command for each channel is in progress: what is wanted is compared again after it. */
-  #reconcile(subscription: Subscription): void {
-    const { channel, isWanted, state } = subscription;
-    if (state === "subscribing" || subscription.timer !== undefined) return;
-    if (isWanted && state === "none" && this.isUp) {
-      subscription.state = "subscribing";
-      void this.#subscribe(subscription);
-    } else if (!isWanted) {
-      if (state === "subscribed") this.connection.unsubscribe(channel);
-      this.#subscriptions.delete(channel);
-    }
-  }
-
-  async #subscribe(subscription: Subscription): Promise<void> {
-    let error: EngineError | undefined;
-    try {
-      await this.connection.subscribe(subscription.channel);
-    } catch (reason) {
-      error = reason as EngineError;
-    }
-    if (this.#state === "closed") return;
-    subscription.state = error === undefined ? "subscribed" : "none";
-    if (error === undefined) {
-      // If the connection was lost meanwhile, the engine reports when messages are received again.
-      if (this.isUp) this.#setHeard(subscription);
-    } else {
-      for (const settle of subscription.waiting.splice(0)) settle(error);
-      if (this.isUp && subscription.isWanted)
-        return this.#startTimer(subscription, RETRY_MS, () => this.#reconcile(subscription));
-    }
-    this.#reconcile(subscription);
-  }
-
-  #setHeard(subscription: Subscription): void {
-    subscription.isHeard = true;
-    for (const settle of subscription.waiting.splice(0)) settle();
-  }
-
-  #startTimer(subscription: Subscription, delayMs: number, then: () => void): void {
-    this.#stopTimer(subscription);
-    const expire = (): void => {
-      subscription.timer = undefined;
-      then();
-    };
-    subscription.timer = { deadline: 0, expire };
-    setDeadline(subscription.timer, delayMs);
-  }
-
-  #stopTimer(subscription: Subscription): void {
-    if (subscription.timer !== undefined) clearDeadline(subscription.timer);
-    subscription.timer = undefined;
-  }
+/** Returns the result of `work`. Rejects with the error of `late` if there is none in time. */
+function inTime<T>(work: Promise<T>, timeoutMs: number, late: () => EngineError): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer: Expiring = { deadline: 0, expire: () => reject(late()) };
+    setDeadline(timer, timeoutMs);
+    work.then(resolve, reject).finally(() => clearDeadline(timer));
+  });
 }

@@ -16,20 +16,18 @@ import {
 } from "../message/errors.js";
 import { isObject } from "../message/message.js";
 import { attempt, onAbort } from "../base/tell.js";
-import { connectionOf } from "../peer/peer.js";
-import { EngineError, type Channel, type NodeName } from "./engine.js";
-import { frameOf, isNodeName, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";
+import { connectionOf, type AnyPeer } from "../peer/peer.js";
+import { EngineError, type NodeName } from "./engine.js";
+import { frameOf, isNodeName, Kind, notificationIn, parsed, type ReadFrame } from "./frames.js";
 import type { FleetNode } from "./node.js";
 import { NO_PEER } from "./own-peers.js";
 import type { PeerCalls } from "./remote.js";
-import { Repeats } from "./repeats.js";
+import { FIRST_MS } from "./repeats.js";
 
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
 const SHARE = 0.95;
 /** How long `principal` waits for the answers of all nodes. */
 const GATHER_MS = 5_000;
-/** Answers that no node has received, and that are sent again. */
-const ANSWER_LIMITS = { firstMs: 100, lastMs: 3_000, most: 10_000, maxLength: 16 * 2 ** 20 };
 /** How long an answer to a call without a timeout is sent again. */
 const LONGEST_ANSWER_MS = 60_000;
 /** Stands for nodes that may be there, and whose names are not known. No node has this name. */
@@ -50,18 +48,17 @@ interface RemoteCall extends Expiring {
 }
 
 /** A question to all nodes, until all have answered. */
-interface Gathering {
+interface Gathering extends Expiring {
   /**
    * The nodes that have to answer; `undefined` until the question has come back to this node. The nodes that were there before have
    * sent a beat, which came before it.
    */
-  waiting: Set<NodeName> | undefined;
-  readonly answered: (from: NodeName, value: unknown) => void;
+  waiting: NodeName[] | undefined;
   /** Whether the broker has taken the question, and how many nodes answer, if it has counted them. */
   isTaken: boolean;
   count: number | undefined;
-  readonly heard: Set<NodeName>;
-  readonly done: () => void;
+  /** By node; `undefined` for an answer that was too long, which says nothing of the peers. */
+  readonly answers: Map<NodeName, unknown>;
 }
 
 /** The calls of one node to others, and of others to its peers. */
@@ -72,12 +69,10 @@ export class Calls implements PeerCalls {
   #lastNumber = 0;
   /** What aborts the calls from other nodes that run here, by node and number. */
   readonly #running = new Map<string, AbortController>();
-  readonly #answers: Repeats;
   #isClosed = false;
 
   constructor(node: FleetNode) {
     this.#node = node;
-    this.#answers = new Repeats(node, ANSWER_LIMITS);
   }
 
   /** Calls a method of a peer on any node. Never throws. */
@@ -144,7 +139,6 @@ export class Calls implements PeerCalls {
       if (settings.signal?.aborted) throw settings.signal.reason;
       if (this.#isClosed) throw new ConnectionLostError(method, "not-sent", CLOSED);
       if (!isNodeName(node)) throw new ConnectionLostError(method, "not-sent", NO_NODE);
-      if (!knows(node, kind)) throw new ConnectionLostError(method, "not-sent", OLD_NODE);
       const number = ++this.#lastNumber;
       const frame = frameOf(kind, [number, from, ...fields], body);
       const expire = (): void => this.#timeOut(call, settings.timeoutMs);
@@ -236,8 +230,11 @@ export class Calls implements PeerCalls {
     else if (kind === Kind.Progress) this.#progressed(number, from, body);
     else if (kind === Kind.Cancel) this.#running.get(`${from}/${number}`)?.abort(new Error("the caller cancelled"));
     else if (kind === Kind.Call) this.#serve(number, from, third, Number(fourth), fifth, body);
-    else if (kind === Kind.Close) this.#serveClose(number, from, third, Number(fourth), body);
-    else if (kind === Kind.Principal) this.#asked(number, from, frame);
+    else if (kind === Kind.Close) {
+      const close = (peer: AnyPeer): Promise<unknown> =>
+        peer.close(Number(fourth), textIn(parsed(body))).then(() => null);
+      void this.#answerWith(number, from, third, () => CLOSE_MS, close);
+    } else if (kind === Kind.Principal) this.#asked(number, from, frame);
     else return false;
     return true;
   }
@@ -247,10 +244,7 @@ export class Calls implements PeerCalls {
     if (value === undefined) return this.#node.foreign();
     const gathering = this.#gatherings.get(number);
     if (gathering !== undefined) {
-      if (gathering.heard.has(from)) return;
-      gathering.heard.add(from);
-      // An answer that was too long says nothing of the peers.
-      if (verdict === "ok") gathering.answered(from, value);
+      if (!gathering.answers.has(from)) gathering.answers.set(from, verdict === "ok" ? value : undefined);
       return this.#check(gathering);
     }
     // A call is settled once: an answer that comes again finds nothing. Only the node that was called can answer.
@@ -274,51 +268,50 @@ export class Calls implements PeerCalls {
     const message = notificationIn(body);
     const key = `${from}/${number}`;
     if (message === undefined || this.#running.has(key) || this.#isClosed) return this.#node.foreign();
-    const peer = this.#node.peerAt({ node: this.#node.id, localId });
-    const answerMs = timeoutMs > 0 ? timeoutMs / SHARE : LONGEST_ANSWER_MS;
-    if (peer === undefined) return this.#answer(from, [number, "lost", "not-sent"], "null", answerMs);
     const controller = new AbortController();
-    this.#running.set(key, controller);
-    const channel: Channel = `n:${from}`;
-    const { broker, id: node } = this.#node;
+    const { broker, id } = this.#node;
+    const answerMs = timeoutMs > 0 ? timeoutMs / SHARE : LONGEST_ANSWER_MS;
     let startedAt = performance.now();
     const onProgress = (value: unknown): void => {
       if (flags.includes("r")) startedAt = performance.now();
-      broker.send(channel, frameOf(Kind.Progress, [number, node], encoded(value)));
+      broker.send(`n:${from}`, frameOf(Kind.Progress, [number, id], encoded(value)));
     };
-    const answer = (...[verdict, outcome, answerBody]: Verdict): void => {
-      this.#running.delete(key);
-      const leftMs = Math.max(answerMs - (performance.now() - startedAt), ANSWER_LIMITS.firstMs);
-      this.#answer(from, [number, verdict, outcome], answerBody, leftMs);
-    };
-    void connectionOf(peer)
-      .outgoing.request(message.method, message.params, {
+    const request = (peer: AnyPeer): Promise<unknown> => {
+      this.#running.set(key, controller);
+      const settled = connectionOf(peer).outgoing.request(message.method, message.params, {
         timeoutMs: timeoutMs > 0 ? timeoutMs : Infinity,
         signal: controller.signal,
         ...(flags.includes("p") && { onProgress }),
         resetTimeoutOnProgress: flags.includes("r"),
-      })
-      .then((result): Verdict => ["ok", "", encoded(result)])
-      // The error comes from the call, or from a result without a JSON form. Only a hook of this node can return such a result.
-      .catch(verdictOf)
-      .then((verdict) => answer(...verdict));
+      });
+      return settled.finally(() => this.#running.delete(key));
+    };
+    const leftMs = (): number => Math.max(answerMs - (performance.now() - startedAt), FIRST_MS);
+    void this.#answerWith(number, from, localId, leftMs, request);
   }
 
-  #serveClose(number: number, from: NodeName, localId: string, code: number, body: string): void {
+  /** Answers with what a peer of this node does. `forMs`: as of `#answer`. */
+  async #answerWith(
+    number: number,
+    from: NodeName,
+    localId: string,
+    forMs: () => number,
+    run: (peer: AnyPeer) => Promise<unknown>,
+  ): Promise<void> {
     const peer = this.#node.peerAt({ node: this.#node.id, localId });
-    if (peer === undefined) return this.#answer(from, [number, "lost", "not-sent"], "null", CLOSE_MS);
-    peer.close(code, textIn(parsed(body))).then(
-      () => this.#answer(from, [number, "ok", ""], "null", CLOSE_MS),
-      (error: unknown) => {
-        const [verdict, outcome, answer] = verdictOf(error);
-        this.#answer(from, [number, verdict, outcome], answer, CLOSE_MS);
-      },
-    );
+    let verdict: Verdict = ["lost", "not-sent", "null"];
+    try {
+      // Only a hook of this node can return a result without a JSON form.
+      if (peer !== undefined) verdict = ["ok", "", encoded(await run(peer))];
+    } catch (error) {
+      verdict = verdictOf(error);
+    }
+    this.#answer(from, number, verdict, forMs());
   }
 
   /** Sends an answer, again until a node receives it or `forMs` have passed. The caller accepts it once. */
-  #answer(to: NodeName, [number, verdict, outcome]: [number, string, string], body: string, forMs: number): void {
-    const { broker, id: node } = this.#node;
+  #answer(to: NodeName, number: number, [verdict, outcome, body]: Verdict, forMs: number): void {
+    const { broker, id: node, repeats } = this.#node;
     // A question may come before `open` resolves.
     const { maxFrameBytes = Infinity } = broker.facts ?? {};
     let frame = frameOf(Kind.Answer, [number, node, verdict, outcome], body);
@@ -328,12 +321,7 @@ export class Calls implements PeerCalls {
       const large = JSON.stringify({ bytes: size, maxMessageBytes: maxFrameBytes });
       frame = frameOf(Kind.Answer, [number, node, "large", "unknown"], large);
     }
-    this.#answers.send(`n:${to}`, frame, forMs, (count) => count > 0);
-  }
-
-  /** The connection is restored. */
-  up(): void {
-    this.#answers.up();
+    repeats.send(`n:${to}`, frame, forMs, (count) => count > 0);
   }
 
   /**
@@ -348,31 +336,30 @@ export class Calls implements PeerCalls {
     code: number,
   ): Promise<{ answers: unknown[]; unheard: NodeName[] }> {
     const { broker, id: node } = this.#node;
-    const answers = new Map<NodeName, unknown>();
-    const others = (): NodeName[] => [...this.#node.nodes.live].filter((name) => name !== node);
     const number = ++this.#lastNumber;
     return new Promise((resolve) => {
-      const timer: Expiring = { deadline: 0, expire: () => gathering.done() };
+      const answers = new Map<NodeName, unknown>();
+      const expire = (): void => {
+        if (!this.#gatherings.delete(number)) return;
+        clearDeadline(gathering);
+        // With those that came meanwhile: a node that was counted and has not answered may be one of them.
+        const { count = 0, waiting, isTaken } = gathering;
+        const known = new Set([...this.#others(), ...answers.keys()]);
+        const unheard = [...known].filter((name) => answers.get(name) === undefined);
+        if (count - 1 > known.size || waiting === undefined || !isTaken) unheard.push(UNNAMED);
+        resolve({ answers: [...answers.values()].filter((value) => value !== undefined), unheard });
+      };
       const gathering: Gathering = {
+        deadline: 0,
+        expire,
         waiting: undefined,
         isTaken: false,
         count: undefined,
-        heard: new Set(),
-        answered: (from, value) => answers.set(from, value),
-        done: () => {
-          if (!this.#gatherings.delete(number)) return;
-          clearDeadline(timer);
-          // With those that came meanwhile: a node that was counted and has not answered may be one of them.
-          const { count = 0, heard, waiting, isTaken } = gathering;
-          const unheard = [...new Set([...others(), ...heard])].filter((name) => !answers.has(name));
-          const areMoreCounted = count - 1 > answers.size + unheard.length;
-          if (areMoreCounted || waiting === undefined || !isTaken) unheard.push(UNNAMED);
-          resolve({ answers: [...answers.values()], unheard });
-        },
+        answers,
       };
       this.#gatherings.set(number, gathering);
-      if (this.#isClosed) return gathering.done();
-      setDeadline(timer, GATHER_MS);
+      if (this.#isClosed) return expire();
+      setDeadline(gathering, GATHER_MS);
       const frame = frameOf(Kind.Principal, [number, node, verb, code, principal], body);
       broker
         .now(() => broker.connection.send("a:all", frame))
@@ -384,28 +371,28 @@ export class Calls implements PeerCalls {
           },
           (error: EngineError) => {
             // If it may have arrived, answers may come.
-            if (error.outcome === "not-sent") gathering.done();
+            if (error.outcome === "not-sent") expire();
           },
         );
     });
   }
 
+  #others(): NodeName[] {
+    return [...this.#node.nodes.live].filter((name) => name !== this.#node.id);
+  }
+
   /** Ends a question when every node that lives, and every one that was counted, has answered. */
   #check(gathering: Gathering): void {
-    const { waiting, heard, isTaken, count = 1 } = gathering;
-    if (waiting === undefined || !isTaken) return;
-    const silent = [...waiting].filter((name) => !knows(name, Kind.Principal));
-    const isComplete = [...waiting].every(
-      (name) => heard.has(name) || silent.includes(name) || !this.#node.nodes.live.has(name),
-    );
+    const { waiting, answers, isTaken, count = 1 } = gathering;
+    const isComplete = waiting?.every((name) => answers.has(name) || !this.#node.nodes.live.has(name)) === true;
     // This node receives its own question, and does not answer it.
-    if (isComplete && heard.size >= count - 1 - silent.length) gathering.done();
+    if (isComplete && isTaken && answers.size >= count - 1) gathering.expire();
   }
 
   #cameBack(number: number): void {
     const gathering = this.#gatherings.get(number);
     if (gathering === undefined) return;
-    gathering.waiting = new Set([...this.#node.nodes.live].filter((name) => name !== this.#node.id));
+    gathering.waiting = this.#others();
     this.#check(gathering);
   }
 
@@ -420,7 +407,7 @@ export class Calls implements PeerCalls {
       return own.notifyAll(principal, method, params);
     }
     const answer = verb === "close" ? own.closeAll(principal, Number(code), textIn(value)) : own.idsOf(principal);
-    this.#answer(from, [number, "ok", ""], JSON.stringify(answer), GATHER_MS);
+    this.#answer(from, number, ["ok", "", JSON.stringify(answer)], GATHER_MS);
   }
 
   /** Rejects all calls, and cancels them on the nodes of the peers. */
@@ -428,13 +415,11 @@ export class Calls implements PeerCalls {
     this.#isClosed = true;
     for (const call of this.#calls.values())
       this.#giveUp(call, new ConnectionLostError(call.method, call.isWritten ? "unknown" : "not-sent", CLOSED));
-    for (const gathering of this.#gatherings.values()) gathering.done();
-    this.#answers.stop();
+    for (const gathering of this.#gatherings.values()) gathering.expire();
   }
 }
 
 const CLOSED = new Error("this node is closed");
-const OLD_NODE = new Error("the node of the peer is of a release that does not know this");
 const NO_NODE = new Error("the node of the peer does not live");
 
 /** Encodes a value that came from a peer. Bytes are base64 in it. */
@@ -443,14 +428,6 @@ function encoded(value: unknown): string {
     one instanceof Uint8Array ? JSON.stringify(bytes(one)).slice(1, -1) : one,
   );
   return json ?? "null";
-}
-
-function parsed(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Returns the text that another node has sent; empty for any other value. Converting an object may throw. */

@@ -14,12 +14,10 @@ import { FleetNode } from "./node.js";
 import type { OwnPeers } from "./own-peers.js";
 import { shuffled } from "./reconnecting.js";
 import { refuseOptions } from "./remote.js";
-import { Repeats } from "./repeats.js";
 import { FleetTopics } from "./topics.js";
 
 /** Another node gets the report of a session for so long, while it lives and has not received it. A session without a socket seldom lasts longer. */
 const SESSION_OVER_MS = 60_000;
-const SESSION_OVER = { firstMs: 500, lastMs: 8_000, most: 1_000, maxLength: 2 ** 20 };
 
 /** Returns the node that a token names, if it names one. */
 function nodeOfToken(token: string): NodeName | undefined {
@@ -32,8 +30,6 @@ export class Fleet implements ServerNode {
   readonly topics: FleetTopics;
   readonly #node: FleetNode;
   readonly calls: Calls;
-  /** The frames that end sessions on other nodes. */
-  readonly #sessionsOver: Repeats;
   #wasUp = false;
   /** Whether `start` has resolved, with or without the broker. */
   #isStarted = false;
@@ -60,7 +56,6 @@ export class Fleet implements ServerNode {
       forgotten: () => this.topics.repeatAll(),
     });
     this.calls = new Calls(this.#node);
-    this.#sessionsOver = new Repeats(this.#node, SESSION_OVER);
     this.topics = new FleetTopics(this.#node);
   }
 
@@ -100,7 +95,6 @@ export class Fleet implements ServerNode {
   async #close(): Promise<void> {
     clearDeadline(this.#unmetReport);
     this.calls.end();
-    this.#sessionsOver.stop();
     this.topics.close();
     await this.#node.close();
   }
@@ -150,9 +144,9 @@ export class Fleet implements ServerNode {
     const node = nodeOfToken(token);
     if (node === undefined || node === this.id) return undefined;
     const frame = frameOf(Kind.SessionOver, [this.id, hash, principal === undefined ? "" : "p", principal ?? ""]);
-    const { nodes } = this.#node;
+    const { nodes, repeats } = this.#node;
     const isReceived = (count: number): boolean => count > 0 || !nodes.live.has(node);
-    return () => this.#sessionsOver.send(`n:${node}`, frame, SESSION_OVER_MS, isReceived);
+    return () => repeats.send(`n:${node}`, frame, SESSION_OVER_MS, isReceived);
   }
 
   stats(): EngineStats {
@@ -172,8 +166,7 @@ export class Fleet implements ServerNode {
     this.#node.nodes.connected();
     this.#node.beat();
     this.topics.up();
-    this.calls.up();
-    this.#sessionsOver.up();
+    this.#node.repeats.up();
     if (!this.#isStarted) return;
     this.#node.host.changed({ state: "up", downMs: performance.now() - this.#downAt });
     this.#reportSoon();

@@ -4,9 +4,9 @@
  */
 
 import { classify } from "../message/message.js";
-import { VERSION, type NodeName } from "./engine.js";
+import { VERSION } from "./engine.js";
 
-/** The kinds of frames, in the order in which releases added them. A new one is added at the end: see `nodeName`. */
+/** The kinds of frames. */
 export const Kind = {
   /** A notification to the peers of a topic, or to all peers: from, except (ids, separated by commas), slow, isVolatile, latest. */
   Notify: "N",
@@ -44,25 +44,9 @@ export const Kind = {
   Members: "m",
 } as const;
 
-const KINDS: readonly string[] = Object.values(Kind);
-
-/**
- * Returns the name of a node that runs this release. It ends with the version of its frames and the number of kinds that it knows, so
- * its beats and the ids of its peers say both. During a deployment, nodes of several releases live.
- */
-export function nodeName(random: string): NodeName {
-  return `${random}-${VERSION}${KINDS.length.toString(36)}`;
-}
-
 /** Returns true if a text can be the name of a node. */
 export function isNodeName(name: string): boolean {
   return /^[A-Za-z0-9_-]{1,64}$/.test(name);
-}
-
-/** Returns true if a node knows a kind of frame. A name that does not say so can only be of a node that does not live. */
-export function knows(node: NodeName, kind: string): boolean {
-  const [, version, count] = /-(\d)([0-9a-z]+)$/.exec(node) ?? [];
-  return version === undefined || (version === VERSION && KINDS.indexOf(kind) < parseInt(count!, 36));
 }
 
 /** A frame that was read: its kind, its fields and its body. */
@@ -96,14 +80,19 @@ export interface Notification {
   readonly params: unknown;
 }
 
-/** Returns the notification in a body; `undefined` if the body is none. */
-export function notificationIn(body: string): Notification | undefined {
+/** Parses JSON that any process that can write to the broker may have written. Returns `undefined` if it is none. */
+export function parsed(json: string): unknown {
   try {
-    const message: unknown = JSON.parse(body);
-    return classify(message) === "notification" ? (message as Notification) : undefined;
+    return JSON.parse(json);
   } catch {
     return undefined;
   }
+}
+
+/** Returns the notification in a body; `undefined` if the body is none. */
+export function notificationIn(body: string): Notification | undefined {
+  const message = parsed(body);
+  return classify(message) === "notification" ? (message as Notification) : undefined;
 }
 
 /** Whatever is not printable ASCII, and the escape character itself, is written as `%` and the four digits of its code unit. */

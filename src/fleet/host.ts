@@ -114,7 +114,7 @@ export type FleetEvents = {
 /** How a message is sent to a group. `here`: not to other nodes. */
 export type GroupOptions = SendOptions & { readonly here?: boolean | undefined };
 
-/** The node of a server. */
+/** The node of a server. What only concerns other nodes is `undefined` without an engine. */
 export interface ServerNode {
   /** Random, and new with each start. */
   readonly id: string;
@@ -126,25 +126,24 @@ export interface ServerNode {
   readonly calls: PeerCalls;
   /**
    * Takes a notification that this node has sent to its members of a topic, or to all its peers: for those of other nodes, and those that are
-   * about to join. `undefined` if there are no other nodes.
+   * about to join.
    */
-  readonly notifyElsewhere:
-    ((topic: string | undefined, method: string, text: MessageText, options: GroupOptions) => void) | undefined;
+  notifyElsewhere?(topic: string | undefined, method: string, text: MessageText, options: GroupOptions): void;
   /** Connects, and then listens. Rejects with an `EngineError` if the broker cannot be reached in time, and as `listen` does. */
-  start(listen: () => Promise<void>): Promise<void>;
+  start?(listen: () => Promise<void>): Promise<void>;
   /** Leaves the others. Never rejects. A second call waits for the first. */
   close(): Promise<void>;
   /** Returns false for a peer of this process that no node of the fleet has. */
-  canHave(peer: AnyPeer): boolean;
-  /** Returns a token of a session, which names this node if there are others. */
-  tokenOf(random: string): string;
+  canHave?(peer: AnyPeer): boolean;
+  /** Returns a token of a session, which names this node. */
+  tokenOf?(random: string): string;
   /**
    * Returns what reports that a client has discarded its session, because this node refused it. The node that the token names ends the
    * session, so that its calls settle and its user is not a member twice until the session expires. Ending a session twice does nothing.
-   * Returns nothing if there are no other nodes.
+   * Returns nothing if the token names no other node.
    */
-  sessionOver(token: string, hash: string, principal: string | undefined): (() => void) | undefined;
-  /** Returns the counts of the engine; `undefined` without one. */
-  stats(): EngineStats | undefined;
-  health(): Health;
+  sessionOver?(token: string, hash: string, principal: string | undefined): (() => void) | undefined;
+  /** Returns the counts of the engine. */
+  stats?(): EngineStats;
+  health?(): Health;
 }

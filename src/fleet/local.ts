@@ -1,37 +1,22 @@
 /** The node of a server without an engine: topics, logs, members and principals of one process. Everything happens at once. */
 import { encodeNotification, utf8Bytes } from "../message/codec.js";
 import { ConnectionLostError, TooLargeError } from "../message/errors.js";
-import { checkOptions } from "../message/options.js";
 import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
-import { EngineError, positionOf, textOf, type Position } from "./engine.js";
+import { EngineError, textOf, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
 import { MemoryLogs } from "./entries.js";
-import type { Health, NodeHost, Nodes, ServerNode } from "./host.js";
+import type { NodeHost, Nodes, ServerNode } from "./host.js";
 import { OwnPeers } from "./own-peers.js";
-import { encodeEntry, placed, readEntries, Replay, type Publication } from "./publication.js";
+import { placed, Replay, type Publication } from "./publication.js";
 import { refuseOptions } from "./remote.js";
-import { NodeTopic, NodeTopics } from "./topic.js";
-import {
-  encodeAs,
-  JOIN_OPTIONS,
-  MAX_MEMBERS,
-  MEMBERS_OPTIONS,
-  PUBLISH_OPTIONS,
-  type Joined,
-  type JoinOptions,
-  type LogEntries,
-  type PublishOptions,
-  type ReadOptions,
-  type TopicMember,
-} from "./topic-options.js";
+import { NodeTopic, NodeTopics, type Entry } from "./topic.js";
+import { MAX_MEMBERS, type Joined, type TopicMember } from "./topic-options.js";
 
 /** The longest publication, in bytes. It is a bound against mistakes. */
 const MAX_BYTES = 16 * 2 ** 20;
 /** 72 random bits. */
 const ID_LENGTH = 12;
 const ALL = { length: Infinity, bytes: Infinity };
-/** The health of every server without an engine. */
-export const HEALTHY: Health = { ok: true, engine: "none", lagMs: undefined };
 
 /** A topic in use. */
 class LocalTopic extends NodeTopic {
@@ -61,7 +46,6 @@ function memberOf([{ id }, as]: readonly [AnyPeer, string]): TopicMember {
 class LocalTopics extends NodeTopics<LocalTopic> {
   readonly #host: NodeHost;
   readonly #logs = new MemoryLogs();
-  isClosed = false;
 
   constructor(host: NodeHost) {
     super();
@@ -72,10 +56,6 @@ class LocalTopics extends NodeTopics<LocalTopic> {
     return new LocalTopic(name, this.#host, (reason) => this.#host.gap(name, reason, []));
   }
 
-  #checkOpen(): void {
-    if (this.isClosed) throw new EngineError("the server is closed", "not-sent");
-  }
-
   /** No peer is about to join. */
   added(): void {}
 
@@ -83,17 +63,11 @@ class LocalTopics extends NodeTopics<LocalTopic> {
     this.topics.get(name)?.delete(peer);
   }
 
-  async join(name: string, peer: AnyPeer, options?: JoinOptions): Promise<Joined> {
-    const { since, as } = checkOptions("options", options, JOIN_OPTIONS);
-    const asText = as === undefined ? undefined : encodeAs(as);
-    this.#checkOpen();
-    const topic = this.acquire(name);
+  protected async enter(topic: LocalTopic, peer: AnyPeer, since?: Position, as?: string): Promise<Joined> {
     try {
-      topic.checkJoin(since, as);
-      return this.#join(topic, peer, positionOf(since), asText);
+      return this.#join(topic, peer, since, as);
     } finally {
-      if (!this.#host.membersOf(name).has(peer)) topic.delete(peer);
-      this.release(topic);
+      if (!this.#host.membersOf(topic.name).has(peer)) topic.delete(peer);
     }
   }
 
@@ -132,32 +106,22 @@ class LocalTopics extends NodeTopics<LocalTopic> {
     return replay.missed?.every(({ text }) => this.#host.accepts(peer, text)) === true ? replay.missed : undefined;
   }
 
-  async publish(name: string, method: string, params: unknown, options?: PublishOptions): Promise<string> {
-    const { key } = checkOptions("options", options, PUBLISH_OPTIONS);
-    const body = encodeEntry(method, params);
-    this.#checkOpen();
-    const topic = this.find(name);
-    const rule = topic.needLog();
+  protected async append(topic: LocalTopic, { method, body, rule, key }: Entry): Promise<Position> {
+    const { name } = topic;
     const bytes = utf8Bytes(body);
     if (bytes > MAX_BYTES) throw new TooLargeError(method, bytes, MAX_BYTES);
     const { position, isNew } = this.#logs.append(name, body, rule, key);
     this.#follow(topic, position.epoch);
     if (isNew) this.#host.send(this.#host.membersOf(name), method, placed(position, body), topic.publicationOptions);
-    return textOf(position);
+    return position;
   }
 
-  async read(name: string, options?: ReadOptions): Promise<LogEntries> {
-    this.#checkOpen();
-    const rule = this.find(name).needLog();
-    return readEntries(options, (after, page) => this.#logs.read(name, after, page, rule));
+  protected async page(topic: string, after: number, page: LogPage, rule: LogRule): Promise<LogPart> {
+    return this.#logs.read(topic, after, page, rule);
   }
 
-  async members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]> {
-    const { limit } = checkOptions("options", options, MEMBERS_OPTIONS);
-    this.#checkOpen();
-    const topic = this.find(name);
-    topic.needMembers();
-    return [...topic.members].slice(0, limit).map(memberOf);
+  protected async list({ members }: LocalTopic, limit: number): Promise<TopicMember[]> {
+    return [...members].slice(0, limit).map(memberOf);
   }
 }
 
@@ -167,7 +131,6 @@ function closed(): ConnectionLostError {
 
 export class LocalNode implements ServerNode {
   readonly topics: LocalTopics;
-  readonly notifyElsewhere = undefined;
   readonly id = nanoid(ID_LENGTH);
   readonly own: OwnPeers;
   readonly calls: OwnPeers;
@@ -188,27 +151,7 @@ export class LocalNode implements ServerNode {
     };
   }
 
-  start(listen: () => Promise<void>): Promise<void> {
-    return listen();
-  }
-
   async close(): Promise<void> {
-    this.topics.isClosed = true;
-  }
-
-  canHave(): boolean {
-    return false;
-  }
-
-  tokenOf(random: string): string {
-    return random;
-  }
-
-  sessionOver(): undefined {}
-
-  stats(): undefined {}
-
-  health(): Health {
-    return HEALTHY;
+    this.topics.close();
   }
 }

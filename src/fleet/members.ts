@@ -4,7 +4,7 @@
  */
 import type { Sending } from "./broker.js";
 import type { Channel, NodeName } from "./engine.js";
-import { frameOf, isNodeName, Kind, type ReadFrame } from "./frames.js";
+import { frameOf, isNodeName, Kind, parsed, type ReadFrame } from "./frames.js";
 
 /** Changes of one node behind a missing one: more are not kept. */
 const MAX_AHEAD = 1_000;
@@ -56,7 +56,7 @@ interface Known {
   ahead: Change[];
   /** The parts of an answer that have come. */
   parts: { readonly number: number; readonly next: number; readonly members: Map<string, string> } | undefined;
-  /** The first tick after the node was asked, `Infinity` until then; `undefined` if nothing is missing. And after which time it is asked again. */
+  /** The first tick after the question was sent, `Infinity` until then; `undefined` if nothing is missing. And after which time it is repeated. */
   askedAt: number | undefined;
   repeatMs: number;
 }
@@ -147,7 +147,7 @@ export class Members {
   unfollow(topic: string): void {
     const followed = this.#followed.get(topic);
     this.#followed.delete(topic);
-    for (const known of followed?.known.values() ?? []) this.#asked.delete(known);
+    for (const known of followed?.known.values() ?? []) this.#confirm(known);
     followed?.question?.done();
   }
 
@@ -199,8 +199,9 @@ export class Members {
       for (const topic of topics) {
         const followed = this.#followed.get(topic);
         if (followed === undefined) continue;
-        // From now on, because the questions of many topics are not sent at once.
-        for (const known of followed.known.values()) if (known.members.size > 0) this.#await(known);
+        for (const known of followed.known.values())
+          if (known.members.size > 0) this.#await(known);
+          else this.#confirm(known);
         yield [`t:${topic}`, this.#question(topic, followed.known)];
       }
     };
@@ -218,6 +219,7 @@ export class Members {
     return this.#asked.size > 0;
   }
 
+  /** The node is asked now. */
   #await(known: Known): void {
     known.askedAt = Infinity;
     this.#asked.add(known);
@@ -225,11 +227,15 @@ export class Members {
   }
 
   #askNode(known: Known): void {
-    this.#await(known);
+    known.askedAt = Infinity;
+    // Until the question is sent, it is not repeated. If it is lost with the connection, `missed` asks again.
+    this.#asked.delete(known);
     known.parts = undefined;
     const { topic, node } = known;
     const frames = function* (this: Members): Generator<Sending> {
-      if (known.askedAt !== undefined) yield [`n:${node}`, this.#question(topic, [[node, known]])];
+      if (known.askedAt === undefined) return;
+      this.#await(known);
+      yield [`n:${node}`, this.#question(topic, [[node, known]])];
     };
     this.#output.later(`k ${node} ${topic}`, frames.call(this));
   }
@@ -415,10 +421,6 @@ const isEntry = (one: unknown): boolean =>
 
 /** Returns the members in a part of an answer. */
 function entriesIn(body: string): [localId: string, as: string][] | undefined {
-  try {
-    const entries: unknown = JSON.parse(body);
-    return Array.isArray(entries) && entries.every(isEntry) ? entries : undefined;
-  } catch {
-    return undefined;
-  }
+  const entries = parsed(body);
+  return Array.isArray(entries) && entries.every(isEntry) ? entries : undefined;
 }

@@ -8,10 +8,7 @@ import {
   type EngineFacts,
   type EngineHost,
   type EngineLog,
-  type LogPart,
-  type LogRule,
   type NodeName,
-  type Position,
 } from "./engine.js";
 import { MemoryLogs } from "./entries.js";
 
@@ -23,15 +20,19 @@ import { MemoryLogs } from "./entries.js";
  */
 export function memory(): Engine {
   const broker = new MemoryBroker();
-  brokers.set(broker.engine, broker);
-  return broker.engine;
+  const createConnection: Engine["createConnection"] = (node, host) => new MemoryConnection(broker, node, host);
+  const engine: Engine = { name: "memory", createConnection };
+  brokers.set(engine, broker);
+  return engine;
 }
 
 const brokers = new WeakMap<Engine, MemoryBroker>();
 
 /** Returns what an engine in memory keeps, one text for each. Empty after all nodes are closed, except for logs. For tests. */
 export function inspectMemory(engine: Engine): string[] {
-  return brokers.get(engine)!.inspect();
+  const { subscribers, logs } = brokers.get(engine)!;
+  const channels = Array.from(subscribers.keys(), (channel) => `subscription ${channel}`);
+  return [...channels, ...Array.from(logs.topics, (topic) => `log ${topic}`)];
 }
 
 /** What an engine in memory carries in one frame, and in one log. It is a bound against mistakes. */
@@ -39,31 +40,14 @@ const MAX_FRAME_BYTES = 16 * 2 ** 20;
 
 /** What several connections share. */
 class MemoryBroker {
-  readonly #subscribers = new Map<Channel, Set<MemoryConnection>>();
-  readonly #logs = new MemoryLogs();
+  readonly subscribers = new Map<Channel, Set<MemoryConnection>>();
+  readonly logs = new MemoryLogs();
   /** Frames that are not received yet, with those that were subscribed when the frame was sent. */
   #queue: { readonly channel: Channel; readonly frame: string; readonly to: readonly MemoryConnection[] }[] = [];
 
-  readonly engine: Engine = {
-    name: "memory",
-    createConnection: (node, host) => new MemoryConnection(this, node, host),
-  };
-
-  subscribe(channel: Channel, connection: MemoryConnection): void {
-    let subscribers = this.#subscribers.get(channel);
-    if (subscribers === undefined) this.#subscribers.set(channel, (subscribers = new Set()));
-    subscribers.add(connection);
-  }
-
-  unsubscribe(channel: Channel, connection: MemoryConnection): void {
-    const subscribers = this.#subscribers.get(channel);
-    subscribers?.delete(connection);
-    if (subscribers?.size === 0) this.#subscribers.delete(channel);
-  }
-
   /** Queues a frame for the present subscribers. Returns how many there are. */
   send(channel: Channel, frame: string): number {
-    const to = [...(this.#subscribers.get(channel) ?? [])];
+    const to = [...(this.subscribers.get(channel) ?? [])];
     if (to.length === 0) return 0;
     if (this.#queue.length === 0) queueMicrotask(() => this.#deliver());
     this.#queue.push({ channel, frame, to });
@@ -75,23 +59,6 @@ class MemoryBroker {
     // Frames that are sent meanwhile are received in the next microtask.
     this.#queue = [];
     for (const { channel, frame, to } of queue) for (const connection of to) connection.receive(channel, frame);
-  }
-
-  append(topic: string, body: string, rule: LogRule, key: string | undefined): Position {
-    const { position, isNew } = this.#logs.append(topic, body, rule, key);
-    if (isNew) this.send(`t:${topic}`, logFrame(position.epoch, position.offset, body));
-    return position;
-  }
-
-  read(...page: Parameters<EngineLog["read"]>): LogPart {
-    return this.#logs.read(...page);
-  }
-
-  inspect(): string[] {
-    return [
-      ...[...this.#subscribers.keys()].map((channel) => `subscription ${channel}`),
-      ...Array.from(this.#logs.topics, (topic) => `log ${topic}`),
-    ];
   }
 }
 
@@ -109,8 +76,12 @@ class MemoryConnection implements EngineConnection {
     this.#host = host;
     // An `async` function runs at once, so that what it does is done in the order of the calls. It rejects with what it throws.
     this.log = {
-      append: async (...publication) => this.#openBroker().append(...publication),
-      read: async (...part) => this.#openBroker().read(...part),
+      append: async (topic, body, rule, key) => {
+        const { position, isNew } = this.#openBroker().logs.append(topic, body, rule, key);
+        if (isNew) broker.send(`t:${topic}`, logFrame(position.epoch, position.offset, body));
+        return position;
+      },
+      read: async (...part) => this.#openBroker().logs.read(...part),
     };
   }
 
@@ -118,7 +89,7 @@ class MemoryConnection implements EngineConnection {
     if (this.#state === "closed") throw notOpen();
     this.#state = "open";
     for (const channel of [`n:${this.#node}`, "a:all"] as const) await this.subscribe(channel);
-    return { maxFrameBytes: MAX_FRAME_BYTES, counts: true, order: "node", unmet: [] };
+    return { maxFrameBytes: MAX_FRAME_BYTES, counts: true, unmet: [] };
   }
 
   async close(): Promise<void> {
@@ -130,13 +101,16 @@ class MemoryConnection implements EngineConnection {
   reconnect(): void {}
 
   async subscribe(channel: Channel): Promise<void> {
-    this.#openBroker().subscribe(channel, this);
+    const { subscribers } = this.#openBroker();
+    subscribers.set(channel, (subscribers.get(channel) ?? new Set()).add(this));
     this.#channels.add(channel);
   }
 
   unsubscribe(channel: Channel): void {
     this.#channels.delete(channel);
-    this.#broker.unsubscribe(channel, this);
+    const subscribers = this.#broker.subscribers.get(channel);
+    subscribers?.delete(this);
+    if (subscribers?.size === 0) this.#broker.subscribers.delete(channel);
   }
 
   async send(channel: Channel, frame: string): Promise<number> {

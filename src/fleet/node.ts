@@ -4,10 +4,11 @@ import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker, type BrokerEvents } from "./broker.js";
 import { EngineError, type Engine, type LogPage, type LogPart, type LogRule, type NodeName } from "./engine.js";
-import { isNodeName, nodeName } from "./frames.js";
+import { isNodeName } from "./frames.js";
 import type { NodeHost } from "./host.js";
 import { BEATS, LEASE_MS, LiveNodes } from "./nodes.js";
 import { OwnPeers } from "./own-peers.js";
+import { Repeats } from "./repeats.js";
 import type { SendOptions } from "./topic-options.js";
 
 /** A peer on any node. */
@@ -31,11 +32,12 @@ const MOST_READS = 32;
 
 /** One node. */
 export class FleetNode {
-  readonly id: NodeName = nodeName(nanoid(NODE_LENGTH));
+  readonly id: NodeName = nanoid(NODE_LENGTH);
   readonly host: NodeHost;
   readonly own: OwnPeers;
   readonly broker: Broker;
   readonly nodes: LiveNodes;
+  readonly repeats = new Repeats(this);
   readonly leaseMs: number;
   readonly counts = { sent: 0, received: 0, dropped: 0, foreign: 0, healed: 0, gaps: 0, reconnects: 0 };
   readonly #beat: Expiring = { deadline: 0, expire: () => this.beat() };
@@ -66,6 +68,7 @@ export class FleetNode {
   async close(): Promise<void> {
     this.#isClosed = true;
     clearDeadline(this.#beat);
+    this.repeats.stop();
     const { broker, nodes } = this;
     if (broker.isUp) await broker.now(() => broker.connection.send("a:all", nodes.bye())).catch(() => {});
     await broker.close();

@@ -1,9 +1,10 @@
 /** The publications of a logged topic: how they are written, placed, and read for an application. */
 import { encodeNotification, plainText } from "../message/codec.js";
 import { expected } from "../message/errors.js";
-import { classify, isObject } from "../message/message.js";
+import { isObject } from "../message/message.js";
 import { checkOptions } from "../message/options.js";
 import { positionOf, textOf, type LogPage, type LogPart, type Position } from "./engine.js";
+import { notificationIn } from "./frames.js";
 import { READ_OPTIONS, type LogEntries, type ReadOptions } from "./topic-options.js";
 
 /** How much of a log is read at once. So what is read at once is bounded too. */
@@ -30,9 +31,8 @@ export function encodeEntry(method: string, params: unknown): string {
 
 /** Returns the publication of an entry, with its `at`. `undefined` if the entry is none that `encodeEntry` makes. */
 export function publicationOf(position: Position, body: string): Publication | undefined {
-  const message = parsed(body);
-  if (classify(message) !== "notification" || !body.endsWith("}}")) return undefined;
-  const { method, params } = message as { method: string; params?: unknown };
+  const { method, params } = notificationIn(body) ?? {};
+  if (method === undefined || !body.endsWith("}}")) return undefined;
   if (!isObject(params) || Array.isArray(params)) return undefined;
   return { method, text: placed(position, body) };
 }
@@ -41,15 +41,6 @@ export function publicationOf(position: Position, body: string): Publication | u
 export function placed(position: Position, body: string): string {
   const before = body.slice(0, -2);
   return `${before}${before.endsWith("{") ? "" : ","}"at":"${textOf(position)}"}}`;
-}
-
-/** Parses JSON that any process that can write to the broker may have written. Returns null if it is none. */
-export function parsed(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return null;
-  }
 }
 
 /** What a client that returns has missed: the entries after a position up to `to`, of at most `maxLength` UTF-16 code units. */

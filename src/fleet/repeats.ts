@@ -7,15 +7,12 @@ import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js"
 import type { Channel } from "./engine.js";
 import type { FleetNode } from "./node.js";
 
-/** How often frames are repeated, and how many wait. Beyond either bound, the oldest is dropped. */
-export interface RepeatLimits {
-  /** The delay before a frame is sent again: twice as long each time, up to `lastMs`. */
-  readonly firstMs: number;
-  readonly lastMs: number;
-  readonly most: number;
-  /** Of all frames together, in UTF-16 code units. One frame may have any length. */
-  readonly maxLength: number;
-}
+/** The delay before a frame is sent again: twice as long each time. */
+export const FIRST_MS = 100;
+const LAST_MS = 3_000;
+/** How many frames wait, and their length together, in UTF-16 code units. One may have any length. Beyond, the oldest is dropped. */
+const MOST = 10_000;
+const MAX_LENGTH = 16 * 2 ** 20;
 
 /** One frame, until it is received or its time has passed. */
 interface Repeat extends Expiring {
@@ -26,18 +23,16 @@ interface Repeat extends Expiring {
   readonly isReceived: (count: number) => boolean;
 }
 
-/** The frames of one kind that a node repeats. Their receivers take a frame that comes twice once. */
+/** The frames that a node repeats. Their receivers take a frame that comes twice once. */
 export class Repeats {
   readonly #node: FleetNode;
-  readonly #limits: RepeatLimits;
   /** Those that are to be sent again, the oldest first. */
   readonly #waiting = new Set<Repeat>();
   #length = 0;
   #isStopped = false;
 
-  constructor(node: FleetNode, limits: RepeatLimits) {
+  constructor(node: FleetNode) {
     this.#node = node;
-    this.#limits = limits;
   }
 
   /**
@@ -47,7 +42,7 @@ export class Repeats {
   send(channel: Channel, frame: string, forMs: number, isReceived: (count: number) => boolean): void {
     const until = performance.now() + forMs;
     const expire = (): void => this.#again(repeat);
-    const repeat: Repeat = { deadline: 0, expire, delayMs: this.#limits.firstMs, channel, frame, until, isReceived };
+    const repeat: Repeat = { deadline: 0, expire, delayMs: FIRST_MS, channel, frame, until, isReceived };
     void this.#send(repeat);
   }
 
@@ -76,16 +71,15 @@ export class Repeats {
     const count = await sending.catch(() => 0);
     if (this.#isStopped || count === undefined || repeat.isReceived(count) || performance.now() + delayMs > until)
       return;
-    const { lastMs, most, maxLength } = this.#limits;
     for (const oldest of this.#waiting) {
-      if (this.#waiting.size < most && this.#length + frame.length <= maxLength) break;
+      if (this.#waiting.size < MOST && this.#length + frame.length <= MAX_LENGTH) break;
       this.#forget(oldest);
       this.#node.counts.dropped++;
     }
     this.#waiting.add(repeat);
     this.#length += frame.length;
     setDeadline(repeat, delayMs);
-    repeat.delayMs = Math.min(delayMs * 2, lastMs);
+    repeat.delayMs = Math.min(delayMs * 2, LAST_MS);
   }
 
   #forget(repeat: Repeat): void {

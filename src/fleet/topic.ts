@@ -1,11 +1,18 @@
 /** The topics of a node with their rules, each while something uses it, and what members and watchers hear of the list of a topic. */
 import { encodeNotification } from "../message/codec.js";
+import { checkOptions } from "../message/options.js";
 import { synchronous } from "../base/promises.js";
 import { attempt } from "../base/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
+import { EngineError, positionOf, textOf, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
 import type { NodeHost } from "./host.js";
+import { encodeEntry, readEntries } from "./publication.js";
 import {
   checkRules,
+  encodeAs,
+  JOIN_OPTIONS,
+  MEMBERS_OPTIONS,
+  PUBLISH_OPTIONS,
   type Joined,
   type JoinOptions,
   type LogEntries,
@@ -85,10 +92,20 @@ export class NodeTopic implements Rules {
   }
 }
 
+/** What is appended to a log. */
+export interface Entry {
+  readonly method: string;
+  readonly body: string;
+  readonly rule: LogRule;
+  readonly key: string | undefined;
+  readonly timeoutMs: number;
+}
+
 /** The topics of a node. The operations of an application are those of `Topic`, whose server has checked the peer. */
 export abstract class NodeTopics<T extends NodeTopic = NodeTopic> {
   /** Those that are in use, by name. */
   protected readonly topics = new Map<string, T>();
+  protected isClosed = false;
 
   /** Makes a topic. Throws a `TypeError` for bad rules. */
   protected abstract make(name: string): T;
@@ -131,14 +148,64 @@ export abstract class NodeTopics<T extends NodeTopic = NodeTopic> {
     if (topic !== undefined) this.release(topic);
   }
 
+  /** No topic is used any more. */
+  close(): void {
+    this.isClosed = true;
+  }
+
+  #checkOpen(): void {
+    if (this.isClosed) throw new EngineError("the server is closed", "not-sent");
+  }
+
   /** The application adds a peer. */
   abstract added(name: string, peer: AnyPeer): void;
   /** A peer left, or shall not join. */
   abstract left(name: string, peer: AnyPeer): void;
-  abstract join(name: string, peer: AnyPeer, options?: JoinOptions): Promise<Joined>;
-  abstract publish(name: string, method: string, params: unknown, options?: PublishOptions): Promise<string>;
-  abstract read(name: string, options?: ReadOptions): Promise<LogEntries>;
-  abstract members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]>;
+  /** Makes a peer a member. `as`: JSON. */
+  protected abstract enter(topic: T, peer: AnyPeer, since: Position | undefined, as?: string): Promise<Joined>;
+  protected abstract append(topic: T, entry: Entry): Promise<Position>;
+  protected abstract page(topic: string, after: number, page: LogPage, rule: LogRule): Promise<LogPart>;
+  /** Returns the members on all nodes, at most `limit`. */
+  protected abstract list(topic: T, limit: number): Promise<TopicMember[]>;
+
+  async join(name: string, peer: AnyPeer, options?: JoinOptions): Promise<Joined> {
+    const { since, as } = checkOptions("options", options, JOIN_OPTIONS);
+    const asText = as === undefined ? undefined : encodeAs(as);
+    this.#checkOpen();
+    const topic = this.acquire(name);
+    try {
+      topic.checkJoin(since, as);
+      return await this.enter(topic, peer, positionOf(since), asText);
+    } finally {
+      this.release(topic);
+    }
+  }
+
+  async publish(name: string, method: string, params: unknown, options?: PublishOptions): Promise<string> {
+    const checked = checkOptions("options", options, PUBLISH_OPTIONS);
+    const body = encodeEntry(method, params);
+    this.#checkOpen();
+    const topic = this.find(name);
+    return textOf(await this.append(topic, { method, body, rule: topic.needLog(), ...checked }));
+  }
+
+  async read(name: string, options?: ReadOptions): Promise<LogEntries> {
+    this.#checkOpen();
+    const rule = this.find(name).needLog();
+    return readEntries(options, (after, page) => this.page(name, after, page, rule));
+  }
+
+  async members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]> {
+    const { limit } = checkOptions("options", options, MEMBERS_OPTIONS);
+    this.#checkOpen();
+    this.find(name).needMembers();
+    const topic = this.acquire(name);
+    try {
+      return await this.list(topic, limit);
+    } finally {
+      this.release(topic);
+    }
+  }
 
   watch(name: string, listener: MemberListener): () => void {
     this.find(name).needMembers();

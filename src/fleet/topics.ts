@@ -2,40 +2,37 @@
 import { utf8Bytes, type MessageText } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { TooLargeError } from "../message/errors.js";
-import { checkOptions } from "../message/options.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Sending } from "./broker.js";
-import { positionOf, textOf, type Channel, type EngineError, type NodeName, type Position } from "./engine.js";
-import {
-  encodeAs,
-  JOIN_OPTIONS,
-  MAX_MEMBERS,
-  MEMBERS_OPTIONS,
-  PUBLISH_OPTIONS,
-  type Joined,
-  type JoinOptions,
-  type LogEntries,
-  type PublishOptions,
-  type ReadOptions,
-  type SendOptions,
-  type TopicMember,
-} from "./topic-options.js";
-import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
-import { Digests } from "./digests.js";
+import { positionOf, type Channel, type EngineError, type LogPart, type NodeName, type Position } from "./engine.js";
+import { MAX_MEMBERS, type Joined, type SendOptions, type TopicMember } from "./topic-options.js";
+import { frameOf, Kind, notificationIn, parsed, type ReadFrame } from "./frames.js";
 import { RecentEntries } from "./entries.js";
 import { Join } from "./join.js";
 import { Members } from "./members.js";
 import type { FleetNode } from "./node.js";
-import { encodeEntry, parsed, readEntries, type Publication } from "./publication.js";
-import { NodeTopic, NodeTopics } from "./topic.js";
+import type { Publication } from "./publication.js";
+import { NodeTopic, NodeTopics, type Entry } from "./topic.js";
 import { TAILS_BYTES, TopicLog } from "./topic-log.js";
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
 const RETRY_MS = 1_000;
 /** How long a node that begins to follow a topic waits for the members on the others, if the broker does not count them. */
 const ANSWERS_MS = 200;
-/** How often unanswered questions and digests are looked at. */
+/** How often unanswered questions are looked at. */
 const TICK_MS = 1_000;
+/**
+ * How long after its last change of a topic a node repeats what it has said last. So a node that missed the last message of a topic learns
+ * that, and a quiet topic costs nothing.
+ */
+const DIGESTS_MS = [1_000, 10_000, 60_000];
+
+/** What this node has said last of a topic, until that was repeated. */
+interface Said extends Expiring {
+  repeats: number;
+  /** The position of the last publication of this node. */
+  position: Position | undefined;
+}
 
 /** A topic that has members or watchers on this node, or that is being joined. */
 class FleetTopic extends NodeTopic {
@@ -45,6 +42,8 @@ class FleetTopic extends NodeTopic {
   log: TopicLog | undefined = undefined;
   /** The first question about its members; `undefined` while it is not asked. */
   asking: Promise<void> | undefined = undefined;
+  /** The attempt to follow the log for which publications of this node wait. */
+  following: Promise<void> | undefined = undefined;
   /** The joins of each peer, in the order in which they were asked for. The first one is in progress. */
   readonly joining = new Map<AnyPeer, Join[]>();
 
@@ -63,14 +62,9 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   readonly #node: FleetNode;
   readonly #tails = new RecentEntries(TAILS_BYTES);
   readonly #members: Members;
-  readonly #digests = new Digests();
-  /** The position of this node's last publication, by topic, until its digest was repeated. */
-  readonly #published = new Map<string, Position>();
+  readonly #said = new Map<string, Said>();
   readonly #tick: Expiring = { deadline: 0, expire: () => this.#work() };
   #isTicking = false;
-  #isClosed = false;
-  /** By topic: the attempt to follow its log for which publications of this node wait. */
-  readonly #following = new Map<string, Promise<void>>();
 
   constructor(node: FleetNode) {
     super();
@@ -86,43 +80,53 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     });
   }
 
-  /** Looks soon at what is to be repeated. */
+  /** Looks soon at the questions. */
   #wake(): void {
-    if (this.#isTicking || this.#isClosed) return;
+    if (this.#isTicking || this.isClosed) return;
     this.#isTicking = true;
     setDeadline(this.#tick, TICK_MS);
   }
 
   #work(): void {
     this.#isTicking = false;
-    const now = performance.now();
-    const due = [...this.#digests.take(now)];
-    this.#repeat(
-      `due ${now}`,
-      due.map(([topic]) => topic),
-    );
-    for (const [topic, isLast] of due) {
-      if (!isLast) continue;
-      this.#members.forget(topic);
-      this.#published.delete(topic);
-    }
-    if (this.#members.tick(now) || !this.#digests.isEmpty) this.#wake();
+    if (this.#members.tick(performance.now())) this.#wake();
   }
 
   /** Repeats the digests of these topics, behind other work. */
   #repeat(key: string, topics: readonly string[]): void {
     const { id: node, broker } = this.#node;
     const sendings = topics.map((topic): Sending => {
-      const { epoch = "", offset = "" } = this.#published.get(topic) ?? {};
+      const { epoch = "", offset = "" } = this.#said.get(topic)?.position ?? {};
       return [`t:${topic}`, frameOf(Kind.Digest, [node, this.#members.numberOf(topic) ?? "", epoch, offset])];
     });
     broker.later(key, sendings.values());
   }
 
   /** This node has changed something of a topic. */
-  #said(topic: string): void {
-    this.#digests.changed(topic, performance.now());
-    this.#wake();
+  #changed(topic: string, position?: Position): void {
+    if (this.isClosed) return;
+    const said = this.#said.get(topic) ?? {
+      deadline: 0,
+      expire: () => this.#repeatSaid(topic),
+      repeats: 0,
+      position: undefined,
+    };
+    this.#said.set(topic, said);
+    // Two publications may be acknowledged in another order.
+    const isOlder =
+      position === undefined || (position.epoch === said.position?.epoch && position.offset < said.position.offset);
+    if (!isOlder) said.position = position;
+    said.repeats = 0;
+    setDeadline(said, DIGESTS_MS[0]!);
+  }
+
+  #repeatSaid(topic: string): void {
+    const said = this.#said.get(topic)!;
+    this.#repeat(`said ${topic}`, [topic]);
+    const [before, next] = DIGESTS_MS.slice(said.repeats++);
+    if (next !== undefined) return setDeadline(said, next - before!);
+    this.#said.delete(topic);
+    this.#members.forget(topic);
   }
 
   protected make(name: string): FleetTopic {
@@ -141,7 +145,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   }
 
   #remove(name: string, peer: AnyPeer): void {
-    if (this.#members.remove(name, this.#node.addressOf(peer.id).localId)) this.#said(name);
+    if (this.#members.remove(name, this.#node.addressOf(peer.id).localId)) this.#changed(name);
   }
 
   protected override end(topic: FleetTopic): void {
@@ -177,13 +181,10 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     if (topic.uses > 0) await Promise.all([topic.log?.follow(), this.#know(topic)]);
   }
 
-  /** The connection is up. Prepares the topics that had no connection before: `heard` is not called for their channels. */
+  /** The connection is up: what failed without it is done now. */
   up(): void {
     this.repeatAll();
-    for (const topic of this.topics.values()) {
-      const { log, name } = topic;
-      if ((log !== undefined && log.position === undefined) || !this.#members.isKnown(name)) this.#keep(topic);
-    }
+    for (const topic of this.topics.values()) this.#keep(topic);
   }
 
   /** Repeats the digests of all topics in which this node has members. */
@@ -195,11 +196,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   heard(channels: readonly Channel[]): void {
     const topics = channels.map((channel) => channel.slice(2)).filter((name) => this.topics.has(name));
     this.#members.missed(topics);
-    for (const name of topics) {
-      const topic = this.topics.get(name)!;
-      this.#keep(topic);
-      void topic.log?.heal();
-    }
+    for (const name of topics) void this.topics.get(name)!.log?.heal();
   }
 
   /** A node has ended, or was given up. */
@@ -255,29 +252,20 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     for (const joins of this.topics.get(name)?.joining.values() ?? []) joins[0]!.queue(method, message, options);
   }
 
-  /** Makes a peer a member. See `Topic.join`. The server has checked that the peer can be one. */
-  async join(name: string, peer: AnyPeer, options?: JoinOptions): Promise<Joined> {
-    const { since, as } = checkOptions("options", options, JOIN_OPTIONS);
-    const asText = as === undefined ? undefined : encodeAs(as);
-    const topic = this.acquire(name);
+  protected async enter(topic: FleetTopic, peer: AnyPeer, since?: Position, as?: string): Promise<Joined> {
+    // A peer joins once at a time: the second join finds a member.
+    const joins = topic.joining.get(peer) ?? [];
+    topic.joining.set(peer, joins);
+    const earlier = joins.at(-1);
+    const join = new Join(peer, topic, this.#node.host);
+    joins.push(join);
+    if (earlier !== undefined) await earlier.settled;
     try {
-      topic.checkJoin(since, as);
-      // A peer joins once at a time: the second join finds a member.
-      const joins = topic.joining.get(peer) ?? [];
-      topic.joining.set(peer, joins);
-      const earlier = joins.at(-1);
-      const joining = new Join(peer, topic, this.#node.host);
-      joins.push(joining);
-      if (earlier !== undefined) await earlier.settled;
-      try {
-        return await this.#join(topic, joining, positionOf(since), asText);
-      } finally {
-        joins.shift();
-        if (joins.length === 0) topic.joining.delete(peer);
-        joining.settle();
-      }
+      return await this.#join(topic, join, since, as);
     } finally {
-      this.release(topic);
+      joins.shift();
+      if (joins.length === 0) topic.joining.delete(peer);
+      join.settle();
     }
   }
 
@@ -294,7 +282,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
       if (this.#members.sizeOf(name) >= MAX_MEMBERS && !this.#members.has(name, localId))
         throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
       join.checkPresent();
-      if (this.#members.put(name, localId, as)) this.#said(name);
+      if (this.#members.put(name, localId, as)) this.#changed(name);
     }
     try {
       return await join.enter(since);
@@ -307,12 +295,9 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     }
   }
 
-  /** See `Topic.publish`. */
-  async publish(name: string, method: string, params: unknown, options?: PublishOptions): Promise<string> {
-    const { key, timeoutMs } = checkOptions("options", options, PUBLISH_OPTIONS);
+  protected async append(topic: FleetTopic, { method, body, rule, key, timeoutMs }: Entry): Promise<Position> {
+    const { name } = topic;
     const { broker } = this.#node;
-    const body = encodeEntry(method, params);
-    const rule = this.find(name).needLog();
     const bytes = utf8Bytes(body) + HEAD_BYTES;
     const check = (): void => {
       const { maxFrameBytes = Infinity } = broker.facts ?? {};
@@ -327,10 +312,8 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     };
     try {
       const position = await broker.run(bytes, timeoutMs, append, () => this.#untilFollowed(name));
-      const last = this.#published.get(name);
-      if (last?.epoch !== position.epoch || last.offset < position.offset) this.#published.set(name, position);
-      this.#said(name);
-      return textOf(position);
+      this.#changed(name, position);
+      return position;
     } catch (error) {
       if ((error as EngineError).outcome === "not-sent") isUnread = false;
       throw error;
@@ -341,28 +324,19 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
 
   /**
    * Resolves when this node follows the log of a topic, so that the members that were added before get the next publication too, or when
-   * that has failed. Returns the same promise until then, so that publications keep their order. `undefined`: none need wait.
+   * that has failed: then the publication is logged nevertheless, and is a gap. Returns the same promise until then, so that publications
+   * keep their order. `undefined`: none need wait.
    */
   #untilFollowed(name: string): Promise<void> | undefined {
     const topic = this.topics.get(name);
-    let following = this.#following.get(name);
-    if (following === undefined && topic !== undefined && topic.log!.position === undefined) {
-      following = this.#tryFollow(topic);
-      this.#following.set(name, following);
+    if (topic === undefined || topic.log!.position !== undefined) return topic?.following;
+    topic.following ??= this.#node.broker
+      .ready(topic.channel)
+      .then(() => topic.log!.follow())
+      .catch(() => {})
       // Before those that wait for it.
-      void following.then(() => this.#following.delete(name));
-    }
-    return following;
-  }
-
-  /** Never rejects. */
-  async #tryFollow({ channel, log }: FleetTopic): Promise<void> {
-    try {
-      await this.#node.broker.ready(channel);
-      await log!.follow();
-    } catch {
-      // What is published next is logged nevertheless, and is a gap.
-    }
+      .finally(() => (topic.following = undefined));
+    return topic.following;
   }
 
   /** Returns true if the members of this node miss what is logged now, because the node does not follow the log yet. */
@@ -371,29 +345,19 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     return log !== undefined && log.position === undefined && this.#node.host.membersOf(name).size > 0;
   }
 
-  /** See `Topic.read`. */
-  async read(name: string, options?: ReadOptions): Promise<LogEntries> {
-    const rule = this.find(name).needLog();
-    return readEntries(options, (after, page) => this.#node.read(name, after, page, rule));
+  protected page(...question: Parameters<FleetNode["read"]>): Promise<LogPart> {
+    return this.#node.read(...question);
   }
 
-  /** See `Topic.members`. */
-  async members(name: string, options?: { limit?: number | undefined }): Promise<TopicMember[]> {
-    const { limit } = checkOptions("options", options, MEMBERS_OPTIONS);
-    this.find(name).needMembers();
-    const topic = this.acquire(name);
-    try {
-      await this.#node.broker.ready(topic.channel);
-      await this.#know(topic);
-      const found: TopicMember[] = [];
-      for (const [node, localId, as] of this.#members.list(name)) {
-        if (found.length >= limit) break;
-        found.push(memberOf(this.#node.idOf({ node, localId }), as));
-      }
-      return found;
-    } finally {
-      this.release(topic);
+  protected async list(topic: FleetTopic, limit: number): Promise<TopicMember[]> {
+    await this.#node.broker.ready(topic.channel);
+    await this.#know(topic);
+    const found: TopicMember[] = [];
+    for (const [node, localId, as] of this.#members.list(topic.name)) {
+      if (found.length >= limit) break;
+      found.push(memberOf(this.#node.idOf({ node, localId }), as));
     }
+    return found;
   }
 
   /** Asks the other nodes for their members in a topic that is subscribed, once. */
@@ -405,9 +369,8 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
 
   async #ask({ name, channel }: FleetTopic): Promise<void> {
     const { broker } = this.#node;
-    let timer: Expiring | undefined;
+    const timer = { deadline: 0, expire: () => this.#members.enough(name) };
     const answered = new Promise<void>((resolve) => {
-      timer = { deadline: 0, expire: () => this.#members.enough(name) };
       const frame = this.#members.ask(name, resolve);
       void this.#node.limit(async () => {
         try {
@@ -417,24 +380,24 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
           // Too much is unanswered, or the connection is lost. The question is asked again behind other work.
           this.#members.missed([name]);
         }
-        if (!this.#members.isKnown(name)) setDeadline(timer!, ANSWERS_MS);
+        if (!this.#members.isKnown(name)) setDeadline(timer, ANSWERS_MS);
       });
     });
     await answered;
-    clearDeadline(timer!);
+    clearDeadline(timer);
   }
 
-  /** Nothing is followed any more. */
-  close(): void {
-    this.#isClosed = true;
+  override close(): void {
+    super.close();
     clearDeadline(this.#tick);
+    for (const said of this.#said.values()) clearDeadline(said);
     for (const topic of this.topics.values()) this.end(topic);
     this.topics.clear();
   }
 }
 
 function memberOf(id: string, as: string): TopicMember {
-  return { id, as: parsed(as) as TopicMember["as"] };
+  return { id, as: (parsed(as) ?? null) as TopicMember["as"] };
 }
 
 /** Returns the position in two fields; `undefined` if there is none. */

@@ -250,7 +250,7 @@ export class Entrance implements GateDelegate<Socket> {
 
   /** Returns what reports that a client has discarded the session of `token`, because this server does not have it, if others may. */
   abandoned(token: string, principal: string | undefined): (() => void) | undefined {
-    return this.#peers.node?.sessionOver(token, this.sessions!.options.hash(token), principal);
+    return this.#peers.node?.sessionOver?.(token, this.sessions!.options.hash(token), principal);
   }
 
   /** Refuses new clients, and closes those that have no peer yet. */

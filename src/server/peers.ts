@@ -86,7 +86,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
       ...session,
       makeToken: () => {
         const random = randomText(TOKEN_LENGTH);
-        return this.node?.tokenOf(random) ?? random;
+        return this.node?.tokenOf?.(random) ?? random;
       },
       hash,
       maxSuspendedPerPrincipal: gate.limits.maxSuspendedPerPrincipal,
@@ -193,7 +193,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
 
   /** Returns true if a peer is one of this server, or may be one of a server with the same engine. Also if it is closed. */
   canHave(peer: AnyPeer): boolean {
-    return this.#isOwn(peer) || this.node?.canHave(peer) === true;
+    return this.#isOwn(peer) || this.node?.canHave?.(peer) === true;
   }
 
   #isOwn(peer: AnyPeer): boolean {
@@ -239,7 +239,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
 
   /** Returns the counts of all peers, and the present load. */
   stats(): ServerStats {
-    const engine = this.node?.stats();
+    const engine = this.node?.stats?.();
     return this.tally.sum({
       peers: this.open.size,
       suspended: this.sessions?.suspended ?? 0,

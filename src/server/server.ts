@@ -11,7 +11,6 @@ import { EventEmitter } from "../base/packages.js";
 import { refuseUnknownEvents } from "../base/tell.js";
 import type { Transport } from "../message/transport.js";
 import type { FleetEvents, Health, Nodes } from "../fleet/host.js";
-import { HEALTHY } from "../fleet/local.js";
 import { AddressedPeer, type Principal, type RemotePeer } from "../fleet/remote.js";
 import type { Context, MethodOptions, Peer, PeerOptions } from "../peer/peer.js";
 import type { ServerAround } from "./around.js";
@@ -214,7 +213,7 @@ export class Server<
   async listen(): Promise<void> {
     const { gate } = this.#entrance;
     const { node } = this.#peers;
-    if (node === undefined) return gate.listen();
+    if (node?.start === undefined) return gate.listen();
     try {
       await node.start(() => gate.listen());
     } catch (error) {
@@ -242,7 +241,7 @@ export class Server<
 
   /** Returns whether this server reaches the others, for monitoring. `ok` is true without an engine. */
   health(): Health {
-    return this.#peers.node?.health() ?? HEALTHY;
+    return this.#peers.node?.health?.() ?? { ok: true, engine: "none", lagMs: undefined };
   }
 
   static {

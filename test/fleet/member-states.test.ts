@@ -1,7 +1,6 @@
 /** The state machines of members and of nodes, with random losses, delays and silences, and what they do in single states. */
 import { isDeepStrictEqual } from "node:util";
 import { expect, it } from "vitest";
-import { Digests } from "../../src/fleet/digests.js";
 import { Kind, frameOf, readFrame } from "../../src/fleet/frames.js";
 import { Members } from "../../src/fleet/members.js";
 import { LiveNodes } from "../../src/fleet/nodes.js";
@@ -15,7 +14,8 @@ const NAMES = ["a", "b", "c"];
 class Node {
   readonly live: LiveNodes;
   readonly members: Members;
-  readonly digests = new Digests();
+  /** By topic: when its digest was changed. It is repeated for a minute. */
+  readonly changes = new Map<string, number>();
   readonly sources = new Map<string, Iterator<readonly [channel: string, frame: string]>>();
   /** By topic and member: the last event. */
   readonly known = new Map<string, string>();
@@ -37,7 +37,7 @@ class Node {
         if (isTwice && this.members.isKnown(topic)) this.breaches.push(`${name}: ${event} ${key} twice`);
         if (event === "left") this.known.delete(key);
         else this.known.set(key, as);
-        if (node === name) this.digests.changed(topic, now());
+        if (node === name) this.changes.set(topic, now());
       },
     });
     this.digest = (key, topics) =>
@@ -103,7 +103,11 @@ function play(seed: number): string[] {
     for (const [name, node] of nodes) {
       if (now % (LEASE_MS / 3) === 0) node.live.beat(now);
       node.members.tick(now);
-      node.digest("due", [...node.digests.take(now)].map(([topic]) => topic)); // prettier-ignore
+      const due = [...node.changes].filter(([, at]) => [1_000, 10_000, 60_000].includes(now - at));
+      node.digest(
+        "due",
+        due.map(([topic]) => topic),
+      );
       if (isFaulty) act(name, node);
       for (const [key, source] of node.sources) {
         const { done, value } = source.next();
@@ -211,6 +215,14 @@ it("a node that waits for its turn to ask about a topic asks no other node besid
   frames[0]!.next();
   for (let now = 60_000; now < 62_000; now += 1_000) members.tick(now);
   expect(sources).toEqual(["missed 1", "k a one"]);
+  // So does a question to one node, and it is not repeated when the topic is followed no more.
+  for (let now = 62_000; now < 120_000; now += 1_000) members.tick(now);
+  expect(sources).toHaveLength(2);
+  expect(frames[1]!.next().done).toBe(false);
+  for (let now = 120_000; now < 123_000; now += 1_000) members.tick(now);
+  expect(sources).toEqual(["missed 1", "k a one", "k a one"]);
+  members.unfollow("one");
+  expect([frames[2]!.next().done, members.tick(200_000)]).toEqual([true, false]);
 });
 
 it("a node that begins anew in a topic has no other members there", () => {

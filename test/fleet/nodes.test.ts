@@ -5,7 +5,7 @@ import { pass } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { joinSilent } from "../server/members.js";
-import { closeAll, failure, makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
+import { closeAll, makeNode, makeNodes, settled, useFleet, type Node } from "./nodes.js";
 
 useFleet();
 
@@ -124,30 +124,6 @@ describe("attach", () => {
     await worker.close();
     await expect(attach({} as never)).rejects.toThrow("Expected `engine` to be an engine");
   });
-});
-
-it("nodes of several releases say in their names which frames they know, and are sent no others", async () => {
-  const engine = new FaultyEngine();
-  const [a, b] = makeNodes(2, { principal }, engine) as [Node, Node];
-  expect(a.server.nodes.id).toMatch(/^[\w-]{12}-1h$/);
-  const got: string[] = [];
-  // It knows the kinds up to progress reports. It would ignore each frame of a later kind.
-  const older = await engine.foreign("an-older-node-19", got);
-  await older.send("a:all", "1b\tan-older-node-19\t1\t10000\t\n");
-  await turn();
-  expect(a.server.nodes.live).toHaveLength(3);
-  const bob = await b.client("bob");
-  // No time passes.
-  const { peers, unheard } = await a.server.principal("bob").peers();
-  expect([peers.map(({ id }) => id), unheard]).toEqual([[bob.peer.id], ["an-older-node-19"]]);
-  const handle = a.server.peer("an-older-node-19.x");
-  const closing = await rejection(handle.close());
-  expect(closing).toMatchObject({ ...NOT_SENT, cause: { message: expect.stringContaining("release") } });
-  // A call is of a kind that it knows. It does not answer.
-  const call = await failure(handle.request("work", {}, { timeoutMs: 50 }));
-  expect(call).toMatchObject({ code: "TIMEOUT", outcome: "unknown" });
-  expect(got.map((frame) => frame.slice(0, 2)).filter((head) => !["1b", "1u"].includes(head))).toEqual(["1q", "1c"]);
-  await older.close();
 });
 
 describe("the start", () => {

@@ -239,8 +239,8 @@ describe("the report of a node", () => {
   });
 
   it.each<[when: string, change: (link: FaultyLink, first: Node) => unknown, counts: number[]]>([
-    ["the node has not received it", (link) => void (link.counted = () => 0), [3, 11, 11]],
-    ["it may be lost", (link) => link.fails("send", { times: Infinity, when: "after" }), [3, 11, 11]],
+    ["the node has not received it", (link) => void (link.counted = () => 0), [5, 24, 24]],
+    ["it may be lost", (link) => link.fails("send", { times: Infinity, when: "after" }), [5, 24, 24]],
     ["the node may lack it: once if it has it", (link) => void (link.counted = () => 1), [1, 1, 1]],
     [
       "the node may lack it: once if the broker does not count",
@@ -260,21 +260,16 @@ describe("the report of a node", () => {
     }
   });
 
-  it("waits for the connection beside the commands, 1,000 at most", async () => {
-    const { first, node, link, report, reports } = await reporting({ ...TOPICS, limits: { maxConnections: 2_000 } });
+  it("waits for the connection beside the commands", async () => {
+    const { first, node, link, report, reports } = await reporting(TOPICS);
     link.down();
-    const reportEach = async (from: number, to: number): Promise<void> => {
-      for (let i = from; i <= to; i++) await report(`${first.server.nodes.id}.${i}`);
-    };
-    const dropped = (): number => node.server.stats().engine!.dropped;
-    await reportEach(1, 1_000);
-    const publishing = node.server.topic("room").publish("said", {}, { timeoutMs: 60_000 });
-    expect([reports(), dropped()]).toEqual([[], 0]);
-    await reportEach(1_001, 1_001);
-    expect(dropped()).toBe(1);
+    const publish = (): Promise<unknown> => node.server.topic("room").publish("said", {}, { timeoutMs: 60_000 });
+    const publishing = Array.from({ length: 1_000 }, publish);
+    await report(`${first.server.nodes.id}.1`);
+    expect([reports(), node.server.stats().engine!.dropped]).toEqual([[], 0]);
     link.up();
-    await publishing;
+    await Promise.all(publishing);
     await pass(0);
-    expect(reports()).toHaveLength(1_000);
+    expect(reports()).toHaveLength(1);
   });
 });

@@ -213,22 +213,6 @@ describe("a subscription", () => {
     expect(b.server.health()).toMatchObject({ ok: true, engine: "up" });
     expect(b.server.stats()).toMatchObject({ peers: 1, engine: { dropped: 1, reconnects: 1 } });
   });
-
-  it("delays `join` until it is heard after a loss", async () => {
-    const [{ links }, a] = await room();
-    const { peer } = await a.client();
-    links[0]!.down();
-    links[0]!.host.up();
-    let hasJoined = false;
-    const joining = a.server
-      .topic("room")
-      .join(peer)
-      .then(() => (hasJoined = true));
-    await turn();
-    expect(hasJoined).toBe(false);
-    links[0]!.up();
-    await joining;
-  });
 });
 
 describe("a slow broker", () => {
