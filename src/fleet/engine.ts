@@ -58,8 +58,6 @@ export interface EngineFacts {
    * when that node was silent for its lease, instead of `"not-sent"` at once. Default false.
    */
   readonly undercounts?: boolean | undefined;
-  /** Whether the frames of one node arrive in order across all channels (`"node"`), or only within a topic (`"topic"`). */
-  readonly order: "node" | "topic";
   /**
    * Settings of the broker that weaken a promise, one sentence each, as they were when the engine connected. Read after each `up` and
    * `heard`. The server emits each as `error`.

@@ -101,7 +101,6 @@ export class RedisConnection implements EngineConnection, Connectable {
       get undercounts() {
         return undercounts();
       },
-      order: this.#isCluster ? "topic" : "node",
       get unmet() {
         return unmet();
       },

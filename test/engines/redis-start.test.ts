@@ -82,7 +82,7 @@ describe("the engine redis, at the start", () => {
     await member.command("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
     await expect.poll(() => member.command("CLUSTER", "INFO")).toContain("cluster_state:ok");
     const node = await TestNode.open(redisRig({ cluster: [member.url] }).engine());
-    expect(node.facts).toMatchObject({ order: "topic", unmet: [] });
+    expect(node.facts).toMatchObject({ undercounts: true, unmet: [] });
     const unmet = use(new TestNode(redisRig({ cluster: [single.url] }).engine()));
     unmet.connection.open().catch(() => {});
     await unmet.untilDown();
@@ -92,7 +92,7 @@ describe("the engine redis, at the start", () => {
   it("reports that logs may be evicted", async () => {
     const server = await start({ settings: { maxmemory: "100mb", "maxmemory-policy": "allkeys-lru" } });
     const node = await TestNode.open(redisRig({ url: server.url }).engine());
-    expect(node.facts).toMatchObject({ maxFrameBytes: 16 * MIB, counts: true, order: "node" });
+    expect(node.facts).toMatchObject({ maxFrameBytes: 16 * MIB, counts: true });
     expect(node.facts!.unmet).toEqual([expect.stringContaining("maxmemory-policy is allkeys-lru")]);
     await server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu");
     node.connection.reconnect(new Error("a test"));
