@@ -321,7 +321,7 @@ export class Calls implements PeerCalls {
       const large = JSON.stringify({ bytes: size, maxMessageBytes: maxFrameBytes });
       frame = frameOf(Kind.Answer, [number, node, "large", "unknown"], large);
     }
-    repeats.send(`n:${to}`, frame, forMs, (count) => count > 0);
+    void repeats.send(`n:${to}`, frame, forMs, (count) => count > 0);
   }
 
   /**

@@ -146,7 +146,7 @@ export class Fleet implements ServerNode {
     const frame = frameOf(Kind.SessionOver, [this.id, hash, principal === undefined ? "" : "p", principal ?? ""]);
     const { nodes, repeats } = this.#node;
     const isReceived = (count: number): boolean => count > 0 || !nodes.live.has(node);
-    return () => repeats.send(`n:${node}`, frame, SESSION_OVER_MS, isReceived);
+    return () => void repeats.send(`n:${node}`, frame, SESSION_OVER_MS, isReceived);
   }
 
   stats(): EngineStats {

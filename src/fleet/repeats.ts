@@ -14,20 +14,11 @@ const LAST_MS = 3_000;
 const MOST = 10_000;
 const MAX_LENGTH = 16 * 2 ** 20;
 
-/** One frame, until it is received or its time has passed. */
-interface Repeat extends Expiring {
-  delayMs: number;
-  readonly channel: Channel;
-  readonly frame: string;
-  readonly until: number;
-  readonly isReceived: (count: number) => boolean;
-}
-
 /** The frames that a node repeats. Their receivers take a frame that comes twice once. */
 export class Repeats {
   readonly #node: FleetNode;
-  /** Those that are to be sent again, the oldest first. */
-  readonly #waiting = new Set<Repeat>();
+  /** What ends each wait until a frame is sent again, the oldest first: the frame is sent then, or never again. */
+  readonly #waiting = new Set<(isAgain: boolean) => void>();
   #length = 0;
   #isStopped = false;
 
@@ -37,53 +28,49 @@ export class Repeats {
 
   /**
    * Sends a frame at once, and repeats it for `forMs` until `isReceived` returns true for the number of nodes that have received it. A
-   * broker that counts none gets the frame until it has taken it.
+   * broker that counts none gets the frame until it has taken it. Never rejects.
    */
-  send(channel: Channel, frame: string, forMs: number, isReceived: (count: number) => boolean): void {
+  async send(channel: Channel, frame: string, forMs: number, isReceived: (count: number) => boolean): Promise<void> {
+    const { broker } = this.#node;
     const until = performance.now() + forMs;
-    const expire = (): void => this.#again(repeat);
-    const repeat: Repeat = { deadline: 0, expire, delayMs: FIRST_MS, channel, frame, until, isReceived };
-    void this.#send(repeat);
+    for (let delayMs = FIRST_MS; ; delayMs = Math.min(delayMs * 2, LAST_MS)) {
+      const sending = broker.now(() => broker.connection.send(channel, frame), utf8Bytes(frame));
+      // A frame that may have been received is sent again too.
+      const count = await sending.catch(() => 0);
+      if (this.#isStopped || count === undefined || isReceived(count) || performance.now() + delayMs > until) return;
+      if (!(await this.#wait(delayMs, frame.length))) return;
+    }
   }
 
-  #again(repeat: Repeat): void {
-    this.#forget(repeat);
-    void this.#send(repeat);
+  /** Returns whether a frame of that length is sent again. */
+  #wait(delayMs: number, length: number): Promise<boolean> {
+    for (const drop of this.#waiting) {
+      if (this.#waiting.size < MOST && this.#length + length <= MAX_LENGTH) break;
+      drop(false);
+      this.#node.counts.dropped++;
+    }
+    return new Promise((resolve) => {
+      const end = (isAgain: boolean): void => {
+        clearDeadline(timer);
+        this.#waiting.delete(end);
+        this.#length -= length;
+        resolve(isAgain);
+      };
+      const timer: Expiring = { deadline: 0, expire: () => end(true) };
+      this.#waiting.add(end);
+      this.#length += length;
+      setDeadline(timer, delayMs);
+    });
   }
 
   /** The connection is restored. */
   up(): void {
-    for (const repeat of Array.from(this.#waiting)) this.#again(repeat);
+    for (const end of this.#waiting) end(true);
   }
 
   /** Sends nothing again any more. */
   stop(): void {
     this.#isStopped = true;
-    for (const repeat of this.#waiting) this.#forget(repeat);
-  }
-
-  /** Never rejects. */
-  async #send(repeat: Repeat): Promise<void> {
-    const { channel, frame, delayMs, until } = repeat;
-    const { broker } = this.#node;
-    const sending = broker.now(() => broker.connection.send(channel, frame), utf8Bytes(frame));
-    // A frame that may have been received is sent again too.
-    const count = await sending.catch(() => 0);
-    if (this.#isStopped || count === undefined || repeat.isReceived(count) || performance.now() + delayMs > until)
-      return;
-    for (const oldest of this.#waiting) {
-      if (this.#waiting.size < MOST && this.#length + frame.length <= MAX_LENGTH) break;
-      this.#forget(oldest);
-      this.#node.counts.dropped++;
-    }
-    this.#waiting.add(repeat);
-    this.#length += frame.length;
-    setDeadline(repeat, delayMs);
-    repeat.delayMs = Math.min(delayMs * 2, LAST_MS);
-  }
-
-  #forget(repeat: Repeat): void {
-    clearDeadline(repeat);
-    if (this.#waiting.delete(repeat)) this.#length -= repeat.frame.length;
+    for (const end of this.#waiting) end(false);
   }
 }

@@ -10,7 +10,7 @@ import {
   type EngineHost,
   type NodeName,
 } from "../fleet/engine.js";
-import { FinalError, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
+import { FinalError, pause, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
 import {
   chainOf,
   COMMAND_MS,
@@ -94,11 +94,10 @@ export class NatsConnection implements EngineConnection, Connectable {
     const link = this.#link;
     if (link !== undefined) {
       for (const { subscription } of this.#subscribed.values()) subscription?.unsubscribe();
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, FLUSH_MS)));
+      const flushed = new AbortController();
       // If the connection is lost, nothing is to be written.
-      await Promise.race([link.client.flush(), late]).catch(() => {});
-      clearTimeout(timer);
+      await Promise.race([link.client.flush(), pause(FLUSH_MS, flushed.signal)]).catch(() => {});
+      flushed.abort();
       this.drop(new EngineError("the engine nats is closed", "unknown"));
       await link.client.close();
     }
