@@ -231,8 +231,7 @@ export class Calls implements PeerCalls {
     else if (kind === Kind.Cancel) this.#running.get(`${from}/${number}`)?.abort(new Error("the caller cancelled"));
     else if (kind === Kind.Call) this.#serve(number, from, third, Number(fourth), fifth, body);
     else if (kind === Kind.Close) {
-      const close = (peer: AnyPeer): Promise<unknown> =>
-        peer.close(Number(fourth), textIn(parsed(body))).then(() => null);
+      const close = (peer: AnyPeer): Promise<unknown> => peer.close(Number(fourth), textIn(parsed(body)));
       void this.#answerWith(number, from, third, () => CLOSE_MS, close);
     } else if (kind === Kind.Principal) this.#asked(number, from, frame);
     else return false;
