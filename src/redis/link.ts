@@ -301,16 +301,17 @@ export class Link {
   }
 
   #hearLater(): void {
-    if (this.#isUsed) this.#hearing = setTimeout(this.#hear, Math.min(this.#term?.periodMs ?? VERIFY_MS, VERIFY_MS));
+    if (!this.#isUsed) return;
+    this.#hearing = setTimeout(() => void this.#hear(), Math.min(this.#term?.periodMs ?? VERIFY_MS, VERIFY_MS));
   }
 
-  readonly #hear = async (): Promise<void> => {
+  async #hear(): Promise<void> {
     this.#askedAt = performance.now();
     // A server of a cluster that was demoted goes on to accept messages.
     await Promise.allSettled([this.#hearTime(), this.#verify(), this.#countSubscriptions()]);
     this.#askedAt = undefined;
     this.#hearLater();
-  };
+  }
 
   async #hearTime(): Promise<void> {
     if (this.#term === undefined) return;
