@@ -18,9 +18,10 @@ import { isObject } from "../message/message.js";
 import { attempt, onAbort } from "../base/tell.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 import { EngineError, type NodeName } from "./engine.js";
-import { frameOf, isNodeName, Kind, notificationIn, parsed, type ReadFrame } from "./frames.js";
+import { frameOf, isNodeName, Kind, type ReadFrame } from "./frames.js";
 import type { FleetNode } from "./node.js";
 import { NO_PEER } from "./own-peers.js";
+import { notificationIn, parsed } from "./publication.js";
 import type { PeerCalls } from "./remote.js";
 import { FIRST_MS } from "./repeats.js";
 

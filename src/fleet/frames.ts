@@ -3,7 +3,6 @@
  * version and the kind. New fields are only added at the end, and a node ignores fields that it does not know.
  */
 
-import { classify } from "../message/message.js";
 import { VERSION } from "./engine.js";
 
 /** The kinds of frames. */
@@ -73,26 +72,6 @@ export function readFrame(text: string): ReadFrame | undefined {
   const [first, ...fields] = text.slice(1, end).split("\t");
   if (first!.length !== 1) return undefined;
   return { kind: first!, fields: fields.map(unescapeField), body: text.slice(end + 1) };
-}
-
-export interface Notification {
-  readonly method: string;
-  readonly params: unknown;
-}
-
-/** Parses JSON that any process that can write to the broker may have written. Returns `undefined` if it is none. */
-export function parsed(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return undefined;
-  }
-}
-
-/** Returns the notification in a body; `undefined` if the body is none. */
-export function notificationIn(body: string): Notification | undefined {
-  const message = parsed(body);
-  return classify(message) === "notification" ? (message as Notification) : undefined;
 }
 
 /** Whatever is not printable ASCII, and the escape character itself, is written as `%` and the four digits of its code unit. */

@@ -4,7 +4,8 @@
  */
 import type { Sending } from "./broker.js";
 import type { Channel, NodeName } from "./engine.js";
-import { frameOf, isNodeName, Kind, parsed, type ReadFrame } from "./frames.js";
+import { frameOf, isNodeName, Kind, type ReadFrame } from "./frames.js";
+import { parsed } from "./publication.js";
 
 /** Changes of one node behind a missing one: more are not kept. */
 const MAX_AHEAD = 1_000;

@@ -1,11 +1,30 @@
-/** The publications of a logged topic: how they are written, placed, and read for an application. */
+/** Notifications between nodes, and the publications of a logged topic: how they are written, placed, and read for an application. */
 import { encodeNotification, plainText } from "../message/codec.js";
 import { expected } from "../message/errors.js";
-import { isObject } from "../message/message.js";
+import { classify, isObject } from "../message/message.js";
 import { checkOptions } from "../message/options.js";
 import { positionOf, textOf, type LogPage, type LogPart, type Position } from "./engine.js";
-import { notificationIn } from "./frames.js";
 import { READ_OPTIONS, type LogEntries, type ReadOptions } from "./topic-options.js";
+
+export interface Notification {
+  readonly method: string;
+  readonly params: unknown;
+}
+
+/** Parses JSON that any process that can write to the broker may have written. Returns `undefined` if it is none. */
+export function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the notification in a body; `undefined` if the body is none. */
+export function notificationIn(body: string): Notification | undefined {
+  const message = parsed(body);
+  return classify(message) === "notification" ? (message as Notification) : undefined;
+}
 
 /** How much of a log is read at once. So what is read at once is bounded too. */
 export const PAGE: LogPage = { length: 500, bytes: 256 * 1024 };

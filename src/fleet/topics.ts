@@ -6,12 +6,12 @@ import type { AnyPeer } from "../peer/peer.js";
 import type { Sending } from "./broker.js";
 import { positionOf, type Channel, type EngineError, type LogPart, type NodeName, type Position } from "./engine.js";
 import { MAX_MEMBERS, type Joined, type SendOptions, type TopicMember } from "./topic-options.js";
-import { frameOf, Kind, notificationIn, parsed, type ReadFrame } from "./frames.js";
+import { frameOf, Kind, type ReadFrame } from "./frames.js";
 import { RecentEntries } from "./entries.js";
 import { Join } from "./join.js";
 import { Members } from "./members.js";
 import type { FleetNode } from "./node.js";
-import type { Publication } from "./publication.js";
+import { notificationIn, parsed, type Publication } from "./publication.js";
 import { NodeTopic, NodeTopics, type Entry } from "./topic.js";
 import { TAILS_BYTES, TopicLog } from "./topic-log.js";
 
