@@ -20,6 +20,7 @@ import {
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type * as Source from "../../src/node.js";
 import type { AnyMethods, Around, Peer, Server } from "../../src/node.js";
+import { virtualClock, type VirtualClock } from "../../src/testing/index.js";
 import { clean, extract, folder, linkPackages } from "../readme/examples.js";
 import type { AnyOptions } from "../support/pair.js";
 import { gate, rejection, turn } from "../support/turns.js";
@@ -195,16 +196,17 @@ describe("the tracing guide's around", () => {
   };
   let onWait = (): void => {};
 
-  it.each<[string, Handler, (b: Peer, abort: AbortController) => void, object, string, string[]]>([
+  it.each<[string, Handler, (b: Peer, abort: AbortController, clock: VirtualClock) => void, object, string, string[]]>([
     ["a handler's failure", fail, () => {}, {}, "-32603", ["Internal error", "hunter2"]],
     ["a received error that a handler does not catch", forward, () => {}, {}, "-32603", []],
     ["an abort", wait, (_b, abort) => abort.abort(), {}, "AbortError", []],
-    ["a timeout", wait, () => {}, { timeoutMs: 1 }, "TimeoutError", []],
+    ["a timeout", wait, (_b, _abort, clock) => void clock.pass(1), { timeoutMs: 1 }, "TimeoutError", []],
     ["the end of the connection", wait, (b) => void b.close(), {}, "ConnectionLostError", []],
   ])("records %s, with a code only if it was answered", async (_name, run, act, options, type, messages) => {
+    using clock = virtualClock();
     await using b = tracedPair({ run } as never);
     const abort = new AbortController();
-    onWait = () => setImmediate(act, b, abort);
+    onWait = () => setImmediate(act, b, abort, clock);
     await rejection(b.request("run", {}, { signal: abort.signal, ...options }));
     const all = await ended();
     const [ofCall, ofHandler] = [SpanKind.CLIENT, SpanKind.SERVER].map((kind) => spanOf(all, "run", kind));

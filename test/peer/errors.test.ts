@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { contract, RpcError, type AnyPeer, type Around, type Context } from "../../src/index.js";
-import { testServer } from "../../src/testing/index.js";
+import { testServer, virtualClock } from "../../src/testing/index.js";
 import { connectedPair, inBatch, type ConnectedPair } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
@@ -168,6 +168,7 @@ it("the stack of an error of a call names the method, and begins with the line o
       throw new RpcError(2, "no more");
     },
   };
+  using clock = virtualClock();
   await using test = testServer<any, any>({ methods });
   test.server.on("error", () => {});
   const peer = await test.connect(test.server.url);
@@ -176,14 +177,14 @@ it("the stack of an error of a call names the method, and begins with the line o
     remote: contract({ sum: { result: z.number() } }).partial,
     check: "both",
   });
-  const close = (): Promise<unknown> => {
-    const call = peer.request("wait");
-    void peer.close();
+  const waiting = (end: () => unknown, options?: object): Promise<unknown> => {
+    const call = peer.request("wait", [], options);
+    void end();
     return call;
   };
   const calls: [string, () => Promise<unknown>][] = [
     ['RpcError: "refuse": no', () => peer.remote.refuse()],
-    ['TimeoutError: "wait" was not answered', () => peer.request("wait", [], { timeoutMs: 1 })],
+    ['TimeoutError: "wait" was not answered', () => waiting(() => clock.pass(1), { timeoutMs: 1 })],
     ['TypeError: "add": Expected `params`', () => peer.request("add", 5)],
     ['ProtocolError: The result of "sum"', () => checked.request("sum")],
     ['RpcError: "refuse": no', () => checked.request("refuse")],
@@ -195,7 +196,7 @@ it("the stack of an error of a call names the method, and begins with the line o
       'RpcError: "missing": Method not found',
       async () => Promise.reject(((await test.server.peers.request("missing"))[0] as PromiseRejectedResult).reason),
     ],
-    ['ConnectionLostError: "wait" may have run', close],
+    ['ConnectionLostError: "wait" may have run', () => waiting(() => peer.close())],
   ];
   for (const [head, call] of calls) {
     // A function of this file that awaits the call.
