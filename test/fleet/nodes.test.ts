@@ -134,7 +134,7 @@ describe("the start", () => {
     engines[0].links[0]!.host.down(new EngineError("could not connect to example:6379", "not-sent"));
     const [first, second] = await settled(Promise.all(failing));
     expect(first).toMatchObject({ code: "ENGINE", message: "could not connect to example:6379" });
-    expect(second).toMatchObject({ code: "ENGINE", message: "no connection to faulty within 30 ms" });
+    expect(second).toMatchObject({ code: "ENGINE", message: expect.stringContaining("30 ms") });
     for (const engine of engines) expect(await engine.leftovers()).toEqual([]);
   });
 

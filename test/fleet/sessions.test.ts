@@ -55,10 +55,7 @@ describe("a client that begins a session on another node", () => {
     client.on("lost", (error) => lost.push(error));
     await a.server.topic("room").join(peer, { as: "ann" });
     const later = await move();
-    expect(await peer.closed).toMatchObject({
-      code: 4000,
-      reason: "the client has discarded this session, because another node refused it",
-    });
+    expect(await peer.closed).toMatchObject({ code: 4000, reason: expect.stringContaining("discarded") });
     await b.server.topic("room").join(later, { as: "ann" });
     expect(await b.server.topic("room").members()).toEqual([{ id: later.id, as: "ann" }]);
     expect(a.server.stats()).toMatchObject({ peers: 0, suspended: 0 });

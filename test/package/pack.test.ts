@@ -161,8 +161,8 @@ describe("the published tarball", () => {
   });
 
   it.each([
-    ["Redis", "redis", 'url: "redis://127.0.0.1:1"', "`redis` or `@redis/client`, version 6,"],
-    ["NATS", "nats", 'url: "nats://127.0.0.1:1", jetstream: {}', "`@nats-io/transport-node`, version 3,"],
+    ["Redis", "redis", 'url: "redis://127.0.0.1:1"', "@redis/client"],
+    ["NATS", "nats", 'url: "nats://127.0.0.1:1", jetstream: {}', "@nats-io/transport-node"],
   ])(
     "has an entry for %s that starts nothing, and names the missing package when a server connects",
     async (_, entry, options, missing) => {
@@ -171,8 +171,8 @@ describe("the published tarball", () => {
         const engine = ${entry}({ ${options} });
         const host = { received() {}, up() {}, down() {}, heard() {} };
         const error = await engine.createConnection("node", host).open().catch((error) => error);
-        console.log(error instanceof EngineError, error.outcome, error.message);`;
-      expect(await printBy(program)).toBe(`true not-sent the package ${missing} is not installed\n`);
+        console.log(error instanceof EngineError, error.outcome, error.message.includes("${missing}"));`;
+      expect(await printBy(program)).toBe("true not-sent true\n");
     },
   );
 

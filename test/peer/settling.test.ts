@@ -94,20 +94,21 @@ describe("a call", () => {
 
 describe("a lost connection", () => {
   it("is the cause of the errors of its calls, which reject in their order", async () => {
-    const causes: [Parameters<RawPeer["cut"]>[0], object][] = [
-      [{ error: new Error("ECONNRESET") }, new Error("ECONNRESET")],
-      [{ code: 1001, reason: "going away" }, new Error("closed with 1001 (going away)")],
-      [{ code: 1001 }, new Error("closed with 1001")],
+    const causes: [Parameters<RawPeer["cut"]>[0], RegExp][] = [
+      [{ error: new Error("ECONNRESET") }, /^ECONNRESET$/],
+      [{ code: 1001, reason: "going away" }, /1001 .*going away/],
+      [{ code: 1001 }, /1001$/],
     ];
-    for (const [info, cause] of causes) {
+    for (const [info, text] of causes) {
       const { peer, cut } = rawPeer();
       const outcomes = new Outcomes();
       for (const name of ["1", "2", "3"]) outcomes.watch(name, peer.request("m"));
       cut(info);
       const late = await rejection(peer.request("m"));
-      const reason = expect.objectContaining({ message: '"m" may have run: the connection was lost', cause });
+      const cause = expect.objectContaining({ message: expect.stringMatching(text) });
+      const reason = expect.objectContaining({ code: "CONNECTION_LOST", outcome: "unknown", cause });
       expect(outcomes.list).toEqual(["1", "2", "3"].map((name) => ({ name, reason })));
-      expect(late).toMatchObject({ message: '"m" was not sent: no connection', cause });
+      expect(late).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent", cause });
     }
   });
 
@@ -115,7 +116,7 @@ describe("a lost connection", () => {
     const { peer, cut, sent } = rawPeer({}, { endsOnClose: false });
     const call = peer.request("m");
     const closing = peer.close(4000, "done here");
-    expect((await rejection(call)).cause).toMatchObject({ message: "closed on this side with 4000 (done here)" });
+    expect((await rejection(call)).cause).toMatchObject({ message: expect.stringMatching(/4000 .*done here/) });
     expect(await rejection(peer.request("m"))).toMatchObject({ outcome: "not-sent" });
     // Invalid arguments are found first.
     expect(await rejection(peer.request("m", 5))).toBeInstanceOf(TypeError);

@@ -213,7 +213,7 @@ describe("a JSON server", () => {
     const error = await rejection(narrow.peer.request("textDocument/documentSymbol", { textDocument }));
     expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
     expect(await narrow.peer.closed).toMatchObject({ code: 1009 });
-    expect(await narrow.stop()).toBe("the WebSocket was closed with 1009\n");
+    expect(await narrow.stop()).toContain("1009");
   });
 });
 
