@@ -31,7 +31,7 @@ export function redisRig(options: RedisOptions, servers: readonly string[] = [])
 }
 
 /** Returns the name of a channel in Redis. */
-export function keyOf({ prefix }: PrefixedRig, channel: Channel): string {
+export function keyOf({ prefix }: Pick<PrefixedRig, "prefix">, channel: Channel): string {
   return new Names(prefix).channel(channel).name;
 }
 

@@ -1,4 +1,4 @@
-/** The state machines of members and of nodes, with random losses, delays and silences, and what they do in single states. */
+/** Imports `fleet/frames`, `fleet/members`, `fleet/nodes`: thousands of random histories need them without an engine and a clock. The state machines of members and of nodes, with random losses, delays and silences, and what they do in single states. */
 import { isDeepStrictEqual } from "node:util";
 import { expect, it } from "vitest";
 import { Kind, frameOf, readFrame } from "../../src/fleet/frames.js";

@@ -1,4 +1,4 @@
-/** The loop by which an engine connects, and connects again. */
+/** Imports `fleet/reconnecting`: no engine shows the signals of its attempts. The loop by which an engine connects, and connects again. */
 import { expect, it } from "vitest";
 import { EngineError, type Channel } from "../../src/fleet/engine.js";
 import { Reconnecting } from "../../src/fleet/reconnecting.js";

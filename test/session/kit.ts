@@ -7,7 +7,6 @@ import { PackedLink } from "../../src/session/link.js";
 import { REFUSED } from "../../src/session/frames.js";
 import { unsentMarks } from "../../src/peer/flow.js";
 import { LiveFlow as Flow } from "../../src/features/live.js";
-import type { EndpointLimits } from "../../src/session/state.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 
 export { REFUSED };
@@ -112,7 +111,7 @@ export class TestWire implements Socket {
 }
 
 /** The limits of an endpoint, and of the flow above it. */
-export type EndLimits = EndpointLimits & { readonly maxUnsentBytes: number };
+export type EndLimits = ConstructorParameters<typeof PackedLink>[0] & { readonly maxUnsentBytes: number };
 
 /** Returns the flow above an endpoint, without a connection between them. */
 export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: boolean): Flow {

@@ -1,8 +1,8 @@
-/** Imports `redis/names`: the slot of a log follows from its name. The brokers of the long runs, the relays before them, and the faults. */
+/** The brokers of the long runs, the relays before them, and the faults. */
 import { nats } from "../../../src/nats/index.js";
 import type { Engine } from "../../../src/node.js";
-import { Names } from "../../../src/redis/names.js";
 import { redis } from "../../../src/redis/index.js";
+import { keyOf } from "../../engines/redis-rig.js";
 import type { Random } from "../../faults/random.js";
 import type { Node } from "../../fleet/nodes.js";
 import { after, LEASE_MS, LOGGED, type Fault as FaultOf, type Link, type Place } from "../../fleet/world.js";
@@ -185,7 +185,7 @@ export async function startBroker(kind: BrokerKind, prefix: string): Promise<Cha
     return single(server, (port) => nats({ url: `nats://127.0.0.1:${port}`, jetstream, ...settings }), faults);
   }
   const cluster = await RedisCluster.create();
-  const log = new Names(prefix).channel(`t:${LOGGED}`).name;
+  const log = keyOf({ prefix }, `t:${LOGGED}`);
   const faults = {
     ...faultsOfRedis(
       async () => (await cluster.primaryOf(log)).owner,
