@@ -1,31 +1,25 @@
 /** Pending calls by id. Unlike a Map, and like `list.ts`, the table is not reallocated while calls come and go. */
-
-/** The part of a call that the table uses. `beside` belongs to the table. */
-interface Entry {
-  readonly id: number;
-  /** The next call in the same place. */
-  beside: Entry | undefined;
-}
+import type { OutgoingCall } from "./outgoing-call.js";
 
 const FEWEST_PLACES = 16;
 /** A table that a burst made larger is not kept. */
 const MOST_KEPT = 256;
 
 /** A hash table with chaining. Ids count up, so few calls share a place. */
-export class CallTable<T extends Entry> {
+export class CallTable {
   size = 0;
-  #places: (T | undefined)[] = places(FEWEST_PLACES);
+  #places: (OutgoingCall | undefined)[] = places(FEWEST_PLACES);
 
   /** Returns the call of an id, which may be any value: `"1"` is not 1. */
-  get(id: unknown): T | undefined {
+  get(id: unknown): OutgoingCall | undefined {
     if (typeof id !== "number") return undefined;
     let call = this.#places[id & (this.#places.length - 1)];
-    while (call !== undefined && call.id !== id) call = call.beside as T | undefined;
+    while (call !== undefined && call.id !== id) call = call.beside;
     return call;
   }
 
   /** Adds a call that is in no table. */
-  add(call: T): void {
+  add(call: OutgoingCall): void {
     if (this.size === this.#places.length) this.#resize(this.size * 2);
     const place = call.id & (this.#places.length - 1);
     call.beside = this.#places[place];
@@ -34,17 +28,17 @@ export class CallTable<T extends Entry> {
   }
 
   /** Removes the call of an id, which may be any value. Returns the call; `undefined` if there is none. */
-  take(id: unknown): T | undefined {
+  take(id: unknown): OutgoingCall | undefined {
     if (typeof id !== "number") return undefined;
     const place = id & (this.#places.length - 1);
-    let before: T | undefined;
+    let before: OutgoingCall | undefined;
     let call = this.#places[place];
     while (call !== undefined && call.id !== id) {
       before = call;
-      call = call.beside as T | undefined;
+      call = call.beside;
     }
     if (call === undefined) return undefined;
-    if (before === undefined) this.#places[place] = call.beside as T | undefined;
+    if (before === undefined) this.#places[place] = call.beside;
     else before.beside = call.beside;
     call.beside = undefined;
     if (--this.size === 0 && this.#places.length > MOST_KEPT) this.#places = places(FEWEST_PLACES);
@@ -52,16 +46,15 @@ export class CallTable<T extends Entry> {
   }
 
   /** Returns all calls, in the order they were made. */
-  toArray(): T[] {
+  toArray(): OutgoingCall[] {
     const calls = this.#unordered();
     // oxlint-disable-next-line unicorn/no-array-sort -- made here, and `toSorted` is younger than some runtimes.
     return calls.sort((a, b) => a.id - b.id);
   }
 
-  #unordered(): T[] {
-    const calls: T[] = [];
-    for (const first of this.#places)
-      for (let call = first; call !== undefined; call = call.beside as T | undefined) calls.push(call);
+  #unordered(): OutgoingCall[] {
+    const calls: OutgoingCall[] = [];
+    for (const first of this.#places) for (let call = first; call !== undefined; call = call.beside) calls.push(call);
     return calls;
   }
 

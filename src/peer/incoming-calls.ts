@@ -2,7 +2,6 @@
  * The calls that the other side makes: finds the handler, starts it, and ensures that a request gets exactly one response,
  * whatever its handler does.
  */
-import { ById } from "./by-id.js";
 import {
   encodeError,
   encodeRawResult,
@@ -49,7 +48,7 @@ export class IncomingCalls implements Slot {
    * The requests in `#calls` that a cancel can still abort. Exists from the first cancel until no call runs: a Map for all
    * calls would be expensive (`list.ts`), so a connection without cancels has none.
    */
-  #byId: ById<IncomingCall> | undefined;
+  #byId: CallsById | undefined;
   /** How many requests, and how many notifications, wait for the promise of their handler. */
   #requests = 0;
   #notifications = 0;
@@ -284,7 +283,7 @@ export class IncomingCalls implements Slot {
     if (this.#calls?.first === undefined) return [];
     if (this.#byId === undefined) {
       // Each call is added once until the index is dropped, so building it costs O(1) for each call.
-      this.#byId = new ById();
+      this.#byId = new CallsById();
       for (const call of this.#calls.toArray()) if (call.id !== undefined) this.#byId.add(call.id, call);
     }
     return this.#byId.take(id);
@@ -377,6 +376,31 @@ export class IncomingCalls implements Slot {
     // The other side chooses the names of methods that are not served, so all of them are reported under one.
     const isServed = this.#handlerOf(method) !== undefined || this.connection.config.controlMethods.has(method);
     this.connection.report(failure, { method, id }, isServed ? method : "fallback or around");
+  }
+}
+
+/** Calls by id. A caller may use one id for several calls, so each id has a set of them. `"1"` is not 1. */
+class CallsById {
+  readonly #sets = new Map<Id, Set<IncomingCall>>();
+
+  /** Adds `call`, once. */
+  add(id: Id, call: IncomingCall): void {
+    const set = this.#sets.get(id);
+    if (set === undefined) this.#sets.set(id, new Set([call]));
+    else set.add(call);
+  }
+
+  /** Removes `call`, if it is there. */
+  delete(id: Id, call: IncomingCall): void {
+    const set = this.#sets.get(id);
+    if (set?.delete(call) && set.size === 0) this.#sets.delete(id);
+  }
+
+  /** Removes the calls of `id`, and returns them. */
+  take(id: Id): Iterable<IncomingCall> {
+    const set = this.#sets.get(id) ?? [];
+    this.#sets.delete(id);
+    return set;
   }
 }
 

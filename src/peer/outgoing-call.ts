@@ -44,7 +44,7 @@ export class OutgoingCall implements Expiring, SendHandle {
   deadline = 0;
   before: Linked | undefined = undefined;
   after: Linked | undefined = undefined;
-  /** The next in the same bucket of the table. */
+  /** The next in the same place of the table, to which it belongs. */
   beside: OutgoingCall | undefined = undefined;
   /** As `SendHandle.sent`, on the present connection. `mayHaveRun` counts earlier connections too. */
   sent = false;

@@ -25,7 +25,7 @@ export class OutgoingCalls {
   whyNoCalls: Error | undefined = undefined;
   readonly #connection: Connection;
   /** Made with the first call: most peers of a server never call. */
-  #table: CallTable<OutgoingCall> | undefined;
+  #table: CallTable | undefined;
   #lastId = 0;
 
   /** `before`: the calls of the connection that this one follows. */

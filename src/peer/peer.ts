@@ -219,11 +219,8 @@ function configOf(options: object | undefined, features: PeerOptions["use"]): Co
   return makeConfig({ ...checked, use: [...(features ?? []), ...(checked.use ?? [])] });
 }
 
-/** The config and the hooks of a peer whose options were checked before. */
-interface Checked {
-  readonly config: Config;
-  readonly hooks: Hooks;
-}
+/** Of a peer whose options were checked before. */
+type Checked = Pick<Connection, "config" | "hooks">;
 
 /** Makes a peer whose options were checked before. Nothing comes in or goes out until `startPeer`. */
 export function createPeer<L extends Contract<L>, R extends Contract<R>, A = unknown>(
