@@ -4,7 +4,7 @@ import type { Server as HttpsServer } from "node:https";
 import type { NotifyName } from "../contract/contract.js";
 import type { Dialect } from "../peer/dialect.js";
 import { expected } from "../message/errors.js";
-import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../socket/heartbeat.js";
+import { checkHeartbeat, type HeartbeatOptions } from "../socket/heartbeat.js";
 import { aDialect, PEER_OPTIONS } from "../peer/config.js";
 import { isObject } from "../message/message.js";
 import { any, anyFunction, checkOptions, must, oneOf, optional, tableOf, type Checked } from "../message/options.js";
@@ -15,7 +15,7 @@ import type { NodeMethods } from "../fleet/host.js";
 import { principalName } from "../fleet/remote.js";
 import type { TopicRules } from "../fleet/topic-options.js";
 import { serverFeatures } from "./streams.js";
-import { isHost, isOrigin, type OriginRules } from "./origin.js";
+import { isHost, isOrigin } from "./origin.js";
 import { Admission, type Authenticate, type Disconnected } from "./upgrade.js";
 
 /** What `authenticate` returns for a client that is refused. */
@@ -123,26 +123,6 @@ export interface FleetOptions<R> {
   nodes?: { readonly methods?: NodeMethods | undefined } | undefined;
 }
 
-/** The checked options of a gate. */
-export interface GateSettings extends OriginRules {
-  readonly port: number | undefined;
-  readonly host: string;
-  readonly server: HttpServer | HttpsServer | undefined;
-  readonly path: string | undefined;
-  readonly authenticate: Authenticate | undefined;
-  readonly limits: ReturnType<typeof serverLimits>["own"];
-}
-
-/** The checked options that concern other nodes. */
-export interface FleetSettings {
-  readonly engine: Engine | undefined;
-  readonly topics: ((name: string) => unknown) | undefined;
-  readonly nodes: ReadonlyMap<string, NodeMethods[string]>;
-  readonly principal: ((auth: unknown) => unknown) | undefined;
-  /** Refuses the clients of a principal that are being admitted. */
-  readonly disconnected: (principal: string) => void;
-}
-
 const SESSION_TTL_MS = 60_000;
 
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) > 0;
@@ -192,22 +172,13 @@ const SERVER_OPTIONS = {
 };
 
 /** The checked options of a server. */
-export interface CheckedOptions {
-  readonly gate: GateSettings;
-  readonly link: "packed" | "plain";
-  readonly heartbeat: HeartbeatTimes | undefined;
-  /** How sessions are kept; `undefined` without sessions. */
-  readonly session: Checked<typeof SESSION_OPTIONS> | undefined;
-  /** The HTTP status of a POST that needs no reply. */
-  readonly notificationStatus: 200 | 204;
-  /** The options of the peers, for a client that chooses no dialect. */
-  readonly peer: Checked<typeof PEER_OPTIONS>;
-  readonly dialects: readonly Dialect[];
-  readonly fleet: FleetSettings;
-}
+export type CheckedOptions = ReturnType<typeof checkServerOptions>;
+
+/** The checked options of a gate. */
+export type GateSettings = CheckedOptions["gate"];
 
 /** Checks the options. Throws a `TypeError` that names the option, the rule and the value. */
-export function checkServerOptions(options: object): CheckedOptions {
+export function checkServerOptions(options: object) {
   const checked = checkOptions("options", options, SERVER_OPTIONS);
   const { port, host, server, noServer, path, principal, origins, hosts, limits, dialect } = checked;
   const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
@@ -226,9 +197,12 @@ export function checkServerOptions(options: object): CheckedOptions {
       limits: limits.own,
     },
     heartbeat: checked.heartbeat,
+    /** How sessions are kept; `undefined` without sessions. */
     session: checked.session,
+    /** The HTTP status of a POST that needs no reply. */
     notificationStatus: checked.post.notificationStatus,
     link: checked.link,
+    /** The options of the peers, for a client that chooses no dialect. */
     peer: { ...checked, limits: limits.peers, dialect: dialect[0], use: [...serverFeatures, ...(checked.use ?? [])] },
     dialects: dialect,
     fleet: {
@@ -236,6 +210,7 @@ export function checkServerOptions(options: object): CheckedOptions {
       topics: checked.topics,
       nodes: checked.nodes.methods,
       principal,
+      /** Refuses the clients of a principal that are being admitted. */
       disconnected: admitting.disconnected,
     },
   };
