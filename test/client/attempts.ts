@@ -75,8 +75,8 @@ class ClosingWebSocket extends ScriptedWebSocket {
   }
 }
 
-/** The connection attempts of one test, and what they meet. */
-class Network {
+/** The network as the page of a test sees it: its connection attempts, and what they meet. */
+class PageNetwork {
   readonly attempts: Attempt[] = [];
   /** The server of the next attempts. `undefined`: the test server. */
   script: Script | undefined;
@@ -161,7 +161,7 @@ export const URL = "ws://server.test/";
 export const METHODS = { echo: (params: unknown) => params, never: () => new Promise(() => {}) };
 
 /** The network, the test server, and the peers that this server has had. */
-export let network: Network;
+export let network: PageNetwork;
 export let test: TestServer<any, any, any>;
 export let served: AnyPeer[];
 const peers: AnyPeer[] = [];
@@ -207,7 +207,7 @@ export function draw(value: number): void {
 export function useNetwork(methods: object = METHODS): void {
   beforeEach(() => {
     draw(0.5);
-    network = new Network();
+    network = new PageNetwork();
     served = [];
     test = testServer<any, any, any>({ methods, heartbeat: false });
     test.server.on("peer", (peer) => served.push(peer));

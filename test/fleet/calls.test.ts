@@ -8,7 +8,7 @@ import { expectSoon, failure, makeNode, settled, useFleet, when, type Client, ty
 
 useFleet();
 
-interface World {
+interface TwoNodes {
   readonly engine: FaultyEngine;
   readonly a: Node;
   readonly b: Node;
@@ -21,14 +21,14 @@ interface World {
 const never = (): Promise<never> => new Promise(() => {});
 
 /** Two nodes. Client bob is on the second and serves `methods`. */
-async function world(methods: object = {}, settings = {}, options = {}): Promise<World> {
+async function twoNodes(methods: object = {}, settings = {}, options = {}): Promise<TwoNodes> {
   const engine = new FaultyEngine(settings);
   const [a, b] = [
     makeNode({ engine, ...options }),
     makeNode({ engine, ...options }, { work: () => 1, never, ...methods }),
   ];
   const bob = await b.client("bob");
-  const call: World["call"] = (...request) => a.server.peer(bob.peer.id).request(...request);
+  const call: TwoNodes["call"] = (...request) => a.server.peer(bob.peer.id).request(...request);
   return { engine, a, b, bob, call };
 }
 
@@ -43,7 +43,7 @@ const raise = (error: unknown) => (): never => {
 
 describe("a call to a peer of another node", () => {
   it("has the peer's result, with bytes as base64, as a call on its own node has", async () => {
-    const { a, b, bob } = await world({
+    const { a, b, bob } = await twoNodes({
       nothing: () => undefined,
       params: (params: unknown) => [params],
       twice: ({ data }: any) => ({ data: bytes(bytesOf(data).map((x) => 2 * x)) }),
@@ -59,7 +59,7 @@ describe("a call to a peer of another node", () => {
   });
 
   it("rejects with the peer's error, which names the method and begins with the line of the caller", async () => {
-    const { a, b, bob } = await world({ refuse: () => Promise.reject(new RpcError(7, "no", { why: 1 })) });
+    const { a, b, bob } = await twoNodes({ refuse: () => Promise.reject(new RpcError(7, "no", { why: 1 })) });
     for (const node of [a, b])
       for (const [params, name] of [
         [[], "RpcError"],
@@ -75,7 +75,7 @@ describe("a call to a peer of another node", () => {
   });
 
   it("is `not-sent` if there is no such peer, node or connection", async () => {
-    const { engine, a, b, bob, call } = await world();
+    const { engine, a, b, bob, call } = await twoNodes();
     const request = (id: string, options = {}): Promise<any> =>
       failure(a.server.peer(id).request("work", undefined, options)).then(outcomeOf);
     for (const id of [`${b.server.nodes.id}.none`, `${a.server.nodes.id}.none`, "none.none"])
@@ -104,7 +104,7 @@ describe("a call to a peer of another node", () => {
   });
 
   it("is `unknown` if its node may have received it although the broker counts no receiver", async () => {
-    const { engine, a, b, call } = await world({ work: () => "done" });
+    const { engine, a, b, call } = await twoNodes({ work: () => "done" });
     engine.facts = { undercounts: true };
     const c = makeNode({ engine });
     await pass(4_000);
@@ -120,7 +120,7 @@ describe("a call to a peer of another node", () => {
 
   it("settles truly whatever a foreign node sends in the name of its node", async () => {
     const options = { principal: ({ name }: { name: string }) => name };
-    const { engine, a, b, bob, call } = await world({}, {}, options);
+    const { engine, a, b, bob, call } = await twoNodes({}, {}, options);
     await pass(4_000);
     const [, link] = engine.links;
     const from = b.server.nodes.id;
@@ -148,7 +148,7 @@ describe("a call to a peer of another node", () => {
     expect(await bob.peer.closed).toMatchObject({ code: 4001, reason: "" });
   });
 
-  it.each<[what: string, end: (world: World) => unknown]>([
+  it.each<[what: string, end: (nodes: TwoNodes) => unknown]>([
     ["the peer is lost while it runs", ({ bob }) => bob.client.close()],
     [
       "the node is silent for its lease before it answers",
@@ -156,7 +156,7 @@ describe("a call to a peer of another node", () => {
     ],
     ["its own node closes while it runs", ({ a }) => void a.server.close()],
   ])("is `unknown` if %s", async (_what, end) => {
-    const one = await world();
+    const one = await twoNodes();
     const call = rejection(one.call("never"));
     await running(one.bob);
     await end(one);
@@ -164,7 +164,7 @@ describe("a call to a peer of another node", () => {
   });
 
   it("is `not-sent` if it waits for the connection when its own node closes, or comes later", async () => {
-    const { engine, a, call } = await world();
+    const { engine, a, call } = await twoNodes();
     const begin = (): Promise<any> => rejection(call("work", {}, { timeoutMs: Infinity }));
     engine.links[0]!.down();
     const waiting = begin();
@@ -173,7 +173,7 @@ describe("a call to a peer of another node", () => {
   });
 
   it("times out with the outcome that the node reports", async () => {
-    const { b, bob, call } = await world({}, {}, { session: { ttlMs: 60_000 } });
+    const { b, bob, call } = await twoNodes({}, {}, { session: { ttlMs: 60_000 } });
     const error = await failure(call("never", undefined, { timeoutMs: 100 }));
     expect(error).toBeInstanceOf(TimeoutError);
     expect(error).toMatchObject({ outcome: "unknown", method: "never", timeoutMs: 100 });
@@ -185,7 +185,7 @@ describe("a call to a peer of another node", () => {
   });
 
   it("rejects for params that do not cross, and for options, params and streams that it cannot take", async () => {
-    const { a, b, bob, call } = await world({}, {}, { limits: { maxMessageBytes: 64 * 2 ** 20 } });
+    const { a, b, bob, call } = await twoNodes({}, {}, { limits: { maxMessageBytes: 64 * 2 ** 20 } });
     const error = await rejection(call("work", { text: "x".repeat(16 * 2 ** 20) }));
     expect(error).toBeInstanceOf(TooLargeError);
     expect(error.maxMessageBytes).toBe(16 * 2 ** 20);
@@ -207,14 +207,14 @@ describe("a call to a peer of another node", () => {
       seen.push([one.direction, one.method, one.peer.id]);
       return (ends[seen.length - 2] ?? next)();
     };
-    const { call, bob } = await world({}, {}, { around });
+    const { call, bob } = await twoNodes({}, {}, { around });
     expect(await call("work")).toBe(1);
     expect(seen).toEqual([["outgoing", "work", bob.peer.id]]);
     for (let i = 0; i < ends.length; i++) expect(await rejection(call("work"))).toBeInstanceOf(Error);
   });
 
   it("waits for the connection within its timeout, in a room of 1,000 that it leaves when it settles", async () => {
-    const { engine, a, call } = await world();
+    const { engine, a, call } = await twoNodes();
     engine.links[0]!.down();
     const controllers = Array.from({ length: 1_000 }, () => new AbortController());
     const calls = controllers.map(({ signal }) => rejection(call("work", {}, { signal, timeoutMs: Infinity })));
@@ -232,7 +232,7 @@ describe("a call to a peer of another node", () => {
 const delay = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Ends the subscription of the caller's inbox, as a broker sees a node without a connection. Returns what begins it again. */
-const away = ({ engine, a }: World): (() => Promise<void>) => {
+const away = ({ engine, a }: TwoNodes): (() => Promise<void>) => {
   const inbox = `n:${a.server.nodes.id}` as const;
   engine.links[0]!.unsubscribe(inbox);
   return () => engine.links[0]!.subscribe(inbox);
@@ -240,7 +240,7 @@ const away = ({ engine, a }: World): (() => Promise<void>) => {
 
 /** Calls of a node that is gone, which node b answers. */
 const ghost = async (timeoutMs: number, methods?: object) => {
-  const one = await world(methods);
+  const one = await twoNodes(methods);
   const [, link] = one.engine.links;
   const id = one.bob.peer.id.split(".")[1]!;
   const ask = (from: number, to: number, peer = id): void => {
@@ -254,7 +254,7 @@ const ghost = async (timeoutMs: number, methods?: object) => {
 
 describe("an answer", () => {
   it("is sent again for the whole timeout, counted from the last progress report that restarts it", async () => {
-    const one = await world({
+    const one = await twoNodes({
       // Reports progress after 800 ms and after 1,600 ms.
       work: async (_params: unknown, { progress }: any) => {
         for (const percent of [40, 80]) {
@@ -306,7 +306,7 @@ describe("an answer", () => {
 
 describe("a peer of another node", () => {
   it("is closed with code and reason", async () => {
-    const { a, b, bob } = await world();
+    const { a, b, bob } = await twoNodes();
     const handle = a.server.peer(bob.peer.id);
     await expect(handle.close(1001)).rejects.toThrow("Expected `code`");
     await expect(handle.close(4001, 5 as never)).rejects.toThrow("Expected `reason`");
@@ -317,7 +317,7 @@ describe("a peer of another node", () => {
   });
 
   it("whose node does not answer is closed with an `unknown` outcome after 10 s", async () => {
-    const { engine, a, bob } = await world();
+    const { engine, a, bob } = await twoNodes();
     engine.links[1]!.loses = (_channel, frame) => frame.startsWith("1x");
     let error: any;
     void rejection(a.server.peer(bob.peer.id).close()).then((reason) => (error = reason));

@@ -4,7 +4,7 @@ import { Follower } from "../../src/fleet/follower.js";
 import { Random } from "../faults/random.js";
 
 /** A log in a broker, and a follower of it. The test decides which messages arrive and when the log is read. */
-class World {
+class FollowedLog {
   epoch = "";
   /** The bodies of the entries. The last has offset `top`. */
   bodies: string[] = [];
@@ -88,72 +88,72 @@ describe("a follower", () => {
   });
 
   it("reads what the broker knows nothing of once, and a log that begins or is gone unseen", () => {
-    const world = new World();
-    world.heal();
+    const log = new FollowedLog();
+    log.heal();
     // The message overtakes the answer that there is no log.
-    expect(world.read(100, () => (world.begin("a"), run(world.append(2))))).toBe(true);
-    world.heal();
-    world.follower.received("a", 99, "a99");
-    expect([world.follower.needsHeal, world.read(), world.follower.needsHeal]).toEqual([true, false, false]);
-    world.begin("");
-    world.heal();
-    world.begin("b");
-    world.append(2);
-    world.heal();
-    expect(world.seen).toEqual(["a1", "a2", "gap: the log is gone", "gap: a log began unseen", "b1", "b2"]);
+    expect(log.read(100, () => (log.begin("a"), run(log.append(2))))).toBe(true);
+    log.heal();
+    log.follower.received("a", 99, "a99");
+    expect([log.follower.needsHeal, log.read(), log.follower.needsHeal]).toEqual([true, false, false]);
+    log.begin("");
+    log.heal();
+    log.begin("b");
+    log.append(2);
+    log.heal();
+    expect(log.seen).toEqual(["a1", "a2", "gap: the log is gone", "gap: a log began unseen", "b1", "b2"]);
   });
 
   it("reports one gap for another log whose beginning is gone, and one for entries that it misses of it later", () => {
-    const world = new World();
-    world.begin("a");
-    world.heal();
+    const log = new FollowedLog();
+    log.begin("a");
+    log.heal();
     /** The log loses its beginning, before or after the node has followed the log. */
     const lose = (before: () => void): string[] => {
-      world.begin(epochs.shift()!);
+      log.begin(epochs.shift()!);
       before();
-      world.append(5);
-      world.trim(1);
-      world.heal();
-      return world.seen.splice(0);
+      log.append(5);
+      log.trim(1);
+      log.heal();
+      return log.seen.splice(0);
     };
     const epochs = ["b", "c", "d"];
     const [began, lost] = ["gap: another log began", "gap: the log no longer has all entries"];
     expect(lose(() => {})).toEqual([began, "b5"]);
-    expect(lose(() => world.heal())).toEqual([began, lost, "c5"]);
-    expect(lose(() => (world.read(), run(world.append())))).toEqual([began, "d1", lost, "d6"]);
+    expect(lose(() => log.heal())).toEqual([began, lost, "c5"]);
+    expect(lose(() => (log.read(), run(log.append())))).toEqual([began, "d1", lost, "d6"]);
   });
 
   it("delivers each entry once and in order, or reports a gap, whatever is lost, late or cut", () => {
     const random = new Random(1);
     for (let round = 0; round < 300; round++) {
-      const world = new World();
-      world.begin("a");
-      world.append(random.below(3));
-      const { top } = world;
+      const log = new FollowedLog();
+      log.begin("a");
+      log.append(random.below(3));
+      const { top } = log;
       const epochs = ["b", "c", "d"];
       let late: (() => void)[] = [];
       /** Reads all. Messages overtake the answer: those of entries that were read, and one behind others that are lost. */
       const heal = (): void => {
         const overtake = (): void => {
           run(late);
-          world.append(random.below(3)).at(-1)?.();
+          log.append(random.below(3)).at(-1)?.();
         };
-        let isMore = world.read(1 + random.below(5), overtake);
-        while (isMore) isMore = world.read(1 + random.below(5));
-        expect(world.follower.position).toEqual({ epoch: world.epoch, offset: world.top });
-        expect(world.follower.needsHeal).toBe(false);
+        let isMore = log.read(1 + random.below(5), overtake);
+        while (isMore) isMore = log.read(1 + random.below(5));
+        expect(log.follower.position).toEqual({ epoch: log.epoch, offset: log.top });
+        expect(log.follower.needsHeal).toBe(false);
       };
       heal();
       for (let step = 0; step < 40; step++) {
-        const sends = world.append(random.below(3));
+        const sends = log.append(random.below(3));
         for (const send of sends) {
           const fate = random.below(4);
           if (fate === 0) late.push(send);
           else if (fate > 1) send();
         }
         const event = random.below(12);
-        if (event === 0) world.trim(random.below(3));
-        if (event === 1 && epochs.length > 0) world.begin(epochs.shift()!);
+        if (event === 0) log.trim(random.below(3));
+        if (event === 1 && epochs.length > 0) log.begin(epochs.shift()!);
         if (event === 2) {
           run(late);
           late = [];
@@ -161,12 +161,12 @@ describe("a follower", () => {
         if (event < 6) heal();
       }
       // A message shows that others are missing.
-      run(world.append());
-      if (world.follower.needsHeal) heal();
-      expect(world.follower.position).toEqual({ epoch: world.epoch, offset: world.top });
+      run(log.append());
+      if (log.follower.needsHeal) heal();
+      expect(log.follower.position).toEqual({ epoch: log.epoch, offset: log.top });
       let [epoch, offset] = ["a", top];
       let gaps: string[] = [];
-      for (const one of world.seen) {
+      for (const one of log.seen) {
         if (one.startsWith("gap")) {
           gaps.push(one);
           continue;
@@ -176,7 +176,7 @@ describe("a follower", () => {
         const isOther = epoch !== before;
         expect(gaps.includes("gap: another log began")).toBe(isOther);
         const first = isOther ? 1 : offset + 1;
-        if (next > first) expect(next - 1).toBeLessThanOrEqual(world.cuts.get(epoch)!);
+        if (next > first) expect(next - 1).toBeLessThanOrEqual(log.cuts.get(epoch)!);
         expect(gaps.length > 0).toBe(isOther || next > first);
         expect(next).toBeGreaterThanOrEqual(first);
         [offset, gaps] = [next, []];

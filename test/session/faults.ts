@@ -339,7 +339,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       override startAnew(reason: string): void {
         const { sent } = this.pair.flows.client;
         super.startAnew(reason);
-        const { client } = this.world;
+        const { client } = this.oracle;
         for (const { label, handle } of sent) if (!handle.sent) client.outgoing.send(JSON.stringify({ label, x: "" }));
         client.act();
       }

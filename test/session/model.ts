@@ -1,6 +1,6 @@
 /** Rows of steps, drawn at random, through the oracle. */
 import * as fc from "fast-check";
-import { Breach, LIMITS, World, type Fault, type Side } from "./oracle.js";
+import { Breach, LIMITS, Oracle, type Fault, type Side } from "./oracle.js";
 
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4401, 4413, 4499];
 const PASSING = [1000, 1001, 1004, 1005, 1006, 1011, 1012, 1014, 1015, 3000, 4000, 4399, 4500, 4999];
@@ -9,45 +9,45 @@ const SIZES = [1, 20, 200, 600, 1100];
 
 /** What may happen. `a` and `b` choose among what is there. */
 const STEPS = {
-  clientSends: (world, a, b) => times(1 + (a % 4), () => world.send("client", SIZES[b % SIZES.length])),
-  serverSends: (world, a, b) => times(1 + (a % 4), () => world.send("server", SIZES[b % SIZES.length])),
-  clientShows: (world, a, b) => times(1 + (a % 3), () => world.send("client", SIZES[b % SIZES.length], KEYS[a % 2])),
-  serverShows: (world, a, b) => times(1 + (a % 3), () => world.send("server", SIZES[b % SIZES.length], KEYS[a % 2])),
-  drop: (world, a, b) => world.drop(sideOf(a), 1 + (b % 3)),
-  toClient: (world, a) => times(1 + (a % 3), () => world.deliver("client")),
-  toServer: (world, a, b) => times(1 + (a % 3), () => world.deliver("server", b % 8 === 0 ? a % 3 : 0)),
-  toServerOld: (world, a) => times(2, () => world.deliver("server", 1 + (a % 2))),
-  settle: (world) => world.settle(),
-  cutClient: (world) => world.cut("client"),
-  cutServer: (world) => world.cut("server"),
-  cutBoth: (world) => (world.cut("client"), world.cut("server")),
-  closeFinally: (world, a, b) => world.cut(sideOf(a), FINAL[b % FINAL.length]),
-  closeInPassing: (world, a, b) => world.cut(sideOf(a), PASSING[b % PASSING.length]),
-  reconnect: (world) => world.reconnect(),
-  reconnectToHello: (world) => world.reconnectToHello(),
-  reconnectAndSettle: (world) => (world.reconnect(), world.settle()),
-  crossResumes: (world, a) => crossResumes(world, a % 2 === 0),
-  expire: (world) => world.expire(),
-  closeServer: (world) => world.close("server"),
-  closeClient: (world) => world.close("client"),
-  closeReturning: (world) => (world.reconnectToHello(), world.close("client")),
-  stall: (world, a, b) => world.stall(sideOf(a), b % 2 === 0),
-  drain: (world, a) => world.drain(sideOf(a)),
-  cancel: (world, a, b) => world.cancel(sideOf(a), b),
-  flood: (world, a) => times(12, () => world.send(sideOf(a), 1200)),
-  tooLong: (world, a) => world.sendTooLong(sideOf(a)),
-  poison: (world, a) => world.lie(sideOf(a)),
-  lie: (world, a, b) => world.lie(sideOf(a), 1 + (b % 7)),
-  ackLate: (world, a) => (world.settle(), world.ackLate(sideOf(a))),
-  bye: (world, a) => world.bye(sideOf(a)),
-  answerWrongly: (world, a) => world.answerWrongly(a),
-  repeatResume: (world, a) => world.repeatResume(a),
-  resumeTwice: (world) => world.resumeTwice(),
-  steal: (world) => world.steal(),
-  reuse: (world, a) => world.reuse(a),
-  breakIn: (world, a, b) => world.breakIn(a, b % 2 === 0),
-  lieInResume: (world, a) => (world.settle(), world.lieInResume(a)),
-} satisfies Record<string, (world: World, a: number, b: number) => void>;
+  clientSends: (oracle, a, b) => times(1 + (a % 4), () => oracle.send("client", SIZES[b % SIZES.length])),
+  serverSends: (oracle, a, b) => times(1 + (a % 4), () => oracle.send("server", SIZES[b % SIZES.length])),
+  clientShows: (oracle, a, b) => times(1 + (a % 3), () => oracle.send("client", SIZES[b % SIZES.length], KEYS[a % 2])),
+  serverShows: (oracle, a, b) => times(1 + (a % 3), () => oracle.send("server", SIZES[b % SIZES.length], KEYS[a % 2])),
+  drop: (oracle, a, b) => oracle.drop(sideOf(a), 1 + (b % 3)),
+  toClient: (oracle, a) => times(1 + (a % 3), () => oracle.deliver("client")),
+  toServer: (oracle, a, b) => times(1 + (a % 3), () => oracle.deliver("server", b % 8 === 0 ? a % 3 : 0)),
+  toServerOld: (oracle, a) => times(2, () => oracle.deliver("server", 1 + (a % 2))),
+  settle: (oracle) => oracle.settle(),
+  cutClient: (oracle) => oracle.cut("client"),
+  cutServer: (oracle) => oracle.cut("server"),
+  cutBoth: (oracle) => (oracle.cut("client"), oracle.cut("server")),
+  closeFinally: (oracle, a, b) => oracle.cut(sideOf(a), FINAL[b % FINAL.length]),
+  closeInPassing: (oracle, a, b) => oracle.cut(sideOf(a), PASSING[b % PASSING.length]),
+  reconnect: (oracle) => oracle.reconnect(),
+  reconnectToHello: (oracle) => oracle.reconnectToHello(),
+  reconnectAndSettle: (oracle) => (oracle.reconnect(), oracle.settle()),
+  crossResumes: (oracle, a) => crossResumes(oracle, a % 2 === 0),
+  expire: (oracle) => oracle.expire(),
+  closeServer: (oracle) => oracle.close("server"),
+  closeClient: (oracle) => oracle.close("client"),
+  closeReturning: (oracle) => (oracle.reconnectToHello(), oracle.close("client")),
+  stall: (oracle, a, b) => oracle.stall(sideOf(a), b % 2 === 0),
+  drain: (oracle, a) => oracle.drain(sideOf(a)),
+  cancel: (oracle, a, b) => oracle.cancel(sideOf(a), b),
+  flood: (oracle, a) => times(12, () => oracle.send(sideOf(a), 1200)),
+  tooLong: (oracle, a) => oracle.sendTooLong(sideOf(a)),
+  poison: (oracle, a) => oracle.lie(sideOf(a)),
+  lie: (oracle, a, b) => oracle.lie(sideOf(a), 1 + (b % 7)),
+  ackLate: (oracle, a) => (oracle.settle(), oracle.ackLate(sideOf(a))),
+  bye: (oracle, a) => oracle.bye(sideOf(a)),
+  answerWrongly: (oracle, a) => oracle.answerWrongly(a),
+  repeatResume: (oracle, a) => oracle.repeatResume(a),
+  resumeTwice: (oracle) => oracle.resumeTwice(),
+  steal: (oracle) => oracle.steal(),
+  reuse: (oracle, a) => oracle.reuse(a),
+  breakIn: (oracle, a, b) => oracle.breakIn(a, b % 2 === 0),
+  lieInResume: (oracle, a) => (oracle.settle(), oracle.lieInResume(a)),
+} satisfies Record<string, (oracle: Oracle, a: number, b: number) => void>;
 
 type StepKind = keyof typeof STEPS;
 
@@ -74,14 +74,14 @@ function sideOf(a: number): Side {
 }
 
 /** The client gives one `resume` up for another, and the first arrives when the second is answered. */
-function crossResumes(world: World, isAnswered: boolean): void {
-  world.cut("client");
-  world.reconnectToHello();
-  world.cut("client");
-  world.reconnectToHello();
-  world.deliver("server", 0);
-  if (isAnswered) world.deliver("client", 0);
-  world.deliver("server", 1);
+function crossResumes(oracle: Oracle, isAnswered: boolean): void {
+  oracle.cut("client");
+  oracle.reconnectToHello();
+  oracle.cut("client");
+  oracle.reconnectToHello();
+  oracle.deliver("server", 0);
+  if (isAnswered) oracle.deliver("client", 0);
+  oracle.deliver("server", 1);
 }
 
 interface Step {
@@ -110,9 +110,9 @@ const run = fc.record({
 /** Plays runs until one fails or there have been enough. Returns what is wrong, `undefined` if nothing is. */
 export function explore(options: { runs: number; seed: number; shrinks: boolean }, fault?: Fault): string | undefined {
   const property = fc.property(run, ({ steps, limits, closes }) => {
-    const world = new World(limits, fault);
-    for (const { kind, a, b } of steps) world.perform(() => STEPS[kind](world, a, b));
-    world.finish(closes);
+    const oracle = new Oracle(limits, fault);
+    for (const { kind, a, b } of steps) oracle.perform(() => STEPS[kind](oracle, a, b));
+    oracle.finish(closes);
   });
   const { runs, seed, shrinks } = options;
   const result = fc.check(property, { numRuns: runs, seed, endOnFailure: !shrinks });

@@ -22,7 +22,7 @@ export class Breach extends Error {}
 
 export type Side = "client" | "server";
 
-/** The limits of each kind of world. */
+/** The limits of each kind of oracle. */
 export const LIMITS: readonly EndLimits[] = [
   { logFrames: 8, logLength: 3000, highWaterBytes: 2 ** 20 },
   { logFrames: 4, logLength: 2 ** 20, highWaterBytes: 1 },
@@ -84,7 +84,7 @@ export class LineEnd implements Socket {
     if (!this.open) return false;
     for (const frame of frames) {
       this.sent.push(frame);
-      this.line.world.sentFrame(this, frame);
+      this.line.oracle.sentFrame(this, frame);
       this.other.underWay.push(frame);
     }
     return true;
@@ -103,13 +103,13 @@ export class LineEnd implements Socket {
 
 /** One connection attempt that has opened. */
 export class Line {
-  readonly world: World;
+  readonly oracle: Oracle;
   readonly client = new LineEnd("client", this);
   readonly server = new LineEnd("server", this);
   /** Whether its client has said that it returns. */
   readonly returns: boolean;
   readonly principal: string;
-  /** Whether the client of this world has it. */
+  /** Whether the client of this oracle has it. */
   readonly isReciproc: boolean;
   /** The connection whose hello was said on it. */
   pair: Pair | undefined;
@@ -125,12 +125,12 @@ export class Line {
   /** Client: the connection that its application has closed on this line. The server learns of it with the close. */
   closed: Pair | undefined;
 
-  constructor(world: World, returns: boolean, principal: string, isReciproc: boolean) {
-    this.world = world;
+  constructor(oracle: Oracle, returns: boolean, principal: string, isReciproc: boolean) {
+    this.oracle = oracle;
     this.returns = returns;
     this.principal = principal;
     this.isReciproc = isReciproc;
-    this.token = world.registry.makeToken();
+    this.token = oracle.registry.makeToken();
     this.isAnswered = !returns;
     this.client.other = this.server;
     this.server.other = this.client;
@@ -146,7 +146,7 @@ export abstract class End implements Reports {
   readonly outgoing: Outgoing;
   /** The length of the messages that were queued when the line was lost. */
   carried = 0;
-  readonly world: World;
+  readonly oracle: Oracle;
   readonly side: Side;
   line: Line | undefined;
   pair: Pair;
@@ -156,16 +156,16 @@ export abstract class End implements Reports {
   /** Whether frames wait for the end of the tick. */
   #isDue = false;
 
-  constructor(world: World, side: Side, pair: Pair) {
-    this.world = world;
+  constructor(oracle: Oracle, side: Side, pair: Pair) {
+    this.oracle = oracle;
     this.side = side;
     this.pair = pair;
-    const limits = { ...world.limits, ...world.fault.limits };
+    const limits = { ...oracle.limits, ...oracle.fault.limits };
     const delegate = { confirmed() {}, storedChanged() {}, acceptsBroadcast: () => true, discarded() {} };
     this.endpoint = new AnyEndpoint(limits, delegate).reportTo(this);
     this.outgoing = flowOver(this.endpoint, limits.maxUnsentBytes, side === "client");
-    world.fault.changeEndpoint?.(side, this.endpoint);
-    world.fault.changeOutgoing?.(this);
+    oracle.fault.changeEndpoint?.(side, this.endpoint);
+    oracle.fault.changeOutgoing?.(this);
   }
 
   get wire(): LineEnd | undefined {
@@ -230,13 +230,13 @@ export abstract class End implements Reports {
   receivePack(messages: unknown[]): void {
     for (const message of messages) {
       if (this.hasEnded) return;
-      if (message === undefined) this.world.check(false, "a frame that is not JSON is taken for a message");
-      else this.world.got(this, (message as { label: string }).label);
+      if (message === undefined) this.oracle.check(false, "a frame that is not JSON is taken for a message");
+      else this.oracle.got(this, (message as { label: string }).label);
     }
   }
 
   missed(count: number): void {
-    this.world.missed(this, count);
+    this.oracle.missed(this, count);
   }
 
   ended(end: CloseInfo, isRemote: boolean): void {
@@ -270,10 +270,10 @@ export class ClientEnd extends End {
 
   /** Takes what arrives. The first frame of a line is the server's hello. */
   override receive(frame: string): void {
-    const { line, world } = this;
+    const { line, oracle } = this;
     if (this.hello !== undefined) return super.receive(frame);
     this.hello = helloOf(frame);
-    world.check(this.hello !== undefined, `the server's first frame is ${frame}`);
+    oracle.check(this.hello !== undefined, `the server's first frame is ${frame}`);
     this.attach(line!);
     this.act();
   }
@@ -292,14 +292,14 @@ export class ClientEnd extends End {
   }
 
   override over({ code }: CloseInfo): void {
-    this.world.begin(this, `closed with ${code}`);
+    this.oracle.begin(this, `closed with ${code}`);
   }
 
   /** The server does not have the session: a new connection begins on the same line. */
   override startAnew(reason: string): void {
     const { line, hello } = this;
     this.line = undefined;
-    const next = this.world.begin(this, reason);
+    const next = this.oracle.begin(this, reason);
     next.line = line;
     next.hello = hello;
     next.attach(line!);
@@ -314,24 +314,24 @@ export class ServerEnd extends End implements Resumable {
   nextHash: string | undefined = undefined;
   attempt = 0;
 
-  constructor(world: World, line: Line, pair: Pair) {
-    super(world, "server", pair);
+  constructor(oracle: Oracle, line: Line, pair: Pair) {
+    super(oracle, "server", pair);
     pair.server = this;
     this.principal = line.principal;
-    world.registry.open(this, line.token);
-    const session = new Session(world.limits, { ttlMs: TTL_MS, limits: UNKNOWN_LIMITS });
+    oracle.registry.open(this, line.token);
+    const session = new Session(oracle.limits, { ttlMs: TTL_MS, limits: UNKNOWN_LIMITS });
     line.end = this;
     this.line = line;
     this.endpoint.take(line.server, "greeting", session);
   }
 
   override confirmed(): void {
-    this.world.registry.confirm(this);
+    this.oracle.registry.confirm(this);
   }
 
   override over({ code, reason }: CloseInfo): void {
-    this.world.registry.drop(this);
-    this.world.isOver(this, `closed with ${code} ${reason}`);
+    this.oracle.registry.drop(this);
+    this.oracle.isOver(this, `closed with ${code} ${reason}`);
   }
 
   override startAnew(): void {
@@ -347,12 +347,12 @@ export class ServerEnd extends End implements Resumable {
     }
     this.line = line;
     line.end = this;
-    this.endpoint.resume(line.server, resume, () => this.world.registry.renew(this, resume.token));
+    this.endpoint.resume(line.server, resume, () => this.oracle.registry.renew(this, resume.token));
     this.act();
   }
 }
 
-/** What an end of a world does wrong: nothing, if nothing is given. */
+/** What an end of an oracle does wrong: nothing, if nothing is given. */
 export interface Fault {
   readonly ClientEnd?: typeof ClientEnd;
   readonly ServerEnd?: typeof ServerEnd;
@@ -371,7 +371,7 @@ export function acceptsFirst(frame: string, { isRefused }: Pick<Line, "isRefused
 }
 
 /** One client, its server, and the lines between them. */
-export class World {
+export class Oracle {
   readonly limits: EndLimits;
   readonly registry: TokenRegistry<ServerEnd>;
   readonly lines: Line[] = [];
@@ -397,7 +397,7 @@ export class World {
     if (!holds) throw new Breach(what);
   }
 
-  perform(act: (world: World) => void): void {
+  perform(act: (oracle: Oracle) => void): void {
     act(this);
     this.#checkBounds();
   }

@@ -3,15 +3,15 @@
  * different states, if something else is under way on the lines, or if the oracle knows something else.
  */
 import { expect, it } from "vitest";
-import { World, type End, type Side } from "./oracle.js";
+import { Oracle, type End, type Side } from "./oracle.js";
 
 const ACTS = {
-  send: (world: World, side: Side) => world.send(side),
-  deliver: (world: World, side: Side, which: number) => void world.deliver(side, which),
-  cut: (world: World, side: Side) => world.cut(side),
-  reconnect: (world: World) => world.reconnect(),
-  expire: (world: World) => world.expire(),
-  close: (world: World, side: Side) => world.close(side),
+  send: (oracle: Oracle, side: Side) => oracle.send(side),
+  deliver: (oracle: Oracle, side: Side, which: number) => void oracle.deliver(side, which),
+  cut: (oracle: Oracle, side: Side) => oracle.cut(side),
+  reconnect: (oracle: Oracle) => oracle.reconnect(),
+  expire: (oracle: Oracle) => oracle.expire(),
+  close: (oracle: Oracle, side: Side) => oracle.close(side),
 };
 
 /** One thing that can happen. */
@@ -35,14 +35,14 @@ function survey(mostStates: number | undefined): { states: number; depth: number
     const further: Step[][] = [];
     for (const path of paths) {
       try {
-        const world = new World();
-        for (const [kind, side, which] of path) world.perform(() => ACTS[kind](world, side, which));
-        const key = keyOf(world, path);
+        const oracle = new Oracle();
+        for (const [kind, side, which] of path) oracle.perform(() => ACTS[kind](oracle, side, which));
+        const key = keyOf(oracle, path);
         if (seen.has(key)) continue;
         if (seen.size === mostStates) return { states: seen.size, depth };
         seen.add(key);
-        further.push(...nextOf(path, world).map((step) => [...path, step]));
-        world.finish(SIDES[seen.size % 2 === 0 ? 0 : 1]);
+        further.push(...nextOf(path, oracle).map((step) => [...path, step]));
+        oracle.finish(SIDES[seen.size % 2 === 0 ? 0 : 1]);
       } catch (cause) {
         throw new Error(`${String(cause)} after ${path.map((step) => step.join(" ")).join(", ") || "nothing"}`, {
           cause,
@@ -55,14 +55,14 @@ function survey(mostStates: number | undefined): { states: number; depth: number
 }
 
 /** Returns what can happen next. */
-function nextOf(path: readonly Step[], world: World): Step[] {
-  const { client, lines } = world;
+function nextOf(path: readonly Step[], oracle: Oracle): Step[] {
+  const { client, lines } = oracle;
   const { kind } = client.endpoint.state;
   const hasClosed = count(path, "close") > 0;
   const next: [can: boolean, ...step: Step][] = [];
   for (const side of SIDES) {
     next.push([count(path, "send", side) < MESSAGES && !hasClosed, "send", side, 0]);
-    next.push([count(path, "cut") < LOSSES && world.end(side)?.line !== undefined, "cut", side, 0]);
+    next.push([count(path, "cut") < LOSSES && oracle.end(side)?.line !== undefined, "cut", side, 0]);
   }
   for (const [which, line] of lines.entries()) {
     next.push([line === client.line && line.client.underWay.length > 0, "deliver", "client", which]);
@@ -75,9 +75,9 @@ function nextOf(path: readonly Step[], world: World): Step[] {
   return next.flatMap(([can, ...step]) => (can ? [step] : []));
 }
 
-/** Returns a text that two worlds share if they are alike in everything that what follows can depend on. */
-function keyOf(world: World, path: readonly Step[]): string {
-  const { client, servers, lines } = world;
+/** Returns a text that two oracles share if they are alike in everything that what follows can depend on. */
+function keyOf(oracle: Oracle, path: readonly Step[]): string {
+  const { client, servers, lines } = oracle;
   const ends: readonly (End | undefined)[] = [client, ...servers];
   const endKey = ({ endpoint: { state }, line, pair }: End): unknown => [
     state.kind,
