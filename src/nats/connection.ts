@@ -83,7 +83,7 @@ export class NatsConnection implements EngineConnection, Connectable {
 
   async open(): Promise<EngineFacts> {
     await this.#loop.open();
-    if (this.streams !== undefined) this.#checkLater();
+    if (this.streams !== undefined) this.checkLater();
     const { max_payload: maxPayload = 2 ** 20 } = this.#link?.client.info ?? {};
     return { maxFrameBytes: maxPayload - HEAD_BYTES, counts: false, unmet: [] };
   }
@@ -104,19 +104,13 @@ export class NatsConnection implements EngineConnection, Connectable {
     this.#subscribed.clear();
   }
 
-  /** Checks the streams now, because an operation has failed. */
-  checkSoon(): void {
-    this.#checkLater(0);
-  }
-
-  #checkLater(ms = CHECK_MS): void {
+  /** Checks the streams after a time, and then again and again. */
+  checkLater(ms = CHECK_MS): void {
     clearTimeout(this.#checking);
     if (this.#loop.isClosed) return;
-    this.#checking = setTimeout(() => {
-      // Without a connection, the streams are checked when it is restored.
-      const checked = this.#loop.isUp ? this.checkStreams() : Promise.resolve();
-      void checked.catch(() => {}).then(() => this.#checkLater());
-    }, ms);
+    // Without a connection, the streams are checked when it is restored.
+    const check = (): Promise<void> => this.checkStreams().catch(() => {});
+    this.#checking = setTimeout(() => void check().then(() => this.checkLater()), ms);
   }
 
   reconnect(reason: Error): void {

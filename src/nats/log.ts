@@ -141,7 +141,7 @@ export class NatsLog implements EngineLog {
 
   /** If an operation fails, the stream may be gone. The next one finds another, without waiting for the next check. */
   #watch<T>(operation: Promise<T>): Promise<T> {
-    operation.catch(() => this.#connection.checkSoon());
+    operation.catch(() => this.#connection.checkLater(0));
     return operation;
   }
 
@@ -200,21 +200,17 @@ export class NatsLog implements EngineLog {
   /** Returns the position of an entry that was appended with the same key before. If it fails, the entry is there nevertheless. */
   async #earlier(seq: number, subject: string): Promise<Position> {
     try {
-      return await this.#findEarlier(seq, subject);
+      const stored = await this.#get({ seq });
+      const kept = stored && this.#keptOf(stored);
+      if (kept) return { epoch: kept.epoch, offset: kept.number };
+      const remembered = await this.#ask(({ streams }) =>
+        streams.getMessage(this.#connection.names.stream("k"), { last_by_subj: subject }),
+      );
+      const position = positionOf(remembered?.string());
+      if (position !== undefined) return position;
     } catch (cause) {
       throw new EngineError((cause as Error).message, "unknown", { cause });
     }
-  }
-
-  async #findEarlier(seq: number, subject: string): Promise<Position> {
-    const found = await this.#get({ seq });
-    const kept = found && this.#keptOf(found);
-    if (kept) return { epoch: kept.epoch, offset: kept.number };
-    const stored = await this.#ask(({ streams }) =>
-      streams.getMessage(this.#connection.names.stream("k"), { last_by_subj: subject }),
-    );
-    const position = positionOf(stored?.string());
-    if (position !== undefined) return position;
     throw new EngineError("NATS: an entry was appended with this key before, and is no longer kept", "unknown");
   }
 
@@ -224,13 +220,9 @@ export class NatsLog implements EngineLog {
     const isKept = (): boolean => this.#connection.streams!.keeps(length, ageMs);
     if (isKept()) return undefined;
     const grow = async (): Promise<void> => {
-      if (isKept()) return;
-      try {
-        await this.#connection.untilLost(this.#connection.streams!.grow(this.#connection.present(), length, ageMs));
-      } catch (cause) {
-        // The entry was not written yet.
-        throw new EngineError((cause as EngineError).message, "not-sent", { cause });
-      }
+      const { streams } = this.#connection;
+      const growing = async (): Promise<void> => streams!.grow(this.#connection.present(), length, ageMs);
+      if (!isKept()) await unsent(this.#connection.untilLost(growing()));
     };
     return (this.#growing = this.#growing.then(grow, grow));
   }
