@@ -87,8 +87,6 @@ type AttachedEvents = FleetEvents & { error(error: unknown): void };
 
 const EVENTS: Record<keyof AttachedEvents, 0> = { engine: 0, gap: 0, error: 0 };
 const NO_PEERS: ReadonlySet<never> = new Set();
-/** No peer is here, so nothing is sent again. */
-const NO_REPLAY = 0;
 
 /** A node without clients. Made by `attach`. `R` is the contract of the peers that it calls. */
 export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<AttachedEvents> {
@@ -102,7 +100,7 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
     const report = (error: unknown): void => void tell(this, "error", [error]);
     const host: NodeHost = {
       settings: { timeoutMs, retry: false },
-      maxReplayLength: NO_REPLAY,
+      maxReplayLength: 0,
       peers: NO_PEERS,
       rulesOf: (name) => topics?.(name),
       membersOf: () => NO_PEERS,

@@ -76,7 +76,6 @@ export class Calls implements PeerCalls {
     this.#node = node;
   }
 
-  /** Calls a method of a peer on any node. Never throws. */
   async request(id: string, method: string, params: unknown, options: CallOptions = {}): Promise<unknown> {
     const node = this.#node;
     const to = node.addressOf(id);
@@ -88,7 +87,6 @@ export class Calls implements PeerCalls {
     return this.#call(to.node, method, settings, Kind.Call, [to.localId, timeoutMs, flags], body);
   }
 
-  /** Notifies a peer on any node, at most once. Throws a `TypeError` for params without a JSON form. */
   notify(id: string, method: string, params: unknown): void {
     const node = this.#node;
     const to = node.addressOf(id);
@@ -97,7 +95,6 @@ export class Calls implements PeerCalls {
     if (isNodeName(to.node)) node.broker.send(`n:${to.node}`, frameOf(Kind.One, [node.id, to.localId], body));
   }
 
-  /** Closes a peer on any node. Resolves when the peer is closed. */
   async close(id: string, code: number, reason: string): Promise<void> {
     const node = this.#node;
     const to = node.addressOf(id);

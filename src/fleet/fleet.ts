@@ -20,12 +20,6 @@ import { FleetTopics } from "./topics.js";
 /** Another node gets the report of a session for so long, while it lives and has not received it. A session without a socket seldom lasts longer. */
 const SESSION_OVER_MS = 60_000;
 
-/** Returns the node that a token names, if it names one. */
-function nodeOfToken(token: string): NodeName | undefined {
-  const node = token.slice(0, Math.max(0, token.indexOf(".")));
-  return isNodeName(node) ? node : undefined;
-}
-
 /** One node of a fleet. */
 export class Fleet implements ServerNode {
   readonly topics: FleetTopics;
@@ -142,8 +136,9 @@ export class Fleet implements ServerNode {
   }
 
   sessionOver(token: string, hash: string, principal: string | undefined): (() => void) | undefined {
-    const node = nodeOfToken(token);
-    if (node === undefined || node === this.id) return undefined;
+    // As the id of a peer, a token begins with the name of its node.
+    const { node } = this.#node.addressOf(token);
+    if (!isNodeName(node) || node === this.id) return undefined;
     const frame = frameOf(Kind.SessionOver, [this.id, hash, principal === undefined ? "" : "p", principal ?? ""]);
     const { nodes, repeats } = this.#node;
     const isReceived = (count: number): boolean => count > 0 || !nodes.live.has(node);

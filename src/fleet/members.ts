@@ -62,19 +62,18 @@ interface Known {
   repeatMs: number;
 }
 
-/** The first question on the channel of a topic, until it is answered. */
+/** The first question on the channel of a topic. */
 interface Question {
   readonly answered: Set<NodeName>;
   /** How many nodes answer, if the broker has counted them. */
   count: number | undefined;
-  readonly done: () => void;
+  done: () => void;
 }
 
 /** A topic that this node follows. */
 interface Followed {
   readonly known: Map<NodeName, Known>;
-  /** Whether the first question was answered. Until then, members that are found are not reported. */
-  isKnown: boolean;
+  /** `undefined` when it was answered. Until then, members that are found are not reported. */
   question: Question | undefined;
 }
 
@@ -142,7 +141,8 @@ export class Members {
 
   /** Begins to follow a topic: its channel is or will be subscribed. */
   follow(topic: string): void {
-    this.#followed.set(topic, { known: new Map(), isKnown: false, question: undefined });
+    const question = { answered: new Set<NodeName>(), count: undefined, done: () => {} };
+    this.#followed.set(topic, { known: new Map(), question });
   }
 
   unfollow(topic: string): void {
@@ -154,12 +154,12 @@ export class Members {
 
   /** Whether the first question about a topic was answered. */
   isKnown(topic: string): boolean {
-    return this.#followed.get(topic)?.isKnown !== false;
+    return this.#followed.get(topic)?.question === undefined;
   }
 
   /** Returns the first question about a topic, for its channel. `done` is called once, when all have answered. */
   ask(topic: string, done: () => void): string {
-    this.#followed.get(topic)!.question = { answered: new Set(), count: undefined, done };
+    this.#followed.get(topic)!.question!.done = done;
     return this.#question(topic);
   }
 
@@ -184,7 +184,6 @@ export class Members {
   #end(followed: Followed): void {
     const { question } = followed;
     followed.question = undefined;
-    followed.isKnown = true;
     question?.done();
   }
 
@@ -376,7 +375,7 @@ export class Members {
     if (before === as) return;
     if (as === undefined) members.delete(localId);
     else members.set(localId, as);
-    if (followed.isKnown)
+    if (followed.question === undefined)
       this.#output.changed(topic, as === undefined ? "left" : "joined", node, localId, as ?? before!);
   }
 

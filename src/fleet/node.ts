@@ -74,11 +74,6 @@ export class FleetNode {
     await broker.close();
   }
 
-  /** A node has given a sign. Returns false if the node has closed: then the sign is an old one. */
-  noteSign(node: NodeName): boolean {
-    return this.nodes.noteSign(node, performance.now());
-  }
-
   /** Counts a frame that breaks a rule. */
   foreign(): void {
     this.counts.foreign++;

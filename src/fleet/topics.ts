@@ -40,7 +40,7 @@ class FleetTopic extends NodeTopic {
   /** Prepares the topic again. */
   readonly retry: Expiring;
   log: TopicLog | undefined = undefined;
-  /** The first question about its members; `undefined` while it is not asked. */
+  /** The first question about its members. Resolves when it was answered, and never rejects. */
   asking: Promise<void> | undefined = undefined;
   /** The attempt to follow the log for which publications of this node wait. */
   following: Promise<void> | undefined = undefined;
@@ -73,7 +73,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     this.#members = new Members(node.id, {
       send: (channel, frame) => void broker.send(channel, frame),
       later: (key, frames) => broker.later(key, frames),
-      noteSign: (other) => node.noteSign(other),
+      noteSign: (other) => node.nodes.noteSign(other, performance.now()),
       changed: (topic, event, other, localId, as) =>
         this.topics.get(topic)?.changed(event, memberOf(node.idOf({ node: other, localId }), as)),
       asked: () => this.#wake(),
@@ -362,9 +362,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
 
   /** Asks the other nodes for their members in a topic that is subscribed, once. */
   async #know(topic: FleetTopic): Promise<void> {
-    if (topic.memberRule === undefined || this.#members.isKnown(topic.name)) return;
-    topic.asking ??= this.#ask(topic).finally(() => (topic.asking = undefined));
-    await topic.asking;
+    if (topic.memberRule !== undefined) await (topic.asking ??= this.#ask(topic));
   }
 
   async #ask({ name, channel }: FleetTopic): Promise<void> {
