@@ -1,11 +1,11 @@
 /** The options of a peer, checked once and brought into the shape that calls need. A server makes one for all its peers. */
 
 import type { BytesCodec } from "../message/bytes.js";
-import type { Fit, SchemaContract, ValueChecks } from "../contract/checks.js";
+import type { Fit, SchemaContract } from "../contract/checks.js";
 import { notInUse, type Feature } from "./feature.js";
-import { anyRetry, settingsOf, type CallSettings } from "./outgoing-call.js";
+import { anyRetry, settingsOf } from "./outgoing-call.js";
 import { lspCancel, type CoreDialect, type Dialect } from "./dialect.js";
-import { Flow, unsentMarks, type UnsentMarks } from "./flow.js";
+import { Flow, unsentMarks } from "./flow.js";
 import { peerLimits, type PeerLimits } from "../message/limits.js";
 import {
   anyFunction,
@@ -76,41 +76,12 @@ export const PEER_OPTIONS = {
 const DEFAULTS = { timeoutMs: 60_000, retry: false } as const;
 
 /** The options of a peer after checking. Peers may share one: it never changes. */
-export interface Config {
-  readonly methods: ReadonlyMap<string, AnyHandler>;
-  readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
-  /** Checks params by one of `schemas`. */
-  readonly validate: Fit["validate"];
-  /** Checks results, progress and stream values; `undefined` if they are not checked. */
-  readonly checks: ValueChecks | undefined;
-  readonly fallback: AnyHandler | undefined;
-  readonly around: AnyAround | undefined;
-  /** The defaults of the options of a call. */
-  readonly settings: CallSettings;
-  readonly limits: PeerLimits;
-  readonly marks: UnsentMarks;
-  readonly dialect: CoreDialect;
-  /** Whether the application chose the dialect. The default dialect is understood, and spoken only to a reciproc peer. */
-  readonly choseDialect: boolean;
-  /** Methods of cancels and of features, whose messages are taken before any handler. */
-  readonly controlMethods: ReadonlySet<string>;
-  readonly use: readonly Feature[];
-  /** The class of the flow of each connection. */
-  readonly Flow: typeof Flow;
-  /** Whether messages of JSON-RPC 1.0 are understood too. */
-  readonly compat: "1.0" | undefined;
-  /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
-  readonly onForeignMessage: AnyHandler | undefined;
-  /** Reads binary frames, and marks the values of streams. Without it, the other side sends no binary frames. */
-  readonly bytes: BytesCodec | undefined;
-  /** Whether calls and notifications are queued, on each new connection, until `Connection.release`. */
-  readonly opensFirst: boolean;
-}
+export type Config = Readonly<ReturnType<typeof makeConfig>>;
 
 const DEFAULT_DIALECT: CoreDialect = { name: "lsp", cancel: lspCancel };
 
-/** Makes a config of options that are checked. `opensFirst`: see `Config`. Throws a `TypeError` if a schema or a contract does not fit the methods. */
-export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = false): Config {
+/** Makes a config of options that are checked. Throws a `TypeError` if a schema or a contract does not fit the methods. */
+export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = false) {
   const { schemas: given, methods, fallback, timeoutMs, retry, use: all = [] } = checked;
   const use = [...new Map(all.filter(isFeature).map((feature) => [feature.name, feature])).values()];
   const {
@@ -132,21 +103,31 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
   return {
     methods,
     schemas,
+    /** Checks params by one of `schemas`. */
     validate,
+    /** Checks results, progress and stream values; `undefined` if they are not checked. */
     checks,
     fallback,
     around: checked.around,
+    /** The defaults of the options of a call. */
     settings: settingsOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
     limits: checked.limits,
     marks: unsentMarks(checked.limits),
     dialect,
+    /** Whether the application chose the dialect. The default dialect is understood, and spoken only to a reciproc peer. */
     choseDialect: checked.dialect !== undefined,
+    /** Methods of cancels and of features, whose messages are taken before any handler. */
     controlMethods: new Set([dialect.cancel.method, ...use.flatMap((feature) => feature.methods(dialect))]),
     use,
+    /** The class of the flow of each connection. */
     Flow: use.find((feature) => feature.Flow)?.Flow ?? Flow,
+    /** Whether messages of JSON-RPC 1.0 are understood too. */
     compat,
+    /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
     onForeignMessage,
+    /** Reads binary frames, and marks the values of streams. Without it, the other side sends no binary frames. */
     bytes: all.find(isBytesCodec),
+    /** Whether calls and notifications are queued, on each new connection, until `Connection.release`. */
     opensFirst,
   };
 }
