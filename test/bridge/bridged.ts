@@ -3,12 +3,12 @@ import type { ChildProcess } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { bridge, type BridgeEnd, type BridgeOptions } from "../../src/bridge/bridge.js";
-import { plainPeer, type PlainPeer } from "../support/network.js";
+import { bareHttp, plainPeer, type PlainPeer } from "../support/network.js";
 import { passUntil } from "../support/time.js";
 
 export { bridge, type BridgeEnd, type BridgeOptions };
@@ -29,16 +29,14 @@ export interface Bridged extends PlainPeer {
 
 /** Bridges a connection to a command of `command.mjs`, by the virtual clock. Framing is "lines" unless the command gets "lsp". */
 export async function bridged(args: readonly string[], given: Partial<BridgeOptions> = {}): Promise<Bridged> {
-  const http = new WebSocketServer({ port: 0, host: "127.0.0.1", perMessageDeflate: false });
-  onTestFinished(() => {
-    http.close();
-  });
-  await once(http, "listening");
+  const http = await bareHttp();
+  onTestFinished(() => http[Symbol.asyncDispose]());
+  const webSockets = new WebSocketServer({ server: http.server, perMessageDeflate: false });
   let stderr = "";
   let child!: ChildProcess;
   const onProcess = (made: unknown): void => void (child = (made as { process: ChildProcess }).process);
   const joined = new Promise<Pick<Bridged, "server" | "raw" | "child" | "over">>((resolve) => {
-    http.on("connection", (server, { socket: raw }) => {
+    webSockets.on("connection", (server, { socket: raw }) => {
       subscribe("child_process", onProcess);
       const over = bridge(server, {
         command: process.execPath,
@@ -52,7 +50,7 @@ export async function bridged(args: readonly string[], given: Partial<BridgeOpti
       resolve({ server, raw, child, over });
     });
   });
-  const client = await plainPeer(`ws://127.0.0.1:${(http.address() as AddressInfo).port}`);
+  const client = await plainPeer(http.url);
   const ends = await joined;
   onTestFinished(async () => {
     client.webSocket.terminate();

@@ -5,7 +5,7 @@ import type { WebSocket } from "ws";
 import { RpcError, type Peer, type Server } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { freePort } from "../support/ports.js";
-import { gate, rejection } from "../support/turns.js";
+import { gate, raising, rejection } from "../support/turns.js";
 import { servingOnPort } from "../server/by-hand.js";
 import { begin, file, plainServer, run, type Ended, type Given } from "./program.js";
 
@@ -14,12 +14,8 @@ const INPUT = Buffer.from('\ufeff["é"]');
 const methods = {
   echo: (params: unknown) => params ?? "none",
   ada: () => ({ name: "Ada", tags: ["x", null] }),
-  fail() {
-    throw new RpcError(403, "declined", { by: "you" });
-  },
-  draw() {
-    throw new RpcError(1, "a\u001b[2J\u202e\nb");
-  },
+  fail: raising(new RpcError(403, "declined", { by: "you" })),
+  draw: raising(new RpcError(1, "a\u001b[2J\u202e\nb")),
   ask: (_params: unknown, { peer }: { peer: Peer }) =>
     Promise.all(["confirm", "add"].map((method) => peer.request(method, [1, 2]))),
   confirm: (_params: unknown, { peer }: { peer: Peer }) => peer.request("confirm", ["ok?"]),

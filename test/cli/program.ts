@@ -2,7 +2,7 @@
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import { EventEmitter } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type IncomingMessage } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,7 +10,7 @@ import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { run as runProgram } from "../../src/cli/program.js";
 import { gate } from "../support/turns.js";
-import { listening } from "../support/network.js";
+import { bareHttp } from "../support/network.js";
 
 export const MAIN = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
 
@@ -142,7 +142,7 @@ export async function file(name: string, text: string): Promise<string> {
 
 /** Starts a plain server that passes each connection to `onSocket`. Returns its URL. */
 export async function plainServer(onSocket: (socket: WebSocket, request: IncomingMessage) => void): Promise<string> {
-  const { server, url, ...http } = await listening(createServer());
+  const { server, url, ...http } = await bareHttp();
   new WebSocketServer({ server }).on("connection", onSocket);
   onTestFinished(() => http[Symbol.asyncDispose]());
   return url;

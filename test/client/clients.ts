@@ -4,7 +4,7 @@ import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { bareHttp } from "../support/network.js";
 
 /** Either `connect`, untyped. */
-export type Connect = (url: string, options?: object) => Promise<AnyPeer>;
+export type Connect = (url: string, options?: any) => Promise<AnyPeer>;
 
 /** Connects, and waits until the server knows that the client has its session: from then on both keep it. */
 export async function confirmed(connect: Connect, url: string, options?: object): Promise<AnyPeer> {

@@ -6,7 +6,7 @@ import { contract, renewal, type AnyPeer, type Attempt, type ConnectError } from
 import { testServer, type TestServer } from "../../src/testing/index.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+import { gate, Outcomes, raising, rejection, turn } from "../support/turns.js";
 import { connectPage, HELLO, live, network, openPage, plainEcho, refuse, says, URL, useNetwork } from "./attempts.js";
 import { confirmed, record, type Connect } from "./clients.js";
 
@@ -55,9 +55,7 @@ function supplied<T>(...values: T[]): { source: (attempt: Attempt) => Promise<T>
 }
 
 const thrown = new Error("no token");
-function thrower(): never {
-  throw thrown;
-}
+const thrower = raising(thrown);
 
 describe("credentials of a client", () => {
   it("come from functions that get the number of the attempt, and why the one before ended", async () => {

@@ -2,7 +2,7 @@
 /** The sets of methods that the peer under test serves, named by the cases. */
 import { setImmediate as turn } from "node:timers/promises";
 import { RpcError, type Context } from "../../src/index.js";
-import { untilAborted } from "../support/turns.js";
+import { raising, untilAborted } from "../support/turns.js";
 import type { WireOptions } from "./wires.js";
 
 type Methods = WireOptions["methods"];
@@ -53,9 +53,7 @@ function mcp(): Methods {
       listed();
       return { resources: [] };
     },
-    "tools/call"() {
-      throw new RpcError(-32602, "Invalid params ");
-    },
+    "tools/call": raising(new RpcError(-32602, "Invalid params ")),
     "notifications/initialized": () => {},
     "notifications/progress": () => {},
     "notifications/cancelled": () => {},
@@ -143,9 +141,7 @@ function cyclic(): object {
   return Object.assign(ring, { self: ring });
 }
 
-function fail(): never {
-  throw new Error("secret");
-}
+const fail = raising(new Error("secret"));
 
 /** Returns an object whose member throws when it is read. */
 const failing = (name: string): object => Object.defineProperty({}, name, { get: fail, enumerable: true });

@@ -5,7 +5,7 @@ import { expect, it, onTestFinished } from "vitest";
 import { mcp, pair } from "../../src/index.js";
 import { serve } from "../../src/node.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
-import { upgrade } from "../support/network.js";
+import { HANDSHAKE, upgrade } from "../support/network.js";
 import { notification } from "../support/raw.js";
 
 const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
@@ -37,8 +37,7 @@ it.each([
 it("a handshake that breaks RFC 6455 is refused with the status of its rule: a subprotocol that is offered twice, and another method", async () => {
   await using server = await serve({ port: 0 });
   expect(await upgrade(server.url, { "Sec-WebSocket-Protocol": "mcp, mcp" })).toMatchObject({ status: 400 });
-  const headers = { Connection: "Upgrade", Upgrade: "websocket", "Sec-WebSocket-Version": "13" };
-  const sent = httpRequest(server.url.replace("ws:", "http:"), { method: "PUT", headers }).end();
+  const sent = httpRequest(server.url.replace("ws:", "http:"), { method: "PUT", headers: HANDSHAKE }).end();
   const [{ statusCode }] = (await once(sent, "response")) as [{ statusCode: number }];
   sent.destroy();
   expect(statusCode).toBe(405);

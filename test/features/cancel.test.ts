@@ -4,7 +4,7 @@ import { acp, lsp, mcp, type Dialect } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { useVirtualClock } from "../support/time.js";
-import { gate, rejection, turn, type Gate } from "../support/turns.js";
+import { gate, raising, rejection, turn, type Gate } from "../support/turns.js";
 import { answersTo, cancel, CANCELLED, waiting } from "./kit.js";
 
 useVirtualClock();
@@ -12,9 +12,7 @@ useVirtualClock();
 /** Returns a peer whose other side is a reciproc peer, so that cancels are sent. */
 const reciprocPeer = (): RawPeer => rawPeer({}, { isReciproc: true });
 
-function refuse(): never {
-  throw new Error("no params");
-}
+const refuse = raising(new Error("no params"));
 
 /** The cancel of call 1 under mcp. */
 const byMcp = (params: object): object => notification("notifications/cancelled", { requestId: 1, ...params });

@@ -2,10 +2,9 @@
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, serve, type AnyPeer, type Context, type Dialect } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
-import { upgrade } from "../support/network.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { rejection, turn, untilAborted } from "../support/turns.js";
+import { raising, rejection, turn, untilAborted } from "../support/turns.js";
 import { cancel } from "./kit.js";
 
 useVirtualClock();
@@ -34,9 +33,7 @@ const own: Dialect = {
   },
 };
 
-function fail(): never {
-  throw new Error("not prepared for this");
-}
+const fail = raising(new Error("not prepared for this"));
 
 describe("a custom dialect", () => {
   it("defines the messages that are sent", async () => {
@@ -130,12 +127,6 @@ describe("a server of several dialects", () => {
     await network.settle();
     expect(contexts[0]!.signal.aborted).toBe(true);
     await server.close();
-  });
-
-  it("agrees to no subprotocol of a dialect it was not given", async () => {
-    await using server = await serve({ port: 0 });
-    const { status, headers } = await upgrade(server.url, { "Sec-WebSocket-Protocol": "mcp, unknown" });
-    expect([status, headers["sec-websocket-protocol"]]).toEqual([101, undefined]);
   });
 });
 

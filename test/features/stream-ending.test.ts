@@ -6,7 +6,7 @@ import { expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { sessionPeer } from "../support/session-peer.js";
 import { useVirtualClock } from "../support/time.js";
-import { gate, rejection, turn } from "../support/turns.js";
+import { gate, raising, rejection, turn } from "../support/turns.js";
 import { abort, answersTo, cancel, CANCELLED, counted, Fed, feed, GIVEN_UP, more, next } from "./kit.js";
 import { NO_SUCH_STREAM, streamsOf, tailing } from "./kit.js";
 
@@ -64,9 +64,7 @@ describe("$/enumerator/abort", () => {
 const failing = (error: unknown): AsyncIterable<unknown> => ({
   [Symbol.asyncIterator]: () => ({
     next: async () => ({ done: false, value: "x".repeat(70_000) }),
-    return: async () => {
-      throw error;
-    },
+    return: async () => raising(error)(),
   }),
 });
 

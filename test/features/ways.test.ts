@@ -155,31 +155,23 @@ describe.each(ways)("a stream %s", (_name, join, requested) => {
     },
   );
 
-  it("bounds the values taken from its source while no value is read", async () => {
-    const source = counted();
+  it.each([
+    ["1,000 values", 1000, (i: number) => i],
+    ["64 KiB", 5, () => "x".repeat(16_000)],
+  ])("bounds each reply to %s, and what is taken from its source while no value is read", async (...row) => {
+    const [, most, valueOf] = row;
+    const source = counted(Infinity, valueOf);
     await using both = await join({ methods: { forever: () => source } });
     const stream = both.b.stream("forever")[Symbol.asyncIterator]();
     await stream.next();
     await both.settled();
     // One reply being read, those requested, and one prepared.
-    expect(source.asked).toBe((2 + requested) * 1000);
+    expect(source.asked).toBe((2 + requested) * most);
     await both.settled();
-    expect(source.asked).toBe((2 + requested) * 1000);
-    for (let i = 0; i < 1000; i++) await stream.next();
+    expect(source.asked).toBe((2 + requested) * most);
+    for (let i = 0; i < most; i++) await stream.next();
     await both.settled();
-    expect(source.asked).toBe((3 + requested) * 1000);
-    await stream.return!();
-    await both.settled();
-    expectIdle(both);
-  });
-
-  it("of long values bounds each reply to 64 KiB", async () => {
-    const source = counted(Infinity, () => "x".repeat(16_000));
-    await using both = await join({ methods: { forever: () => source } });
-    const stream = both.b.stream("forever")[Symbol.asyncIterator]();
-    await stream.next();
-    await both.settled();
-    expect(source.asked).toBe((2 + requested) * 5);
+    expect(source.asked).toBe((3 + requested) * most);
     await stream.return!();
     await both.settled();
     expectIdle(both);

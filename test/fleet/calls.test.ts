@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { bytes, bytesOf, RpcError, TimeoutError, TooLargeError } from "../../src/node.js";
 import { pass } from "../support/time.js";
-import { rejection, turn } from "../support/turns.js";
+import { raising, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { expectSoon, failure, makeNode, settled, useFleet, when, type Client, type Node } from "./nodes.js";
 
@@ -36,10 +36,6 @@ const running = (bob: Client, count = 1): Promise<void> => when(() => bob.client
 const outcomeOf = (error: any): unknown => [error.constructor.name, error.outcome];
 const NOT_SENT = ["ConnectionLostError", "not-sent"];
 const UNKNOWN = ["ConnectionLostError", "unknown"];
-
-const raise = (error: unknown) => (): never => {
-  throw error;
-};
 
 describe("a call to a peer of another node", () => {
   it("has the peer's result, with bytes as base64, as a call on its own node has", async () => {
@@ -202,7 +198,7 @@ describe("a call to a peer of another node", () => {
 
   it("passes `around` on the node of the peer, and rejects with any error of it", async () => {
     const seen: unknown[] = [];
-    const ends = [() => 1n, raise(Object.create(null)), raise(new RpcError(7, "no", 1n))];
+    const ends = [() => 1n, raising(Object.create(null)), raising(new RpcError(7, "no", 1n))];
     const around = (one: any, next: () => Promise<unknown>): unknown => {
       seen.push([one.direction, one.method, one.peer.id]);
       return (ends[seen.length - 2] ?? next)();

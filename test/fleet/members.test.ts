@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { EngineError } from "../../src/node.js";
 import { pass } from "../support/time.js";
-import { rejection, turn } from "../support/turns.js";
+import { raising, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { expectSoon, makeNode, makeNodes, settled, useFleet, type Client, type Node } from "./nodes.js";
 
@@ -286,9 +286,7 @@ describe("a node that misses a change", () => {
   });
 });
 
-const failing = (): never => {
-  throw new Error("listener");
-};
+const failing = raising(new Error("listener"));
 
 it("`watch` ends with the function that it returns, and a failing listener stops no other", async () => {
   const [, a, b, seen] = room();

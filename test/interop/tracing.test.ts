@@ -23,7 +23,7 @@ import type { AnyMethods, Around, Peer, Server } from "../../src/node.js";
 import { virtualClock, type VirtualClock } from "../../src/testing/index.js";
 import { clean, extract, folder, linkPackages } from "../readme/examples.js";
 import type { AnyOptions } from "../support/pair.js";
-import { gate, rejection, turn } from "../support/turns.js";
+import { gate, raising, rejection, turn, untilAborted } from "../support/turns.js";
 
 const spans = new InMemorySpanExporter();
 const measurements = new InMemoryMetricExporter(AggregationTemporality.DELTA);
@@ -185,15 +185,10 @@ describe("the tracing guide's two peers", () => {
 type Handler = (params: unknown, context: { peer: Peer; signal: AbortSignal }) => unknown;
 
 describe("the tracing guide's around", () => {
-  const fail: Handler = () => {
-    throw new Error("hunter2");
-  };
+  const fail: Handler = raising(new Error("hunter2"));
   const forward: Handler = (_params, context) => context.peer.request("missing");
   /** Lets the test continue, and fails when its signal aborts. */
-  const wait: Handler = (_params, { signal }) => {
-    onWait();
-    return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
-  };
+  const wait: Handler = (_params, context) => (onWait(), untilAborted(context));
   let onWait = (): void => {};
 
   it.each<[string, Handler, (b: Peer, abort: AbortController, clock: VirtualClock) => void, object, string, string[]]>([

@@ -5,7 +5,7 @@ import { expectEmpty, inBatch, type AnyOptions } from "../support/pair.js";
 import { failure, notification, request, result } from "../support/raw.js";
 import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
 import { timersSet, useVirtualClock } from "../support/time.js";
-import { gate, Outcomes, rejection, turn, type Gate } from "../support/turns.js";
+import { gate, Outcomes, raising, rejection, turn, type Gate } from "../support/turns.js";
 
 useVirtualClock();
 
@@ -72,9 +72,7 @@ describe("a loss", () => {
     transport.suspend();
     const lost = rejection(peer.request("m"));
     transport.lose(GONE);
-    peer.on("lost", () => {
-      throw bug;
-    });
+    peer.on("lost", raising(bug));
     let call: Promise<unknown> | undefined;
     peer.on("lost", () => (call = peer.request("initialize")));
     transport.lose(new Error("again"));

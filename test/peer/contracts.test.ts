@@ -6,7 +6,7 @@ import { z } from "zod";
 import { contract, type Context, type SchemaContract, type StandardSchema } from "../../src/index.js";
 import { connectedPair, inBatch, readAll, type AnyOptions, type ConnectedPair } from "../support/pair.js";
 import { notification, rawPeer, request, result } from "../support/raw.js";
-import { gate, rejection, turn } from "../support/turns.js";
+import { gate, raising, rejection, turn } from "../support/turns.js";
 
 const CHECKED = contract({
   add: { params: z.tuple([z.number(), z.number()]), result: z.object({ sum: z.number() }) },
@@ -180,9 +180,7 @@ const standard = (validate: () => unknown): StandardSchema<any, any> => ({
 });
 const no = schemaOf(() => false);
 
-function raise(): never {
-  throw new Error("secret");
-}
+const raise = raising(new Error("secret"));
 
 /** Returns the error that a peer answers a call with, if the schema of its params finds these issues. */
 function refusalFor(...issues: object[]): { message: string; data: unknown } {

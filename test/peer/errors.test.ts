@@ -5,12 +5,10 @@ import { contract, RpcError, type AnyPeer, type Around, type Context } from "../
 import { testServer, virtualClock } from "../../src/testing/index.js";
 import { connectedPair, inBatch, type ConnectedPair } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
-import { rejection, turn } from "../support/turns.js";
+import { raising, rejection, turn } from "../support/turns.js";
 
 const boom = new Error("boom");
-const fail = (): never => {
-  throw boom;
-};
+const fail = raising(boom);
 
 /** Collects the arguments with which an emitter emits `error`. */
 function listen(emitter: { on(event: "error", listener: (...args: any[]) => void): unknown }): unknown[][] {

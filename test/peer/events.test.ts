@@ -5,14 +5,12 @@ import { cutReason } from "../../src/message/close-codes.js";
 import { pair, RpcError } from "../../src/index.js";
 import { connectedPair, use, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { Outcomes, rejection, turn } from "../support/turns.js";
+import { Outcomes, raising, rejection, turn } from "../support/turns.js";
 import { uncaughtIn } from "../support/uncaught.js";
 
 const bug = new Error("bug");
 
-function throwBug(): never {
-  throw bug;
-}
+const throwBug = raising(bug);
 
 it("`notification` reports a notification without a handler, with its params, and no other message", () => {
   const raw = rawPeer({ methods: { known: () => {} } });

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { RpcError, type Around, type Call, type Context } from "../../src/index.js";
 import { connectedPair, expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
-import { gate, rejection, turn } from "../support/turns.js";
+import { gate, raising, rejection, turn } from "../support/turns.js";
 
 const NOT_FOUND = { code: -32601, message: "Method not found", data: undefined };
 
@@ -143,9 +143,7 @@ it.each([
 });
 
 const bug = new Error("bug in around");
-const throwBug = (): never => {
-  throw bug;
-};
+const throwBug = raising(bug);
 
 const mark: Around = async (call, next) => {
   call.params = [...call.params, call.direction];

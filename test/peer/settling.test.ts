@@ -5,7 +5,7 @@ import { testServer } from "../../src/testing/index.js";
 import { expectEmpty, inBatch } from "../support/pair.js";
 import { rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { countedSignal, Outcomes, rejection, turn } from "../support/turns.js";
+import { countedSignal, Outcomes, raising, rejection, turn } from "../support/turns.js";
 
 useVirtualClock();
 
@@ -127,9 +127,7 @@ describe("a lost connection", () => {
 });
 
 const broken = new Error("broken transport");
-function raise(): never {
-  throw broken;
-}
+const raise = raising(broken);
 
 it.each<[string, () => boolean, unknown[]]>([
   ["returns false", () => false, []],

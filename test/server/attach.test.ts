@@ -101,9 +101,7 @@ describe("serve without a server of its own", () => {
     await using http = await bareHttp();
     await using server = await serve({ noServer: true, path: "/rpc", methods });
     expect(server.url).toBe("");
-    http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) =>
-      server.handleUpgrade(request, socket, head),
-    );
+    http.server.on("upgrade", (...given) => server.handleUpgrade(...given));
     await using peer = await connect(`${http.url}/rpc`);
     expect(await peer.request("where")).toBe("reciproc");
     expect((await upgrade(`${http.url}/other`)).status).toBe(404);
@@ -125,9 +123,7 @@ describe("serve without a server of its own", () => {
     });
     const client = await sendUpgrade(http.url);
     await first.promise;
-    http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) =>
-      server.handleUpgrade(request, socket, head),
-    );
+    http.server.on("upgrade", (...given) => server.handleUpgrade(...given));
     await using peer = await connect(http.url);
     expect(await peer.request("where")).toBe("reciproc");
     await server.close();

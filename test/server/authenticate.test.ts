@@ -6,7 +6,7 @@ import { sendUpgrade, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { request } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { gate, turn } from "../support/turns.js";
+import { gate, raising, turn } from "../support/turns.js";
 import { ByHand, connect, LIMITS, recorded, REFUSED, serving, servingOnPort, statusOf, suspended } from "./by-hand.js";
 
 describe("authenticate", () => {
@@ -106,9 +106,7 @@ it("refuses WebSockets and POSTs with 503 if it throws an error of that status, 
   expect(new Set(refusals)).toEqual(new Set(["503 authentication is not available"]));
 });
 
-function fail(): never {
-  throw new Error("no name");
-}
+const fail = raising(new Error("no name"));
 
 describe("the principal", () => {
   it.each<[string, () => string, unknown]>([

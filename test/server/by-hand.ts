@@ -12,6 +12,7 @@ import {
 } from "../../src/node.js";
 import { testServer, type TestServer, type TestServerOptions } from "../../src/testing/index.js";
 import { binaryFrame } from "../support/binary.js";
+import { Inbox } from "../support/inbox.js";
 import { bareHttp, upgrade } from "../support/network.js";
 
 /** The servers in memory of the present test, by the host of their address. Other addresses are of real servers. */
@@ -35,8 +36,7 @@ export class ByHand {
   /** Cuts the connection without a close frame. */
   readonly cut: () => void;
   readonly #webSocket: Pick<EventTarget, "addEventListener"> & { send(frame: string | Uint8Array): void };
-  readonly #frames: any[] = [];
-  #onFrame: (() => void) | undefined;
+  readonly #frames = new Inbox<any>();
   /** The session in the server's hello. */
   #offered: { token: string } | undefined;
 
@@ -56,7 +56,6 @@ export class ByHand {
       const frame = JSON.parse(data) as { hello?: { session?: { token: string } } };
       this.#offered ??= frame.hello?.session;
       this.#frames.push(frame);
-      this.#onFrame?.();
     });
     this.closed = new Promise((resolve) => this.#on("close", ({ code, reason }) => resolve({ code, reason })));
   }
@@ -105,14 +104,13 @@ export class ByHand {
   }
 
   /** Returns the next frame, parsed. */
-  async next(): Promise<any> {
-    while (this.#frames.length === 0) await new Promise<void>((resolve) => (this.#onFrame = resolve));
-    return this.#frames.shift();
+  next(): Promise<any> {
+    return this.#frames.next();
   }
 
   /** Returns the received frames that `next` has not returned. */
   get unread(): readonly unknown[] {
-    return this.#frames;
+    return this.#frames.left;
   }
 
   #on(event: string, listener: (event: any) => void): void {

@@ -8,6 +8,7 @@ import { makeNode } from "../fleet/nodes.js";
 import { rawPeer, notification } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 import { uncaughtIn } from "../support/uncaught.js";
+import { recorded } from "./by-hand.js";
 import { joinSilent } from "./members.js";
 
 const bug = new Error("bug of the application");
@@ -18,20 +19,13 @@ const rejects: any = async () => {
 const rejectsElsewhere: any = () => runInNewContext("Promise.reject('of another realm')");
 const topics = (): object => ({ members: true });
 
-/** Adds the errors that the server of a node emits to a list, and returns it. */
-function errorsOf({ server }: Pick<TestServer<any, any, any>, "server">): unknown[] {
-  const errors: unknown[] = [];
-  server.on("error", (error) => errors.push(error));
-  return errors;
-}
-
 describe("an asynchronous function that rejects is reported as `error`, if it is", () => {
   it("the `onProgress` of a call to a peer of another node", async () => {
     const engine = memory();
     await using a = makeNode({ engine });
     await using b = makeNode({ engine }, { work: (_params: unknown, { progress }: any) => progress({ part: 1 }) });
     const bob = await b.client("bob");
-    const errors = errorsOf(a);
+    const { errors } = recorded(a.server);
     const uncaught = await uncaughtIn(async () => {
       await a.server.peer(bob.peer.id).request("work", undefined, { onProgress: rejects });
     });
@@ -41,7 +35,7 @@ describe("an asynchronous function that rejects is reported as `error`, if it is
   it("a listener of `watch`, of a server and of a node without clients", async () => {
     const engine = memory();
     await using a = makeNode({ engine, topics });
-    const errors = errorsOf(a);
+    const { errors } = recorded(a.server);
     const attached = await attach({ engine, topics });
     attached.on("error", (error) => errors.push(error));
     const ann = await a.client("ann");
@@ -111,7 +105,7 @@ describe("an asynchronous function whose value is needed at once is refused with
     ],
   ])("`%s`, %s", async (name, _when, options, act) => {
     await using kit = testServer<any, any, any>(options);
-    const errors = errorsOf(kit);
+    const { errors } = recorded(kit.server);
     expect(await uncaughtIn(() => act(kit))).toEqual([]);
     expect(errors).toEqual([refusal(name)]);
   });

@@ -1,11 +1,10 @@
 /** `server.close()` and `server.drain()`. */
 import { once } from "node:events";
-import { connect as connectTcp } from "node:net";
 import { describe, expect, it } from "vitest";
 import { serve, type AnyPeer } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { bareHttp, plainPeer, portOf, sendUpgrade, upgrade } from "../support/network.js";
-import { post } from "../support/post.js";
+import { post, write } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
 import { pass, passUntil, stall, useVirtualClock } from "../support/time.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
@@ -68,10 +67,7 @@ describe("server.close()", () => {
     ["keeps its connection alive", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"],
   ])("does not wait for an HTTP client that %s", async (_what, text) => {
     const server = await serve({ port: 0 });
-    const socket = connectTcp(portOf(server.url), "127.0.0.1");
-    socket.on("error", () => {});
-    await once(socket, "connect");
-    socket.write(text);
+    const socket = await write(server.url, text);
     // The server has accepted the connection: it answers a later one.
     expect((await upgrade(server.url)).status).toBe(101);
     socket.resume();

@@ -3,8 +3,9 @@ import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
 import type { AnyPeer, Attempt, ConnectOptions, FeaturePart } from "../../src/index.js";
 import { testServer, type Line, type TestServer } from "../../src/testing/index.js";
+import { Random } from "../faults/random.js";
 import { pass, timersSet, useVirtualClock } from "../support/time.js";
-import { gate } from "../support/turns.js";
+import { gate, raising } from "../support/turns.js";
 import { ByHand, LIMITS, nextPeer, recorded, serving, statusOf } from "./by-hand.js";
 
 useVirtualClock();
@@ -175,9 +176,7 @@ describe("a client that the server asks", () => {
     const emitted: unknown[] = [];
     peer.on("error", (error) => emitted.push(error)).on("suspend", () => emitted.push("suspend"));
     const thrown = new Error("no token");
-    auth.mockImplementationOnce(() => {
-      throw thrown;
-    });
+    auth.mockImplementationOnce(raising(thrown));
     await pass(600_000);
     // The loss of a connection is no failure of the function.
     await peer.reauthenticate();
@@ -210,17 +209,6 @@ describe("a client that the server asks", () => {
     expect(await fixed.closed).toMatchObject({ code: 4401 });
   });
 });
-
-/** Returns a function that returns random numbers from 0 to 1, the same for each run. */
-function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 const MINUTE = 60_000;
 const LIFE_MS = 5 * MINUTE;
@@ -263,7 +251,8 @@ class Page {
 
 describe("a day with tokens of five minutes", () => {
   it("leaves no page without a connection, and answers no call for an expired principal", async () => {
-    const random = seeded(1);
+    const seeded = new Random(1);
+    const random = (): number => seeded.next();
     vi.spyOn(Math, "random").mockImplementation(random);
     const begin = now();
     const wrong: string[] = [];

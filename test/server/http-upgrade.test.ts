@@ -6,18 +6,13 @@ import { connect as connectTls } from "node:tls";
 import { describe, expect, it, vi } from "vitest";
 import { serve } from "../../src/node.js";
 import { selfSigned } from "../support/certificates.js";
-import { bareHttp, listening, portOf, readAnswer } from "../support/network.js";
+import { bareHttp, HANDSHAKE, listening, portOf, readAnswer } from "../support/network.js";
 import { postText, write } from "../support/post.js";
 import { request } from "../support/raw.js";
 import { gate } from "../support/turns.js";
 
 const H2C = { Connection: "Upgrade, HTTP2-Settings", Upgrade: "h2c", "HTTP2-Settings": "AAEAAEAAAAIAAAAB" };
-const WEBSOCKET = {
-  Connection: "keep-alive, Upgrade",
-  Upgrade: "websocket",
-  "Sec-WebSocket-Version": "13",
-  "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-};
+const WEBSOCKET = { ...HANDSHAKE, Connection: "keep-alive, Upgrade" };
 
 const methods = { echo: ([n]: [number]) => n };
 

@@ -4,7 +4,7 @@ import { lsp, mcp, serve } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import { plainPeer } from "../support/network.js";
 import { request, result } from "../support/raw.js";
-import { rejection, turn } from "../support/turns.js";
+import { raising, rejection, turn } from "../support/turns.js";
 import { joinSilent } from "./members.js";
 
 describe("the `peer` event", () => {
@@ -31,9 +31,7 @@ describe("the `peer` event", () => {
     await using kit = testServer({ methods: { bad: () => Promise.reject(bugs[2]!), here: () => true } });
     const { server } = kit;
     const errors: unknown[][] = [];
-    server.on("peer", () => {
-      throw bugs[0]!;
-    });
+    server.on("peer", raising(bugs[0]!));
     server.on("peer", () => Promise.reject(bugs[1]!));
     server.on("error", (error, peer) => errors.push([error, peer]));
     const client = await kit.connect(server.url);

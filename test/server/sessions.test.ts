@@ -1,16 +1,7 @@
 /** Sessions of a server, over a network in memory. `test/session` tests their frames. */
 import { describe, expect, it } from "vitest";
-import type { AnyPeer } from "../../src/node.js";
-import { rejection } from "../support/turns.js";
+import { confirmed } from "../client/clients.js";
 import { ByHand, connect, nextPeer, serving } from "./by-hand.js";
-
-/**
- * Resolves when the server knows that the client has its token. The first response follows the token, and the second
- * call follows the ack.
- */
-async function settled(client: AnyPeer): Promise<void> {
-  for (let i = 0; i < 2; i++) await rejection(client.request("no-such-method"));
-}
 
 describe("a client that resumes its session", () => {
   it("keeps its peer in the topics and among the peers, and causes no `peer` event, and no `lost` at the client", async () => {
@@ -18,9 +9,8 @@ describe("a client that resumes its session", () => {
     const events: string[] = [];
     server.on("peer", () => events.push("peer"));
     const coming = nextPeer(server);
-    const client = await connect(url);
+    const client = await confirmed(connect, url);
     client.on("lost", () => events.push("lost"));
-    await settled(client);
     const peer = await coming;
     server.topic("room").add(peer);
     const [back, resumed] = [client.waitFor("resume"), peer.waitFor("resume")];

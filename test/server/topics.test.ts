@@ -2,16 +2,14 @@
 import { describe, expect, it } from "vitest";
 import { memory, type AnyMethods, type AnyPeer, type Topic as TopicOf } from "../../src/node.js";
 import { pass, useVirtualClock } from "../support/time.js";
-import { rejection, turn } from "../support/turns.js";
+import { raising, rejection, turn } from "../support/turns.js";
 import { join, joinSilent, makeServer, networkOf, type Member } from "./members.js";
 import { stringsIn } from "./reachable.js";
 
 type Topic = TopicOf<AnyMethods, AnyMethods, unknown>;
 
 const ignore = (): void => {};
-const fail = (): never => {
-  throw new Error("bug in a listener");
-};
+const fail = raising(new Error("bug in a listener"));
 
 useVirtualClock();
 

@@ -6,6 +6,7 @@ import { ReadMarks } from "../../src/socket/read-marks.js";
 import { WsSocket } from "../../src/socket/ws.js";
 import { pass, stall, useVirtualClock } from "../support/time.js";
 import { uncaughtIn } from "../support/uncaught.js";
+import { raising } from "../support/turns.js";
 
 useVirtualClock();
 
@@ -150,9 +151,7 @@ describe("a budget", () => {
     const desk = new Desk();
     const errors = await uncaughtIn(async () => {
       desk.take("first", 10);
-      desk.take("second", 1, () => {
-        throw new Error("out of work");
-      });
+      desk.take("second", 1, raising(new Error("out of work")));
       desk.take("third");
       await desk.finish();
     });

@@ -237,17 +237,6 @@ it("lets the WebSocket write if `ws` does not make its own frames, as in Bun", a
   await packed.close();
 });
 
-it("treats binary frames of invalid UTF-8 as garbage: a peer answers -32700 and continues", async () => {
-  const { client } = await served({ methods: { m: () => 1 } });
-  client.webSocket.send(Uint8Array.of(0x22, 0xff, 0x22));
-  client.webSocket.send(new TextEncoder().encode('{"jsonrpc":"2.0","id":1,"method":"m"}'));
-  await until(client, 2);
-  expect(client.received.map((text) => JSON.parse(text) as unknown)).toMatchObject([
-    { id: null, error: { code: -32700 } },
-    { id: 1, result: 1 },
-  ]);
-});
-
 it("masks each frame of a client with its own key, at every offset", () => {
   const text = "0123456789".repeat(20);
   const bytes = maskedFrames(Array.from({ length: 300 }, (_, i) => text.slice(0, 100 + (i % 7))));

@@ -11,6 +11,14 @@ export interface Answer {
   body: string;
 }
 
+/** The headers of the handshake. */
+export const HANDSHAKE = {
+  Connection: "Upgrade",
+  Upgrade: "websocket",
+  "Sec-WebSocket-Version": "13",
+  "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+};
+
 /** The port of a `ws:` address. */
 export function portOf(url: string): number {
   return Number(new URL(url).port);
@@ -21,15 +29,7 @@ export async function sendUpgrade(url: string, headers: Record<string, string> =
   const { host, pathname, search } = new URL(url);
   const socket = connectTcp(portOf(url), "127.0.0.1");
   await once(socket, "connect");
-  const lines = {
-    Host: host,
-    Connection: "Upgrade",
-    Upgrade: "websocket",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-    ...headers,
-  };
-  const text = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
+  const text = Object.entries({ Host: host, ...HANDSHAKE, ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.write(`GET ${pathname}${search} HTTP/1.1\r\n${text.join("")}\r\n`);
   return socket;
 }

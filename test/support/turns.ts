@@ -1,4 +1,4 @@
-/** Ticks of the event loop, without a clock, and what settles or aborts in them. */
+/** Ticks of the event loop, without a clock, and what settles, aborts or throws in them. */
 import { getEventListeners } from "node:events";
 
 /** Saved before any test fakes the timers. */
@@ -53,6 +53,13 @@ export function gate<T = void>(): Gate<T> {
   let reject!: (reason: unknown) => void;
   const promise = new Promise<T>((...settle) => ([resolve, reject] = settle));
   return { promise, resolve, reject };
+}
+
+/** Returns a function that throws this. */
+export function raising(thrown: unknown): () => never {
+  return () => {
+    throw thrown;
+  };
 }
 
 /** Rejects with the reason when the signal aborts. */

@@ -3,13 +3,12 @@ import { agent, client, RequestError, type AgentApp, type ClientApp } from "@age
 import { createNodeWebSocketUpgradeHandler } from "@agentclientprotocol/sdk/experimental/node";
 import { AcpServer } from "@agentclientprotocol/sdk/experimental/server";
 import { createWebSocketStream } from "@agentclientprotocol/sdk/experimental/ws-client";
-import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocketServer } from "ws";
 import { acp, connect, type AnyPeer, type NodeConnectOptions } from "../../../src/node.js";
 import { beginListening } from "../../cli/program.js";
-import { listening } from "../../support/network.js";
+import { bareHttp } from "../../support/network.js";
 import { rejection } from "../../support/turns.js";
 import {
   aborted,
@@ -87,7 +86,7 @@ async function joinEditor(app: ClientApp, methods: Methods, begin = true) {
 /** Connects a reciproc editor to the SDK's agent. */
 async function joinAgent(app: AgentApp, methods: Methods = {}, options: NodeConnectOptions = {}): Promise<Joined> {
   const complaints = listenToConsole();
-  const http = await listening(createServer());
+  const http = await bareHttp();
   const webSockets = new WebSocketServer({ noServer: true, WebSocket: TappedWebSocket });
   const agents = new AcpServer({ agent: app });
   http.server.on("upgrade", createNodeWebSocketUpgradeHandler(agents, webSockets));

@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import type { AnyPeer } from "../../../src/node.js";
 import { rejection, turn } from "../../support/turns.js";
-import { stateOf, type Inbox } from "../support/inbox.js";
+import { stateOf, type Inbox } from "../../support/inbox.js";
 import { ATTIC, startService, type Service } from "../support/service.js";
 
 /** An open client behind the interface of this suite. Its errors have `code`, `message` and `data`. */

@@ -7,7 +7,7 @@ import { Client as RpcWebSocketsClient } from "rpc-websockets";
 import { describe, expect, it } from "vitest";
 import WebSocket from "ws";
 import { rejection } from "../../support/turns.js";
-import { Inbox, stateOf } from "../support/inbox.js";
+import { Inbox, stateOf } from "../../support/inbox.js";
 import { behavesAsClient, meet, type ThirdPartyClient } from "./behaviour.js";
 
 // Its declarations name packages that it does not install, so they are not used.

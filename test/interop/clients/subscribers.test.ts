@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 import { serve, Subscriptions, type AnyPeer, type Server } from "../../../src/node.js";
 import { turn } from "../../support/turns.js";
 import { ethers, viem, web3, type Ethereum } from "../ethereum/clients.js";
-import { Inbox } from "../support/inbox.js";
+import { Inbox } from "../../support/inbox.js";
 
 /** The notifications of each subscription. The first five are sent before its reply. */
 const COUNT = 40;

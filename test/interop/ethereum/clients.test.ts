@@ -1,8 +1,8 @@
 /** Ethereum libraries call a reciproc server and subscribe to it. */
 import { describe, expect, it } from "vitest";
 import { RpcError, serve, Subscriptions, type AnyPeer } from "../../../src/node.js";
-import { gate, rejection, turn } from "../../support/turns.js";
-import { Inbox, stateOf } from "../support/inbox.js";
+import { gate, raising, rejection, turn } from "../../support/turns.js";
+import { Inbox, stateOf } from "../../support/inbox.js";
 import { CHAIN_ID, ethers, openViem, openWeb3, viem, web3, type EthereumClient } from "./clients.js";
 
 const NO_ACCOUNT = { code: 4711, message: "no such account", data: { address: "0x0" } };
@@ -29,9 +29,7 @@ async function startNode(withoutHelp = false) {
       net_version: (_params, { id }) => (keepAlives.push(id), String(CHAIN_ID)),
       eth_blockNumber: () => numbered(latest).number,
       eth_getBlockByNumber: ([number]) => ({ number }),
-      eth_getBalance: () => {
-        throw new RpcError(NO_ACCOUNT.code, NO_ACCOUNT.message, NO_ACCOUNT.data);
-      },
+      eth_getBalance: raising(new RpcError(NO_ACCOUNT.code, NO_ACCOUNT.message, NO_ACCOUNT.data)),
       slow: () => slow.promise,
       async eth_subscribe(_params, context) {
         const { id, notify, signal } = subscriptions.open(context);

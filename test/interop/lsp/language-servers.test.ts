@@ -1,7 +1,5 @@
 /** Proves that language servers over stdio, behind `reciproc bridge`, serve a reciproc editor as they serve VS Code. */
-import { once } from "node:events";
 import { readFile } from "node:fs/promises";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { toSocket } from "vscode-ws-jsonrpc";
@@ -10,9 +8,10 @@ import { WebSocketServer } from "ws";
 import { connect, lsp, type AnyPeer } from "../../../src/node.js";
 import { beginListening, MAIN } from "../../cli/program.js";
 import { clean, examplesOf, extract, Running } from "../../readme/examples.js";
+import { bareHttp } from "../../support/network.js";
 import { expectEmpty } from "../../support/pair.js";
 import { rejection } from "../../support/turns.js";
-import { Inbox } from "../support/inbox.js";
+import { Inbox } from "../../support/inbox.js";
 import type { Methods } from "../support/sdk.js";
 
 /** Returns the command of a server of vscode-langservers-extracted. */
@@ -42,14 +41,12 @@ async function ourBridge(command: readonly string[]): Promise<Bridge> {
 
 /** The usual bridge to language servers: vscode-ws-jsonrpc. */
 async function theirBridge([program, ...args]: readonly string[]): Promise<Bridge> {
-  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-  await once(server, "listening");
-  server.on("connection", (webSocket) => {
+  const http = await bareHttp();
+  new WebSocketServer({ server: http.server }).on("connection", (webSocket) => {
     const client = createWebSocketConnection(toSocket(webSocket as never));
     forward(client, createServerProcess("language server", program!, args)!);
   });
-  const url = `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return { url, stop: () => new Promise((resolve) => server.close(() => resolve(""))) };
+  return { url: http.url, stop: async () => (await http[Symbol.asyncDispose](), "") };
 }
 
 /** Starts a server behind a bridge, and initializes it by a reciproc editor. Disposing ends both: no state and no error is left. */

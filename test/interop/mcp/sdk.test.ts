@@ -4,7 +4,7 @@ import type { Protocol, RequestHandlerExtra } from "@modelcontextprotocol/sdk/sh
 import { McpError, type CallToolResult } from "@modelcontextprotocol/sdk/types.js";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { gate, rejection } from "../../support/turns.js";
+import { gate, raising, rejection } from "../../support/turns.js";
 import { aborted, behavesWithSdk, type Joined, type Methods, type Traits } from "../support/sdk.js";
 import { sdkClient, sdkServer } from "./sdk.js";
 
@@ -115,12 +115,13 @@ describe("the SDK's server, by its own methods", () => {
 
   it("serves tools and resources, reports their failures, and calls the client back", async () => {
     const register = (mcp: McpServer): void => {
-      mcp.registerTool("broken", {}, () => {
-        throw new Error("it broke");
-      });
-      mcp.registerResource("gone", "file:///gone", {}, () => {
-        throw new McpError(-32002, "Resource not found", { uri: "file:///gone" });
-      });
+      mcp.registerTool("broken", {}, raising(new Error("it broke")));
+      mcp.registerResource(
+        "gone",
+        "file:///gone",
+        {},
+        raising(new McpError(-32002, "Resource not found", { uri: "file:///gone" })),
+      );
       mcp.registerTool("ask", {}, async () => {
         const { roots } = await mcp.server.listRoots();
         const { content } = await mcp.server.createMessage(QUESTION as never);

@@ -11,7 +11,7 @@ import { aptInstall, onPath, run } from "../../support/debian.js";
 import { gate, type Gate } from "../../support/turns.js";
 import { behavesAsClient, type ThirdPartyClient } from "../clients/behaviour.js";
 import { behavesAsServer, type ForeignServer } from "../servers/behaviour.js";
-import { Inbox } from "../support/inbox.js";
+import { Inbox } from "../../support/inbox.js";
 
 // Local addresses must not go through a proxy of the machine.
 const env = { ...process.env, NO_PROXY: "*", PYTHONUTF8: "1", PYTHONDONTWRITEBYTECODE: "1" };

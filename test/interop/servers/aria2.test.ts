@@ -9,7 +9,7 @@ import { listening } from "../../support/network.js";
 import { freePort } from "../../support/ports.js";
 import { Program, type Command } from "../../support/program.js";
 import { rejection } from "../../support/turns.js";
-import { Inbox } from "../support/inbox.js";
+import { Inbox } from "../../support/inbox.js";
 import { agreedProtocol } from "./behaviour.js";
 
 class Aria2 extends Program {

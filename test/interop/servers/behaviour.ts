@@ -2,8 +2,7 @@
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { expect, it } from "vitest";
-import type { AddressInfo } from "node:net";
-import WebSocket, { type WebSocketServer } from "ws";
+import WebSocket from "ws";
 import { connect, type AnyPeer } from "../../../src/node.js";
 import { rejection } from "../../support/turns.js";
 import { ATTIC } from "../support/service.js";
@@ -15,22 +14,6 @@ export interface ForeignServer extends AsyncDisposable {
   readonly noted: { next(): Promise<unknown> };
   /** Cuts every connection. */
   cut(): void;
-}
-
-/** Returns what all servers over `ws` have in common, once the server listens. */
-export async function listeningServer(
-  webSockets: WebSocketServer,
-): Promise<Pick<ForeignServer, "url" | "cut" | typeof Symbol.asyncDispose>> {
-  await once(webSockets, "listening");
-  const cut = (): void => webSockets.clients.forEach((client) => client.terminate());
-  return {
-    url: `ws://127.0.0.1:${(webSockets.address() as AddressInfo).port}`,
-    cut,
-    async [Symbol.asyncDispose]() {
-      cut();
-      await new Promise((resolve) => webSockets.close(resolve));
-    },
-  };
 }
 
 /** The differences between servers. */

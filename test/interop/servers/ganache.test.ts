@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, type AnyPeer } from "../../../src/node.js";
 import { Relay } from "../../support/relay.js";
 import { rejection } from "../../support/turns.js";
-import { Inbox } from "../support/inbox.js";
+import { Inbox } from "../../support/inbox.js";
 
 const node = ganache.server({ logging: { quiet: true }, wallet: { totalAccounts: 1 } });
 let url: string;

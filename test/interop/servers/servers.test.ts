@@ -5,11 +5,11 @@ import { Server } from "rpc-websockets";
 import { describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import { connect } from "../../../src/node.js";
-import { plainPeer } from "../../support/network.js";
-import { rejection } from "../../support/turns.js";
-import { Inbox } from "../support/inbox.js";
+import { bareHttp, plainPeer } from "../../support/network.js";
+import { raising, rejection } from "../../support/turns.js";
+import { Inbox } from "../../support/inbox.js";
 import { ATTIC, commonMethods } from "../support/service.js";
-import { behavesAsServer, connectPlainly, listeningServer, type ForeignServer } from "./behaviour.js";
+import { behavesAsServer, connectPlainly, type ForeignServer } from "./behaviour.js";
 
 // Its declarations name packages that it does not install, so they are not used.
 const jayson = createRequire(import.meta.url)("jayson");
@@ -24,7 +24,9 @@ async function startJayson(): Promise<ForeignServer> {
   ]);
   const attic = (_params: unknown, done: Callback): void => done(ATTIC);
   const server = jayson.server({ ...Object.fromEntries(methods), attic });
-  return { ...(await listeningServer(server.websocket({ port: 0, host: "127.0.0.1" }))), noted };
+  const http = await bareHttp();
+  server.websocket({ server: http.server });
+  return { ...http, noted };
 }
 
 // A reciproc client calls a jayson 5 WebSocket server, also in batches.
@@ -35,23 +37,21 @@ describe("a jayson server", () => {
 async function startJsonRpc2(): Promise<ForeignServer & { clients: Inbox<JSONRPCServerAndClient> }> {
   const [noted, clients] = [new Inbox(), new Inbox<JSONRPCServerAndClient>()];
   const methods = Object.entries(commonMethods(noted));
-  const webSockets = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-  webSockets.on("connection", (webSocket) => {
+  const http = await bareHttp();
+  new WebSocketServer({ server: http.server }).on("connection", (webSocket) => {
     const both: JSONRPCServerAndClient = new JSONRPCServerAndClient(
       // The errors of its methods would be printed.
       new JSONRPCServer({ errorListener: () => {} }),
       new JSONRPCClient((message) => webSocket.send(JSON.stringify(message))),
     );
     for (const [name, run] of methods) both.addMethod(name, run);
-    both.addMethod("attic", () => {
-      throw new JSONRPCErrorException(ATTIC.message, ATTIC.code, ATTIC.data);
-    });
+    both.addMethod("attic", raising(new JSONRPCErrorException(ATTIC.message, ATTIC.code, ATTIC.data)));
     both.addMethod("ask", async (params) => `you said ${await both.request("confirm", params)}`);
     webSocket.on("message", (data: Buffer) => void both.receiveAndSend(JSON.parse(data.toString())));
     webSocket.on("close", () => both.rejectAllPendingRequests("the connection is closed"));
     clients.push(both);
   });
-  return { ...(await listeningServer(webSockets)), clients, noted };
+  return { ...http, clients, noted };
 }
 
 // A reciproc client calls a json-rpc-2.0 1.8 server, connected as in its README, and is called by it during a call.
@@ -69,7 +69,8 @@ describe("a json-rpc-2.0 server", () => {
 });
 
 async function startRpcWebSockets(): Promise<ForeignServer & { server: Server }> {
-  const server = new Server({ port: 0, host: "127.0.0.1" });
+  const http = await bareHttp();
+  const server = new Server({ server: http.server });
   const noted = new Inbox();
   for (const [name, run] of Object.entries(commonMethods(noted))) server.register(name, run as never);
   server.register("attic", () => {
@@ -77,7 +78,7 @@ async function startRpcWebSockets(): Promise<ForeignServer & { server: Server }>
     throw server.createError(ATTIC.code, ATTIC.message, ATTIC.data as never);
   });
   server.event("tick");
-  return { ...(await listeningServer(server.wss)), server, noted };
+  return { ...http, server, noted };
 }
 
 // A reciproc client calls an rpc-websockets 10 server, whose events are not JSON-RPC and are refused.

@@ -1,11 +1,11 @@
 /** A protocol's own SDK on one end of a WebSocket and a reciproc peer on the other, and the behaviour that all of them share. */
 import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
 import { WebSocket, WebSocketServer, type ServerOptions } from "ws";
 import { connect, RpcError, serve, type AnyMethods, type AnyPeer, type Dialect } from "../../../src/node.js";
+import { bareHttp } from "../../support/network.js";
 import { expectEmpty, type AnyOptions } from "../../support/pair.js";
-import { gate, rejection, turn } from "../../support/turns.js";
+import { gate, raising, rejection, turn } from "../../support/turns.js";
 
 /** The methods of a reciproc peer. */
 export type Methods = NonNullable<AnyOptions["methods"]>;
@@ -92,12 +92,12 @@ export async function joinServer<T>(
   accept: (wire: TappedWebSocket) => T | Promise<T>,
   listen: ServerOptions<any> = {},
 ): Promise<Joined<T>> {
-  const server = new WebSocketServer({ port: 0, host: "127.0.0.1", WebSocket: TappedWebSocket, ...listen });
-  await once(server, "listening");
+  const http = await bareHttp();
+  const server = new WebSocketServer({ server: http.server, WebSocket: TappedWebSocket, ...listen });
   const accepted = once(server, "connection").then(async ([wire]) => [wire, await accept(wire)] as const);
-  const peer: AnyPeer = await connect(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`, options);
+  const peer: AnyPeer = await connect(http.url, options);
   const [wire, theirs] = await accepted;
-  return joined(peer, wire, theirs, complaints, () => new Promise((resolve) => server.close(resolve)));
+  return joined(peer, wire, theirs, complaints, () => http[Symbol.asyncDispose]());
 }
 
 /** Returns the answers to the request of this id. */
@@ -155,12 +155,10 @@ export function behavesWithSdk({ open, firstId, cancel, cancelled, error, closed
 
   it("carries params, results and errors unchanged, in both directions", async () => {
     const data = { retry: false };
-    const failing = (thrown: unknown) => (): never => {
-      throw thrown;
-    };
+
     const echo = (params: unknown): unknown => params;
-    const methods = { _echo: echo, _fail: failing(new RpcError(-32803, "no such symbol", data)) };
-    await using sdk = await join(methods, { _echo: echo, _fail: failing(error(-32803, "no such symbol", data)) });
+    const methods = { _echo: echo, _fail: raising(new RpcError(-32803, "no such symbol", data)) };
+    await using sdk = await join(methods, { _echo: echo, _fail: raising(error(-32803, "no such symbol", data)) });
     const expected = { code: -32803, message: expect.stringContaining("no such symbol"), data };
     for (const caller of [sdk, sdk.peer]) {
       for (const value of VALUES) expect(await caller.request("_echo", { value })).toEqual({ value });

@@ -1,7 +1,7 @@
 /** A reciproc server for third-party clients, with a method for each kind of behaviour. */
 import { RpcError, serve, type AnyPeer, type Server } from "../../../src/node.js";
-import { gate, type Gate } from "../../support/turns.js";
-import { Inbox } from "./inbox.js";
+import { gate, raising, type Gate } from "../../support/turns.js";
+import { Inbox } from "../../support/inbox.js";
 
 /** A server, and its recorded messages. */
 export interface Service extends AsyncDisposable {
@@ -49,12 +49,8 @@ export async function startService(): Promise<Service> {
     methods: {
       ...commonMethods(noted),
       nothing: () => undefined,
-      attic: () => {
-        throw new RpcError(ATTIC.code, ATTIC.message, ATTIC.data);
-      },
-      crash: () => {
-        throw new Error("the password is hunter2");
-      },
+      attic: raising(new RpcError(ATTIC.code, ATTIC.message, ATTIC.data)),
+      crash: raising(new Error("the password is hunter2")),
       /** Calls the caller before it answers. */
       ask: async (params, { peer }) => `you said ${await peer.request("confirm", params)}`,
     },
