@@ -1,9 +1,8 @@
 /** Bundles modules with the built package and one version of React, and serves them as pages. */
-import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { build, type BuildOptions } from "esbuild-wasm";
+import { listening } from "../support/network.js";
 
 const ROOT = join(import.meta.dirname, "../..");
 
@@ -63,8 +62,6 @@ ${html}
     if (url === "/page.js") response.setHeader("Content-Type", "text/javascript").end(code);
     else response.setHeader("Content-Type", "text/html; charset=utf-8").end(page);
   });
-  http.listen(0, "127.0.0.1");
-  await once(http, "listening");
-  const { port } = http.address() as AddressInfo;
-  return { url: `http://127.0.0.1:${port}`, close: () => (http.closeAllConnections(), http.close()) };
+  const { url, ...site } = await listening(http);
+  return { url: url.replace("ws:", "http:"), close: () => void site[Symbol.asyncDispose]() };
 }

@@ -1,14 +1,14 @@
 /** The demo's server and clients other than its page, without a browser. */
-import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import { connect as connectTcp, type AddressInfo } from "node:net";
+import { connect as connectTcp } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, ConnectionLostError, type AnyPeer } from "../../src/node.js";
+import { listening } from "../support/network.js";
 import { Relay } from "../support/relay.js";
 import { enter, startDemo, type Demo } from "./demo.js";
 
@@ -66,13 +66,13 @@ it("the demo's language servers read no file and fetch no address that a client 
   await writeFile(join(folder, "custom.json"), JSON.stringify({ version: 1.1, properties }));
   await writeFile(join(folder, "secret-name.css"), "");
   const visits: (string | undefined)[] = [];
-  const listener = createServer((request, response) => {
-    visits.push(request.url);
-    response.end("{}");
-  });
-  listener.listen(0, "127.0.0.1");
-  await once(listener, "listening");
-  const address = `http://127.0.0.1:${(listener.address() as AddressInfo).port}`;
+  await using listener = await listening(
+    createServer((request, response) => {
+      visits.push(request.url);
+      response.end("{}");
+    }),
+  );
+  const address = listener.url.replace("ws:", "http:");
   const files = pathToFileURL(folder).href;
 
   await using json = await attach(demo, "json");
@@ -95,7 +95,6 @@ it("the demo's language servers read no file and fetch no address that a client 
   expect(json.asked).toContain("vscode/content");
   expect(css.asked).toEqual(expect.arrayContaining(["fs/content", "fs/readDir"]));
   expect(visits).toEqual([]);
-  listener.close();
   await rm(folder, { recursive: true });
 });
 

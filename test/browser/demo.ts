@@ -1,11 +1,9 @@
 /** The demo: its server in a process of its own, and its page in the browser of the test file. */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { Frame, Page } from "playwright-core";
 import { expect } from "vitest";
 import { connect, type AnyPeer } from "../../src/node.js";
+import { Running } from "../readme/examples.js";
 import { Relay } from "../support/relay.js";
 import { newPage } from "./browser.js";
 
@@ -32,36 +30,23 @@ export interface Visitor {
 
 /** Starts the demo's server, in its folder or in a copy, and reads its address from what it prints. */
 export async function startDemo(env: Record<string, string | undefined> = {}, server = SERVER): Promise<Demo> {
-  const child = spawn(process.execPath, [server], {
-    // Without a file, each demo begins with an empty board.
-    env: { ...process.env, PORT: "0", BOARD_FILE: "", ...env },
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  const lines = createInterface(child.stdout);
-  let printed = "";
-  lines.on("line", (text) => (printed += `${text}\n`));
-  const [line] = (await Promise.race([
-    once(lines, "line"),
-    once(child, "exit").then(([code]) => Promise.reject(new Error(`the demo ended with ${String(code)}`))),
-  ])) as [string];
+  // Without a file, each demo begins with an empty board.
+  const running = new Running(server, [], { PORT: "0", BOARD_FILE: "", ...env });
+  const [, url] = /^reciproc demo: (http:\S+)$/.exec(await running.line(/./))!;
   let isKilled = false;
-  const kill: Demo["kill"] = async (signal) => {
+  const kill: Demo["kill"] = (signal) => {
     isKilled = true;
-    if (child.exitCode === null && child.signalCode === null) {
-      child.kill(signal);
-      await once(child, "exit");
-    }
-    return child.exitCode;
+    return running.stop(signal);
   };
   return {
-    url: /^reciproc demo: (http:\S+)$/.exec(line)?.[1] ?? `not an address: ${line}`,
-    pid: child.pid!,
-    printed: () => printed,
+    url: url!,
+    pid: running.pid,
+    printed: () => running.lines.join("\n"),
     kill,
     async [Symbol.asyncDispose]() {
       if (isKilled) return;
       const code = await kill("SIGTERM");
-      if (code !== 0) throw new Error(`the demo ended with ${String(code)}`);
+      if (code !== 0) throw new Error(`the demo ended with ${code}:\n${running.errors}`);
     },
   };
 }

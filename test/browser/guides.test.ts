@@ -1,10 +1,8 @@
 /** Runs the unchanged examples of the documents that need a page, in Chromium. */
-import { execFile, spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
+import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { createInterface } from "node:readline";
 import type { Page } from "playwright-core";
 import { createServer as createVite } from "vite";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -123,14 +121,12 @@ it("the page of Files and bytes stores a file of the greatest length, and loads 
 });
 
 /** Starts the bridge with the arguments that the document names. */
-async function startBridge(): Promise<ChildProcess> {
+async function startBridge(): Promise<Running> {
   const text = await readFile(join(ROOT, "docs/guides/language-servers.md"), "utf8");
   const [, args] = /^npx reciproc (bridge .* --) npx vscode-css-language-server --stdio$/m.exec(text)!;
   const command = join(import.meta.dirname, "node_modules/vscode-langservers-extracted/bin/vscode-css-language-server");
-  const bridge = spawn(process.execPath, [CLI, ...args!.split(" "), process.execPath, command, "--stdio"], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  await once(createInterface(bridge.stdout), "line");
+  const bridge = new Running(CLI, [...args!.split(" "), process.execPath, command, "--stdio"]);
+  await bridge.line(/./);
   return bridge;
 }
 
@@ -142,17 +138,16 @@ it.each([
   let bridge = await startBridge();
   await withPage(file, async (page) => {
     await page.locator(warning).first().waitFor();
-    if (file === "css-codemirror.js") {
-      bridge.kill("SIGINT");
-      await once(bridge, "exit");
+    const restarts = file === "css-codemirror.js";
+    if (restarts) {
+      await bridge.stop("SIGINT");
       await page.locator(".cm-content").click();
     }
     for (const key of ["Control+Home", "End", "Enter"]) await page.keyboard.press(key);
-    if (bridge.exitCode !== null) bridge = await startBridge();
+    if (restarts) bridge = await startBridge();
     await page.keyboard.type("background-c");
     if (file === "css-monaco.js") await page.keyboard.press("Control+Space");
     await page.locator(list, { hasText: "background-color" }).waitFor();
   });
-  bridge.kill("SIGINT");
-  await once(bridge, "exit");
+  await bridge.stop("SIGINT");
 });

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { Running } from "../readme/examples.js";
 import { upgrade } from "../support/network.js";
 import { ensureRedis, eventually } from "../support/redis.js";
 import { Relay } from "../support/relay.js";
@@ -257,14 +258,9 @@ it("the demo on nodes brings a window that joined an empty board its first line,
 
 /** Runs the demo, which cannot start. Returns its exit code and what it printed. */
 async function refused(count: string, env: NodeJS.ProcessEnv = {}): Promise<[code: unknown, output: string[]]> {
-  const demo = spawn(process.execPath, [PROGRAM, "--nodes", count], {
-    env: { ...process.env, ...env },
-    stdio: ["ignore", "ignore", "pipe"],
-  });
-  const output: string[] = [];
-  createInterface(demo.stderr).on("line", (line) => output.push(line));
-  const [code] = (await once(demo, "close")) as [unknown];
-  return [code, output];
+  const demo = new Running(PROGRAM, ["--nodes", count], env);
+  const [code] = await demo.exited;
+  return [code, demo.errors.trimEnd().split("\n")];
 }
 
 it("the demo says in one line that its number of nodes is wrong, or that there is no Redis, and leaves no files", async () => {

@@ -97,13 +97,13 @@ export class Thread implements AsyncDisposable {
 /** A running program: its lines so far, and a promise for a matching line. */
 export class Running {
   readonly lines: string[] = [];
-  readonly exited: Promise<unknown>;
+  readonly exited: Promise<unknown[]>;
   readonly #child: ChildProcess;
   readonly #output: Interface;
   #errors = "";
 
   /** Starts an extracted example by its name, or any program by its path, in `cwd`. `env` is added to the environment. */
-  constructor(name: string, args: string[] = [], env: Record<string, string> = {}, cwd = process.cwd()) {
+  constructor(name: string, args: string[] = [], env: NodeJS.ProcessEnv = {}, cwd = process.cwd()) {
     this.#child = spawn(process.execPath, [resolvePath(folder, name), ...args], {
       stdio: "pipe",
       env: { ...process.env, ...env },
@@ -126,6 +126,10 @@ export class Running {
     const found = find();
     if (found !== undefined) return found;
     throw new Error(`no line matches ${pattern}: ${this.lines.join("\n")}\n${this.#errors}`);
+  }
+
+  get pid(): number {
+    return this.#child.pid!;
   }
 
   /** What the program has printed on its standard error. */

@@ -1,12 +1,11 @@
 /** Builds and serves the documentation site as `npm run docs -- --serve` does, follows every link inside it, and looks at it in Chromium. */
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
 import { newPage } from "../browser/browser.js";
+import { Running } from "../readme/examples.js";
 import { freePort } from "../support/ports.js";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -14,35 +13,19 @@ const DIST = join(ROOT, "site/.build/dist");
 
 /** The HTML of each page, by its path in the site. */
 const pages = new Map<string, string>();
-let printed = "";
-let docs: ChildProcess;
+let docs: Running;
 let address: string;
 
 beforeAll(async () => {
   await ensurePackages(import.meta.dirname);
   address = `http://localhost:${await freePort()}`;
-  const args = ["scripts/docs.js", "--serve", "--port", new URL(address).port];
-  docs = spawn(process.execPath, args, { cwd: ROOT, stdio: ["ignore", "pipe", "pipe"] });
-  await new Promise<void>((resolve, reject) => {
-    const take = (text: Buffer): void => {
-      printed += text.toString();
-      if (printed.includes(address)) resolve();
-    };
-    for (const output of [docs.stdout!, docs.stderr!]) output.on("data", take);
-    docs.once("exit", (code) => reject(new Error(`docs.js ended with ${code}:\n${printed}`)));
-  });
+  docs = new Running(join(ROOT, "scripts/docs.js"), ["--serve", "--port", new URL(address).port], {}, ROOT);
+  await docs.line(new RegExp(address));
   const files = await readdir(DIST, { recursive: true });
   for (const file of files.filter((name) => name.endsWith(".html")))
     pages.set(file.replaceAll("\\", "/"), await readFile(join(DIST, file), "utf8"));
 }, 900_000);
-afterAll(stop);
-
-/** Stops the server of the site. */
-async function stop(): Promise<void> {
-  if (docs.exitCode !== null) return;
-  docs.kill("SIGTERM");
-  await once(docs, "exit");
-}
+afterAll(() => docs.stop());
 
 /** Returns the attributes of that name in a page. */
 function attributes(html: string, name: string): string[] {
@@ -59,7 +42,9 @@ function hasAnchor(page: string, anchor: string): boolean {
 describe("the site", () => {
   it("is built without a warning", () => {
     // esbuild may print this when Vite has built everything and ends before it.
-    const lines = printed.split("\n").filter((line) => !line.startsWith("fatal error: too many writes on closed pipe"));
+    const lines = [...docs.lines, ...docs.errors.split("\n")].filter(
+      (line) => !line.startsWith("fatal error: too many writes on closed pipe"),
+    );
     expect(lines.filter((line) => /warn|error|falling back|dead link/i.test(line))).toEqual([]);
     expect(pages.size).toBeGreaterThan(100);
   });
@@ -273,7 +258,7 @@ describe("the site in a browser", () => {
 
 it("ends with its server when it is stopped", async () => {
   expect((await fetch(address)).status).toBe(200);
-  await stop();
+  await docs.stop();
   // The server of VitePress is a process of its own. If it still ran, it would answer.
   await expect(fetch(address)).rejects.toThrow("fetch failed");
 });
