@@ -3,7 +3,7 @@
  * result of `authenticate`, `refresh` is emitted once for each success, and a `reauthenticate` settles with its true outcome.
  */
 import type { IncomingMessage } from "node:http";
-import { setTimeout as sleep } from "node:timers/promises";
+import { sleep } from "../support/time.js";
 import type { AnyPeer, Attempt, CloseInfo, ConnectionLostError } from "../../src/index.js";
 import type { End, Oracle } from "./oracle.js";
 import type { Random } from "./random.js";

@@ -1,5 +1,5 @@
 /** The faults of a connection, from a cut at some byte to a thief with a token. */
-import { setTimeout as sleep } from "node:timers/promises";
+import { sleep } from "../support/time.js";
 import type { Line, Side } from "./proxy.js";
 import { intrude, type Intrusion } from "./thief.js";
 import { closeFrame, textFrame, type Unit } from "./units.js";

@@ -141,8 +141,6 @@ export class Oracle {
   readonly losses: string[] = [];
   readonly #calls = new Map<string, Call>();
   readonly #ttlMs: number;
-  /** How long this process has paused at most. A session records its loss before its `suspend` event arrives here. */
-  #longestPauseMs = 100;
   breach: Breach | undefined;
 
   constructor(ttlMs: number) {
@@ -295,11 +293,6 @@ export class Oracle {
     }
   }
 
-  /** Records that the process has done nothing of a world for so long. */
-  paused(ms: number): void {
-    this.#longestPauseMs = Math.max(this.#longestPauseMs, ms);
-  }
-
   /** Records that the client or a server's peer reported a lost socket. */
   suspended(end: End): void {
     if (end.suspendedAt !== undefined) this.fail(`the ${end.side}'s end was suspended twice`);
@@ -325,7 +318,7 @@ export class Oracle {
     end.isOver = true;
     this.tally.lost++;
     const { suspendedAt, other } = end;
-    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - this.#longestPauseMs)
+    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs)
       end.reason ??= EXPIRED;
     if (!end.isProven && other?.isProven !== true) end.reason ??= "the client's hello has perhaps never come";
     if (end.reason === undefined && other?.reason === undefined)

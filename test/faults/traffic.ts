@@ -1,6 +1,6 @@
 /** The traffic of both sides of a world: methods that report their runs to the oracle, and calls whose outcome it checks. */
 import { once } from "node:events";
-import { setTimeout as sleep } from "node:timers/promises";
+import { sleep } from "../support/time.js";
 import { bytes, RpcError, type AnyPeer, type Bytes, type CallOptions, type Stream } from "../../src/index.js";
 import type { NotifyOptions } from "../../src/node.js";
 import type { Credentials } from "./credentials.js";

@@ -15,7 +15,7 @@ const size = {
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, i) => i + 1);
 
 const SEEDS = 60;
-/** The run of a seed depends on timing as well, so a single seed is played several times. */
+/** The run of a seed depends on what real sockets deliver in which tick as well, so a single seed is played several times. */
 const TIMES = 10;
 
 const run =

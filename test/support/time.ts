@@ -41,6 +41,11 @@ export function timersSet(): number {
   return clock.timers;
 }
 
+/** Resolves when so much time has passed, by the clock that is in place. */
+export function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
 /** Lets time pass in steps of `stepMs` until a promise is settled, and settles as it does. */
 export async function passUntil<T>(promise: Promise<T>, stepMs: number): Promise<T> {
   const outcomes = new Outcomes().watch("promise", promise);
