@@ -411,7 +411,7 @@ function isTooLate(session: WireSession, shown: Stolen): boolean {
 }
 
 /**
- * Returns whether the server's end of the client's session has expired: on a loaded machine, a thief may take longer to connect than
+ * Returns whether the server's end of the client's session has expired: a thief may take longer to connect than
  * the session lasts without a socket. The oracle has compared the time.
  */
 function hasExpired({ other }: End): boolean {

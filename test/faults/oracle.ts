@@ -318,8 +318,7 @@ export class Oracle {
     end.isOver = true;
     this.tally.lost++;
     const { suspendedAt, other } = end;
-    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs)
-      end.reason ??= EXPIRED;
+    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs) end.reason ??= EXPIRED;
     if (!end.isProven && other?.isProven !== true) end.reason ??= "the client's hello has perhaps never come";
     if (end.reason === undefined && other?.reason === undefined)
       this.fail(`the ${end.side} gave a session up for no reason: ${why}`);

@@ -84,7 +84,7 @@ export class Traffic {
         runs(said, context),
         { label: said.label, data: bytes(contentOf(said.label, said.n!)) }
       ),
-      slow: call(({ n }) => sleep(n)),
+      slow: call(({ n }) => sleep(n!)),
       fail: call(({ label }) => {
         throw new RpcError(FAILURE, "as it was asked to", label);
       }),
