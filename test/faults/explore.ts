@@ -1,8 +1,8 @@
 /**
- * Runs many worlds, some at a time, on one virtual clock. Their sockets are real, and time passes by the ticks of the event loop: a
+ * Runs many worlds, some at a time, on the virtual clock of the test. Their sockets are real, and time passes by the ticks of the event loop: a
  * machine that is busy, or a long collection of garbage, makes no timer fire early.
  */
-import { virtualClock } from "../../src/testing/index.js";
+import { passUntil } from "../support/time.js";
 import { Breach } from "./oracle.js";
 import type { Variant } from "./variants.js";
 import { play, type Figures, type Plan } from "./world.js";
@@ -59,11 +59,7 @@ export async function explore({
       }
     }
   };
-  using clock = virtualClock();
-  let isOver = false;
-  const worlds = Promise.all(Array.from({ length: SIDE_BY_SIDE }, work)).finally(() => (isOver = true));
-  while (!isOver) await clock.pass(1);
-  await worlds;
+  await passUntil(Promise.all(Array.from({ length: SIDE_BY_SIDE }, work)), 1);
   return found;
 }
 

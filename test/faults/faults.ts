@@ -153,7 +153,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     const { session } = line.wire;
     const shown = stolen(session!);
     const intrusion = await intrude(world.port, CLIENT_NAME, shown);
-    expectAccepted(world, end, session!, shown, intrusion);
+    expectAccepted(world, session!, shown, intrusion);
     let code: number | undefined;
     void intrusion.closed.then((closed) => (code = closed));
     line.toServer.thaw();
@@ -165,10 +165,10 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     intrusion.webSocket.terminate();
   },
   async stealWhileAway(world) {
-    const { session, end } = await whileAway(world, async (away, awayEnd) => {
+    const { session, end } = await whileAway(world, async (away) => {
       const shown = stolen(away);
       const intrusion = await intrude(world.port, CLIENT_NAME, shown);
-      expectAccepted(world, awayEnd, away, shown, intrusion);
+      expectAccepted(world, away, shown, intrusion);
       await sleep(world.random.below(5));
       intrusion.webSocket.terminate();
     });
@@ -195,11 +195,11 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     await proven(world);
     const steal = async (): Promise<void> => {
       let isLate = false;
-      await whileAway(world, async (session, end) => {
+      await whileAway(world, async (session) => {
         const shown = stolen(session);
         const { token, webSocket } = await intrude(world.port, CLIENT_NAME, shown);
         isLate = token === undefined && isTooLate(session, shown);
-        if (isLate || (token === undefined && hasExpired(end))) return;
+        if (isLate) return;
         if (token === undefined) return world.oracle.fail("the newest token was not accepted");
         webSocket.send(JSON.stringify({ ack: session.received }));
         await pong(webSocket);
@@ -410,18 +410,10 @@ function isTooLate(session: WireSession, shown: Stolen): boolean {
   return session.attempt >= shown.attempt;
 }
 
-/**
- * Returns whether the server's end of the client's session has expired: a thief may take longer to connect than
- * the session lasts without a socket. The oracle has compared the time.
- */
-function hasExpired({ other }: End): boolean {
-  return other?.isOver === true && other.reason === EXPIRED;
-}
-
 /** Expects that the thief was given the session of the client's end. */
-function expectAccepted(world: World, end: End, session: WireSession, shown: Stolen, { token }: Intrusion): void {
+function expectAccepted(world: World, session: WireSession, shown: Stolen, { token }: Intrusion): void {
   if (token !== undefined) world.tap.given(session, token);
-  else if (!isTooLate(session, shown) && !hasExpired(end)) world.oracle.fail("the newest token was not accepted");
+  else if (!isTooLate(session, shown)) world.oracle.fail("the newest token was not accepted");
 }
 
 async function expectRefused(world: World, name: string, shown: Stolen, breach: string): Promise<void> {

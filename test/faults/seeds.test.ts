@@ -2,6 +2,9 @@
 import { expect, it } from "vitest";
 import { explore } from "./explore.js";
 import { VARIANTS } from "./variants.js";
+import { useVirtualClock } from "../support/time.js";
+
+useVirtualClock();
 
 const SEEDS = Array.from({ length: 12 }, (_, i) => i + 1);
 

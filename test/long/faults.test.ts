@@ -5,6 +5,9 @@
 import { expect, it } from "vitest";
 import { explore, sumOf } from "../faults/explore.js";
 import { FAULT_WEIGHTS, type FaultKind } from "../faults/faults.js";
+import { useVirtualClock } from "../support/time.js";
+
+useVirtualClock();
 
 const seed = process.env["RECIPROC_FAULT_SEED"];
 const minutes = process.env["RECIPROC_FAULT_MINUTES"];

@@ -2,6 +2,9 @@
 import { expect, it } from "vitest";
 import { explore } from "../faults/explore.js";
 import { VARIANTS } from "../faults/variants.js";
+import { useVirtualClock } from "../support/time.js";
+
+useVirtualClock();
 
 /** In several runs, none needed more than 20. */
 const seeds = Array.from({ length: 100 }, (_, i) => i + 1);
