@@ -11,6 +11,15 @@ export {
   type Reducers,
   type TopicState,
 } from "./client/follow.js";
+export {
+  presence,
+  type MemberState,
+  type Other,
+  type Presence,
+  type PresenceOptions,
+  type PresenceState,
+  type PresentParams,
+} from "./client/presence.js";
 export { bytes, bytesOf, type Bytes, type BytesCodec, type BytesSource } from "./message/bytes.js";
 export { Peer } from "./peer/peer.js";
 export type { FailedCall } from "./peer/hooks.js";
@@ -37,8 +46,11 @@ export type {
   Item,
   Joined,
   LiveOptions,
+  MemberChange,
   NotifyName,
   Params,
+  People,
+  PresenceParams,
   Progress,
   Remote,
   Result,

@@ -2,7 +2,15 @@
  * What the server serves and what a page serves, as schemas of zod. The server checks params with them, and both sides take their
  * types from them. A page imports only the types, so it loads neither zod nor the schemas.
  */
-import { contract, type Bytes, type ContractOf, type Stream } from "reciproc";
+import {
+  contract,
+  type Bytes,
+  type ContractOf,
+  type Joined,
+  type MemberChange,
+  type People,
+  type Stream,
+} from "reciproc";
 import { z } from "zod";
 
 const Text = z.string().trim().min(1).max(200);
@@ -10,16 +18,17 @@ const Text = z.string().trim().min(1).max(200);
 const Draft = z.object({ id: z.uuid(), text: Text, isDone: z.boolean() });
 const Card = Draft.extend({ owner: z.string() });
 /** A window in which the board is open. A user may have several. */
-const Person = z.object({ id: z.string(), name: z.string() });
+const Person = z.object({ name: z.string() });
 const Id = z.object({ id: z.string() });
 /** What `import` reports in cards, and `upload` in bytes. */
 const Progress = z.object({ done: z.number() });
-const topic = z.literal("board");
 
 export const serverApi = contract({
-  // For `useTopicMembers`.
-  "topic/join": { params: z.object({ topic }), result: z.array(Person) },
-  "topic/leave": { params: z.object({ topic }) },
+  // For `useOthers`.
+  people: {
+    params: z.object({ presence: z.enum(["join", "set", "leave"]) }),
+    result: z.custom<Joined<People<Person>>>(),
+  },
   // For `useTopic`.
   "cards/join": {
     params: z.object({ since: z.string().optional() }),
@@ -47,9 +56,7 @@ export const serverApi = contract({
 });
 
 export const pageApi = contract({
-  // For `useTopicMembers`.
-  "topic/joined": { params: z.object({ topic, member: Person }) },
-  "topic/left": { params: z.object({ topic, id: z.string() }) },
+  people: { params: z.custom<MemberChange<Person>>() },
   changed: { params: z.object({ card: Card }) },
   removed: { params: Id },
   /** Asks the user. */

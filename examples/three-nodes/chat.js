@@ -16,8 +16,7 @@ const peer = await connect(`${url}/?name=${encodeURIComponent(name)}`, {
       since = at;
       console.log(`${from}: ${text}`);
     },
-    joined: ({ as }) => console.log(`+ ${as.name}`),
-    left: ({ as }) => console.log(`- ${as.name}`),
+    member: ({ event, as }) => console.log(`${event === "joined" ? "+" : "-"} ${as.name}`),
     typing: ({ name: from }) => console.log(`${from} is typing`),
     waved: ({ from }) => {
       console.log(`${from} waves`);

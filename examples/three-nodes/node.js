@@ -16,7 +16,7 @@ const server = await serve({
   // A client that lost its socket asks the load balancer for this node, which has its session.
   session: { route: name },
   // The same on every node: what is said is logged for an hour, and the members see who joins and leaves.
-  topics: () => ({ log: { length: 1_000, ttlMs: 3_600_000 }, members: { joined: "joined", left: "left" } }),
+  topics: () => ({ log: { length: 1_000, ttlMs: 3_600_000 }, members: "member" }),
 
   methods: {
     /** `since` is the position of the last message that the client got. What it missed is sent before this returns. */

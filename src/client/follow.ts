@@ -107,17 +107,33 @@ export function follow(peer: AnyPeer, method: string, params: object, options: o
   });
   // Throws for params without a JSON form.
   encodeNotification(method, params);
-  return new Store(peer, method, params, reduce, leave);
+  return new Store(peer, {
+    method,
+    paramsAt: (since) => ({ ...params, since }),
+    isState: (value) => value !== undefined,
+    reducerOf: (name) => reduce.get(name),
+    leave: leaveLast(peer, leave, params),
+  });
+}
+
+/** How a topic is followed. */
+interface Source {
+  /** The method that joins. */
+  readonly method: string;
+  /** Returns the params of a join. `since`: the position of the state that the store has. */
+  paramsAt(since: string | undefined): object;
+  /** Returns true if the `value` of a reply is a state. */
+  isState(value: unknown): boolean;
+  /** Returns the reducer for a notification that belongs to the topic. */
+  reducerOf(method: string): AnyReducer | undefined;
+  /** Leaves the topic. */
+  leave(): void;
 }
 
 /** What `follow` returns. */
-class Store implements FollowedTopic<any> {
+export class Store implements FollowedTopic<any> {
   readonly #peer: AnyPeer;
-  readonly #method: string;
-  readonly #params: object;
-  readonly #reduce: ReadonlyMap<string, AnyReducer>;
-  /** Leaves the topic, unless another store of the peer leaves by the same notification later. */
-  readonly #leave: () => void;
+  readonly #source: Source;
   readonly #backoff = new Backoff(DELAYS);
   readonly #listeners = new Set<() => void>();
   #isNotifying = false;
@@ -130,18 +146,9 @@ class Store implements FollowedTopic<any> {
   /** Resolves when the newest call has settled. */
   #reply = Promise.resolve();
 
-  constructor(
-    peer: AnyPeer,
-    method: string,
-    params: object,
-    reduce: ReadonlyMap<string, AnyReducer>,
-    leave: string | undefined,
-  ) {
+  constructor(peer: AnyPeer, source: Source) {
     this.#peer = peer;
-    this.#method = method;
-    this.#params = params;
-    this.#reduce = reduce;
-    this.#leave = leaveLast(peer, leave, params);
+    this.#source = source;
     this.#begin();
     peer.on("notification", this.#receive).on("lost", this.#join).on("missed", this.#join);
     peer.on("suspend", this.#show).on("resume", this.#show).on("close", this.#end);
@@ -163,7 +170,7 @@ class Store implements FollowedTopic<any> {
     peer.off("notification", this.#receive).off("lost", this.#join).off("missed", this.#join);
     peer.off("suspend", this.#show).off("resume", this.#show).off("close", this.#end);
     // A handler may still join the peer: it must not do so after the peer has left.
-    void this.#reply.then(this.#leave);
+    void this.#reply.then(() => this.#source.leave());
   };
 
   [Symbol.dispose](): void {
@@ -177,15 +184,21 @@ class Store implements FollowedTopic<any> {
     const shown = this.#shown;
     if (value === shown.value && isCurrent === shown.isCurrent && error === shown.error) return;
     this.#shown = { value, isCurrent, error };
+    this.notify();
+  };
+
+  /** Calls the listeners, once for all calls in one microtask. */
+  notify(): void {
     if (this.#isNotifying) return;
     this.#isNotifying = true;
     queueMicrotask(() => {
       this.#isNotifying = false;
-      for (const listener of Array.from(this.#listeners)) attempt(listener, (cause) => this.#report(cause));
+      for (const listener of Array.from(this.#listeners)) attempt(listener, (cause) => this.report(cause));
     });
-  };
+  }
 
-  #report(cause: unknown, method = this.#method): void {
+  /** Emits `error` of the peer. */
+  report(cause: unknown, method = this.#source.method): void {
     connectionOf(this.#peer).report(cause, undefined, method);
   }
 
@@ -210,9 +223,9 @@ class Store implements FollowedTopic<any> {
       if (joining.ahead === undefined) this.#begin();
       else act(joining.ahead);
     };
-    const since = this.#position && textOf(this.#position);
+    const params = this.#source.paramsAt(this.#position && textOf(this.#position));
     // The call is queued while the server is away, so it has no timeout.
-    const reply = (this.#peer as Peer).request(this.#method, { ...this.#params, since }, { timeoutMs: Infinity });
+    const reply = (this.#peer as Peer).request(this.#source.method, params, { timeoutMs: Infinity });
     this.#reply = reply.then(
       (joined) => settle((ahead) => this.#follow(joined, ahead)),
       (cause: unknown) => settle(() => this.#fail(cause)),
@@ -230,9 +243,9 @@ class Store implements FollowedTopic<any> {
     const { outcome, at, value } = Object(joined) as Record<string, unknown>;
     const isLoaded = outcome !== "complete";
     const end = positionOf(at);
-    if (isLoaded) this.#position = value === undefined ? undefined : end;
+    if (isLoaded) this.#position = this.#source.isState(value) ? end : undefined;
     if (this.#position === undefined) {
-      const rule = `Expected "${this.#method}" to return what \`topic.join\` with \`load\` returns`;
+      const rule = `Expected "${this.#source.method}" to return what \`topic.join\` with \`load\` or \`topic.present\` returns`;
       return this.#fail(new ProtocolError(rule, joined));
     }
     if (isLoaded) this.#value = value;
@@ -252,23 +265,27 @@ class Store implements FollowedTopic<any> {
     this.#enter({ kind: "failed", retry: isOver ? undefined : setTimeout(this.#begin, this.#backoff.nextDelayMs()) });
   }
 
-  /** Takes a notification. Only publications have a position. Those of other topics have another epoch. */
+  /**
+   * Takes a notification. Only publications and changes of lists have a position. Those of other topics have another epoch. The changes of
+   * a list have the offset 0: a newer one replaces an older one, so they are not counted.
+   */
   readonly #receive = (method: string, params: any): void => {
     const at = positionOf(params?.at);
     if (at === undefined) return;
     const [state, position] = [this.#state, this.#position];
     if (state.kind === "joining" && state.ahead !== undefined && state.ahead.push([method, params]) > MAX_AHEAD)
       state.ahead = undefined;
-    if (state.kind !== "following" || at.epoch !== position!.epoch || at.offset <= position!.offset) return;
+    if (state.kind !== "following" || at.epoch !== position!.epoch) return;
+    if (at.offset !== 0 && at.offset <= position!.offset) return;
     // Each publication has the next offset. One that a limit or a handler of this side took is missing.
     if (at.offset > position!.offset + 1) return this.#reload();
     this.#position = at;
     try {
-      const reducer = this.#reduce.get(method);
+      const reducer = this.#source.reducerOf(method);
       if (reducer !== undefined) this.#value = reducer(this.#value, params);
       this.#show();
     } catch (cause) {
-      this.#report(cause, method);
+      this.report(cause, method);
       this.#position = undefined;
       this.#fail(cause);
     }
@@ -280,8 +297,8 @@ class Store implements FollowedTopic<any> {
   };
 }
 
-/** Returns a function that notifies `leave`, unless another one with the same `leave` and params is still to be called. */
-function leaveLast(peer: AnyPeer, leave: string | undefined, params: object): () => void {
+/** Counts a store. Returns a function that notifies `leave`, unless another one with the same `leave` and params is still to be called. */
+export function leaveLast(peer: AnyPeer, leave: string | undefined, params: object): () => void {
   const key = JSON.stringify([leave, params]);
   const counts = leaving.get(peer) ?? new Map<string, number>();
   leaving.set(peer, counts.set(key, (counts.get(key) ?? 0) + 1));

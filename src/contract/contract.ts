@@ -48,6 +48,37 @@ export interface Joined<T = unknown> {
   readonly value?: T | undefined;
 }
 
+/** What `presence` of a client adds to the params of its method. `S`: the state of a member. */
+export interface PresenceParams<S = unknown> {
+  /**
+   * `"join"`: the peer joins the list, or reads it again. `"set"`: the state of the member is another. `"leave"`, in a notification: the
+   * peer leaves the list.
+   */
+  presence: "join" | "set" | "leave";
+  /** The state that the page has set; absent until then, and if the peer leaves. */
+  state?: S | undefined;
+}
+
+/** A list of members, as `present` of a topic sends it to one of them. `A`: their `as`. */
+export interface People<A = any> {
+  /** The id of the peer that gets the list. */
+  readonly id: string;
+  /** The members on all nodes, each once. The peer is one of them, if it has an `as`. */
+  readonly members: readonly { readonly id: string; readonly as: A }[];
+}
+
+/** What members are notified of by the rule `members` of a topic. `A`: the `as` of members. */
+export interface MemberChange<A = any> {
+  /** `"joined"`: a peer joined, or a member has another `as`. `"left"`: a member left. */
+  readonly event: "joined" | "left";
+  /** The id of the peer. */
+  readonly id: string;
+  /** The `as` of the member; the last one if it left. */
+  readonly as: A;
+  /** Names the list: each change of a list has the same, and so has what `present` returned. */
+  readonly at: string;
+}
+
 /** The contract of untyped use: any method, any params. */
 export type AnyMethods = Record<string, (params?: any) => any>;
 

@@ -17,10 +17,11 @@ export interface TopicRules<M extends string = string> {
    */
   readonly log?: { readonly [K in keyof LogRule]?: LogRule[K] | undefined } | undefined;
   /**
-   * Keeps the list of members. With `joined` and `left`, the members are notified of each member that joins, also again with another
-   * `as`, and of each that leaves, with `{ id, as }`. A member is not notified of itself.
+   * Keeps the list of members. With the name of a notification, the members are notified by it of each member that joins, also again with
+   * another `as`, and of each that leaves, with a `MemberChange`. A member is not notified of itself. A member that is slow or away gets
+   * the newest change of each other member.
    */
-  readonly members?: true | { readonly joined?: M | undefined; readonly left?: M | undefined } | undefined;
+  readonly members?: true | NoInfer<M> | undefined;
 }
 
 /** The options of `join`. `T`: the state of the topic. */
@@ -117,13 +118,10 @@ const LOG_RULE = {
   bytes: optional(whole(1, 64 * 2 ** 20), 2 ** 20),
   ttlMs: optional(whole(1_000, 7 * 86_400_000), 3_600_000),
 };
-const text = optional(must<string>("a string", (value) => typeof value === "string"));
-const MEMBERS_RULE = { joined: text, left: text };
 const RULES = {
   log: (value: unknown, name: string) =>
     value === undefined ? undefined : checkOptions(name, value as object, LOG_RULE),
-  members: (value: unknown, name: string) =>
-    value === undefined ? undefined : checkOptions(name, value === true ? {} : (value as object), MEMBERS_RULE),
+  members: optional(must<true | string>("true or a string", (value) => value === true || typeof value === "string")),
 };
 export const JOIN_OPTIONS = { since: any, as: any, load: optional(anyFunction) };
 export const PUBLISH_OPTIONS = {
@@ -136,7 +134,7 @@ export const MEMBERS_OPTIONS = { limit: optional(whole(1, MAX_MEMBERS), MAX_MEMB
 /** The checked rules of a topic. */
 export interface Rules {
   readonly logRule: LogRule | undefined;
-  readonly memberRule: { readonly joined: string | undefined; readonly left: string | undefined } | undefined;
+  readonly memberRule: true | string | undefined;
 }
 
 /** Checks the rules of a topic, as the application returns them. */

@@ -1,6 +1,7 @@
 /** The topics of a node with their rules, each while something uses it, and what members and watchers hear of the list of a topic. */
 import { encodeNotification } from "../message/codec.js";
 import { checkOptions } from "../message/options.js";
+import { nanoid } from "../base/packages.js";
 import { synchronous } from "../base/promises.js";
 import { attempt } from "../base/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
@@ -24,6 +25,9 @@ import {
   type TopicMember,
 } from "./topic-options.js";
 
+/** 72 random bits. */
+const EPOCH_LENGTH = 12;
+
 export class NodeTopic implements Rules {
   readonly name: string;
   readonly logRule: Rules["logRule"];
@@ -36,6 +40,7 @@ export class NodeTopic implements Rules {
   uses = 0;
   readonly #host: NodeHost;
   readonly #watchers = new Set<MemberListener>();
+  #listAt: string | undefined;
 
   /** `gap`: takes the reason why members miss a publication of which they have a report. Throws a `TypeError` for bad rules. */
   constructor(name: string, host: NodeHost, gap: (reason: string) => void) {
@@ -68,6 +73,14 @@ export class NodeTopic implements Rules {
       throw new TypeError(`"${this.name}" has no list of members: return the rule \`members\` for it in \`topics\``);
   }
 
+  /** The `at` of the changes of the list on this node. Throws unless members are notified of them. */
+  get listAt(): string {
+    if (typeof this.memberRule === "string") return (this.#listAt ??= `${nanoid(EPOCH_LENGTH)}.0`);
+    throw new TypeError(
+      `"${this.name}" does not notify its members: name a notification as its rule \`members\` in \`topics\``,
+    );
+  }
+
   /** Calls `listener` at each change of the list. Returns what ends that, once: true if it did. */
   watch(listener: MemberListener): () => boolean {
     // The same function may watch twice.
@@ -79,10 +92,12 @@ export class NodeTopic implements Rules {
   /** A member joined, changed its `as` or left. */
   changed(event: "joined" | "left", member: TopicMember): void {
     const host = this.#host;
-    const method = this.memberRule?.[event];
-    if (method !== undefined) {
+    const method = this.memberRule;
+    if (typeof method === "string") {
       const members = [...host.membersOf(this.name)].filter(({ id }) => id !== member.id);
-      if (members.length > 0) host.send(members, method, encodeNotification(method, member), { whenSlow: "drop" });
+      const change = { event, ...member, at: this.listAt };
+      if (members.length > 0)
+        host.send(members, method, encodeNotification(method, change), { whenSlow: "drop", latest: member.id });
     }
     for (const watcher of Array.from(this.#watchers))
       attempt(
@@ -205,6 +220,11 @@ export abstract class NodeTopics<T extends NodeTopic = NodeTopic> {
     } finally {
       this.release(topic);
     }
+  }
+
+  /** Returns the `at` of the changes of a list. Throws unless members are notified of them. */
+  listAt(name: string): string {
+    return this.find(name).listAt;
   }
 
   watch(name: string, listener: MemberListener): () => void {

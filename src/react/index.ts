@@ -1,9 +1,10 @@
 /** The entry for React 18 and 19: a provider that owns a peer, and hooks over it. The application brings the package `react`. */
 import * as React from "react";
 import type { FollowedValue, FollowOptions, FollowParams, TopicState } from "../client/follow.js";
+import type { MemberState, Other, PresenceOptions, PresenceState, PresentParams } from "../client/presence.js";
 import type { AnyMethods, Contract } from "../contract/contract.js";
 import type { AnyPeer, Peer } from "../peer/peer.js";
-import { followedOf, providedPeerOf, streamOf, topicOf, type ProvidedPeer, type Store } from "./stores.js";
+import { followedOf, presentOf, providedPeerOf, streamOf, type ProvidedPeer, type Store } from "./stores.js";
 import type { ConnectionState, ProviderProps, Reciproc, StreamOptions } from "./types.js";
 
 export type * from "./types.js";
@@ -75,13 +76,7 @@ export function createReciproc<S extends Contract<S> = AnyMethods, C extends Con
     return { ...useStore(store), restart };
   }
 
-  function useTopicMembers(topic: string) {
-    const { get, topics } = useProvided();
-    if (!topics.has(topic)) topics.set(topic, topicOf(get, topic));
-    return useStore(topics.get(topic)!);
-  }
-
-  const made = { Provider, usePeer, useStatus, useConnection, useNotification, useHandler, useStream, useTopicMembers };
+  const made = { Provider, usePeer, useStatus, useConnection, useNotification, useHandler, useStream };
   // The hooks are written without the contract. `Reciproc` gives them its types.
   return made as unknown as Reciproc<S, C>;
 }
@@ -100,8 +95,46 @@ export function useTopic<C extends Contract<C>, S extends Contract<S>, K extends
   return useStore(followedOf(peer, method, params, options));
 }
 
-function useStore<T>({ subscribe, get, initial }: Store<T>): T {
-  return React.useSyncExternalStore(subscribe, get, initial === undefined ? get : () => initial);
+/**
+ * Joins a list of members while a component shows it, as `presence` of `reciproc` does, and returns what that shows, and `set`, which stays
+ * the same. `peer` is what `usePeer` returns. All components with the same peer, method and params share one presence, and the options of the
+ * first one. The list is left a tick after the last one was unmounted. While a server renders the page, nothing is loaded.
+ */
+export function usePresence<C extends Contract<C>, S extends Contract<S>, K extends keyof S & string>(
+  peer: Peer<C, S, any>,
+  method: K,
+  params: PresentParams<S[K]>,
+  options: PresenceOptions<Other<S[K]>, MemberState<S[K]>> = {},
+): PresenceState<Other<S[K]>, MemberState<S[K]>> & { set: (state: MemberState<S[K]>) => void } {
+  const store = presentOf(peer, method, params, options);
+  return { ...useStore(store), set: store.set };
+}
+
+/** Returns the `others` of `usePresence`. A component that uses it renders again only if they change. */
+export function useOthers<C extends Contract<C>, S extends Contract<S>, K extends keyof S & string>(
+  peer: Peer<C, S, any>,
+  method: K,
+  params: PresentParams<S[K]>,
+  options: PresenceOptions<Other<S[K]>, MemberState<S[K]>> = {},
+): readonly Other<S[K]>[] {
+  return useStore(presentOf(peer, method, params, options), ({ others }) => others);
+}
+
+/** Returns the `me` and the `set` of `usePresence`. A component that uses it renders again only if the own state changes. */
+export function useMyPresence<C extends Contract<C>, S extends Contract<S>, K extends keyof S & string>(
+  peer: Peer<C, S, any>,
+  method: K,
+  params: PresentParams<S[K]>,
+  options: PresenceOptions<Other<S[K]>, MemberState<S[K]>> = {},
+): [me: MemberState<S[K]> | undefined, set: (state: MemberState<S[K]>) => void] {
+  const store = presentOf(peer, method, params, options);
+  return [useStore(store, ({ me }) => me), store.set];
+}
+
+/** Returns the value of a store, or what `select` returns of it, which must be the same until it changes. */
+function useStore<T, R = T>({ subscribe, get, initial }: Store<T>, select = (value: T) => value as unknown as R): R {
+  const read = (): R => select(get());
+  return React.useSyncExternalStore(subscribe, read, initial === undefined ? read : () => select(initial));
 }
 
 /** Returns a function that calls the function of the latest render that was committed. It stays the same. */

@@ -1,12 +1,12 @@
-/** What the hooks subscribe to: the peer of a provider, a stream, the members of a topic. None of it needs React. */
+/** What the hooks subscribe to: the peer of a provider, a stream, a topic, its members. None of it needs React. */
 import { follow, type TopicState } from "../client/follow.js";
+import { presence, type Presence, type PresenceState } from "../client/presence.js";
 import { open } from "../connect.js";
-import { ConnectionLostError } from "../message/errors.js";
 import { synchronous } from "../base/promises.js";
 import { streams } from "../features/streams.js";
 import { errorOfEnd } from "../message/transport.js";
 import type { AnyPeer, Peer, PeerEvents } from "../peer/peer.js";
-import type { ConnectionState, Member, ProviderProps, StreamState, TopicMembers } from "./types.js";
+import type { ConnectionState, ProviderProps, StreamState } from "./types.js";
 
 /** A value that changes, as `useSyncExternalStore` reads it. */
 export interface Store<T> {
@@ -58,10 +58,9 @@ function storeOf<T>(initial: T, start: (changed: () => void, signal: AbortSignal
   return { subscribe, get: () => value, initial };
 }
 
-/** The peer of a provider, its connection, and the topics that its components show, by name. */
+/** The peer of a provider, and its connection. */
 export interface ProvidedPeer extends Store<AnyPeer> {
   readonly connection: Store<ConnectionState>;
-  readonly topics: Map<string, Store<TopicMembers<Member>>>;
 }
 
 /** A provider may suspend before it is mounted, and be rendered anew. After this time its peer closes. */
@@ -101,7 +100,7 @@ export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
     signal.addEventListener("abort", close);
     return () => {};
   });
-  return { subscribe, get, connection: connectionStateOf(get), topics: new Map() };
+  return { subscribe, get, connection: connectionStateOf(get) };
 }
 
 /** Returns the state of the connection of a peer, with the seconds until its next attempt. */
@@ -177,14 +176,20 @@ export function streamOf<T>(read: (signal: AbortSignal) => AsyncIterable<T>, kee
   });
 }
 
-/** The topics that components show, by peer, and then by method and params. */
-const followed = new WeakMap<AnyPeer, Map<string, Store<TopicState<any>>>>();
+/** The stores that components share, by peer, and then by kind, method and params. */
+const shared = new WeakMap<AnyPeer, Map<string, unknown>>();
+
+/** Returns the store of that name, which `make` makes for the first component. */
+function sharedOf<T>(peer: AnyPeer, name: unknown[], make: () => T): T {
+  const stores = shared.get(peer) ?? new Map<string, unknown>();
+  shared.set(peer, stores);
+  const key = JSON.stringify(name);
+  if (!stores.has(key)) stores.set(key, make());
+  return stores.get(key) as T;
+}
 
 /** Returns the state of a topic, which the peer follows while there is a subscriber. All components of a peer share it. */
 export function followedOf(peer: AnyPeer, method: string, params: object, options: object): Store<TopicState<any>> {
-  const stores = followed.get(peer) ?? new Map<string, Store<TopicState<any>>>();
-  followed.set(peer, stores);
-  const key = JSON.stringify([method, params]);
   const initial = { value: undefined, isCurrent: false, error: undefined };
   const start = (changed: () => void, signal: AbortSignal) => {
     const topic = follow(peer as Peer, method, params, options as { reduce: {} });
@@ -192,45 +197,33 @@ export function followedOf(peer: AnyPeer, method: string, params: object, option
     signal.addEventListener("abort", topic.close);
     return topic.get;
   };
-  if (!stores.has(key)) stores.set(key, storeOf<TopicState<any>>(initial, start));
-  return stores.get(key)!;
+  return sharedOf(peer, ["topic", method, params], () => storeOf<TopicState<any>>(initial, start));
 }
 
-/** Returns the members of a topic, which the peer joins while there is a subscriber. */
-export function topicOf(get: () => AnyPeer, topic: string): Store<TopicMembers<Member>> {
-  return storeOf({} as TopicMembers<Member>, (changed, signal) => {
-    const peer = get();
-    /** By id; `undefined` until the server has answered. */
-    let members: Map<string, Member> | undefined;
-    let error: unknown;
-    const settle = (cause?: unknown): void => {
-      // After `lost`, the peer joins again.
-      if (cause instanceof ConnectionLostError && peer.state === "suspended") return;
-      error = cause;
-      changed();
+/** What components see of a list of members, and the function that sets the state of this side. */
+interface PresentStore extends Required<Store<PresenceState<any, any>>> {
+  readonly set: (state: unknown) => void;
+}
+
+/** Returns the presence of a peer, which is in the list while there is a subscriber. All components of a peer share it. */
+export function presentOf(peer: AnyPeer, method: string, params: object, options: { state?: unknown }): PresentStore {
+  return sharedOf(peer, ["presence", method, params], () => {
+    let me = options.state;
+    let current: Presence<any, any> | undefined;
+    const set = (state: unknown): void => {
+      current?.set(state);
+      me = state;
     };
-    const join = (): void => {
-      // The call is queued while the server is away, so it has no timeout.
-      const listed = (peer as Peer).request("topic/join", { topic }, { signal, timeoutMs: Infinity });
-      const isListed = listed.then((list: Member[]) => void (members = new Map(list.map((one) => [one.id, one]))));
-      isListed.then(settle, settle);
-    };
-    const takeChange = (method: string, params: any): void => {
-      if (params?.topic !== topic) return;
-      // The promise of a list calls back after the changes that arrived with the list. So they are made in the next tick.
-      setTimeout(() => {
-        // A member that is missing or has no id is no member.
-        if (method === "topic/joined" && params.member?.id !== undefined) members?.set(params.member.id, params.member);
-        if (method === "topic/left") members?.delete(params.id);
-        changed();
+    const initial: PresenceState<any, any> = { others: [], me, isCurrent: false, error: undefined };
+    const store = storeOf(initial, (changed, signal) => {
+      const started = (current = presence(peer as Peer, method, params, { ...options, state: me }));
+      started.subscribe(changed);
+      signal.addEventListener("abort", () => {
+        started.close();
+        current = undefined;
       });
-    };
-    peer.on("notification", takeChange).on("lost", join).on("missed", join);
-    join();
-    signal.addEventListener("abort", () => {
-      peer.off("notification", takeChange).off("lost", join).off("missed", join);
-      peer.notify("topic/leave", { topic });
+      return started.get;
     });
-    return () => ({ members: members && [...members.values()], error });
+    return { ...store, initial, set };
   });
 }

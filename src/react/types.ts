@@ -11,7 +11,6 @@ import type {
   Item,
   NotifyName,
   Params,
-  Result,
   StreamName,
 } from "../contract/contract.js";
 import type { AnyPeer, Context, Options, Peer } from "../peer/peer.js";
@@ -75,37 +74,6 @@ export interface ConnectionState {
   readonly retryNow: () => void;
 }
 
-/** A member of a topic. `id` tells members apart. */
-export interface Member {
-  readonly id: string;
-}
-
-/** The methods that a server serves for `useTopicMembers`. `M` is what it says about each member. */
-export interface TopicServer<M extends Member> {
-  /** Adds the caller to the topic, and returns all members. A member calls it again after `missed` and after `lost`. */
-  "topic/join"(params: { topic: string }): M[];
-  /** Removes the caller from the topic. */
-  "topic/leave"(params: { topic: string }): void;
-}
-
-/** What the server of `useTopicMembers` notifies the members of a topic of. */
-export interface TopicClient<M extends Member> {
-  /** A peer has joined the topic, or what is known about a member has changed. */
-  "topic/joined"(params: { topic: string; member: M }): void;
-  /** The member with this id has left the topic. */
-  "topic/left"(params: { topic: string; id: string }): void;
-}
-
-/** What a component sees of a topic. */
-export interface TopicMembers<M> {
-  /** All members, in the order in which they joined; `undefined` until the server has answered. */
-  readonly members: readonly M[] | undefined;
-  /** Why the peer could not join; `undefined` if it could. */
-  readonly error: unknown;
-}
-
-type MemberOf<S> = S extends { "topic/join": infer J } ? (Result<J> extends readonly (infer M)[] ? M : any) : never;
-
 /** A provider and its hooks, for a page that calls a server which serves `S`, and that serves `C` itself. */
 export interface Reciproc<S extends Contract<S>, C extends Contract<C>> {
   /**
@@ -142,10 +110,4 @@ export interface Reciproc<S extends Contract<S>, C extends Contract<C>> {
     method: K,
     ...args: CallArgs<S[K], [options?: StreamOptions]>
   ) => StreamState<Item<S[K]>>;
-  /**
-   * Joins a topic while a component that shows it is mounted, and returns its members. The server serves `TopicServer`, and notifies
-   * by `TopicClient`. All components with the same peer share one membership. If the session is lost, or the peer emits `missed`, it
-   * calls `topic/join` again, and shows the new list.
-   */
-  readonly useTopicMembers: (topic: string) => TopicMembers<MemberOf<S>>;
 }

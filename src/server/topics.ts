@@ -1,6 +1,6 @@
 /** Topics: named sets of peers, which exist while they have members, and emit an event when a peer joins or leaves. */
 import { encodeNotification } from "../message/codec.js";
-import type { Contract, NotifyName } from "../contract/contract.js";
+import type { Contract, MemberAs, NotifyName, People, PresenceParams } from "../contract/contract.js";
 import { anyFunction } from "../message/options.js";
 import { EventEmitter } from "../base/packages.js";
 import { refuseUnknownEvents, tell } from "../base/tell.js";
@@ -65,6 +65,20 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends 
    * do not allow, and with a `RangeError` if the list has 10,000 members. Then the peer is not added.
    */
   join<T = never>(peer: Peer<L, R, A>, options?: JoinOptions<T>): Promise<Joined<T>>;
+  /**
+   * Serves `presence` of a client: the handler that it calls checks whether the peer may, and returns what this resolves with. `params` are
+   * those of the handler. `as` is what others see of the peer, made by the handler of `params.state` and of what the server knows of the
+   * peer. With `as` undefined, the peer sees the list and is not in it.
+   *
+   * Adds the peer, or changes its `as`, and resolves with the list. If `params.presence` is `"set"`, changes the `as` of a member only, and
+   * resolves with `{}`. If it is `"leave"`, does what `delete` does. Rejects as `join` and `members` do, and with a `TypeError` if the rule
+   * `members` of the topic names no notification.
+   */
+  present<T extends MemberAs>(
+    peer: Peer<L, R, A>,
+    params: PresenceParams | undefined,
+    as: T,
+  ): Promise<Joined<People<Exclude<T, undefined>>>>;
   /**
    * Logs a notification and sends it to all members on all nodes, with this node's, in one order for all. Its params are by name, and
    * each member gets them with `at`, the position in the log. Resolves with that position. A slow member is closed with 1013, and not
@@ -259,6 +273,19 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
     const joined = (await this.all.anyNode.topics.join(this.#name, peer, options)) as Joined<never>;
     if (options?.load === undefined || joined.outcome === "complete") return joined;
     return { ...joined, value: await options.load() };
+  }
+
+  async present(
+    peer: Peer<L, R, A>,
+    { presence }: Partial<PresenceParams> = {},
+    as: MemberAs,
+  ): Promise<Joined<People>> {
+    if (presence === "leave") this.delete(peer);
+    else if (presence !== "set" || this.has(peer)) await this.join(peer, { as });
+    if (presence === "leave" || presence === "set") return {};
+    // From now on, the peer is notified of each change. The list may have some of them.
+    const at = this.all.anyNode.topics.listAt(this.#name);
+    return { at, outcome: "gap", value: { id: peer.id, members: await this.members() } };
   }
 
   publish<K extends NotifyName<R>>(method: K, ...args: PublishArgs<R[K]>): Promise<string>;

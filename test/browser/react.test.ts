@@ -60,10 +60,10 @@ it.each([18, 19] as ReactVersion[])("the page of the React guide works with Reac
     return page;
   };
   const ada = await open();
-  await ada.getByText("guest 1", { exact: true }).waitFor();
+  await ada.getByText("You", { exact: true }).waitFor();
   const bo = await open();
   for (const page of [ada, bo]) {
-    await page.getByText("guest 1, guest 2").waitFor();
+    await page.getByText(page === ada ? "You, guest 2" : "You, guest 1").waitFor();
     await page.getByText("log of level info").waitFor();
   }
 
@@ -90,7 +90,7 @@ it.each([18, 19] as ReactVersion[])("the page of the React guide works with Reac
     await status(page, "open").waitFor();
     await expect.poll(() => notes(page)).toEqual(["tea"]);
   }
-  await expect.poll(() => ada.getByLabel("Here").textContent()).toMatch(/^guest \d, guest \d$/);
+  await expect.poll(() => ada.getByLabel("Here").textContent()).toMatch(/^You, guest \d$/);
   await ada.getByRole("button", { name: "The log was interrupted: read again" }).click();
   await ada.getByText("log of level info").waitFor();
   await Promise.all([ada.context().close(), bo.context().close(), server.stop()]);

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { contract, ErrorCode, open, RpcError, type Peer } from "../../src/index.js";
 import { testServer, virtualClock, type TestServer } from "../../src/testing/index.js";
-import { Page, type ClientApi, type ServerApi, type Shown, type Visitor } from "./page.js";
+import { Page, type ClientApi, type ServerApi, type Shown } from "./page.js";
 
 type Auth = { name: string };
 
@@ -14,45 +14,33 @@ const MALLORY = "ws://localhost/?name=Mallory";
 
 /** The streams that the server of a test has begun, and whether each has ended. */
 let streams: { from: number; to: number; hasEnded: boolean }[];
-/** The calls of `topic/join` and `topic/leave`, in order. */
+/** The calls of `people`, `follow` and `unfollow`, in order. */
 let topicCalls: string[];
-/** What else the notification says about a peer that was sent away. */
-let leaving: WeakMap<object, { notice: string }>;
 let kit: TestServer<ServerApi, ClientApi, Auth>;
 let page: Page;
 let pages: Page[];
 
-const visitorOf = (peer: { id: string; auth: Auth }): Visitor => ({ id: peer.id, name: peer.auth.name });
-
 /** Starts the server. The name of a visitor is in the address. */
 function start(): TestServer<ServerApi, ClientApi, Auth> {
-  const started = testServer<ServerApi, ClientApi, Auth>({
+  return testServer<ServerApi, ClientApi, Auth>({
     authenticate: ({ url }) => {
       const name = new URL(url!, ADA).searchParams.get("name") ?? "Ada";
       return name === "Mallory" ? null : { name };
     },
-    topics: (name) => (name === "list" ? { log: {} } : undefined),
+    topics: (name) => (name === "list" ? { log: {} } : { members: "people" }),
     methods: {
       follow({ topic, since }, { peer, server }) {
         topicCalls.push(`follow ${topic}`);
         return server.topic(topic).join(peer, { since, load: () => [1] });
       },
-      "topic/join"({ topic: name }, { peer, server }) {
-        topicCalls.push(`join ${name}`);
-        if (name === "secret") throw new RpcError(403, "the topic is secret");
-        return Array.from(server.topic(name).add(peer), visitorOf);
+      unfollow({ topic }, { peer, server }) {
+        topicCalls.push(`unfollow ${topic}`);
+        server.topic(topic).delete(peer);
       },
-      "topic/leave"({ topic: name }, { peer, server }) {
-        topicCalls.push(`leave ${name}`);
-        server.topic(name).delete(peer);
-      },
-      sendAway({ topic: name, visitor, notice }, { server }) {
-        const members = server.topic(name);
-        for (const peer of members) {
-          if (peer.auth.name !== visitor) continue;
-          leaving.set(peer, { notice });
-          members.delete(peer);
-        }
+      people(params, { peer, server }) {
+        topicCalls.push(`${params.presence} ${params.topic}`);
+        if (params.topic === "secret") throw new RpcError(403, "the topic is secret");
+        return server.topic(params.topic).present(peer, params, { name: peer.auth.name, ...params.state });
       },
       async *count({ from, to }, { signal }) {
         const stream = { from, to, hasEnded: false };
@@ -73,16 +61,6 @@ function start(): TestServer<ServerApi, ClientApi, Auth> {
         (peer as Peer).request("ask", params).catch(({ code }: RpcError) => `code ${code}`) as Promise<string>,
     },
   });
-  for (const name of ["den", "attic"]) {
-    const topic = started.server.topic(name);
-    topic.on("join", (peer) => {
-      topic.notify("topic/joined", { topic: name, member: visitorOf(peer) }, { except: peer });
-    });
-    topic.on("leave", (peer) => {
-      topic.notify("topic/left", { topic: name, id: peer.id, ...leaving.get(peer) });
-    });
-  }
-  return started;
 }
 
 async function untilText(id: string, expected: string): Promise<void> {
@@ -106,26 +84,10 @@ function newPage(): Page {
   return made;
 }
 
-/** Opens the page of Bo, which shows the members of `den`. */
-async function openOther(): Promise<Page> {
-  const other = newPage();
-  await other.show({ url: BO, topics: ["den"] });
-  return other;
-}
-
 /** Shows a stream that waits for its reader, and waits for its first value. */
 async function showWaiting(): Promise<void> {
   await showOpen({ url: ADA, stream: { from: 7, to: -1 } });
   await untilText("stream", '{"items":[7],"last":7,"done":false}');
-}
-
-/** Shows the members of `den` to Ada, and then also to Bo. Returns the page of Bo. */
-async function showBoth(options: Shown["options"] = {}): Promise<Page> {
-  await showOpen({ url: ADA, topics: ["den"], options });
-  await untilText("members-0", "Ada");
-  const other = await openOther();
-  await untilText("members-0", "Ada,Bo");
-  return other;
 }
 
 /** Runs the suite with a version of React. `more` adds tests of what only this version has. */
@@ -133,7 +95,6 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
   beforeEach(() => {
     streams = [];
     topicCalls = [];
-    leaving = new WeakMap();
     pages = [];
     kit = start();
     page = newPage();
@@ -319,7 +280,7 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
     it("begins again when the params change, not if they are equal, and ends on the server each time", async () => {
       await showWaiting();
       await page.show({ url: ADA, stream: { from: 7, to: -1 }, topics: ["den"] });
-      await untilText("members-0", "Ada");
+      await untilText("members-0", ";");
       expect(streams).toHaveLength(1);
       await page.show({ url: ADA, stream: { from: 8, to: -1 } });
       await untilText("stream", '{"items":[8],"last":8,"done":false}');
@@ -344,101 +305,43 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
     });
   });
 
-  it("shows a followed topic by one state for all components, which is left with the last one", async () => {
-    await showOpen({ url: ADA, followers: 2 });
+  it("shows a followed topic and a presence by one state for all components, which is left with the last one", async () => {
+    await showOpen({ url: ADA, followers: 2, topics: ["den", "den", "attic"] });
     await untilText("followed-0", '{"value":[1],"isCurrent":true}');
     await kit.server.topic("list").publish("counted", { value: 2 });
     for (const at of [0, 1]) await untilText(`followed-${at}`, '{"value":[1,2],"isCurrent":true}');
-    await page.show({ url: ADA, followers: 1 });
-    expect(topicCalls).toEqual(["follow list"]);
+    for (const at of [0, 1, 2]) await untilText(`members-${at}`, ";");
+    await page.show({ url: ADA, followers: 1, topics: ["den"] });
+    const calls = ["follow list", "join den", "join attic", "leave attic"];
+    await until(() => topicCalls).toEqual(calls);
     await page.show({ url: ADA });
-    await until(() => topicCalls).toEqual(["follow list", "leave list"]);
+    await until(() => topicCalls).toEqual([...calls, "unfollow list", "leave den"]);
   });
 
-  describe("useTopicMembers", () => {
-    it("shows the members, their data if it changes, and who joins and leaves, and ignores one without an id", async () => {
-      const other = await showBoth();
-      await until(() => other.text("members-0")).toBe("Ada,Bo");
-      const [ada] = kit.server.topic("den");
-      const joined = (params: object): void => kit.server.topic("den").notify("topic/joined", params as never);
-      joined({ topic: "attic", member: { id: ada!.id, name: "Eve" } });
-      for (const member of [undefined, null, { as: "Eve" }]) joined({ topic: "den", member });
-      joined({ topic: "den", member: { id: ada!.id, name: "Ada Lovelace" } });
-      await untilText("members-0", "Ada Lovelace,Bo");
-      joined({ topic: "den", member: { id: ada!.id, name: "Ada" } });
-      await other.show({ url: BO });
-      await untilText("members-0", "Ada");
-      await other.show({ url: BO, topics: ["den"] });
-      await untilText("members-0", "Ada,Bo");
-      await other.show({});
-      await untilText("members-0", "Ada");
-    });
-
-    it("joins once for all components and in StrictMode, and leaves after the last", async () => {
-      await showOpen({ url: ADA, topics: ["den", "den", "attic"] });
-      for (const at of [0, 1, 2]) await untilText(`members-${at}`, "Ada");
-      await page.show({ url: ADA, topics: ["den"] });
-      await until(() => topicCalls).toEqual(["join den", "join attic", "leave attic"]);
-      await page.show({ url: ADA });
-      await until(() => topicCalls).toEqual(["join den", "join attic", "leave attic", "leave den"]);
-      expect(kit.server.topic("den").size).toBe(0);
-    });
-
-    it("keeps its list over a cut, with the changes of that time", async () => {
-      await showOpen({ url: ADA, topics: ["den"] });
-      await untilText("members-0", "Ada");
-      const line = kit.network.of(page.peer);
-      line.stop();
-      line.cut();
-      await untilText("status", "suspended");
-      const other = await openOther();
-      await until(() => other.text("members-0")).toBe("Ada,Bo");
-      expect(page.text("members-0")).toBe("Ada");
-      line.start();
-      await untilText("members-0", "Ada,Bo");
-      expect(topicCalls).toEqual(["join den", "join den"]);
-    });
-
-    it("joins again after a restart of the server, and shows the members of then", async () => {
-      const other = await showBoth();
-      await other.show({});
-      await untilText("members-0", "Ada");
-      kit.network.lose();
-      await until(() => topicCalls.filter((call) => call === "join den")).toHaveLength(3);
-      await untilText("members-0", "Ada");
-      expect([...kit.server.topic("den")]).toHaveLength(1);
-    });
-
-    it("asks for the members again when the server has dropped a change", async () => {
-      const other = await showBoth({ limits: { maxMessageBytes: 1_000 } });
-      // The notification that Bo has left is longer than Ada's page accepts.
-      other.peer.notify("sendAway", { topic: "den", visitor: "Bo", notice: "x".repeat(2_000) });
-      await untilText("members-0", "Ada");
-      expect(topicCalls).toEqual(["join den", "join den", "join den"]);
-      expect(kit.server.stats().dropped).toBe(1);
-    });
-
-    it("makes a change that arrives together with the list after the list", async () => {
-      const other = await openOther();
-      await until(() => other.text("members-0")).toBe("Bo");
-      kit.network.stop();
-      await page.show({ url: ADA, topics: ["den"] });
-      // Both calls are sent together, so both replies are sent together: the list with Bo, and that Bo has left.
-      page.peer.notify("sendAway", { topic: "den", visitor: "Bo", notice: "" });
-      kit.network.start();
-      await untilText("members-0", "Ada");
-      expect(topicCalls).toEqual(["join den", "join den"]);
-    });
-
-    it.each<[string, Shown, string]>([
-      ["the server refuses it", { url: ADA, topics: ["secret"] }, "the topic is secret"],
-      ["the peer has closed", { url: MALLORY }, "topic/join"],
-      ["the queue is full", { url: ADA, options: { limits: { maxUnsentBytes: 1 } } }, "topic/join"],
-    ])("shows that it could not join because %s", async (_why, shown, text) => {
-      if (shown.options !== undefined) kit.network.stop();
-      await page.show({ topics: ["den"], ...shown });
-      await until(() => page.text("members-0")).toContain(text);
-    });
+  it("shows the others with their states, and renders a part only if that changes", async () => {
+    await showOpen({ url: ADA, topics: ["den"] });
+    const other = newPage();
+    await other.show({ url: BO, topics: ["den"], mine: "den" });
+    await until(() => other.text("others")).toBe("1");
+    other.rendered.length = 0;
+    other.setMine({ x: 5 });
+    await untilText("members-0", "Bo5;");
+    expect([other.text("members-0"), other.text("mine"), new Set(other.rendered)]).toEqual([
+      "Ada;5",
+      "5",
+      new Set(["mine"]),
+    ]);
+    const line = kit.network.of(page.peer);
+    line.stop();
+    line.cut();
+    await untilText("members-0", "(Bo5; undefined)");
+    await page.show({ url: ADA, mine: "attic" });
+    line.start();
+    await until(() => other.text("others")).toBe("0");
+    expect(new Set(other.rendered)).toEqual(new Set(["mine", "others"]));
+    await other.show({ url: BO, topics: ["attic", "secret"] });
+    await until(() => other.text("members-0")).toBe("Ada0;");
+    await until(() => other.text("members-1")).toBe("(; the topic is secret)");
   });
 }
 
@@ -458,7 +361,7 @@ export function itHides(): void {
     kit.network.start();
     await untilText("status", "open");
     expect(kit.server.stats()).toMatchObject({ peers: 1, opened: 2 });
-    await untilText("members-0", "Ada");
+    await untilText("members-0", ";");
     await untilText("stream", '{"items":[1,2,3],"last":3,"done":true}');
   });
 }

@@ -2,35 +2,37 @@
 import { QueryClient, QueryClientProvider, useQuery, useQueryClient } from "@tanstack/react-query";
 import * as React from "react";
 import { createRoot } from "react-dom/client";
-import type { Joined, Peer, Stream } from "../../src/index.js";
+import type { Joined, MemberChange, Peer, People, PresenceParams, Stream } from "../../src/index.js";
 import {
   createReciproc,
+  useMyPresence,
+  useOthers,
+  usePresence,
   useTopic,
   type ProviderProps,
-  type TopicClient,
-  type TopicServer,
 } from "../../src/react/index.js";
 
 export interface Visitor {
-  readonly id: string;
   readonly name: string;
+  readonly x?: number;
 }
 
-export interface ServerApi extends TopicServer<Visitor> {
+export interface ServerApi {
+  people(params: { topic: string } & PresenceParams<{ x: number }>): Joined<People<Visitor>>;
   /** Counts from a number to another. Without a positive end, yields the first, and waits until its reader stops. */
   count(params: { from: number; to: number }): Stream<number>;
   echo(params: [value: number]): number;
-  /** Removes a visitor from a topic. The notification to the members contains the notice. */
-  sendAway(params: { topic: string; visitor: string; notice: string }): void;
   numbers(): number[];
   follow(params: { topic: string; since?: string }): Joined<number[]>;
+  unfollow(params: { topic: string }): void;
   /** Makes the server send the notification `note`. */
   noteMe(params: [value: number]): void;
   /** Makes the server call `ask` of the caller with these params, and returns the answer. */
   askMe(params: unknown[]): string;
 }
 
-export interface ClientApi extends TopicClient<Visitor> {
+export interface ClientApi {
+  people?(change: MemberChange<Visitor>): void;
   note(params: [value: number]): void;
   counted(params: { value: number }): void;
   other(params: [value: number]): void;
@@ -52,8 +54,9 @@ export interface Shown {
   stream?: { from: number; to: number; keep?: number };
   /** Whether a component reads `numbers` by TanStack Query, and adds the notes to them. */
   numbers?: boolean;
-  /** A topic for each component that shows members. */
+  /** A topic for each component that shows the others, and one for a component that shows the own state. */
   topics?: string[];
+  mine?: string;
   followers?: number;
   /** Whether the provider is inside of a hidden `Activity` of React 19. */
   hidden?: boolean;
@@ -65,8 +68,10 @@ export interface Shown {
 
 type Open = NonNullable<ProviderProps<ServerApi, ClientApi>["open"]>;
 
-const { Provider, usePeer, useStatus, useConnection, useNotification, useHandler, useStream, useTopicMembers } =
-  createReciproc<ServerApi, ClientApi>();
+const { Provider, usePeer, useStatus, useConnection, useNotification, useHandler, useStream } = createReciproc<
+  ServerApi,
+  ClientApi
+>();
 
 /** A page, and what its components have seen. */
 export class Page {
@@ -79,7 +84,10 @@ export class Page {
   readonly statuses: string[] = [];
   restart!: () => void;
   retryNow!: () => void;
+  setMine!: (state: { x: number }) => void;
   streamRenders = 0;
+  /** The components of the presence that were rendered, in order. */
+  readonly rendered: string[] = [];
   renders = 0;
   readonly open: Open;
   readonly #element = document.createElement("div");
@@ -181,15 +189,32 @@ function Counter({ from, to, keep }: { from: number; to: number; keep?: number }
 }
 
 function Members({ topic, at }: { topic: string; at: number }) {
-  const { members, error } = useTopicMembers(topic);
-  const names = members?.map(({ name }) => name).join() ?? "unknown";
-  return <output id={`members-${at}`}>{error === undefined ? names : (error as Error).message}</output>;
+  const { others, me, isCurrent, error } = usePresence(usePeer(), "people", { topic });
+  const names = others.map(({ as: { name, x = "" } }) => `${name}${x}`);
+  const text = `${names.join()};${me?.x ?? ""}`;
+  return (
+    <output id={`members-${at}`}>{isCurrent ? text : `(${text} ${(error as Error | undefined)?.message})`}</output>
+  );
+}
+
+function Others({ topic }: { topic: string }) {
+  const { length } = useOthers(usePeer(), "people", { topic });
+  usePage().rendered.push("others");
+  return <output id="others">{length}</output>;
+}
+
+function Mine({ topic }: { topic: string }) {
+  const page = usePage();
+  const [me, set] = useMyPresence(usePeer(), "people", { topic }, { state: { x: 0 } });
+  page.setMine = set;
+  page.rendered.push("mine");
+  return <output id="mine">{me?.x}</output>;
 }
 
 const REDUCE = { counted: (list: number[], { value }: { value: number }) => [...list, value] };
 
 function Follower({ at }: { at: number }) {
-  const options = { reduce: REDUCE, leave: "topic/leave" } as const;
+  const options = { reduce: REDUCE, leave: "unfollow" } as const;
   return (
     <output id={`followed-${at}`}>{JSON.stringify(useTopic(usePeer(), "follow", { topic: "list" }, options))}</output>
   );
@@ -237,6 +262,8 @@ function App({ shown }: { shown: Shown }) {
       {Array.from({ length: shown.followers ?? 0 }, (_, at) => (
         <Follower key={at} at={at} />
       ))}
+      {shown.mine !== undefined && <Mine topic={shown.mine} />}
+      {shown.mine !== undefined && <Others topic={shown.mine} />}
       {topics.map((topic, at) => (
         <Members key={at} topic={topic} at={at} />
       ))}

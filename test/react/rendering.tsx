@@ -2,22 +2,22 @@
 import { version as reactVersion } from "react";
 import { renderToString } from "react-dom/server";
 import { beforeEach, expect, it, vi } from "vitest";
-import { createReciproc } from "../../src/react/index.js";
+import { createReciproc, useOthers, usePresence } from "../../src/react/index.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { rejection } from "../support/turns.js";
 
-const { Provider, usePeer, useStatus, useStream, useTopicMembers } = createReciproc();
+const { Provider, usePeer, useStatus, useStream } = createReciproc();
 
 let call: Promise<unknown> | undefined;
 
 function Page() {
   const { items, done } = useStream("log");
-  const { members } = useTopicMembers("den");
+  const { others, isCurrent } = usePresence(usePeer(), "people", {});
+  useOthers(usePeer(), "people", {});
   call ??= rejection(usePeer().request("echo", [1]));
-  usePeer();
   return (
     <p>
-      {useStatus()} {JSON.stringify({ items, done, members })}
+      {useStatus()} {JSON.stringify({ items, done, others, isCurrent })}
     </p>
   );
 }
@@ -37,7 +37,7 @@ export function itRendersOnAServer(version: 18 | 19): void {
     );
     expect(reactVersion).toMatch(new RegExp(`^${version}\\.`));
     expect(html.replaceAll("&quot;", "'").replaceAll("<!-- -->", "")).toBe(
-      "<p>connecting {'items':[],'done':false}</p>",
+      "<p>connecting {'items':[],'done':false,'others':[],'isCurrent':false}</p>",
     );
     expect(await call).toMatchObject({ name: "ConnectionLostError" });
     expect(clock.timers).toBe(0);

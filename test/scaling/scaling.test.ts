@@ -161,7 +161,7 @@ describe("the example three-nodes", () => {
 
   it("resumes the session of a client that lost its socket, on the node that has it", async () => {
     await using relay = await Relay.to(url);
-    const methods = { said: () => {}, joined: () => {}, left: () => {} };
+    const methods = { said: () => {}, member: () => {} };
     await using client = await connect<any, any>(relay.url, { methods });
     const { node } = (await client.request("join", {})) as { node: string };
     const events: string[] = [];

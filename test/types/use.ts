@@ -1,5 +1,6 @@
 // What must compile, and has exactly these types. The examples of the documents show the simple uses.
-import { follow, type AnyPeer, type ApiOf, type Handlers, type Joined, type Peer } from "reciproc";
+import { follow, presence, type AnyPeer, type ApiOf, type Handlers, type Joined, type MemberChange } from "reciproc";
+import type { Peer, People, PresenceParams } from "reciproc";
 import { attach, connect, memory, open, RpcError, serve, type GroupCall, type LeaveReason } from "reciproc/node";
 import type { ServerAround, ServerContext } from "reciproc/node";
 import { type } from "arktype";
@@ -91,6 +92,13 @@ type Boards = { open(p: { id: string; since?: string }): Joined<Date[]>; leave(p
 declare const page: Peer<{ changed?(params: { n: number; at: string }): void }, Boards>;
 const reduce = { changed: (list: string[], { n, at }: { n: number; at: string }) => [...list, at, String(n)] };
 has<string[] | undefined>()(follow(page, "open", { id: "a" }, { leave: "leave", reduce }).get().value);
+type Rooms = {
+  people(p: { room: string } & PresenceParams<{ x: number }>): Joined<People<{ name: string; at: Date }>>;
+};
+declare const visitor: Peer<{ people?(change: MemberChange): void }, Rooms>;
+const here = presence(visitor, "people", { room: "a" }, { state: { x: 1 }, by: ({ as }) => as.name });
+for (const { id, as } of here.get().others) is<Equal<[typeof id, typeof as], [string, { name: string; at: string }]>>();
+here.set({ x: (here.get().me?.x ?? 0) + 1 });
 const b = peer.batch();
 const r1 = b.request("add", [1, 2]);
 is<Equal<Awaited<typeof r1>, number>>();
@@ -197,8 +205,7 @@ await using node = await serve<ServerApi, RoomApi, User>({
   principal: ({ id }) => id,
   methods: handlers as any,
   engine,
-  topics: (name) =>
-    name.startsWith("room:") ? { log: { length: 100, ttlMs: 60_000 }, members: { joined: "typing" } } : undefined,
+  topics: (name) => (name.startsWith("room:") ? { log: { length: 100, ttlMs: 60_000 }, members: "typing" } : undefined),
   nodes: { methods: { reload: (_params, { from }) => from } },
 });
 const published: string = await node.topic("room:1").publish("said", { text: "hi" }, { key: "k" });

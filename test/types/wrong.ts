@@ -1,7 +1,7 @@
 // What must not compile. Each line below a directive is a mistake that a user is likely to make; a compiler that accepts
 // one reports the directive as unused.
-import { connect, follow, pair, RpcError, serve } from "reciproc/node";
-import type { Around, Joined, Peer, Stream, Transport } from "reciproc/node";
+import { connect, follow, pair, presence, RpcError, serve } from "reciproc/node";
+import type { Around, Joined, Peer, People, PresenceParams, Stream, Transport } from "reciproc/node";
 import { testServer } from "reciproc/testing";
 import type { ClientApi, ServerApi } from "./api.js";
 
@@ -155,7 +155,7 @@ interface RoomApi {
 const node = await serve<{}, RoomApi>({
   noServer: true,
   // @ts-expect-error members are notified of what the client serves
-  topics: () => ({ members: { joined: "joins" } }),
+  topics: () => ({ members: "joins" }),
 });
 // @ts-expect-error the log adds `at`
 await node.topic("a").publish("said", { text: "hi", at: "x.1" });
@@ -171,8 +171,16 @@ const half: Transport = { send: () => true, close: () => {} };
 export { half, isSure };
 
 // A followed topic.
-declare const page: Peer<{ changed?(params: { n: number }): void }, { open(p: { id: string }): Joined<number> }>;
+interface Boards {
+  open(p: { id: string }): Joined<number>;
+  people(p: { room: string } & PresenceParams<{ x: number }>): Joined<People>;
+}
+declare const page: Peer<{ changed?(params: { n: number }): void }, Boards>;
 // @ts-expect-error a missing param
 follow(page, "open", {}, { reduce: {} });
+// @ts-expect-error a missing param
+presence(page, "people", {});
+// @ts-expect-error a state that the contract does not have
+presence(page, "people", { room: "a" }, { state: { y: 1 } });
 // @ts-expect-error a publication that the contract does not have
 follow(page, "open", { id: "a" }, { reduce: { moved: (n: number) => n } });

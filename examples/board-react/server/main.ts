@@ -2,19 +2,17 @@
 import { EventEmitter, on, once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { bytesOf, RpcError, serve, type Peer } from "reciproc/node";
-import { serverApi, type PageApi, type Person, type ServerApi } from "../api.js";
+import { bytesOf, RpcError, serve } from "reciproc/node";
+import { serverApi, type PageApi, type ServerApi } from "../api.js";
 import { startHttp } from "./http.js";
 import { cardOf, cards, nameIn, putCard, removeCard, storeUpload } from "./store.js";
 
 type User = { name: string };
-type Window = Peer<ServerApi, PageApi, User>;
 
 const MOST_UPLOADED_BYTES = 50_000_000;
 
 const lines = new EventEmitter().setMaxListeners(0);
 const log = (line: string) => lines.emit("line", line);
-const personOf = ({ id, auth }: Window): Person => ({ id, name: auth.name });
 
 const http = await startHttp(logOut);
 const server = await serve<ServerApi, PageApi, User>({
@@ -27,11 +25,10 @@ const server = await serve<ServerApi, PageApi, User>({
   },
   principal: ({ name }) => name,
   // A page that was away gets the changes that it missed.
-  topics: (name) => (name === "cards" ? { log: {} } : undefined),
+  topics: (name) => (name === "cards" ? { log: {} } : { members: "people" }),
   contract: serverApi,
   methods: {
-    "topic/join": ({ topic }, { peer, server }) => Array.from(server.topic(topic).add(peer), personOf),
-    "topic/leave": ({ topic }, { peer, server }) => void server.topic(topic).delete(peer),
+    people: (params, { peer, server }) => server.topic("people").present(peer, params, { name: peer.auth.name }),
 
     "cards/join": ({ since }, { peer, server }) => server.topic("cards").join(peer, { since, load: cards }),
     "cards/leave": (_params, { peer, server }) => void server.topic("cards").delete(peer),
@@ -88,15 +85,9 @@ const server = await serve<ServerApi, PageApi, User>({
 });
 server.on("error", console.error);
 
-const board = server.topic("board");
-board.on("join", (peer) => {
-  board.notify("topic/joined", { topic: "board", member: personOf(peer) }, { except: peer });
-  log(`${peer.auth.name} is here`);
-});
-board.on("leave", (peer) => {
-  board.notify("topic/left", { topic: "board", id: peer.id });
-  log(`${peer.auth.name} has left`);
-});
+const people = server.topic("people");
+people.on("join", ({ auth }) => log(`${auth.name} is here`));
+people.on("leave", ({ auth }) => log(`${auth.name} has left`));
 
 const windowsOf = (name: string) => Array.from(server.peers).filter(({ auth }) => auth.name === name);
 

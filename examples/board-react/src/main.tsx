@@ -22,7 +22,7 @@ function App() {
     <Provider url="/rpc" options={{ use: [bytes, progress], retry: "not-sent" }}>
       <header>
         <h1>Board</h1>
-        <People />
+        <People name={name} />
         <Status />
         <button onClick={() => void logOut()}>Log out {name}</button>
       </header>

@@ -1,12 +1,13 @@
 /** What surrounds the board: presence, questions of others, import, upload, log. */
 import { useEffect, useState } from "react";
+import { useOthers } from "reciproc/react";
 import type { Progress } from "../api.js";
-import { useHandler, usePeer, useStatus, useStream, useTopicMembers } from "./rpc.js";
+import { useHandler, usePeer, useStatus, useStream } from "./rpc.js";
 
-export function People() {
-  const { members = [] } = useTopicMembers("board");
-  const names = [...new Set(members.map(({ name }) => name))];
-  return <p aria-label="Here">{names.join(", ")}</p>;
+/** Shows each user once, however many windows they have. */
+export function People({ name }: { name: string }) {
+  const others = useOthers(usePeer(), "people", {}, { by: ({ as }) => as.name });
+  return <p aria-label="Here">{[name, ...others.map(({ as }) => as.name)].join(", ")}</p>;
 }
 
 /** Asks the user when the server calls `confirm`. If the server cancels the call, the question disappears. */
