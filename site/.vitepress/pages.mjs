@@ -17,6 +17,7 @@ export const groups = {
     "Files and bytes": "guides/files",
     Authentication: "guides/authentication",
     React: "guides/react",
+    Frameworks: "guides/frameworks",
     Testing: "guides/testing",
     "Own features": "guides/feature",
   },

@@ -1,11 +1,12 @@
 /** Runs the unchanged examples of the documents that need a page, in Chromium. */
 import { execFile } from "node:child_process";
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
-import { createServer as createVite } from "vite";
+import { createServer as createVite, type ViteDevServer } from "vite";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { connect } from "../../src/node.js";
 import { newPage } from "./browser.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { bundle, startPage } from "./bundle.js";
@@ -17,6 +18,7 @@ const CLI = join(ROOT, "dist/cli/main.js");
 const DOCUMENTS = [
   "README.md",
   "docs/guides/getting-started.md",
+  "docs/guides/frameworks.md",
   "docs/guides/files.md",
   "docs/guides/language-servers.md",
 ];
@@ -67,18 +69,23 @@ async function say(page: Page, text: string): Promise<void> {
   await page.getByRole("textbox").press("Enter");
 }
 
-it("the chat of Getting started shows a line of one page in both, also after a restart, and none of a shell", async () => {
-  expect(await compile("server.ts")).toBe("");
-  let server = await startServer("server.js");
+/** Starts the development server of Vite for the folder of the examples. */
+async function startVite(configFile?: string): Promise<ViteDevServer> {
   const vite = await createVite({
     root: folder,
-    configFile: false,
+    configFile: configFile === undefined ? false : join(folder, configFile),
     cacheDir: join(folder, ".vite"),
     logLevel: "error",
     resolve: { alias: { reciproc: join(ROOT, "dist/index.js") } },
     server: { port: 0, host: "localhost" },
   });
-  await vite.listen();
+  return vite.listen();
+}
+
+it("the chat of Getting started shows a line of one page in both, also after a restart, and none of a shell", async () => {
+  expect(await compile("server.ts")).toBe("");
+  let server = await startServer("server.js");
+  const vite = await startVite();
   const url = vite.resolvedUrls!.local[0]!;
   // The names are in the order in which the pages joined, so the second page opens when the first one has joined.
   const ada = await openPage(url, "Ada");
@@ -102,6 +109,25 @@ it("the chat of Getting started shows a line of one page in both, also after a r
   for (const page of [ada, bob]) await page.context().close();
   await vite.close();
   await server.stop();
+});
+
+it("the page of Frameworks has one connection after its module was replaced", async () => {
+  const [, html] = /`(<body>.*?)`/.exec(await readFile(join(ROOT, "docs/guides/frameworks.md"), "utf8"))!;
+  await writeFile(join(folder, "index.html"), html!);
+  const vite = await startVite("vite.config.js");
+  const url = vite.resolvedUrls!.local[0]!;
+  const page = await openPage(url);
+  await page.getByText("2 + 3 is 5").waitFor();
+  const document = await page.evaluateHandle("document");
+  const code = await readFile(join(folder, "page.js"), "utf8");
+  await writeFile(join(folder, "page.js"), code.replace("2 + 3", "two plus three"));
+  await page.getByText("two plus three is 5").waitFor();
+  // The page was not loaded again, which closes every connection.
+  expect(await page.evaluate((old) => old === globalThis.document, document)).toBe(true);
+  await using peer = await connect(`${url.replace("http", "ws")}rpc`);
+  await expect.poll(() => peer.request("peers")).toBe(2);
+  await page.context().close();
+  await vite.close();
 });
 
 it("the page of Files and bytes stores a file of the greatest length, and loads it again", async () => {

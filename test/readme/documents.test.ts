@@ -30,6 +30,8 @@ const ELSEWHERE: Record<string, string> = {
   "docs/guides/from-socket-io.md chat-socket-io.js": OTHERS,
   "docs/guides/from-socket-io.md side-by-side.js": OTHERS,
   "docs/guides/from-vscode-jsonrpc.md greet-vscode-jsonrpc.js": OTHERS,
+  "docs/guides/frameworks.md *": "test/interop/frameworks.test.ts",
+  "docs/guides/frameworks.md page.js": GUIDES,
   "docs/guides/language-servers.md *": GUIDES,
   "docs/guides/mcp.md *": "test/interop/mcp/guide.test.ts",
   "docs/guides/metrics.md *": "test/readme/metrics.test.ts",
@@ -73,7 +75,9 @@ const NOT_TYPED = [
 ];
 /** Compiled as JavaScript, in which every parameter is optional. */
 const JAVASCRIPT = ["bank.js"];
-const typed = examples.filter(({ name }) => /\.[jt]sx?$/.test(name) && !NOT_TYPED.includes(name));
+const typed = examples.filter(
+  ({ name, page }) => /\.[jt]sx?$/.test(name) && !NOT_TYPED.includes(name) && !page.endsWith("frameworks.md"),
+);
 let compiled: string;
 const [first, second, clock] = [new Thread(), new Thread(), new Thread()];
 const results = new Map<Extracted, Promise<{ printed: string; errors: string }>>();
