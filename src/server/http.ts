@@ -59,18 +59,21 @@ export class Posts {
     return this.#running;
   }
 
-  /** Answers one request. Never throws. */
-  handle(request: IncomingMessage, response: ServerResponse, checksPath: boolean): void {
+  /** Answers one request. Resolves when the response has left or the client has disconnected. Never rejects. */
+  async handle(request: IncomingMessage, response: ServerResponse, checksPath: boolean): Promise<void> {
     // The application has already answered the request.
     if (response.headersSent) return;
     const exchange = beginExchange(request, response);
     if (exchange === undefined) return;
     const isRead = request.method === "GET" || request.method === "HEAD";
-    if (isRead && checkHost(request) === undefined) return answerUpgradeRequired(response);
-    const refusal = this.#check(exchange, checksPath);
-    if (refusal !== undefined) this.#refuse(exchange, refusal);
-    else if (request.method === "OPTIONS") answerPreflight(exchange);
-    else void this.#take(exchange);
+    if (isRead && checkHost(request) === undefined) answerUpgradeRequired(response);
+    else {
+      const refusal = this.#check(exchange, checksPath);
+      if (refusal !== undefined) this.#refuse(exchange, refusal);
+      else if (request.method === "OPTIONS") answerPreflight(exchange);
+      else void this.#take(exchange);
+    }
+    await exchange.closed;
   }
 
   /** Refuses the requests that do not run yet, and ends every peer. Handlers may run on, without a caller. */

@@ -28,7 +28,7 @@ const NODE: Platform = {
     const gate: HttpGate<Socket> = new HttpGate<Socket>(options.gate, entrance, {
       socketOf: (webSocket, raw) => new WsSocket(webSocket, maxMessageBytes, raw),
       answersPings: true,
-      request: (request, response) => posts.handle(request, response, true),
+      request: (request, response) => void posts.handle(request, response, true),
     });
     const posts = new Posts(gate, entrance, options);
     return { gate, posts };

@@ -152,10 +152,11 @@ export class Server<
   /**
    * Answers a request by HTTP POST, for an application that routes requests itself: with `noServer`, or beside Express as
    * `app.post("/rpc", (request, response) => server.handleRequest(request, response))`. Ignores `path`. Takes a body that was
-   * already read from `request.body`, parsed or as text. Never throws.
+   * already read from `request.body`, parsed or as text. Resolves when the response has left or the client has disconnected, for
+   * frameworks that await a handler. Never rejects.
    */
-  handleRequest(request: IncomingMessage, response: ServerResponse): void {
-    this.#entrance.posts?.handle(request, response, false);
+  async handleRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    await this.#entrance.posts?.handle(request, response, false);
   }
 
   /** Returns the counts of this server so far, and its present load. Reads the counts of every peer once. */

@@ -104,13 +104,18 @@ describe("handleRequest", () => {
     expect((await send(http, { method: "POST", headers: JSON_TYPE, body, duplex: "half" })).status).toBe(413);
   });
 
-  it("reads a request whose encoding the application has set", async () => {
+  it("reads a request whose encoding the application has set, and resolves when the response has left", async () => {
+    const left = gate<boolean>();
     const http = await handled(
-      (server, request, response) => server.handleRequest(request.setEncoding("utf8"), response),
+      async (server, request, response) => {
+        await server.handleRequest(request.setEncoding("utf8"), response);
+        left.resolve(response.writableFinished);
+      },
       { methods: { echo: (params: unknown) => params } },
     );
     const call = '{"jsonrpc":"2.0","id":1,"method":"echo","params":["张🏊"]}';
     expect(await post(http, "/", call)).toEqual(reply(["张🏊"]));
+    expect(await left.promise).toBe(true);
   });
 
   it.each(["", CALL])("reports a body that other code has consumed: %j", async (body) => {
@@ -125,7 +130,7 @@ describe("handleRequest", () => {
     const http = await handled((server, request, response) => {
       response.end("mine");
       // An exception would end the process.
-      server.handleRequest(request, response);
+      return server.handleRequest(request, response);
     });
     expect(await post(http, "/")).toEqual([200, "mine"]);
     expect(await (await send(http)).text()).toBe("mine");
@@ -137,7 +142,7 @@ describe("handleRequest", () => {
     const slow = (): Promise<void> => (begun.resolve(), open.promise);
     const http = await handled(
       async (server, request, response) => {
-        server.handleRequest(request, response);
+        void server.handleRequest(request, response);
         await begun.promise;
         response.writeHead(503);
         response.write("too");
@@ -157,7 +162,7 @@ describe("handleRequest", () => {
       (server, request, response) => {
         response.setHeader("Access-Control-Allow-Origin", "*");
         response.setHeader("Vary", "Accept");
-        server.handleRequest(request, response);
+        return server.handleRequest(request, response);
       },
       { origins },
     );
