@@ -2,7 +2,7 @@
 import express from "express";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { connect, serve, type Server } from "../../src/node.js";
+import { serve, type Server } from "../../src/node.js";
 import { bareHttp, listening } from "../support/network.js";
 import { gate, turn } from "../support/turns.js";
 import { recorded } from "./by-hand.js";
@@ -71,17 +71,6 @@ it("an existing HTTP server leaves POSTs to an application that is added later",
 });
 
 describe("handleRequest", () => {
-  it("answers requests that Express routes to it, at any path, beside WebSockets", async () => {
-    const app = express();
-    await using http = await listening(createServer(app));
-    await using server = await serve({ server: http.server, path: "/rpc", methods });
-    app.post("/rpc", (request, response) => server.handleRequest(request, response));
-    app.use("/api", (request, response) => server.handleRequest(request, response));
-    for (const path of ["/rpc", "/api/calls"]) expect(await post(http, path)).toEqual(reply(3));
-    await using peer = await connect(server.url);
-    expect(await peer.request("add", [1, 2])).toBe(3);
-  });
-
   it.each([
     ["parsed", express.json()],
     ["as text", express.text({ type: "*/*" })],
