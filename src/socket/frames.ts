@@ -11,6 +11,9 @@ const MAX_STRING_LENGTH = 16 * 1024;
 /** Below this length, a loop over bytes is faster than setting up one over words. */
 const FEW_BYTES = 64;
 
+/** The contents of text and binary frames. */
+type Contents = readonly (string | Uint8Array)[];
+
 /** Returns a buffer of that size, which may be uninitialized. */
 type Allocate = (size: number) => Buffer;
 
@@ -39,8 +42,8 @@ function uint16String(length: number): string {
 }
 
 /** Returns the frames that a client sends, each masked with its own key (section 5.3). */
-export function maskedFrames(texts: readonly string[], allocate?: Allocate): Buffer {
-  return bytesOf(texts, true, allocate);
+export function maskedFrames(contents: Contents, allocate?: Allocate): Buffer {
+  return bytesOf(contents, true, allocate);
 }
 
 /** Returns a server's text frame, to be sent to many clients. */
@@ -55,33 +58,25 @@ export function binaryHeader(length: number): Buffer {
   return header;
 }
 
-/** Returns a client's binary frame, masked with a key of its own. */
-export function maskedBinary(content: Uint8Array, allocate: Allocate = fresh): Buffer {
-  const { length } = content;
-  const bytes = allocate(headerBytes(length) + KEY_BYTES + length);
-  const at = writeHeader(bytes, 0, BINARY, length, MASKED) + KEY_BYTES;
-  bytes.set(content, at);
-  mask(bytes, at, bytes.length);
-  return bytes;
-}
-
-function bytesOf(texts: readonly string[], isMasked: boolean, allocate: Allocate = fresh): Buffer {
+function bytesOf(contents: Contents, isMasked: boolean, allocate: Allocate = fresh): Buffer {
   const keyBytes = isMasked ? KEY_BYTES : 0;
   const lengths: number[] = [];
   let size = 0;
-  for (const text of texts) {
-    const length = Buffer.byteLength(text);
+  for (const content of contents) {
+    const length = typeof content === "string" ? Buffer.byteLength(content) : content.length;
     lengths.push(length);
     size += headerBytes(length) + keyBytes + length;
   }
   const bytes = allocate(size);
   let at = 0;
-  for (let i = 0; i < texts.length; i++) {
-    const text = texts[i]!;
+  for (let i = 0; i < contents.length; i++) {
+    const content = contents[i]!;
     const length = lengths[i]!;
-    at = writeHeader(bytes, at, TEXT, length, isMasked ? MASKED : 0) + keyBytes;
+    const isText = typeof content === "string";
+    at = writeHeader(bytes, at, isText ? TEXT : BINARY, length, isMasked ? MASKED : 0) + keyBytes;
     // If each character is one byte, "latin1" copies without encoding.
-    bytes.write(text, at, length === text.length ? "latin1" : "utf8");
+    if (isText) bytes.write(content, at, length === content.length ? "latin1" : "utf8");
+    else bytes.set(content, at);
     if (isMasked) mask(bytes, at, at + length);
     at += length;
   }

@@ -14,7 +14,7 @@ import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { Inbox } from "./inbox.js";
 import { ReadBudget, type Pausable } from "../base/read-budget.js";
 import { ReadMarks } from "./read-marks.js";
-import { binaryHeader, maskedBinary, maskedFrames, unmaskedFrame, unmaskedFrames } from "./frames.js";
+import { binaryHeader, maskedFrames, unmaskedFrame, unmaskedFrames } from "./frames.js";
 
 export { CLOSE_TIMEOUT_MS } from "./socket.js";
 
@@ -258,16 +258,26 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   send(...frames: readonly [string | Uint8Array] | readonly string[]): boolean {
     if (!this.open) return false;
     const raw = this.#raw;
-    const [first] = frames;
-    if (raw === undefined) for (const frame of frames) this.#webSocket.send(frame);
-    else if (first instanceof Uint8Array) this.#sendBytes(raw, first);
-    else {
-      const allocate = keepsNoBuffer(raw) ? borrow : undefined;
-      const texts = frames as readonly string[];
-      const bytes = this.#isServer ? unmaskedFrames(texts, allocate) : maskedFrames(texts, allocate);
-      if (typeof bytes === "string") raw.write(bytes, "latin1");
-      else raw.write(bytes, onWritten(bytes));
+    if (raw === undefined) {
+      for (const frame of frames) this.#webSocket.send(frame);
+      return true;
     }
+    const allocate = keepsNoBuffer(raw) ? borrow : undefined;
+    const first = frames[0];
+    if (first instanceof Uint8Array) {
+      // Small binary frames of a tick leave in one system call. Its texts come together.
+      this.#corkTick();
+      if (this.#isServer) {
+        raw.write(binaryHeader(first.length));
+        raw.write(first);
+        return true;
+      }
+    }
+    const bytes = this.#isServer
+      ? unmaskedFrames(frames as readonly string[], allocate)
+      : maskedFrames(frames, allocate);
+    if (typeof bytes === "string") raw.write(bytes, "latin1");
+    else raw.write(bytes, onWritten(bytes));
     return true;
   }
 
@@ -281,19 +291,6 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.#broadcastTick = tick;
     this.#raw!.write((frame.bytes ??= unmaskedFrame(content)));
     return true;
-  }
-
-  #sendBytes(raw: Duplex, content: Uint8Array): void {
-    const allocate = keepsNoBuffer(raw) ? borrow : undefined;
-    // Small frames of a tick leave in one system call.
-    this.#corkTick();
-    if (this.#isServer) {
-      raw.write(binaryHeader(content.length));
-      raw.write(content);
-      return;
-    }
-    const bytes = maskedBinary(content, allocate);
-    raw.write(bytes, onWritten(bytes));
   }
 
   /** Sends a ping (RFC 6455, section 5.5.2). */
