@@ -76,7 +76,7 @@ export class ServerLink extends PackedLink {
     const text = sentForm(message.source, this.takesBytes, message);
     const { session } = this.state;
     if (session !== undefined && exceeds(text, session.theirs.maxMessageBytes)) return false;
-    let at = this.ready;
+    let at = this.withRoom();
     if (at !== undefined && at.length > 0) at = this.makeRoom(at, text);
     if (at === undefined || at.length > 0) return this.send(text);
     const frame = typeof text === "string" ? message.pack : message.binary;
@@ -85,7 +85,6 @@ export class ServerLink extends PackedLink {
     if (session !== undefined) {
       session.push(frame.content);
       session.next++;
-      this.noteRoom(at, session, socket.unsentBytes >= this.limits.highWaterBytes);
     }
     return true;
   }

@@ -83,10 +83,18 @@ export abstract class Endpoint {
     return session !== undefined || kind === "packed" || kind === "greeting";
   }
 
-  /** The attachment, if it takes a message at once. */
-  protected get ready(): Attachment | undefined {
-    const { state } = this;
-    return state instanceof Attachment && !state.isFull && state.socket.open ? state : undefined;
+  /**
+   * Returns the attachment if it takes a message at once. Rule 7: no message gets a number while the log or the wire is full. `drain`
+   * follows when they have room again.
+   */
+  protected withRoom(): Attachment | undefined {
+    const at = this.flowing;
+    // A message that others of this tick wait with has the room that these had.
+    if (at?.session === undefined || at.length > 0) return at?.socket.open ? at : undefined;
+    const { session, socket } = at;
+    const isWireFull = socket.unsentBytes >= this.limits.highWaterBytes;
+    if (isWireFull) this.wireFull();
+    return isWireFull || !session.hasRoom || !socket.open ? undefined : at;
   }
 
   // Sockets.
@@ -256,7 +264,7 @@ export abstract class Endpoint {
     session.ackTo(count);
     // Rule 4: an ack on the present socket confirms the newest token.
     this.confirmed?.();
-    if (at.isFull) this.drain();
+    this.drain();
   }
 
   /** Rule 6: the other side ends the session on purpose. */
@@ -285,7 +293,7 @@ export abstract class Endpoint {
   send(text: MessageText): boolean | "full" {
     const { session } = this.state;
     if (session !== undefined && exceeds(text, session.theirs.maxMessageBytes)) return false;
-    let at = this.ready;
+    let at = this.withRoom();
     if (at !== undefined && at.length > 0) at = this.makeRoom(at, text);
     // A closed socket takes no message, and without a session no other socket follows.
     if (at === undefined) return this.state.session !== undefined && "full";
@@ -308,10 +316,10 @@ export abstract class Endpoint {
 
   /** Sends the report of dropped messages in order with the messages, as a data frame, so that it arrives once (rule 5). */
   #sendMissed(): void {
-    if (this.#missed === 0 || this.ready === undefined || !this.isReciproc) return;
+    if (this.#missed === 0 || !this.isReciproc || this.withRoom() === undefined) return;
     this.#flushMessages();
     // The messages may have filled the log, or ended the connection.
-    const at = this.ready;
+    const at = this.withRoom();
     if (at === undefined) return;
     // Reports without end would fill the socket of a reader that reads nothing.
     if (at.socket.unsentBytes >= this.limits.highWaterBytes) return this.wireFull();
@@ -408,10 +416,9 @@ export abstract class Endpoint {
 
   /** Sends the logged frames (rule 5), until the wire is full. Reports when messages are taken again, which follow. */
   #sendWaiting(at: Attachment): void {
-    at.isFull = false;
     this.sendData(at);
     this.#sendMissed();
-    if (this.ready !== undefined) this.receiver!.drained();
+    if (this.withRoom() !== undefined) this.receiver!.drained();
   }
 
   /**
@@ -421,7 +428,7 @@ export abstract class Endpoint {
   protected makeRoom(at: Attachment, text: MessageText): Attachment | undefined {
     if (typeof text === "string" && at.length + text.length <= PACK_LENGTH) return at;
     this.#flushMessages();
-    return this.ready;
+    return this.withRoom();
   }
 
   #flushControls(at: Attachment): void {
@@ -471,21 +478,12 @@ export abstract class Endpoint {
     if (at.isAckDue || session.owesEarly) this.#sendAck(at, session);
     // The ack may have ended the connection.
     if (this.state !== at) return;
-    let isFull = socket.unsentBytes >= highWaterBytes;
-    while (!isFull) {
+    while (session.hasUnsent) {
+      if (socket.unsentBytes >= highWaterBytes) return this.wireFull();
       const frame = session.take();
-      if (frame === undefined) break;
       if (at.owesHello) this.#writeFrame(at, frame);
       else socket.send(frame);
-      isFull = socket.unsentBytes >= highWaterBytes;
     }
-    this.noteRoom(at, session, isFull);
-  }
-
-  /** Rule 7: no message gets a number while the log or the wire is full. */
-  protected noteRoom(at: Attachment, session: Session, isWireFull: boolean): void {
-    at.isFull = isWireFull || session.isFull;
-    if (isWireFull) this.wireFull();
   }
 
   /** Sends an ack. If the other side causes acks without end and reads none of them, ends the connection. */
@@ -496,7 +494,7 @@ export abstract class Endpoint {
     else if (session.logLength === 0) this.end(CloseCode.TryAgainLater, "too many acks wait to be read");
     // Unacknowledged data of this side fills the wire. The ack is sent after that data.
     else {
-      at.isAckDue = at.isFull = true;
+      at.isAckDue = true;
       this.wireFull();
     }
   }

@@ -56,9 +56,18 @@ export class Session {
     return this.acked + this.#log.length;
   }
 
-  /** True if no further frame may be numbered. Independent of that frame's length, so that the longest frame fits into an empty log. */
-  get isFull(): boolean {
-    return this.#log.length >= this.#limits.logFrames || this.logLength >= this.#limits.logLength;
+  /**
+   * True if a further frame may be numbered: the log has room, and the socket has all of its frames. Independent of that frame's length,
+   * so that the longest frame fits into an empty log.
+   */
+  get hasRoom(): boolean {
+    const { logFrames, logLength } = this.#limits;
+    return !this.hasUnsent && this.#log.length < logFrames && this.logLength < logLength;
+  }
+
+  /** True if a frame of the log waits for the present socket. */
+  get hasUnsent(): boolean {
+    return this.next <= this.acked + this.#log.length;
   }
 
   /** Gives `frame` the next number. */
@@ -69,11 +78,9 @@ export class Session {
     this.logLength += frame.length;
   }
 
-  /** Returns the next frame for the present wire, and counts it; `undefined` if there is none. */
-  take(): string | Uint8Array | undefined {
-    const frame = this.#log[this.next - this.acked - 1];
-    if (frame !== undefined) this.next++;
-    return frame;
+  /** Returns the next frame for the present socket, of those that wait, and counts it. */
+  take(): string | Uint8Array {
+    return this.#log[this.next++ - this.acked - 1]!;
   }
 
   /** Drops the first `count` frames. Does nothing for a smaller count than before, because two acks may cross. */

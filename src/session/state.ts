@@ -42,8 +42,6 @@ export class Attachment {
   declare isAckDue: boolean;
   /** Client: whether its hello is not sent yet. It is sent before the first other frame. */
   declare owesHello: boolean;
-  /** Whether the log or the socket is full, or messages do not flow yet. Then no message is taken. */
-  declare isFull: boolean;
 
   constructor(socket: Socket, kind: AttachedKind, session: Session | undefined) {
     this.kind = kind;
@@ -52,7 +50,6 @@ export class Attachment {
     this.controls = this.messages = undefined;
     this.length = 0;
     this.isAckDue = this.owesHello = false;
-    this.isFull = kind === "resuming";
   }
 }
 

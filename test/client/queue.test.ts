@@ -82,9 +82,9 @@ describe("a client whose server has stopped reading", () => {
   it("rejects queued calls as not sent when it is closed, and they never run, but queued notifications are sent", async () => {
     const peer = await connectPage();
     await pass(10);
-    network.unsentBytes = 2 ** 20;
     const batch = peer.batch();
     const sent = rejection(peer.request("echo", ["sent"]));
+    network.unsentBytes = 2 ** 20;
     await pass(0);
     const calls = [rejection(peer.request("note", ["call"])), rejection(batch.request("note", ["batch"]))];
     batch.send();
