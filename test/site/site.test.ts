@@ -1,4 +1,5 @@
 /** Builds and serves the documentation site as `npm run docs -- --serve` does, follows every link inside it, and looks at it in Chromium. */
+import { readdirSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { BrowserContextOptions, Page } from "playwright-core";
@@ -10,6 +11,12 @@ import { freePort } from "../support/ports.js";
 
 const ROOT = join(import.meta.dirname, "../..");
 const DIST = join(ROOT, "site/.build/dist");
+
+/** The paths in the site of the pages that are documents, without ".html". */
+const DOCUMENTS = readdirSync(join(ROOT, "docs"), { recursive: true, encoding: "utf8" })
+  .filter((name) => name.endsWith(".md"))
+  .map((name) => name.replaceAll("\\", "/").replace(/\.md$/, ""))
+  .concat("changelog", "contributing", "reporting");
 
 /** The HTML of each page, by its path in the site. */
 const pages = new Map<string, string>();
@@ -49,15 +56,11 @@ describe("the site", () => {
     expect(pages.size).toBeGreaterThan(100);
   });
 
-  it("has a page for each document, and each is in the sidebar", async () => {
-    const documents = (await readdir(join(ROOT, "docs"), { recursive: true }))
-      .filter((name) => name.endsWith(".md"))
-      .map((name) => name.replaceAll("\\", "/").replace(/\.md$/, ".html"));
-    expect(documents.length).toBeGreaterThan(30);
-    documents.push("changelog.html", "contributing.html", "reporting.html");
+  it("has a page for each document, and each is in the sidebar", () => {
+    expect(DOCUMENTS.length).toBeGreaterThan(30);
     const [, sidebar] = /<aside class="VPSidebar"([\s\S]*?)<\/aside>/.exec(pages.get("API.html")!)!;
     const linked = attributes(sidebar!, "href").map((href) => href.slice(1));
-    expect(documents.filter((document) => !pages.has(document) || !linked.includes(document))).toEqual([]);
+    expect(DOCUMENTS.filter((path) => !pages.has(`${path}.html`) || !linked.includes(`${path}.html`))).toEqual([]);
   });
 
   it("has no link or anchor inside it that leads nowhere", async () => {
@@ -153,7 +156,9 @@ async function tabTo(page: Page, text: string): Promise<void> {
 const DESKTOP = { viewport: { width: 1440, height: 900 }, colorScheme: "light" } as const;
 const DARK = { ...DESKTOP, colorScheme: "dark" } as const;
 const PHONE = { ...DESKTOP, viewport: { width: 390, height: 844 } } as const;
-const KINDS = ["index", "guides/getting-started", "guides/rooms", "guides/troubleshooting", "API"];
+const SERVE = "types/node/functions/serve";
+const KINDS = ["index", "guides/getting-started", "guides/rooms", "guides/troubleshooting", "API", SERVE];
+const ALL = [...new Set([...KINDS, ...DOCUMENTS])];
 
 /** Runs a test on a page of the site, which must have no error. */
 async function onPage(path: string, view: BrowserContextOptions, test: (page: Page) => Promise<void>): Promise<void> {
@@ -169,26 +174,20 @@ async function onPage(path: string, view: BrowserContextOptions, test: (page: Pa
 describe("the site in a browser", () => {
   // All views have the same elements, so axe looks at each document once, and in the dark at the pages with every kind of them.
   it.each([
-    ["any document", DESKTOP, undefined, true],
-    ["a page of each kind, dark", DARK, KINDS, true],
-    ["any document, on a phone", PHONE, undefined, false],
-  ] as const)("fits the screen, and has no fault that axe finds, in %s", async (_which, view, kinds, isTested) => {
-    const documents = [...pages.keys()].filter((path) => !path.startsWith("types/")).map((path) => path.slice(0, -5));
-    expect(documents.length).toBeGreaterThan(40);
-    await onPage("index", view, async (page) => {
-      for (const path of [...(kinds ?? documents), "types/node/functions/serve"]) {
-        await visit(page, path);
-        const { width, background } = await page.evaluate(() => ({
-          width: document.documentElement.scrollWidth,
-          background: getComputedStyle(document.body).backgroundColor,
-        }));
-        const colorScheme = Number(/\d+/.exec(background)![0]) < 128 ? "dark" : "light";
-        const faults = isTested ? await faultsOf(page) : [];
-        const expected = { path, width: view.viewport.width, colorScheme: view.colorScheme, faults: [] };
-        expect({ path, width, colorScheme, faults }).toEqual(expected);
-      }
-    });
-  });
+    ...ALL.map((path) => ["any document", path, DESKTOP, true] as const),
+    ...KINDS.map((path) => ["a page of each kind, dark", path, DARK, true] as const),
+    ...ALL.map((path) => ["any document, on a phone", path, PHONE, false] as const),
+  ])("fits the screen, and has no fault that axe finds, in %s: %s", (_which, path, view, isTested) =>
+    onPage(path, view, async (page) => {
+      const { width, background } = await page.evaluate(() => ({
+        width: document.documentElement.scrollWidth,
+        background: getComputedStyle(document.body).backgroundColor,
+      }));
+      const isDark = Number(/\d+/.exec(background)![0]) < 128;
+      const faults = isTested ? await faultsOf(page) : [];
+      expect({ width, isDark, faults }).toEqual({ width: view.viewport.width, isDark: view === DARK, faults: [] });
+    }),
+  );
 
   it("says that an address has no page", () =>
     onPage("guides/nothing", DESKTOP, async (page) => {
