@@ -362,23 +362,27 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
 
   /** Asks the other nodes for their members in a topic that is subscribed, once. */
   async #know(topic: FleetTopic): Promise<void> {
-    if (topic.memberRule !== undefined) await (topic.asking ??= this.#ask(topic));
+    if (topic.memberRule === undefined || this.#members.isKnown(topic.name)) return;
+    await (topic.asking ??= this.#ask(topic));
   }
 
-  async #ask({ name, channel }: FleetTopic): Promise<void> {
+  async #ask(topic: FleetTopic): Promise<void> {
+    const { name, channel } = topic;
     const { broker } = this.#node;
+    // Another topic of this name may have its own question by the time that this one is sent or answered.
+    const isUsed = (): boolean => this.topics.get(name) === topic;
     const timer = { deadline: 0, expire: () => this.#members.enough(name) };
     const answered = new Promise<void>((resolve) => {
       const frame = this.#members.ask(name, resolve);
       void this.#node.limit(async () => {
         try {
           const count = await broker.now(() => broker.connection.send(channel, frame));
-          if (count !== undefined) this.#members.counted(name, count);
+          if (count !== undefined && isUsed()) this.#members.counted(name, count);
         } catch {
           // Too much is unanswered, or the connection is lost. The question is asked again behind other work.
           this.#members.missed([name]);
         }
-        if (!this.#members.isKnown(name)) setDeadline(timer, ANSWERS_MS);
+        if (isUsed() && !this.#members.isKnown(name)) setDeadline(timer, ANSWERS_MS);
       });
     });
     await answered;

@@ -68,7 +68,7 @@ export class Link {
   #silenceMs = SILENCE_MS;
   /** When each client was heard last, and since when the server is asked for its state; `undefined` when it has answered. */
   readonly #heardAt = { commands: 0, subscriber: 0 };
-  #askedAt: number | undefined;
+  readonly #askedAt: { [client in "commands" | "subscriber"]?: number | undefined } = {};
   /** Asks the server for its state. */
   #hearing: ReturnType<typeof setTimeout> | undefined;
   /** Looks for silence. Ends the link when it is no longer used. */
@@ -306,11 +306,19 @@ export class Link {
   }
 
   async #hear(): Promise<void> {
-    this.#askedAt = performance.now();
+    // A subscriber answers after all messages before, and the other questions do not wait for that.
+    void this.#ask("subscriber", () => this.#countSubscriptions());
     // A server of a cluster that was demoted goes on to accept messages.
-    await Promise.allSettled([this.#hearTime(), this.#verify(), this.#countSubscriptions()]);
-    this.#askedAt = undefined;
+    await this.#ask("commands", () => Promise.allSettled([this.#hearTime(), this.#verify()]));
     this.#hearLater();
+  }
+
+  /** Asks by one client, unless its last question is unanswered. */
+  async #ask(client: "commands" | "subscriber", question: () => Promise<unknown>): Promise<void> {
+    if (this.#askedAt[client] !== undefined) return;
+    this.#askedAt[client] = performance.now();
+    await question();
+    this.#askedAt[client] = undefined;
   }
 
   async #hearTime(): Promise<void> {
@@ -325,9 +333,10 @@ export class Link {
   };
 
   #isSilent(): boolean {
-    const { commands, subscriber } = this.#heardAt;
-    const since = Math.max(this.#askedAt ?? Infinity, Math.min(commands, subscriber));
-    return performance.now() - since >= this.#silenceMs;
+    const since = (["commands", "subscriber"] as const).map((client) =>
+      Math.max(this.#askedAt[client] ?? Infinity, this.#heardAt[client]),
+    );
+    return performance.now() - Math.min(...since) >= this.#silenceMs;
   }
 
   #loseIfSilent(): void {

@@ -77,7 +77,7 @@ export abstract class Inbox implements Expiring {
 
   #reportEnd(info: CloseInfo): void {
     this.#ending = endOf(info, this.#ending);
-    this.#handler!.closed(this.#ending);
+    this.#handler?.closed(this.#ending);
   }
 
   #hold(item: string | Uint8Array | CloseInfo): void {
@@ -91,6 +91,8 @@ export abstract class Inbox implements Expiring {
     this.#ending = { code, reason };
     this.#finish();
     this.close(code, reason);
+    // An end may be queued.
+    this.#handler = undefined;
   }
 
   /** Makes the handler send its coalesced frames before a close. */

@@ -242,7 +242,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     const { current } = world;
     await world.until("the client's hello is lost", isLost);
     await world.until("the client goes on", () => world.isFlowing || current.isOver);
-    // On a busy machine, the session may have expired before its client came again.
+    // The session may have expired before its client came again.
     const mayBeOver = isReturning || world.oracle.ends.slice(earlier).some(({ reason }) => reason === EXPIRED);
     if (current.isOver && !mayBeOver) world.oracle.fail("a session is over that the client's hello had not confirmed");
   },

@@ -1,5 +1,5 @@
 /** A real client and a real server over a proxy that injects faults, checked by the oracle. */
-import { sleep } from "../support/time.js";
+import { sleep, stall } from "../support/time.js";
 import { turn } from "../support/turns.js";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { Credentials } from "./credentials.js";
@@ -313,6 +313,7 @@ export class World {
         this.#tell(this.random.pick(["broadcast", "latest", "volatile"] as const));
       } else this.traffic.say(speaker);
     }
+    if (this.random.chance(0.002)) stall(this.random.below(100));
     if (this.random.chance(0.3)) await sleep(this.random.below(3));
     else await new Promise((resolve) => setImmediate(resolve));
     this.#check();
