@@ -96,8 +96,10 @@ export class NodeTopic implements Rules {
     if (typeof method === "string") {
       const members = [...host.membersOf(this.name)].filter(({ id }) => id !== member.id);
       const change = { event, ...member, at: this.listAt };
+      // A peer may be a member of several topics with the same method.
+      const latest = `${change.at} ${member.id}`;
       if (members.length > 0)
-        host.send(members, method, encodeNotification(method, change), { whenSlow: "drop", latest: member.id });
+        host.send(members, method, encodeNotification(method, change), { whenSlow: "drop", latest });
     }
     for (const watcher of Array.from(this.#watchers))
       attempt(

@@ -102,14 +102,15 @@ describe("presence", () => {
   });
 
   it.each<[string, (of: { peer: AnyPeer; line: { cut(): void; lose(): void } }) => void, string, number]>([
-    ["a cut, by its session", ({ line }) => line.cut(), "set ada", 2],
-    ["a lost session, by another join", ({ line }) => line.lose(), "join ada", 0],
-    ["dropped messages", ({ line, peer }) => (line.cut(), peer.emit("missed", { count: 1 })), "join ada,set ada", 2],
+    ["a cut, by its session", ({ line }) => line.cut(), "set ada", 3],
+    ["a lost session, by another join", ({ line }) => line.lose(), "join ada,join ada", 0],
+    ["dropped messages", ({ line, peer }) => (line.cut(), peer.emit("missed", { count: 1 })), "join ada,join ada,set ada", 3],
   ])(
-    "has the list, by the newest change of each member, and sends its state after %s",
+    "has its lists, by the newest change of each member, and sends its state after %s",
     async (...[, lose, sent, got]) => {
       const { calls, enter, errors, hooks, network, shown } = start();
       const [ada, bob] = [await enter("ada"), await enter("bob")];
+      const hall: Store = presence(ada.peer, "people", { room: "hall" });
       const line = network.of(ada.peer);
       const answered = gate();
       hooks.before = ({ presence: kind }) => (kind === "set" ? answered.promise : undefined);
@@ -123,6 +124,7 @@ describe("presence", () => {
         await shown();
       }
       bob.close();
+      presence(bob.peer, "people", { room: "hall" });
       const eve = await enter("eve");
       expect(await shown(ada)).toEqual(["(bob)"]);
       let count = 0;
@@ -132,7 +134,8 @@ describe("presence", () => {
       await pass(0);
       await shown();
       answered.resolve();
-      expect([await shown(ada, eve), calls.join(), count, errors]).toEqual([["eve", "ada4"], sent, got, []]);
+      expect([await shown(ada, eve, hall), errors]).toEqual([["eve", "ada4", "bob"], []]);
+      expect([calls.join(), count]).toEqual([sent, got]);
     },
   );
 

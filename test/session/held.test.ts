@@ -180,7 +180,7 @@ describe("a broadcast", () => {
 
 describe("a message with a key", () => {
   it("replaces the older one of its method and key in the queue, and has its own place there", async () => {
-    const { serving, raw } = await begun();
+    const { serving, raw, topic } = await begun();
     const { peer } = serving.served;
     raw.cut();
     const sent: [n: unknown, latest?: string, method?: string][] = [
@@ -196,7 +196,11 @@ describe("a message with a key", () => {
       ["c2", "1:a"],
     ];
     for (const [n, latest, method = "n"] of sent) peer.notify(method, [n], latest === undefined ? {} : { latest });
-    expect((await serving.resume(raw.token)).numbers()).toEqual([1, "b1", 2, "other", "a3", "c1", "c2"]);
+    for (const [n, latest] of [["a4", "a"], ["d1", "d"], ["e1", "e"]] as const) send(serving.served, n, 1, latest); // prettier-ignore
+    for (const [n, latest] of [["a5", "a"], ["d2", "d"], ["f1", "f"]] as const) topic.notify("n", [n], { latest }); // prettier-ignore
+    for (const [n, latest] of [["a6", "a"], ["f2", "f"]] as const) send(serving.served, n, 1, latest); // prettier-ignore
+    const queued = [1, "b1", 2, "other", "c1", "c2", "e1", "d2", "a6", "f2"];
+    expect((await serving.resume(raw.token)).numbers()).toEqual(queued);
   });
 
   it("is dropped if it is the oldest of more than 1,024 keys, and this side reports it", async () => {
@@ -210,18 +214,6 @@ describe("a message with a key", () => {
     expect(serving.served.peer.stats().dropped).toBe(3);
     const queued = [...range(5, 1024), "again", ...range(1025, 1027)];
     expect((await serving.resume(raw.token)).numbers()).toEqual([{ missed: 3 }, ...queued]);
-  });
-
-  it("is one queued message among broadcasts and others: the newest stays, whichever it is", async () => {
-    const { serving, raw, topic } = await begun();
-    raw.cut();
-    send(serving.served, 1, 1, "a");
-    topic.notify("n", [2], { latest: "a" });
-    send(serving.served, 3, 1, "a");
-    topic.notify("n", [4], { latest: "b" });
-    send(serving.served, 5, 1, "c");
-    topic.notify("n", [6], { latest: "c" });
-    expect((await serving.resume(raw.token)).numbers()).toEqual([3, 4, 6]);
   });
 
   it("as a broadcast is dropped where the queue is full of others, and with it the older one", async () => {
