@@ -35,7 +35,7 @@ function start() {
         calls.push(`${params.presence} ${peer.auth.name}`);
         await hooks.before(params);
         const { name } = peer.auth;
-        const as = name === "guest" ? undefined : { name, ...params.state };
+        const as = name === "guest" ? undefined : { ...params.state, name };
         return hooks.reply(await server.topic(params.room).present(peer, params, as)) as Joined<People<Person>>;
       },
     },
@@ -142,7 +142,7 @@ describe("presence", () => {
   it("shows one member of each `by`, the last, and none of its own, also to a peer without `as`", async () => {
     const { den, enter, peerOf, shown } = start();
     const [ada, guest] = [await enter("ada", { by }), await enter("guest", { by })];
-    for (const x of [1, 2]) await enter("bob", { state: { x } });
+    for (const x of [1, 2]) await enter("bob", { state: { x, name: "ada" } });
     const other = await enter("ada");
     expect(await shown(ada, guest, other)).toEqual(["bob2", "ada bob2", "ada bob1 bob2"]);
     // Its state does not bring it back.

@@ -37,7 +37,7 @@ async function joined(node: Node, name: string): Promise<Client> {
 const names = async (node: Node): Promise<unknown[]> => (await node.server.topic("room").members()).map(({ as }) => as);
 const of = (client: Client, name: string): object => ({ id: client.peer.id, as: name });
 const people = (params: any, { peer, server }: any): unknown =>
-  server.topic("room").present(peer, params, { name: peer.auth.name, ...params.state });
+  server.topic("room").present(peer, params, { ...params.state, name: peer.auth.name });
 
 /** Shows the people to a client. */
 async function enter(node: Node, name: string): Promise<Presence<any, any>> {

@@ -40,7 +40,7 @@ function start(): TestServer<ServerApi, ClientApi, Auth> {
       people(params, { peer, server }) {
         topicCalls.push(`${params.presence} ${params.topic}`);
         if (params.topic === "secret") throw new RpcError(403, "the topic is secret");
-        return server.topic(params.topic).present(peer, params, { name: peer.auth.name, ...params.state });
+        return server.topic(params.topic).present(peer, params, { ...params.state, name: peer.auth.name });
       },
       async *count({ from, to }, { signal }) {
         const stream = { from, to, hasEnded: false };
