@@ -59,7 +59,7 @@ class LocalTopics extends NodeTopics<LocalTopic> {
   /** No peer is about to join. */
   added(): void {}
 
-  left(name: string, peer: AnyPeer): void {
+  hide(name: string, peer: AnyPeer): void {
     this.topics.get(name)?.delete(peer);
   }
 

@@ -176,8 +176,12 @@ export abstract class NodeTopics<T extends NodeTopic = NodeTopic> {
 
   /** The application adds a peer. */
   abstract added(name: string, peer: AnyPeer): void;
+  /** Removes a peer from the list of members. */
+  abstract hide(name: string, peer: AnyPeer): void;
   /** A peer left, or shall not join. */
-  abstract left(name: string, peer: AnyPeer): void;
+  left(name: string, peer: AnyPeer): void {
+    this.hide(name, peer);
+  }
   /** Makes a peer a member. `as`: JSON. */
   protected abstract enter(topic: T, peer: AnyPeer, since: Position | undefined, as?: string): Promise<Joined>;
   protected abstract append(topic: T, entry: Entry): Promise<Position>;

@@ -139,12 +139,12 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   }
 
   /** A peer left, or shall not join. */
-  left(name: string, peer: AnyPeer): void {
+  override left(name: string, peer: AnyPeer): void {
     for (const join of this.topics.get(name)?.joining.get(peer) ?? []) join.cancel();
-    this.#remove(name, peer);
+    super.left(name, peer);
   }
 
-  #remove(name: string, peer: AnyPeer): void {
+  hide(name: string, peer: AnyPeer): void {
     if (this.#members.remove(name, this.#node.addressOf(peer.id).localId)) this.#changed(name);
   }
 
@@ -287,7 +287,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     try {
       return await join.enter(since);
     } catch (error) {
-      if (as !== undefined && !this.#node.host.membersOf(name).has(peer)) this.#remove(name, peer);
+      if (as !== undefined && !this.#node.host.membersOf(name).has(peer)) this.hide(name, peer);
       throw error;
     } finally {
       // Also if the join has failed after the application added the peer.

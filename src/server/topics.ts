@@ -68,10 +68,10 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends 
   /**
    * Serves `presence` of a client: the handler that it calls checks whether the peer may, and returns what this resolves with. `params` are
    * those of the handler. `as` is what others see of the peer, made by the handler of `params.state` and of what the server knows of the
-   * peer. With `as` undefined, the peer sees the list and is not in it.
+   * peer. With `as` undefined, the peer sees the list and is not in it, also if it was before.
    *
-   * Adds the peer, or changes its `as`, and resolves with the list. If `params.presence` is `"set"`, changes the `as` of a member only, and
-   * resolves with `{}`. If it is `"leave"`, does what `delete` does. Rejects as `join` and `members` do, and with a `TypeError` if the rule
+   * Adds the peer, or changes its `as`, and resolves with the list. If `params.presence` is `"set"`, does so for a peer of the topic only,
+   * and resolves with `{}`. If it is `"leave"`, does what `delete` does. Rejects as `join` and `members` do, and with a `TypeError` if the rule
    * `members` of the topic names no notification.
    */
   present<T extends MemberAs>(
@@ -281,7 +281,10 @@ class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGro
     as: MemberAs,
   ): Promise<Joined<People>> {
     if (presence === "leave") this.delete(peer);
-    else if (presence !== "set" || this.has(peer)) await this.join(peer, { as });
+    else if (presence !== "set" || this.has(peer)) {
+      if (as === undefined && this.#checkMember(peer)) this.all.anyNode.topics.hide(this.#name, peer);
+      await this.join(peer, { as });
+    }
     if (presence === "leave" || presence === "set") return {};
     // From now on, the peer is notified of each change. The list may have some of them.
     const at = this.all.anyNode.topics.listAt(this.#name);

@@ -35,7 +35,7 @@ function start() {
         calls.push(`${params.presence} ${peer.auth.name}`);
         await hooks.before(params);
         const { name } = peer.auth;
-        const as = name === "guest" ? undefined : { ...params.state, name };
+        const as = name === "guest" || params.state?.x === 0 ? undefined : { ...params.state, name };
         return hooks.reply(await server.topic(params.room).present(peer, params, as)) as Joined<People<Person>>;
       },
     },
@@ -70,6 +70,10 @@ describe("presence", () => {
     for (const x of [2, 3]) bob.set({ x });
     expect([bob.get().me, bob.get() === bob.get(), bob.get().others === others]).toEqual([{ x: 3 }, true, true]);
     expect([await shown(ada, bob, eve), count]).toEqual([["bob3 eve", "ada eve", "ada bob3"], 1]);
+    bob.set({ x: 0 });
+    expect(await shown(ada, bob, eve)).toEqual(["eve", "ada eve", "ada"]);
+    bob.set({ x: 3 });
+    expect(await shown(ada, bob, eve)).toEqual(["eve bob3", "ada eve", "ada bob3"]);
     const again: Store = presence(bob.peer, "people", { room: "den" });
     bob.close();
     expect([await shown(again), den.size]).toEqual([["ada eve"], 3]);
@@ -77,7 +81,7 @@ describe("presence", () => {
     bob.set({ x: 4 });
     expect(await shown(ada, bob, eve)).toEqual(["eve", "(ada eve)", "ada"]);
     expect([den.size, server.topic("messages").size]).toEqual([2, 1]);
-    expect(calls.filter((call) => call.endsWith("bob")).join()).toBe("join bob,set bob,join bob,leave bob");
+    expect(calls.filter((call) => call.endsWith("bob")).join()).toBe("join bob,set bob,set bob,set bob,join bob,leave bob");
     await eve.peer.close();
     expect(await shown(ada, eve)).toEqual(["", expect.stringMatching(/^\(ada\) the connection ended/)]);
   });
