@@ -78,7 +78,7 @@ type State =
 /** Beyond so many publications during one join, the peer joins again. */
 const MAX_AHEAD = 1_000;
 /** The delays after a join that failed: those by which a client reconnects by default. */
-const DELAYS = { minDelayMs: 250, maxDelayMs: 5_000 };
+export const DELAYS = { minDelayMs: 250, maxDelayMs: 5_000 };
 
 /** How many stores of a peer leave by the same notification. */
 const leaving = new WeakMap<AnyPeer, Map<string, number>>();
@@ -260,8 +260,7 @@ export class Store implements FollowedTopic<any> {
 
   #fail(cause: unknown): void {
     this.#error = cause;
-    const isFinal = cause instanceof RpcError && (cause.code < -32768 || cause.code > -32000);
-    const isOver = isFinal || this.#peer.state === "closed";
+    const isOver = isRefusal(cause) || this.#peer.state === "closed";
     this.#enter({ kind: "failed", retry: isOver ? undefined : setTimeout(this.#begin, this.#backoff.nextDelayMs()) });
   }
 
@@ -295,6 +294,11 @@ export class Store implements FollowedTopic<any> {
   readonly #end = (info: CloseInfo): void => {
     if (this.#state.kind !== "joining") this.#fail(errorOfEnd("the connection ended", info));
   };
+}
+
+/** Returns true if the handler of a call has thrown an `RpcError` with a code of its own. */
+export function isRefusal(cause: unknown): boolean {
+  return cause instanceof RpcError && (cause.code < -32768 || cause.code > -32000);
 }
 
 /** Counts a store. Returns a function that notifies `leave`, unless another one with the same `leave` and params is still to be called. */

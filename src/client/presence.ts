@@ -1,10 +1,12 @@
 /** Presence: the list of the members of a topic, which this side keeps current, and its own state in that list. */
-import type { CallArgs, Contract } from "../contract/contract.js";
+import type { CallArgs, Contract, PresenceParams } from "../contract/contract.js";
 import { encodeNotification } from "../message/codec.js";
-import { ConnectionLostError } from "../message/errors.js";
+import { InvalidParams } from "../message/codes.js";
+import { ConnectionLostError, type RpcError } from "../message/errors.js";
 import { any, anyFunction, checkOptions, optional } from "../message/options.js";
 import type { AnyPeer, Peer } from "../peer/peer.js";
-import { leaveLast, Store, type FollowedValue, type TopicState } from "./follow.js";
+import { Backoff } from "./backoff.js";
+import { DELAYS, isRefusal, leaveLast, Store, type FollowedValue, type TopicState } from "./follow.js";
 
 type AnyParams<M> = CallArgs<M, []> extends [params?: infer P] ? NonNullable<P> : never;
 
@@ -62,8 +64,9 @@ export interface Presence<O, S> extends Disposable {
   readonly subscribe: (listener: () => void) => () => void;
   /**
    * Replaces the state of this side. The server gets it at once, or when it has answered the one before. While the list is not current,
-   * and while the server has not answered, only the newest state is kept. If the server refuses the state, the peer emits `error`.
-   * Throws a `TypeError` for a state without a JSON form. After `close`, the server does not get it.
+   * and while the server has not answered, only the newest state is kept. If the call fails, the peer emits `error`, and the newest state
+   * is sent again after 0 s, and then after 0.25 to 5 s. If the handler has thrown an `RpcError` with a code of its own, outside -32768 to
+   * -32000, or the params are invalid (-32602), the state is refused: it is sent again only by a join. Throws a `TypeError` for a state without a JSON form. After `close`, the server does not get it.
    */
   readonly set: (state: S) => void;
   /** Stops, and leaves the list, unless another store of the peer has the same method and params. Does nothing the second time. */
@@ -103,9 +106,10 @@ class PresenceStore implements Presence<any, any> {
   readonly #by: (member: any) => unknown;
   readonly #list: Store;
   #me: unknown;
-  /** The state that the server was sent last. */
-  #sent: unknown;
+  /** The params of the newest call, which has the state that the server has, or will have. `undefined` if that is not known. */
+  #sent: PresenceParams | undefined;
   #isSending = false;
+  readonly #backoff = new Backoff(DELAYS);
   /** What is shown, and the state of the list of which it was made. */
   #source: TopicState<List> | undefined;
   #shown: PresenceState<any, any> = { others: [], me: undefined, isCurrent: false, error: undefined };
@@ -155,25 +159,43 @@ class PresenceStore implements Presence<any, any> {
   }
 
   /** Returns the params of a call, which has the newest state. */
-  #take(kind: "join" | "set"): object {
-    this.#sent = this.#me;
-    return { ...this.#params, presence: kind, state: this.#me };
+  #take(kind: "join" | "set"): PresenceParams {
+    return (this.#sent = { ...this.#params, presence: kind, state: this.#me });
   }
 
   /** Sends the newest state, unless the server has it, or has not answered the one before. A join sends it too. */
   async #send(): Promise<void> {
-    if (this.#isSending || this.#sent === this.#me || !this.#list.get().isCurrent) return;
+    const hasState = this.#sent !== undefined && this.#sent.state === this.#me;
+    if (this.#isSending || hasState || !this.#list.get().isCurrent) return;
     this.#isSending = true;
+    const call = this.#take("set");
+    let isKnown = true;
     try {
       // Made again after a loss, it would replace the state of the join.
       const options = { timeoutMs: Infinity, retry: false } as const;
-      await (this.#peer as Peer).request(this.#method, this.#take("set"), options);
+      await (this.#peer as Peer).request(this.#method, call, options);
+      this.#backoff.opened();
+      // The server may have run this call after a join that was sent later.
+      isKnown = this.#sent === call;
     } catch (error) {
-      // The next join has the state.
-      if (!(error instanceof ConnectionLostError)) this.#list.report(error);
+      // After the loss of a session, the next join has the state.
+      if (!(error instanceof ConnectionLostError)) isKnown = (await this.#refuses(error)) && this.#sent === call;
     }
+    if (!isKnown) this.#sent = undefined;
     this.#isSending = false;
     void this.#send();
+  }
+
+  /** Reports why a call has failed. Resolves with true if the server refuses the state, or else with false when to send it again. */
+  async #refuses(error: unknown): Promise<boolean> {
+    this.#list.report(error);
+    if (isRefusal(error) || (error as RpcError).code === InvalidParams) return true;
+    await new Promise((resolve) => {
+      const timer = setTimeout(resolve, this.#backoff.nextDelayMs());
+      // It keeps no process alive.
+      timer.unref?.();
+    });
+    return false;
   }
 
   /** Returns the members without this peer, one of each person. */

@@ -101,8 +101,7 @@ describe("the bounds of suspended sessions", () => {
       raw.cut();
       for (const n of [1, 2]) send(serving.served, n, 100 * i);
       topic.notify("n", [3, "x".repeat(50)]);
-      const expected = 2 * textOf(1, 100 * i) + textOf(3, 50) + 3 * COST;
-      expect(serving.stats.suspendedBytes).toBe(expected);
+      expect(serving.stats.suspendedBytes).toBe(2 * textOf(1, 100 * i) + textOf(3, 50) + 3 * COST);
       raw = await serving.resume(raw.token, i - 1, i);
       // The three messages of the queue are one pack.
       await raw.deliver(`{"ack":${i}}`);
@@ -120,8 +119,7 @@ describe("a broadcast", () => {
     send(serving.served, 3, 1);
     topic.notify("n", [4, "x".repeat(5000)]);
     topic.notify("n", [5]);
-    const back = await serving.resume(raw.token);
-    expect(back.numbers()).toEqual([1, { missed: 1 }, 2, 3, 5]);
+    expect((await serving.resume(raw.token)).numbers()).toEqual([1, { missed: 1 }, 2, 3, 5]);
   });
 
   it("drops broadcasts beyond a lower limit, and ends no session: others get as much as without them, all in order", async () => {
@@ -136,9 +134,8 @@ describe("a broadcast", () => {
       expect(send(serving.served, n, 4000)).toBe(true);
       topic.notify("n", ["none", "x".repeat(1000)]);
     }
-    const back = await serving.resume(raw.token);
     const queued = [...range(0, kept - 1).map((n) => `b${n}`), ...range(0, 8)];
-    expect(back.numbers()).toEqual([{ missed: 100 - kept + 9 }, ...queued]);
+    expect((await serving.resume(raw.token)).numbers()).toEqual([{ missed: 100 - kept + 9 }, ...queued]);
   });
 
   it("is dropped at the loss of the socket if all suspended sessions would hold too many", async () => {
