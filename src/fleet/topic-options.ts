@@ -19,7 +19,7 @@ export interface TopicRules<M extends string = string> {
   /**
    * Keeps the list of members. With the name of a notification, the members are notified by it of each member that joins, also again with
    * another `as`, and of each that leaves, with a `MemberChange`. A member is not notified of itself. A member that is slow or away gets
-   * the newest change of each other member.
+   * the newest change of each other member. Beyond 1,024 of them, and beyond the limits of its queue, changes are dropped: it emits `missed`.
    */
   readonly members?: true | NoInfer<M> | undefined;
 }

@@ -152,8 +152,8 @@ export class Server<
   /**
    * Answers a request by HTTP POST, for an application that routes requests itself: with `noServer`, or beside Express as
    * `app.post("/rpc", (request, response) => server.handleRequest(request, response))`. Ignores `path`. Takes a body that was
-   * already read from `request.body`, parsed or as text. Resolves when the response has left or the client has disconnected, for
-   * frameworks that await a handler. Never rejects.
+   * already read from `request.body`, parsed or as text. Resolves when the response has left or the client has disconnected, and
+   * at once if the request was answered already, for frameworks that await a handler. Never rejects.
    */
   async handleRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
     await this.#entrance.posts?.handle(request, response, false);
