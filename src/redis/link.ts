@@ -307,17 +307,17 @@ export class Link {
 
   async #hear(): Promise<void> {
     // A subscriber answers after all messages before, and the other questions do not wait for that.
-    void this.#ask("subscriber", () => this.#countSubscriptions());
+    void this.#ask("subscriber", () => [this.#countSubscriptions()]);
     // A server of a cluster that was demoted goes on to accept messages.
-    await this.#ask("commands", () => Promise.allSettled([this.#hearTime(), this.#verify()]));
+    await this.#ask("commands", () => [this.#hearTime(), this.#verify()]);
     this.#hearLater();
   }
 
-  /** Asks by one client, unless its last question is unanswered. */
-  async #ask(client: "commands" | "subscriber", question: () => Promise<unknown>): Promise<void> {
+  /** Asks by one client, unless one of its last questions is unanswered. Never rejects. */
+  async #ask(client: "commands" | "subscriber", questions: () => Promise<void>[]): Promise<void> {
     if (this.#askedAt[client] !== undefined) return;
     this.#askedAt[client] = performance.now();
-    await question();
+    await Promise.allSettled(questions());
     this.#askedAt[client] = undefined;
   }
 
