@@ -38,22 +38,24 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   reset: async (world) => (await atByte(world)).reset(),
   end: async (world) => (await atByte(world)).end(),
   async cutInHandshake(world) {
-    world.proxy.newest?.cut();
-    for (let left = 1 + world.random.below(3); left > 0; left--) {
+    let left = 1 + world.random.below(3);
+    // A client whose session is unknown comes again at once, so the newest line is cut, and the next one is awaited in the same tick.
+    const cut = (): void => {
+      world.proxy.newest?.cut();
+      if (left-- === 0) return;
       const side = sideOf(world);
       const bytes = world.random.below(side === "client" ? 300 : 700);
-      let isCut = false;
-      const cut = (line: Line): void => {
-        isCut = true;
-        line.cut();
-      };
-      onNextLine(world, (line) => {
-        line.to(side).stopAfter(bytes, () => cut(line));
+      onNextLine(world, (next) => {
         // The line might never pass that many bytes.
-        setTimeout(cut, STILL_MS, line);
+        const still = setTimeout(cut, STILL_MS);
+        next.to(side).stopAfter(bytes, () => {
+          clearTimeout(still);
+          cut();
+        });
       });
-      await world.until("the client comes again, and is cut", () => isCut);
-    }
+    };
+    cut();
+    await world.until("the client comes again, and is cut", () => left < 0);
   },
   async freeze(world) {
     const side = sideOf(world);
