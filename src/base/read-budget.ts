@@ -12,7 +12,7 @@ const QUICK_MESSAGES = 8;
 /** A socket whose reading can be paused. */
 export interface Pausable {
   /** When data last came from the other side. Deferred data counts until it is processed. */
-  heardAt: number;
+  receivedAt: number;
   pauseReading(): void;
   resumeReading(): void;
   /** Processes a part of the data that was read from the system since `pauseReading`. Returns false if there is none. */
@@ -147,7 +147,7 @@ export class ReadBudget {
     const now = performance.now();
     this.#isSpent = false;
     this.#begin(now);
-    if (this.#socket !== undefined) this.#socket.heardAt = now;
+    if (this.#socket !== undefined) this.#socket.receivedAt = now;
     try {
       while (this.#runNext() && !this.#isSpentAt(performance.now()));
     } finally {

@@ -6,19 +6,19 @@ import * as CloseCode from "../message/close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { ConnectError } from "../message/errors.js";
 import { Heartbeat, type HeartbeatTimes } from "../socket/heartbeat.js";
-import { errorOfEnd, type CloseInfo, type Dialer, type Link } from "../message/transport.js";
+import { errorOfEnd, type CloseInfo, type SocketSource, type Link } from "../message/transport.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff, type DelayRange } from "./backoff.js";
-import { dial, type Admitted, type DialAttempt, type DialPlan } from "./open.js";
+import { attemptConnection, type HandshakeResult, type ConnectAttempt, type ConnectPlan } from "./open.js";
 import { watchPage } from "./page.js";
 
 /** Sends the first messages of a new connection, before all others. */
 export type OnOpen = (server: Caller<any>) => unknown;
 
 /** The options by which a client connects and reconnects. */
-export interface ClientPlan extends DialPlan, DelayRange {
+export interface ClientPlan extends ConnectPlan, DelayRange {
   readonly onOpen: OnOpen | undefined;
   /** The timeout of an attempt, from its start until `onOpen` is done, in milliseconds. */
   readonly openTimeoutMs: number;
@@ -42,16 +42,16 @@ export class ClientDriver implements LinkDelegate, Expiring {
   declare deadline: number;
   /** The link of the present connection. A new link replaces it when the connection is lost. */
   declare link: PackedLink;
-  declare readonly freshAuth: Dialer["freshAuth"];
+  declare readonly freshAuth: SocketSource["freshAuth"];
   readonly #plan: ClientPlan;
   /** Runs while messages flow, if the other side answers pings. */
   #heartbeat: Heartbeat | undefined;
   readonly #backoff: Backoff;
   #peer!: AnyPeer;
   /** The present socket with what its server said; `undefined` while there is none. Then `#connect` runs. */
-  #opened: Admitted | undefined;
+  #opened: HandshakeResult | undefined;
   /** The newest connection attempt. */
-  #attempt: DialAttempt | undefined;
+  #attempt: ConnectAttempt | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
   /** The number of connection attempts since the peer was last open. */
@@ -120,11 +120,11 @@ export class ClientDriver implements LinkDelegate, Expiring {
       if (this.#isOver) return;
       const { session } = this.link.state;
       const number = ++this.#attempts;
-      const attempt: DialAttempt = { number, reason, session, isKnown: this.#hadHello, onAbort: undefined };
+      const attempt: ConnectAttempt = { number, reason, session, isKnown: this.#hadHello, onAbort: undefined };
       try {
         this.#attempt = attempt;
         setDeadline(this, this.#plan.openTimeoutMs);
-        const opened = await dial(this.#plan, attempt);
+        const opened = await attemptConnection(this.#plan, attempt);
         if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
         else this.#attach(opened, session !== undefined);
         return;
@@ -190,7 +190,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   /** Gives a new socket to the link. `isAwaited`: as in `Endpoint.begin`. */
-  #attach(opened: Admitted, isAwaited: boolean): void {
+  #attach(opened: HandshakeResult, isAwaited: boolean): void {
     this.#opened = opened;
     const { link } = this;
     const { socket, hello } = opened;

@@ -12,7 +12,7 @@ import { closeCode, StandardSocket, type StandardWebSocket } from "../socket/sta
 import { publicUrl, type Attempt, type Credentials, type Given } from "./credentials.js";
 
 /** An open connection whose server has accepted the client. */
-export interface Admitted {
+export interface HandshakeResult {
   readonly socket: Socket;
   /** The selected subprotocol; empty for none. */
   readonly protocol: string;
@@ -39,8 +39,8 @@ export type Open = (url: URL, protocols: string[], maxMessageBytes: number, head
 /** A server of `reciproc.v1` sends its hello together with the 101. A server that selects any subprotocol may never send a frame. */
 const FIRST_FRAME_WAIT_MS = 250;
 
-/** The attempt that `dial` makes. */
-export interface DialAttempt extends Attempt {
+/** The attempt that `attemptConnection` makes. */
+export interface ConnectAttempt extends Attempt {
   /** The session to resume, if there is one. */
   readonly session: { readonly route: string | undefined } | undefined;
   /**
@@ -53,7 +53,7 @@ export interface DialAttempt extends Attempt {
 }
 
 /** How a client connects. */
-export interface DialPlan {
+export interface ConnectPlan {
   /** Gives the URL, the headers and `auth`. */
   readonly credentials: Credentials;
   /** Whether `reciproc.v1` is offered. */
@@ -64,7 +64,7 @@ export interface DialPlan {
 }
 
 /** Returns the subprotocols to offer. */
-function offerOf({ link, dialect, credentials }: DialPlan, { session }: DialAttempt): string[] {
+function offerOf({ link, dialect, credentials }: ConnectPlan, { session }: ConnectAttempt): string[] {
   const own = [PROTOCOL, session && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
   return [...(link === "plain" ? [] : own), dialect?.subprotocol].filter((name) => typeof name === "string");
 }
@@ -73,13 +73,13 @@ function offerOf({ link, dialect, credentials }: DialPlan, { session }: DialAtte
  * Makes one connection attempt, with the offer. If the offer may be the cause of a failure, connects once more without it. Rejects
  * with `ConnectError`, also when it is aborted, or with an error after which no attempt is made again.
  */
-export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitted> {
+export async function attemptConnection(plan: ConnectPlan, attempt: ConnectAttempt): Promise<HandshakeResult> {
   const { credentials, open, limits } = plan;
   const { isKnown } = attempt;
   const offer = offerOf(plan, attempt);
   let opening: Opening | undefined;
   let isAbandoned = false;
-  const connect = async ({ url, headers, auth }: Given, protocols: string[]): Promise<Admitted> => {
+  const connect = async ({ url, headers, auth }: Given, protocols: string[]): Promise<HandshakeResult> => {
     opening = open(url, protocols, limits.maxMessageBytes, headers);
     const { socket, opened } = opening;
     const protocol = await opened;
@@ -93,7 +93,7 @@ export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitt
     }
     return { socket, protocol, hello, takesAuth };
   };
-  const start = async (): Promise<Admitted> => {
+  const start = async (): Promise<HandshakeResult> => {
     const given = await credentials.of(attempt, attempt.session?.route);
     if (isAbandoned) throw new Error();
     try {
@@ -106,7 +106,7 @@ export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitt
     }
   };
   try {
-    return await new Promise<Admitted>((resolve, reject) => {
+    return await new Promise<HandshakeResult>((resolve, reject) => {
       attempt.onAbort = (reason) => {
         isAbandoned = true;
         reject(new ConnectError(credentials.publicUrl, reason));

@@ -139,7 +139,7 @@ export class LiveFlow extends Flow implements Expiring {
   protected override decide(text: MessageText, handle: SendHandle | undefined): boolean | undefined {
     const { unsentBytes } = this;
     this.check();
-    if (this.isOver) return false;
+    if (this.hasEnded) return false;
     const latest = handle instanceof NotificationHandle ? handle.latest : undefined;
     // First: the older message is obsolete, also if the newer one is dropped.
     this.queue?.replace(handle);
@@ -155,7 +155,7 @@ export class LiveFlow extends Flow implements Expiring {
     if (isTooLate) return false;
     if (this.state === "slow") this.drain();
     // What was sent may have ended the connection, or filled the transport.
-    if (this.isOver) return false;
+    if (this.hasEnded) return false;
     return this.state === "open" ? undefined : this.enqueue(text, handle);
   }
 
@@ -196,7 +196,7 @@ export class LiveFlow extends Flow implements Expiring {
   }
 
   override suspended(): void {
-    if (this.isOver) return;
+    if (this.hasEnded) return;
     super.suspended();
     const { queue } = this;
     const broadcastLength = queue === undefined ? 0 : queue.length - queue.ordinaryLength;
@@ -231,7 +231,7 @@ export class LiveFlow extends Flow implements Expiring {
     // Ending the connection calls this again.
     this.state = "draining";
     this.check();
-    if (!this.isOver) this.drain();
+    if (!this.hasEnded) this.drain();
   }
 
   override stop(): Iterable<[SendHandle, MessageText]> {

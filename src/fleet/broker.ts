@@ -32,7 +32,7 @@ export interface BrokerEvents {
   /** The connection is lost. Called once for each loss. */
   down(error: EngineError): void;
   /** Messages of these channels may have been missed, and are received again. */
-  heard(channels: readonly Channel[]): void;
+  resubscribed(channels: readonly Channel[]): void;
 }
 
 /** One command, from `run` until it settles. */
@@ -88,7 +88,7 @@ export class Broker {
       received: events.received,
       up: () => this.#up(this.facts),
       down: (error) => this.#down(error),
-      heard: (channels) => this.#heard(channels),
+      resubscribed: (channels) => this.#resubscribed(channels),
     });
   }
 
@@ -323,10 +323,10 @@ export class Broker {
     this.#events.down(error);
   }
 
-  #heard(channels: "all" | readonly Channel[]): void {
+  #resubscribed(channels: "all" | readonly Channel[]): void {
     if (this.#isClosed) return;
-    const heard = channels === "all" ? [...this.#subscriptions.keys()] : channels;
-    this.#events.heard(heard.filter((channel) => this.#subscriptions.get(channel)?.isSubscribed));
+    const restored = channels === "all" ? [...this.#subscriptions.keys()] : channels;
+    this.#events.resubscribed(restored.filter((channel) => this.#subscriptions.get(channel)?.isSubscribed));
   }
 
   /** Wants the messages of a channel from now on. They are received when `ready` has resolved. */

@@ -60,7 +60,7 @@ export interface EngineFacts {
   readonly undercounts?: boolean | undefined;
   /**
    * Settings of the broker that weaken a promise, one sentence each, as they were when the engine connected. Read after each `up` and
-   * `heard`. The server emits each as `error`.
+   * `resubscribed`. The server emits each as `error`.
    */
   readonly unmet: readonly string[];
 }
@@ -125,7 +125,7 @@ export interface EngineConnection {
   /**
    * Subscribes to a channel. Resolves when every message that any node sends to the channel from now on will be received, also those
    * that this node sends. The subscription is kept until `unsubscribe`: the engine restores it after each loss, and then calls
-   * `host.heard`. If it rejects, there is no subscription. The fleet calls it for no channel that is subscribed or being subscribed,
+   * `host.resubscribed`. If it rejects, there is no subscription. The fleet calls it for no channel that is subscribed or being subscribed,
    * and never for the inbox or `a:all`. An engine may put the channels of one tick into one command.
    */
   subscribe(channel: Channel): Promise<void>;
@@ -169,7 +169,7 @@ export interface EngineHost {
    * Messages of these channels are received again, after some of them may have been missed: the subscription was restored after a
    * loss, or has moved to another server of the broker. `"all"`: every channel of this connection. Called after `up`.
    */
-  heard(channels: "all" | readonly Channel[]): void;
+  resubscribed(channels: "all" | readonly Channel[]): void;
 }
 
 /**

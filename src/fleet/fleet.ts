@@ -39,8 +39,8 @@ export class Fleet implements ServerNode {
       received: this.#received,
       up: () => this.#up(),
       down: (error) => this.#down(error),
-      heard: (channels) => {
-        this.topics.heard(shuffled(channels));
+      resubscribed: (channels) => {
+        this.topics.resubscribed(shuffled(channels));
         // Perhaps they moved to a server that is new.
         this.#reportSoon();
       },

@@ -352,12 +352,12 @@ export class Members {
       if (number > known.number) this.#replace(known, number, members);
     }
     if (number >= known.number) this.#applyAhead(known);
-    this.#heard(known);
+    this.#markAnswered(known);
     return true;
   }
 
   /** A node has answered, or will not. */
-  #heard({ followed, node }: Known): void {
+  #markAnswered({ followed, node }: Known): void {
     followed.question?.answered.add(node);
     this.#check(followed);
   }
@@ -387,7 +387,7 @@ export class Members {
       this.#confirm(known);
       followed.known.delete(node);
       this.#replace(known, known.number, new Map());
-      this.#heard(known);
+      this.#markAnswered(known);
     }
   }
 

@@ -143,8 +143,8 @@ export class Reconnecting {
     this.#failures = 0;
     if (before === "down") {
       this.#host.up();
-      this.#host.heard("all");
-    } else if (before === "up" && moved.length > 0) this.#host.heard(moved);
+      this.#host.resubscribed("all");
+    } else if (before === "up" && moved.length > 0) this.#host.resubscribed(moved);
   }
 
   #failed(error: EngineError): void {

@@ -193,7 +193,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   }
 
   /** Messages of these channels may have been missed: heals their logs, and asks for their members. */
-  heard(channels: readonly Channel[]): void {
+  resubscribed(channels: readonly Channel[]): void {
     const topics = channels.map((channel) => channel.slice(2)).filter((name) => this.topics.has(name));
     this.#members.missed(topics);
     for (const name of topics) void this.topics.get(name)!.log?.heal();

@@ -132,7 +132,7 @@ export interface Transport {
 }
 
 /** What gives a link its sockets. Only that of a client has these functions. */
-export interface Dialer {
+export interface SocketSource {
   /** As `Peer.reconnect`. */
   reconnect?(): boolean;
   /** Returns a fresh `auth` as JSON; `undefined` if the present server has not asked for it. Missing if the client has no `auth`. */
@@ -182,7 +182,7 @@ export interface Link extends Transport {
    */
   readonly isConnecting?: boolean;
   /** What gives the link its sockets, if the link has several one after the other. */
-  readonly delegate?: Dialer | undefined;
+  readonly delegate?: SocketSource | undefined;
   /** Bounds how long a batch is processed in one tick. Without it, each message or batch is processed at once. */
   readonly budget?: ReadBudget | undefined;
   /** Reports to the other side that so many messages to it were dropped, if there is a way, in order with the messages. */

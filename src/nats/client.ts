@@ -6,7 +6,7 @@ import type * as JetStream from "@nats-io/jetstream";
 import type * as Transport from "@nats-io/transport-node";
 import { EngineError } from "../fleet/engine.js";
 import { FinalError } from "../fleet/reconnecting.js";
-import { dial } from "./dial.js";
+import { runAttempt } from "./attempt.js";
 import type { Config } from "./options.js";
 
 /** The first version with JetStream as the engine uses it: it sends on what a stream has stored. */
@@ -83,7 +83,7 @@ export async function connect(config: Config, name: string, inbox: string, signa
       pingInterval: 5_000,
       maxPingOut: 2,
     };
-    const client = await dial(() => library.connect(options), signal);
+    const client = await runAttempt(() => library.connect(options), signal);
     try {
       const lack = lackOf(client.info?.version ?? "", config.jetstream?.replicas);
       if (lack !== undefined) throw new FinalError(`NATS at ${config.servers.join(", ")}: ${lack}`);

@@ -168,7 +168,7 @@ export class NatsConnection implements EngineConnection, Connectable {
   /** Finds out whether the streams are still those that this node has used. If not, it begins anew. */
   async checkStreams(): Promise<void> {
     await this.untilLost(this.streams!.establish(this.present()));
-    if (this.#forgetLost() && this.#loop.isUp) this.#host.heard("all");
+    if (this.#forgetLost() && this.#loop.isUp) this.#host.resubscribed("all");
   }
 
   /** If the streams have lost what they had, the logs have other epochs. Returns true then. */

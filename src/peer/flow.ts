@@ -64,10 +64,10 @@ export class Flow implements Sink {
   protected readonly connection: FlowConnection;
   /**
    * `open`: messages are sent at once. `full`: the transport takes no more until `drained`. `draining`: what was queued is being sent.
-   * `down`: there is no socket until `resumed`. `over`: the connection has ended, or it ends because too much is unsent or queued.
+   * `down`: there is no socket until `resumed`. `ended`: the connection has ended, or it ends because too much is unsent or queued.
    * `slow`: messages with a key wait until the reader has caught up.
    */
-  protected state: "open" | "full" | "draining" | "down" | "over" | "slow";
+  protected state: "open" | "full" | "draining" | "down" | "ended" | "slow";
   /** The messages that wait while the state is not `open`, in order. */
   protected queue: SendQueue | undefined;
   /** Whether some of the unsent bytes do not count against the connection. Then `decide` sees each message. */
@@ -126,8 +126,8 @@ export class Flow implements Sink {
     return this.queue !== undefined && (this.state === "full" || this.state === "draining");
   }
 
-  protected get isOver(): boolean {
-    return this.state === "over";
+  protected get hasEnded(): boolean {
+    return this.state === "ended";
   }
 
   /** Returns a queue for messages of this connection, whose length `counter` counts. */
@@ -150,7 +150,7 @@ export class Flow implements Sink {
   /** Returns `undefined` if a message is sent now. Otherwise queues it, or returns false. */
   protected decide(text: MessageText, handle: SendHandle | undefined): boolean | undefined {
     this.check();
-    if (this.isOver) return false;
+    if (this.hasEnded) return false;
     return this.state === "open" ? undefined : this.enqueue(text, handle);
   }
 
@@ -204,7 +204,7 @@ export class Flow implements Sink {
 
   /** Sends what is queued, in order, until the transport takes no more. */
   protected drain(): void {
-    if (this.isOver) return;
+    if (this.hasEnded) return;
     const { connection, queue } = this;
     this.state = "draining";
     for (const [handle, text] of queue ?? []) {
@@ -227,7 +227,7 @@ export class Flow implements Sink {
 
   /** The socket is lost. Messages are queued until `resumed`. */
   suspended(): void {
-    if (this.isOver) return;
+    if (this.hasEnded) return;
     this.state = "down";
     this.#carriedLength = this.queue?.ordinaryLength ?? 0;
   }
@@ -275,8 +275,8 @@ export class Flow implements Sink {
   /** The connection has ended: nothing is sent, and no timer runs any more. Returns the messages that a full transport has not taken. */
   stop(): Iterable<[SendHandle, MessageText]> {
     this.#backlog?.stop();
-    if (this.state !== "full" && !this.isOver) this.queue = undefined;
-    this.state = "over";
+    if (this.state !== "full" && !this.hasEnded) this.queue = undefined;
+    this.state = "ended";
     return this.queue ?? [];
   }
 
@@ -287,7 +287,7 @@ export class Flow implements Sink {
 
   /** Ends the session, or the connection: too much is unsent or queued. */
   endSession(reason: string): void {
-    this.state = "over";
+    this.state = "ended";
     this.queue = undefined;
     const { connection } = this;
     if (connection.transport.endSession?.(reason) !== true) connection.end(TryAgainLater, reason);
@@ -295,7 +295,7 @@ export class Flow implements Sink {
 
   /** Watches the unsent bytes while they are above `maxUnsentBytes`. */
   protected check(): void {
-    if (!this.isOver && this.unsentBytes > this.connection.config.marks.most)
+    if (!this.hasEnded && this.unsentBytes > this.connection.config.marks.most)
       (this.#backlog ??= new Backlog(this)).exceeded();
   }
 }

@@ -66,15 +66,15 @@ export class Link {
   #unanswered = 0;
   #subscribing = 0;
   #silenceMs = SILENCE_MS;
-  /** When each client was heard last, and since when the server is asked for its state; `undefined` when it has answered. */
-  readonly #heardAt = { commands: 0, subscriber: 0 };
+  /** When each client received something last, and since when the server is asked for its state; `undefined` when it has answered. */
+  readonly #receivedAt = { commands: 0, subscriber: 0 };
   readonly #askedAt: { [client in "commands" | "subscriber"]?: number | undefined } = {};
   /** Asks the server for its state. */
-  #hearing: ReturnType<typeof setTimeout> | undefined;
+  #polling: ReturnType<typeof setTimeout> | undefined;
   /** Looks for silence. Ends the link when it is no longer used. */
   #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #listener = (frame: string, name: string): void => {
-    this.#heardAt.subscriber = performance.now();
+    this.#receivedAt.subscriber = performance.now();
     if (this.#isUsed) this.#connection.received(this, name, frame);
   };
 
@@ -132,7 +132,7 @@ export class Link {
     this.#isUsed = true;
     this.#subscriber.on("sharded-channel-moved", (name) => this.#connection.ended(this, name));
     this.#timer = setInterval(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
-    this.#hearLater();
+    this.#pollLater();
   }
 
   #failed(error: Error): void {
@@ -185,7 +185,7 @@ export class Link {
     } catch (reason) {
       throw commandError(this.#library, this.address, reason);
     } finally {
-      this.#heardAt.commands = performance.now();
+      this.#receivedAt.commands = performance.now();
       if (--this.#unanswered === 0 && !this.#isUsed) this.destroy();
     }
   }
@@ -234,7 +234,7 @@ export class Link {
     const requests = partsOf(names).map(async (part) => {
       if (this.#isCluster) await this.#subscriber.sSubscribe(part, this.#listener);
       else await this.#subscriber.subscribe(part, this.#listener);
-      this.#heardAt.subscriber = performance.now();
+      this.#receivedAt.subscriber = performance.now();
     });
     try {
       await Promise.all(requests);
@@ -266,7 +266,7 @@ export class Link {
     const name = this.#isCluster ? "ssub" : "sub";
     // A server may not have the command, or may refuse it.
     const reply = await this.#subscriber.sendCommand(["CLIENT", "INFO"]).catch(() => "");
-    this.#heardAt.subscriber = performance.now();
+    this.#receivedAt.subscriber = performance.now();
     const found = new RegExp(` ${name}=(\\d+)`).exec(String(reply))?.[1];
     if (found !== undefined && Number(found) < expected && this.#isUsed) this.#connection.ended(this);
   }
@@ -292,7 +292,7 @@ export class Link {
   close(): void {
     if (!this.#isUsed) return;
     this.#isUsed = false;
-    clearTimeout(this.#hearing);
+    clearTimeout(this.#polling);
     this.#subscriber.destroy();
     if (this.#unanswered === 0 || !this.#commands.isReady || this.#connection.closing.aborted) return this.destroy();
     clearTimeout(this.#timer);
@@ -300,17 +300,17 @@ export class Link {
     this.#connection.closing.addEventListener("abort", this.destroy);
   }
 
-  #hearLater(): void {
+  #pollLater(): void {
     if (!this.#isUsed) return;
-    this.#hearing = setTimeout(() => void this.#hear(), Math.min(this.#term?.periodMs ?? VERIFY_MS, VERIFY_MS));
+    this.#polling = setTimeout(() => void this.#poll(), Math.min(this.#term?.periodMs ?? VERIFY_MS, VERIFY_MS));
   }
 
-  async #hear(): Promise<void> {
+  async #poll(): Promise<void> {
     // A subscriber answers after all messages before, and the other questions do not wait for that.
     void this.#ask("subscriber", () => [this.#countSubscriptions()]);
     // A server of a cluster that was demoted goes on to accept messages.
-    await this.#ask("commands", () => [this.#hearTime(), this.#verify()]);
-    this.#hearLater();
+    await this.#ask("commands", () => [this.#pollTime(), this.#verify()]);
+    this.#pollLater();
   }
 
   /** Asks by one client, unless one of its last questions is unanswered. Never rejects. */
@@ -321,9 +321,9 @@ export class Link {
     this.#askedAt[client] = undefined;
   }
 
-  async #hearTime(): Promise<void> {
+  async #pollTime(): Promise<void> {
     if (this.#term === undefined) return;
-    if (!this.#term.hear(microsecondsOf(await this.command(["TIME"]))))
+    if (!this.#term.answered(microsecondsOf(await this.command(["TIME"]))))
       this.lose(new DemotedError(`Redis at ${this.address}: it was silent for so long that it may be replaced`));
   }
 
@@ -334,7 +334,7 @@ export class Link {
 
   #isSilent(): boolean {
     const since = (["commands", "subscriber"] as const).map((client) =>
-      Math.max(this.#askedAt[client] ?? Infinity, this.#heardAt[client]),
+      Math.max(this.#askedAt[client] ?? Infinity, this.#receivedAt[client]),
     );
     return performance.now() - Math.min(...since) >= this.#silenceMs;
   }
@@ -348,7 +348,7 @@ export class Link {
   /** Ends the link at once. What is unanswered rejects. */
   readonly destroy = (): void => {
     this.#isUsed = false;
-    clearTimeout(this.#hearing);
+    clearTimeout(this.#polling);
     clearTimeout(this.#timer);
     this.#connection.closing.removeEventListener("abort", this.destroy);
     this.#subscriber.destroy();

@@ -17,11 +17,11 @@ const PATIENCE_SHARE = 1 / 2;
 export class Term {
   /** How long the primary must be silent until it is replaced, in milliseconds. */
   readonly #silenceMs: number;
-  #heardUs: number;
+  #receivedUs: number;
 
-  constructor(silenceMs: number, heardUs: number) {
+  constructor(silenceMs: number, receivedUs: number) {
     this.#silenceMs = silenceMs;
-    this.#heardUs = heardUs;
+    this.#receivedUs = receivedUs;
   }
 
   /** How long to wait until the server is asked for its time again, in milliseconds. */
@@ -36,18 +36,18 @@ export class Term {
 
   /** The last moment at which a script may run. */
   get endUs(): number {
-    return this.#heardUs + Math.floor(this.#silenceMs * 1_000 * SCRIPTS_SHARE);
+    return this.#receivedUs + Math.floor(this.#silenceMs * 1_000 * SCRIPTS_SHARE);
   }
 
-  /** Returns true if the server was heard before the end of an earlier term. */
+  /** Returns true if the server answered before the end of an earlier term. */
   continues(before: Term): boolean {
-    return this.#heardUs <= before.endUs;
+    return this.#receivedUs <= before.endUs;
   }
 
-  /** Takes the time of the server. Returns false if the server may have been replaced since it was heard before. */
-  hear(timeUs: number): boolean {
+  /** Takes the time of the server. Returns false if the server may have been replaced since it answered last. */
+  answered(timeUs: number): boolean {
     if (timeUs > this.endUs) return false;
-    this.#heardUs = timeUs;
+    this.#receivedUs = timeUs;
     return true;
   }
 }

@@ -54,7 +54,7 @@ export abstract class Endpoint {
   /** Takes the messages of a pack. */
   abstract receivePack(messages: unknown[]): void;
   /** Something waits because the wire is full. When that has drained, the subclass calls `drain`. */
-  abstract wireFull(): void;
+  abstract socketFull(): void;
   /** Messages flow. `isResumed`: for the first time on this connection, or again. */
   abstract flows(isResumed: boolean): void;
   /** The connection has ended. `isRemote`: the other side ended it, and closes the socket. */
@@ -92,9 +92,9 @@ export abstract class Endpoint {
     // A message that others of this tick wait with has the room that these had.
     if (at?.session === undefined || at.length > 0) return at?.socket.open ? at : undefined;
     const { session, socket } = at;
-    const isWireFull = socket.unsentBytes >= this.limits.highWaterBytes;
-    if (isWireFull) this.wireFull();
-    return isWireFull || !session.hasRoom || !socket.open ? undefined : at;
+    const isSocketFull = socket.unsentBytes >= this.limits.highWaterBytes;
+    if (isSocketFull) this.socketFull();
+    return isSocketFull || !session.hasRoom || !socket.open ? undefined : at;
   }
 
   // Sockets.
@@ -322,7 +322,7 @@ export abstract class Endpoint {
     const at = this.withRoom();
     if (at === undefined) return;
     // Reports without end would fill the socket of a reader that reads nothing.
-    if (at.socket.unsentBytes >= this.limits.highWaterBytes) return this.wireFull();
+    if (at.socket.unsentBytes >= this.limits.highWaterBytes) return this.socketFull();
     this.sendData(at, `{"missed":${this.#missed}}`);
     this.#missed = 0;
   }
@@ -479,7 +479,7 @@ export abstract class Endpoint {
     // The ack may have ended the connection.
     if (this.state !== at) return;
     while (session.hasUnsent) {
-      if (socket.unsentBytes >= highWaterBytes) return this.wireFull();
+      if (socket.unsentBytes >= highWaterBytes) return this.socketFull();
       const frame = session.take();
       if (at.owesHello) this.#writeFrame(at, frame);
       else socket.send(frame);
@@ -495,7 +495,7 @@ export abstract class Endpoint {
     // Unacknowledged data of this side fills the wire. The ack is sent after that data.
     else {
       at.isAckDue = true;
-      this.wireFull();
+      this.socketFull();
     }
   }
 }

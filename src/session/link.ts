@@ -10,7 +10,7 @@ import {
   endOf,
   errorOfEnd,
   type CloseInfo,
-  type Dialer,
+  type SocketSource,
   type LinkReceiver,
   type SendHandle,
   type Traffic,
@@ -36,7 +36,7 @@ export const DRAIN_CHECK_MS = 20;
 const PACK_MESSAGES = 16;
 
 /** The object that gives a link its sockets: the driver of a client, or the sessions of a server. */
-export interface LinkDelegate extends Dialer {
+export interface LinkDelegate extends SocketSource {
   /** Reports that messages flow on the present socket. */
   flows?(): void;
   /** Reports that the session has lost its socket, which ended with `end`. Called after the receiver was notified. */
@@ -133,8 +133,8 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
   // Sockets.
 
   /** When data last came on the present socket, by `performance.now()`, if the socket records it. */
-  get heardAt(): number | undefined {
-    return this.socket?.heardAt;
+  get receivedAt(): number | undefined {
+    return this.socket?.receivedAt;
   }
 
   /** Whether the other side answers pings. */
@@ -222,7 +222,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     this.deadline = 0;
   }
 
-  wireFull(): void {
+  socketFull(): void {
     if (this.deadline === 0) setDeadline(this, DRAIN_CHECK_MS);
   }
 
@@ -249,7 +249,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
 
   flows(isResumed: boolean): void {
     this.#stopTimer();
-    if (this.unsentBytes >= this.limits.highWaterBytes) this.wireFull();
+    if (this.unsentBytes >= this.limits.highWaterBytes) this.socketFull();
     this.delegate?.flows?.();
     // `onOpen` runs inside `flows`, and may have ended the socket.
     if (isResumed && this.flowing !== undefined) this.receiver!.resumed();

@@ -7,7 +7,7 @@ import type { Traffic } from "../message/transport.js";
 /** A connection that a heartbeat checks. */
 export interface Pulse {
   /** When data last came, by `performance.now()`. If it is `undefined`, the heartbeat never ends the connection. */
-  readonly heardAt: number | undefined;
+  readonly receivedAt: number | undefined;
   /** Bytes received so far, if they are counted. */
   readonly traffic?: Traffic | undefined;
   /** Sends a ping. */
@@ -85,7 +85,7 @@ export class Heartbeat implements Expiring {
   /** Pings now, after an event that may have ended the connection unnoticed. Ends the connection if nothing comes within 5 s. */
   check(): void {
     const now = performance.now();
-    this.#lastHeard(now);
+    this.#lastReceivedAt(now);
     // This process slept when the time for an answer ran out, so it has not read the answer yet.
     if (now >= this.#endAt) this.#endAt = Infinity;
     this.#ping(now, CHECK_MS);
@@ -96,10 +96,10 @@ export class Heartbeat implements Expiring {
   expire(): void {
     const { intervalMs, deadAfterMs } = this.#times;
     const now = performance.now();
-    const heardAt = this.#lastHeard(now);
+    const receivedAt = this.#lastReceivedAt(now);
     if (now + EARLY_MS >= this.#endAt)
-      return this.#pulse.giveUp(`nothing was heard for ${Math.round(now - heardAt)} ms`);
-    if (this.#endAt === Infinity && now - heardAt >= intervalMs) this.#ping(now, deadAfterMs - intervalMs);
+      return this.#pulse.giveUp(`nothing was received for ${Math.round(now - receivedAt)} ms`);
+    if (this.#endAt === Infinity && now - receivedAt >= intervalMs) this.#ping(now, deadAfterMs - intervalMs);
     setDeadline(this, intervalMs / CHECKS);
   }
 
@@ -113,12 +113,12 @@ export class Heartbeat implements Expiring {
    * Returns when data last came, which answers each ping before it. A long message is reported only when it is complete, and no pong can
    * overtake it. So its bytes count too, at the check after they came.
    */
-  #lastHeard(now: number): number {
-    const { heardAt = now, traffic } = this.#pulse;
-    if (traffic?.received !== this.#received && heardAt < this.#checkedAt) this.#partAt = now;
+  #lastReceivedAt(now: number): number {
+    const { receivedAt = now, traffic } = this.#pulse;
+    if (traffic?.received !== this.#received && receivedAt < this.#checkedAt) this.#partAt = now;
     this.#received = traffic?.received;
     this.#checkedAt = now;
-    const lastAt = Math.max(heardAt, this.#partAt ?? heardAt);
+    const lastAt = Math.max(receivedAt, this.#partAt ?? receivedAt);
     if (lastAt >= this.#pingedAt) this.#pingedAt = this.#endAt = Infinity;
     return lastAt;
   }

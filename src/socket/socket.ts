@@ -52,7 +52,7 @@ export interface Socket {
   /** Sends pings from now on, and cuts the connection if none is answered. */
   watch?(times: HeartbeatTimes): void;
   /** When data last came, by `performance.now()`, if the carrier records it. */
-  readonly heardAt?: number;
+  readonly receivedAt?: number;
   /** Bytes received and sent so far, if the carrier counts them. */
   readonly traffic?: Traffic | undefined;
 }

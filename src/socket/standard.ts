@@ -19,7 +19,7 @@ const OPEN = 1;
 /** Wraps a WebSocket that is open or opening. It listens at once, and keeps frames that come before `start`. */
 export class StandardSocket extends Inbox implements Socket {
   /** When a frame last came. */
-  heardAt = performance.now();
+  receivedAt = performance.now();
   readonly #webSocket: StandardWebSocket;
 
   constructor(webSocket: StandardWebSocket, maxFrameBytes: number) {
@@ -27,7 +27,7 @@ export class StandardSocket extends Inbox implements Socket {
     this.#webSocket = webSocket;
     webSocket.binaryType = "arraybuffer";
     webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) => {
-      this.heardAt = performance.now();
+      this.receivedAt = performance.now();
       this.frame(typeof data === "string" ? data : new Uint8Array(data));
     });
     webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>

@@ -80,7 +80,7 @@ export class GatheringWebSocket extends WebSocket {
  */
 export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   /** When a frame of any kind last came. */
-  heardAt = performance.now();
+  receivedAt = performance.now();
   override readonly budget = new ReadBudget(this);
   readonly coalesces = true;
   readonly #webSocket: GatheringWebSocket;
@@ -218,7 +218,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
 
   /** Records that data has come. Returns true if it may be processed at once. */
   #recordReceipt(): boolean {
-    return this.budget.isFree((this.heardAt = performance.now()));
+    return this.budget.isFree((this.receivedAt = performance.now()));
   }
 
   pauseReading(): void {

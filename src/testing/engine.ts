@@ -80,7 +80,7 @@ export class TestNode implements AsyncDisposable {
   facts: EngineFacts | undefined;
   readonly received: [channel: Channel, frame: string][] = [];
   readonly downs: EngineError[] = [];
-  readonly heard: ("all" | readonly Channel[])[] = [];
+  readonly resubscribed: ("all" | readonly Channel[])[] = [];
   ups = 0;
   readonly #waiting = new Set<() => void>();
 
@@ -91,7 +91,7 @@ export class TestNode implements AsyncDisposable {
       received: (channel, frame) => this.#report(() => this.received.push([channel, frame])),
       up: () => this.#report(() => this.ups++),
       down: (error) => this.#report(() => this.downs.push(error)),
-      heard: (channels) => this.#report(() => this.heard.push(channels)),
+      resubscribed: (channels) => this.#report(() => this.resubscribed.push(channels)),
     });
   }
 
@@ -115,7 +115,7 @@ export class TestNode implements AsyncDisposable {
 
   /** Resolves when the node has its subscriptions again. */
   async untilHeard(count = 1): Promise<void> {
-    await this.when(() => this.heard.length >= count);
+    await this.when(() => this.resubscribed.length >= count);
   }
 
   /** Resolves when the connection was lost, or an attempt has failed, so many times. */

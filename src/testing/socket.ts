@@ -11,7 +11,7 @@ import type { Pipe } from "./pipe.js";
 /** One end of a connection in memory. */
 export class WireSocket extends Inbox implements Socket, Pulse {
   /** When anything last came. */
-  heardAt = performance.now();
+  receivedAt = performance.now();
   /** The other end. A client has none before it is accepted. */
   other: WireSocket | undefined = undefined;
   readonly #out: Pipe;
@@ -102,7 +102,7 @@ export class WireSocket extends Inbox implements Socket, Pulse {
   }
 
   #takeFrame(frame: string | Uint8Array, bytes: number): void {
-    this.heardAt = performance.now();
+    this.receivedAt = performance.now();
     this.#received += bytes;
     if (this.open) this.frame(frame, bytes);
   }
@@ -114,10 +114,10 @@ export class WireSocket extends Inbox implements Socket, Pulse {
   }
 
   #pinged(answered: () => void): void {
-    this.heardAt = performance.now();
+    this.receivedAt = performance.now();
     if (!this.open) return;
     this.#out.push(0, () => {
-      this.other!.heardAt = performance.now();
+      this.other!.receivedAt = performance.now();
       if (this.other!.open) answered();
     });
   }

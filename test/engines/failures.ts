@@ -86,7 +86,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
         expect(new Set(await outcomesOf(operationsOf(node)))).toEqual(new Set(["not-sent"]));
         await server.start();
         await node.untilHeard();
-        expect([node.ups, node.heard]).toEqual([1, ["all"]]);
+        expect([node.ups, node.resubscribed]).toEqual([1, ["all"]]);
         expect(await node.read()).toEqual({ epoch: "", top: 0, entries: [] });
         // The position of an earlier epoch is not repeated for its key.
         const after = await node.append("2", "key");
@@ -167,7 +167,7 @@ export function describeFailures<S extends Program & { readonly url: string }>(k
       await node.untilHeard();
       await node.connection.send(CHANNEL, "up");
       await node.until(CHANNEL, 1, (frame) => frame === "up");
-      expect(node.heard).toEqual(["all"]);
+      expect(node.resubscribed).toEqual(["all"]);
     });
 
     it("gives a connection up that answers nothing", async () => {

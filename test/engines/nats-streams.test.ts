@@ -29,7 +29,7 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     await node.append("1");
     await removeStreams(nats.server.url, rig.prefix);
     await node.untilHeard();
-    expect([node.heard, node.downs]).toEqual([["all"], []]);
+    expect([node.resubscribed, node.downs]).toEqual([["all"], []]);
     expect((await node.append("1")).offset).toBe(1);
   });
 
@@ -50,7 +50,7 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
       info.release();
       await overtaken;
       await look("three");
-      expect(node.heard).toEqual(isLost ? ["all"] : []);
+      expect(node.resubscribed).toEqual(isLost ? ["all"] : []);
     },
   );
 

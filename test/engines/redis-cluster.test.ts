@@ -42,7 +42,7 @@ describe("the engine redis with a cluster", () => {
     let during: Promise<Position>;
     // None of these is refused, at whatever moment of the move it comes.
     const writing = (async () => {
-      while (a.heard.length === 0 || b.heard.length === 0) await b.append("x");
+      while (a.resubscribed.length === 0 || b.resubscribed.length === 0) await b.append("x");
     })();
     const midway = async (): Promise<void> => {
       // Refused until the slot has moved, and repeated by the engine.
@@ -61,7 +61,7 @@ describe("the engine redis with a cluster", () => {
     // The log has another server, and so another life.
     expect(second.epoch).not.toBe(first.epoch);
     expect((await writer.append("last")).epoch).toBe(second.epoch);
-    expect([...a.heard, ...b.heard].flat()).toContain(CHANNEL);
+    expect([...a.resubscribed, ...b.resubscribed].flat()).toContain(CHANNEL);
     expect([a.downs, b.downs]).toEqual([[], []]);
     const after = Array.from({ length: 20 }, (_, i) => `after ${i}`);
     for (const frame of after) await b.connection.send(CHANNEL, frame);
@@ -89,7 +89,7 @@ describe("the engine redis with a cluster", () => {
     // After its start, a node looks once without a reason. So only the second takeover shows that it notices one by itself.
     for (const round of [1, 2]) {
       const takeOver = cluster.failOver(keyOf(rig, channel));
-      while (reader.heard.length < round) await send(reader);
+      while (reader.resubscribed.length < round) await send(reader);
       await takeOver;
       while ((await send(writer)) !== 1);
       await reader.until(channel, 1, (frame) => frame === String(last));

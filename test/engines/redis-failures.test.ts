@@ -204,7 +204,7 @@ const startCluster = async (): Promise<Started & { end: (channel: Channel) => Pr
 
 const untilSubscribedAgain = async (node: TestNode): Promise<void> => {
   await node.untilHeard();
-  expect(node.heard[0]).toContain(CHANNEL);
+  expect(node.resubscribed[0]).toContain(CHANNEL);
   expect(await node.connection.send(CHANNEL, "again")).toBe(1);
   expect(await node.until(CHANNEL, 1)).toEqual(["again"]);
   expect(node.downs).toEqual([]);

@@ -49,7 +49,7 @@ export class FaultyEngine implements Engine {
   /** Opens a connection without a server. Puts the frames that it receives into `got`. */
   async foreign(node = "foreign", got: string[] = []): Promise<EngineConnection> {
     const received = (_channel: Channel, frame: string): void => void got.push(frame);
-    const connection = this.inner.createConnection(node, { received, up() {}, down() {}, heard() {} });
+    const connection = this.inner.createConnection(node, { received, up() {}, down() {}, resubscribed() {} });
     await connection.open();
     return connection;
   }
@@ -248,7 +248,7 @@ export class FaultyLink implements EngineConnection {
     if (!this.isDown) return;
     this.isDown = false;
     this.host.up();
-    this.host.heard("all");
+    this.host.resubscribed("all");
   }
 
   /** Keeps the frames that arrive. */

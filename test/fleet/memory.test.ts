@@ -13,7 +13,7 @@ describeEngine("memory", async () => {
 it("memory() keeps the entries of a log for `ttlMs`, its position for a day more, and that of a key for 2 minutes", async () => {
   using clock = virtualClock();
   const engine = memory();
-  const connection = engine.createConnection("node", { received() {}, up() {}, down() {}, heard() {} });
+  const connection = engine.createConnection("node", { received() {}, up() {}, down() {}, resubscribed() {} });
   await connection.open();
   const log = connection.log!;
   const append = (topic: string, body: string, key?: string): ReturnType<typeof log.append> =>
@@ -41,7 +41,7 @@ it("memory() keeps the entries of a log for `ttlMs`, its position for a day more
 });
 
 it("memory() keeps 128 MiB of all logs together: the entries of the one that was not published to for longest are forgotten", async () => {
-  const connection = memory().createConnection("node", { received() {}, up() {}, down() {}, heard() {} });
+  const connection = memory().createConnection("node", { received() {}, up() {}, down() {}, resubscribed() {} });
   await connection.open();
   const log = connection.log!;
   const rule = { length: 10, bytes: 2 ** 26, ttlMs: 60_000 };

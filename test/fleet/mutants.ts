@@ -153,7 +153,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   "a log is not read when its channel is subscribed again, and no position is repeated": {
     rule: "L1",
-    engine: () => ({ host: (right) => ({ ...changing("1d", () => [])(right), heard: () => {} }) }),
+    engine: () => ({ host: (right) => ({ ...changing("1d", () => [])(right), resubscribed: () => {} }) }),
   },
   "a node moves back in a log": {
     rule: "L1",

@@ -19,13 +19,13 @@ it("a loop that is closed ends its attempt or its delay at once, and no signal o
     },
     drop: report("drop"),
   };
-  const host = { received() {}, up: report("up"), down: report("down"), heard: report("heard") };
+  const host = { received() {}, up: report("up"), down: report("down"), resubscribed: report("resubscribed") };
   const make = (): Reconnecting => new Reconnecting("test", engine, host);
   const up = make();
   await up.open();
   up.lost(new EngineError("cut", "unknown"));
   await clock.pass(100);
-  expect([up.isUp, reports]).toEqual([true, ["down", "up", "heard"]]);
+  expect([up.isUp, reports]).toEqual([true, ["down", "up", "resubscribed"]]);
   expect([up.close(), up.close(), signals.some(({ aborted }) => aborted)]).toEqual([true, false, false]);
   engine.isConnected = false;
   const starting = make();

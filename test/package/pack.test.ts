@@ -169,7 +169,7 @@ describe("the published tarball", () => {
       const program = `
         import { EngineError, ${entry} } from "reciproc/${entry}";
         const engine = ${entry}({ ${options} });
-        const host = { received() {}, up() {}, down() {}, heard() {} };
+        const host = { received() {}, up() {}, down() {}, resubscribed() {} };
         const error = await engine.createConnection("node", host).open().catch((error) => error);
         console.log(error instanceof EngineError, error.outcome, error.message.includes("${missing}"));`;
       expect(await printBy(program)).toBe("true not-sent true\n");
@@ -186,7 +186,7 @@ describe("the published tarball", () => {
     const program = `
       import { redis } from "reciproc/redis";
       const down = (error) => (console.log(error.message), connection.close());
-      const host = { received() {}, up() {}, down, heard() {} };
+      const host = { received() {}, up() {}, down, resubscribed() {} };
       const connection = redis({ url: "redis://127.0.0.1:1" }).createConnection("node", host);
       await connection.open().catch((error) => console.log(error.outcome));`;
     const stdout = await printBy(program);

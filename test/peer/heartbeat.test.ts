@@ -11,7 +11,7 @@ const TIMES = { intervalMs: 25_000, deadAfterMs: 45_000 };
 
 /** A connection whose activity the test controls, and its heartbeat. */
 class Checked implements Pulse, Disposable {
-  heardAt: number;
+  receivedAt: number;
   readonly asked: number[] = [];
   readonly givenUp: string[] = [];
   readonly traffic: CheckedOptions["traffic"];
@@ -22,12 +22,12 @@ class Checked implements Pulse, Disposable {
   constructor({ answers = true, traffic, silentMs = 0, phase = 0 }: CheckedOptions = {}) {
     this.#answers = answers;
     this.traffic = traffic;
-    this.heardAt = performance.now() - silentMs;
+    this.receivedAt = performance.now() - silentMs;
     this.heartbeat = new Heartbeat(this, TIMES, phase);
   }
 
   speak(): void {
-    this.heardAt = performance.now();
+    this.receivedAt = performance.now();
   }
 
   ping(): void {
@@ -80,7 +80,7 @@ describe("a heartbeat", () => {
     await pass(44_999);
     expect(checked.givenUp).toEqual([]);
     await pass(1);
-    expect(checked.givenUp).toEqual(["nothing was heard for 45000 ms"]);
+    expect(checked.givenUp).toEqual(["nothing was received for 45000 ms"]);
     await pass(100_000);
     expect(checked.givenUp).toHaveLength(1);
     expect(checked.asked).toHaveLength(1);
@@ -99,7 +99,7 @@ describe("a heartbeat", () => {
     await pass(1);
     expect(checked.asked).toHaveLength(1);
     await pass(20_000);
-    expect(checked.givenUp).toEqual(["nothing was heard for 45000 ms"]);
+    expect(checked.givenUp).toEqual(["nothing was received for 45000 ms"]);
   });
 
   it("pings first after the process slept, instead of terminating the connection", async () => {

@@ -44,7 +44,7 @@ const info = async (name: string): Promise<number> =>
 it("the memory that SCALING.md names for Redis is right by a third", async () => {
   const COUNT = 1_000;
   const text = await readFile(SCALING, "utf8");
-  const host = { received() {}, up() {}, down() {}, heard() {} };
+  const host = { received() {}, up() {}, down() {}, resubscribed() {} };
   const connection = redisEngine({ url: redis.url, prefix: "chat" }).createConnection("abcdefghijkl-1h", host);
   await connection.open();
   const { log } = connection as Required<typeof connection>;

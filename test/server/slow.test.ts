@@ -36,7 +36,10 @@ it.each<[string, typeof TIMES | false, parts: readonly Buffer[]]>([
   await pass(250);
   await turn();
   if (heartbeat === false) return expect(peer.state).toBe("open");
-  expect(await peer.closed).toMatchObject({ code: 1006, error: { message: expect.stringContaining("heard for 2") } });
+  expect(await peer.closed).toMatchObject({
+    code: 1006,
+    error: { message: expect.stringContaining("received for 2") },
+  });
 });
 
 it("sends one ping for all that subscribe in 5 ms, so a client of `ws` with default options can do it 300 times at once", async () => {

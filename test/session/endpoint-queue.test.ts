@@ -116,7 +116,7 @@ describe("an ack", () => {
     const { wire } = end;
     wire.discard = () => end.endpoint.flush();
     end.receive(...range(1, 4).map((n) => pack(message(n))), '{"ping":7}');
-    end.endpoint.giveUp("nothing was heard");
+    end.endpoint.giveUp("nothing was received");
     expect(wire.take()).toEqual(['{"pong":7}', '{"ack":4}']);
   });
 
@@ -205,7 +205,7 @@ describe("the report of dropped messages", () => {
     for (let i = 0; i < 9; i++) end.endpoint.reportMissed(1);
     end.wire.unsentBytes = 0;
     end.endpoint.reportMissed(1);
-    expect([end.frames(), end.isWireFull]).toEqual([[], true]);
+    expect([end.frames(), end.isSocketFull]).toEqual([[], true]);
     end.endpoint.drain();
     expect(end.frames()).toEqual([pack(message(1)), '{"missed":10}']);
     end.send(3, 15);

@@ -135,7 +135,7 @@ export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: b
 }
 
 /** What an endpoint reports, and its tick. */
-export type Reports = Pick<PackedLink, "tick" | "receivePack" | "wireFull" | "flows" | "ended" | "discarded"> &
+export type Reports = Pick<PackedLink, "tick" | "receivePack" | "socketFull" | "flows" | "ended" | "discarded"> &
   Pick<LinkReceiver, "missed" | "drained"> & { confirmed?(): void };
 
 /** Returns a class of endpoints that report to the test. */
@@ -154,7 +154,7 @@ export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T)
       return Object.assign(this, { reports, tick: reports.tick });
     }
     override receivePack = (messages: unknown[]): void => this.reports.receivePack(messages);
-    override wireFull = (): void => this.reports.wireFull();
+    override socketFull = (): void => this.reports.socketFull();
     override flows = (isResumed: boolean): void => this.reports.flows(isResumed);
     override ended = (...of: Parameters<PackedLink["ended"]>): void => this.reports.ended(...of);
     override discarded = (reason: string): void => this.reports.discarded(reason);
@@ -180,7 +180,7 @@ export class ClientEnd implements Reports {
   /** Whether frames wait for the end of the tick. */
   isDue = false;
   /** Whether the endpoint waits until the wire has drained. */
-  isWireFull = false;
+  isSocketFull = false;
 
   constructor(limits: Partial<EndLimits> = {}, wantsSession = true) {
     this.endpoint = new ClientEndpoint({ ...LIMITS, ...limits }, wantsSession, undefined).reportTo(this);
@@ -274,8 +274,8 @@ export class ClientEnd implements Reports {
 
   readonly tick = { added: () => this.tick.schedule() === true, schedule: (): unknown => void (this.isDue = true) };
 
-  wireFull(): void {
-    this.isWireFull = true;
+  socketFull(): void {
+    this.isSocketFull = true;
   }
 
   flows(isResumed: boolean): void {

@@ -259,7 +259,7 @@ export abstract class End implements Reports {
 
   suspended(): void {}
   confirmed(): void {}
-  wireFull(): void {}
+  socketFull(): void {}
 }
 
 /** The client of one connection. */

@@ -14,7 +14,7 @@ const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 
 /** A socket that reads frames in parts, each a piece of work. */
 class FakeSocket {
-  heardAt = 0;
+  receivedAt = 0;
   isPaused = false;
   readonly parts: (() => void)[] = [];
 
@@ -93,7 +93,7 @@ describe("a budget", () => {
     await desk.finish();
     expect(desk.done).toEqual(["first", "second", ...names(20)]);
     expect(Math.max(...desk.ticks)).toBeLessThanOrEqual(6);
-    expect(desk.socket.heardAt).toBeGreaterThan(startedAt);
+    expect(desk.socket.receivedAt).toBeGreaterThan(startedAt);
   });
 
   it("reads the clock for each message of a pack while messages are slow, and for every eighth while they are fast", () => {

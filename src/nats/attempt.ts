@@ -13,7 +13,7 @@ const SOCKETS = "net.client.socket";
  * Runs an attempt to connect. If it fails, ends its socket. If `signal` aborts, rejects at once, and ends the socket also when the attempt
  * has succeeded.
  */
-export async function dial<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
+export async function runAttempt<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted();
   // Other sockets of this process may be opened meanwhile. Those of this attempt are opened in its context.
   const context = new AsyncLocalStorage<true>();
@@ -28,8 +28,8 @@ export async function dial<T>(attempt: () => Promise<T>, signal: AbortSignal): P
     if (signal.aborted) process.nextTick(end);
   };
   subscribe(SOCKETS, opened);
-  const dialing = context.run(true, attempt);
-  void dialing.catch(end).finally(() => {
+  const connecting = context.run(true, attempt);
+  void connecting.catch(end).finally(() => {
     unsubscribe(SOCKETS, opened);
     // A context that is not disabled makes all promises of the process slower.
     context.disable();
@@ -41,5 +41,5 @@ export async function dial<T>(attempt: () => Promise<T>, signal: AbortSignal): P
     };
     signal.addEventListener("abort", abort, { once: true });
   });
-  return Promise.race([dialing, aborted]);
+  return Promise.race([connecting, aborted]);
 }
