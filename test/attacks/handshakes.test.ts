@@ -103,6 +103,7 @@ it("a flood of POSTs is cut if its connection reads no response and `maxUnsentBy
   const socket = await write(on.url, "");
   socket.pause();
   const gone = new Promise((resolve) => socket.once("close", resolve));
+  await vi.waitFor(() => expect(on.sockets.size).toBe(1));
   socket.write(postText(on.url, JSON.stringify(request(1, "long"))).repeat(90));
   await vi.waitFor(() => expect(on.sockets.size).toBe(0));
   expect(ran).toBeGreaterThan(8);

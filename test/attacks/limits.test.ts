@@ -10,13 +10,11 @@ import { gate } from "../support/turns.js";
 import { closeFrame, rawSocket, target } from "./support/server.js";
 import { useVirtualClock } from "../support/time.js";
 
-/** Returns a notification of `bytes` bytes. */
 function messageOf(bytes: number): object {
   const empty = JSON.stringify(notification("m", [""]));
   return notification("m", ["x".repeat(bytes - empty.length)]);
 }
 
-/** Returns `count` calls of `method`, with ids from 1. */
 function calls(method: string, count: number): object[] {
   return Array.from({ length: count }, (_, i) => request(i + 1, method));
 }

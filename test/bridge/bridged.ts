@@ -18,12 +18,9 @@ export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 /** A client, the server's end of its connection, and the bridge between that and a command. */
 export interface Bridged extends PlainPeer {
   readonly server: WebSocket;
-  /** The TCP connection of the client. */
   readonly raw: Socket;
-  /** The process of the command. */
   readonly child: ChildProcess;
   readonly over: Promise<BridgeEnd>;
-  /** The standard error of the command. */
   stderr(): string;
 }
 

@@ -9,7 +9,6 @@ const { stdin, stdout, stderr } = process;
 
 const isLsp = args.includes("lsp");
 const frame = (text) => (isLsp ? `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}` : `${text}\n`);
-/** Writes a message. */
 const say = (value) => stdout.write(frame(JSON.stringify(value)));
 /** Keeps running, for a limited time in case a failed test does not end it. */
 const stay = () => setTimeout(() => process.exit(9), 300_000);
@@ -18,12 +17,10 @@ const stay = () => setTimeout(() => process.exit(9), 300_000);
 const onMessage = (listener) => createInterface(stdin).on("line", listener);
 
 const commands = {
-  /** Echoes its input. */
   echo() {
     stdin.pipe(stdout);
   },
 
-  /** Writes its number, and echoes. */
   pid() {
     say({ pid: process.pid });
     commands.echo();
@@ -39,7 +36,6 @@ const commands = {
 
   /** Reads nothing until SIGUSR2. Then writes the number of bytes read at each message that ends with "end". */
   unreading() {
-    say({ pid: process.pid });
     stay();
     process.on("SIGUSR2", () => {
       let bytes = 0;
@@ -48,6 +44,7 @@ const commands = {
         if (text === '"end"') say({ bytes });
       });
     });
+    say({ pid: process.pid });
   },
 
   /** Writes this number of messages and exits with a code. */
@@ -86,7 +83,6 @@ const commands = {
     stdin.on("end", () => say("ended"));
   },
 
-  /** Copies its input to standard error. */
   complain() {
     say({ pid: process.pid });
     onMessage((text) => stderr.write(JSON.parse(text)));
@@ -104,7 +100,6 @@ const commands = {
     stdin.on("end", () => say("late"));
   },
 
-  /** Closes its standard input and keeps running. */
   unreadable() {
     closeSync(0);
     stay();

@@ -4,7 +4,6 @@ import { FRAMINGS, type Decoder, type FramingName } from "../../src/bridge/frami
 
 const MAX = 1000;
 
-/** Splits bytes at the given positions. */
 function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
   const at = [0, ...places.map((place) => place % (bytes.length + 1)), bytes.length];
   at.sort((one, other) => one - other);

@@ -15,7 +15,6 @@ import { enterText, status, withWindows, type Window } from "./windows.js";
 
 const EXAMPLE = join(EXAMPLES, "board-react");
 
-/** Runs an npm script of the example. */
 async function script(name: string): Promise<void> {
   await promisify(execFile)("npm", ["run", name], { cwd: EXAMPLE, shell: process.platform === "win32" });
 }

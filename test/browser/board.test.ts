@@ -34,11 +34,11 @@ it("the demo's board shows what one person draws, points at, says and feels, in 
     for (const { page } of [ada, bo]) await page.locator(".line").getByText("<b>hello</b> there").waitFor();
     await expect.poll(() => ada.page.getByLabel("Message").inputValue()).toBe("");
     // Observed in the page, because a balloon disappears after some seconds.
-    const seen = bo.page.waitForSelector(".balloon");
+    const [own, seen] = [ada, bo].map(({ page }) => page.waitForSelector(".balloon"));
     await ada.page.getByRole("button", { name: "React with a rocket" }).click();
-    expect(await (await seen).getAttribute("data-reaction")).toBe("rocket");
-    expect(await (await seen).textContent()).toBe("Ada");
-    await ada.page.locator(".balloon").waitFor();
+    expect(await (await seen!).getAttribute("data-reaction")).toBe("rocket");
+    expect(await (await seen!).textContent()).toBe("Ada");
+    await own;
 
     const late = await demo.invite("Cy", { viewport: { width: 900, height: 900 } });
     await strokes(late.page, 1);

@@ -45,7 +45,6 @@ function patient(context: BrowserContext): BrowserContext {
   return context;
 }
 
-/** Starts a Chromium. */
 export async function launch(): Promise<Browser> {
   const options = { executablePath: await ensureChromium(), args: ARGS, timeout: PATIENCE_MS };
   return (await chromium.launch(options)).on("context", patient);

@@ -9,10 +9,8 @@ import { newPage } from "./browser.js";
 
 const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.url));
 
-/** A running demo. */
 export interface Demo extends AsyncDisposable {
   url: string;
-  /** The process id. */
   pid: number;
   /** Returns what the process has printed so far. */
   printed(): string;
@@ -107,7 +105,6 @@ export interface VisitedDemo extends Demo {
   invite(name: string, options?: object): Promise<Visitor>;
 }
 
-/** Options of a visited demo. */
 export interface Visit {
   env?: Record<string, string>;
   open?: typeof visit;
@@ -126,12 +123,10 @@ export async function withTwo(
   }, how);
 }
 
-/** Starts a demo that one person visits. */
 export async function withOne(run: (ada: Visitor, demo: VisitedDemo) => Promise<void>, how: Visit = {}): Promise<void> {
   await withDemo(async (demo) => run(await demo.invite("Ada"), demo), how);
 }
 
-/** Starts a demo to which a test invites visitors. */
 export async function withDemo(
   run: (demo: VisitedDemo) => Promise<void>,
   { env, open = visit, mayComplain = false }: Visit = {},
@@ -219,12 +214,10 @@ export async function enter(url: string, name: string, methods: object = {}, pag
   return peer;
 }
 
-/** Waits until the page has joined. */
 export function live(page: Page): Promise<void> {
   return page.getByText("Live", { exact: true }).waitFor();
 }
 
-/** Waits until the board has this number of strokes. */
 export function strokes(page: Page, count: number): Promise<void> {
   const name = `Shared drawing, ${count} ${count === 1 ? "stroke" : "strokes"}`;
   return page.getByRole("img", { name, exact: true }).waitFor();
@@ -235,7 +228,6 @@ export function noticed(page: Page, text: string): Promise<void> {
   return page.locator("#notice", { hasText: text }).waitFor({ state: "attached" });
 }
 
-/** Sends a line of the chat. */
 export async function say(page: Page | Frame, text: string): Promise<void> {
   await page.getByLabel("Message", { exact: true }).fill(text);
   await page.getByLabel("Message", { exact: true }).press("Enter");

@@ -43,7 +43,6 @@ export function textOf(page: Page): Promise<string> {
   });
 }
 
-/** Returns true if both pages show the same text. */
 export async function same(one: Page, other: Page): Promise<boolean> {
   return (await textOf(one)) === (await textOf(other));
 }
@@ -53,7 +52,6 @@ export function line(page: Page, text: string): Locator {
   return page.locator(".file:visible .cm-line", { hasText: text });
 }
 
-/** Puts the caret at the end of a line. */
 export async function goTo(page: Page, text: string): Promise<void> {
   await line(page, text).click();
   await page.keyboard.press("End");

@@ -221,8 +221,9 @@ it("the list of the traffic groups its messages, and a row shows the whole messa
     // A paused list does not change, and the list keeps no more than its newest rows.
     const fire = ada.page.getByRole("button", { name: "React with fire" });
     await bo.page.getByRole("button", { name: "Pause" }).click();
+    const seen = bo.page.waitForSelector(".balloon");
     await fire.click();
-    await bo.page.locator(".balloon").waitFor();
+    await seen;
     expect(await rowOf(bo, "reacted").count()).toBe(0);
     await bo.page.getByRole("button", { name: /^Resume \(\d+ missed\)$/ }).click();
     await fire.evaluate((button: HTMLButtonElement) => {

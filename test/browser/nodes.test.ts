@@ -18,7 +18,6 @@ const PROGRAM = join(import.meta.dirname, "../../demo/.build/main.js");
 /** A cut ends with the node of the page, and a vote by its answers. */
 const TIMES = { CUT_MS: "600000", VOTE_TIMEOUT_MS: "600000" };
 const NAMES = ["n1", "n2", "n3"];
-/** The params of a line with one point. */
 const DOT = { stroke: 1, size: 0.01, points: Buffer.from([1, 0, 1, 0]).toString("base64") };
 
 const nodeOf = async (page: Page): Promise<string> => (await page.locator("#node-name").textContent())!;
@@ -49,7 +48,6 @@ async function startNodes(count: number) {
   );
   return {
     url: /http:\S+/.exec(output)![0],
-    /** What it and its nodes have printed. */
     lines,
     /** Sends a signal to the process group, as a terminal does. Returns the files that are left when all processes have ended. */
     async end(signal: NodeJS.Signals): Promise<string[]> {

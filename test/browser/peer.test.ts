@@ -18,10 +18,8 @@ import { bundle, startPage, type Site } from "./bundle.js";
 declare global {
   /** The whole browser entry, imported by the page. */
   var reciproc: typeof Entry;
-  /** The peer of the page, and its events. */
   var peer: AnyPeer;
   var emitted: string[];
-  /** The params of the notifications that the page got. */
   var pushed: unknown[];
 }
 

@@ -17,7 +17,6 @@ beforeAll(async () => {
 });
 afterAll(clean);
 
-/** Compiles and starts the guide's server. */
 async function start(): Promise<Running> {
   const entryPoints = [join(folder, "notes-server.ts")];
   const { code } = await bundle({ entryPoints, platform: "node", alias: {}, external: ["reciproc"] });

@@ -10,7 +10,6 @@ export function status(page: Page, text: string | RegExp): Locator {
   return page.getByRole("status").and(page.getByText(text, { exact: true }));
 }
 
-/** A page, and its network. */
 export interface Window {
   page: Page;
   relay: Relay;
@@ -49,7 +48,6 @@ export async function withWindows(
   }
 }
 
-/** Fills in a field of the page, and presses Enter. */
 export async function enterText(page: Page, label: string, text: string): Promise<void> {
   const field = page.getByLabel(label, { exact: true });
   await field.fill(text);

@@ -14,7 +14,6 @@ import { bareHttp } from "../support/network.js";
 
 export const MAIN = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
 
-/** The outcome of a run. */
 export interface Ended {
   /** The exit code; null when a signal ended it. */
   code: number | null;
@@ -40,7 +39,6 @@ class Screen extends EventEmitter {
   }
 }
 
-/** What a run in this process is given. */
 export interface Given {
   stdin?: AsyncIterable<Uint8Array> | readonly Uint8Array[];
   /** Whether the standard output and the standard error are terminals. Default: neither. */
@@ -50,7 +48,6 @@ export interface Given {
   broken?: string;
 }
 
-/** A run in progress. */
 export interface Running {
   readonly ended: Promise<Ended>;
   /** Resolves with all output of that stream when it contains `wanted`. Rejects if the run ends before. */
@@ -75,7 +72,6 @@ function observe(code: Promise<number | null>, outputs: Record<"stdout" | "stder
 
 /** A run in this process. */
 export interface RunningHere extends Running {
-  /** Sends the first signal. */
   signal(name: NodeJS.Signals): void;
 }
 
@@ -105,7 +101,6 @@ export function run(args: readonly string[], given?: Given): Promise<Ended> {
   return begin(args, given).ended;
 }
 
-/** A run of the built program. */
 export interface Started extends Running {
   readonly child: ChildProcessWithoutNullStreams;
 }
@@ -126,7 +121,6 @@ export async function beginListening(args: readonly string[]): Promise<RunningHe
   return { ...running, url: addressIn(await running.until("stdout", "\n")) };
 }
 
-/** Returns the address that a first line names. */
 export function addressIn(printed: string): string {
   return printed.replace(/^listening on (\S+)\n$/, "$1");
 }

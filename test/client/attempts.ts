@@ -18,12 +18,10 @@ export function helloWith(members: { route?: string } = {}): string {
 export const HELLO = helloWith();
 export const RESUMES = RESUME_OFFER;
 
-/** One connection attempt of the page. */
 export interface Attempt {
   readonly at: number;
   readonly url: string;
   readonly protocols: readonly string[];
-  /** The frames that the client sent. */
   readonly sent: string[];
   readonly webSocket: { readonly readyState: number };
 }
@@ -50,7 +48,6 @@ export function dismiss(code: number, reason: string): Script {
   };
 }
 
-/** Returns the bye of a server. */
 export function bye(code: number, reason = "", retryMs?: number): string {
   return JSON.stringify({ bye: { code, reason, retryMs } });
 }
@@ -112,7 +109,6 @@ class PageNetwork {
     return webSocket;
   }
 
-  /** The newest attempt. */
   get last(): Attempt {
     return this.attempts.at(-1)!;
   }
@@ -122,17 +118,14 @@ class PageNetwork {
     return this.last.webSocket as ScriptedWebSocket;
   }
 
-  /** How many connections are open or opening. */
   get openCount(): number {
     return this.attempts.filter(({ webSocket }) => webSocket.readyState < 2).length;
   }
 
-  /** Returns the time of each attempt since a moment. */
   times(from: number): number[] {
     return this.attempts.map(({ at }) => at - from).filter((at) => at >= 0);
   }
 
-  /** Cuts all connections. */
   cut(): void {
     test.network.cut();
     for (const { webSocket } of this.attempts)
@@ -193,7 +186,6 @@ export async function expectEcho(peer: AnyPeer): Promise<void> {
   expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toEqual([[1], undefined]);
 }
 
-/** Closes all peers that the test connected. */
 export async function closeAll(): Promise<void> {
   await Promise.all(peers.splice(0).map((peer) => peer.close()));
 }

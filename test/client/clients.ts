@@ -3,7 +3,6 @@ import { WebSocketServer } from "ws";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { bareHttp } from "../support/network.js";
 
-/** Either `connect`, untyped. */
 export type Connect = (url: string, options?: any) => Promise<AnyPeer>;
 
 /** Connects, and waits until the server knows that the client has its session: from then on both keep it. */
@@ -14,7 +13,6 @@ export async function confirmed(connect: Connect, url: string, options?: object)
   return peer;
 }
 
-/** Records the connection events of a peer, in order. */
 export function record(peer: AnyPeer): string[] {
   const emitted: string[] = [];
   peer.on("suspend", () => emitted.push("suspend"));
@@ -28,7 +26,6 @@ export function record(peer: AnyPeer): string[] {
 /** A plain server: echoes params, except those of "never", which gets no response. Sends `greeting` on each connection. */
 export async function bareServer(options: object = {}, greeting?: string) {
   const http = await bareHttp();
-  /** The subprotocols of each upgrade. */
   const offers: string[] = [];
   http.server.on("upgrade", ({ headers }) => offers.push(headers["sec-websocket-protocol"] ?? ""));
   const upgrader = new WebSocketServer({ handleProtocols: () => false, ...options, server: http.server });

@@ -101,7 +101,6 @@ const EARLY_MS = 1_000;
 /** What the oracle says of a list with a member that is gone. */
 const HAS_ANOTHER = /has (?!none)/;
 
-/** One epoch for all logs. */
 const EPOCH = "one";
 const inOneEpoch = (): Bends => ({
   host: changing("1L", ({ kind, fields, body }) => [{ kind, fields: [EPOCH, ...fields.slice(1)], body }]),

@@ -7,15 +7,12 @@ import { pass, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 
-/** A node with its clients. */
 export interface Node extends TestServer<any, any, any> {
   /** Connects a client. Returns the server's peer, the client, and what it got that no method serves. */
   client(name?: string, options?: object): Promise<Client>;
 }
 
-/** A client of a node. */
 export interface Client {
-  /** The peer of the server. */
   readonly peer: AnyPeer;
   readonly client: AnyPeer;
   /** Each notification that came: its method and its params. */
@@ -78,7 +75,6 @@ export async function expectSoon(read: () => unknown, expected: unknown): Promis
   expect(read()).toEqual(expected);
 }
 
-/** Makes nodes with one engine. */
 export function makeNodes(count: number, options: object = {}, engine: Engine = memory()): Node[] {
   return Array.from({ length: count }, () => makeNode({ engine, ...options }));
 }
@@ -122,12 +118,10 @@ export function makeNode(options: object, methods: object = {}): Node {
   return node;
 }
 
-/** Closes nodes. */
 export async function closeAll(nodes: readonly Node[]): Promise<void> {
   await Promise.all(nodes.map(({ server }) => server.close()));
 }
 
-/** Resolves with the next peer of a node. */
 export function nextPeer({ server }: Node): Promise<AnyPeer> {
   return new Promise((resolve) => server.once("peer", (peer) => resolve(peer as AnyPeer)));
 }

@@ -15,7 +15,6 @@
 /** How long calls and publications may take, in milliseconds. */
 export const TIMEOUT_MS = 4_000;
 
-/** What a client gets from `join`. */
 export interface Welcome {
   readonly run: number;
   readonly id: string;
@@ -26,7 +25,6 @@ export interface Welcome {
 export type Rule =
   "N1" | "N2" | "N3" | "N4" | "L1" | "L2" | "L3" | "L4" | "L5" | "C1" | "C2" | "C3" | "P1" | "P2" | "P3" | "W";
 
-/** One or more broken rules. */
 export class Breach extends Error {
   override readonly name = "Breach";
 }
@@ -60,11 +58,9 @@ export interface Run {
   readonly run: number;
   /** When it may have had no connection to the broker. */
   readonly troubles: Trouble[];
-  /** The events `engine`. */
   readonly states: { readonly state: "up" | "down"; readonly text: string; readonly time: number }[];
   /** When a fault ended a connection that worked. */
   readonly losses: number[];
-  /** The last event of each member. */
   readonly members: Map<string, MemberEvent>;
   /** When which member left. */
   readonly left: { readonly id: string; readonly time: number }[];
@@ -110,10 +106,8 @@ export interface Call {
   state: "pending" | "result" | "not-sent" | "unknown";
 }
 
-/** The counts of one or more worlds. */
 export type Figures = Record<string, number>;
 
-/** The epoch and the offset of a position. */
 function parse(at: string): { epoch: string; offset: number } {
   const [epoch, offset] = at.split(".");
   return { epoch: epoch!, offset: Number(offset) };
@@ -132,7 +126,6 @@ export class Oracle {
   readonly sent: { readonly run: number; readonly n: number; readonly time: number }[] = [];
   readonly publications: Publication[] = [];
   readonly calls: Call[] = [];
-  /** How often each call ran. */
   readonly ran = new Map<number, number>();
   readonly #breaches: string[] = [];
   #count = 0;

@@ -42,7 +42,6 @@ const RENAMED = 0.1;
 const now = (): number => performance.now();
 export const after = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** The connection of one node to the broker. */
 export interface Link {
   /** When a connection that worked was ended. */
   readonly losses: readonly number[];
@@ -86,7 +85,6 @@ class Client {
   readonly number: number;
   readonly #world: World<Link>;
   peer!: AnyPeer;
-  /** The present session. */
   stay!: Stay;
   /** The position up to which the client has everything. */
   since: string | undefined;
@@ -133,7 +131,6 @@ class Client {
     return this.stay;
   }
 
-  /** Joins. Tries again while the broker is away. */
   async #join(server: AnyPeer, stay: Stay): Promise<void> {
     while (this.stay === stay) {
       try {

@@ -33,7 +33,6 @@ export class Mutator extends Random {
     return text;
   }
 
-  /** Returns random bytes. */
   bytes(most: number): Buffer {
     return Buffer.from(Array.from({ length: this.below(most) }, () => this.below(256)));
   }

@@ -15,7 +15,6 @@ const answers: Record<string, { answer: Served; later?: true }> = {
   sentinel: { answer: () => ({ result: "sentinel" }), later: true },
 };
 
-/** All served names. */
 export const names = Object.keys(answers);
 
 /** Returns the expected outcome of a request for `method`. */

@@ -10,13 +10,10 @@ type TargetOptions = Partial<ServeOptions<AnyMethods, AnyMethods, any>>;
 export interface Target extends AsyncDisposable {
   readonly server: Server;
   readonly url: string;
-  /** All peers, in order of connection. */
   readonly peers: AnyPeer[];
-  /** All emitted `error` events. */
   readonly errors: unknown[];
   /** Its open TCP connections, of any protocol. */
   readonly sockets: ReadonlySet<Socket>;
-  /** Resolves with the next peer. */
   next(): Promise<AnyPeer>;
 }
 
@@ -59,7 +56,6 @@ function socketsOf(port: number): { sockets: Set<Socket>; forget: () => void } {
 export interface RawSocket extends Disposable {
   readonly socket: Socket;
   readonly peer: AnyPeer;
-  /** Writes, and waits while the socket is full. */
   write(bytes: Buffer): Promise<void>;
 }
 

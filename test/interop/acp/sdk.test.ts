@@ -28,7 +28,6 @@ const NEW_SESSION = { cwd: "/", mcpServers: [] };
 const PROMPT = { sessionId: "s-1", prompt: [{ type: "text" as const, text: "hello" }] };
 const END = { stopReason: "end_turn" } as const;
 
-/** The methods of every agent. */
 const AGENT = {
   initialize: () => ({ protocolVersion: 1, agentCapabilities: {}, authMethods: [] }),
   "session/new": () => ({ sessionId: "s-1" }),

@@ -17,11 +17,8 @@ export interface ThirdPartyClient {
   close(): Promise<unknown>;
 }
 
-/** The differences between clients. */
 export interface Traits {
-  /** Opens a client. */
   readonly open: (url: string) => Promise<ThirdPartyClient>;
-  /** The expected ids of its first three calls. */
   readonly ids: unknown[];
   /** The outcome of its pending calls when it or the server closes. */
   readonly pending: "rejected" | "pending";
@@ -48,7 +45,6 @@ export async function meet<C extends ThirdPartyClient>(
   };
 }
 
-/** Runs the suite. */
 export function behavesAsClient({ open, ids, pending, called, batches = true }: Traits): void {
   it("gets results, by position and by name, by ids of its own", async () => {
     await using both = await meet(open);

@@ -10,7 +10,6 @@ export interface EthereumClient extends AsyncDisposable {
   call(method: string, params?: unknown[]): Promise<any>;
   /** Passes the number of each new head to `onHead`. Some libraries return before the server has subscribed them. */
   subscribe(onHead: (number: number) => void): Promise<unknown>;
-  /** Resolves when its socket has closed. */
   readonly closed: Promise<unknown>;
 }
 

@@ -20,10 +20,8 @@ function commandOf(language: string): string[] {
   return [process.execPath, join(import.meta.dirname, "..", path), "--stdio"];
 }
 
-/** A language server behind a WebSocket. */
 interface Bridge {
   readonly url: string;
-  /** Ends the server, and returns its errors. */
   stop(): Promise<string>;
 }
 
@@ -59,7 +57,6 @@ async function openEditor(
   const { url, stop } = await bridge(commandOf(language));
   /** The server's requests to the editor, in order: method, id and params. */
   const asked: unknown[][] = [];
-  /** The params of published diagnostics. */
   const published = new Inbox();
   const peer: AnyPeer = await connect(url, {
     // An offer of reciproc.v1 would start the server twice, because the bridge agrees to no protocol and `ws` then fails.
@@ -110,7 +107,6 @@ async function openEditor(
   };
 }
 
-/** Returns the labels of a completion. */
 async function labelsAt(peer: AnyPeer, at: object): Promise<string[]> {
   const { items } = (await peer.request("textDocument/completion", at)) as { items: { label: string }[] };
   return items.map(({ label }) => label);

@@ -64,7 +64,6 @@ function signalOf(token: CancellationToken): AbortSignal {
   return controller.signal;
 }
 
-/** Returns a token that is cancelled with a signal. */
 function tokenOf(signal: AbortSignal | undefined): CancellationToken {
   const source = new CancellationTokenSource();
   signal?.addEventListener("abort", () => source.cancel());

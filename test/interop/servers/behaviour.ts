@@ -12,11 +12,9 @@ export interface ForeignServer extends AsyncDisposable {
   readonly url: string;
   /** The params of `note`, in order of arrival. */
   readonly noted: { next(): Promise<unknown> };
-  /** Cuts every connection. */
   cut(): void;
 }
 
-/** The differences between servers. */
 export interface Traits {
   readonly start: () => Promise<ForeignServer>;
   /** Whether it agrees to an unknown subprotocol, as a `ws` server does by default. Default true. */
@@ -42,7 +40,6 @@ export async function agreedProtocol(url: string): Promise<string | undefined> {
   return headers["sec-websocket-protocol"];
 }
 
-/** Runs the suite. */
 export function behavesAsServer({ start, agrees = true, calls = false }: Traits): void {
   it(`${agrees ? "agrees to" : "ignores"} reciproc.v1 without knowing it, and is called by plain JSON-RPC`, async () => {
     await using server = await start();

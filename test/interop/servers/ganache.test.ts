@@ -16,7 +16,6 @@ afterAll(() => node.close());
 
 const CHAIN = "0x539";
 
-/** Opens a connection that offers no subprotocol. */
 function open(methods = {}): Promise<AnyPeer> {
   return connect(url, { link: "plain", methods });
 }

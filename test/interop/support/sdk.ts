@@ -7,7 +7,6 @@ import { bareHttp } from "../../support/network.js";
 import { expectEmpty, type AnyOptions } from "../../support/pair.js";
 import { gate, raising, rejection, turn } from "../../support/turns.js";
 
-/** The methods of a reciproc peer. */
 export type Methods = NonNullable<AnyOptions["methods"]>;
 
 /** The SDK's WebSocket. It records the messages of its connection, parsed, in order. */
