@@ -29,10 +29,11 @@ export class List<T extends Linked> implements Linked {
     this.before = member;
   }
 
-  /** All members at this moment. */
-  toArray(): T[] {
+  /** The members at this moment, of which `isWanted` may choose some. */
+  toArray(isWanted?: (member: T) => boolean): T[] {
     const members: T[] = [];
-    for (let member = this.after; member !== this; member = member.after!) members.push(member as T);
+    for (let member = this.after; member !== this; member = member.after!)
+      if (isWanted?.(member as T) !== false) members.push(member as T);
     return members;
   }
 }

@@ -44,11 +44,6 @@ export class IncomingCalls implements Slot {
   onIdle: (() => void) | undefined = undefined;
   /** Calls whose handler has not returned, or whose promise is not settled. */
   #calls: List<IncomingCall> | undefined;
-  /**
-   * The requests in `#calls` that a cancel can still abort. Exists from the first cancel until no call runs: a Map for all
-   * calls would be expensive (`list.ts`), so a connection without cancels has none.
-   */
-  #byId: CallsById | undefined;
   /** How many requests, and how many notifications, wait for the promise of their handler. */
   #requests = 0;
   #notifications = 0;
@@ -146,7 +141,6 @@ export class IncomingCalls implements Slot {
     const context = new CallContext(call, this.connection);
     // In the table before the handler runs: a handler may close its own peer.
     (this.#calls ??= new List()).add(call);
-    if (call.id !== undefined) this.#byId?.add(call.id, call);
     let result: unknown;
     try {
       if (config.around !== undefined) result = this.#runAround(call, context);
@@ -155,10 +149,10 @@ export class IncomingCalls implements Slot {
       if (config.checks !== undefined) result = config.checks.sent("result", call.method, result);
       if (isThenable(result)) return this.#await(call, result, encodeReturned);
     } catch (error) {
-      this.#remove(call);
+      unlink(call);
       return this.#answer(call, encodeFailure, error);
     }
-    this.#remove(call);
+    unlink(call);
     this.#answer(call, encodeReturned, result);
   }
 
@@ -210,7 +204,7 @@ export class IncomingCalls implements Slot {
   #settle<T>(call: IncomingCall, promise: PromiseLike<unknown>, encode: Encode<T>, outcome: T): void {
     if (call.awaited !== promise) return;
     call.awaited = undefined;
-    this.#remove(call);
+    unlink(call);
     this.#count(call, -1);
     call.frame?.drop();
     this.#answer(call, encode, outcome);
@@ -246,19 +240,10 @@ export class IncomingCalls implements Slot {
     else this.#requests += by;
   }
 
-  /** Removes a call from the table. */
-  #remove(call: IncomingCall): void {
-    unlink(call);
-    if (this.#byId === undefined) return;
-    if (call.id !== undefined) this.#byId.delete(call.id, call);
-    if (this.#calls!.first === undefined) this.#byId = undefined;
-  }
-
   /** Answers a call with the stream that its handler returned. The call runs until the first values are there. */
   stream(call: IncomingCall, source: AnyIterable): undefined {
     const json = this.connection.parts.get("streams").serve(source, call);
     this.#calls!.add(call);
-    if (call.id !== undefined) this.#byId?.add(call.id, call);
     this.#await(call, json, encodeStream);
   }
 
@@ -274,19 +259,10 @@ export class IncomingCalls implements Slot {
         return (error ??= new DOMException("the caller cancelled", "AbortError"));
       },
     };
-    for (const call of this.#takeById(id)) if (!isExempt(config.dialect, call.method)) call.abort(cause);
+    // Compares the ids of all calls: a Map of calls would be expensive for every call (`list.ts`).
+    const named = this.#calls?.toArray((call) => call.id === id && !isExempt(config.dialect, call.method));
+    named?.forEach((call) => call.abort(cause));
     madeParts?.each("cancelled", id, cause);
-  }
-
-  /** Takes the running requests of an id out of the index. */
-  #takeById(id: Id): Iterable<IncomingCall> {
-    if (this.#calls?.first === undefined) return [];
-    if (this.#byId === undefined) {
-      // Each call is added once until the index is dropped, so building it costs O(1) for each call.
-      this.#byId = new CallsById();
-      for (const call of this.#calls.toArray()) if (call.id !== undefined) this.#byId.add(call.id, call);
-    }
-    return this.#byId.take(id);
   }
 
   /** Aborts every call that runs: the connection has ended. */
@@ -376,31 +352,6 @@ export class IncomingCalls implements Slot {
     // The other side chooses the names of methods that are not served, so all of them are reported under one.
     const isServed = this.#handlerOf(method) !== undefined || this.connection.config.controlMethods.has(method);
     this.connection.report(failure, { method, id }, isServed ? method : "fallback or around");
-  }
-}
-
-/** Calls by id. A caller may use one id for several calls, so each id has a set of them. `"1"` is not 1. */
-class CallsById {
-  readonly #sets = new Map<Id, Set<IncomingCall>>();
-
-  /** Adds `call`, once. */
-  add(id: Id, call: IncomingCall): void {
-    const set = this.#sets.get(id);
-    if (set === undefined) this.#sets.set(id, new Set([call]));
-    else set.add(call);
-  }
-
-  /** Removes `call`, if it is there. */
-  delete(id: Id, call: IncomingCall): void {
-    const set = this.#sets.get(id);
-    if (set?.delete(call) && set.size === 0) this.#sets.delete(id);
-  }
-
-  /** Removes the calls of `id`, and returns them. */
-  take(id: Id): Iterable<IncomingCall> {
-    const set = this.#sets.get(id) ?? [];
-    this.#sets.delete(id);
-    return set;
   }
 }
 

@@ -125,7 +125,6 @@ describe("a handler whose caller cancels", () => {
 describe("a cancel", () => {
   it("reaches a call when another call of its id has ended", async () => {
     const raw = waiting({ methods: { soon: () => turn() } });
-    // The calls of an id are gathered from the first cancel on.
     for (const message of [request(1, "stay"), cancel(9), request(2, "soon"), request(2, "stay")]) raw.feed(message);
     while (raw.sent.length === 0) await turn();
     raw.feed(cancel(2));
@@ -190,23 +189,5 @@ describe("a cancel", () => {
     const reasons = same.contexts.map(({ signal }) => signal.reason as unknown);
     expect([errors.length, new Set(reasons).size]).toEqual([1, 1]);
     for (const { open } of [raw, same]) open.resolve(null);
-  });
-
-  it("does not visit cancelled calls a second time", () => {
-    let visits = 0;
-    const cancelDialect = {
-      ...lsp.cancel,
-      get exempt() {
-        visits++;
-        return [];
-      },
-    };
-    const raw = waiting({ dialect: { ...lsp, cancel: cancelDialect } });
-    for (let i = 0; i < 50; i++) raw.feed(request("same", "stay"));
-    for (let i = 0; i < 100; i++) raw.feed(cancel("same"));
-    // Nor the calls of other ids.
-    for (let i = 0; i < 100; i++) raw.feed(cancel(i));
-    expect(visits).toBe(50);
-    raw.open.resolve(null);
   });
 });
