@@ -5,9 +5,12 @@ import { checkKnown, checkOptions, must, optional, tableOf } from "../message/op
 import { isStreamed, isThenable, synchronous } from "../base/promises.js";
 import {
   describeIssue,
+  fitSchemas,
   isSchema,
+  paramsCheck,
   plain,
-  validate,
+  type ParamsCheck,
+  type SchemaOptions,
   type SchemaIssue,
   type SchemaResult,
   type StandardSchema,
@@ -84,21 +87,15 @@ type ContractTable = ReadonlyMap<string, EntrySchemas>;
 
 /** What a peer checks. */
 export interface Fit {
-  /** The schemas of params, by method. */
-  readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
+  readonly checkParams?: ParamsCheck | undefined;
   readonly checks?: ValueChecks | undefined;
-  /** Checks params. A page without contracts and without the feature `schemas` does not load it. */
-  readonly validate?: typeof validate | undefined;
 }
 
 /** The options of a peer that concern its contracts. */
-interface FitOptions {
+export interface FitOptions extends SchemaOptions {
   readonly contract: SchemaContract | undefined;
   readonly remote: SchemaContract | undefined;
   readonly check: "both" | undefined;
-  readonly methods: ReadonlyMap<string, unknown>;
-  readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
-  readonly fallback: unknown;
 }
 
 type Types<S> = S extends { readonly "~standard": { readonly types?: infer T } } ? NonNullable<T> : never;
@@ -159,19 +156,17 @@ export function contract<const E extends Readonly<Record<string, ContractEntry>>
 }
 
 /** Returns what a peer with these options checks. Throws a `TypeError` if the options do not fit the contract. */
-function fit({ contract: own, remote, check, methods: handlers, schemas, fallback }: FitOptions): Fit {
+function fit(options: FitOptions): Fit {
+  const { contract: own, remote, check, methods: handlers, schemas, fallback } = options;
   const checks = check && { sent: checkOf(own?.table, false), received: checkOf(remote?.table, true) };
-  if (own === undefined) return { schemas, checks, validate };
+  if (own === undefined) return { ...fitSchemas(options), checks };
   if (schemas !== undefined) throw new TypeError("`contract` has the schemas: `schemas` must not be given beside it");
   checkKnown("methods", Object.fromEntries(handlers), Object.fromEntries(own.table));
   for (const name of fallback === undefined ? own.table.keys() : []) {
     if (!handlers.has(name)) throw expected(`methods.${name}`, "a function, as `contract` has that name", undefined);
   }
-  return {
-    schemas: new Map(Array.from(own.table, ([name, { params = NO_PARAMS }]) => [name, params])),
-    checks,
-    validate,
-  };
+  const ownParams = new Map(Array.from(own.table, ([name, { params = NO_PARAMS }]) => [name, params]));
+  return { checkParams: paramsCheck(ownParams), checks };
 }
 
 /** Returns the check of the values that are sent, or that are received. */

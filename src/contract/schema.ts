@@ -1,6 +1,7 @@
 /** Checking values with any validator that speaks Standard Schema (https://standardschema.dev): zod, valibot, arktype. */
 import * as ErrorCode from "../message/codes.js";
 import { RpcError } from "../message/errors.js";
+import { checkKnown, must, tableOf } from "../message/options.js";
 import { isThenable } from "../base/promises.js";
 
 /** The part of Standard Schema, version 1, that is used here. A schema may return an `Output` that differs from its `Input`. */
@@ -33,11 +34,34 @@ export function isSchema(value: unknown): value is StandardSchema {
   return typeof (value as Partial<StandardSchema> | null | undefined)?.["~standard"]?.validate === "function";
 }
 
-/**
- * Calls `accept` with the params as the schema returns them, or throws -32602: the first issue in its message, the first 100
- * in its data. Stays synchronous where the schema is.
- */
-export function validate(schema: StandardSchema, params: unknown, accept: (params: unknown) => unknown): unknown {
+/** Calls `accept` with the params of a call to `method` as its schema returns them, or throws -32602. */
+export type ParamsCheck = (method: string, params: unknown, accept: (params: unknown) => unknown) => unknown;
+
+/** Returns the check of params by the schemas of their methods. The params of other methods pass as they are. */
+export function paramsCheck(schemas: ReadonlyMap<string, StandardSchema>): ParamsCheck {
+  return (method, params, accept) => {
+    const schema = schemas.get(method);
+    return schema === undefined ? accept(params) : validate(schema, params, accept);
+  };
+}
+
+/** The options that concern the schemas of params. */
+export interface SchemaOptions {
+  readonly schemas?: unknown;
+  readonly methods: ReadonlyMap<string, unknown>;
+  readonly fallback?: unknown;
+}
+
+/** Returns the check by the option `schemas`, if it is given. Throws a `TypeError` for what is no schema or names no method. */
+export function fitSchemas({ schemas, methods, fallback }: SchemaOptions): { readonly checkParams?: ParamsCheck } {
+  if (schemas === undefined) return {};
+  const table = tableOf(schemas, "schemas", must<StandardSchema>("a Standard Schema", isSchema));
+  if (fallback === undefined) checkKnown("schemas", Object.fromEntries(table), Object.fromEntries(methods));
+  return { checkParams: paramsCheck(table) };
+}
+
+/** Throws with the first issue in the message, and the first 100 in the data. Stays synchronous where the schema is. */
+function validate(schema: StandardSchema, params: unknown, accept: (params: unknown) => unknown): unknown {
   const judge = (result: SchemaResult<unknown>): unknown => {
     if (result.issues === undefined) return accept(result.value);
     const issues = result.issues.slice(0, MOST_ISSUES).map(plain);

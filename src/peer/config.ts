@@ -1,16 +1,16 @@
 /** The options of a peer, checked once and brought into the shape that calls need. A server makes one for all its peers. */
 
 import type { BytesCodec } from "../message/bytes.js";
-import type { Fit, SchemaContract } from "../contract/checks.js";
+import type { SchemaContract } from "../contract/checks.js";
 import { notInUse, type Feature } from "./feature.js";
 import { anyRetry, settingsOf } from "./outgoing-call.js";
 import { lspCancel, type CoreDialect, type Dialect } from "./dialect.js";
 import { Flow, unsentMarks } from "./flow.js";
 import { peerLimits, type PeerLimits } from "../message/limits.js";
 import {
+  any,
   anyFunction,
   anyString,
-  checkKnown,
   must,
   oneOf,
   optional,
@@ -19,7 +19,6 @@ import {
   tableOf,
   type Checked,
 } from "../message/options.js";
-import { isSchema, type StandardSchema } from "../contract/schema.js";
 
 /** A handler as the kernel sees it. */
 export type AnyHandler = (params: any, context: any) => unknown;
@@ -54,7 +53,8 @@ const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== u
 /** The options of a peer. */
 export const PEER_OPTIONS = {
   methods: (value: unknown = {}, name: string) => tableOf<AnyHandler>(value, name, anyFunction),
-  schemas: optional((value, name) => tableOf(value, name, must<StandardSchema>("a Standard Schema", isSchema))),
+  /** Checked by the feature of that name, or by a contract. */
+  schemas: any,
   contract: optional(aContract),
   remote: optional(aContract),
   check: optional(oneOf("both")),
@@ -82,18 +82,11 @@ const DEFAULT_DIALECT: CoreDialect = { name: "lsp", cancel: lspCancel };
 
 /** Makes a config of options that are checked. Throws a `TypeError` if a schema or a contract does not fit the methods. */
 export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = false) {
-  const { schemas: given, methods, fallback, timeoutMs, retry, use: all = [] } = checked;
+  const { methods, fallback, timeoutMs, retry, use: all = [] } = checked;
   const use = [...new Map(all.filter(isFeature).map((feature) => [feature.name, feature])).values()];
-  const {
-    schemas,
-    checks,
-    validate = use.find((feature) => feature.validate)?.validate,
-  }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
-  if (schemas !== undefined && validate === undefined) throw notInUse("schemas");
-  // A contract has checked that its own schemas fit the methods.
-  if (given && !fallback) {
-    checkKnown("schemas", Object.fromEntries(given), Object.fromEntries(methods));
-  }
+  const fitting = checked.contract ?? checked.remote ?? use.find((feature) => feature.fit);
+  if (checked.schemas !== undefined && fitting === undefined) throw notInUse("schemas");
+  const { checkParams, checks } = fitting?.fit!(checked) ?? {};
   const dialect = checked.dialect ?? DEFAULT_DIALECT;
   const { compat, onForeignMessage } = checked;
   if ((compat ?? onForeignMessage) !== undefined && use.every(({ name }) => name !== "compat"))
@@ -102,9 +95,8 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
   // process took a third longer.
   return {
     methods,
-    schemas,
-    /** Checks params by one of `schemas`. */
-    validate,
+    /** Checks params; `undefined` if none are checked. */
+    checkParams,
     /** Checks results, progress and stream values; `undefined` if they are not checked. */
     checks,
     fallback,

@@ -144,7 +144,7 @@ export class IncomingCalls implements Slot {
     let result: unknown;
     try {
       if (config.around !== undefined) result = this.#runAround(call, context);
-      else if (handler !== undefined && config.schemas === undefined) result = handler(call.params, context);
+      else if (handler !== undefined && config.checkParams === undefined) result = handler(call.params, context);
       else result = this.#run(call, context, call.params);
       if (config.checks !== undefined) result = config.checks.sent("result", call.method, result);
       if (isThenable(result)) return this.#await(call, result, encodeReturned);
@@ -166,13 +166,12 @@ export class IncomingCalls implements Slot {
 
   #run(call: IncomingCall, context: CallContext, params: unknown): unknown {
     const { method } = call;
-    const { fallback, schemas, validate } = this.connection.config;
+    const { fallback, checkParams } = this.connection.config;
     // Section 8: names that begin with `rpc.` belong to the protocol, so no fallback may answer them.
     const handler = this.#handlerOf(method) ?? (isInternalMethod(method) ? undefined : fallback);
     if (handler !== undefined) {
-      const schema = schemas?.get(method);
-      if (schema === undefined) return handler(params, context);
-      return validate!(schema, params, (checked) => handler(checked, context));
+      if (checkParams === undefined) return handler(params, context);
+      return checkParams(method, params, (checked) => handler(checked, context));
     }
     if (call.id !== undefined) throw new RpcError(METHOD_NOT_FOUND.code, METHOD_NOT_FOUND.message);
     this.connection.emit("notification", method, params);
