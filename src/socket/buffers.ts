@@ -1,7 +1,9 @@
 /** A pool of buffers for long writes, because allocating and freeing them is expensive (docs/PERFORMANCE.md). */
+import { Socket as NetSocket } from "node:net";
+import type { Duplex } from "node:stream";
 
 /** Shorter buffers are not pooled, so at least half of each is in use: the bound on unsent bytes counts only the used part. */
-const MIN_SIZE = 64 * 1024;
+export const MIN_POOLED = 64 * 1024;
 const MAX_SIZE = 128 * 1024;
 /** The pool keeps at most so many spare buffers for all connections of the process: 1 MiB. */
 const MAX_SPARE = 8;
@@ -10,10 +12,15 @@ const spare: Buffer[] = [];
 /** The buffers that this pool allocated. Other buffers may have the same length. */
 const pooled = new WeakSet<ArrayBufferLike>();
 
-/** Returns an uninitialized buffer of that size. If it `isBorrowed`, `giveBack` may follow when it is no longer read. */
-export function borrow(size: number): Buffer {
-  if (size < MIN_SIZE || size > MAX_SIZE) return Buffer.allocUnsafe(size);
+/** Returns an uninitialized buffer of at least `MIN_POOLED` bytes, for one write to `raw`. `giveBack` follows when it was written. */
+export function borrow(size: number, raw: Duplex | undefined): Buffer {
+  if (size > MAX_SIZE || raw === undefined || !keepsNoBuffer(raw)) return Buffer.allocUnsafe(size);
   return (spare.pop() ?? make()).subarray(0, size);
+}
+
+/** A stream that is no `net.Socket` may keep a written buffer for any time, and a full socket may keep it for long. */
+function keepsNoBuffer(raw: Duplex): boolean {
+  return Object.getPrototypeOf(raw) === NetSocket.prototype && raw.writableLength === 0;
 }
 
 function make(): Buffer {
@@ -22,12 +29,7 @@ function make(): Buffer {
   return buffer;
 }
 
-/** Returns true if a buffer is from the pool. */
-export function isBorrowed({ length, buffer }: Buffer): boolean {
-  return length >= MIN_SIZE && pooled.has(buffer);
-}
-
-/** Returns a borrowed buffer to the pool, which may lend it again at once. */
+/** Returns a buffer to the pool, which may lend it again at once. Does nothing with a buffer that is not of the pool. */
 export function giveBack({ buffer }: Buffer): void {
-  if (spare.length < MAX_SPARE) spare.push(Buffer.from(buffer));
+  if (spare.length < MAX_SPARE && pooled.has(buffer)) spare.push(Buffer.from(buffer));
 }

@@ -1,5 +1,7 @@
 /** Encodes the frames of one write (RFC 6455, section 5.2). */
 import { randomFillSync } from "node:crypto";
+import type { Duplex } from "node:stream";
+import { borrow, MIN_POOLED } from "./buffers.js";
 
 /** FIN, and the opcode of a text, or of a binary frame. */
 const TEXT = 0x81;
@@ -14,23 +16,16 @@ const FEW_BYTES = 64;
 /** The contents of text and binary frames. */
 type Contents = readonly (string | Uint8Array)[];
 
-/** Returns a buffer of that size, which may be uninitialized. */
-type Allocate = (size: number) => Buffer;
-
-function fresh(size: number): Buffer {
-  return Buffer.allocUnsafe(size);
-}
-
 /**
- * Returns the frames that a server sends. If they are short and each character is one byte, returns a string to be written as
+ * Returns the frames that a server sends, for a write to `raw`. If they are short and each character is one byte, returns a string to be written as
  * `latin1`, for which Node allocates no buffer.
  */
-export function unmaskedFrames(texts: readonly string[], allocate?: Allocate): string | Buffer {
+export function unmaskedFrames(texts: readonly string[], raw: Duplex): string | Buffer {
   let frames = "";
   for (const text of texts) {
     const { length } = text;
     if (frames.length + length > MAX_STRING_LENGTH || Buffer.byteLength(text) !== length)
-      return bytesOf(texts, false, allocate);
+      return bytesOf(texts, false, raw);
     frames += length < 126 ? "\x81" + String.fromCharCode(length) : `\x81\x7e${uint16String(length)}`;
     frames += text;
   }
@@ -42,8 +37,8 @@ function uint16String(length: number): string {
 }
 
 /** Returns the frames that a client sends, each masked with its own key (section 5.3). */
-export function maskedFrames(contents: Contents, allocate?: Allocate): Buffer {
-  return bytesOf(contents, true, allocate);
+export function maskedFrames(contents: Contents, raw?: Duplex): Buffer {
+  return bytesOf(contents, true, raw);
 }
 
 /** Returns a server's text frame, to be sent to many clients. */
@@ -58,7 +53,7 @@ export function binaryHeader(length: number): Buffer {
   return header;
 }
 
-function bytesOf(contents: Contents, isMasked: boolean, allocate: Allocate = fresh): Buffer {
+function bytesOf(contents: Contents, isMasked: boolean, raw?: Duplex): Buffer {
   const keyBytes = isMasked ? KEY_BYTES : 0;
   const lengths: number[] = [];
   let size = 0;
@@ -67,7 +62,7 @@ function bytesOf(contents: Contents, isMasked: boolean, allocate: Allocate = fre
     lengths.push(length);
     size += headerBytes(length) + keyBytes + length;
   }
-  const bytes = allocate(size);
+  const bytes = size < MIN_POOLED ? Buffer.allocUnsafe(size) : borrow(size, raw);
   let at = 0;
   for (let i = 0; i < contents.length; i++) {
     const content = contents[i]!;

@@ -1,5 +1,5 @@
 /** A socket over the `ws` package, for servers and clients on Node. */
-import { Socket as NetSocket } from "node:net";
+import type { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
 import * as ws from "ws";
 import { WebSocket, type RawData } from "ws";
@@ -10,7 +10,7 @@ import { MOST_COALESCED } from "./coalescer.js";
 import { atEndOfTick, currentTick } from "../base/tick.js";
 import { Heartbeat, type HeartbeatTimes, type Pulse } from "./heartbeat.js";
 import { rateLimit } from "../base/rate.js";
-import { borrow, giveBack, isBorrowed } from "./buffers.js";
+import { giveBack, MIN_POOLED } from "./buffers.js";
 import { Inbox } from "./inbox.js";
 import { ReadBudget, type Pausable } from "../base/read-budget.js";
 import { ReadMarks } from "./read-marks.js";
@@ -262,7 +262,6 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
       for (const frame of frames) this.#webSocket.send(frame);
       return true;
     }
-    const allocate = keepsNoBuffer(raw) ? borrow : undefined;
     const first = frames[0];
     if (first instanceof Uint8Array) {
       // Small binary frames of a tick leave in one system call. Its texts come together.
@@ -273,11 +272,9 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
         return true;
       }
     }
-    const bytes = this.#isServer
-      ? unmaskedFrames(frames as readonly string[], allocate)
-      : maskedFrames(frames, allocate);
+    const bytes = this.#isServer ? unmaskedFrames(frames as readonly string[], raw) : maskedFrames(frames, raw);
     if (typeof bytes === "string") raw.write(bytes, "latin1");
-    else raw.write(bytes, onWritten(bytes));
+    else raw.write(bytes, bytes.length < MIN_POOLED ? undefined : (error) => void (error || giveBack(bytes)));
     return true;
   }
 
@@ -316,16 +313,6 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.#webSocket.close(code, reason);
     if (this.#raw === undefined) this.limitClose();
   }
-}
-
-/** A stream that is no `net.Socket` may keep a written buffer for any time, and a full socket may keep it for long. */
-function keepsNoBuffer(raw: Duplex): boolean {
-  return Object.getPrototypeOf(raw) === NetSocket.prototype && raw.writableLength === 0;
-}
-
-/** Returns what gives a buffer back to its pool when it was written; `undefined` if it is of no pool. */
-function onWritten(bytes: Buffer): ((error?: Error | null) => void) | undefined {
-  return isBorrowed(bytes) ? (error) => void (error || giveBack(bytes)) : undefined;
 }
 
 const FLOODED = "WS_ERR_TOO_MANY_CONTROL_FRAMES";

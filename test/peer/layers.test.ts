@@ -29,7 +29,7 @@ const MAY_IMPORT: Record<string, string[]> = {
 };
 
 /** The files that need Node or `ws`, in these folders, whose other files run everywhere. */
-const OF_NODE = new Set(["socket/frames.ts", "socket/ws.ts"]);
+const OF_NODE = new Set(["socket/buffers.ts", "socket/frames.ts", "socket/ws.ts"]);
 const EVERYWHERE = new Set("base message contract socket session peer features client fleet".split(" "));
 
 /** One import: a file relative to src/, or a package by its name. A type import does not exist at run time. */

@@ -19,7 +19,6 @@ type Step = readonly [kind: keyof typeof ACTS, side: Side, which: number];
 
 /** How many messages each end sends, and how many lines are lost. Suspended sessions expire once, and the client may close. */
 const [MESSAGES, LOSSES] = [1, 2];
-const LONG_MS = 36_000_000;
 const SIDES: readonly Side[] = ["client", "server"];
 
 /** Returns how often something has happened on the way to a state. */
@@ -44,9 +43,7 @@ function survey(mostStates: number | undefined): { states: number; depth: number
         further.push(...nextOf(path, oracle).map((step) => [...path, step]));
         oracle.finish(SIDES[seen.size % 2 === 0 ? 0 : 1]);
       } catch (cause) {
-        throw new Error(`${String(cause)} after ${path.map((step) => step.join(" ")).join(", ") || "nothing"}`, {
-          cause,
-        });
+        throw new Error(`${String(cause)} after ${path.map((step) => step.join(" ")).join(", ")}`, { cause });
       }
     }
     paths = further;
@@ -116,7 +113,7 @@ function keyOf(oracle: Oracle, path: readonly Step[]): string {
 export function describeSurvey(mostStates?: number): void {
   it(
     "keeps the rules of a session in every state that a message of each end, lost sockets, an expiry and a close can lead to",
-    { timeout: LONG_MS },
+    { timeout: 36_000_000 },
     () => {
       const { states, depth } = survey(mostStates);
       // Not fewer: a survey that stops early proves nothing.
