@@ -59,8 +59,8 @@ export interface Sink {
  * a newer one makes obsolete.
  */
 export class Flow implements Sink {
-  /** The messages of the application that wait until `release`; `undefined` afterwards. Responses, and calls of `onOpen`, do not. */
-  opening: OpeningQueue | undefined;
+  /** Takes the messages of the application: an `OpeningQueue` until `release`. Responses, and calls of `onOpen`, go to the flow itself. */
+  sink: Sink;
   protected readonly connection: FlowConnection;
   /**
    * `open`: messages are sent at once. `full`: the transport takes no more until `drained`. `draining`: what was queued is being sent.
@@ -82,17 +82,18 @@ export class Flow implements Sink {
   constructor(connection: FlowConnection, isDown: boolean) {
     this.connection = connection;
     this.state = isDown ? "down" : "open";
-    this.opening = isDown || connection.config.opensFirst ? new OpeningQueue(connection, this.makeQueue()) : undefined;
+    const waits = isDown || connection.config.opensFirst;
+    this.sink = waits ? new OpeningQueue(connection, this.makeQueue()) : this;
   }
 
-  /** Takes the messages of the application. Responses go to the flow itself. */
-  get sink(): Sink {
-    return this.opening ?? this;
+  /** The queue of the messages of the application that wait until `release`; `undefined` afterwards. */
+  get opening(): SendQueue | undefined {
+    return this.sink instanceof OpeningQueue ? this.sink.queue : undefined;
   }
 
   /** From `suspend` to `resume`, and while connecting: messages of the application wait for a socket, or for `release`. */
   get isSuspended(): boolean {
-    return this.isDown || this.opening !== undefined;
+    return this.isDown || this.sink !== this;
   }
 
   /** The limits of the unsent bytes. */
@@ -244,12 +245,13 @@ export class Flow implements Sink {
    * message, now that it is known what the other side understands; `undefined` if nothing is to be sent.
    */
   release(rewrite: (text: MessageText, handle: SendHandle) => MessageText | undefined): void {
-    for (const [handle, queued] of this.opening?.queue ?? []) {
-      this.opening!.queue.remove(handle);
+    const { opening } = this;
+    for (const [handle, queued] of opening ?? []) {
+      opening!.remove(handle);
       const text = rewrite(queued, handle);
       if (text !== undefined && !this.send(text, handle)) this.refused(text, handle);
     }
-    this.opening = undefined;
+    this.sink = this;
   }
 
   /** Reports a queued message that the transport has refused. */
@@ -259,14 +261,14 @@ export class Flow implements Sink {
 
   /** Notes that a call waits for the next connection, because the transport refused it. Returns false if too many do. */
   keepRefused({ length }: MessageText): boolean {
-    const isKept = this.opening === undefined && this.#refusedLength + length <= this.connection.config.marks.queue;
+    const isKept = this.sink === this && this.#refusedLength + length <= this.connection.config.marks.queue;
     if (isKept) this.#refusedLength += length;
     return isKept;
   }
 
   /** Cancels a queued message. Returns false if it is not queued. */
   cancel(handle: SendHandle): boolean {
-    return this.opening?.queue.remove(handle) === true || this.queue?.remove(handle) === true;
+    return this.opening?.remove(handle) === true || this.queue?.remove(handle) === true;
   }
 
   /** Sends the messages that wait only for a reader to catch up: the connection is about to close. */

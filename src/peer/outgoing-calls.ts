@@ -314,7 +314,7 @@ export class OutgoingCalls {
       this.fail(call.id, new ConnectionLostError(call.method, call.mayHaveRun ? "unknown" : "not-sent", cause));
     };
     if (isConnecting)
-      for (const [handle, text] of flow.opening?.queue ?? []) {
+      for (const [handle, text] of flow.opening ?? []) {
         const calls = callsOf(handle);
         calls.forEach(end);
         if (calls.length === 0) next?.sink.send(text, handle);
