@@ -77,6 +77,8 @@ const NOTIFY_OPTIONS = {
   here: optional(must<boolean>("true or false", (value) => typeof value === "boolean")),
   whenSlow: optional(oneOf("drop", "close"), "drop"),
 };
+/** The options of a `notify` without any. */
+const NO_OPTIONS = checkLive(undefined, NOTIFY_OPTIONS);
 
 /** Throws a `TypeError` for a value that is no peer of this process: the members of a group are no ids. Otherwise returns it. */
 export function checkPeer<P>(peer: P): P {
@@ -114,7 +116,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
 
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, A>>]>): void;
   notify(method: string, params?: unknown, options?: NotifyOptions<AnyPeer>): void {
-    const checked = checkLive(options, NOTIFY_OPTIONS);
+    const checked = options === undefined ? NO_OPTIONS : checkLive(options, NOTIFY_OPTIONS);
     this.#resolve(checked.except);
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);

@@ -136,7 +136,10 @@ export abstract class Endpoint {
     const frame = parse(text);
     // A pack or a control frame: the first byte decides.
     if (Array.isArray(frame)) {
-      if (isTooLong(text, this.limits.maxMessageBytes)) return this.end(CloseCode.MessageTooBig, TOO_LARGE);
+      const { maxMessageBytes } = this.limits;
+      // A UTF-16 code unit takes at most three bytes.
+      if (text.length * 3 > maxMessageBytes && isTooLong(text, maxMessageBytes))
+        return this.end(CloseCode.MessageTooBig, TOO_LARGE);
       this.#countFrame(state, text.length);
       this.receivePack(frame);
     } else if (isObject(frame)) {
