@@ -160,11 +160,12 @@ const NODE_CONNECT_OPTIONS = {
 };
 
 function openWs(url: URL, protocols: string[], maxMessageBytes: number, options: object): Opening {
+  const maxPayload = longestFrame(maxMessageBytes);
   const webSocket = new GatheringWebSocket(url, protocols, {
     ...options,
     perMessageDeflate: false,
-    maxPayload: longestFrame(maxMessageBytes),
-    ...pieceLimits(longestFrame(maxMessageBytes)),
+    maxPayload,
+    ...pieceLimits(maxPayload),
     closeTimeout: CLOSE_TIMEOUT_MS,
     // `socket/ws.ts` sends the pongs, within a limit.
     autoPong: false,

@@ -17,8 +17,8 @@ export interface CloseInfo {
  * Returns what is reported of a socket that ended with `info` after this side closed it with `own`. That is the code and the reason
  * of `own` if the other side sent no code back, or the one that a standard WebSocket sends for `own`.
  */
-export function endOf(info: CloseInfo, own: CloseInfo | undefined): CloseInfo {
-  const isOwn = [NoStatus, Abnormal, toStandard(own?.code ?? NoStatus)].includes(info.code);
+export function endOf(info: CloseInfo, own: CloseInfo): CloseInfo {
+  const isOwn = [NoStatus, Abnormal, toStandard(own.code)].includes(info.code);
   return isOwn ? { ...info, ...own } : info;
 }
 

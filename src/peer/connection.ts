@@ -188,7 +188,7 @@ export class Connection implements LinkReceiver, FlowConnection {
 
   /** Emits an event. What its listeners throw is reported. */
   emit(event: string, ...args: unknown[]): void {
-    tell(this.peer, event, args, (error) => this.report(error));
+    if (this.peer.listenerCount(event) > 0) tell(this.peer, event, args, (error) => this.report(error));
   }
 
   /**

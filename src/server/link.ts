@@ -51,8 +51,10 @@ export class ServerLink extends PackedLink {
     const kind = this.flowing === undefined ? "resuming" : "live";
     const left = { code: CloseCode.Superseded, reason: "a newer socket took over" };
     // Rule 2: the old socket is detached before the count of received frames is read. Its close sends the frames of this tick first.
-    this.socket?.discard(left.code, left.reason);
-    this.detach(left);
+    if (this.socket !== undefined) {
+      this.socket.discard(left.code, left.reason);
+      this.detach(left);
+    }
     const at = this.take(socket, kind);
     const session = at.session!;
     // Rule 9: the hello that confirmed the session may never have come.

@@ -1,5 +1,5 @@
 /** The control frames of `reciproc.v1`. Data from outside is checked here, once. `docs/PROTOCOL.md` defines their meaning. */
-import { member, parse } from "../message/message.js";
+import { isObject, member, parse } from "../message/message.js";
 import { isWellFormed } from "../message/options.js";
 
 /** The longest `retryMs` that a server may send and a client obeys: 10 minutes. A longer one could keep a client away for ever. */
@@ -154,7 +154,7 @@ export function isCount(value: unknown): value is number {
 }
 
 function isPositive(value: unknown): value is number {
-  return isCount(value) && value > 0;
+  return Number.isSafeInteger(value) && (value as number) > 0;
 }
 
 /** A client puts a route into its URL, so it must be text that UTF-8 can carry. */
@@ -164,10 +164,11 @@ function isToken(value: unknown): boolean {
 
 /** Copies the checked members, because the other side chooses what else an object contains, and how long that is. */
 function read<T>(value: unknown, checks: Checks<T>): T | undefined {
+  if (!isObject(value)) return undefined;
   const copy: { -readonly [K in keyof T]?: unknown } = {};
   for (const name in checks) {
     const check = checks[name];
-    const given = member(value, name);
+    const given = Object.hasOwn(value, name) ? value[name as never] : undefined;
     const item = typeof check === "function" ? given : read(given, check as Checks<T[typeof name]>);
     if (typeof check === "function" ? !check(given) : item === undefined) return undefined;
     if (item !== undefined) copy[name] = item;

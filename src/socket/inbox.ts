@@ -76,7 +76,7 @@ export abstract class Inbox implements Expiring {
   }
 
   #reportEnd(info: CloseInfo): void {
-    this.#ending = endOf(info, this.#ending);
+    this.#ending = this.#ending === undefined ? info : endOf(info, this.#ending);
     this.#handler?.closed(this.#ending);
   }
 
@@ -102,7 +102,7 @@ export abstract class Inbox implements Expiring {
 
   #finish(): void {
     this.#hasEnded = true;
-    clearDeadline(this);
+    if (this.deadline > 0) clearDeadline(this);
   }
 
   /**
