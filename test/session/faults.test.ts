@@ -12,5 +12,5 @@ it.each(Object.entries(FAULTS))("the oracle notices an end that breaks rule %s",
 
 it("the faults break each of the ten rules", () => {
   const rules = new Set(Object.keys(FAULTS).map((what) => Number.parseInt(what)));
-  for (let rule = 1; rule <= 10; rule++) expect(rules).toContain(rule);
+  expect(rules).toEqual(new Set([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
 });

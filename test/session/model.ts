@@ -18,6 +18,7 @@ const STEPS = {
   toServer: (oracle, a, b) => times(1 + (a % 3), () => oracle.deliver("server", b % 8 === 0 ? a % 3 : 0)),
   toServerOld: (oracle, a) => times(2, () => oracle.deliver("server", 1 + (a % 2))),
   settle: (oracle) => oracle.settle(),
+  changeTicks: (oracle, a) => (oracle.sendsAtOnce = a % 2 === 0),
   cutClient: (oracle) => oracle.cut("client"),
   cutServer: (oracle) => oracle.cut("server"),
   cutBoth: (oracle) => (oracle.cut("client"), oracle.cut("server")),
@@ -47,7 +48,7 @@ const STEPS = {
   reuse: (oracle, a) => oracle.reuse(a),
   breakIn: (oracle, a, b) => oracle.breakIn(a, b % 2 === 0),
   lieInResume: (oracle, a) => (oracle.settle(), oracle.lieInResume(a)),
-} satisfies Record<string, (oracle: Oracle, a: number, b: number) => void>;
+} satisfies Record<string, (oracle: Oracle, a: number, b: number) => unknown>;
 
 type StepKind = keyof typeof STEPS;
 
