@@ -36,10 +36,12 @@ let isCounted = false;
 export function currentTick(): number {
   if (!isCounted) {
     isCounted = true;
-    atEndOfTick(() => {
-      count++;
-      isCounted = false;
-    });
+    void now.then(countTick);
   }
   return count;
+}
+
+function countTick(): void {
+  count++;
+  isCounted = false;
 }

@@ -1,5 +1,5 @@
 /** Decides when the messages of a tick are sent, so that many of them share a write. */
-import { atEndOfTick } from "../base/tick.js";
+import { atEndOfTick, currentTick } from "../base/tick.js";
 
 /** A buffer of this length is sent at once, in UTF-16 code units. */
 export const MOST_COALESCED = 8192;
@@ -8,10 +8,12 @@ export const MOST_COALESCED = 8192;
 export class Coalescer {
   readonly #buffer: { flush(): void };
   readonly #firstMessages: number;
-  /** The number of messages in this tick. */
+  /** The tick of the newest message, and the number of messages in it. */
+  #tick = -1;
   #count = 0;
+  /** True if the buffer is flushed at the end of the tick. */
   #isScheduled = false;
-  /** True if the previous tick had a single message. Then the first message of this tick is sent at once. */
+  /** True if the tick with messages before that one had a single message. Then the first message of the tick is sent at once. */
   #wasSingle = false;
 
   /** `firstMessages`: the buffer is flushed after that many messages of a tick, and again whenever their number has doubled. */
@@ -20,25 +22,31 @@ export class Coalescer {
     this.#firstMessages = firstMessages;
   }
 
-  /** Counts a message that was added to the buffer, whose length is now `length`. Returns whether the caller flushes the buffer now. */
+  /**
+   * Counts a message, with which the buffer has that `length`. Returns whether the caller sends it now, with the buffer. Otherwise, the
+   * buffer is flushed at the end of the tick.
+   */
   added(length: number): boolean {
-    this.schedule();
+    const tick = currentTick();
+    if (this.#tick !== tick) {
+      this.#tick = tick;
+      this.#wasSingle = this.#count === 1;
+      this.#count = 0;
+    }
     const count = ++this.#count;
     const isDue = count === 1 ? this.#wasSingle : count >= this.#firstMessages && (count & (count - 1)) === 0;
-    return isDue || length >= MOST_COALESCED;
+    if (isDue || length >= MOST_COALESCED) return true;
+    this.schedule();
+    return false;
   }
 
   /** Flushes the buffer at the end of the tick. */
   schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    atEndOfTick(() => this.#endTick());
-  }
-
-  #endTick(): void {
-    this.#isScheduled = false;
-    this.#wasSingle = this.#count === 1;
-    this.#count = 0;
-    this.#buffer.flush();
+    atEndOfTick(() => {
+      this.#isScheduled = false;
+      this.#buffer.flush();
+    });
   }
 }
