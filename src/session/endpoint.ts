@@ -189,12 +189,14 @@ export abstract class Endpoint {
   /** Counts a received data frame. */
   #countFrame(at: Attachment, length: number): void {
     // Rule 7: acks are sent on receipt. The hello is sent before the first ack.
-    if (at.session?.receive(length) || at.owesHello) this.#oweAck(at);
+    const ackDue = at.session?.receive(length);
+    if (ackDue === "now" || at.owesHello) this.#oweAck(at);
+    else at.ackDue ??= ackDue;
   }
 
   /** Sends an ack at the end of the tick. */
   #oweAck(at: Attachment): void {
-    at.isAckDue = true;
+    at.ackDue = "now";
     this.tick.schedule();
   }
 
@@ -304,10 +306,23 @@ export abstract class Endpoint {
       this.sendData(at, text.frame);
       return true;
     }
-    if (at.messages === undefined) at.messages = [text];
-    else at.messages.push(text);
-    at.length += text.length + 1;
-    if (this.tick.added(at.length)) this.#flushMessages();
+    const isDue = this.tick.added(at.length + text.length + 1);
+    if (!isDue || at.length > 0) {
+      if (at.messages === undefined) at.messages = [text];
+      else at.messages.push(text);
+      at.length += text.length + 1;
+      if (isDue) this.#flushMessages();
+      return true;
+    }
+    // The message is alone: none was added in this tick, and all logged frames were written.
+    const frame = at.kind === "plain" || at.kind === "opening" ? text : `[${text}]`;
+    if (session === undefined) return at.socket.send(frame);
+    if (at.owesHello || at.ackDue !== undefined) this.sendData(at, frame);
+    else {
+      session.push(frame);
+      session.next++;
+      at.socket.send(frame);
+    }
     return true;
   }
 
@@ -335,7 +350,7 @@ export abstract class Endpoint {
     const { state } = this;
     if (!(state instanceof Attachment)) return;
     if (state.controls !== undefined) this.#flushControls(state);
-    if (state.isAckDue) this.#sendAck(state, state.session!);
+    if (state.ackDue === "now") this.#sendAck(state, state.session!);
     if (state.messages !== undefined) this.#flushMessages();
   }
 
@@ -478,7 +493,7 @@ export abstract class Endpoint {
     const { session, socket } = at;
     if (session === undefined) return void (data && socket.send(data));
     if (data !== undefined) session.push(data);
-    if (at.isAckDue || session.owesEarly) this.#sendAck(at, session);
+    if (at.ackDue !== undefined) this.#sendAck(at, session);
     // The ack may have ended the connection.
     if (this.state !== at) return;
     while (session.hasUnsent) {
@@ -492,12 +507,12 @@ export abstract class Endpoint {
   /** Sends an ack. If the other side causes acks without end and reads none of them, ends the connection. */
   #sendAck(at: Attachment, session: Session): void {
     const { logLength, highWaterBytes } = this.limits;
-    at.isAckDue = false;
+    at.ackDue = undefined;
     if (at.socket.unsentBytes <= Math.max(logLength, highWaterBytes)) this.write([`{"ack":${session.ack()}}`]);
     else if (session.logLength === 0) this.end(CloseCode.TryAgainLater, "too many acks wait to be read");
     // Unacknowledged data of this side fills the wire. The ack is sent after that data.
     else {
-      at.isAckDue = true;
+      at.ackDue = "now";
       this.socketFull();
     }
   }

@@ -10,6 +10,9 @@ const NO_FRAMES: (string | Uint8Array)[] = [];
 /** The limits of a client whose hello has not come. */
 export const UNKNOWN_LIMITS: SessionLimits = { maxMessageBytes: Infinity, logFrames: Infinity, logLength: Infinity };
 
+/** When an ack is sent: at the end of the tick, or once the socket has room for it; or only before data of its own side. */
+export type AckDue = "now" | "with-data";
+
 /** What a session needs of the server's hello. */
 type Offered = Pick<SessionFrame, "ttlMs" | "limits"> & Partial<SessionFrame>;
 
@@ -17,8 +20,8 @@ type Offered = Pick<SessionFrame, "ttlMs" | "limits"> & Partial<SessionFrame>;
 export class Session {
   /** The number of received data frames. */
   declare received: number;
-  /** The number of frames that the other side has acknowledged. The log contains the later ones. */
-  declare acked: number;
+  /** The number of the newest frame. */
+  declare last: number;
   /** The number of the next frame for the present socket: `last` + 1, or less while frames wait for a replay or for a full socket. */
   declare next: number;
   /** The length of all frames in the log. */
@@ -47,13 +50,13 @@ export class Session {
     this.token = offered.token!;
     this.theirs = offered.limits;
     this.route = offered.route;
-    this.received = this.acked = this.logLength = this.attempt = 0;
+    this.received = this.last = this.logLength = this.attempt = 0;
     this.next = 1;
   }
 
-  /** The number of the newest frame in the log. */
-  get last(): number {
-    return this.acked + this.#log.length;
+  /** The number of frames that the other side has acknowledged. The log contains the later ones. */
+  get acked(): number {
+    return this.last - this.#log.length;
   }
 
   /**
@@ -62,12 +65,12 @@ export class Session {
    */
   get hasRoom(): boolean {
     const { logFrames, logLength } = this.#limits;
-    return !this.hasUnsent && this.#log.length < logFrames && this.logLength < logLength;
+    return this.next > this.last && this.#log.length < logFrames && this.logLength < logLength;
   }
 
   /** True if a frame of the log waits for the present socket. */
   get hasUnsent(): boolean {
-    return this.next <= this.acked + this.#log.length;
+    return this.next <= this.last;
   }
 
   /** Gives `frame` the next number. */
@@ -75,6 +78,7 @@ export class Session {
     // A push to an empty array reserves memory for 17 elements, and most connections are idle.
     if (this.#log.length === 0) this.#log = [frame];
     else this.#log.push(frame);
+    this.last++;
     this.logLength += frame.length;
   }
 
@@ -87,22 +91,17 @@ export class Session {
   ackTo(count: number): void {
     if (count <= this.acked) return;
     for (const frame of this.#log.splice(0, count - this.acked)) this.logLength -= frame.length;
-    this.acked = count;
     if (this.#log.length === 0) this.#log = NO_FRAMES;
   }
 
-  /** Counts a received data frame. Returns true if an ack is due (rule 7): after a quarter of the other side's log, so that it can go on sending. */
-  receive(length: number): boolean {
+  /** Counts a received data frame. Returns when its ack is due (rule 7): after a quarter of the other side's log, so that it can go on sending. */
+  receive(length: number): AckDue | undefined {
     const { logFrames, logLength } = this.theirs;
     this.received++;
     this.#owedFrames++;
     this.#owedLength += length;
-    return this.#owedFrames >= Math.floor(logFrames / 4) || this.#owedLength >= Math.floor(logLength / 4);
-  }
-
-  /** Whether an ack is sent beside data of this end. */
-  get owesEarly(): boolean {
-    return this.#owedFrames >= EARLY_FRAMES || this.#owedLength >= EARLY_LENGTH;
+    if (this.#owedFrames >= Math.floor(logFrames / 4) || this.#owedLength >= Math.floor(logLength / 4)) return "now";
+    return this.#owedFrames >= EARLY_FRAMES || this.#owedLength >= EARLY_LENGTH ? "with-data" : undefined;
   }
 
   /** Whether a received frame is not acknowledged yet. */

@@ -2,7 +2,7 @@
 import type { CloseInfo } from "../message/transport.js";
 import type { Socket } from "../socket/socket.js";
 import type { SessionLimits } from "./frames.js";
-import type { Session } from "./session.js";
+import type { AckDue, Session } from "./session.js";
 
 /** The limits of an end. */
 export interface EndpointLimits extends SessionLimits {
@@ -38,8 +38,8 @@ export class Attachment {
   declare messages: string[] | undefined;
   /** The length of the messages of this tick, in a pack. */
   declare length: number;
-  /** Whether an ack is sent at the end of the tick, or once the socket has room for it. */
-  declare isAckDue: boolean;
+  /** When an ack is sent; `undefined` if none is due. */
+  declare ackDue: AckDue | undefined;
   /** Client: whether its hello is not sent yet. It is sent before the first other frame. */
   declare owesHello: boolean;
 
@@ -47,9 +47,9 @@ export class Attachment {
     this.kind = kind;
     this.session = session;
     this.socket = socket;
-    this.controls = this.messages = undefined;
+    this.controls = this.messages = this.ackDue = undefined;
     this.length = 0;
-    this.isAckDue = this.owesHello = false;
+    this.owesHello = false;
   }
 }
 

@@ -42,11 +42,13 @@ export class PlainLink implements Link, SocketHandler {
 
   send(text: string): boolean {
     const socket = this.#socket;
-    if (socket.coalesces !== true || !socket.open) return socket.send(text);
+    if (socket.coalesces !== true) return socket.send(text);
+    const isDue = this.#coalescer.added(this.#length + text.length);
+    if ((isDue && this.#messages === NONE) || !socket.open) return socket.send(text);
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
     this.#length += text.length;
-    if (this.#coalescer.added(this.#length)) this.flush();
+    if (isDue) this.flush();
     return true;
   }
 

@@ -85,7 +85,7 @@ function keyOf(oracle: Oracle, path: readonly Step[]): string {
   const endKey = ({ endpoint: { state }, line, pair }: End): unknown => [
     state.kind,
     state.session,
-    state.session?.last,
+    state.session?.acked,
     state.session?.owes,
     lines.indexOf(line!),
     ends.indexOf(pair.client),
