@@ -29,8 +29,6 @@ import { FIRST_MS } from "./repeats.js";
 const SHARE = 0.95;
 /** How long `principal` waits for the answers of all nodes. */
 const GATHER_MS = 5_000;
-/** How long an answer to a call without a timeout is sent again. */
-const LONGEST_ANSWER_MS = 60_000;
 /** Stands for nodes that may be there, and whose names are not known. No node has this name. */
 const UNNAMED = "?";
 /** How long `close` of a peer elsewhere may take. A peer closes within 5 s. */
@@ -158,8 +156,11 @@ export class Calls implements PeerCalls {
       broker.run(size, settings.timeoutMs, send).then(
         (count) => {
           // Otherwise the call settles by its answer, its timeout, or the silence of the node.
-          if (count === 0 && broker.facts!.undercounts !== true)
-            this.#settle(number)?.reject(new ConnectionLostError(method, "not-sent", NO_NODE));
+          const { undercounts = false } = broker.facts!;
+          if (count === 0 && (!undercounts || settings.timeoutMs === Infinity))
+            this.#settle(number)?.reject(
+              new ConnectionLostError(method, undercounts ? "unknown" : "not-sent", NO_NODE),
+            );
         },
         (error: unknown) => {
           if (!(error instanceof EngineError)) this.#settle(number)?.reject(error);
@@ -209,10 +210,10 @@ export class Calls implements PeerCalls {
     return call;
   }
 
-  /** Rejects the calls to a node that has ended. */
-  lost(node: NodeName): void {
+  /** Rejects the calls to a node that has ended, or that had given this one up: then its answers may be lost, and only a timeout would come. */
+  lost(node: NodeName, hasEnded = true): void {
     for (const call of this.#calls.values()) {
-      if (call.node !== node || !call.isWritten) continue;
+      if (call.node !== node || !call.isWritten || !(hasEnded || call.settings.timeoutMs === Infinity)) continue;
       this.#settle(call.number)?.reject(new ConnectionLostError(call.method, "unknown", NO_NODE));
     }
     for (const gathering of this.#gatherings.values()) this.#check(gathering);
@@ -267,7 +268,7 @@ export class Calls implements PeerCalls {
     if (message === undefined || this.#running.has(key) || this.#isClosed) return this.#node.foreign();
     const controller = new AbortController();
     const { broker, id } = this.#node;
-    const answerMs = timeoutMs > 0 ? timeoutMs / SHARE : LONGEST_ANSWER_MS;
+    const answerMs = timeoutMs > 0 ? timeoutMs / SHARE : Infinity;
     let startedAt = performance.now();
     const onProgress = (value: unknown): void => {
       if (flags.includes("r")) startedAt = performance.now();
@@ -306,9 +307,9 @@ export class Calls implements PeerCalls {
     this.#answer(from, number, verdict, forMs());
   }
 
-  /** Sends an answer, again until a node receives it or `forMs` have passed. The caller accepts it once. */
+  /** Sends an answer, again until a node receives it or `forMs` have passed; if they are `Infinity`, while the caller's node lives. */
   #answer(to: NodeName, number: number, [verdict, outcome, body]: Verdict, forMs: number): void {
-    const { broker, id: node, repeats } = this.#node;
+    const { broker, id: node, answers, nodes } = this.#node;
     // A question may come before `open` resolves.
     const { maxFrameBytes = Infinity } = broker.facts ?? {};
     let frame = frameOf(Kind.Answer, [number, node, verdict, outcome], body);
@@ -318,7 +319,7 @@ export class Calls implements PeerCalls {
       const large = JSON.stringify({ bytes: size, maxMessageBytes: maxFrameBytes });
       frame = frameOf(Kind.Answer, [number, node, "large", "unknown"], large);
     }
-    void repeats.send(`n:${to}`, frame, forMs, (count) => count > 0);
+    void answers.send(`n:${to}`, frame, forMs, (count) => count > 0 || (forMs === Infinity && !nodes.live.has(to)));
   }
 
   /**

@@ -74,6 +74,8 @@ const EPOCH_LENGTH = 10;
 const KEY_MS = 120_000;
 /** How long the position of a log is kept after its entries. A node that missed nothing of a quiet log learns so for that time. */
 const DAY_MS = 86_400_000;
+/** How many logs are kept that have no entry yet. Beyond, the one that was read first is forgotten. */
+const MAX_BEGUN = 100_000;
 
 /** The position of a log. */
 interface Top extends Kept {
@@ -86,6 +88,8 @@ export class MemoryLogs {
   readonly #entries = new RecentEntries(MAX_LOGS_BYTES);
   /** By topic, in the order of the last publication, so that those that expire are near the beginning. */
   readonly #tops = new Map<string, Top>();
+  /** Those that have begun and have no entry. Clients may choose their topics. In the order of the last read. */
+  readonly #begun = new Map<string, Top>();
   /** By topic and key, in the order of the publication. */
   readonly #keys = new Map<string, Kept & { readonly position: Position }>();
 
@@ -97,7 +101,7 @@ export class MemoryLogs {
   /** As `EngineLog.append`. `isNew`: whether the entry was appended. */
   append(topic: string, body: string, rule: LogRule, key: string | undefined): { position: Position; isNew: boolean } {
     const now = performance.now();
-    const log = unexpired(this.#tops, topic, now);
+    const log = this.#topOf(topic, now);
     const keyName = key === undefined ? undefined : publicationName(topic, key);
     const earlier = keyName === undefined ? undefined : unexpired(this.#keys, keyName, now);
     // Only of this epoch: what was published in an earlier one is gone.
@@ -106,6 +110,7 @@ export class MemoryLogs {
     const position = { epoch: log?.epoch ?? nanoid(EPOCH_LENGTH), offset: (log?.top ?? 0) + 1 };
     const { epoch, offset: top } = position;
     this.#entries.append(topic, top, body, rule);
+    this.#begun.delete(topic);
     keep(this.#tops, topic, { epoch, top, expiresAt: now + rule.ttlMs + DAY_MS }, now);
     if (keyName !== undefined) keep(this.#keys, keyName, { position, expiresAt: now + KEY_MS }, now);
     return { position, isNew: true };
@@ -114,12 +119,20 @@ export class MemoryLogs {
   /** As `EngineLog.read`. */
   read(topic: string, after: number, page: LogPage, begin?: LogRule): LogPart {
     const now = performance.now();
-    const log = unexpired(this.#tops, topic, now);
-    const { epoch, top } = log ?? { epoch: begin === undefined ? "" : nanoid(EPOCH_LENGTH), top: 0 };
+    const { epoch, top } = this.#topOf(topic, now) ?? {
+      epoch: begin === undefined ? "" : nanoid(EPOCH_LENGTH),
+      top: 0,
+    };
     // A log without entries is kept from the last read on.
-    if (begin !== undefined && top === 0)
-      keep(this.#tops, topic, { epoch, top, expiresAt: now + begin.ttlMs + DAY_MS }, now);
+    if (begin !== undefined && top === 0) {
+      keep(this.#begun, topic, { epoch, top, expiresAt: now + begin.ttlMs + DAY_MS }, now);
+      if (this.#begun.size > MAX_BEGUN) this.#begun.delete(this.#begun.keys().next().value!);
+    }
     return { epoch, top, entries: this.#entries.read(topic, after, page) };
+  }
+
+  #topOf(topic: string, now: number): Top | undefined {
+    return unexpired(this.#tops, topic, now) ?? unexpired(this.#begun, topic, now);
   }
 }
 

@@ -44,11 +44,14 @@ export class Fleet implements ServerNode {
         // Perhaps they moved to a server that is new.
         this.#reportSoon();
       },
-      lost: (node) => {
-        this.topics.lost(node);
+      lost: (node, wasLive) => {
+        if (wasLive) this.topics.lost(node);
         this.calls.lost(node);
       },
-      forgotten: () => this.topics.repeatAll(),
+      forgotten: (node) => {
+        this.topics.repeatAll();
+        this.calls.lost(node, false);
+      },
     });
     this.calls = new Calls(this.#node);
     this.topics = new FleetTopics(this.#node);
@@ -140,9 +143,9 @@ export class Fleet implements ServerNode {
     const { node } = this.#node.addressOf(token);
     if (!isNodeName(node) || node === this.id) return undefined;
     const frame = frameOf(Kind.SessionOver, [this.id, hash, principal === undefined ? "" : "p", principal ?? ""]);
-    const { nodes, repeats } = this.#node;
+    const { nodes, reports } = this.#node;
     const isReceived = (count: number): boolean => count > 0 || !nodes.live.has(node);
-    return () => void repeats.send(`n:${node}`, frame, SESSION_OVER_MS, isReceived);
+    return () => void reports.send(`n:${node}`, frame, SESSION_OVER_MS, isReceived);
   }
 
   stats(): EngineStats {
@@ -162,7 +165,8 @@ export class Fleet implements ServerNode {
     this.#node.nodes.connected();
     this.#node.beat();
     this.topics.up();
-    this.#node.repeats.up();
+    this.#node.answers.up();
+    this.#node.reports.up();
     if (!this.#isStarted) return;
     this.#node.host.changed({ state: "up", downMs: performance.now() - this.#downAt });
     this.#reportSoon();

@@ -23,6 +23,8 @@ type State =
 /** One join of a peer. */
 export class Join {
   readonly peer: AnyPeer;
+  /** What the peer is listed as, in JSON; `undefined` if it is not, or shall not be any more. */
+  as: string | undefined;
   readonly #topic: JoinedTopic;
   readonly #host: NodeHost;
   #state: State = { kind: "first" };
@@ -32,8 +34,9 @@ export class Join {
   readonly settled: Promise<void>;
   settle!: () => void;
 
-  constructor(peer: AnyPeer, topic: JoinedTopic, host: NodeHost) {
+  constructor(peer: AnyPeer, as: string | undefined, topic: JoinedTopic, host: NodeHost) {
     this.peer = peer;
+    this.as = as;
     this.#topic = topic;
     this.#host = host;
     this.settled = new Promise((resolve) => (this.settle = resolve));

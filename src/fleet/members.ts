@@ -351,6 +351,8 @@ export class Members {
       if (isLast !== "1") return true;
       if (number > known.number) this.#replace(known, number, members);
     }
+    // Nothing has changed since a question, but this node has given the other one up since.
+    if (partField === "" && number !== known.number) return true;
     if (number >= known.number) this.#applyAhead(known);
     this.#markAnswered(known);
     return true;

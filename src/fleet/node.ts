@@ -1,5 +1,6 @@
 /** What the modules of one node share: its name, its broker, the nodes that live, its peers, its counts and its server. */
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
+import { List, unlink, type Linked } from "../base/list.js";
 import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker, type BrokerEvents } from "./broker.js";
@@ -19,10 +20,10 @@ export interface Address {
 
 /** What a node finds out about the others, besides what its broker reports. */
 export interface NodeEvents extends BrokerEvents {
-  /** Another node has ended, or was silent for its lease. */
-  readonly lost: (node: NodeName) => void;
+  /** Another node has ended, or was silent for its lease. `wasLive`: false if it was only called. */
+  readonly lost: (node: NodeName, wasLive: boolean) => void;
   /** Another node had given this one up, and has forgotten its members. */
-  readonly forgotten: () => void;
+  readonly forgotten: (node: NodeName) => void;
 }
 
 /** 72 random bits. */
@@ -37,13 +38,15 @@ export class FleetNode {
   readonly own: OwnPeers;
   readonly broker: Broker;
   readonly nodes: LiveNodes;
-  readonly repeats = new Repeats(this);
+  /** Answers to other nodes, and reports of sessions that began elsewhere. */
+  readonly answers = new Repeats(this, 10_000, 16 * 2 ** 20);
+  readonly reports = new Repeats(this, 1_000, 2 ** 20);
   readonly leaseMs: number;
   readonly counts = { sent: 0, received: 0, dropped: 0, foreign: 0, healed: 0, gaps: 0, reconnects: 0 };
   readonly #beat: Expiring = { deadline: 0, expire: () => this.beat() };
   #isClosed = false;
   #reads = 0;
-  readonly #readers: (() => void)[] = [];
+  readonly #readers = new List<Linked & { readonly begin: () => void }>();
 
   constructor(engine: Engine, host: NodeHost, events: NodeEvents) {
     this.host = host;
@@ -68,7 +71,8 @@ export class FleetNode {
   async close(): Promise<void> {
     this.#isClosed = true;
     clearDeadline(this.#beat);
-    this.repeats.stop();
+    this.answers.stop();
+    this.reports.stop();
     const { broker, nodes } = this;
     if (broker.isUp) await broker.now(() => broker.connection.send("a:all", nodes.bye())).catch(() => {});
     await broker.close();
@@ -126,14 +130,14 @@ export class FleetNode {
 
   /** Runs at most `MOST_READS` at once. */
   async limit<T>(run: () => Promise<T>): Promise<T> {
-    if (this.#reads >= MOST_READS) await new Promise<void>((resolve) => this.#readers.push(resolve));
+    if (this.#reads >= MOST_READS) await new Promise<void>((begin) => this.#readers.add({ begin }));
     else this.#reads++;
     try {
       return await run();
     } finally {
-      const next = this.#readers.shift();
+      const next = this.#readers.first;
       if (next === undefined) this.#reads--;
-      else next();
+      else if (unlink(next)) next.begin();
     }
   }
 }

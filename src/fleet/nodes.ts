@@ -23,17 +23,15 @@ type Note = "" | "new" | "again" | "bye";
 export interface NodesOutput {
   /** Sends a frame, beyond every bound. */
   send(channel: Channel, frame: string): void;
-  /** A node has ended, or was silent for its lease. */
-  lost(node: NodeName): void;
+  /** A node has ended, or was silent for its lease. `wasLive`: false if it has never given a sign, and was only called. */
+  lost(node: NodeName, wasLive: boolean): void;
   /** Another node had given this one up, and has forgotten its members. */
-  forgotten(): void;
+  forgotten(node: NodeName): void;
 }
 
 interface Sign {
   at: number;
   leaseMs: number;
-  /** Whether a sign of the node has come. False for one to which a call was sent. */
-  isLive: boolean;
 }
 
 /** The nodes of a fleet, as one of them hears them. Times are in milliseconds of its own clock. */
@@ -41,6 +39,7 @@ export class LiveNodes {
   readonly #node: NodeName;
   readonly #leaseMs: number;
   readonly #output: NodesOutput;
+  /** The last sign of each node that lives, and when others were called first. */
   readonly #signs = new Map<NodeName, Sign>();
   readonly #live: Set<NodeName>;
   /** Nodes that were given up, and whether they have closed. Their names are not used again. */
@@ -72,9 +71,10 @@ export class LiveNodes {
     return this.#lagMs === undefined ? undefined : Math.max(this.#lagMs, awayMs);
   }
 
-  /** The connection is up. What was sent before does not come back. */
+  /** The connection is up. What was sent before does not come back, and no node is given up until a beat does. */
   connected(): void {
     this.#away = [];
+    this.#judgesFrom = Infinity;
   }
 
   /** Sends a beat. Returns false if the earlier ones did not come back: then nothing is sent, and the connection must be opened anew. */
@@ -103,7 +103,7 @@ export class LiveNodes {
     if (!isNodeName(from) || !(leaseMs > 0 && leaseMs < Infinity)) return false;
     if (from === this.#node) this.#cameBack(Number(number), now);
     else if (note === "bye") this.#end(from, "closed");
-    else if (this.noteSign(from, now, leaseMs) && note === "again") this.#output.forgotten();
+    else if (this.noteSign(from, now, leaseMs) && note === "again") this.#output.forgotten(from);
     return true;
   }
 
@@ -116,7 +116,8 @@ export class LiveNodes {
     const awayMs = now - this.#echoedAt;
     this.#echoedAt = now;
     // This node was paused or without the broker. Perhaps the others were too, and connect later.
-    if (awayMs > (2 * this.#leaseMs) / BEATS) this.#judgesFrom = now + Math.min(awayMs, LONGEST_BACKOFF_MS);
+    if (this.#judgesFrom === Infinity || awayMs > (2 * this.#leaseMs) / BEATS)
+      this.#judgesFrom = now + Math.min(awayMs, LONGEST_BACKOFF_MS);
     for (const [node, { at, leaseMs }] of this.#signs)
       if (now - Math.max(at, this.#judgesFrom) > leaseMs) this.#end(node, "silent");
   }
@@ -126,13 +127,13 @@ export class LiveNodes {
     const ended = this.#ended.get(node);
     if (ended === "closed") return false;
     const sign = this.#signs.get(node);
-    if (sign?.isLive === true) {
+    if (sign !== undefined && this.#live.has(node)) {
       sign.at = now;
       sign.leaseMs = leaseMs ?? sign.leaseMs;
       return true;
     }
     this.#ended.delete(node);
-    this.#signs.set(node, { at: now, leaseMs: leaseMs ?? this.#leaseMs, isLive: true });
+    this.#signs.set(node, { at: now, leaseMs: leaseMs ?? this.#leaseMs });
     this.#live.add(node);
     this.#output.send(`n:${node}`, this.#frame(ended === undefined ? "new" : "again"));
     return true;
@@ -141,18 +142,18 @@ export class LiveNodes {
   /** A call is sent to a node. If it gives no sign, it is lost. Returns false if the node has closed. */
   expects(node: NodeName, now: number): boolean {
     if (this.#ended.get(node) === "closed") return false;
-    if (!this.#signs.has(node)) this.#signs.set(node, { at: now, leaseMs: this.#leaseMs, isLive: false });
+    if (!this.#signs.has(node)) this.#signs.set(node, { at: now, leaseMs: this.#leaseMs });
     return true;
   }
 
   #end(node: NodeName, how: "silent" | "closed"): void {
-    const sign = this.#signs.get(node);
     this.#signs.delete(node);
-    this.#live.delete(node);
-    if (sign?.isLive !== false) {
+    const wasLive = this.#live.delete(node);
+    // Others chose the name of a node that gave no sign.
+    if (wasLive || how === "closed") {
       if (this.#ended.size >= MAX_ENDED) this.#ended.delete(this.#ended.keys().next().value!);
       this.#ended.set(node, how);
     }
-    this.#output.lost(node);
+    this.#output.lost(node, wasLive);
   }
 }

@@ -10,20 +10,27 @@ import type { FleetNode } from "./node.js";
 /** The delay before a frame is sent again: twice as long each time. */
 export const FIRST_MS = 100;
 const LAST_MS = 3_000;
-/** How many frames wait, and their length together, in UTF-16 code units. One may have any length. Beyond, the oldest is dropped. */
-const MOST = 10_000;
-const MAX_LENGTH = 16 * 2 ** 20;
+/** How many frames are sent at once when the connection is restored, so that the application keeps its room. */
+const MOST_AT_ONCE = 1_000;
 
-/** The frames that a node repeats. Their receivers take a frame that comes twice once. */
+/** Frames that a node repeats. Their receivers take a frame that comes twice once. */
 export class Repeats {
   readonly #node: FleetNode;
+  readonly #most: number;
+  readonly #maxLength: number;
   /** What ends each wait until a frame is sent again, the oldest first: the frame is sent then, or never again. */
   readonly #waiting = new Set<(isAgain: boolean) => void>();
   #length = 0;
   #isStopped = false;
 
-  constructor(node: FleetNode) {
+  /**
+   * `most`: how many frames wait. `maxLength`: their length together, in UTF-16 code units. One may have any length. A frame beyond that is
+   * dropped.
+   */
+  constructor(node: FleetNode, most: number, maxLength: number) {
     this.#node = node;
+    this.#most = most;
+    this.#maxLength = maxLength;
   }
 
   /**
@@ -42,12 +49,12 @@ export class Repeats {
     }
   }
 
-  /** Returns whether a frame of that length is sent again. */
-  #wait(delayMs: number, length: number): Promise<boolean> {
-    for (const drop of this.#waiting) {
-      if (this.#waiting.size < MOST && this.#length + length <= MAX_LENGTH) break;
-      drop(false);
+  /** Resolves with whether a frame of that length is sent again. */
+  async #wait(delayMs: number, length: number): Promise<boolean> {
+    const { size } = this.#waiting;
+    if (size >= this.#most || (size > 0 && this.#length + length > this.#maxLength)) {
       this.#node.counts.dropped++;
+      return false;
     }
     return new Promise((resolve) => {
       const end = (isAgain: boolean): void => {
@@ -65,7 +72,7 @@ export class Repeats {
 
   /** The connection is restored. */
   up(): void {
-    for (const end of this.#waiting) end(true);
+    for (const end of [...this.#waiting].slice(0, MOST_AT_ONCE)) end(true);
   }
 
   /** Sends nothing again any more. */

@@ -116,11 +116,17 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     const isOlder =
       position === undefined || (position.epoch === said.position?.epoch && position.offset < said.position.offset);
     if (!isOlder) said.position = position;
+    this.#begin(said);
+  }
+
+  #begin(said: Said): void {
     said.repeats = 0;
     setDeadline(said, DIGESTS_MS[0]!);
   }
 
   #repeatSaid(topic: string): void {
+    // Begun again when the connection is up.
+    if (!this.#node.broker.isUp) return;
     const said = this.#said.get(topic)!;
     this.#repeat(`said ${topic}`, [topic]);
     const [before, next] = DIGESTS_MS.slice(said.repeats++);
@@ -145,6 +151,11 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   }
 
   hide(name: string, peer: AnyPeer): void {
+    for (const join of this.topics.get(name)?.joining.get(peer) ?? []) join.as = undefined;
+    this.#hide(name, peer);
+  }
+
+  #hide(name: string, peer: AnyPeer): void {
     if (this.#members.remove(name, this.#node.addressOf(peer.id).localId)) this.#changed(name);
   }
 
@@ -183,7 +194,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
 
   /** The connection is up: what failed without it is done now. */
   up(): void {
-    this.repeatAll();
+    for (const said of this.#said.values()) this.#begin(said);
     for (const topic of this.topics.values()) this.#keep(topic);
   }
 
@@ -194,6 +205,8 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
 
   /** Messages of these channels may have been missed: heals their logs, and asks for their members. */
   resubscribed(channels: readonly Channel[]): void {
+    // This node may have missed questions too.
+    this.repeatAll();
     const topics = channels.map((channel) => channel.slice(2)).filter((name) => this.topics.has(name));
     this.#members.missed(topics);
     for (const name of topics) void this.topics.get(name)!.log?.heal();
@@ -257,11 +270,11 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     const joins = topic.joining.get(peer) ?? [];
     topic.joining.set(peer, joins);
     const earlier = joins.at(-1);
-    const join = new Join(peer, topic, this.#node.host);
+    const join = new Join(peer, as, topic, this.#node.host);
     joins.push(join);
     if (earlier !== undefined) await earlier.settled;
     try {
-      return await this.#join(topic, join, since, as);
+      return await this.#join(topic, join, since);
     } finally {
       joins.shift();
       if (joins.length === 0) topic.joining.delete(peer);
@@ -269,7 +282,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     }
   }
 
-  async #join(topic: FleetTopic, join: Join, since: Position | undefined, as: string | undefined): Promise<Joined> {
+  async #join(topic: FleetTopic, join: Join, since: Position | undefined): Promise<Joined> {
     const { broker } = this.#node;
     const { name, log } = topic;
     const { peer } = join;
@@ -277,8 +290,10 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     await broker.ready(topic.channel);
     // The client may have more than this node, if another node was faster.
     await log?.follow(since);
+    if (join.as !== undefined) await this.#know(topic);
+    // It may have been hidden meanwhile.
+    const { as } = join;
     if (as !== undefined) {
-      await this.#know(topic);
       if (this.#members.sizeOf(name) >= MAX_MEMBERS && !this.#members.has(name, localId))
         throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
       join.checkPresent();
@@ -287,7 +302,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     try {
       return await join.enter(since);
     } catch (error) {
-      if (as !== undefined && !this.#node.host.membersOf(name).has(peer)) this.hide(name, peer);
+      if (as !== undefined && !this.#node.host.membersOf(name).has(peer)) this.#hide(name, peer);
       throw error;
     } finally {
       // Also if the join has failed after the application added the peer.

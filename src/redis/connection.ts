@@ -6,7 +6,7 @@ import type { Channel, EngineConnection, EngineError, EngineFacts, EngineHost, N
 import { pause, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
 import { DemotedError, RedirectError, refusalError } from "./client.js";
 import { findLayout, findOpinions, type Layout } from "./layout.js";
-import { Link, MAX_BYTES } from "./link.js";
+import { Link, MAX_BYTES, type Past } from "./link.js";
 import { RedisLog } from "./log.js";
 import { Names, TAG_COUNT } from "./names.js";
 import { Numbers } from "./numbers.js";
@@ -47,8 +47,8 @@ export class RedisConnection implements EngineConnection, Connectable {
   readonly #loop: Reconnecting;
   /** The servers that are in use, by address. */
   readonly #links = new Map<string, Link>();
-  /** The last link to each server that was lost. */
-  readonly #past = new Map<string, Link>();
+  /** The last link to each server of the present layout that was lost, as a later one compares it. */
+  readonly #past = new Map<string, Past>();
   /** The primary of each tag. `undefined` while there is none, and while its channels are being subscribed. */
   readonly #linkByTag: (Link | undefined)[] = Array.from({ length: TAG_COUNT });
   /** Tags whose subscriptions a server has ended: they are subscribed again, also if they have the same primary. */
@@ -234,7 +234,7 @@ export class RedisConnection implements EngineConnection, Connectable {
   lost(link: Link, error: EngineError): void {
     if (this.#links.get(link.address) !== link) return;
     this.#links.delete(link.address);
-    this.#past.set(link.address, link);
+    this.#past.set(link.address, link.past);
     for (const [tag, one] of this.#linkByTag.entries()) if (one === link) this.#linkByTag[tag] = undefined;
     this.#loop.lost(error);
   }
@@ -297,6 +297,7 @@ export class RedisConnection implements EngineConnection, Connectable {
         this.#links.delete(text);
         link.close();
       }
+    for (const text of this.#past.keys()) if (!addresses.has(text)) this.#past.delete(text);
     if (failures.length > 0) throw failures[0]!;
     const moved = [...this.#subscriptions.values()].filter(({ tag }) => this.#moved.has(tag));
     if (this.isConnected) this.#moved.clear();
@@ -349,7 +350,7 @@ export class RedisConnection implements EngineConnection, Connectable {
   /** Ends all links. */
   drop(): void {
     for (const link of this.#links.values()) {
-      this.#past.set(link.address, link);
+      this.#past.set(link.address, link.past);
       link.destroy();
     }
     this.#links.clear();

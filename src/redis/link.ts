@@ -38,6 +38,12 @@ const RETIRE_MS = 5_000;
 /** What a server has said about itself, by `INFO`. */
 export type ServerInfo = ReadonlyMap<string, string>;
 
+/** What is kept of a link that was lost. */
+export interface Past {
+  readonly life: string;
+  readonly term: Term | undefined;
+}
+
 export class Link {
   readonly address: string;
   info: ServerInfo = new Map();
@@ -170,9 +176,13 @@ export class Link {
   }
 
   /** Returns true if the server has certainly been the primary since an earlier link, so that no other server need be asked. */
-  continues(before: Link | undefined): boolean {
-    if (before === undefined || before.life !== this.life || before.#term === undefined) return false;
-    return this.#term?.continues(before.#term) === true;
+  continues(before: Past | undefined): boolean {
+    if (before?.life !== this.life || before.term === undefined) return false;
+    return this.#term?.continues(before.term) === true;
+  }
+
+  get past(): Past {
+    return { life: this.life, term: this.#term };
   }
 
   /** Sends a command. Rejects with an `EngineError` and its outcome. */

@@ -1,12 +1,10 @@
 /** How the engine starts over Redis, which servers it refuses, and how it reaches them. */
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { redis, type RedisOptions } from "../../src/redis/index.js";
-import { virtualClock } from "../../src/testing/index.js";
+import { describe, expect, it } from "vitest";
+import type { RedisOptions } from "../../src/redis/index.js";
 import { freePort } from "../support/ports.js";
 import { RedisServer, type RedisServerOptions } from "../support/redis.js";
-import { turn } from "../support/turns.js";
 import { outcomeOf, refusalOf, TestNode, use, watchHandles } from "./kit.js";
 import { redisRig } from "./redis-rig.js";
 
@@ -22,31 +20,6 @@ async function reasonOf(options: RedisOptions): Promise<string> {
 }
 
 describe("the engine redis, at the start", () => {
-  it("waits for at most 20 s before it tries again", async () => {
-    const node = new TestNode(redis({ url: `redis://127.0.0.1:${await freePort()}` }));
-    const clock = virtualClock();
-    vi.spyOn(Math, "random").mockReturnValue(0.99999);
-    onTestFinished(() => clock.restore());
-    const opening = outcomeOf(node.connection.open());
-    const failed = async (times: number): Promise<void> => {
-      while (node.downs.length < times) await turn();
-      await turn();
-    };
-    // The bound of the delay doubles with each failure.
-    for (let times = 1; times <= 10; times++) {
-      await failed(times);
-      await clock.pass(Math.min(100 * 2 ** times, 20_000));
-    }
-    await failed(11);
-    await clock.pass(19_900);
-    for (let i = 0; i < 100; i++) await turn();
-    expect(node.downs).toHaveLength(11);
-    await clock.pass(100);
-    await failed(12);
-    await node.connection.close();
-    expect(await opening).toBe("not-sent");
-  });
-
   it("waits for a server that refuses to write for a while, and reads if it refuses later", async () => {
     const server = await start({ settings: { "min-replicas-to-write": "1" } });
     const node = use(new TestNode(redisRig({ url: server.url }).engine()));

@@ -108,6 +108,8 @@ describe("a call to a peer of another node", () => {
     const [bob] = [...b.server.peers];
     expect(await c.server.peer(bob!.id).request("work")).toBe("done");
     expect(a.server.nodes.live).toHaveLength(3);
+    const endless = c.server.peer(bob!.id).request("work", undefined, { timeoutMs: Infinity });
+    expect(outcomeOf(await rejection(endless))).toEqual(UNKNOWN);
     await engine.links[1]!.kill();
     expect(outcomeOf(await failure(c.server.peer(bob!.id).request("work")))).toEqual(UNKNOWN);
     // The broker of the other node counts all.
@@ -150,10 +152,18 @@ describe("a call to a peer of another node", () => {
       "the node is silent for its lease before it answers",
       ({ engine, b }) => void engine.unheard.add(b.server.nodes.id),
     ],
+    [
+      "its node had given up the own node, which waits without a timeout",
+      async ({ engine, a }) => {
+        engine.unheard.add(a.server.nodes.id);
+        await pass(14_000);
+        engine.unheard.clear();
+      },
+    ],
     ["its own node closes while it runs", ({ a }) => void a.server.close()],
   ])("is `unknown` if %s", async (_what, end) => {
     const one = await twoNodes();
-    const call = rejection(one.call("never"));
+    const call = rejection(one.call("never", undefined, { timeoutMs: Infinity }));
     await running(one.bob);
     await end(one);
     expect(outcomeOf(await settled(call))).toEqual(UNKNOWN);
@@ -245,7 +255,7 @@ const ghost = async (timeoutMs: number, methods?: object) => {
       link!.host.received(`n:${link!.node}`, `1q\t${n}\tghost-1e\t${peer}\t${timeoutMs}\t\n${body}`);
   };
   const answers = (): number => link!.sent.filter((frame) => frame.startsWith("1a")).length;
-  return { ask, answers, dropped: () => one.b.server.stats().engine!.dropped };
+  return { ask, answers, link: link!, dropped: () => one.b.server.stats().engine!.dropped };
 };
 
 describe("an answer", () => {
@@ -279,23 +289,29 @@ describe("an answer", () => {
     ["10,000", 10_000, "none", ""],
     ["16 Mi", 16, undefined, "x".repeat(1_040_000)],
   ])("is one of at most %s that are sent again", async (_what, most, peer, text) => {
-    const { ask, answers, dropped } = await ghost(60_000, { work: () => text });
+    const { ask, answers, dropped, link } = await ghost(60_000, { work: () => text });
     ask(1, most, peer);
     await when(() => answers() === most);
+    await turn();
     expect(dropped()).toBe(0);
     ask(most + 1, most + 1, peer);
     await expectSoon(dropped, 1);
+    link.down();
+    const before = answers();
+    link.up();
+    await turn();
+    expect(answers() - before).toBe(Math.min(most, 1_000));
   });
 
-  it("to a call without a timeout is sent again for a minute", async () => {
-    const { ask, answers } = await ghost(0);
+  it("to a call without a timeout is sent again while the node of its caller lives", async () => {
+    const { ask, answers, link } = await ghost(0);
+    link.host.received("a:all", "1b\tghost-1e\t1\t100000\t\n");
     ask(1, 1, "none");
-    await pass(50_000);
-    const count = answers();
-    await pass(9_000);
+    await pass(90_000);
+    expect(answers()).toBeGreaterThan(30);
+    await pass(20_000);
     const all = answers();
-    expect(all).toBeGreaterThan(count);
-    await pass(60_000);
+    await pass(20_000);
     expect(answers()).toBe(all);
   });
 });

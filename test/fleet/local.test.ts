@@ -25,7 +25,11 @@ describe.each([
     const node = make();
     const topic = node.server.topic("room");
     const [ann, bob, cid] = [await node.client("ann"), await node.client("bob"), await node.client("cid")];
-    expect(await topic.join(ann.peer)).toMatchObject({ outcome: "gap", at: expect.stringMatching(/\.0$/) as string });
+    const { at: first, outcome: none } = await topic.join(ann.peer);
+    expect([first, none, await topic.read()]).toEqual([expect.stringMatching(/^[\w-]+\.0$/), "gap", { at: first, outcome: "gap", entries: [] }]); // prettier-ignore
+    // A log has a position while it is empty.
+    expect(await topic.join(bob.peer, { since: first })).toEqual({ at: first, outcome: "complete" });
+    topic.delete(bob.peer);
     const at: string[] = [];
     for (let n = 1; n <= 5; n++) at.push(await topic.publish("said", { n }));
     expect(await topic.join(bob.peer, { since: at[2] })).toEqual({ at: at[4], outcome: "complete" });
@@ -34,6 +38,7 @@ describe.each([
     // A member has all that was sent since.
     for (const [since, outcome] of [[at[4], "complete"] as const, [at[3], "gap"] as const])
       expect(await topic.join(cid.peer, { since })).toEqual({ at: at[4], outcome });
+    expect(await topic.read({ since: at[4] })).toEqual({ at: at[4], outcome: "complete", entries: [] });
     await topic.publish("said", { n: 6 });
     await expectSoon(() => [ann, bob, cid].map(said), [[1, 2, 3, 4, 5, 6], [4, 5, 6], [6]]);
     // With an engine, the node has more of the log.

@@ -20,6 +20,7 @@ class Node {
   /** By topic and member: the last event. */
   readonly known = new Map<string, string>();
   readonly breaches: string[] = [];
+  readonly #name: string;
 
   constructor(name: string, send: (channel: string, frame: string) => void, now: () => number) {
     const forgotten = (): void => this.digest("all", [...this.members.ownTopics]);
@@ -40,16 +41,13 @@ class Node {
         if (node === name) this.changes.set(topic, now());
       },
     });
-    this.digest = (key, topics) =>
-      void this.sources.set(
-        key,
-        topics
-          .map((topic) => [`t:${topic}`, frameOf(Kind.Digest, [name, this.members.numberOf(topic) ?? 0])] as const)
-          .values(),
-      );
+    this.#name = name;
   }
 
-  readonly digest: (key: string, topics: string[]) => void;
+  digest(key: string, topics: string[]): void {
+    const frameFor = (topic: string): string => frameOf(Kind.Digest, [this.#name, this.members.numberOf(topic) ?? 0]);
+    this.sources.set(key, topics.map((topic) => [`t:${topic}`, frameFor(topic)] as const).values());
+  }
 
   list(topic: string): Set<string> {
     return new Set(Array.from(this.members.list(topic), (one) => one.join(" ")));
@@ -81,15 +79,7 @@ function play(seed: number): string[] {
     if (frame.kind === Kind.Beat) node.live.received(frame.fields, now);
     else node.members.received(channel.startsWith("t:") ? channel.slice(2) : frame.fields[1]!, frame);
   };
-  for (const name of NAMES)
-    nodes.set(
-      name,
-      new Node(
-        name,
-        (channel, frame) => send(name, channel, frame),
-        () => now,
-      ),
-    );
+  for (const name of NAMES) nodes.set(name, new Node(name, (...one) => send(name, ...one), () => now)); // prettier-ignore
   const act = (name: string, node: Node): void => {
     const topic = random.pick(TOPICS);
     const id = String(random.below(3));
@@ -104,10 +94,7 @@ function play(seed: number): string[] {
       if (now % (LEASE_MS / 3) === 0) node.live.beat(now);
       node.members.tick(now);
       const due = [...node.changes].filter(([, at]) => [1_000, 10_000, 60_000].includes(now - at));
-      node.digest(
-        "due",
-        due.map(([topic]) => topic),
-      );
+      node.digest("due", due.map(([topic]) => topic)); // prettier-ignore
       if (isFaulty) act(name, node);
       for (const [key, source] of node.sources) {
         const { done, value } = source.next();
@@ -223,6 +210,43 @@ it("a node that waits for its turn to ask about a topic asks no other node besid
   expect(sources).toEqual(["missed 1", "k a one", "k a one"]);
   members.unfollow("one");
   expect([frames[2]!.next().done, members.tick(200_000)]).toEqual([true, false]);
+});
+
+/** The nodes as node "n" hears them. `beat`: its next beat, which comes back at once. */
+function listener() {
+  const lost: unknown[] = [];
+  const output = { send: () => {}, lost: (...one: unknown[]) => lost.push(one), forgotten: () => {} };
+  const live = new LiveNodes("n", 10_000, output, 0);
+  let number = 0;
+  const beat = (at: number): boolean => live.beat(at) && live.received(["n", String(++number), "10000", ""], at);
+  return { live, lost, beat };
+}
+
+it("a node whose broker was away gives up none that connects a little later", () => {
+  const { live, lost, beat } = listener();
+  live.noteSign("m", 97_500);
+  beat(100_000);
+  live.connected();
+  for (const [i, at] of [105_000, 108_334, 111_668, 115_001, 118_335, 121_668].entries())
+    expect([beat(at), lost.length]).toEqual([true, i < 5 ? 0 : 1]);
+});
+
+it("a node that was only called was no member of a topic when it is silent, and is never heard again after its bye", () => {
+  const { live, lost, beat } = listener();
+  for (const node of ["x", "y"]) live.expects(node, 0);
+  live.received(["y", "1", "10000", "bye"], 0);
+  for (const at of [3_000, 6_000, 9_000, 12_000]) beat(at);
+  expect([lost, live.noteSign("x", 30_000), live.noteSign("y", 30_000)]).toEqual([[["y", false], ["x", false]], true, false]); // prettier-ignore
+});
+
+it("a node that was given up meanwhile is asked although it answers that nothing has changed", () => {
+  const { members, receive, answer, frames } = follower();
+  members.enough("one");
+  answer("a", 5, ["x", "1"]);
+  members.lost("a");
+  receive(Kind.Digest, ["a", 5]);
+  receive(Kind.Members, ["a", "one", 5, "", 1]);
+  expect(frames[0]!.next().done).toBe(false);
 });
 
 it("a node that begins anew in a topic has no other members there", () => {

@@ -2,6 +2,7 @@
 import { expect, it } from "vitest";
 import { inspectMemory, memory } from "../../src/fleet/memory.js";
 import { virtualClock } from "../../src/testing/index.js";
+import type { EngineLog } from "../../src/fleet/engine.js";
 import { describeEngine, page } from "../engines/kit.js";
 
 describeEngine("memory", async () => {
@@ -10,12 +11,16 @@ describeEngine("memory", async () => {
   return { engine: () => engine, leftovers, close: async () => {} };
 });
 
+async function openLog(engine = memory()): Promise<EngineLog> {
+  const connection = engine.createConnection("node", { received() {}, up() {}, down() {}, resubscribed() {} });
+  await connection.open();
+  return connection.log!;
+}
+
 it("memory() keeps the entries of a log for `ttlMs`, its position for a day more, and that of a key for 2 minutes", async () => {
   using clock = virtualClock();
   const engine = memory();
-  const connection = engine.createConnection("node", { received() {}, up() {}, down() {}, resubscribed() {} });
-  await connection.open();
-  const log = connection.log!;
+  const log = await openLog(engine);
   const append = (topic: string, body: string, key?: string): ReturnType<typeof log.append> =>
     log.append(topic, body, { length: 10, bytes: 2 ** 20, ttlMs: 1_000 }, key);
   const keyed = await append("c", "1", "key");
@@ -37,13 +42,21 @@ it("memory() keeps the entries of a log for `ttlMs`, its position for a day more
   expect((await append("a", "4")).epoch).not.toBe(epoch);
   await append("b", "2");
   expect(inspectMemory(engine).filter((text) => text.startsWith("log "))).toEqual(["log a", "log b"]);
-  await connection.close();
+});
+
+it("memory() keeps 100,000 logs without an entry: the one that was read first is forgotten, but none that has one", async () => {
+  const log = await openLog();
+  const rule = { length: 10, bytes: 100, ttlMs: 60_000 };
+  const epoch = async (name: string, begin?: typeof rule): Promise<string> =>
+    (await log.read(name, 0, page(1), begin)).epoch;
+  const begun = [await epoch("a", rule), await epoch("0", rule), await epoch("1", rule)];
+  await log.append("a", "1", rule, undefined);
+  for (let i = 2; i <= 100_000; i++) await epoch(String(i), rule);
+  expect([await epoch("a"), await epoch("0"), await epoch("1")]).toEqual([begun[0], "", begun[2]]);
 });
 
 it("memory() keeps 128 MiB of all logs together: the entries of the one that was not published to for longest are forgotten", async () => {
-  const connection = memory().createConnection("node", { received() {}, up() {}, down() {}, resubscribed() {} });
-  await connection.open();
-  const log = connection.log!;
+  const log = await openLog();
   const rule = { length: 10, bytes: 2 ** 26, ttlMs: 60_000 };
   const text = "x".repeat(2 ** 26);
   const { epoch } = await log.append("a", text, rule, undefined);
@@ -53,5 +66,4 @@ it("memory() keeps 128 MiB of all logs together: the entries of the one that was
   await log.append("c", "1", rule, undefined);
   expect([await kept("a"), await kept("b"), await kept("c")]).toEqual([0, 1, 1]);
   expect(await log.append("a", "2", rule, undefined)).toEqual({ epoch, offset: 2 });
-  await connection.close();
 });

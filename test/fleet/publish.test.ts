@@ -16,7 +16,6 @@ import {
   makeNodes,
   settled,
   useFleet,
-  type Client,
   type Node,
 } from "./nodes.js";
 
@@ -313,45 +312,4 @@ it("read returns pages, and reports a gap for a position that does not connect, 
     [7, 8],
     [7, 8],
   ]);
-});
-
-describe("a log", () => {
-  it("has a position while it is empty: a client that joined it misses nothing", async () => {
-    const [a, b] = makeNodes(2, RULES) as [Node, Node];
-    const first = await a.server.topic("room").join((await a.client()).peer);
-    expect(first).toEqual({ at: expect.stringMatching(/^[\w-]+\.0$/), outcome: "gap" });
-    expect(await a.server.topic("room").read()).toEqual({ at: first.at, outcome: "gap", entries: [] });
-    const join = ({ peer }: Client): Promise<unknown> => b.server.topic("room").join(peer, { since: first.at });
-    expect(await join(await b.client())).toEqual({ at: first.at, outcome: "complete" });
-    const at = await say(a, 1);
-    const late = await b.client();
-    expect(await join(late)).toEqual({ at, outcome: "complete" });
-    expect(await late.until(1)).toEqual([["said", { n: 1, at }]]);
-    // It is a member, and has everything.
-    expect(await b.server.topic("room").join(late.peer, { since: at })).toEqual({ at, outcome: "complete" });
-  });
-
-  it("forgets its entries `ttlMs` after the last publication, which is a gap unless none was missed", async () => {
-    const [a] = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 2_000 } }) }) as [Node];
-    const topic = a.server.topic("room");
-    const first = await say(a, 1);
-    await pass(1_500);
-    const second = await say(a, 2);
-    const [ann, bob] = [await a.client(), await a.client()];
-    await topic.join(ann.peer);
-    const gaps = gapsOf(a);
-    await pass(1_500);
-    expect((await topic.read({ since: first })).entries).toHaveLength(1);
-    await pass(600);
-    expect(await topic.read({ since: first })).toEqual({ at: second, outcome: "gap", entries: [] });
-    expect(await topic.read({ since: second })).toEqual({ at: second, outcome: "complete", entries: [] });
-    expect(await topic.join(bob.peer, { since: second })).toEqual({ at: second, outcome: "complete" });
-    // The node compares its position with a log that is quiet.
-    await pass(61_000);
-    const third = await say(a, 3);
-    await a.network.settle();
-    expect(third).toBe(second.replace(/2$/, "3"));
-    expect([ann.got, bob.got]).toEqual([[["said", { n: 3, at: third }]], [["said", { n: 3, at: third }]]]);
-    expect([gaps, a.server.stats().engine!.gaps]).toEqual([[], 0]);
-  });
 });

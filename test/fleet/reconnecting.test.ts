@@ -1,5 +1,5 @@
 /** Imports `fleet/reconnecting`: no engine shows the signals of its attempts. The loop by which an engine connects, and connects again. */
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { EngineError, type Channel } from "../../src/fleet/engine.js";
 import { Reconnecting } from "../../src/fleet/reconnecting.js";
 import { virtualClock } from "../../src/testing/index.js";
@@ -34,4 +34,21 @@ it("a loop that is closed ends its attempt or its delay at once, and no signal o
   expect([clock.timers, starting.attempt]).toEqual([1, expect.any(Promise)]);
   starting.close();
   expect([(await opening).outcome, clock.timers]).toEqual(["not-sent", 0]);
+});
+
+it("a loop waits for at most 20 s before it tries again, and twice as long after each failure until then", async () => {
+  using clock = virtualClock();
+  vi.spyOn(Math, "random").mockReturnValue(1);
+  const connect = vi.fn<() => Promise<never>>(() => Promise.reject(new EngineError("refused", "not-sent")));
+  const host = { received() {}, up() {}, down() {}, resubscribed() {} };
+  const loop = new Reconnecting("test", { isConnected: false, connect, drop() {} }, host);
+  void rejection(loop.open());
+  for (let times = 1; times <= 12; times++) {
+    await clock.pass(0);
+    expect(connect).toHaveBeenCalledTimes(times);
+    await clock.pass(Math.min(100 * 2 ** times, 20_000) - 1);
+    expect(connect).toHaveBeenCalledTimes(times);
+    await clock.pass(1);
+  }
+  loop.close();
 });

@@ -3,17 +3,15 @@ import { describe, expect, it } from "vitest";
 import { EngineError } from "../../src/node.js";
 import { pass } from "../support/time.js";
 import { gate, rejection, turn } from "../support/turns.js";
-import { FaultyEngine, type FaultyLink } from "./faulty.js";
+import type { FaultyLink } from "./faulty.js";
 import {
   count,
   gapsOf,
   numbers,
   room,
-  RULES,
   say,
   expectSoon,
   failure,
-  makeNodes,
   settled,
   useFleet,
   when,
@@ -406,31 +404,6 @@ describe("the tail that a node keeps of a log", () => {
       expect(await reads(missed, length)).toBe(cost);
     },
   );
-
-  it("is one of those that have 32 MiB together, and the one that was not added to for longest is dropped", async () => {
-    const engine = new FaultyEngine();
-    const [a] = makeNodes(1, RULES, engine) as [Node];
-    const foreignNode = await engine.foreign();
-    const { peer } = await a.client();
-    const rest = '{"jsonrpc":"2.0","method":"said","params":{"text":""}}'.length;
-    const body = `{"jsonrpc":"2.0","method":"said","params":{"text":"${"x".repeat(64 * 1024 - rest)}"}}`;
-    const append = async (i: number): Promise<void> =>
-      void (await foreignNode.log!.append(`t${i}`, body, { length: 10, bytes: 2 ** 20, ttlMs: 60_000 }, undefined));
-    const positions = await Promise.all(count(0, 512).map((i) => a.server.topic(`t${i}`).join(peer)));
-    const costs = async (i: number): Promise<number> => {
-      const before = engine.links[0]!.count("read");
-      const { peer: late } = await a.client();
-      await a.server.topic(`t${i}`).join(late, { since: positions[i]!.at });
-      return engine.links[0]!.count("read") - before;
-    };
-    for (let i = 0; i < 512; i++) await append(i);
-    await turn();
-    expect([await costs(0), await costs(1)]).toEqual([0, 0]);
-    await append(512);
-    await turn();
-    expect([await costs(0), await costs(1), await costs(512)]).toEqual([1, 0, 0]);
-    await foreignNode.close();
-  });
 });
 
 describe("a member that does not accept a publication, because of its length,", () => {
