@@ -3,7 +3,7 @@ import { Credentials, type Attempt, type Supplied } from "./client/credentials.j
 import { openStandard, type Open } from "./client/open.js";
 import { Normal } from "./message/close-codes.js";
 import type { DelayRange } from "./client/backoff.js";
-import { ClientDriver, type OnOpen } from "./client/driver.js";
+import { ClientDriver, type LinkClass, type OnOpen } from "./client/driver.js";
 import type { ContractOptions } from "./contract/checks.js";
 import type { AnyMethods, Contract } from "./contract/contract.js";
 import { expected } from "./message/errors.js";
@@ -21,6 +21,7 @@ import {
   type Checked,
 } from "./message/options.js";
 import { onAbort } from "./base/tell.js";
+import { PackedLink } from "./session/link.js";
 import { endpointLimits } from "./session/sizes.js";
 import type { Caller } from "./peer/caller.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
@@ -142,7 +143,7 @@ export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> =
   url: Supplied<string | URL>,
   ...options: OpenArguments<C, S, Options<NoInfer<C>, Context<C, S>> & ConnectOptions<NoInfer<S>>>
 ): Peer<C, S> {
-  return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard).peer;
+  return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard, PackedLink).peer;
 }
 
 /**
@@ -157,7 +158,7 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
   url: Supplied<string | URL>,
   ...options: OpenArguments<C, S, Options<NoInfer<C>, Context<C, S>> & ConnectOptions<NoInfer<S>>>
 ): Promise<Peer<C, S>> {
-  return whenOpen(openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard));
+  return whenOpen(openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard, PackedLink));
 }
 
 /** A peer that connects, and what stops its `signal` from ending it. */
@@ -169,12 +170,13 @@ interface OpeningPeer<P extends AnyPeer> {
 
 /**
  * Makes a peer that connects. The functions `open` and `connect` of both entries call it with checked options. Those of Node also
- * give `headers`.
+ * give `headers`. `Link`: the class of the links over the sockets of `openSocket`.
  */
 export function openPeer<C extends Contract<C>, S extends Contract<S>>(
   url: Supplied<string | URL>,
   options: Checked<typeof CONNECT_OPTIONS> & { headers?: unknown },
   openSocket: Open,
+  Link: LinkClass,
 ): OpeningPeer<Peer<C, S>> {
   const { signal } = options;
   const config = makeConfig(options, options.onOpen !== undefined);
@@ -183,6 +185,7 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
     ...options.reconnect,
     credentials: new Credentials(url, options.headers, options.auth),
     open: openSocket,
+    Link,
     limits: endpointLimits(config.limits, config.bytes),
   });
   const peer = createPeer<C, S>(driver.link, config, {});

@@ -13,6 +13,7 @@ import { checkOptions, isPlain, must, optional } from "./message/options.js";
 import { allFeatures } from "./features/all.js";
 import { pairOf, type pair as pagePair } from "./pair.js";
 import { Peer as PagePeer, type Context, type Options } from "./peer/peer.js";
+import { NodeLink } from "./session/node-link.js";
 import { longestFrame } from "./session/sizes.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./socket/ws.js";
 
@@ -150,6 +151,7 @@ function openByWs<C extends Contract<C>, S extends Contract<S>>(
     { ...checked, use: [...allFeatures, ...(checked.use ?? [])] },
     (target, protocols, maxMessageBytes, headers) =>
       openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers !== undefined && { headers }) }),
+    NodeLink,
   );
 }
 

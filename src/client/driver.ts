@@ -9,7 +9,8 @@ import { Heartbeat, type HeartbeatTimes } from "../socket/heartbeat.js";
 import { errorOfEnd, type CloseInfo, type SocketSource, type Link } from "../message/transport.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
-import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
+import { PROTOCOL, type LinkDelegate, type PackedLink } from "../session/link.js";
+import type { EndpointLimits } from "../session/state.js";
 import { Backoff, type DelayRange } from "./backoff.js";
 import { attemptConnection, type HandshakeResult, type ConnectAttempt, type ConnectPlan } from "./open.js";
 import { watchPage } from "./page.js";
@@ -27,7 +28,17 @@ export interface ClientPlan extends ConnectPlan, DelayRange {
   /** Whether the client retries until its first connection is open. Otherwise, the first failure ends the peer. */
   readonly retriesFirst: boolean;
   readonly heartbeat: HeartbeatTimes | undefined;
+  /** The class of its links. */
+  readonly Link: LinkClass;
 }
+
+/** A class of links. `lost`: the link that a link replaces. */
+export type LinkClass = new (
+  limits: EndpointLimits,
+  wantsSession: boolean,
+  delegate: LinkDelegate,
+  lost?: PackedLink,
+) => PackedLink;
 
 /** Delays are multiples of this number, because deadlines of equal length share a queue. */
 const STEP_MS = 10;
@@ -261,8 +272,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   #makeLink(lost?: PackedLink): PackedLink {
-    const { limits, reconnects } = this.#plan;
-    return new PackedLink(limits, reconnects !== false, this, lost);
+    const { limits, reconnects, Link } = this.#plan;
+    return new Link(limits, reconnects !== false, this, lost);
   }
 
   /** Connects again, because the socket is lost. */

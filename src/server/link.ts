@@ -5,27 +5,47 @@ import { member } from "../message/message.js";
 import { Frame, type EncodedMessage } from "../message/transport.js";
 import type { Socket } from "../socket/socket.js";
 import type { Attachment, EndpointLimits } from "../session/state.js";
-import { limitsOf, says, serverHello, type ResumeFrame } from "../session/frames.js";
-import { PackedLink, type LinkDelegate } from "../session/link.js";
+import { helloOf, limitsOf, says, serverHello, type ResumeFrame } from "../session/frames.js";
+import type { LinkDelegate } from "../session/link.js";
+import { NodeLink } from "../session/node-link.js";
 import { UNKNOWN_LIMITS } from "../session/session.js";
 
 /** Longest frame with `auth`, in bytes of UTF-8. */
 export const MAX_AUTH_BYTES = 16 * 1024;
 
 /** A server's end of a connection that speaks `reciproc.v1`. Without a delegate, it has no session. */
-export class ServerLink extends PackedLink {
+export class ServerLink extends NodeLink {
   /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
   declare onAuth: ((auth: unknown) => void) | undefined;
   /** The length of the data that the receiver keeps for the other side, and of the queued broadcasts. */
   #kept = 0;
   #keptBroadcasts = 0;
+  /** The length of the frame that was received last, and what counts its parts that are in use, once that is asked for. */
+  #frameLength = 0;
+  #lastFrame: Frame | undefined;
 
   constructor(limits: EndpointLimits, delegate: LinkDelegate | undefined) {
     super(limits, delegate !== undefined, delegate);
     this.onAuth = undefined;
   }
 
-  protected override receiveClientHello(at: Attachment, hello: unknown): void {
+  override frame(text: string): void {
+    const { state } = this;
+    this.#frameLength = text.length;
+    this.#lastFrame = undefined;
+    const hello = state.kind === "greeting" ? helloOf(text) : undefined;
+    if (hello === undefined) super.frame(text);
+    else this.#receiveClientHello(state as Attachment, hello);
+  }
+
+  override bytes(frame: Uint8Array): boolean {
+    this.#frameLength = frame.length;
+    this.#lastFrame = undefined;
+    return super.bytes(frame);
+  }
+
+  /** Takes the client's hello, which accepts or declines the offered session. */
+  #receiveClientHello(at: Attachment, hello: unknown): void {
     const { session } = at;
     this.takesBytes = this.limits.bytes === true && says(hello, "bytes");
     if (session !== undefined && says(hello, "session")) {
@@ -106,7 +126,7 @@ export class ServerLink extends PackedLink {
    * towards the memory of the session. `undefined` if the link keeps no session.
    */
   get currentFrame(): Frame | undefined {
-    return this.delegate && (this.lastFrame ??= new Frame(this.frameLength, this));
+    return this.delegate && (this.#lastFrame ??= new Frame(this.#frameLength, this));
   }
 
   /** The memory of the session: the log, and what the receiver keeps, such as queued messages. */
@@ -128,7 +148,7 @@ export class ServerLink extends PackedLink {
     if ("resume" in frame) return this.fail("`resume` on a socket that did not say it would");
     if (!("auth" in frame) || this.onAuth === undefined) return;
     // The frame is longer in UTF-8 than in UTF-16. Its text is not kept, so a short one is encoded again.
-    if (this.frameLength > MAX_AUTH_BYTES || exceeds(JSON.stringify(frame), MAX_AUTH_BYTES))
+    if (this.#frameLength > MAX_AUTH_BYTES || exceeds(JSON.stringify(frame), MAX_AUTH_BYTES))
       return this.end(CloseCode.MessageTooBig, "message is too large");
     this.onAuth(frame.auth);
   }

@@ -6,7 +6,7 @@
 import * as CloseCode from "../message/close-codes.js";
 import { exceeds, sentForm, type MessageText } from "../message/codec.js";
 import { isObject, member, parse } from "../message/message.js";
-import type { CloseInfo, Frame, LinkReceiver, SendHandle } from "../message/transport.js";
+import type { CloseInfo, LinkReceiver, SendHandle } from "../message/transport.js";
 import * as Frames from "./frames.js";
 import { ROOM_FOR_PONGS, type Socket } from "../socket/socket.js";
 import { Session } from "./session.js";
@@ -27,9 +27,6 @@ export abstract class Endpoint {
   declare state: State;
   /** Whether both sides take binary frames, as far as is known. */
   declare takesBytes: boolean;
-  /** The length of the frame that was received last, and what counts its parts that are in use, once that is asked for. */
-  declare protected frameLength: number;
-  declare protected lastFrame: Frame | undefined;
   declare readonly limits: EndpointLimits;
   /** Takes the messages, and reports of them. Undefined until `start`. Sockets are read after that. */
   declare receiver: LinkReceiver | undefined;
@@ -40,9 +37,8 @@ export abstract class Endpoint {
 
   constructor(limits: EndpointLimits, wantsSession: boolean) {
     this.state = { kind: "connecting" };
-    this.frameLength = 0;
     this.takesBytes = false;
-    this.lastFrame = this.receiver = undefined;
+    this.receiver = undefined;
     this.limits = limits;
     this.#wantsSession = wantsSession;
   }
@@ -129,8 +125,6 @@ export abstract class Endpoint {
   frame(text: string): void {
     const { state } = this;
     const { kind } = state;
-    this.frameLength = text.length;
-    this.lastFrame = undefined;
     if (kind === "plain" && !exceeds(text, this.limits.maxMessageBytes)) return this.receiver!.dispatch(parse(text));
     if (kind !== "live" && kind !== "packed") return this.#receiveBefore(state, text);
     const frame = parse(text);
@@ -154,25 +148,19 @@ export abstract class Endpoint {
   #receiveBefore(state: State, text: string): void {
     if (state.kind === "resuming") return this.#receiveResumed(state, parse(text));
     if (!(state instanceof Attachment)) return;
-    const hello = state.kind === "plain" ? undefined : Frames.helloOf(text);
-    if (hello !== undefined) {
-      if (state.kind === "greeting") this.receiveClientHello!(state, hello);
-      else this.#receiveServerHello(state, hello, true);
-    } else {
-      // A server's first frame decides for good. A client may send plain frames until its hello.
-      if (state.kind === "opening") state.kind = "plain";
-      // The socket accepts longer frames, for packs of several messages.
-      if (exceeds(text, this.limits.maxMessageBytes)) this.end(CloseCode.MessageTooBig, TOO_LARGE);
-      else this.receiver!.dispatch(parse(text));
-    }
+    const hello = state.kind === "opening" ? Frames.helloOf(text) : undefined;
+    if (hello !== undefined) return this.#receiveServerHello(state, hello, true);
+    // A server's first frame decides for good. A client may send plain frames until its hello.
+    if (state.kind === "opening") state.kind = "plain";
+    // The socket accepts longer frames, for packs of several messages.
+    if (exceeds(text, this.limits.maxMessageBytes)) this.end(CloseCode.MessageTooBig, TOO_LARGE);
+    else this.receiver!.dispatch(parse(text));
   }
 
   /** Takes a binary frame of the present socket. Returns false if it is text, because not both sides take binary frames. */
   bytes(frame: Uint8Array): boolean {
     const { state } = this;
     if (!this.takesBytes || (state.kind !== "live" && state.kind !== "packed")) return false;
-    this.frameLength = frame.length;
-    this.lastFrame = undefined;
     // Checked first: reading a frame parses and copies it.
     if (frame.length > this.limits.maxMessageBytes) this.end(CloseCode.MessageTooBig, TOO_LARGE);
     else {
@@ -212,9 +200,6 @@ export abstract class Endpoint {
     else if ("bye" in frame) this.#receiveBye(frame.bye);
     else this.control(frame);
   }
-
-  /** Server: takes the client's hello, which accepts or declines the offered session. */
-  protected receiveClientHello?(at: Attachment, hello: unknown): void;
 
   /** Client: takes the server's hello. */
   #receiveServerHello(at: Attachment, hello: unknown, isAwaited: boolean): void {

@@ -1,19 +1,17 @@
 /**
- * A connection that speaks `reciproc.v1`: an endpoint with sockets, timers and a receiver. `server/link.ts` adds the parts of a server.
+ * A connection that speaks `reciproc.v1`: an endpoint with sockets, timers and a receiver. `node-link.ts` adds what only the sockets of
+ * Node have, and `server/link.ts` the parts of a server.
  */
 import * as CloseCode from "../message/close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import type { ReadBudget } from "../base/read-budget.js";
 import type { MessageText } from "../message/codec.js";
 import {
-  addTraffic,
   endOf,
   errorOfEnd,
   type CloseInfo,
   type SocketSource,
   type LinkReceiver,
   type SendHandle,
-  type Traffic,
   type Link,
 } from "../message/transport.js";
 import { CLOSE_TIMEOUT_MS, type Socket, type SocketHandler } from "../socket/socket.js";
@@ -63,20 +61,13 @@ export interface LinkDelegate extends SocketSource {
 export class PackedLink extends Endpoint implements Link, SocketHandler, Expiring {
   /** While messages flow, when a full socket is checked. Otherwise, when the session expires, or a close must have followed a bye. */
   declare deadline: number;
-  /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
-  declare budget: ReadBudget | undefined;
   declare readonly delegate: LinkDelegate | undefined;
   declare readonly tick: Endpoint["tick"];
-  /** The traffic of the earlier sockets. */
-  #past: Traffic | undefined;
 
-  /** `lost`: the link that this one replaces. Its receiver counts the traffic of both. */
-  constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined, lost?: PackedLink) {
+  constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined) {
     super(limits, wantsSession);
     this.deadline = 0;
-    this.budget = undefined;
     this.delegate = delegate;
-    if (lost !== undefined) this.#past = lost.#past;
     this.tick = new Coalescer(this, PACK_MESSAGES);
   }
 
@@ -113,21 +104,12 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     return state.session !== undefined || state.kind === "ended";
   }
 
-  afterRead(then: () => void): boolean {
-    this.flush();
-    return this.flowing?.socket.afterRead?.(then) === true;
-  }
-
   get maxMessageBytes(): number | undefined {
     return this.state.session?.theirs.maxMessageBytes;
   }
 
   get unsentBytes(): number {
     return this.state.socket?.unsentBytes ?? 0;
-  }
-
-  get traffic(): Traffic | undefined {
-    return addTraffic(this.#past, this.socket?.traffic);
   }
 
   // Sockets.
@@ -167,9 +149,6 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
 
   /** Attaches a socket. Until `kind` changes, messages flow only if it says so. */
   take(socket: Socket, kind: AttachedKind = "resuming", session = this.state.session): Attachment {
-    const { budget } = socket;
-    if (this.budget !== undefined && budget !== this.budget) budget?.adopt(this.budget);
-    this.budget = budget;
     socket.maxFrameBytes = longestFrame(this.limits.maxMessageBytes);
     return (this.state = new Attachment(socket, kind, session));
   }
@@ -180,11 +159,6 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     // First: its close sends the frames that this tick has collected.
     this.socket.discard(CloseCode.Superseded, reason);
     this.closed({ code: CloseCode.Abnormal, reason });
-  }
-
-  override detach(end: CloseInfo): void {
-    this.#past = this.traffic;
-    super.detach(end);
   }
 
   /** Reacts to the end of the present socket. */
@@ -237,14 +211,9 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
 
   // What the endpoint reports.
 
-  /** Dispatches the messages of a pack from the one at `from` on, in as many ticks as the budget needs. */
-  receivePack(messages: unknown[], from = 0): void {
-    for (let i = from; i < messages.length; i++) {
-      // A message may end the connection.
-      if (this.state.kind === "ended") return;
-      if (i > from && this.budget?.isSpent()) return this.budget.defer(() => this.receivePack(messages, i));
-      this.receiver!.dispatch(messages[i]);
-    }
+  /** Dispatches the messages of a pack, until one ends the connection. */
+  receivePack(messages: unknown[]): void {
+    for (const message of messages) if (this.state.kind !== "ended") this.receiver!.dispatch(message);
   }
 
   flows(isResumed: boolean): void {

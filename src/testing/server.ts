@@ -12,6 +12,7 @@ import { ConnectError } from "../message/errors.js";
 import { isObject } from "../message/message.js";
 import { any, checkOptions, must, optional } from "../message/options.js";
 import { Fleet } from "../fleet/fleet.js";
+import { NodeLink } from "../session/node-link.js";
 import {
   endPeer,
   type AnyPeer,
@@ -216,7 +217,12 @@ class Memory implements Platform {
     const line = this.network.add();
     const openSocket: Open = (target, protocols, maxMessageBytes, headers = {}) =>
       this.#open(line, target, protocols, headers as Headers, remoteAddress, maxMessageBytes).opening;
-    const opening = openPeer<C, S>(url, { ...given, use: [...allFeatures, ...(given.use ?? [])] }, openSocket);
+    const opening = openPeer<C, S>(
+      url,
+      { ...given, use: [...allFeatures, ...(given.use ?? [])] },
+      openSocket,
+      NodeLink,
+    );
     const { peer } = opening;
     this.network.assign(peer, line);
     this.#clients.add(peer);
