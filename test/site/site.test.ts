@@ -160,34 +160,48 @@ const SERVE = "types/node/functions/serve";
 const KINDS = ["index", "guides/getting-started", "guides/rooms", "guides/troubleshooting", "API", SERVE];
 const ALL = [...new Set([...KINDS, ...DOCUMENTS])];
 
-/** Runs a test on a page of the site, which must have no error. */
-async function onPage(path: string, view: BrowserContextOptions, test: (page: Page) => Promise<void>): Promise<void> {
-  const page = await newPage(view);
+/** Runs a test on a page of the site, which must have no error: in a new browser page, or in one that is kept. */
+async function onPage(path: string, on: BrowserContextOptions | Page, test: (page: Page) => Promise<void>) {
+  const isKept = "goto" in on;
+  const page = isKept ? on : await newPage(on);
   const errors: string[] = [];
-  page.on("pageerror", (error) => errors.push(error.message));
+  const note = (error: Error): void => void errors.push(error.message);
+  page.on("pageerror", note);
   await visit(page, path);
   await test(page);
   expect(errors).toEqual([]);
-  await page.context().close();
+  page.off("pageerror", note);
+  if (!isKept) await page.context().close();
 }
 
 describe("the site in a browser", () => {
-  // All views have the same elements, so axe looks at each document once, and in the dark at the pages with every kind of them.
-  it.each([
-    ...ALL.map((path) => ["any document", path, DESKTOP, true] as const),
-    ...KINDS.map((path) => ["a page of each kind, dark", path, DARK, true] as const),
-    ...ALL.map((path) => ["any document, on a phone", path, PHONE, false] as const),
-  ])("fits the screen, and has no fault that axe finds, in %s: %s", (_which, path, view, isTested) =>
-    onPage(path, view, async (page) => {
-      const { width, background } = await page.evaluate(() => ({
-        width: document.documentElement.scrollWidth,
-        background: getComputedStyle(document.body).backgroundColor,
-      }));
-      const isDark = Number(/\d+/.exec(background)![0]) < 128;
-      const faults = isTested ? await faultsOf(page) : [];
-      expect({ width, isDark, faults }).toEqual({ width: view.viewport.width, isDark: view === DARK, faults: [] });
-    }),
-  );
+  describe.each([
+    ["", DESKTOP, ALL],
+    // All views have the same elements, so axe looks in the dark only at the pages with every kind of them.
+    [", dark", DARK, KINDS],
+  ] as const)("a document%s", (_which, view, paths) => {
+    // One page, which loads what all documents have in common once.
+    let page: Page;
+    beforeAll(async () => void (page = await newPage(view)));
+    afterAll(() => page.context().close());
+
+    it.each(paths)("fits a screen and a phone, and has no fault that axe finds: %s", async (path) => {
+      await page.setViewportSize(view.viewport);
+      await onPage(path, page, async () => {
+        const width = (): Promise<number> => page.evaluate(() => document.documentElement.scrollWidth);
+        const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+        const isDark = Number(/\d+/.exec(background)![0]) < 128;
+        const wide = await width();
+        const faults = await faultsOf(page);
+        await page.setViewportSize(PHONE.viewport);
+        expect({ isDark, faults, widths: [wide, await width()] }).toEqual({
+          isDark: view === DARK,
+          faults: [],
+          widths: [view.viewport.width, PHONE.viewport.width],
+        });
+      });
+    });
+  });
 
   it("says that an address has no page", () =>
     onPage("guides/nothing", DESKTOP, async (page) => {
