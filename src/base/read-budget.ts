@@ -70,8 +70,10 @@ export class ReadBudget {
     return this.#queue !== NO_WORK;
   }
 
-  /** Returns true if new work may run at once. Otherwise, it must be passed to `add`. `now` is by `performance.now()`. */
-  isFree(now: number): boolean {
+  /** Records that data has come. Returns true if it may be processed at once. Otherwise, its work must be passed to `add`. */
+  received(): boolean {
+    const now = performance.now();
+    if (this.#socket !== undefined) this.#socket.receivedAt = now;
     return this.#queue === NO_WORK && !this.#isSpentAt(now);
   }
 

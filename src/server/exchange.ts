@@ -90,7 +90,7 @@ export class Exchange {
   /** Runs `work` at once, or in a later tick if earlier requests have spent the budget of the connection. */
   runInBudget<T>(work: () => T): T | Promise<T> {
     const { budget } = this.#state;
-    if (budget.isFree(performance.now())) return work();
+    if (budget.received()) return work();
     return new Promise((resolve) => budget.add(() => resolve(work())));
   }
 

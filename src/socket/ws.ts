@@ -138,7 +138,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   static #received(this: WebSocket, data: RawData, isBinary: boolean): void {
     const socket = (this as GatheringWebSocket).wsSocket!;
     const bytes = data as Buffer;
-    const isFree = socket.#recordReceipt();
+    const isFree = socket.budget.received();
     socket.#frameBytes = bytes.length;
     // Ignored frames are not decoded, because decoding text that is not UTF-8 creates an error.
     if (socket.#isClosing) return;
@@ -149,7 +149,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   /** Takes a pong. A pong that answers a read mark was requested, so it does not count towards a flood. */
   static #ponged(this: WebSocket, payload: Buffer): void {
     const socket = (this as GatheringWebSocket).wsSocket!;
-    if (socket.#readMarks?.reached(payload.toString()) === true) socket.#recordReceipt();
+    if (socket.#readMarks?.reached(payload.toString()) === true) socket.budget.received();
     else socket.#controlled();
   }
 
@@ -206,7 +206,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
 
   /** Counts a ping or a pong. If there are too many, closes the socket and stops reading. */
   #controlled(): void {
-    this.#recordReceipt();
+    this.budget.received();
     if (this.#isFlooded || (this.#takeControlFrame ??= rateLimit(CONTROL_FRAMES_PER_SECOND))()) return;
     const reason = `more than ${CONTROL_FRAMES_PER_SECOND} pings and pongs in a second`;
     this.#error ??= Object.assign(new Error(reason), { code: FLOODED });
@@ -214,11 +214,6 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.#isFlooded = true;
     this.pauseReading();
     setTimeout(() => this.#webSocket.terminate(), FLOODED_MS).unref();
-  }
-
-  /** Records that data has come. Returns true if it may be processed at once. */
-  #recordReceipt(): boolean {
-    return this.budget.isFree((this.receivedAt = performance.now()));
   }
 
   pauseReading(): void {

@@ -58,7 +58,7 @@ class Desk {
       this.ticks[this.ticks.length - 1]!++;
       act();
     };
-    if (this.budget.isFree(performance.now())) work();
+    if (this.budget.received()) work();
     else this.budget.add(work);
   }
 
