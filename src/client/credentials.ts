@@ -19,7 +19,7 @@ export interface Given {
   readonly url: URL;
   /** Headers of the upgrade request, in Node. */
   readonly headers: unknown;
-  /** `auth` as JSON. */
+  /** `auth` as JSON; empty if the client has none. */
   readonly auth: string;
 }
 
@@ -55,7 +55,7 @@ export class Credentials {
       const [given, headers, auth] = await Promise.all(values);
       const url = webSocketUrl(given as string, route);
       this.publicUrl = publicUrl(url);
-      return { url, headers, auth: encode(auth) };
+      return { url, headers, auth: this.offersAuth ? encode(auth) : "" };
     } catch (cause) {
       throw (this.failure = new ConnectError(this.publicUrl, "`url`, `headers` or `auth` failed", { cause }));
     }

@@ -413,15 +413,18 @@ export abstract class Endpoint {
     const isResumed = at.kind === "resuming";
     at.kind = kind;
     at.session = session;
-    this.#sendWaiting(at);
+    this.#sendWaiting(at, isResumed);
     this.flows(isResumed);
   }
 
-  /** Sends the logged frames (rule 5), until the wire is full. Reports when messages are taken again, which follow. */
-  #sendWaiting(at: Attachment): void {
+  /**
+   * Sends the logged frames (rule 5), until the wire is full. Reports when messages are taken again, which follow. A receiver that is
+   * suspended sends them when it is resumed.
+   */
+  #sendWaiting(at: Attachment, isSuspended = false): void {
     this.sendData(at);
     this.#sendMissed();
-    if (this.withRoom() !== undefined) this.receiver!.drained();
+    if (!isSuspended && this.withRoom() !== undefined) this.receiver!.drained();
   }
 
   /**
