@@ -161,9 +161,10 @@ describe("an ack", () => {
     expect(end.frames()).toEqual(['{"ack":100}']);
   });
 
-  it("is sent beside data long before it is due, and with pings and pongs", () => {
+  it.each([false, true])("is sent beside data long before it is due, and with pings and pongs", (sendsAtOnce) => {
     const end = ClientEnd.live({ logFrames: 4096, logLength: 2 ** 22 });
     expect(acks(end, 64).flat()).toEqual([]);
+    end.sendsAtOnce = sendsAtOnce;
     end.send(1);
     expect(end.frames()).toEqual(['{"ack":64}', pack(message(1))]);
     end.receive(pack(message(65)));

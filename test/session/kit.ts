@@ -177,8 +177,9 @@ export class ClientEnd implements Reports {
   readonly got: unknown[] = [];
   /** What the endpoint reported, in order. */
   readonly events: unknown[] = [];
-  /** Whether frames wait for the end of the tick. */
+  /** Whether frames wait for the end of the tick, and whether a message leaves before that, in the call that sends it. */
   isDue = false;
+  sendsAtOnce = false;
   /** Whether the endpoint waits until the wire has drained. */
   isSocketFull = false;
 
@@ -272,7 +273,10 @@ export class ClientEnd implements Reports {
     this.flow.drained();
   }
 
-  readonly tick = { added: () => this.tick.schedule() === true, schedule: (): unknown => void (this.isDue = true) };
+  readonly tick = {
+    added: () => this.sendsAtOnce || !(this.isDue = true),
+    schedule: () => void (this.isDue = true),
+  };
 
   socketFull(): void {
     this.isSocketFull = true;
