@@ -49,7 +49,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 /** The `pair` of `reciproc`, whose peers have all features. */
 export const pair: typeof pagePair = (a: any, b: any): any => pairOf(Peer, a, b);
 
-export { serve } from "./server/serve.js";
+export { serve } from "./serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
 export type { Group, NotifyOptions } from "./server/groups.js";
 export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
@@ -57,7 +57,7 @@ export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js
 export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
 export type { FleetOptions } from "./server/options.js";
 export type { Attached, AttachOptions, AttachedTopic } from "./fleet/attach.js";
-export { memory } from "./fleet/memory.js";
+export { memory } from "./topics/memory.js";
 export {
   EngineError,
   logFrame,
@@ -73,9 +73,9 @@ export {
   type LogRule,
   type NodeName,
   type Position,
-} from "./fleet/engine.js";
-export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./fleet/host.js";
-export type { Except, Principal, RemotePeer } from "./fleet/remote.js";
+} from "./topics/engine.js";
+export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./topics/host.js";
+export type { Except, Principal, RemotePeer } from "./topics/remote.js";
 export type {
   JoinOptions,
   LogEntries,
@@ -83,7 +83,7 @@ export type {
   ReadOptions,
   TopicMember,
   TopicRules,
-} from "./fleet/topic-options.js";
+} from "./topics/topic-options.js";
 export type { DrainOptions } from "./server/drain.js";
 export type { ServerStats } from "./server/stats.js";
 export type { ServerLimits } from "./server/limits.js";

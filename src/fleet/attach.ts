@@ -6,9 +6,9 @@ import { checkLive, LIVE_OPTIONS } from "../features/live.js";
 import { anyFunction, checkOptions, must, optional, positive, tableOf } from "../message/options.js";
 import { EventEmitter } from "../base/packages.js";
 import { refuseUnknownEvents, tell } from "../base/tell.js";
-import { checkEngine, type Engine } from "./engine.js";
+import { checkEngine, type Engine } from "../topics/engine.js";
 import { Fleet } from "./fleet.js";
-import type { FleetEvents, Health, NodeHost, NodeMethods, Nodes } from "./host.js";
+import type { FleetEvents, Health, NodeHost, NodeMethods, Nodes } from "../topics/host.js";
 import {
   AddressedPeer,
   checkExcept,
@@ -17,7 +17,7 @@ import {
   type Except,
   type Principal,
   type RemotePeer,
-} from "./remote.js";
+} from "../topics/remote.js";
 import {
   topicName,
   type LogEntries,
@@ -25,7 +25,7 @@ import {
   type ReadOptions,
   type TopicMember,
   type TopicRules,
-} from "./topic-options.js";
+} from "../topics/topic-options.js";
 
 /** The options of `attach`. */
 export interface AttachOptions<R> {

@@ -4,7 +4,7 @@
  */
 import { utf8Bytes } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import { EngineError, type Channel, type Engine, type EngineConnection, type EngineFacts } from "./engine.js";
+import { EngineError, type Channel, type Engine, type EngineConnection, type EngineFacts } from "../topics/engine.js";
 import type { FleetNode } from "./node.js";
 
 /** Commands that the engine has not answered, also if their callers no longer wait: more are refused. */

@@ -17,12 +17,12 @@ import {
 import { isObject } from "../message/message.js";
 import { attempt, onAbort } from "../base/tell.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
-import { EngineError, type NodeName } from "./engine.js";
+import { EngineError, type NodeName } from "../topics/engine.js";
 import { frameOf, isNodeName, Kind, type ReadFrame } from "./frames.js";
 import type { FleetNode } from "./node.js";
-import { NO_PEER } from "./own-peers.js";
-import { notificationIn, parsed } from "./publication.js";
-import type { PeerCalls } from "./remote.js";
+import { NO_PEER } from "../topics/own-peers.js";
+import { notificationIn, parsed } from "../topics/publication.js";
+import type { PeerCalls } from "../topics/remote.js";
 import { FIRST_MS } from "./repeats.js";
 
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */

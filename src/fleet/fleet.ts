@@ -7,14 +7,14 @@ import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js"
 import { attempt } from "../base/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Calls } from "./calls.js";
-import type { Channel, Engine, EngineError, NodeName } from "./engine.js";
+import type { Channel, Engine, EngineError, NodeName } from "../topics/engine.js";
 import { frameOf, isNodeName, Kind, readFrame, type ReadFrame } from "./frames.js";
-import type { EngineStats, GroupOptions, Health, NodeHost, Nodes, ServerNode } from "./host.js";
+import type { EngineStats, GroupOptions, Health, NodeHost, Nodes, ServerNode } from "../topics/host.js";
 import { FleetNode } from "./node.js";
-import type { OwnPeers } from "./own-peers.js";
-import { notificationIn, type Notification } from "./publication.js";
+import type { OwnPeers } from "../topics/own-peers.js";
+import { notificationIn, type Notification } from "../topics/publication.js";
 import { shuffled } from "./reconnecting.js";
-import { refuseOptions } from "./remote.js";
+import { refuseOptions } from "../topics/remote.js";
 import { FleetTopics } from "./topics.js";
 
 /** Another node gets the report of a session for so long, while it lives and has not received it. A session without a socket seldom lasts longer. */

@@ -9,7 +9,7 @@
  * F4: Compare the entries that were read with the position at the time of the request, and never move back.
  * F5: Another epoch is a gap, followed by the new log from its beginning.
  */
-import type { LogPart, Position } from "./engine.js";
+import type { LogPart, Position } from "../topics/engine.js";
 
 /** Takes what a follower decides. */
 export interface FollowerOutput {

@@ -3,7 +3,7 @@
  * version and the kind. New fields are only added at the end, and a node ignores fields that it does not know.
  */
 
-import { VERSION } from "./engine.js";
+import { VERSION } from "../topics/engine.js";
 
 /** The kinds of frames. */
 export const Kind = {

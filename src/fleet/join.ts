@@ -2,12 +2,12 @@
 import { utf8Bytes, type MessageText } from "../message/codec.js";
 import { ConnectionLostError } from "../message/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
-import { EngineError, textOf, type Position } from "./engine.js";
-import type { NodeHost } from "./host.js";
-import type { Publication } from "./publication.js";
-import type { NodeTopic } from "./topic.js";
+import { EngineError, textOf, type Position } from "../topics/engine.js";
+import type { NodeHost } from "../topics/host.js";
+import type { Publication } from "../topics/publication.js";
+import type { NodeTopic } from "../topics/topic.js";
 import type { TopicLog } from "./topic-log.js";
-import type { Joined, SendOptions } from "./topic-options.js";
+import type { Joined, SendOptions } from "../topics/topic-options.js";
 
 /** The topic that is joined. */
 type JoinedTopic = NodeTopic & { readonly log: TopicLog | undefined };

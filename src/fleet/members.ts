@@ -3,9 +3,9 @@
  * channel of the topic, with its number and that of the change before. A node that misses one asks the other node for its members.
  */
 import type { Sending } from "./broker.js";
-import type { Channel, NodeName } from "./engine.js";
+import type { Channel, NodeName } from "../topics/engine.js";
 import { frameOf, isNodeName, Kind, type ReadFrame } from "./frames.js";
-import { parsed } from "./publication.js";
+import { parsed } from "../topics/publication.js";
 
 /** Changes of one node behind a missing one: more are not kept. */
 const MAX_AHEAD = 1_000;

@@ -4,13 +4,13 @@ import { List, unlink, type Linked } from "../base/list.js";
 import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker, type BrokerEvents } from "./broker.js";
-import { EngineError, type Engine, type LogPage, type LogPart, type LogRule, type NodeName } from "./engine.js";
+import { EngineError, type Engine, type LogPage, type LogPart, type LogRule, type NodeName } from "../topics/engine.js";
 import { isNodeName } from "./frames.js";
-import type { NodeHost } from "./host.js";
+import type { NodeHost } from "../topics/host.js";
 import { BEATS, LEASE_MS, LiveNodes } from "./nodes.js";
-import { OwnPeers } from "./own-peers.js";
+import { OwnPeers } from "../topics/own-peers.js";
 import { Repeats } from "./repeats.js";
-import type { SendOptions } from "./topic-options.js";
+import type { SendOptions } from "../topics/topic-options.js";
 
 /** A peer on any node. */
 export interface Address {

@@ -2,7 +2,7 @@
  * Which nodes live: a state machine without I/O. Each node sends beats to all nodes, and judges the others by its own clock. Its own beats
  * come back to it, so it knows whether it hears what is sent.
  */
-import type { Channel, NodeName } from "./engine.js";
+import type { Channel, NodeName } from "../topics/engine.js";
 import { frameOf, isNodeName, Kind } from "./frames.js";
 
 /** How long a node is believed to live without a beat, unless the engine says otherwise. */

@@ -2,7 +2,7 @@
  * The loop by which an engine connects, and connects again after each loss: its state, its delays and its reports. The engine says only how
  * it connects once.
  */
-import { EngineError, type Channel, type EngineHost } from "./engine.js";
+import { EngineError, type Channel, type EngineHost } from "../topics/engine.js";
 
 /** The delay of an attempt is random, up to a bound that doubles with each failure. */
 const FIRST_DELAY_MS = 100;

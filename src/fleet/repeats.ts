@@ -4,7 +4,7 @@
  */
 import { utf8Bytes } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import type { Channel } from "./engine.js";
+import type { Channel } from "../topics/engine.js";
 import type { FleetNode } from "./node.js";
 
 /** The delay before a frame is sent again: twice as long each time. */

@@ -1,10 +1,10 @@
 /** The log of one topic on one node: follows it, delivers its publications, and reads what a client has missed. */
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import { EngineError, type LogPart, type LogRule, type Position } from "./engine.js";
-import type { RecentEntries } from "./entries.js";
+import { EngineError, type LogPart, type LogRule, type Position } from "../topics/engine.js";
+import type { RecentEntries } from "../topics/entries.js";
 import { Follower } from "./follower.js";
 import type { FleetNode } from "./node.js";
-import { PAGE, publicationOf, Replay, type Publication } from "./publication.js";
+import { PAGE, publicationOf, Replay, type Publication } from "../topics/publication.js";
 
 /** How long to wait after a read that failed, if the connection is up. */
 const RETRY_MS = 1_000;

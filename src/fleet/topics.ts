@@ -4,15 +4,22 @@ import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js"
 import { TooLargeError } from "../message/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Sending } from "./broker.js";
-import { positionOf, type Channel, type EngineError, type LogPart, type NodeName, type Position } from "./engine.js";
-import { MAX_MEMBERS, type Joined, type SendOptions, type TopicMember } from "./topic-options.js";
+import {
+  positionOf,
+  type Channel,
+  type EngineError,
+  type LogPart,
+  type NodeName,
+  type Position,
+} from "../topics/engine.js";
+import { MAX_MEMBERS, type Joined, type SendOptions, type TopicMember } from "../topics/topic-options.js";
 import { frameOf, Kind, type ReadFrame } from "./frames.js";
-import { RecentEntries } from "./entries.js";
+import { RecentEntries } from "../topics/entries.js";
 import { Join } from "./join.js";
 import { Members } from "./members.js";
 import type { FleetNode } from "./node.js";
-import { notificationIn, parsed, type Publication } from "./publication.js";
-import { NodeTopic, NodeTopics, type Entry } from "./topic.js";
+import { notificationIn, parsed, type Publication } from "../topics/publication.js";
+import { NodeTopic, NodeTopics, type Entry } from "../topics/topic.js";
 import { TAILS_BYTES, TopicLog } from "./topic-log.js";
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */

@@ -4,7 +4,7 @@
  */
 import type * as JetStream from "@nats-io/jetstream";
 import type * as Transport from "@nats-io/transport-node";
-import { EngineError } from "../fleet/engine.js";
+import { EngineError } from "../topics/engine.js";
 import { FinalError } from "../fleet/reconnecting.js";
 import { runAttempt } from "./attempt.js";
 import type { Config } from "./options.js";

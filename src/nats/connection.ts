@@ -9,7 +9,7 @@ import {
   type EngineFacts,
   type EngineHost,
   type NodeName,
-} from "../fleet/engine.js";
+} from "../topics/engine.js";
 import { FinalError, pause, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
 import {
   chainOf,

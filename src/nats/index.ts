@@ -1,11 +1,11 @@
 /// <reference types="node" preserve="true" />
 /** The entry for NATS: an engine that connects the servers of several processes. The application brings the packages `@nats-io/..`. */
-import type { Engine } from "../fleet/engine.js";
+import type { Engine } from "../topics/engine.js";
 import { NatsConnection } from "./connection.js";
 import { readOptions, type NatsOptions } from "./options.js";
 
 export type { NatsOptions } from "./options.js";
-export { EngineError, type Engine, type EngineSettings } from "../fleet/engine.js";
+export { EngineError, type Engine, type EngineSettings } from "../topics/engine.js";
 
 /**
  * Returns an engine over NATS 2.9 or later. Servers with the same NATS and the same `prefix` are a fleet. Each server makes its own

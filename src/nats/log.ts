@@ -15,7 +15,7 @@ import {
   type LogPart,
   type LogRule,
   type Position,
-} from "../fleet/engine.js";
+} from "../topics/engine.js";
 import {
   COMMAND_MS,
   commandError,

@@ -1,6 +1,6 @@
 /** The names of subjects and streams in NATS: `<prefix>.1.<kind>.<name>`. */
 import { createHash } from "node:crypto";
-import { publicationName, VERSION, type Channel } from "../fleet/engine.js";
+import { publicationName, VERSION, type Channel } from "../topics/engine.js";
 
 /** What a stream keeps. `"l"`: logs. `"k"`: the positions of keys. */
 export type StreamKind = "l" | "k";

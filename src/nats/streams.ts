@@ -1,7 +1,7 @@
 /**
  * The streams of JetStream: one for logs, and one for the positions of keys. Finds out when the first one has lost what it kept. A server that restarts, an administrator or a cluster may empty a stream while this node stays connected.
  */
-import { EngineError } from "../fleet/engine.js";
+import { EngineError } from "../topics/engine.js";
 import { FinalError } from "../fleet/reconnecting.js";
 import { COMMAND_MS, codeOf, refusalIn, type Link, type StreamConfig, type StreamInfo } from "./client.js";
 import type { Names, StreamKind } from "./names.js";

@@ -1,6 +1,6 @@
 /** The part of node-redis that the engine uses, and its errors. The library is imported only when an engine connects. */
 import { isIP } from "node:net";
-import { EngineError } from "../fleet/engine.js";
+import { EngineError } from "../topics/engine.js";
 import { FinalError } from "../fleet/reconnecting.js";
 import type { Address, Login } from "./options.js";
 

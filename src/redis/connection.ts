@@ -2,7 +2,7 @@
  * The connection of one node to Redis. `connect` finds the primaries, connects to them and subscribes: at the start, after each loss,
  * and when a cluster has moved a slot. node-redis itself never reconnects.
  */
-import type { Channel, EngineConnection, EngineError, EngineFacts, EngineHost, NodeName } from "../fleet/engine.js";
+import type { Channel, EngineConnection, EngineError, EngineFacts, EngineHost, NodeName } from "../topics/engine.js";
 import { pause, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
 import { DemotedError, RedirectError, refusalError } from "./client.js";
 import { findLayout, findOpinions, type Layout } from "./layout.js";

@@ -1,11 +1,11 @@
 /// <reference types="node" preserve="true" />
 /** The entry for Redis: an engine that connects the servers of several processes. The application brings the package `redis`. */
-import type { Engine } from "../fleet/engine.js";
+import type { Engine } from "../topics/engine.js";
 import { RedisConnection } from "./connection.js";
 import { readOptions, type RedisOptions } from "./options.js";
 
 export type { RedisOptions } from "./options.js";
-export { EngineError, type Engine, type EngineSettings } from "../fleet/engine.js";
+export { EngineError, type Engine, type EngineSettings } from "../topics/engine.js";
 
 /**
  * Returns an engine over Redis 6.2 or later, over Sentinel, or over a Redis Cluster 7.0 or later. Servers with the same Redis and the same

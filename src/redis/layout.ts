@@ -1,5 +1,5 @@
 /** Finds which primary has which tags: the given server, that of which a Sentinel knows, or those of a cluster. */
-import { EngineError } from "../fleet/engine.js";
+import { EngineError } from "../topics/engine.js";
 import { onAbort } from "../base/tell.js";
 import { shuffled } from "../fleet/reconnecting.js";
 import { connectError, createClient, loadLibrary, type Ask } from "./client.js";

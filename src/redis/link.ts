@@ -3,7 +3,7 @@
  * slowly. A link connects once. If one of its clients is lost, the link is lost.
  */
 import { onAbort } from "../base/tell.js";
-import { EngineError } from "../fleet/engine.js";
+import { EngineError } from "../topics/engine.js";
 import { FinalError } from "../fleet/reconnecting.js";
 import {
   commandError,

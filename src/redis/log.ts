@@ -1,6 +1,6 @@
 /** The logs of topics in Redis: a hash with epoch and top, and a stream whose ids begin with the offsets. */
 import { nanoid } from "../base/packages.js";
-import type { EngineLog, LogPage, LogPart, LogRule, Position } from "../fleet/engine.js";
+import type { EngineLog, LogPage, LogPart, LogRule, Position } from "../topics/engine.js";
 import type { Names } from "./names.js";
 import type { ScriptName } from "./scripts.js";
 

@@ -2,7 +2,7 @@
  * The names of keys and channels in Redis: `<prefix>:1:{tag}:<kind>:<name>`. A cluster keeps all keys with the same tag on one server,
  * so a script may use them together. Without a cluster the tags are the same, so that a deployment can move to one.
  */
-import { publicationName, VERSION, type Channel } from "../fleet/engine.js";
+import { publicationName, VERSION, type Channel } from "../topics/engine.js";
 
 /** Each tag is in the middle of one of 64 ranges of 256 slots, so the tags are spread evenly over the servers of a cluster. */
 const TAGS = (

@@ -2,7 +2,7 @@
  * Numbers the messages of a cluster. A server that was replaced accepts messages and forwards them to its successor, late or twice. So each
  * message has a number, and a node takes only those of another node that are newer than the last one of the same tag.
  */
-import type { NodeName } from "../fleet/engine.js";
+import type { NodeName } from "../topics/engine.js";
 import { isNodeName } from "../fleet/frames.js";
 import { TAG_COUNT } from "./names.js";
 

@@ -3,7 +3,7 @@
 import type { ConnectionOptions } from "node:tls";
 import { checkOptions, must, optional, secret } from "../message/options.js";
 import { BROKER_OPTIONS, given, object, secretText } from "../fleet/broker-options.js";
-import type { EngineSettings } from "../fleet/engine.js";
+import type { EngineSettings } from "../topics/engine.js";
 
 /** The options of `redis()`. Exactly one of `url`, `cluster` and `sentinel` says where Redis is. */
 export interface RedisOptions extends EngineSettings {

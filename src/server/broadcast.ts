@@ -3,7 +3,7 @@ import { exceeds, sentForm, utf8Bytes, type MessageText } from "../message/codec
 import type { Connection } from "../peer/connection.js";
 import { EncodedMessage } from "../message/transport.js";
 import { countDropped, isReady, NotificationHandle } from "../features/live.js";
-import type { SendOptions } from "../fleet/topic-options.js";
+import type { SendOptions } from "../topics/topic-options.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 
 /** Sends a notification of `method` to these peers, `except` some, and counts it. A peer that does not get it, and stays open, misses it. */

@@ -7,7 +7,7 @@ import type { OutgoingCall } from "../peer/outgoing-call.js";
 import { onAbort } from "../base/tell.js";
 import type { CallOptions } from "../contract/contract.js";
 import type { Connection } from "../peer/connection.js";
-import { checkExcept, type Except } from "../fleet/remote.js";
+import { checkExcept, type Except } from "../topics/remote.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 
 /** The options of `request` on a group. */

@@ -4,7 +4,7 @@ import { expected, failed } from "../message/errors.js";
 import { checkLive, isReady, LIVE_OPTIONS } from "../features/live.js";
 import { checkOptions, must, oneOf, optional } from "../message/options.js";
 import type { CallArgs, Contract, LiveOptions, NotifyName, Result } from "../contract/contract.js";
-import { checkExcept, wrongExcept, type Except, type Excluded } from "../fleet/remote.js";
+import { checkExcept, wrongExcept, type Except, type Excluded } from "../topics/remote.js";
 import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import { sendAll } from "./broadcast.js";

@@ -1,7 +1,7 @@
 /** The counts of a server over all its peers, closed ones included. */
 import { addCounts, newCounts, type Counts, type PeerStats } from "../peer/stats.js";
 import type { CloseInfo } from "../message/transport.js";
-import type { EngineStats } from "../fleet/host.js";
+import type { EngineStats } from "../topics/host.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Refusal } from "./upgrade.js";
 

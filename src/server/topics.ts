@@ -13,7 +13,7 @@ import {
   type PublishOptions,
   type ReadOptions,
   type TopicMember,
-} from "../fleet/topic-options.js";
+} from "../topics/topic-options.js";
 import type { Peer } from "../peer/peer.js";
 import { runAround } from "./around.js";
 import { checkPeer, PeerGroup, type Group } from "./groups.js";

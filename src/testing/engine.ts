@@ -13,7 +13,7 @@ import {
   type LogPart,
   type LogRule,
   type Position,
-} from "../fleet/engine.js";
+} from "../topics/engine.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { testServer } from "./server.js";
 

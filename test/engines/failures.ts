@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { EngineError, type Engine } from "../../src/fleet/engine.js";
+import { EngineError, type Engine } from "../../src/topics/engine.js";
 import { joinSilent } from "../server/members.js";
 import { closeAll, makeNode, type Node } from "../fleet/nodes.js";
 import type { Program } from "../support/program.js";

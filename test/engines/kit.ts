@@ -1,6 +1,6 @@
 /** The kit of the tests of engines: what the rules of engines need of vitest, and nodes that are closed after the test. */
 import { describe, expect, it, onTestFinished } from "vitest";
-import { logFrame, type Engine, type EngineError } from "../../src/fleet/engine.js";
+import { logFrame, type Engine, type EngineError } from "../../src/topics/engine.js";
 import {
   describeEngine as describeRules,
   LOG,

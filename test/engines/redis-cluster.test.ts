@@ -1,6 +1,6 @@
 /** The engine over a Redis Cluster, while slots move and servers fail. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Channel, Position } from "../../src/fleet/engine.js";
+import type { Channel, Position } from "../../src/topics/engine.js";
 import { RedisCluster } from "../support/redis-groups.js";
 import { describeFailover } from "./failures.js";
 import { describeEngine, page, TestNode, TOPIC, written } from "./kit.js";

@@ -1,7 +1,7 @@
 /** What the engine does when one server of Redis fails: the suite of all brokers, and what only Redis does. */
 import { createClient } from "@redis/client";
 import { describe, expect, it } from "vitest";
-import type { Channel, Position } from "../../src/fleet/engine.js";
+import type { Channel, Position } from "../../src/topics/engine.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { RedisServer, type RedisServerOptions } from "../support/redis.js";
 import type { Line } from "../support/relay.js";

@@ -1,6 +1,6 @@
 /** Imports `redis/names`: a cluster moves slots by the names of channels. */
 import { nanoid } from "nanoid";
-import type { Channel } from "../../src/fleet/engine.js";
+import type { Channel } from "../../src/topics/engine.js";
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { Names } from "../../src/redis/names.js";
 import { selfSigned } from "../support/certificates.js";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { LogPart } from "../../src/fleet/engine.js";
+import type { LogPart } from "../../src/topics/engine.js";
 import { Follower } from "../../src/fleet/follower.js";
 import { Random } from "../faults/random.js";
 

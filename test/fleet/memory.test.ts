@@ -1,8 +1,8 @@
-/** Imports `fleet/memory`: only `inspectMemory` shows what an engine in memory keeps. */
+/** Imports `topics/memory`: only `inspectMemory` shows what an engine in memory keeps. */
 import { expect, it } from "vitest";
-import { inspectMemory, memory } from "../../src/fleet/memory.js";
+import { inspectMemory, memory } from "../../src/topics/memory.js";
 import { virtualClock } from "../../src/testing/index.js";
-import type { EngineLog } from "../../src/fleet/engine.js";
+import type { EngineLog } from "../../src/topics/engine.js";
 import { describeEngine, page } from "../engines/kit.js";
 
 describeEngine("memory", async () => {

@@ -5,7 +5,7 @@
  * because a call has a number of its own and settles once. If a node that is heard again does not repeat its digests, or if two answers
  * to one question about members count twice, the next change of a member cures it: `member-states.test.ts` shows both.
  */
-import { EngineError, type Engine, type EngineConnection, type EngineHost } from "../../src/fleet/engine.js";
+import { EngineError, type Engine, type EngineConnection, type EngineHost } from "../../src/topics/engine.js";
 import type { Fault } from "./chaos.js";
 import type { Misuse } from "./world.js";
 import type { Rule } from "./oracle.js";

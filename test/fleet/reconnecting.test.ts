@@ -1,6 +1,6 @@
 /** Imports `fleet/reconnecting`: no engine shows the signals of its attempts. The loop by which an engine connects, and connects again. */
 import { expect, it, vi } from "vitest";
-import { EngineError, type Channel } from "../../src/fleet/engine.js";
+import { EngineError, type Channel } from "../../src/topics/engine.js";
 import { Reconnecting } from "../../src/fleet/reconnecting.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { rejection } from "../support/turns.js";

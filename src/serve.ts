@@ -1,12 +1,12 @@
 /** `serve`: the one call that starts a server, over HTTP and WebSockets of Node. */
 import { createHash } from "node:crypto";
-import type { AnyMethods, Contract } from "../contract/contract.js";
-import type { Socket } from "../socket/socket.js";
-import { WsSocket } from "../socket/ws.js";
-import type { Platform } from "./entrance.js";
-import { HttpGate } from "./http-gate.js";
-import { Posts } from "./http.js";
-import { Server, type InferredOptions, type ServiceOptions } from "./server.js";
+import type { AnyMethods, Contract } from "./contract/contract.js";
+import type { Socket } from "./socket/socket.js";
+import { WsSocket } from "./socket/ws.js";
+import type { Platform } from "./server/entrance.js";
+import { HttpGate } from "./server/http-gate.js";
+import { Posts } from "./server/http.js";
+import { Server, type InferredOptions, type ServiceOptions } from "./server/server.js";
 
 /**
  * Serves contract `S` to all clients, and calls them back by contract `C`. `A` is the type of `peer.auth`. Resolves when the
@@ -38,6 +38,6 @@ const NODE: Platform = {
 /** Loads the fleet for a server with an engine. */
 async function fleetFor(options: { engine?: unknown } | undefined): Promise<Pick<Platform, "makeNode">> {
   if (options?.engine === undefined) return {};
-  const { Fleet } = await import("../fleet/fleet.js");
+  const { Fleet } = await import("./fleet/fleet.js");
   return { makeNode: (engine, host) => new Fleet(engine, host) };
 }
