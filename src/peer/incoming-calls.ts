@@ -275,11 +275,13 @@ export class IncomingCalls implements Slot {
    */
   reply(id: Id, encoded: MessageText, slot: Slot, onSent?: (isWhole: boolean) => void): void {
     const text = sentForm(encoded, this.connection.transport.takesBytes);
-    const fits = slot.reserveBytes(text);
-    const reply = fits ? text : encodeTooLarge(id, this.maxReplyBytes);
-    if (id === null && isNamelessError(reply)) this.namelessErrors++;
-    slot.put(reply, fits ? onSent : undefined);
-    if (!fits) onSent?.(false);
+    const isNameless = id === null && isNamelessError(text);
+    if (isNameless) this.namelessErrors++;
+    if (!slot.reserveBytes(text)) onSent?.(false);
+    // The link has refused it if it is too long for the other side.
+    else if (slot.put(text, onSent) || !exceeds(text, this.maxReplyBytes)) return;
+    if (id === null && !isNameless) this.namelessErrors++;
+    slot.put(encodeTooLarge(id, this.maxReplyBytes));
   }
 
   /** Refuses a malformed message, and counts it. Ends the connection if there were too many. */
@@ -304,9 +306,9 @@ export class IncomingCalls implements Slot {
     return Math.min(config.limits.maxReplyBytes, transport.maxMessageBytes ?? Infinity);
   }
 
-  /** Returns whether a response that is not in a batch is short enough. */
+  /** Returns whether a response that is not in a batch is short enough for this side. A link refuses what is too long for the other side. */
   reserveBytes(text: MessageText): boolean {
-    return !exceeds(text, this.maxReplyBytes);
+    return !exceeds(text, this.connection.config.limits.maxReplyBytes);
   }
 
   /** Sends a response that is not in a batch. */
