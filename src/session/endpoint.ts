@@ -299,7 +299,7 @@ export abstract class Endpoint {
       if (isDue) this.#flushMessages();
       return true;
     }
-    // The message is alone: none was added in this tick, and all logged frames were written.
+    // The message is alone: none waits for the end of the tick, and all logged frames were written.
     const frame = at.kind === "plain" || at.kind === "opening" ? text : `[${text}]`;
     if (session === undefined) return at.socket.send(frame);
     if (at.owesHello || at.ackDue !== undefined) this.sendData(at, frame);
