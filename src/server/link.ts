@@ -103,11 +103,10 @@ export class ServerLink extends NodeLink {
     if (at === undefined || at.length > 0) return this.send(text);
     const frame = typeof text === "string" ? message.pack : message.binary;
     const { socket } = at;
-    if (socket.sendEncoded?.(frame) === undefined) socket.send(frame.content);
-    if (session !== undefined) {
-      session.push(frame.content);
-      session.next++;
-    }
+    const isSent = socket.sendEncoded?.(frame) ?? socket.send(frame.content);
+    if (session === undefined) return isSent;
+    session.push(frame.content);
+    session.next++;
     return true;
   }
 

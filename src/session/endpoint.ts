@@ -81,12 +81,13 @@ export abstract class Endpoint {
 
   /**
    * Returns the attachment if it takes a message at once. Rule 7: no message gets a number while the log or the wire is full. `drain`
-   * follows when they have room again.
+   * follows when they have room again. Without a session, the caller learns from the socket whether it is closed.
    */
   protected withRoom(): Attachment | undefined {
     const at = this.flowing;
+    if (at?.session === undefined) return at;
     // A message that others of this tick wait with has the room that these had.
-    if (at?.session === undefined || at.length > 0) return at?.socket.open ? at : undefined;
+    if (at.length > 0) return at.socket.open ? at : undefined;
     const { session, socket } = at;
     const isSocketFull = socket.unsentBytes >= this.limits.highWaterBytes;
     if (isSocketFull) this.socketFull();
@@ -285,14 +286,16 @@ export abstract class Endpoint {
     if (session !== undefined && exceeds(text, session.theirs.maxMessageBytes)) return false;
     let at = this.withRoom();
     if (at !== undefined && at.length > 0) at = this.makeRoom(at, text);
-    // A closed socket takes no message, and without a session no other socket follows.
     if (at === undefined) return this.state.session !== undefined && "full";
     if (typeof text !== "string") {
+      if (session === undefined) return at.socket.send(text.frame);
       this.sendData(at, text.frame);
       return true;
     }
     const isDue = this.tick.added(at.length + text.length + 1);
     if (!isDue || at.length > 0) {
+      // Without a session, no other socket follows a closed one.
+      if (!at.socket.open) return false;
       if (at.messages === undefined) at.messages = [text];
       else at.messages.push(text);
       at.length += text.length + 1;

@@ -38,6 +38,8 @@ it("a message is queued if the socket is closed and has not reported it yet", ()
   without.wire.open = false;
   const other = newHandle();
   expect([without.flow.send(message(1), other), other.sent]).toEqual([false, false]);
+  without.sendsAtOnce = true;
+  expect([without.flow.send(message(1), other), other.sent]).toEqual([false, false]);
 });
 
 describe("a socket above its high-water mark", () => {
