@@ -65,11 +65,16 @@ class LiveQueue extends SendQueue {
   #latest: Map<string, NotificationHandle> | undefined;
   #broadcastLength = 0;
   readonly #dropped: (method: string) => void;
+  readonly #counter: Pick<Link, "keeps"> | undefined;
 
-  /** `dropped`: called with the method of the oldest message with a key, if that is dropped because there were too many keys. */
+  /**
+   * `dropped`: called with the method of the oldest message with a key, if that is dropped because there were too many keys. `counter`:
+   * counts what is queued.
+   */
   constructor(dropped: (method: string) => void, counter?: Pick<Link, "keeps">) {
-    super(counter);
+    super();
     this.#dropped = dropped;
+    this.#counter = counter;
   }
 
   override get ordinaryLength(): number {
@@ -99,7 +104,8 @@ class LiveQueue extends SendQueue {
 
   protected override grow(by: number, handle: SendHandle): void {
     if (isOfMany(handle)) this.#broadcastLength += by;
-    super.grow(by, handle, isOfMany(handle));
+    super.grow(by, handle);
+    this.#counter?.keeps?.(by, isOfMany(handle));
   }
 }
 

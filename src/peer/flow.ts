@@ -131,9 +131,9 @@ export class Flow implements Sink {
     return this.state === "ended";
   }
 
-  /** Returns a queue for messages of this connection, whose length `counter` counts. */
-  makeQueue(counter?: Pick<Link, "keeps">): SendQueue {
-    return new SendQueue(counter);
+  /** Returns a queue for messages of this connection. `counter`: may count its length. */
+  makeQueue(_counter?: Pick<Link, "keeps">): SendQueue {
+    return new SendQueue();
   }
 
   /** First ends the connection if its other side reads too slowly, and then sends nothing. */

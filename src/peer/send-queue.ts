@@ -1,6 +1,6 @@
 /** Queued messages. A queued message can be cancelled. */
 import type { MessageText } from "../message/codec.js";
-import type { Link, SendHandle } from "../message/transport.js";
+import type { SendHandle } from "../message/transport.js";
 
 /** The memory of a queued message besides its text, in UTF-16 code units. Without it, many small messages would count too little. */
 export const QUEUED_COST = 64;
@@ -10,12 +10,6 @@ export class SendQueue {
   /** The messages by handle, in the order they were added. */
   readonly #messages = new Map<SendHandle, MessageText>();
   #length = 0;
-  readonly #counter: Pick<Link, "keeps"> | undefined;
-
-  /** `counter`: counts what is queued. */
-  constructor(counter?: Pick<Link, "keeps">) {
-    this.#counter = counter;
-  }
 
   /** The length of all texts in UTF-16 code units, and of bytes, plus `QUEUED_COST` for each. */
   get length(): number {
@@ -47,9 +41,8 @@ export class SendQueue {
     return this.#messages.delete(handle);
   }
 
-  protected grow(by: number, _handle: SendHandle, isBroadcast = false): void {
+  protected grow(by: number, _handle: SendHandle): void {
     this.#length += by;
-    this.#counter?.keeps?.(by, isBroadcast);
   }
 
   /** Iterates in the order of adding, including messages that are added meanwhile. The current message may be removed. */
