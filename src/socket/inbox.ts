@@ -3,9 +3,11 @@ import { Abnormal, MessageTooBig } from "../message/close-codes.js";
 import { exceeds } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { endOf, type CloseInfo } from "../message/transport.js";
-import type { ReadBudget } from "../base/read-budget.js";
 import { CLOSE_TIMEOUT_MS, type SocketHandler } from "./socket.js";
 import { queueMicrotask } from "../base/tick.js";
+
+/** A frame, or the end of a socket. */
+export type QueuedItem = string | Uint8Array | CloseInfo;
 
 /** The incoming half of every socket. */
 export abstract class Inbox implements Expiring {
@@ -13,11 +15,9 @@ export abstract class Inbox implements Expiring {
   declare deadline: number;
   /** Maximum length of an incoming frame, in bytes of UTF-8. */
   declare maxFrameBytes: number;
-  /** As `Socket.budget`. */
-  readonly budget: ReadBudget | undefined;
   #handler: SocketHandler | undefined;
   /** Frames and the end that came before `start`. Undefined once they are being delivered. */
-  #queued: (string | Uint8Array | CloseInfo)[] | undefined = [];
+  #queued: QueuedItem[] | undefined = [];
   /** Called with the first of `#queued`. */
   #onFirst: ((first: string | CloseInfo) => void) | undefined;
   #hasEnded = false;
@@ -38,7 +38,11 @@ export abstract class Inbox implements Expiring {
     if (!isFirst) return;
     const queued = this.#queued!;
     if (queued.length === 0) this.#queued = undefined;
-    else queueMicrotask(() => this.#release(queued));
+    else
+      queueMicrotask(() => {
+        this.#queued = undefined;
+        this.deliver(queued);
+      });
   }
 
   /** Calls `listener` with the first frame that comes before `start`, or with the end. The frame is queued for `start`. */
@@ -80,7 +84,7 @@ export abstract class Inbox implements Expiring {
     this.#handler?.closed(this.#ending);
   }
 
-  #hold(item: string | Uint8Array | CloseInfo): void {
+  #hold(item: QueuedItem): void {
     this.#queued!.push(item);
     this.#onFirst?.(isFrame(item) ? textOf(item) : item);
     this.#onFirst = undefined;
@@ -118,19 +122,15 @@ export abstract class Inbox implements Expiring {
     this.end({ code: Abnormal, reason: "" });
   }
 
-  /** Delivers the queued items from `from` on, in as many ticks as the budget needs, which defers what comes meanwhile. */
-  #release(queued: readonly (string | Uint8Array | CloseInfo)[], from = 0): void {
-    this.#queued = undefined;
-    for (let i = from; i < queued.length; i++) {
-      if (i > 0 && this.budget?.isSpent()) return this.budget.defer(() => this.#release(queued, i));
-      const item = queued[i]!;
+  /** Delivers queued frames, and the end behind them. */
+  protected deliver(items: readonly QueuedItem[]): void {
+    for (const item of items)
       if (isFrame(item)) this.frame(item);
       else this.#reportEnd(item);
-    }
   }
 }
 
-function isFrame(item: string | Uint8Array | CloseInfo): item is string | Uint8Array {
+function isFrame(item: QueuedItem): item is string | Uint8Array {
   return typeof item === "string" || item instanceof Uint8Array;
 }
 

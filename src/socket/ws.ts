@@ -11,7 +11,7 @@ import { atEndOfTick, currentTick } from "../base/tick.js";
 import { Heartbeat, type HeartbeatTimes, type Pulse } from "./heartbeat.js";
 import { rateLimit } from "../base/rate.js";
 import { giveBack, MIN_POOLED } from "./buffers.js";
-import { Inbox } from "./inbox.js";
+import { Inbox, type QueuedItem } from "./inbox.js";
 import { ReadBudget, type Pausable } from "../base/read-budget.js";
 import { ReadMarks } from "./read-marks.js";
 import { binaryHeader, maskedFrames, unmaskedFrame, unmaskedFrames } from "./frames.js";
@@ -81,7 +81,7 @@ export class GatheringWebSocket extends WebSocket {
 export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   /** When a frame of any kind last came. */
   receivedAt = performance.now();
-  override readonly budget = new ReadBudget(this);
+  readonly budget = new ReadBudget(this);
   readonly coalesces = true;
   readonly #webSocket: GatheringWebSocket;
   /** The frames of a server are not masked, so their bytes can be shared. */
@@ -214,6 +214,14 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.#isFlooded = true;
     this.pauseReading();
     setTimeout(() => this.#webSocket.terminate(), FLOODED_MS).unref();
+  }
+
+  /** Delivers the queued items in as many ticks as the budget needs, which defers what comes meanwhile. */
+  protected override deliver(items: readonly QueuedItem[]): void {
+    for (let i = 0; i < items.length; i++) {
+      if (i > 0 && this.budget.isSpent()) return this.budget.defer(() => this.deliver(items.slice(i)));
+      super.deliver([items[i]!]);
+    }
   }
 
   pauseReading(): void {
