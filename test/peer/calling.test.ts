@@ -15,6 +15,7 @@ import {
   pair,
   parseMessage,
   Peer,
+  schemas,
   type AnyPeer,
   type Receiver,
   type Transport,
@@ -65,7 +66,7 @@ describe("a peer's options", () => {
   ])("refuse a bad `%s`, with the name and the rule", (name, rule, values) => {
     const [top, inner] = name.split(".") as [string, string?];
     for (const value of values) {
-      const options = { [top]: inner === undefined ? value : { [inner]: value } };
+      const options = { use: [schemas], [top]: inner === undefined ? value : { [inner]: value } };
       expect(() => make(options)).toThrow(TypeError);
       expect(() => make(options)).toThrow(`Expected \`${name}\` to be ${rule}, got `);
     }
