@@ -29,8 +29,8 @@ export interface FollowedTopic<T> extends Disposable {
    */
   readonly subscribe: (listener: () => void) => () => void;
   /**
-   * Stops, and leaves the topic by `leave`, unless another store of the peer leaves by the same notification later. The state stays as it
-   * is, and is not current. Does nothing the second time.
+   * Stops, and leaves the topic by `leave`, unless another store of the peer leaves by the same notification later. Another one of the same
+   * topic with other params gets no publication any more. The state stays as it is, and is not current. Does nothing the second time.
    */
   readonly close: () => void;
 }
@@ -68,7 +68,7 @@ interface Joining {
 
 /**
  * `joining`: the server was asked. `ahead`: the publications that came since; `undefined` if some are missing, so that the peer joins again
- * after the reply. `following`: the state is that of the position. `failed`: the peer joins when `retry` fires, if that is set.
+ * after the reply and a delay. `following`: the state is that of the position. `failed`: the peer joins when `retry` fires, if that is set.
  */
 type State =
   | Joining
@@ -208,7 +208,7 @@ export class Store implements FollowedTopic<any> {
     this.#show();
   }
 
-  /** Joins again, because publications may be missing. If a join is pending, does so after its reply. */
+  /** Joins again, because publications may be missing. If a join is pending, does so after its reply and a delay. */
   readonly #join = (): void => {
     if (this.#state.kind === "joining") this.#state.ahead = undefined;
     else this.#begin();
@@ -220,7 +220,7 @@ export class Store implements FollowedTopic<any> {
     this.#enter(joining);
     const settle = (act: (ahead: Ahead) => void): void => {
       if (this.#state !== joining) return;
-      if (joining.ahead === undefined) this.#begin();
+      if (joining.ahead === undefined) this.#beginLater();
       else act(joining.ahead);
     };
     const params = this.#source.paramsAt(this.#position && textOf(this.#position));
@@ -260,8 +260,12 @@ export class Store implements FollowedTopic<any> {
 
   #fail(cause: unknown): void {
     this.#error = cause;
-    const isOver = isRefusal(cause) || this.#peer.state === "closed";
-    this.#enter({ kind: "failed", retry: isOver ? undefined : setTimeout(this.#begin, this.#backoff.nextDelayMs()) });
+    if (isRefusal(cause) || this.#peer.state === "closed") this.#enter({ kind: "failed", retry: undefined });
+    else this.#beginLater();
+  }
+
+  #beginLater(): void {
+    this.#enter({ kind: "failed", retry: setTimeout(this.#begin, this.#backoff.nextDelayMs()) });
   }
 
   /**

@@ -112,6 +112,20 @@ describe("a followed topic", () => {
     expect(await shown()).toBe("1 2");
   });
 
+  it("joins again after growing delays while more than 1,000 publications arrive during each join", async () => {
+    const { board, shown, topic } = await start();
+    board.reply = async (joined) => {
+      await Promise.all(Array.from({ length: 1_001 }, () => topic.publish("added", { n: 0 })));
+      return joined;
+    };
+    expect(await shown()).toBe("()");
+    await pass(10_000);
+    expect(board.joins.length).toBeLessThan(8);
+    board.reply = (joined) => joined;
+    await pass(5_000);
+    expect(await shown()).toBe("");
+  });
+
   it("joins again after `missed`, and after a session is lost, and loads only if publications are missing", async () => {
     const { add, board, network, peer, shown, store, topic } = await start(SHORT);
     const states: unknown[] = [];
@@ -158,6 +172,8 @@ describe("a followed topic", () => {
     expect([await shown(), board.loads]).toEqual(["()", 2]);
     board.load = () => [1];
     loaded.resolve();
+    await shown();
+    await pass(0);
     expect([await shown(), board.loads]).toEqual(["1", 3]);
     // More than are kept.
     board.load = async () => {
@@ -166,6 +182,8 @@ describe("a followed topic", () => {
       return [];
     };
     await pad(topic);
+    await shown();
+    await pass(500);
     expect([await shown(), board.loads, peer.stats().pending]).toEqual(["2", 5, 0]);
   });
 
