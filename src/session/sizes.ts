@@ -42,27 +42,23 @@ export function longestFrame(maxMessageBytes: number): number {
   return Math.max(maxMessageBytes + OVERHEAD_BYTES, SEVERAL_BYTES);
 }
 
+/** A JSON string, or a character that has a meaning outside of strings. */
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{},]/g;
+
 /** Returns true if a pack, which the socket accepted, contains a message that is too long. */
 export function isTooLong(pack: string, maxMessageBytes: number): boolean {
   const most = maxMessageBytes + OVERHEAD_BYTES;
   // If messages may be longer than packs of several, the socket has checked the length.
-  return most < SEVERAL_BYTES && exceeds(pack, most) && membersOf(pack).some((text) => exceeds(text, maxMessageBytes));
-}
-
-/** A JSON string, or a character that has a meaning outside of strings. */
-const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{},]/g;
-
-/** Returns the JSON texts of the members of an array. */
-function membersOf(array: string): string[] {
-  const members: string[] = [];
+  if (most >= SEVERAL_BYTES || !exceeds(pack, most)) return false;
   let depth = 0;
   let start = 0;
-  for (const { 0: token, index } of array.matchAll(TOKEN)) {
-    if ((token === "[" || token === "{") && depth++ === 0) start = index + 1;
-    if (token === "]" || token === "}") depth--;
+  for (const { 0: token, index } of pack.matchAll(TOKEN)) {
+    if ("[{".includes(token) && depth++ === 0) start = index + 1;
+    if ("]}".includes(token)) depth--;
     if (depth > 1 || (depth === 1 && token !== ",")) continue;
-    members.push(array.slice(start, index));
+    // The pack or one of its messages ends here.
+    if (exceeds(pack.slice(start, index), maxMessageBytes)) return true;
     start = index + 1;
   }
-  return members;
+  return false;
 }
