@@ -5,7 +5,6 @@ import { checkKnown, checkOptions, must, optional, tableOf } from "../message/op
 import { isStreamed, isThenable, synchronous } from "../base/promises.js";
 import {
   describeIssue,
-  fitSchemas,
   isSchema,
   paramsCheck,
   plain,
@@ -92,7 +91,7 @@ export interface Fit {
 }
 
 /** The options of a peer that concern its contracts. */
-export interface FitOptions extends SchemaOptions {
+interface FitOptions extends SchemaOptions {
   readonly contract: SchemaContract | undefined;
   readonly remote: SchemaContract | undefined;
   readonly check: "both" | undefined;
@@ -156,10 +155,9 @@ export function contract<const E extends Readonly<Record<string, ContractEntry>>
 }
 
 /** Returns what a peer with these options checks. Throws a `TypeError` if the options do not fit the contract. */
-function fit(options: FitOptions): Fit {
-  const { contract: own, remote, check, methods: handlers, schemas, fallback } = options;
+function fit({ contract: own, remote, check, methods: handlers, schemas, fallback }: FitOptions): Fit {
   const checks = check && { sent: checkOf(own?.table, false), received: checkOf(remote?.table, true) };
-  if (own === undefined) return { ...fitSchemas(options), checks };
+  if (own === undefined) return { checks };
   if (schemas !== undefined) throw new TypeError("`contract` has the schemas: `schemas` must not be given beside it");
   checkKnown("methods", Object.fromEntries(handlers), Object.fromEntries(own.table));
   for (const name of fallback === undefined ? own.table.keys() : []) {

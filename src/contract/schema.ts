@@ -53,11 +53,11 @@ export interface SchemaOptions {
 }
 
 /** Returns the check by the option `schemas`, if it is given. Throws a `TypeError` for what is no schema or names no method. */
-export function fitSchemas({ schemas, methods, fallback }: SchemaOptions): { readonly checkParams?: ParamsCheck } {
-  if (schemas === undefined) return {};
+export function fitSchemas({ schemas, methods, fallback }: SchemaOptions): ParamsCheck | undefined {
+  if (schemas === undefined) return undefined;
   const table = tableOf(schemas, "schemas", must<StandardSchema>("a Standard Schema", isSchema));
   if (fallback === undefined) checkKnown("schemas", Object.fromEntries(table), Object.fromEntries(methods));
-  return { checkParams: paramsCheck(table) };
+  return paramsCheck(table);
 }
 
 /** Throws with the first issue in the message, and the first 100 in the data. Stays synchronous where the schema is. */

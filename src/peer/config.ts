@@ -53,7 +53,7 @@ const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== u
 /** The options of a peer. */
 export const PEER_OPTIONS = {
   methods: (value: unknown = {}, name: string) => tableOf<AnyHandler>(value, name, anyFunction),
-  /** Checked by the feature of that name, or by a contract. */
+  /** Checked by the feature of that name. */
   schemas: any,
   contract: optional(aContract),
   remote: optional(aContract),
@@ -84,9 +84,9 @@ const DEFAULT_DIALECT: CoreDialect = { name: "lsp", cancel: lspCancel };
 export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = false) {
   const { methods, fallback, timeoutMs, retry, use: all = [] } = checked;
   const use = [...new Map(all.filter(isFeature).map((feature) => [feature.name, feature])).values()];
-  const fitting = checked.contract ?? checked.remote ?? use.find((feature) => feature.fit);
-  if (checked.schemas !== undefined && fitting === undefined) throw notInUse("schemas");
-  const { checkParams, checks } = fitting?.fit!(checked) ?? {};
+  const fit = (checked.contract ?? checked.remote)?.fit(checked);
+  const { fitSchemas } = use.find((feature) => feature.fitSchemas) ?? {};
+  if (checked.schemas !== undefined && fitSchemas === undefined) throw notInUse("schemas");
   const dialect = checked.dialect ?? DEFAULT_DIALECT;
   const { compat, onForeignMessage } = checked;
   if ((compat ?? onForeignMessage) !== undefined && use.every(({ name }) => name !== "compat"))
@@ -96,9 +96,9 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
   return {
     methods,
     /** Checks params; `undefined` if none are checked. */
-    checkParams,
+    checkParams: fit?.checkParams ?? fitSchemas?.(checked),
     /** Checks results, progress and stream values; `undefined` if they are not checked. */
-    checks,
+    checks: fit?.checks,
     fallback,
     around: checked.around,
     /** The defaults of the options of a call. */

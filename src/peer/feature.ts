@@ -4,7 +4,6 @@
  */
 import type { MessageText } from "../message/codec.js";
 import type { Calls } from "./caller.js";
-import type { Fit, FitOptions } from "../contract/checks.js";
 import type { CallOptions, LiveOptions } from "../contract/contract.js";
 import type { CoreDialect } from "./dialect.js";
 import { mistake } from "../message/errors.js";
@@ -13,6 +12,7 @@ import type { AbortCause, IncomingCall, Slot } from "./incoming-call.js";
 import type { Id, NotificationMessage, RequestMessage } from "../message/message.js";
 import type { OutgoingCall } from "./outgoing-call.js";
 import type { AnyIterable } from "../base/promises.js";
+import type { fitSchemas } from "../contract/schema.js";
 import type { SendHandle } from "../message/transport.js";
 
 /** What the option `use` adds to a peer: the exports `streams`, `progress`, `batches`, `live`, `renewal`, `schemas` and `compat`, or a feature of an application. */
@@ -25,8 +25,8 @@ export interface Feature<P extends FeaturePart = FeaturePart> {
   create(connection: FeatureConnection): P;
   /** The class of the flow, if it is another than that of the kernel. @internal */
   readonly Flow?: typeof Flow;
-  /** Returns what the option `schemas` checks. @internal */
-  readonly fit?: (options: FitOptions) => Fit;
+  /** Checks the option `schemas`, and returns the check of params by it. @internal */
+  readonly fitSchemas?: typeof fitSchemas;
 }
 
 /** What a feature may do on its connection. */

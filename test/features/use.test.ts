@@ -1,7 +1,7 @@
 /** The option `use`: what a peer does with a feature, and without it. */
 import { describe, expect, it } from "vitest";
 import * as node from "../../src/node.js";
-import { batches, bytes, connect, pair, Peer, progress, streams, type AnyPeer } from "../../src/index.js";
+import { batches, bytes, connect, contract, pair, Peer, progress, streams, type AnyPeer } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { failure, rawPeer } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
@@ -41,7 +41,8 @@ describe("a peer", () => {
     expect(await useAll(a)).toEqual(names.map(needs));
     for (const options of [{ compat: "1.0" }, { onForeignMessage: () => {} }] as const)
       expect(() => pair(options, {})).toThrow("`use: [compat]`");
-    expect(() => pair({ methods, schemas: {} }, {})).toThrow("`use: [schemas]`");
+    for (const remote of [undefined, contract({})])
+      expect(() => pair({ methods, schemas: {}, remote }, {})).toThrow("`use: [schemas]`");
     expect(a.stats()).toMatchObject({ requestsSent: 0, pending: 0, streams: 0 });
   });
 

@@ -4,7 +4,7 @@ import { sharesOf, sizeOf } from "../../scripts/size.js";
 
 /** The modules of what a page imports by name, of other entries, and of Node. */
 const NOT_IN_EVERY_PAGE =
-  "message/bytes.ts client/follow.ts client/presence.ts contract/checks.ts base/shared-timer.ts message/text.ts features/ bridge/ cli/ node.ts react/ server/ testing/";
+  "message/bytes.ts client/follow.ts client/presence.ts contract/checks.ts base/shared-timer.ts message/text.ts session/node-link.ts features/ bridge/ cli/ node.ts react/ server/ testing/";
 
 /** Returns the modules that a page contains which imports `names`. */
 async function modulesOf(names: string): Promise<string[]> {
