@@ -48,15 +48,12 @@ interface RemoteCall extends Expiring {
 
 /** A question to all nodes, until all have answered. */
 interface Gathering extends Expiring {
-  /**
-   * The nodes that have to answer; `undefined` until the question has come back to this node. The nodes that were there before have
-   * sent a beat, which came before it.
-   */
-  waiting: NodeName[] | undefined;
-  /** Whether the broker has taken the question, and how many nodes answer, if it has counted them. */
-  isTaken: boolean;
+  /** How many nodes have received the question, with this one, if the broker has counted them. `undefined` until it has taken the question. */
   count: number | undefined;
-  /** By node; `undefined` for an answer that was too long, which says nothing of the peers. */
+  /**
+   * By node; `undefined` for an answer that was too long, which says nothing of the peers. `null` for this node when its question comes back:
+   * the beat of each node that was there before has come then.
+   */
   readonly answers: Map<NodeName, unknown>;
 }
 
@@ -240,11 +237,7 @@ export class Calls implements PeerCalls {
   #answered(number: number, from: NodeName, verdict: string, outcome: string, body: string): void {
     const value = parsed(body);
     if (value === undefined) return this.#node.foreign();
-    const gathering = this.#gatherings.get(number);
-    if (gathering !== undefined) {
-      if (!gathering.answers.has(from)) gathering.answers.set(from, verdict === "ok" ? value : undefined);
-      return this.#check(gathering);
-    }
+    if (this.#gathered(number, from, verdict === "ok" ? value : undefined)) return;
     // A call is settled once: an answer that comes again finds nothing. Only the node that was called can answer.
     if (this.#calls.get(number)?.node !== from) return;
     const call = this.#settle(number)!;
@@ -333,7 +326,7 @@ export class Calls implements PeerCalls {
     body: string,
     code: number,
   ): Promise<{ answers: unknown[]; unheard: NodeName[] }> {
-    const { broker, id: node } = this.#node;
+    const { broker, id: node, nodes } = this.#node;
     const number = ++this.#lastNumber;
     return new Promise((resolve) => {
       const answers = new Map<NodeName, unknown>();
@@ -341,20 +334,13 @@ export class Calls implements PeerCalls {
         if (!this.#gatherings.delete(number)) return;
         clearDeadline(gathering);
         // With those that came meanwhile: a node that was counted and has not answered may be one of them.
-        const { count = 0, waiting, isTaken } = gathering;
-        const known = new Set([...this.#others(), ...answers.keys()]);
-        const unheard = [...known].filter((name) => answers.get(name) === undefined);
-        if (count - 1 > known.size || waiting === undefined || !isTaken) unheard.push(UNNAMED);
+        const { count = Infinity } = gathering;
+        const known = new Set([...nodes.live, ...answers.keys()]);
+        const unheard = [...known].filter((name) => name !== node && answers.get(name) === undefined);
+        if (count > known.size || !answers.has(node)) unheard.push(UNNAMED);
         resolve({ answers: [...answers.values()].filter((value) => value !== undefined), unheard });
       };
-      const gathering: Gathering = {
-        deadline: 0,
-        expire,
-        waiting: undefined,
-        isTaken: false,
-        count: undefined,
-        answers,
-      };
+      const gathering: Gathering = { deadline: 0, expire, count: undefined, answers };
       this.#gatherings.set(number, gathering);
       if (this.#isClosed) return expire();
       setDeadline(gathering, GATHER_MS);
@@ -362,8 +348,7 @@ export class Calls implements PeerCalls {
       broker
         .now(() => broker.connection.send("a:all", frame))
         .then(
-          (count) => {
-            gathering.isTaken = true;
+          (count = 1) => {
             gathering.count = count;
             this.#check(gathering);
           },
@@ -375,28 +360,25 @@ export class Calls implements PeerCalls {
     });
   }
 
-  #others(): NodeName[] {
-    return [...this.#node.nodes.live].filter((name) => name !== this.#node.id);
+  /** Takes an answer to a question, once from each node. Returns false if it is none. */
+  #gathered(number: number, from: NodeName, answer: unknown): boolean {
+    const gathering = this.#gatherings.get(number);
+    if (gathering === undefined) return false;
+    if (!gathering.answers.has(from)) gathering.answers.set(from, answer);
+    this.#check(gathering);
+    return true;
   }
 
   /** Ends a question when every node that lives, and every one that was counted, has answered. */
   #check(gathering: Gathering): void {
-    const { waiting, answers, isTaken, count = 1 } = gathering;
-    const isComplete = waiting?.every((name) => answers.has(name) || !this.#node.nodes.live.has(name)) === true;
-    // This node receives its own question, and does not answer it.
-    if (isComplete && isTaken && answers.size >= count - 1) gathering.expire();
-  }
-
-  #cameBack(number: number): void {
-    const gathering = this.#gatherings.get(number);
-    if (gathering === undefined) return;
-    gathering.waiting = this.#others();
-    this.#check(gathering);
+    const { answers, count = Infinity } = gathering;
+    const isComplete = [...this.#node.nodes.live].every((name) => answers.has(name));
+    if (isComplete && answers.size >= count) gathering.expire();
   }
 
   /** Takes a question or a notification about the peers of a principal. */
   #asked(number: number, from: NodeName, { fields: [, , verb, code, principal], body }: ReadFrame): void {
-    if (from === this.#node.id) return this.#cameBack(number);
+    if (from === this.#node.id) return void this.#gathered(number, from, null);
     const value = verb === "notify" ? notificationIn(body) : parsed(body);
     if (principal === undefined || value === undefined) return this.#node.foreign();
     const { own } = this.#node;

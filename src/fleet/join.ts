@@ -1,11 +1,10 @@
 /** A peer that joins a topic: what it has missed comes first, then the live messages that were queued meanwhile, then it is a member. */
 import { utf8Bytes, type MessageText } from "../message/codec.js";
-import { ConnectionLostError } from "../message/errors.js";
 import type { AnyPeer } from "../peer/peer.js";
-import { EngineError, textOf, type Position } from "../topics/engine.js";
+import { textOf, type Position } from "../topics/engine.js";
 import type { NodeHost } from "../topics/host.js";
 import type { Publication } from "../topics/publication.js";
-import type { NodeTopic } from "../topics/topic.js";
+import { checkJoin, type NodeTopic } from "../topics/topic.js";
 import type { TopicLog } from "./topic-log.js";
 import type { Joined, SendOptions } from "../topics/topic-options.js";
 
@@ -75,10 +74,7 @@ export class Join {
 
   /** Throws if the peer cannot become a member any more. */
   checkPresent(): void {
-    if (this.peer.state === "closed")
-      throw new ConnectionLostError("join", "not-sent", new Error("the peer is closed"));
-    if (this.#state.kind === "cancelled")
-      throw new EngineError("the peer left the topic before it had joined", "not-sent");
+    checkJoin(this.peer, this.#state.kind === "cancelled");
   }
 
   /** Makes the peer a member at the present position, behind what it has missed. */

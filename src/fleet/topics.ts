@@ -12,14 +12,14 @@ import {
   type NodeName,
   type Position,
 } from "../topics/engine.js";
-import { MAX_MEMBERS, type Joined, type SendOptions, type TopicMember } from "../topics/topic-options.js";
+import type { Joined, SendOptions, TopicMember } from "../topics/topic-options.js";
 import { frameOf, Kind, type ReadFrame } from "./frames.js";
 import { RecentEntries } from "../topics/entries.js";
 import { Join } from "./join.js";
 import { Members } from "./members.js";
 import type { FleetNode } from "./node.js";
-import { notificationIn, parsed, type Publication } from "../topics/publication.js";
-import { NodeTopic, NodeTopics, type Entry } from "../topics/topic.js";
+import { notificationIn, type Publication } from "../topics/publication.js";
+import { memberOf, NodeTopic, NodeTopics, type Entry } from "../topics/topic.js";
 import { TAILS_BYTES, TopicLog } from "./topic-log.js";
 
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
@@ -301,8 +301,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     // It may have been hidden meanwhile.
     const { as } = join;
     if (as !== undefined) {
-      if (this.#members.sizeOf(name) >= MAX_MEMBERS && !this.#members.has(name, localId))
-        throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
+      if (!this.#members.has(name, localId)) topic.checkRoom(this.#members.sizeOf(name));
       join.checkPresent();
       if (this.#members.put(name, localId, as)) this.#changed(name);
     }
@@ -418,10 +417,6 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     for (const topic of this.topics.values()) this.end(topic);
     this.topics.clear();
   }
-}
-
-function memberOf(id: string, as: string): TopicMember {
-  return { id, as: (parsed(as) ?? null) as TopicMember["as"] };
 }
 
 /** Returns the position in two fields; `undefined` if there is none. */

@@ -31,22 +31,11 @@ export function lackOf(version: string, replicas: number | undefined): string | 
 export type { JetStreamManager, MsgRequest, StoredMsg, StreamConfig, StreamInfo } from "@nats-io/jetstream";
 export type { Msg, MsgHdrs, Subscription } from "@nats-io/transport-node";
 
-async function load<T>(name: string, importing: () => Promise<T>): Promise<T> {
-  try {
-    return await importing();
-  } catch (cause) {
+/** Imports a package. Rejects with a final error if it is not installed. */
+async function load<T>(name: string, importing: Promise<T>): Promise<T> {
+  return importing.catch((cause: unknown) => {
     throw new FinalError(`the package \`${name}\`, version 3, is not installed`, { cause });
-  }
-}
-
-/** Imports `@nats-io/transport-node`. Rejects with a final error if it is not installed. */
-export function loadTransport(): Promise<typeof Transport> {
-  return load("@nats-io/transport-node", () => import("@nats-io/transport-node"));
-}
-
-/** Imports `@nats-io/jetstream`. Rejects with a final error if it is not installed. */
-export function loadJetStream(): Promise<typeof JetStream> {
-  return load("@nats-io/jetstream", () => import("@nats-io/jetstream"));
+  });
 }
 
 /** One connection to a server, which ends when it is lost. */
@@ -68,8 +57,8 @@ export const COMMAND_MS = 5_000;
  */
 export async function connect(config: Config, name: string, inbox: string, signal: AbortSignal): Promise<Link> {
   try {
-    const library = await loadTransport();
-    const streams = config.jetstream === undefined ? undefined : await loadJetStream();
+    const library = await load("@nats-io/transport-node", import("@nats-io/transport-node"));
+    const streams = config.jetstream && (await load("@nats-io/jetstream", import("@nats-io/jetstream")));
     const options = {
       ...config.login,
       servers: [...config.servers],

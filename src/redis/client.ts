@@ -83,12 +83,10 @@ export function createClient(
       ...(tls === undefined ? {} : { tls: true, ...servername(address), ...tls }),
       reconnectStrategy: false,
       connectTimeout: 5_000,
-      socketTimeout: 15_000,
     },
     RESP: 3,
-    pingInterval: 5_000,
     disableOfflineQueue: true,
-    // One timer for each connection watches for silence. A timer for each command would be expensive.
+    // A link looks for silence itself. A timer for each command would be expensive.
     commandOptions: { timeout: undefined },
     maintNotifications: "disabled",
   });

@@ -2,12 +2,20 @@
  * The connection of one node to Redis. `connect` finds the primaries, connects to them and subscribes: at the start, after each loss,
  * and when a cluster has moved a slot. node-redis itself never reconnects.
  */
-import type { Channel, EngineConnection, EngineError, EngineFacts, EngineHost, NodeName } from "../topics/engine.js";
+import { nanoid } from "../base/packages.js";
+import type {
+  Channel,
+  EngineConnection,
+  EngineError,
+  EngineFacts,
+  EngineHost,
+  EngineLog,
+  NodeName,
+} from "../topics/engine.js";
 import { pause, Reconnecting, type Connectable } from "../fleet/reconnecting.js";
 import { DemotedError, RedirectError, refusalError } from "./client.js";
 import { findLayout, findOpinions, type Layout } from "./layout.js";
 import { Link, MAX_BYTES, type Past } from "./link.js";
-import { RedisLog } from "./log.js";
 import { Names, TAG_COUNT } from "./names.js";
 import { Numbers } from "./numbers.js";
 import { textOf, type Config } from "./options.js";
@@ -23,6 +31,9 @@ const MOST_REDIRECTS = 5;
 /** How often a cluster or the Sentinels are asked again which servers are the primaries, also if no command was redirected. */
 const LOOK_MS = 5_000;
 
+/** 60 random bits: a log of the same name begins again at most a few times in a day. */
+const EPOCH_LENGTH = 10;
+
 /** A subscription that the fleet wants. */
 interface Subscription {
   readonly channel: Channel;
@@ -30,7 +41,25 @@ interface Subscription {
 }
 
 export class RedisConnection implements EngineConnection, Connectable {
-  readonly log: RedisLog;
+  /** A log is a hash with its epoch and its top, and a stream whose ids begin with the offsets. */
+  readonly log: EngineLog = {
+    append: async (topic, body, rule, key) => {
+      const { tag, keys } = this.#names.log(topic);
+      const all = key === undefined ? keys : [...keys, this.#names.publication(topic, tag, key)];
+      const limits = [rule.length, rule.bytes, Math.ceil(rule.ttlMs)].map(String);
+      const reply = await this.#script(tag, "append", all, [body, nanoid(EPOCH_LENGTH), ...limits, key ?? ""]);
+      const [epoch, offset] = reply as [string, string];
+      return { epoch, offset: Number(offset) };
+    },
+    read: async (topic, after, { length, bytes }, begin) => {
+      const { tag, keys } = this.#names.log(topic);
+      const begins = begin === undefined ? ["", "0"] : [nanoid(EPOCH_LENGTH), String(Math.ceil(begin.ttlMs))];
+      const page = [after, length, bytes].map(String);
+      const reply = await this.#script(tag, "read", keys.slice(0, 2), [...page, ...begins]);
+      const [epoch, top, entries] = reply as [string, string, [offset: string, body: string][]];
+      return { epoch, top: Number(top), entries: entries.map(([offset, body]) => [Number(offset), body]) };
+    },
+  };
   readonly config: Config;
   /** The name of all clients in `CLIENT LIST`. */
   readonly clientName: string;
@@ -72,7 +101,6 @@ export class RedisConnection implements EngineConnection, Connectable {
     this.#numbers = this.#isCluster ? new Numbers(node) : undefined;
     this.#undercounts = this.#isCluster;
     this.#loop = new Reconnecting("redis", this, host);
-    this.log = new RedisLog(this.#names, (tag, ...script) => this.#repeat(tag, (link) => link.script(...script)));
     for (const channel of [`n:${node}`, "a:all"] as const) {
       const { name, tag } = this.#names.channel(channel);
       this.#subscriptions.set(name, { channel, tag });
@@ -152,7 +180,7 @@ export class RedisConnection implements EngineConnection, Connectable {
     const link = this.#linkByTag[tag];
     if (link === undefined) throw this.#loop.refusal();
     try {
-      const count = await link.publish(name, this.#numbers?.add(tag, frame) ?? frame);
+      const count = await link.publish(name, this.#numbers?.add(frame) ?? frame);
       // Only a count for an inbox says that a node is gone.
       const isUncertain = count === 0 && channel.startsWith("n:") && this.config.place.kind === "single";
       if (isUncertain && !this.#undercounts && (await link.mayForward())) this.#undercounts = true;
@@ -172,13 +200,13 @@ export class RedisConnection implements EngineConnection, Connectable {
     return this.#allLinks().filter(({ isConfirmed }) => isConfirmed);
   }
 
-  /** Repeats what a cluster redirects, because that did nothing, until the tag has moved. */
-  async #repeat(tag: number, act: (link: Link) => Promise<unknown>): Promise<unknown> {
+  /** Runs a script on the primary of a tag. If a cluster redirects it, which does nothing, repeats it until the tag has moved. */
+  async #script(tag: number, ...script: Parameters<Link["script"]>): Promise<unknown> {
     const until = performance.now() + REDIRECT_MS;
     for (;;) {
       const link = await this.#ownerOf(tag);
       try {
-        return await act(link);
+        return await link.script(...script);
       } catch (error) {
         this.#react(link, error as EngineError);
         const moving = error instanceof RedirectError && this.#isCluster ? this.#loop.attempt : undefined;

@@ -36,12 +36,6 @@ export interface Place {
   readonly tag: number;
 }
 
-/** The keys of one topic's log. */
-export interface LogPlaces {
-  readonly tag: number;
-  readonly keys: readonly [meta: string, stream: string, channel: string];
-}
-
 /** Names the keys and channels of one prefix. */
 export class Names {
   readonly #prefix: string;
@@ -55,10 +49,10 @@ export class Names {
     return { tag, name: this.#name(tag, channel[0]!, channel.slice(2)) };
   }
 
-  log(topic: string): LogPlaces {
+  /** The keys of a log: of its hash, its stream and its channel. */
+  log(topic: string): { tag: number; keys: string[] } {
     const tag = tagOf(topic);
-    const [meta, stream, channel] = ["m", "l", "t"].map((kind) => this.#name(tag, kind, topic));
-    return { tag, keys: [meta!, stream!, channel!] };
+    return { tag, keys: ["m", "l", "t"].map((kind) => this.#name(tag, kind, topic)) };
   }
 
   /** The key that has the position of a publication with `key`. Its tag is that of the topic. */

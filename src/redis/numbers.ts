@@ -4,25 +4,25 @@
  */
 import type { NodeName } from "../topics/engine.js";
 import { isNodeName } from "../fleet/frames.js";
-import { TAG_COUNT } from "./names.js";
 
 /** Begins a numbered message. Frames of scripts have no number: they carry an offset. */
 const NUMBERED = "#";
-/** Keeps the last numbers of so many nodes. Then the node that was added first is removed. */
-const MAX_NODES = 1_000;
+/** How many last numbers are kept: those of 1,000 nodes with all tags. Then the one that was used longest ago is removed. */
+const MAX_NUMBERS = 64_000;
 
 export class Numbers {
   readonly #node: NodeName;
-  readonly #sent: number[] = zeros();
-  readonly #last = new Map<NodeName, number[]>();
+  #sent = 0;
+  /** By tag and node, in the order of the last use. */
+  readonly #last = new Map<string, number>();
 
   constructor(node: NodeName) {
     this.#node = node;
   }
 
   /** Returns a frame with the next number. */
-  add(tag: number, frame: string): string {
-    return `${NUMBERED}${this.#node} ${++this.#sent[tag]!}\n${frame}`;
+  add(frame: string): string {
+    return `${NUMBERED}${this.#node} ${++this.#sent}\n${frame}`;
   }
 
   /** Returns the frame of a message. `undefined` if the message comes late or again. */
@@ -33,18 +33,11 @@ export class Numbers {
     const number = Number(message.slice(space + 1, end));
     const node = message.slice(NUMBERED.length, space);
     if (!Number.isSafeInteger(number) || !isNodeName(node)) return message;
-    let last = this.#last.get(node);
-    if (last === undefined) {
-      last = zeros();
-      if (this.#last.size >= MAX_NODES) this.#last.delete(this.#last.keys().next().value!);
-      this.#last.set(node, last);
-    }
-    if (number <= last[tag]!) return undefined;
-    last[tag] = number;
+    const key = `${tag} ${node}`;
+    if (number <= (this.#last.get(key) ?? 0)) return undefined;
+    this.#last.delete(key);
+    this.#last.set(key, number);
+    if (this.#last.size > MAX_NUMBERS) this.#last.delete(this.#last.keys().next().value!);
     return message.slice(end + 1);
   }
-}
-
-function zeros(): number[] {
-  return Array.from({ length: TAG_COUNT }, () => 0);
 }

@@ -8,8 +8,6 @@
 const SCRIPTS_SHARE = 3 / 4;
 /** How many times a link requests `TIME` in the silence. */
 const TIMES = 4;
-/** The longest delay between two requests. */
-const MAX_PERIOD_MS = 60_000;
 /** The share of the silence after which a link gives up a server that does not answer, so that it does so before the server is replaced. */
 const PATIENCE_SHARE = 1 / 2;
 
@@ -26,7 +24,7 @@ export class Term {
 
   /** How long to wait until the server is asked for its time again, in milliseconds. */
   get periodMs(): number {
-    return Math.min(this.#silenceMs / TIMES, MAX_PERIOD_MS);
+    return this.#silenceMs / TIMES;
   }
 
   /** How long the server may leave a command unanswered, in milliseconds. */

@@ -93,11 +93,6 @@ export class MemoryLogs {
   /** By topic and key, in the order of the publication. */
   readonly #keys = new Map<string, Kept & { readonly position: Position }>();
 
-  /** The topics that have logs. */
-  get topics(): Iterable<string> {
-    return this.#tops.keys();
-  }
-
   /** As `EngineLog.append`. `isNew`: whether the entry was appended. */
   append(topic: string, body: string, rule: LogRule, key: string | undefined): { position: Position; isNew: boolean } {
     const now = performance.now();

@@ -1,16 +1,16 @@
 /** The node of a server without an engine: topics, logs, members and principals of one process. Everything happens at once. */
 import { encodeNotification, utf8Bytes } from "../message/codec.js";
-import { ConnectionLostError, TooLargeError } from "../message/errors.js";
+import { TooLargeError } from "../message/errors.js";
 import { nanoid } from "../base/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
-import { EngineError, textOf, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
+import { textOf, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
 import { MemoryLogs } from "./entries.js";
 import type { NodeHost, Nodes, ServerNode } from "./host.js";
 import { OwnPeers } from "./own-peers.js";
 import { placed, Replay, type Publication } from "./publication.js";
 import { refuseOptions } from "./remote.js";
-import { NodeTopic, NodeTopics, type Entry } from "./topic.js";
-import { MAX_MEMBERS, type Joined, type TopicMember } from "./topic-options.js";
+import { checkJoin, memberOf, NodeTopic, NodeTopics, type Entry } from "./topic.js";
+import type { Joined, TopicMember } from "./topic-options.js";
 
 /** The longest publication, in bytes. It is a bound against mistakes. */
 const MAX_BYTES = 16 * 2 ** 20;
@@ -27,20 +27,15 @@ class LocalTopic extends NodeTopic {
 
   set(peer: AnyPeer, as: string): void {
     if (this.members.get(peer) === as) return;
-    if (this.members.size >= MAX_MEMBERS && !this.members.has(peer))
-      throw new RangeError(`"${this.name}" has ${MAX_MEMBERS} members already`);
+    if (!this.members.has(peer)) this.checkRoom(this.members.size);
     this.members.set(peer, as);
-    this.changed("joined", memberOf([peer, as]));
+    this.changed("joined", memberOf(peer.id, as));
   }
 
   delete(peer: AnyPeer): void {
     const as = this.members.get(peer);
-    if (this.members.delete(peer)) this.changed("left", memberOf([peer, as!]));
+    if (this.members.delete(peer)) this.changed("left", memberOf(peer.id, as!));
   }
-}
-
-function memberOf([{ id }, as]: readonly [AnyPeer, string]): TopicMember {
-  return { id, as: JSON.parse(as) };
 }
 
 class LocalTopics extends NodeTopics<LocalTopic> {
@@ -74,7 +69,7 @@ class LocalTopics extends NodeTopics<LocalTopic> {
   #join(topic: LocalTopic, peer: AnyPeer, since: Position | undefined, as: string | undefined): Joined {
     const { name, logRule, publicationOptions } = topic;
     const host = this.#host;
-    if (peer.state === "closed") throw closed();
+    checkJoin(peer, false);
     const log = logRule && this.#logs.read(name, Infinity, ALL, logRule);
     const at = log && { epoch: log.epoch, offset: log.top };
     if (at !== undefined) this.#follow(topic, at.epoch);
@@ -82,10 +77,7 @@ class LocalTopics extends NodeTopics<LocalTopic> {
     if (as !== undefined) topic.set(peer, as);
     for (const { method, text } of missed ?? []) host.send([peer], method, text, publicationOptions);
     host.add(name, peer);
-    if (!host.membersOf(name).has(peer))
-      throw (peer.state as string) === "closed"
-        ? closed()
-        : new EngineError("the peer left the topic before it had joined", "not-sent");
+    checkJoin(peer, !host.membersOf(name).has(peer));
     return at === undefined ? {} : { at: textOf(at), outcome: missed === undefined ? "gap" : "complete" };
   }
 
@@ -121,12 +113,8 @@ class LocalTopics extends NodeTopics<LocalTopic> {
   }
 
   protected async list({ members }: LocalTopic, limit: number): Promise<TopicMember[]> {
-    return [...members].slice(0, limit).map(memberOf);
+    return [...members].slice(0, limit).map(([{ id }, as]) => memberOf(id, as));
   }
-}
-
-function closed(): ConnectionLostError {
-  return new ConnectionLostError("join", "not-sent", new Error("the peer is closed"));
 }
 
 export class LocalNode implements ServerNode {

@@ -21,18 +21,7 @@ import { MemoryLogs } from "./entries.js";
 export function memory(): Engine {
   const broker = new MemoryBroker();
   const createConnection: Engine["createConnection"] = (node, host) => new MemoryConnection(broker, node, host);
-  const engine: Engine = { name: "memory", createConnection };
-  brokers.set(engine, broker);
-  return engine;
-}
-
-const brokers = new WeakMap<Engine, MemoryBroker>();
-
-/** Returns what an engine in memory keeps, one text for each. Empty after all nodes are closed, except for logs. For tests. */
-export function inspectMemory(engine: Engine): string[] {
-  const { subscribers, logs } = brokers.get(engine)!;
-  const channels = Array.from(subscribers.keys(), (channel) => `subscription ${channel}`);
-  return [...channels, ...Array.from(logs.topics, (topic) => `log ${topic}`)];
+  return { name: "memory", createConnection };
 }
 
 /** What an engine in memory carries in one frame, and in one log. It is a bound against mistakes. */

@@ -1,5 +1,6 @@
 /** The topics of a node with their rules, each while something uses it, and what members and watchers hear of the list of a topic. */
 import { encodeNotification } from "../message/codec.js";
+import { ConnectionLostError } from "../message/errors.js";
 import { checkOptions } from "../message/options.js";
 import { nanoid } from "../base/packages.js";
 import { synchronous } from "../base/promises.js";
@@ -7,11 +8,12 @@ import { attempt } from "../base/tell.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { EngineError, positionOf, textOf, type LogPage, type LogPart, type LogRule, type Position } from "./engine.js";
 import type { NodeHost } from "./host.js";
-import { encodeEntry, readEntries } from "./publication.js";
+import { encodeEntry, parsed, readEntries } from "./publication.js";
 import {
   checkRules,
   encodeAs,
   JOIN_OPTIONS,
+  MAX_MEMBERS,
   MEMBERS_OPTIONS,
   PUBLISH_OPTIONS,
   type Joined,
@@ -27,6 +29,16 @@ import {
 
 /** 72 random bits. */
 const EPOCH_LENGTH = 12;
+
+export function memberOf(id: string, as: string): TopicMember {
+  return { id, as: (parsed(as) ?? null) as TopicMember["as"] };
+}
+
+/** Throws if a peer that joins is closed, or was removed meanwhile. */
+export function checkJoin(peer: AnyPeer, isRemoved: boolean): void {
+  if (peer.state === "closed") throw new ConnectionLostError("join", "not-sent", new Error("the peer is closed"));
+  if (isRemoved) throw new EngineError("the peer left the topic before it had joined", "not-sent");
+}
 
 export class NodeTopic implements Rules {
   readonly name: string;
@@ -59,6 +71,11 @@ export class NodeTopic implements Rules {
       throw new TypeError("`since` requires the rule `log` of the topic");
     if (as !== undefined && this.memberRule === undefined)
       throw new TypeError("`as` requires the rule `members` of the topic");
+  }
+
+  /** Throws if a list of that size has no room for another member. */
+  checkRoom(size: number): void {
+    if (size >= MAX_MEMBERS) throw new RangeError(`"${this.name}" has ${MAX_MEMBERS} members already`);
   }
 
   /** Throws unless the topic has a log. */
