@@ -32,7 +32,7 @@ const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis", "@nats-io/tra
 const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.browser.js" };
 
 /** What Node's entry imports when there is an engine. */
-const LAZY = ["fleet/fleet.js", "fleet/attach.js"].map((file) => join(dist, file));
+const LAZY = join(dist, "fleet/fleet.js");
 
 /** Whether a module is of a peer: its calls, and each feature. So is every module that imports one of these. */
 const isOfPeer = (path) => path === join(dist, "peer/outgoing-calls.js") || dirname(path) === join(dist, "features");
@@ -75,7 +75,7 @@ function chunkOf(path, { getModuleInfo }) {
   };
   if (getModuleInfo(join(dist, ENTRIES.page)).importedIds.filter(needsNoPeer).some(isImported)) return "messages";
   const names = Object.keys(ENTRIES).filter((name) => isImported(join(dist, ENTRIES[name])));
-  const isOfFleet = LAZY.some((module) => importsOf(module, getModuleInfo).has(path));
+  const isOfFleet = importsOf(LAZY, getModuleInfo).has(path);
   if (!names.includes("node") && (isOfFleet || (names.includes("redis") && names.includes("nats")))) return "fleet";
   if (names[0] !== "node") return names[0];
   if (names.includes("redis") || names.includes("nats")) return "engine";

@@ -7,7 +7,6 @@ import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions, type OpenArgu
 import { publicUrl, type Attempt, type Supplied } from "./client/credentials.js";
 import type { Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./contract/contract.js";
-import type { Attached, AttachOptions } from "./fleet/attach.js";
 import { ConnectError } from "./message/errors.js";
 import { checkOptions, isPlain, must, optional } from "./message/options.js";
 import { allFeatures } from "./features/all.js";
@@ -56,7 +55,7 @@ export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
 export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
 export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
 export type { FleetOptions } from "./server/options.js";
-export type { Attached, AttachOptions, AttachedTopic } from "./fleet/attach.js";
+export { attach, type Attached, type AttachOptions, type AttachedTopic } from "./attach.js";
 export { memory } from "./topics/memory.js";
 export {
   EngineError,
@@ -95,15 +94,6 @@ export {
   type SubscriptionsOptions,
 } from "./features/subscriptions.js";
 export type { Refusal } from "./server/upgrade.js";
-
-/**
- * Joins the servers of an engine as a node without clients. Resolves when it is connected. Rejects with an `EngineError` if the broker
- * cannot be reached in time, and with a `TypeError` for bad options. Close it when it is not needed any more.
- */
-export async function attach<R extends Contract<R> = AnyMethods>(options: AttachOptions<R>): Promise<Attached<R>> {
-  const fleet = await import("./fleet/attach.js");
-  return fleet.attach(options);
-}
 
 /**
  * Makes a peer that connects to a server that serves `S` and may call back by `C`. Returns the peer at once, in state

@@ -16,7 +16,7 @@ import { Server, type InferredOptions, type ServiceOptions } from "./server/serv
 export async function serve<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods, A = unknown>(
   options: ServiceOptions<NoInfer<S>, NoInfer<C>, NoInfer<A>> & InferredOptions<S, C, A>,
 ): Promise<Server<S, C, A>> {
-  const server = new Server<S, C, A>(options, { ...NODE, ...(await fleetFor(options)) });
+  const server = new Server<S, C, A>(options, await platformFor(options));
   await server.listen();
   return server;
 }
@@ -35,9 +35,9 @@ const NODE: Platform = {
   },
 };
 
-/** Loads the fleet for a server with an engine. */
-async function fleetFor(options: { engine?: unknown } | undefined): Promise<Pick<Platform, "makeNode">> {
-  if (options?.engine === undefined) return {};
+/** Returns what a server needs of Node. Loads the fleet if the server has an engine. */
+export async function platformFor(options: { engine?: unknown } | undefined): Promise<Platform> {
+  if (options?.engine === undefined) return NODE;
   const { Fleet } = await import("./fleet/fleet.js");
-  return { makeNode: (engine, host) => new Fleet(engine, host) };
+  return { ...NODE, makeNode: (engine, host) => new Fleet(engine, host) };
 }

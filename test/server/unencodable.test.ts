@@ -128,7 +128,7 @@ describe("an object of the library", () => {
     await using worker = await attach({ engine: memory() });
     const values: [unknown, what: string, shown?: string][] = [
       [worker, "server", "server"],
-      [worker.topic("den"), "topic", "den"],
+      [worker.topic("den"), "group of peers", "den"],
       [worker.principal("ada"), "principal"],
       [worker.peer("a.b"), "peer"],
     ];
