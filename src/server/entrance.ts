@@ -36,7 +36,7 @@ import type { Posts } from "./http.js";
 import { linkWithoutSession, MAX_AUTH_BYTES } from "./link.js";
 import type { CheckedOptions } from "./options.js";
 import type { ServerPeers } from "./peers.js";
-import type { Sessions, ServerSession } from "./sessions.js";
+import type { SessionRegistry, ServerSession } from "./session-registry.js";
 import { EXPIRED, type Admission, type GateSocket, type Refusal, type Verdict } from "./upgrade.js";
 
 /** What a server needs of its surroundings. `serve` has those of Node, with HTTP and WebSockets; a test server has clients in memory. */
@@ -69,7 +69,7 @@ export class Entrance implements GateDelegate<Socket> {
   readonly maxFrameBytes: number;
   /** How long a client may take to send its `auth`, or `resume` or a hello. */
   readonly timeoutMs: number;
-  readonly sessions: Sessions | undefined;
+  readonly sessions: SessionRegistry | undefined;
   /** Open sockets whose clients have not sent their first frame, or are being authenticated. */
   readonly arrivals = new Set<Arrival>();
   readonly #peers: ServerPeers;
@@ -381,7 +381,7 @@ class AuthArrival extends Arrival {
  * new session begins.
  */
 class ResumeArrival extends Arrival {
-  readonly #sessions: Sessions;
+  readonly #sessions: SessionRegistry;
   /** The token for a new session. A client that resumes one ignores it. */
   #token = "";
   #isRefused = false;
@@ -390,7 +390,7 @@ class ResumeArrival extends Arrival {
   /** What the server answers to a hello, because it closes. */
   #bye: Bye | undefined;
 
-  constructor(entrance: Entrance, client: Client, sessions: Sessions) {
+  constructor(entrance: Entrance, client: Client, sessions: SessionRegistry) {
     super(entrance, client);
     this.#sessions = sessions;
   }

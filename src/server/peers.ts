@@ -15,7 +15,7 @@ import { endpointLimits } from "../session/sizes.js";
 import { accepts, sendAll } from "./broadcast.js";
 import type { CheckedOptions } from "./options.js";
 import { randomText } from "./random.js";
-import { Sessions } from "./sessions.js";
+import { SessionRegistry } from "./session-registry.js";
 import { Tally, type ServerStats } from "./stats.js";
 import { postFeatures } from "./streams.js";
 import { Topics } from "./topics.js";
@@ -53,7 +53,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   readonly #postConfig: Config;
   readonly topics = new Topics<L, R, A>(this);
   /** `undefined` without sessions. */
-  readonly sessions: Sessions | undefined;
+  readonly sessions: SessionRegistry | undefined;
   readonly tally = new Tally();
   /** The node, if there is one. */
   node: ServerNode | undefined = undefined;
@@ -81,7 +81,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
     if (engine !== undefined) this.node = makeNode!(engine, this.#host);
     const { session, gate, link } = options;
     if (session === undefined || link !== "packed") return;
-    this.sessions = new Sessions({
+    this.sessions = new SessionRegistry({
       limits: endpointLimits(this.config.limits, this.config.bytes),
       ...session,
       makeToken: () => {

@@ -216,7 +216,7 @@ export type Authenticate = (request: IncomingMessage, auth: unknown) => Promise<
 export type Verdict = { admission: Admission } | { refusal: Refusal; error?: unknown };
 
 /** One run of `authenticate`. */
-export interface Authentication {
+export interface AuthenticationRun {
   /** Settles within the timeout, unless `abandon` was called. */
   readonly verdict: Promise<Verdict>;
   /** Settles when `authenticate` does. */
@@ -231,7 +231,7 @@ export function runAuthenticate(
   request: IncomingMessage,
   auth: unknown,
   timeoutMs: number,
-): Authentication {
+): AuthenticationRun {
   const settled = callAuthenticate(authenticate, request, auth);
   if (timeoutMs === Infinity) return { verdict: settled, settled, abandon: () => {} };
   const reason = `authentication took longer than ${timeoutMs} ms`;

@@ -28,7 +28,7 @@ interface Place extends Linked {
 }
 
 /** All sessions of one server. */
-export class Sessions {
+export class SessionRegistry {
   readonly options: SessionsOptions;
   readonly tokens: TokenRegistry<ServerSession>;
   /**
@@ -169,9 +169,9 @@ export class ServerSession implements LinkDelegate, Resumable {
   nextHash: string | undefined = undefined;
   attempt = 0;
   readonly link: ServerLink;
-  readonly #sessions: Sessions;
+  readonly #sessions: SessionRegistry;
 
-  constructor(sessions: Sessions, principal: string | undefined, socket: Socket, token: string) {
+  constructor(sessions: SessionRegistry, principal: string | undefined, socket: Socket, token: string) {
     this.principal = principal;
     this.#sessions = sessions;
     sessions.tokens.open(this, token);
