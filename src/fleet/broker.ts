@@ -18,7 +18,7 @@ const COMMAND_TIMEOUT_MS = 5_000;
 /** Frames of bulk work that are written and not answered: the others wait, so that all else keeps its room. */
 const MAX_BULK = 128;
 /** How long a subscription is kept that is not wanted any more, because its topic may get a member again. */
-export const LINGER_MS = 5_000;
+const LINGER_MS = 5_000;
 
 /** A frame, and where it is sent. */
 export type Sending = readonly [channel: Channel, frame: string];
@@ -244,7 +244,6 @@ export class Broker {
     return this.isUp || this.#isStarting ? this.run(bytes, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
   }
 
-  /** The time of a command has passed. */
   #expired(command: Command<any>): void {
     let error = this.#refusal();
     if (command.isWritten) error = new EngineError(`${this.name} has not answered in time`, "unknown");
@@ -270,7 +269,6 @@ export class Broker {
     );
   }
 
-  /** Removes a command from those that wait for the connection. */
   #dequeue<T>(command: Command<T>): Command<T> {
     clearDeadline(command);
     if (this.#waiting.delete(command.run)) this.#waitingBytes -= command.bytes;

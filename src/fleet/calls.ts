@@ -453,16 +453,9 @@ function describe(error: unknown): Verdict {
   return [isType ? "type" : "failed", "", JSON.stringify(error instanceof Error ? error.message : String(error))];
 }
 
-/** Returns the error with which a call rejects. */
 function errorOf({ method, settings }: RemoteCall, verdict: string, outcome: Outcome, value: unknown): unknown {
-  const {
-    code,
-    message,
-    data,
-    raw,
-    bytes: size,
-    maxMessageBytes,
-  } = (isObject(value) ? value : {}) as Record<string, any>;
+  const fields: Record<string, any> = isObject(value) ? value : {};
+  const { code, message, data, raw, bytes: size, maxMessageBytes } = fields;
   if (verdict === "error" && Number.isInteger(code) && typeof message === "string")
     return receivedError(method, code as number, message, data);
   if (verdict === "timeout") return new TimeoutError(method, settings.timeoutMs, outcome);

@@ -65,7 +65,6 @@ export class Fleet implements ServerNode {
     return this.#node.own;
   }
 
-  /** Connects, and then listens. Rejects with an `EngineError` if the broker cannot be reached in time, and as `listen` does. */
   async start(listen?: () => Promise<void>): Promise<void> {
     await this.#node.broker.open();
     await listen?.();
@@ -85,7 +84,6 @@ export class Fleet implements ServerNode {
     for (const sentence of this.#unmet) if (!before.has(sentence)) this.#node.host.report(new Error(sentence));
   }
 
-  /** Leaves the fleet: the others forget this node, and it disconnects. Never rejects. A second call waits for the first. */
   close(): Promise<void> {
     return (this.#closed ??= this.#close());
   }
@@ -108,7 +106,6 @@ export class Fleet implements ServerNode {
     };
   }
 
-  /** Returns false for a peer of this process that no node has: of a client, or of a server without an engine. */
   canHave(peer: AnyPeer): boolean {
     return isNodeName(this.#node.addressOf(peer.id).node);
   }

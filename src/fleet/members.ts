@@ -400,7 +400,6 @@ export class Members {
     return size;
   }
 
-  /** Returns true if a member is of this node. */
   has(topic: string, localId: string): boolean {
     return this.#own.get(topic)?.members.has(localId) === true;
   }

@@ -87,7 +87,6 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     });
   }
 
-  /** Looks soon at the questions. */
   #wake(): void {
     if (this.#isTicking || this.isClosed) return;
     this.#isTicking = true;
@@ -219,7 +218,6 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     for (const name of topics) void this.topics.get(name)!.log?.heal();
   }
 
-  /** A node has ended, or was given up. */
   lost(node: NodeName): void {
     this.#members.lost(node);
   }

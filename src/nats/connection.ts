@@ -246,7 +246,6 @@ export class NatsConnection implements EngineConnection, Connectable {
     return [];
   }
 
-  /** Checks the rights, creates the streams and subscribes. */
   async #prepare(link: Link, signal: AbortSignal): Promise<void> {
     const before = this.#refused;
     await this.#checkRights(link, this.#watch(link));

@@ -10,7 +10,7 @@ export { EngineError, type Engine, type EngineSettings } from "../topics/engine.
 /**
  * Returns an engine over NATS 2.9 or later. Servers with the same NATS and the same `prefix` are a fleet. Each server makes its own
  * connection, and closes it when it closes. Nothing is left in NATS then, except logs and empty streams. Without the option `jetstream`,
- * topics have no logs and no members.
+ * topics have no logs.
  *
  * Needs the package `@nats-io/transport-node`, and `@nats-io/jetstream` for that option, version 3, which the application installs. Throws
  * a `TypeError` for a bad option, which names the option and the rule. `serve` rejects with an `EngineError` if NATS cannot be reached

@@ -214,7 +214,6 @@ export class NatsLog implements EngineLog {
     throw new EngineError("NATS: an entry was appended with this key before, and is no longer kept", "unknown");
   }
 
-  /** Lets the stream keep what a rule wants. */
   #grow({ length, ttlMs }: LogRule): Promise<void> | undefined {
     const ageMs = Math.max(ttlMs, KEY_MS) + LAST_MS;
     const isKept = (): boolean => this.#connection.streams!.keeps(length, ageMs);
@@ -265,7 +264,6 @@ export class NatsLog implements EngineLog {
     return { epoch, top, entries };
   }
 
-  /** Runs the steps of one topic one behind the other. */
   #inOrder<T>(topic: string, step: () => Promise<T>): Promise<T> {
     const before = this.#steps.get(topic);
     const done = before === undefined ? step() : before.then(step, step);
@@ -281,7 +279,6 @@ export class NatsLog implements EngineLog {
     return this.#connection.names.log(topic);
   }
 
-  /** Asks the manager of streams. */
   async #ask<T>(run: (manager: JetStreamManager) => Promise<T>): Promise<T> {
     try {
       return await this.#connection.untilLost(run(this.#connection.present().jetstream!.manager));

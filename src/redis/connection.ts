@@ -242,7 +242,6 @@ export class RedisConnection implements EngineConnection, Connectable {
     return done;
   }
 
-  /** Takes a message of a link. */
   received(link: Link, name: string, frame: string): void {
     const subscription = this.#subscriptions.get(name);
     // A server that was replaced may send what its successor sends too.
@@ -252,7 +251,6 @@ export class RedisConnection implements EngineConnection, Connectable {
     if (text !== undefined) this.#host.received(channel, text);
   }
 
-  /** Does what the error of a command calls for. */
   #react(link: Link, error: EngineError): void {
     if (error instanceof DemotedError) link.lose(error);
     else if (error instanceof RedirectError && this.#isCluster) this.#loop.wake();
@@ -375,7 +373,6 @@ export class RedisConnection implements EngineConnection, Connectable {
     return [...this.#subscriptions].flatMap(([name, { tag }]) => (tags.includes(tag) ? [name] : []));
   }
 
-  /** Ends all links. */
   drop(): void {
     for (const link of this.#links.values()) {
       this.#past.set(link.address, link.past);

@@ -62,8 +62,8 @@ export class Link {
   readonly #subscriber: Client;
   /** The channels that the server has after all that was sent to it. */
   readonly #channels = new Set<string>();
-  /** False until it is connected, and when it is lost or closed. */
-  #isUsed = false;
+  /** False until it is connected, and when it is lost or closed. Only the link sets it. */
+  isUsed = false;
   /** The first error of a client. */
   #failure: Error | undefined;
   /** Ends an attempt to connect. */
@@ -81,7 +81,7 @@ export class Link {
   #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #listener = (frame: string, name: string): void => {
     this.#receivedAt.subscriber = performance.now();
-    if (this.#isUsed) this.#connection.received(this, name, frame);
+    if (this.isUsed) this.#connection.received(this, name, frame);
   };
 
   private constructor(library: Library, connection: RedisConnection, address: Address, silence: Silence | undefined) {
@@ -135,7 +135,7 @@ export class Link {
       clearTimeout(timer);
       ignore();
     }
-    this.#isUsed = true;
+    this.isUsed = true;
     this.#subscriber.on("sharded-channel-moved", (name) => this.#connection.ended(this, name));
     this.#timer = setInterval(this.#checkSilence, this.#silenceMs / SILENCE_CHECKS);
     this.#pollLater();
@@ -170,11 +170,6 @@ export class Link {
     return sourceOf(script, this.#isCluster, this.#term !== undefined);
   }
 
-  /** False when the link is lost or closed. */
-  get isUsed(): boolean {
-    return this.#isUsed;
-  }
-
   /** Returns true if the server has certainly been the primary since an earlier link, so that no other server need be asked. */
   continues(before: Past | undefined): boolean {
     if (before?.life !== this.life || before.term === undefined) return false;
@@ -187,7 +182,7 @@ export class Link {
 
   /** Sends a command. Rejects with an `EngineError` and its outcome. */
   async command(args: readonly string[]): Promise<unknown> {
-    if (!this.#isUsed || !this.#commands.isReady)
+    if (!this.isUsed || !this.#commands.isReady)
       throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
     this.#unanswered++;
     try {
@@ -196,7 +191,7 @@ export class Link {
       throw commandError(this.#library, this.address, reason);
     } finally {
       this.#receivedAt.commands = performance.now();
-      if (--this.#unanswered === 0 && !this.#isUsed) this.destroy();
+      if (--this.#unanswered === 0 && !this.isUsed) this.destroy();
     }
   }
 
@@ -238,7 +233,7 @@ export class Link {
   /** Resolves when messages of the channels are received. In a cluster, all must have the same tag. */
   async subscribe(names: readonly string[]): Promise<void> {
     // A client of node-redis that was destroyed never answers to this command.
-    if (!this.#isUsed) throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
+    if (!this.isUsed) throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
     for (const name of names) this.#channels.add(name);
     this.#subscribing++;
     const requests = partsOf(names).map(async (part) => {
@@ -258,7 +253,7 @@ export class Link {
 
   /** Ends subscriptions. A later `subscribe` takes effect after it, because both use one connection. */
   unsubscribe(names: readonly string[]): void {
-    if (!this.#isUsed) return;
+    if (!this.isUsed) return;
     for (const name of names) this.#channels.delete(name);
     for (const part of partsOf(names)) {
       const request = this.#isCluster
@@ -278,7 +273,7 @@ export class Link {
     const reply = await this.#subscriber.sendCommand(["CLIENT", "INFO"]).catch(() => "");
     this.#receivedAt.subscriber = performance.now();
     const found = new RegExp(` ${name}=(\\d+)`).exec(String(reply))?.[1];
-    if (found !== undefined && Number(found) < expected && this.#isUsed) this.#connection.ended(this);
+    if (found !== undefined && Number(found) < expected && this.isUsed) this.#connection.ended(this);
   }
 
   /** Checks that the server is still in the same term as a primary. Otherwise, loses the link. */
@@ -293,15 +288,15 @@ export class Link {
 
   /** Gives the link up and reports that. */
   lose(reason: Error): void {
-    if (!this.#isUsed) return;
+    if (!this.isUsed) return;
     this.close();
     this.#connection.lost(this, reason instanceof EngineError ? reason : connectError(this.address, reason));
   }
 
   /** Ends the link. Receives nothing more. Commands that were sent may still be answered for 5 s. */
   close(): void {
-    if (!this.#isUsed) return;
-    this.#isUsed = false;
+    if (!this.isUsed) return;
+    this.isUsed = false;
     clearTimeout(this.#polling);
     this.#subscriber.destroy();
     if (this.#unanswered === 0 || !this.#commands.isReady || this.#connection.closing.aborted) return this.destroy();
@@ -311,7 +306,7 @@ export class Link {
   }
 
   #pollLater(): void {
-    if (!this.#isUsed) return;
+    if (!this.isUsed) return;
     this.#polling = setTimeout(() => void this.#poll(), Math.min(this.#term?.periodMs ?? VERIFY_MS, VERIFY_MS));
   }
 
@@ -350,14 +345,14 @@ export class Link {
   }
 
   #loseIfSilent(): void {
-    if (!this.#isUsed || !this.#isSilent()) return;
+    if (!this.isUsed || !this.#isSilent()) return;
     this.lose(new EngineError(`Redis at ${this.address}: no answer for ${this.#silenceMs} ms`, "not-sent"));
     this.destroy();
   }
 
   /** Ends the link at once. What is unanswered rejects. */
   readonly destroy = (): void => {
-    this.#isUsed = false;
+    this.isUsed = false;
     clearTimeout(this.#polling);
     clearTimeout(this.#timer);
     this.#connection.closing.removeEventListener("abort", this.destroy);
@@ -367,7 +362,6 @@ export class Link {
   };
 }
 
-/** Returns the time in a reply of `TIME`. */
 function microsecondsOf(reply: unknown): number {
   const [seconds, microseconds] = reply as [string, string];
   return Number(seconds) * 1e6 + Number(microseconds);
@@ -397,7 +391,6 @@ function lifeOf(info: ServerInfo, isDurable: boolean): string {
   return /^0*$/.test(promotion) ? info.get("run_id")! : `${info.get("run_id")!}.${promotion.slice(0, 16)}`;
 }
 
-/** Throws if the server cannot be used. */
 function checkServer(where: string, info: ServerInfo, { place, isDurable }: Config): void {
   const isCluster = place.kind === "cluster";
   const unmet = (text: string): never => {
