@@ -79,6 +79,11 @@ function isRefusal(code: number): boolean {
 export function cutReason(reason: string): string {
   // No text of so few UTF-16 code units is too long.
   if (reason.length <= 41) return reason;
-  // Takes whole characters only.
-  return reason.slice(0, new TextEncoder().encodeInto(reason, new Uint8Array(123)).read);
+  const encoder = new TextEncoder();
+  let cut = "";
+  for (const character of reason) {
+    if (encoder.encode(cut + character).length > 123) break;
+    cut += character;
+  }
+  return cut;
 }
