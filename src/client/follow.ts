@@ -220,8 +220,10 @@ export class Store implements FollowedTopic<any> {
     this.#enter(joining);
     const settle = (act: (ahead: Ahead) => void): void => {
       if (this.#state !== joining) return;
-      if (joining.ahead === undefined) this.#beginLater();
-      else act(joining.ahead);
+      if (joining.ahead !== undefined) act(joining.ahead);
+      // The call of a closed peer rejects at once, which shows why.
+      else if (this.#peer.state === "closed") this.#begin();
+      else this.#beginLater();
     };
     const params = this.#source.paramsAt(this.#position && textOf(this.#position));
     // The call is queued while the server is away, so it has no timeout.

@@ -126,6 +126,18 @@ describe("a followed topic", () => {
     expect(await shown()).toBe("");
   });
 
+  it("shows why its peer is closed, and keeps no timer, if a join was overtaken", async () => {
+    const { board, peer, server, settle, store } = await start();
+    peer.emit("missed", { count: 1 });
+    await settle();
+    board.before = () => gate().promise;
+    await pass(0);
+    peer.emit("missed", { count: 1 });
+    await [...server.peers][0]!.close(4401, "bye");
+    await settle();
+    expect(store.get().error).toBeInstanceOf(Error);
+  });
+
   it("joins again after `missed`, and after a session is lost, and loads only if publications are missing", async () => {
     const { add, board, network, peer, shown, store, topic } = await start(SHORT);
     const states: unknown[] = [];
