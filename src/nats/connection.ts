@@ -85,7 +85,7 @@ export class NatsConnection implements EngineConnection, Connectable {
     await this.#loop.open();
     if (this.streams !== undefined) this.checkLater();
     const { max_payload: maxPayload = 2 ** 20 } = this.#link?.client.info ?? {};
-    return { maxFrameBytes: maxPayload - HEAD_BYTES, counts: false, unmet: [] };
+    return { maxFrameBytes: maxPayload - HEAD_BYTES, unmet: [] };
   }
 
   async close(): Promise<void> {

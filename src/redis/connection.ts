@@ -125,7 +125,6 @@ export class RedisConnection implements EngineConnection, Connectable {
     const unmet = (): string[] => [...new Set(this.#allLinks().flatMap(unmetBy))];
     return {
       maxFrameBytes: this.#isCluster ? MAX_BYTES - MAX_NUMBER_LENGTH : MAX_BYTES,
-      counts: true,
       get undercounts() {
         return undercounts();
       },

@@ -51,8 +51,6 @@ export interface LogPart {
 export interface EngineFacts {
   /** The longest frame, in bytes of UTF-8. */
   readonly maxFrameBytes: number;
-  /** Whether `send` returns how many nodes were subscribed. */
-  readonly counts: boolean;
   /**
    * Whether a node may receive a frame for whose inbox `send` has returned 0. Then a call to a node that does not live is `"unknown"`
    * when that node was silent for its lease, instead of `"not-sent"` at once. Default false.
@@ -133,7 +131,7 @@ export interface EngineConnection {
   unsubscribe(channel: Channel): void;
   /**
    * Sends a frame to all nodes that are subscribed to a channel, at most once, with this node if it is. Returns how many nodes were
-   * subscribed, if the broker reports it. Frames to one channel arrive in the order in which this node sent them. Never throws.
+   * subscribed; always `undefined` if the broker does not report it. Frames to one channel arrive in the order in which this node sent them. Never throws.
    */
   send(channel: Channel, frame: string): Promise<number | undefined>;
   /** Logs; `undefined` if the broker offers none. */

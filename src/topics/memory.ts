@@ -78,7 +78,7 @@ class MemoryConnection implements EngineConnection {
     if (this.#state === "closed") throw notOpen();
     this.#state = "open";
     for (const channel of [`n:${this.#node}`, "a:all"] as const) await this.subscribe(channel);
-    return { maxFrameBytes: MAX_FRAME_BYTES, counts: true, unmet: [] };
+    return { maxFrameBytes: MAX_FRAME_BYTES, unmet: [] };
   }
 
   async close(): Promise<void> {

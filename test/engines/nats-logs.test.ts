@@ -97,7 +97,7 @@ describe("the logs of the engine nats", () => {
   it("reject an entry that is too long for the server", async () => {
     const small = use(await NatsServer.create({ lines: ["max_payload: 64KB"] }));
     const node = await TestNode.open(natsRig({ url: small.url, jetstream: {} }, small).engine());
-    expect(node.facts).toEqual({ maxFrameBytes: 63 * KIB, counts: false, unmet: [] });
+    expect(node.facts).toEqual({ maxFrameBytes: 63 * KIB, unmet: [] });
     expect(await outcomeOf(node.append("x".repeat(65 * KIB)))).toBe("not-sent");
     expect(await outcomeOf(node.connection.send("a:all", "x".repeat(65 * KIB)))).toBe("not-sent");
     expect((await node.append("1")).offset).toBe(1);

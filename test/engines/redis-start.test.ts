@@ -65,7 +65,7 @@ describe("the engine redis, at the start", () => {
   it("reports that logs may be evicted", async () => {
     const server = await start({ settings: { maxmemory: "100mb", "maxmemory-policy": "allkeys-lru" } });
     const node = await TestNode.open(redisRig({ url: server.url }).engine());
-    expect(node.facts).toMatchObject({ maxFrameBytes: 16 * MIB, counts: true });
+    expect(node.facts).toMatchObject({ maxFrameBytes: 16 * MIB });
     expect(node.facts!.unmet).toEqual([expect.stringContaining("maxmemory-policy is allkeys-lru")]);
     await server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu");
     node.connection.reconnect(new Error("a test"));

@@ -26,6 +26,8 @@ export class FaultyEngine implements Engine {
   readonly unheard = new Set<string>();
   /** What differs from the broker, for connections that open from now on. */
   facts: Partial<EngineFacts> = {};
+  /** Whether it counts the nodes that a frame reaches. */
+  counts = true;
   /** Makes `open` of the next connections wait for `up`. */
   isLate = false;
   /** Resolves when the first server has made its connection. */
@@ -198,7 +200,7 @@ export class FaultyLink implements EngineConnection {
       missing = down.filter(({ node }) => channel === "a:all" || channel === `n:${node}`).length;
       return this.#inner.send(channel, frame);
     });
-    return this.counted(count === undefined || this.facts?.counts === false ? undefined : count - missing);
+    return this.counted(count === undefined || !this.engine.counts ? undefined : count - missing);
   }
 
   async #run<T>(command: string, run: () => Promise<T>): Promise<T> {

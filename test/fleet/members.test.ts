@@ -232,7 +232,7 @@ describe("a node that begins to follow a topic", () => {
   it("waits for 200 ms if the broker does not count, and reports later answers", async () => {
     const [engine, a] = room();
     await joined(a, "ann");
-    engine.facts = { counts: false };
+    engine.counts = false;
     const c = makeNode({ engine, ...RULES });
     await turn();
     const seen = watch(c);

@@ -83,7 +83,7 @@ it("names the nodes that did not answer in 5 s, or whose answer was too long, an
 });
 
 it("waits for a node that came before the question, if the broker does not count", async () => {
-  engine.facts = { counts: false };
+  engine.counts = false;
   const [a] = add(1) as [Node];
   await pass(BEAT_MS);
   const [b] = add(1) as [Node];
@@ -97,7 +97,7 @@ it("waits for a node that came before the question, if the broker does not count
 });
 
 it("ends after 5 s, and says that there may be other nodes if the question does not come back", async () => {
-  engine.facts = { counts: false };
+  engine.counts = false;
   const [a, b] = add(2) as [Node, Node];
   const own = await a.client("bob");
   await pass(BEAT_MS);
