@@ -65,9 +65,9 @@ export class Fleet implements ServerNode {
     return this.#node.own;
   }
 
-  async start(listen?: () => Promise<void>): Promise<void> {
+  async start(listen: () => Promise<void>): Promise<void> {
     await this.#node.broker.open();
-    await listen?.();
+    await listen();
     this.#isStarted = true;
     this.#reportSoon();
   }

@@ -9,7 +9,7 @@ import type { KeptLogs } from "./options.js";
 
 /** How long the position of a `key` is kept. NATS wants entries to be kept as long. */
 export const KEY_MS = 120_000;
-export const NANOS = 1_000_000;
+const NANOS = 1_000_000;
 
 /** Codes of JetStream. */
 const WRONG_LAST = 10_071;

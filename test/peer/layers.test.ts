@@ -18,7 +18,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   features: ["base", "message", "contract", "peer"],
   bridge: ["base", "message"],
   topics: ["base", "message", "contract", "peer"],
-  fleet: ["base", "message", "contract", "peer", "features", "topics"],
+  fleet: ["base", "message", "contract", "peer", "topics"],
   nats: ["base", "message", "topics", "fleet"],
   redis: ["base", "message", "topics", "fleet"],
   client: ["base", "message", "contract", "socket", "session", "peer"],
