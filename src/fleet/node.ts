@@ -7,7 +7,7 @@ import { Broker, type BrokerEvents } from "./broker.js";
 import { EngineError, type Engine, type LogPage, type LogPart, type LogRule, type NodeName } from "../topics/engine.js";
 import { isNodeName } from "./frames.js";
 import type { NodeHost } from "../topics/host.js";
-import { BEATS, LEASE_MS, LiveNodes } from "./nodes.js";
+import { BEATS, LEASE_MS, LiveNodes, type NodesOutput } from "./nodes.js";
 import { OwnPeers } from "../topics/own-peers.js";
 import { Repeats } from "./repeats.js";
 import type { SendOptions } from "../topics/topic-options.js";
@@ -19,12 +19,7 @@ export interface Address {
 }
 
 /** What a node finds out about the others, besides what its broker reports. */
-export interface NodeEvents extends BrokerEvents {
-  /** Another node has ended, or was silent for its lease. `wasLive`: false if it was only called. */
-  readonly lost: (node: NodeName, wasLive: boolean) => void;
-  /** Another node had given this one up, and has forgotten its members. */
-  readonly forgotten: (node: NodeName) => void;
-}
+export type NodeEvents = BrokerEvents & Omit<NodesOutput, "send">;
 
 /** 72 random bits. */
 const NODE_LENGTH = 12;
@@ -53,9 +48,8 @@ export class FleetNode {
     this.own = new OwnPeers(host);
     this.broker = new Broker(engine, this, events);
     this.leaseMs = engine.settings?.leaseMs ?? LEASE_MS;
-    const { lost, forgotten } = events;
     const send = (...[channel, frame]: Parameters<Broker["send"]>): void => void this.broker.send(channel, frame, true);
-    this.nodes = new LiveNodes(this.id, this.leaseMs, { send, lost, forgotten }, performance.now());
+    this.nodes = new LiveNodes(this.id, this.leaseMs, { ...events, send }, performance.now());
   }
 
   /** Sends a beat, and the next ones. Reconnects if they do not come back. */
