@@ -50,8 +50,8 @@ class Batches implements OwnPart {
   }
 
   /**
-   * Rejects the batch that waits, if only one does: a batch that is refused whole is answered by one error with id null that is no member
-   * of an array, and all ids that this side sends can be read.
+   * Rejects the pending batch, if there is one only. An error with id null that is no member of an array means that the other side could not
+   * read the batch. It cannot mean a single call, because every id of this side is valid.
    */
   #receiveRefusal(value: unknown): boolean {
     const [batch, ...others] = this.#open;
@@ -66,8 +66,8 @@ class Batches implements OwnPart {
   }
 
   /**
-   * Processes the members of a batch, in as many ticks as the budget of the connection needs. The reply is one array, in request order.
-   * It goes into `slot` when every request of the batch is answered.
+   * Processes an array: a batch of the other side, or the reply to a batch of this side, whose responses settle calls. Takes as many ticks as
+   * the budget of the connection needs. The reply is one array, in request order. It goes into `slot` when every request is answered.
    */
   #receiveBatch(members: unknown[], slot: Slot): void {
     const connection = this.#connection;
@@ -83,7 +83,7 @@ class Batches implements OwnPart {
         if (handle instanceof BatchCalls) answered.add(handle);
       } else if (isTooLarge) return;
       const place = reply.reserve();
-      // A member before this one may have settled the call of this id, of which this was judged to be a broken response.
+      // This member was a broken response when the array arrived. An earlier one may have settled its call since: it is not classified again.
       if (!areResponses[i] || !isLoneId(members[i] as Unchecked)) return connection.dispatch(members[i], place);
       connection.outgoing.settle("broken", members[i] as Unchecked, place);
       place.leaveOut();

@@ -78,7 +78,7 @@ export class Streams implements ServedStreams, OwnPart {
     return this.read({
       method,
       signal,
-      // A value that is no signal is refused as any bad option: when the call is made.
+      // If the given value is no signal, the options are passed on unchanged, so that `request` rejects them.
       open: (opening, sink) => {
         // The stream of a call that is made again would belong to another connection than its reader.
         const once = given === signal ? ({ ...options, signal: opening, retry: false } as const) : options;

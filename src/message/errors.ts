@@ -141,7 +141,7 @@ export class TimeoutError extends Error {
   declare readonly method: string;
   /** How long the call waited, in milliseconds. */
   declare readonly timeoutMs: number;
-  /** `"not-sent"`: the call was queued the whole time, and is safe to call again. `"unknown"`: it may have run, or still run. */
+  /** `"not-sent"`: the message was cancelled before it was sent, so the call is safe to make again. `"unknown"`: it may run, or have run. */
   declare readonly outcome: Outcome;
 
   constructor(method: string, timeoutMs: number, outcome: Outcome = "unknown") {

@@ -58,9 +58,9 @@ export type Message = RequestMessage | NotificationMessage | ResponseMessage;
 /**
  * The kind of a parsed value.
  * - `request`, `notification`, `response`: well formed.
- * - `invalid`: none of the three. It must be answered with -32600.
- * - `broken`: looks like a response but breaks a rule of section 5. Never answered, because two peers would loop, unless it is
- *   only an id, under which no call of its receiver waits.
+ * - `invalid`: none of the three, also a batch. Unless a feature takes the batch, it must be answered with -32600.
+ * - `broken`: looks like a response but breaks a rule of section 5. Its receiver does not answer it, because two peers would loop. One
+ *   exception: if it has only an id, and no call of its receiver has that id, it is a request without a method.
  */
 export type Kind = "request" | "notification" | "response" | "invalid" | "broken";
 
@@ -109,7 +109,7 @@ export function member(value: unknown, name: string, place = -1): unknown {
 
 /**
  * Whether a message has an id and nothing that says what it is: a response without its result, or a request without its
- * method. Not under id null, where no call waits: a peer that answers a refusal so would be refused without end.
+ * method. Returns false for id null. Otherwise two peers could answer each other's errors without end.
  */
 export function isLoneId({ id, method, params, result, error }: Unchecked): boolean {
   return id !== undefined && id !== null && [method, params, result, error].every((one) => one === undefined);

@@ -1,4 +1,7 @@
-/** Pending calls by id. Unlike a Map, and like `list.ts`, the table is not reallocated while calls come and go. */
+/**
+ * Pending calls by id. A Map is reallocated as entries come and go. This table is reallocated only if more calls are pending than it has
+ * places, and after a burst.
+ */
 import type { OutgoingCall } from "./outgoing-call.js";
 
 const FEWEST_PLACES = 16;

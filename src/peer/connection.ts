@@ -90,7 +90,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     if (this.ended !== undefined) return;
     let kind = classify(value);
     if (kind === "invalid" || kind === "broken") {
-      // Answered, so that the sender can find its mistake.
+      // A feature may take the value: a batch, or a message of another version. Otherwise this side answers with an error.
       if (value === undefined) return this.incoming.refuse(null, ErrorCode.ParseError, "Parse error", slot);
       if (this.parts.first("receive", value, slot)) return;
       // As vscode-jsonrpc does.
@@ -102,7 +102,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     }
     if (kind === "response" || kind === "broken") this.outgoing.settle(kind, value as Unchecked, slot);
     else this.incoming.receive(kind, value, slot);
-    // Of a message that is not answered, only the slot of a batch or of a POST needs a note.
+    // Notifications and responses get no response. The slot of a batch or of a POST must know that, or its reply would wait.
     if (slot !== this.incoming && kind !== "request" && kind !== "invalid") slot.leaveOut();
   }
 

@@ -110,7 +110,7 @@ export class OutgoingCalls {
       unused = undefined;
       return observed(this.request(method, record.params, options, sink, id));
     };
-    // `next` returns an observed promise, and V8 shows no functions that await one.
+    // `observed` hides the awaiting functions from the stack of V8, so `failed` captures it again.
     return new Promise((resolve) => resolve(around(record, next))).catch((error) => failed(error, method));
   }
 
@@ -195,7 +195,7 @@ export class OutgoingCalls {
       }
       return;
     }
-    // A link that refuses a message of an accepted length is about to end.
+    // There is no room: the opening queue is full, or the connection is about to end.
     const mayWait = handle?.hasRetry === true && bytes === undefined && this.ended === undefined;
     if (mayWait && connection.flow.keepRefused(text)) return;
     const cause =
@@ -209,7 +209,7 @@ export class OutgoingCalls {
     }
   }
 
-  /** Makes a call of a lost connection, of the calls `before`, again. Returns false if it cannot be encoded again. */
+  /** Moves a call of the connection before to this one, and sends it again. Returns false if it cannot be encoded again. */
   #adopt(call: OutgoingCall, before: OutgoingCalls): boolean {
     let text: MessageText;
     try {
@@ -233,8 +233,8 @@ export class OutgoingCalls {
   }
 
   /**
-   * Whether what looks like a broken response is one. An object with only an id, under which no call is pending, is a request without its
-   * method: it is answered, because its sender expects a response.
+   * Returns true if a broken response is treated as a response. An object with only an id is one if a call has that id. Otherwise it is a
+   * request without a method, and is answered, because its sender expects a response.
    */
   isMeantAsResponse(value: Unchecked): boolean {
     return !isLoneId(value) || this.get(value.id) !== undefined;
@@ -256,8 +256,8 @@ export class OutgoingCalls {
    * Counts a response that names no pending call: it is late, repeated or unsolicited. Some servers answer notifications too,
    * so it is no reason to close.
    *
-   * An error with id null means that the other side could not read a message (section 5). If this side has sent errors with id null, it
-   * may answer one of those (M-61). Otherwise, a pending batch may reject with it (M-58).
+   * An error with id null means that the other side could not read a message (JSON-RPC 2.0, section 5). If this side has
+   * sent errors with id null, the received one may answer one of those (M-61). Otherwise, a pending batch may reject with it (M-58).
    */
   #receiveUnmatched(kind: Kind, response: Unchecked, slot: Slot): void {
     const connection = this.#connection;
@@ -287,13 +287,14 @@ export class OutgoingCalls {
     const connection = this.#connection;
     const { flow, config, speaksDialect, madeParts } = connection;
     const { cancel } = config.dialect;
-    const isDue = speaksDialect || madeParts?.first("mustCancel", call) === true;
-    if (!isDue && (call.sent || flow.opening === undefined)) return;
+    const mayCancel = speaksDialect || madeParts?.first("mustCancel", call) === true;
+    // While it is not known whether the other side takes cancels, an optional one is queued.
+    if (!mayCancel && (call.sent || flow.opening === undefined)) return;
     if (isExempt(config.dialect, call.method)) return;
     try {
       const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
-      const handle = isDue ? { sent: false } : new OptionalCancel();
-      // If the call is in a batch that is still queued, the cancel is queued behind it.
+      const handle = mayCancel ? { sent: false } : new OptionalCancel();
+      // If the call is in a batch that is still queued, the cancel is queued after it.
       if (!(call.sent ? flow : flow.sink).send(text, handle)) this.refused(text);
     } catch (error) {
       connection.report(error, { method: call.method, id: call.id });

@@ -80,13 +80,13 @@ export abstract class Endpoint {
   }
 
   /**
-   * Returns the attachment if it takes a message at once. Rule 7: no message gets a number while the log or the wire is full. `drain`
+   * Returns the attachment if it takes a message at once. Rule 7: no message gets a number while the log or the socket is full. `drain`
    * follows when they have room again. Without a session, the caller learns from the socket whether it is closed.
    */
   protected withRoom(): Attachment | undefined {
     const at = this.flowing;
     if (at?.session === undefined) return at;
-    // A message that others of this tick wait with has the room that these had.
+    // If messages of this tick are in the send buffer, their check holds for this one too.
     if (at.length > 0) return at.socket.open ? at : undefined;
     const { session, socket } = at;
     const isSocketFull = socket.unsentBytes >= this.limits.highWaterBytes;
@@ -302,7 +302,7 @@ export abstract class Endpoint {
       if (isDue) this.#flushMessages();
       return true;
     }
-    // The message is alone: none waits for the end of the tick, and all logged frames were written.
+    // The send buffer is empty, and all logged frames were written.
     const frame = at.kind === "plain" || at.kind === "opening" ? text : `[${text}]`;
     if (session === undefined) return at.socket.send(frame);
     if (at.owesHello || at.ackDue !== undefined) this.sendData(at, frame);

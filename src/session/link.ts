@@ -59,7 +59,7 @@ export interface LinkDelegate extends SocketSource {
 
 /** One connection that speaks `reciproc.v1`, over one socket, or with a session over several, one after the other. */
 export class PackedLink extends Endpoint implements Link, SocketHandler, Expiring {
-  /** While messages flow, when a full socket is checked. Otherwise, when the session expires, or a close must have followed a bye. */
+  /** With a socket: the next check of a full one. Suspended: the expiry of the session. Ended: when a close must have followed the bye. */
   declare deadline: number;
   declare readonly delegate: LinkDelegate | undefined;
   declare readonly tick: Endpoint["tick"];
