@@ -23,8 +23,26 @@ export type NodeEvents = BrokerEvents & Omit<NodesOutput, "send">;
 
 /** 72 random bits. */
 const NODE_LENGTH = 12;
-/** Reads of logs and first questions that run at once: more wait. */
-const MOST_READS = 32;
+/** Reads of logs that run at once, and first questions: more wait. */
+const MOST_AT_ONCE = 32;
+
+/** Runs some operations at once. Further ones wait. */
+class Limit {
+  #running = 0;
+  readonly #waiting = new List<Linked & { readonly begin: () => void }>();
+
+  async run<T>(operation: () => Promise<T>): Promise<T> {
+    if (this.#running >= MOST_AT_ONCE) await new Promise<void>((begin) => this.#waiting.add({ begin }));
+    else this.#running++;
+    try {
+      return await operation();
+    } finally {
+      const next = this.#waiting.first;
+      if (next === undefined) this.#running--;
+      else if (unlink(next)) next.begin();
+    }
+  }
+}
 
 /** One node. */
 export class FleetNode {
@@ -39,9 +57,10 @@ export class FleetNode {
   readonly leaseMs: number;
   readonly counts = { sent: 0, received: 0, dropped: 0, foreign: 0, healed: 0, gaps: 0, reconnects: 0 };
   readonly #beat: Expiring = { deadline: 0, expire: () => this.beat() };
+  /** A log that is not answered delays no question. */
+  readonly #reads = new Limit();
+  readonly questions = new Limit();
   #isClosed = false;
-  #reads = 0;
-  readonly #readers = new List<Linked & { readonly begin: () => void }>();
 
   constructor(engine: Engine, host: NodeHost, events: NodeEvents) {
     this.host = host;
@@ -119,19 +138,6 @@ export class FleetNode {
   /** Reads a page of a log, and begins one as the rule says if there is none. Rejects with an `EngineError`. */
   read(topic: string, after: number, page: LogPage, rule: LogRule): Promise<LogPart> {
     const { broker } = this;
-    return this.limit(() => broker.now(() => broker.connection.log!.read(topic, after, page, rule)));
-  }
-
-  /** Runs at most `MOST_READS` at once. */
-  async limit<T>(run: () => Promise<T>): Promise<T> {
-    if (this.#reads >= MOST_READS) await new Promise<void>((begin) => this.#readers.add({ begin }));
-    else this.#reads++;
-    try {
-      return await run();
-    } finally {
-      const next = this.#readers.first;
-      if (next === undefined) this.#reads--;
-      else if (unlink(next)) next.begin();
-    }
+    return this.#reads.run(() => broker.now(() => broker.connection.log!.read(topic, after, page, rule)));
   }
 }

@@ -393,7 +393,7 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     const timer = { deadline: 0, expire: () => this.#members.enough(name) };
     const answered = new Promise<void>((resolve) => {
       const frame = this.#members.ask(name, resolve);
-      void this.#node.limit(async () => {
+      void this.#node.questions.run(async () => {
         try {
           const count = await broker.now(() => broker.connection.send(channel, frame));
           if (count !== undefined && isUsed()) this.#members.counted(name, count);

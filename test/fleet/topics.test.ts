@@ -235,8 +235,8 @@ describe("a slow broker", () => {
     await expectSoon(() => engine().pendingBytes, 0);
   });
 
-  it("is asked for at most 32 logs at once after a loss", async () => {
-    const [{ links }, a, , ann] = await room({ topics: () => LOG });
+  it("is asked for at most 32 logs at once after a loss, and meanwhile for members", async () => {
+    const [{ links }, a, , ann] = await room({ topics: () => ({ ...LOG, members: true }) });
     const [link] = links;
     await Promise.all(Array.from({ length: 49 }, (_, i) => a.server.topic(`room${i}`).join(ann.peer)));
     const before = link!.count("read");
@@ -245,8 +245,9 @@ describe("a slow broker", () => {
     link!.up();
     await turn();
     expect(link!.count("read") - before).toBe(32);
+    expect(await Promise.race([a.server.topic("other").members(), pass(1_000)])).toEqual([]);
     answer.resolve();
-    await expectSoon(() => link!.count("read") - before, 50);
+    await expectSoon(() => link!.count("read") - before, 51);
   });
 });
 
