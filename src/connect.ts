@@ -74,8 +74,8 @@ export interface ReconnectOptions {
   /** Whether `connect` also retries until the first connection is open and its `onOpen` done. Default false. */
   initial?: boolean | undefined;
   /**
-   * The shortest delay before the second attempt, in milliseconds; the longest is twice that. Both double with each further attempt, until
-   * the longest is `maxDelayMs`. Default 250.
+   * The first attempt has no delay. The second has one from `minDelayMs` to twice that, in milliseconds. Both double with each further
+   * attempt, until the longer one is `maxDelayMs`. Default 250.
    */
   minDelayMs?: number | undefined;
   /** The longest delay, in milliseconds, at least twice `minDelayMs`, and finite. Default 5,000, or twice `minDelayMs` if that is more. */

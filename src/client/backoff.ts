@@ -1,30 +1,33 @@
-/** The delays between connection attempts. They are random, so that clients that were cut off together reconnect at different times. */
+/**
+ * Random delays between attempts: of a client to connect, of `follow` to join, of `presence` to send. So clients that were cut off together
+ * come again at different times.
+ */
 import { MAX_RETRY_MS } from "../session/frames.js";
 
 /** The range of the delays, in milliseconds. */
 export interface DelayRange {
-  /** The shortest delay after the first, which is zero. */
+  /** The first delay is zero, and the second from this to twice this. */
   readonly minDelayMs: number;
-  /** The longest delay, at least twice as long. */
+  /** No delay is longer. At least twice `minDelayMs`. */
   readonly maxDelayMs: number;
 }
 
-/** A connection that lasted this long resets the delays when it is lost. */
+/** A success that lasted this long resets the delays. */
 const STABLE_MS = 5_000;
 
-/** The delays of one client, one for each connection attempt. */
+/** The delays of one loop of attempts. */
 export class Backoff {
   readonly #range: DelayRange;
   #tries = 0;
-  #openSince = Infinity;
+  #succeededAt = Infinity;
 
   constructor(range: DelayRange) {
     this.#range = range;
   }
 
-  /** Records that a connection is open, and that `onOpen` is done. */
-  opened(): void {
-    this.#openSince = performance.now();
+  /** Records that an attempt has succeeded. */
+  succeeded(): void {
+    this.#succeededAt = performance.now();
   }
 
   /** Makes the next delay 0, and the following ones short again. */
@@ -38,8 +41,8 @@ export class Backoff {
    * short `retryMs` replaced the delay, the delays would not grow while a server closes each connection at once.
    */
   nextDelayMs(retryMs?: number): number {
-    if (performance.now() - this.#openSince >= STABLE_MS) this.#tries = 0;
-    this.#openSince = Infinity;
+    if (performance.now() - this.#succeededAt >= STABLE_MS) this.#tries = 0;
+    this.#succeededAt = Infinity;
     const askedMs = retryMs ? Math.random() * Math.min(retryMs, MAX_RETRY_MS) : 0;
     const tries = this.#tries++;
     if (tries === 0) return askedMs;

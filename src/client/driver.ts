@@ -40,11 +40,11 @@ export type LinkClass = new (
   lost?: PackedLink,
 ) => PackedLink;
 
-/** Delays are multiples of this number, because deadlines of equal length share a queue. */
+/** Delays are rounded up to multiples of this, because `base/shared-timer.ts` has one list for each length. */
 const STEP_MS = 10;
 
 /** Returns true if a connection attempt must not be repeated: the server refused this client, or the runtime refused to connect. */
-function isFinal(error: unknown): boolean {
+function isPermanentFailure(error: unknown): boolean {
   return !(error instanceof ConnectError) || error.status === 401 || error.status === 403;
 }
 
@@ -76,7 +76,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /** Ends the delay before an attempt. */
   #skipDelay: (() => void) | undefined;
   #ignorePage: (() => void) | undefined;
-  /** The server asked the client to reconnect after a random time up to this, in milliseconds. */
+  /** `retryMs` of the bye that ended the last session, until the delay after it has ended; `undefined` if the bye had none. */
   #retryMs: number | undefined;
 
   /** Does nothing before `run`. */
@@ -111,7 +111,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     void this.#connect();
   }
 
-  /** Tries at once if it waits, checks the connection if there is one, and otherwise shortens the next delays. */
+  /** Ends the delay, if the client is in one. Otherwise resets the delays, and checks an open connection. */
   reconnect(): boolean {
     if (this.#isOver) return false;
     this.#heartbeat?.check();
@@ -142,7 +142,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
       } catch (error) {
         if (this.#isOver) return;
         isFresh = !isFresh && credentials.mayChange && (error as ConnectError).status === 401;
-        const isLast = isFinal(error) || (this.#endsByFailure && session === undefined);
+        const isLast = isPermanentFailure(error) || (this.#endsByFailure && session === undefined);
         if (isLast && !isFresh) {
           this.#isOver = true;
           const { status, message } = error as ConnectError;
@@ -278,6 +278,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /** Connects again, because the socket is lost. */
   #connectAgain(end: CloseInfo): void {
+    // While `#connect` runs, it continues with the new link.
     if (this.#opened === undefined) return;
     this.#opened = undefined;
     this.#stopHeartbeat();
@@ -302,7 +303,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #recordOpen(): void {
     clearDeadline(this);
     if (this.#peer.state === "connecting") this.#backoff.reset();
-    this.#backoff.opened();
+    this.#backoff.succeeded();
     this.#attempts = 0;
   }
 

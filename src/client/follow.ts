@@ -251,7 +251,7 @@ export class Store implements FollowedTopic<any> {
       return this.#fail(new ProtocolError(rule, joined));
     }
     if (isLoaded) this.#value = value;
-    this.#backoff.opened();
+    this.#backoff.succeeded();
     this.#error = undefined;
     this.#enter({ kind: "following" });
     for (const [method, params] of ahead) this.#receive(method, params);
@@ -262,7 +262,7 @@ export class Store implements FollowedTopic<any> {
 
   #fail(cause: unknown): void {
     this.#error = cause;
-    if (isRefusal(cause) || this.#peer.state === "closed") this.#enter({ kind: "failed", retry: undefined });
+    if (isApplicationError(cause) || this.#peer.state === "closed") this.#enter({ kind: "failed", retry: undefined });
     else this.#beginLater();
   }
 
@@ -303,7 +303,7 @@ export class Store implements FollowedTopic<any> {
 }
 
 /** Returns true if the handler of a call has thrown an `RpcError` with a code of its own. */
-export function isRefusal(cause: unknown): boolean {
+export function isApplicationError(cause: unknown): boolean {
   return cause instanceof RpcError && (cause.code < -32768 || cause.code > -32000);
 }
 

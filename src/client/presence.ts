@@ -6,7 +6,7 @@ import { ConnectionLostError, type RpcError } from "../message/errors.js";
 import { any, anyFunction, checkOptions, optional } from "../message/options.js";
 import type { AnyPeer, Peer } from "../peer/peer.js";
 import { Backoff } from "./backoff.js";
-import { DELAYS, isRefusal, leaveLast, Store, type FollowedValue, type TopicState } from "./follow.js";
+import { DELAYS, isApplicationError, leaveLast, Store, type FollowedValue, type TopicState } from "./follow.js";
 
 type AnyParams<M> = CallArgs<M, []> extends [params?: infer P] ? NonNullable<P> : never;
 
@@ -175,7 +175,7 @@ class PresenceStore implements Presence<any, any> {
       // Made again after a loss, it would replace the state of the join.
       const options = { timeoutMs: Infinity, retry: false } as const;
       await (this.#peer as Peer).request(this.#method, call, options);
-      this.#backoff.opened();
+      this.#backoff.succeeded();
       // The server may have run this call after a join that was sent later.
       isKnown = this.#sent === call;
     } catch (error) {
@@ -190,7 +190,7 @@ class PresenceStore implements Presence<any, any> {
   /** Reports why a call has failed. Resolves with true if the server refuses the state, or else with false when to send it again. */
   async #refuses(error: unknown): Promise<boolean> {
     this.#list.report(error);
-    if (isRefusal(error) || (error as RpcError).code === InvalidParams) return true;
+    if (isApplicationError(error) || (error as RpcError).code === InvalidParams) return true;
     await new Promise((resolve) => {
       const timer = setTimeout(resolve, this.#backoff.nextDelayMs());
       // It keeps no process alive.

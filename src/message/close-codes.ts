@@ -18,11 +18,13 @@ export const Abnormal = 1006;
 export const PolicyViolation = 1008;
 /** A message is longer than `maxMessageBytes`. */
 export const MessageTooBig = 1009;
+/** The reason of a close with `MessageTooBig`. */
+export const TOO_LARGE = "message is too large";
 /** The other side reads too slowly, or its session takes too much memory. */
 export const TryAgainLater = 1013;
 /**
- * A newer socket superseded this one, or a `resume` or hello came late or from an earlier attempt. The session continues, unless a
- * bye with this code ended it.
+ * This side abandons the socket: a newer one superseded it, a `resume` or hello came late, the network is offline, or `onOpen` has failed.
+ * The session continues, unless a bye with this code ended it.
  */
 export const Superseded = 4000;
 /** The credentials of the client have expired. The session continues over the next socket, for which the client sends fresh ones. */
@@ -53,8 +55,8 @@ export function toHttpStatus(code: number): number | undefined {
 }
 
 /**
- * Returns true if a close ends the session (rule 6). After 1002 to 1010 and 1013, a replay would fail for the same reason. A code from 4400
- * to 4499 refuses the client. Any other close suspends the session.
+ * Returns true if a close ends the session (rule 6). After 1002, 1003, 1007 to 1010 and 1013, a replay would fail for the same reason. A code
+ * from 4400 to 4499 refuses the client. Any other close suspends the session.
  */
 export function endsSession(code: number): boolean {
   return (
@@ -62,16 +64,16 @@ export function endsSession(code: number): boolean {
     code === 1003 ||
     (code >= 1007 && code <= 1010) ||
     code === TryAgainLater ||
-    isRefusal(code)
+    isPermanent(code)
   );
 }
 
 /** Returns true if a client reconnects after its connection has ended with this code. 1000 was on purpose, and 44xx would come again. */
 export function shouldReconnect(code: number): boolean {
-  return code !== Normal && !isRefusal(code);
+  return code !== Normal && !isPermanent(code);
 }
 
-function isRefusal(code: number): boolean {
+function isPermanent(code: number): boolean {
   return code >= 4400 && code < 4500;
 }
 

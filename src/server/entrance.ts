@@ -21,7 +21,7 @@ import {
   byeFrame,
   helloOf,
   readBye,
-  REFUSED,
+  UNKNOWN_SESSION,
   RESUME_OFFER,
   resumeOf,
   type Bye,
@@ -148,17 +148,17 @@ export class Entrance implements GateDelegate<Socket> {
    * Claims a slot for one more peer, that of a suspended session if no other is free. Returns a refusal if there is no slot, or if the
    * principal of the peer was disconnected meanwhile.
    */
-  takeSlot(admission: Admission | undefined): Refusal | undefined {
+  claimSlot(admission: Admission | undefined): Refusal | undefined {
     const refusal = admission?.end() ?? this.checkSlot();
     if (refusal === undefined && this.#isFull)
       this.sessions!.evict(`a new client needed the slot: ${fullRefusal(this.#maxConnections).reason}`);
     return refusal;
   }
 
-  /** As `takeSlot`, unless the client sends its `auth` first, or offers to resume a session and may need no slot. */
-  claimSlot(request: IncomingMessage, admission: Admission | undefined): Refusal | undefined {
+  /** As `claimSlot`, unless the client sends its `auth` first, or offers to resume a session and may need no slot. */
+  claimSlotUnlessLater(request: IncomingMessage, admission: Admission | undefined): Refusal | undefined {
     const isLater = (admission === undefined && this.authenticatesLater(request)) || this.#offersResume(request);
-    return isLater ? undefined : this.takeSlot(admission);
+    return isLater ? undefined : this.claimSlot(admission);
   }
 
   /** The session of a reconnecting client may still have its old socket, which is closed when the client resumes. */
@@ -343,7 +343,7 @@ class AuthArrival extends Arrival {
     this.settle();
     if ("refusal" in verdict) return this.#refuse(verdict.refusal);
     const { admission } = verdict;
-    const refusal = this.entrance.claimSlot(this.client.request, admission);
+    const refusal = this.entrance.claimSlotUnlessLater(this.client.request, admission);
     if (refusal !== undefined) return this.#refuse(refusal);
     this.entrance.open({ ...this.client, admission });
   }
@@ -360,7 +360,7 @@ class AuthArrival extends Arrival {
     const wasFlooded = this.#isFlooded;
     this.#bytes += part.length;
     if (!this.#isFlooded) return;
-    if (!wasFlooded) this.close({ code: CloseCode.MessageTooBig, reason: "message is too large" });
+    if (!wasFlooded) this.close({ code: CloseCode.MessageTooBig, reason: CloseCode.TOO_LARGE });
     // Nothing more is buffered. The WebSocket may resume its socket, so each further part pauses it again.
     this.#raw!.pause();
   };
@@ -429,7 +429,7 @@ class ResumeArrival extends Arrival {
     const { socket, admission } = this.client;
     // Only now: a client that has not received the refusal keeps its session.
     this.#abandoned?.();
-    const bye = this.#bye ?? this.#byeFor(this.entrance.takeSlot(admission));
+    const bye = this.#bye ?? this.#byeFor(this.entrance.claimSlot(admission));
     if (bye !== undefined) {
       socket.send(byeFrame(bye));
       return this.close(bye);
@@ -456,15 +456,15 @@ class ResumeArrival extends Arrival {
       entrance.resume(client, found, resume);
       return this.settle();
     }
-    this.#refuse();
+    this.#refuseResume();
   }
 
-  #refuse(): void {
+  #refuseResume(): void {
     // Without a bye, the client keeps its session, which another server may have, and reconnects.
     const bye = this.#byeFor(this.entrance.checkSlot());
     if (bye !== undefined) return this.close(bye);
     this.#isRefused = true;
-    this.client.socket.send(REFUSED);
+    this.client.socket.send(UNKNOWN_SESSION);
   }
 
   /** Reports a refusal, if there is one. Returns the bye for the client. */

@@ -27,7 +27,7 @@ export interface GateDelegate<W> {
   /** Returns true if the delegate calls `authenticate` of the gate itself, once the WebSocket of this upgrade is open. */
   authenticatesLater?(request: IncomingMessage): boolean;
   /** Claims a slot for a connection that is about to open. Returns a refusal if it may not. `admission`: as for `admit`. */
-  claimSlot?(request: IncomingMessage, admission: Admission | undefined): Refusal | undefined;
+  claimSlotUnlessLater?(request: IncomingMessage, admission: Admission | undefined): Refusal | undefined;
   /** Chooses one of the subprotocols that a client offers. Returns `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /**
@@ -99,7 +99,12 @@ export abstract class Gate<W> {
   protected abstract answer(connection: GateSocket, refusal: Refusal): void;
 
   /** Answers the request with 101, sends a bye and closes, with 4401 for HTTP's 401. Throws as `open`. */
-  protected abstract dismiss(request: IncomingMessage, connection: GateSocket, head: unknown, refusal: Refusal): void;
+  protected abstract refuseWithBye(
+    request: IncomingMessage,
+    connection: GateSocket,
+    head: unknown,
+    refusal: Refusal,
+  ): void;
 
   /** Accepts or refuses an upgrade. Answers and closes a refused socket. Never throws. */
   handleUpgrade(request: IncomingMessage, socket: GateSocket, head: unknown): void {
@@ -107,7 +112,7 @@ export abstract class Gate<W> {
     if (socket.destroyed) return;
     const refusal =
       checkHandshake(request) ??
-      this.checkRoom(request, true, true) ??
+      this.checkCapacity(request, true, true) ??
       this.checkOrigin(request) ??
       this.#checkOffer(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
@@ -131,7 +136,7 @@ export abstract class Gate<W> {
    * Returns a refusal if the gate is shut, serves another path, or has too many connections. `checksPath` is false if the
    * application routes requests itself.
    */
-  checkRoom(request: IncomingMessage, checksPath: boolean, isUpgrade: boolean): Refusal | undefined {
+  checkCapacity(request: IncomingMessage, checksPath: boolean, isUpgrade: boolean): Refusal | undefined {
     const { path, limits } = this.settings;
     if (this.#isShut) return { status: 503, reason: "the server is closing" };
     if (checksPath && !this.servesPath(request))
@@ -228,7 +233,7 @@ export abstract class Gate<W> {
   #admit(admission: Admission | undefined, request: IncomingMessage, connection: GateSocket, head: unknown): void {
     // `ws` opens no WebSocket on a half-closed socket, so the socket must not claim a slot.
     if (!connection.readable || !connection.writable) return void connection.destroy();
-    const refusal = this.delegate.claimSlot?.(request, admission);
+    const refusal = this.delegate.claimSlotUnlessLater?.(request, admission);
     if (refusal !== undefined) return this.#refuse(refusal, request, connection, head);
     this.#upgrade(connection, () =>
       this.open(request, connection, head, (socket, protocol) =>
@@ -257,7 +262,7 @@ export abstract class Gate<W> {
     // Reported before the answer: afterwards the socket may be closed, and its remote address unknown.
     this.delegate.refused(refusal, request);
     if (BYE_STATUS.has(refusal.status) && this.delegate.chooseProtocol(offeredBy(request)) === PROTOCOL) {
-      this.#upgrade(socket, () => this.dismiss(request, socket, head, refusal));
+      this.#upgrade(socket, () => this.refuseWithBye(request, socket, head, refusal));
       cutLater(socket);
     } else this.answer(socket, refusal);
   }

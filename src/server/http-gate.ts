@@ -115,7 +115,7 @@ export class HttpGate<W> extends Gate<W> {
     answerRefusal(raw, refusal);
   }
 
-  protected dismiss(request: IncomingMessage, raw: Duplex, head: Buffer, refusal: Refusal): void {
+  protected refuseWithBye(request: IncomingMessage, raw: Duplex, head: Buffer, refusal: Refusal): void {
     this.#upgrade(request, raw, head, (webSocket) => refuseWithBye(webSocket, refusal));
   }
 

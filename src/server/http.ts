@@ -111,7 +111,7 @@ export class Posts {
     const foreign = this.#gate.checkOrigin(request);
     if (foreign !== undefined) return foreign;
     allowPage(exchange);
-    return this.#gate.checkRoom(request, checksPath, false) ?? checkHead(request, this.#maxMessageBytes);
+    return this.#gate.checkCapacity(request, checksPath, false) ?? checkHead(request, this.#maxMessageBytes);
   }
 
   async #take(exchange: Exchange): Promise<void> {
@@ -137,7 +137,7 @@ export class Posts {
   }
 
   #run(exchange: Exchange, body: Body, admission: Admission | undefined): AnyPeer | undefined {
-    const refusal = this.#entrance.takeSlot(admission);
+    const refusal = this.#entrance.claimSlot(admission);
     if (refusal !== undefined) return this.#refuse(exchange, refusal);
     this.#running++;
     const peer = this.#entrance.acceptPost(transportOf(exchange), admission);

@@ -148,7 +148,7 @@ export class ServerLink extends NodeLink {
     if (!("auth" in frame) || this.onAuth === undefined) return;
     // The frame is longer in UTF-8 than in UTF-16. Its text is not kept, so a short one is encoded again.
     if (this.#frameLength > MAX_AUTH_BYTES || exceeds(JSON.stringify(frame), MAX_AUTH_BYTES))
-      return this.end(CloseCode.MessageTooBig, "message is too large");
+      return this.end(CloseCode.MessageTooBig, CloseCode.TOO_LARGE);
     this.onAuth(frame.auth);
   }
 }

@@ -17,7 +17,6 @@ import { Attachment, type AttachedKind, type EndpointLimits, type State } from "
 /** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
 const UNKNOWN_SESSION = "the server has no such session";
-const TOO_LARGE = "message is too large";
 
 /**
  * One end of one connection, from its first frame to its end, over one socket, or several one after the other. This class is the end of
@@ -134,7 +133,7 @@ export abstract class Endpoint {
       const { maxMessageBytes } = this.limits;
       // A UTF-16 code unit takes at most three bytes.
       if (text.length * 3 > maxMessageBytes && isTooLong(text, maxMessageBytes))
-        return this.end(CloseCode.MessageTooBig, TOO_LARGE);
+        return this.end(CloseCode.MessageTooBig, CloseCode.TOO_LARGE);
       this.#countFrame(state, text.length);
       this.receivePack(frame);
     } else if (isObject(frame)) {
@@ -154,7 +153,7 @@ export abstract class Endpoint {
     // A server's first frame decides for good. A client may send plain frames until its hello.
     if (state.kind === "opening") state.kind = "plain";
     // The socket accepts longer frames, for packs of several messages.
-    if (exceeds(text, this.limits.maxMessageBytes)) this.end(CloseCode.MessageTooBig, TOO_LARGE);
+    if (exceeds(text, this.limits.maxMessageBytes)) this.end(CloseCode.MessageTooBig, CloseCode.TOO_LARGE);
     else this.receiver!.dispatch(parse(text));
   }
 
@@ -163,7 +162,7 @@ export abstract class Endpoint {
     const { state } = this;
     if (!this.takesBytes || (state.kind !== "live" && state.kind !== "packed")) return false;
     // Checked first: reading a frame parses and copies it.
-    if (frame.length > this.limits.maxMessageBytes) this.end(CloseCode.MessageTooBig, TOO_LARGE);
+    if (frame.length > this.limits.maxMessageBytes) this.end(CloseCode.MessageTooBig, CloseCode.TOO_LARGE);
     else {
       const message = this.limits.readBytes!(frame);
       if (message === undefined) this.fail("a binary frame breaks its rules");

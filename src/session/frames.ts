@@ -94,7 +94,7 @@ export const ASK_AUTH = '{"auth":true}';
 /** The answer to an `auth` that the server has accepted. */
 export const AUTHENTICATED = '{"authenticated":true}';
 /** The answer to a `resume` of a session that the server does not have, or not for this client. */
-export const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
+export const UNKNOWN_SESSION = '{"resumed":{"refused":"unknown-session"}}';
 
 /** Returns a server's hello, which offers a session, or without one the hello of either end. */
 export function serverHello(session: SessionFrame | undefined, bytes?: true): string {

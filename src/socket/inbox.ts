@@ -1,5 +1,5 @@
 /** The incoming half of every socket: keeps frames until a handler is attached, reports the end once, and nothing after it. */
-import { Abnormal, MessageTooBig } from "../message/close-codes.js";
+import { Abnormal, MessageTooBig, TOO_LARGE } from "../message/close-codes.js";
 import { exceeds } from "../message/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { endOf, type CloseInfo } from "../message/transport.js";
@@ -65,7 +65,7 @@ export abstract class Inbox implements Expiring {
     if (this.#ending !== undefined) return;
     if (this.#queued !== undefined) this.#hold(frame);
     else if (bytes === undefined ? isLong(frame, this.maxFrameBytes) : bytes > this.maxFrameBytes) {
-      this.#ending = { code: MessageTooBig, reason: "message is too large" };
+      this.#ending = { code: MessageTooBig, reason: TOO_LARGE };
       this.close(MessageTooBig, this.#ending.reason);
     } else if (typeof frame === "string") this.#handler!.frame(frame);
     else if (this.#handler!.bytes?.(frame) !== true) this.#handler!.frame(decodeFrame(frame));

@@ -41,7 +41,7 @@ export class MemoryGate extends Gate<WireSocket> {
     wire.refuse(refusal);
   }
 
-  protected dismiss(request: IncomingMessage, wire: Wire, head: undefined, refusal: Refusal): void {
+  protected refuseWithBye(request: IncomingMessage, wire: Wire, head: undefined, refusal: Refusal): void {
     this.open(request, wire, head, (socket) => closeWithBye(socket, refusal));
   }
 }

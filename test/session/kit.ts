@@ -4,12 +4,12 @@ import { onTestFinished } from "vitest";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import type { LinkReceiver } from "../../src/message/transport.js";
 import { PackedLink } from "../../src/session/link.js";
-import { REFUSED } from "../../src/session/frames.js";
+import { UNKNOWN_SESSION } from "../../src/session/frames.js";
 import { unsentMarks } from "../../src/peer/flow.js";
 import { LiveFlow as Flow } from "../../src/features/live.js";
 import { testServer, type TestServer } from "../../src/testing/index.js";
 
-export { REFUSED };
+export { UNKNOWN_SESSION };
 
 /** A hello without a session. */
 export const HELLO = '{"hello":{}}';

@@ -5,7 +5,7 @@ import { network, openPage, useNetwork } from "../client/attempts.js";
 import { record } from "../client/clients.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { turn } from "../support/turns.js";
-import { hello, HELLO, note, OFFER, pack, range, REFUSED, resume, resumed, Serving, TAKEN } from "./kit.js";
+import { hello, HELLO, note, OFFER, pack, range, UNKNOWN_SESSION, resume, resumed, Serving, TAKEN } from "./kit.js";
 
 useVirtualClock();
 useNetwork();
@@ -167,7 +167,7 @@ it("a client that gets unknown-session (rule 8) reports the loss, and starts a n
   client.peer.notify("n", ["lost"]);
   await client.lose();
   client.peer.notify("n", ["lost too"]);
-  await client.accept(hello({ ...OFFER, token: "fresh" }), REFUSED);
+  await client.accept(hello({ ...OFFER, token: "fresh" }), UNKNOWN_SESSION);
   expect(client.take()).toEqual([resume("t", 0, 1, ITS_LIMITS), TAKEN.replace("16", "4096").replace("20000", "80000")]);
   expect(client.events).toEqual(["suspend", "lost", "resume"]);
   client.peer.notify("n", ["fresh"]);

@@ -12,7 +12,14 @@ import { NotificationHandle } from "../../src/features/live.js";
 import type { Socket } from "../../src/socket/socket.js";
 import { TokenRegistry, type Resumable } from "../../src/server/tokens.js";
 import { ServerLink } from "../../src/server/link.js";
-import { helloOf, pickLimits, REFUSED, resumeOf, serverHello, type ResumeFrame } from "../../src/session/frames.js";
+import {
+  helloOf,
+  pickLimits,
+  UNKNOWN_SESSION,
+  resumeOf,
+  serverHello,
+  type ResumeFrame,
+} from "../../src/session/frames.js";
 import { Session, UNKNOWN_LIMITS } from "../../src/session/session.js";
 import { PACK_LENGTH } from "../../src/session/sizes.js";
 import { flowOver, reporting, type EndLimits, type Reports } from "./kit.js";
@@ -664,7 +671,7 @@ export class Oracle {
 
   #showWrong(principal: string, token: string, breach: string): void {
     const wire = this.intrude(principal, [resumeFrame(token)]);
-    this.check(wire.sent.includes(REFUSED), breach);
+    this.check(wire.sent.includes(UNKNOWN_SESSION), breach);
   }
 
   /** A client that says it returns says neither `resume` nor a hello, or after a refusal anything but a hello. */
@@ -685,7 +692,7 @@ export class Oracle {
     const received = counts[which % counts.length]!;
     server.pair.reason ??= "lied to";
     const wire = this.intrude("alice", [resumeFrame(token, received)]);
-    this.check(wire.sent.includes(REFUSED) && server.hasEnded, `${received} is taken for a count of frames`);
+    this.check(wire.sent.includes(UNKNOWN_SESSION) && server.hasEnded, `${received} is taken for a count of frames`);
   }
 
   get newestToken(): string | undefined {
@@ -740,7 +747,7 @@ export class Oracle {
       found.act();
     }
     line.isRefused = true;
-    line.server.send(REFUSED);
+    line.server.send(UNKNOWN_SESSION);
   }
 
   #toClient(line: Line, item: Item): void {
