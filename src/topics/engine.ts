@@ -141,8 +141,8 @@ export interface EngineConnection {
 /** The logs of an engine, one for each topic. */
 export interface EngineLog {
   /**
-   * Appends an entry, and sends it to the channel of the topic as `logFrame(epoch, offset, body)`, atomically: all nodes see
-   * the frames in the order of the offsets. Returns the position of the entry. Begins a new epoch if there is no log, or if the
+   * Appends an entry, and sends it to the channel of the topic as `logFrame(epoch, offset, body)`, atomically. A frame
+   * may arrive after that of a later entry. Returns the position of the entry. Begins a new epoch if there is no log, or if the
    * broker may have lost the end of the log. With `key` (1 to 256 characters): if an entry of this epoch was appended with the
    * same key to this topic in the last 2 minutes, returns the position of that entry, and appends and sends nothing.
    */
