@@ -360,7 +360,7 @@ export class Calls implements PeerCalls {
     });
   }
 
-  /** Takes an answer to a question, once from each node. Returns false if it is none. */
+  /** Takes the answer of a node to a question. A second one changes nothing. Returns false if the number is that of no open question. */
   #gathered(number: number, from: NodeName, answer: unknown): boolean {
     const gathering = this.#gatherings.get(number);
     if (gathering === undefined) return false;

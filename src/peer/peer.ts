@@ -523,7 +523,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return this.close();
   }
 
-  /** The class and the `id`, so that test matchers find two peers different, and `console.log` shows which one it is. */
+  /** The class and the `id`: test matchers find two peers different, and `console.log` shows the `id`. */
   get [Symbol.toStringTag](): string {
     return `Peer ${this.id}`;
   }
