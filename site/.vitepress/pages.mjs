@@ -58,6 +58,7 @@ export const groups = {
     "CPU profile": "profile",
     Scale: "scale",
     "Several nodes": "fleet",
+    "Under attack": "attacks",
     Contributing: "contributing",
     "Report a flaw": "reporting",
   },
