@@ -3,13 +3,17 @@ import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-/** Below the ports that systems give to outgoing connections: none takes a port whose server is away. No browser refuses one of these. */
-const RANGE = [11_000, 32_000] as const;
+/**
+ * The ports of this worker: no other worker of the run takes a port between the check and the start of its server. They are below
+ * those that systems give to outgoing connections: none takes a port whose server is away. No browser refuses one of these.
+ */
+const FIRST = 11_000 + (Number(process.env["VITEST_POOL_ID"] ?? 0) % 64) * 320;
+let next = randomInt(320);
 
 /** Returns a port of 127.0.0.1 that is free now. */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = randomInt(...RANGE);
+    const port = FIRST + (next++ % 320);
     const server = createServer().listen(port, "127.0.0.1");
     const isFree = await once(server, "listening").then(
       () => true,
