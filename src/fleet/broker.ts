@@ -240,8 +240,8 @@ export class Broker {
   }
 
   /** Runs a command of the engine. Rejects at once if the connection is down. `bytes`: its length, unless it is short. */
-  now<T>(run: () => Promise<T>, bytes = 0): Promise<T> {
-    return this.isUp || this.#isStarting ? this.run(bytes, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
+  now<T>(run: () => Promise<T>, bytes = 0, timeoutMs = COMMAND_TIMEOUT_MS): Promise<T> {
+    return this.isUp || this.#isStarting ? this.run(bytes, timeoutMs, run) : Promise.reject(this.#refusal());
   }
 
   #expired(command: Command<any>): void {

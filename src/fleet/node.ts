@@ -25,6 +25,8 @@ export type NodeEvents = BrokerEvents & Omit<NodesOutput, "send">;
 const NODE_LENGTH = 12;
 /** Reads of logs that run at once, and first questions: more wait. */
 const MOST_AT_ONCE = 32;
+/** After two pages that are later than that, and a second after each, a node that was paused has a gap within 10 s. */
+const READ_TIMEOUT_MS = 3_000;
 
 /** Runs some operations at once. Further ones wait. */
 class Limit {
@@ -138,6 +140,7 @@ export class FleetNode {
   /** Reads a page of a log, and begins one as the rule says if there is none. Rejects with an `EngineError`. */
   read(topic: string, after: number, page: LogPage, rule: LogRule): Promise<LogPart> {
     const { broker } = this;
-    return this.#reads.run(() => broker.now(() => broker.connection.log!.read(topic, after, page, rule)));
+    const read = (): Promise<LogPart> => broker.connection.log!.read(topic, after, page, rule);
+    return this.#reads.run(() => broker.now(read, 0, READ_TIMEOUT_MS));
   }
 }

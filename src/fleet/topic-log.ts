@@ -8,8 +8,8 @@ import { PAGE, publicationOf, Replay, type Publication } from "../topics/publica
 
 /** How long to wait after a read that failed, if the connection is up. */
 const RETRY_MS = 1_000;
-/** By how much a page is shorter than the one before that was not answered in time. */
-const SHRINK = 16;
+/** By how much a page is longer than the one before, if that was answered. */
+const GROWTH = 16;
 /** How much of a log a node keeps for clients that return, and of all its logs together. */
 const TAIL: LogRule = { length: 64, bytes: 64 * 1024, ttlMs: Infinity };
 export const TAILS_BYTES = 32 * 2 ** 20;
@@ -30,7 +30,7 @@ export class TopicLog implements Expiring {
   /** Whether the entries that are delivered were read, and did not come as messages. */
   #isReading = false;
   #isStopped = false;
-  /** The length of the next page. Without bytes, only the top is read, and what is before it is a gap. */
+  /** The length of the next page: with 1, it has one entry. Without bytes, only the top is read, and what is before it is a gap. */
   #pageBytes = PAGE.bytes;
   /** The clients for which the log is read next, and that read. */
   #replays: Replay[] | undefined;
@@ -147,11 +147,11 @@ export class TopicLog implements Expiring {
     const bytes = Math.min(this.#pageBytes, mostBytes);
     try {
       const part = await this.#node.read(this.#topic, after, { ...PAGE, bytes }, this.#rule);
-      this.#pageBytes = Math.min(PAGE.bytes, Math.max(1, this.#pageBytes) * SHRINK);
+      this.#pageBytes = Math.min(PAGE.bytes, Math.max(1, this.#pageBytes) * GROWTH);
       return part;
     } catch (error) {
       const isLate = (error as EngineError).outcome === "unknown" && this.#node.broker.isUp;
-      if (isLate) this.#pageBytes = Math.floor(this.#pageBytes / SHRINK);
+      if (isLate) this.#pageBytes = this.#pageBytes > 1 ? 1 : 0;
       throw error;
     }
   }

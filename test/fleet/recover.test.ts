@@ -79,7 +79,7 @@ function readsOf({ log }: FaultyLink, hangs = (_bytes: number): boolean => false
 }
 
 /** The pages that are not answered in time: each is shorter, and at last only the top is read. */
-const SHORTER = [2 ** 18, 2 ** 14, 2 ** 10, 2 ** 6, 2 ** 2, 0].map((bytes) => [bytes, 0]);
+const SHORTER = [2 ** 18, 1, 0].map((bytes) => [bytes, 0]);
 
 const publish = ({ server }: Node, n: number, text: string): Promise<string> =>
   server.topic("room").publish("said", { n, text });
@@ -237,7 +237,7 @@ describe("a client that returns", () => {
     expect(a.server.topic("room").has(client.peer)).toBe(false);
   });
 
-  it("is not added while the broker is down, or does not answer for 5 s", async () => {
+  it("is not added while the broker is down, or does not answer in time", async () => {
     const [engine, a] = await room();
     const since = (await say(a, 1)).replace(/1$/, "2");
     const [link] = engine.links;
@@ -249,7 +249,7 @@ describe("a client that returns", () => {
     await turn();
     link!.blocks("read");
     const joining = rejection(topic.join(peer, { since }));
-    await pass(5_100);
+    await pass(3_000);
     expect([await joining, topic.has(peer)]).toMatchObject([{ code: "ENGINE" }, false]);
     link!.before = () => {};
     expect((await topic.join(peer, { since })).outcome).toBe("gap");
@@ -308,7 +308,7 @@ describe("a node that misses messages", () => {
       await say(a, to + 1);
     };
     await miss(1, 2);
-    await pass(31_000);
+    await pass(9_000);
     expect([pages, gaps]).toEqual([SHORTER, [["room", "the log no longer has all entries"]]]);
     isSlow = false;
     await miss(4, 14);
