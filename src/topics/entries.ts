@@ -9,8 +9,8 @@ interface Kept {
 }
 
 interface Log extends Kept {
-  /** Without a gap. */
-  readonly entries: (readonly [offset: number, body: string, bytes: number])[];
+  /** By offset, without a gap. */
+  readonly entries: Map<number, readonly [body: string, bytes: number]>;
   readonly bytes: number;
 }
 
@@ -29,11 +29,15 @@ export class RecentEntries {
   /** Adds the next entry of a log, and forgets the first ones beyond the rule. */
   append(topic: string, offset: number, body: string, rule: LogRule): void {
     const now = performance.now();
-    const { entries = [], bytes: before = 0 }: Partial<Log> = unexpired(this.#logs, topic, now) ?? {};
+    const { entries = new Map(), bytes: before = 0 }: Partial<Log> = unexpired(this.#logs, topic, now) ?? {};
     const added = utf8Bytes(body);
-    entries.push([offset, body, added]);
+    entries.set(offset, [body, added]);
     let bytes = before + added;
-    while (entries.length > rule.length || (entries.length > 1 && bytes > rule.bytes)) bytes -= entries.shift()![2];
+    while (entries.size > rule.length || (entries.size > 1 && bytes > rule.bytes)) {
+      const first = offset - entries.size + 1;
+      bytes -= entries.get(first)![1];
+      entries.delete(first);
+    }
     this.drop(topic);
     this.#logs.set(topic, { entries, bytes, expiresAt: now + rule.ttlMs });
     this.#bytes += bytes;
@@ -48,13 +52,14 @@ export class RecentEntries {
 
   /** Returns the entries after an offset, until the page is full. */
   read(topic: string, after: number, page: LogPage): [offset: number, body: string][] {
-    const entries = unexpired(this.#logs, topic, performance.now())?.entries ?? [];
+    const entries: Log["entries"] = unexpired(this.#logs, topic, performance.now())?.entries ?? new Map();
+    const [first = 0] = entries.keys();
     const found: [offset: number, body: string][] = [];
     let read = 0;
-    for (let i = Math.max(0, after + 1 - (entries[0]?.[0] ?? 0)); i < entries.length; i++) {
-      if (found.length >= page.length || read >= page.bytes) break;
-      const [offset, body, bytes] = entries[i]!;
-      found.push([offset, body]);
+    for (let offset = Math.max(first, after + 1); found.length < page.length && read < page.bytes; offset++) {
+      const [body, bytes] = entries.get(offset) ?? [];
+      if (bytes === undefined) break;
+      found.push([offset, body!]);
       read += bytes;
     }
     return found;
