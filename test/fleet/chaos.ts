@@ -5,6 +5,11 @@ import { FaultyEngine, type FaultyLink } from "./faulty.js";
 import { settled } from "./nodes.js";
 import { after, LEASE_MS, World, type Fault as FaultOf, type Misuse } from "./world.js";
 
+/** How late a slow broker answers. */
+const SLOW_MS = 500;
+/** After so long, nothing is repeated of what was said before. */
+const REST_MS = 61_000;
+
 /** Runs a fault of the connection of one node. */
 const ofOne =
   (fault: (link: FaultyLink, world: World<FaultyLink>) => Promise<void>): FaultOf<FaultyLink> =>
@@ -55,6 +60,12 @@ export const FAULTS = {
     await after(2 * LEASE_MS);
     engine.unheard.delete(node);
   }),
+  /** The broker answers late what it has done at once. No connection ends, and no member leaves. */
+  slow: async (_world, { link }) => {
+    link.after = (command) => (command === "send" ? after(SLOW_MS) : undefined);
+    await after(3 * LEASE_MS);
+    link.after = () => {};
+  },
   killed: (world, one) => world.kill(one),
   emptied: (world, { link }) => world.during(() => link.engine.restart()),
 } satisfies Record<string, FaultOf<FaultyLink>>;
@@ -66,6 +77,8 @@ export interface Plan {
   readonly clients: number;
   /** The faults, each three times: two nodes have faults at a time, and the broker is emptied meanwhile. */
   readonly faults?: readonly Fault[] | undefined;
+  /** What happens when nothing else happens any more. */
+  readonly atRest?: Fault | undefined;
   /** How long there is traffic without a fault, in milliseconds. */
   readonly ms?: number;
   /** Returns the engine of a node. Default: the one with faults. */
@@ -78,7 +91,7 @@ const MOST_STEPS = 4_000;
 
 /** Plays three nodes. Rejects with a `Breach` if a rule is broken. `act`: what happens besides the faults. */
 export async function play(
-  { seed, clients, faults = [], ms = 0, bend = (engine) => engine, misuse }: Plan,
+  { seed, clients, faults = [], atRest, ms = 0, bend = (engine) => engine, misuse }: Plan,
   act: (world: World<FaultyLink>) => Promise<void> = async () => {},
 ): Promise<{ figures: Figures; world: World<FaultyLink> }> {
   const engine = new FaultyEngine({ leaseMs: LEASE_MS });
@@ -96,7 +109,12 @@ export async function play(
     await after(ms);
     await act(world);
   };
-  const figures = await settled(world.play(3, disturb), MOST_STEPS);
+  const rest = async (): Promise<void> => {
+    if (atRest === undefined) return;
+    await after(REST_MS);
+    await FAULTS[atRest](world, world.any);
+  };
+  const figures = await settled(world.play(3, disturb, rest), MOST_STEPS);
   await settled(world.close());
   return { figures, world };
 }

@@ -2,8 +2,8 @@
  * The mutants: each breaks one rule, in the engine of the nodes or in their application. A test checks that the oracle detects each.
  *
  * Some errors have no mutant, because no user can observe them here. If an answer to a call arrives twice, the second one finds no call,
- * because a call has a number of its own and settles once. If a node that is heard again does not repeat its digests, or if two answers
- * to one question about members count twice, the next change of a member cures it: `member-states.test.ts` shows both.
+ * because a call has a number of its own and settles once. If two answers to one question about members count twice, the next change of a
+ * member cures it: `member-states.test.ts` shows that.
  */
 import { EngineError, type Engine, type EngineConnection, type EngineHost } from "../../src/topics/engine.js";
 import type { Fault } from "./chaos.js";
@@ -26,6 +26,8 @@ export interface Mutant {
   readonly complaint?: RegExp;
   /** The faults without which it does no harm. Default: none. */
   readonly faults?: readonly Fault[];
+  /** The fault at rest without which it does no harm. Default: none. */
+  readonly atRest?: Fault;
   /** What the engine of a node does in a wrong way. */
   readonly engine?: (node: string) => Bends;
   readonly misuse?: Misuse;
@@ -277,6 +279,30 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         host: changing("1b", (frame) => {
           const [from = "", ...others] = frame.fields;
           return from === node || !isWrong() ? [frame] : [{ ...frame, fields: [from, others[0]!, others[1]!, "bye"] }];
+        }),
+      };
+    },
+  },
+  "a node that is heard again is not asked for its members": {
+    rule: "P1",
+    complaint: /lacks (?!none)/,
+    atRest: "unheard",
+    engine: () => ({ host: changing("1b", (frame) => (frame.fields[3] === "again" ? [] : [frame])) }),
+  },
+  "a beat waits behind other work": {
+    rule: "N4",
+    complaint: /lost a connection, which it had/,
+    faults: ["slow"],
+    engine: () => {
+      let others: Promise<unknown> = Promise.resolve();
+      return {
+        connection: ({ send }) => ({
+          send: async (channel, frame) => {
+            if (frame.startsWith("1b")) for (let last; last !== others;) await (last = others);
+            const sent = send(channel, frame);
+            if (!frame.startsWith("1b")) others = Promise.allSettled([others, sent]);
+            return sent;
+          },
         }),
       };
     },

@@ -353,8 +353,8 @@ export class World<L extends Link> {
     }
   }
 
-  /** Plays `act` with so many nodes while there is traffic. Then judges everything. */
-  async play(nodes: number, act: () => Promise<void>): Promise<Figures> {
+  /** Plays `act` with so many nodes while there is traffic, and then `rest`. Then judges everything. */
+  async play(nodes: number, act: () => Promise<void>, rest = async (): Promise<void> => {}): Promise<Figures> {
     const watch = this.#watch();
     for (let i = 1; i <= nodes; i++) await this.start(`n${i}`);
     await Promise.all(this.clients.map((client) => client.connect()));
@@ -365,6 +365,7 @@ export class World<L extends Link> {
     await traffic;
     await this.until("C1", () => (this.#pending.size === 0 ? undefined : "calls are pending"));
     if (this.#place.hasLogs) await this.#publishUnseen();
+    await rest();
     await this.#expectMembers();
     for (const { link, run } of this.nodes.values()) run.losses.push(...link.losses);
     this.#hasHappened = true;
