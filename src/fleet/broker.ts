@@ -68,6 +68,7 @@ export class Broker {
   /** Whether the start has not succeeded or failed yet. Until then everything waits, because no client is here. */
   #isStarting = true;
   #lastError: EngineError | undefined;
+  #refused: EngineError | undefined;
   #unanswered = 0;
   #unansweredBytes = 0;
   /** The commands that wait for the connection, by their `run`. */
@@ -291,10 +292,12 @@ export class Broker {
     return isShort && this.#unanswered < MAX_UNANSWERED;
   }
 
-  /** Returns the error of what needs the connection while there is none. */
+  /** Returns the error of what needs the connection while there is none: one for each loss, because the stack of an error is expensive. */
   #refusal(): EngineError {
-    const options = this.#lastError === undefined ? {} : { cause: this.#lastError };
-    return new EngineError(`there is no connection to ${this.name}`, "not-sent", options);
+    const cause = this.#lastError;
+    if (this.#refused === undefined || this.#refused.cause !== cause)
+      this.#refused = new EngineError(`there is no connection to ${this.name}`, "not-sent", cause && { cause });
+    return this.#refused;
   }
 
   #up(facts: EngineFacts | undefined): void {

@@ -131,7 +131,10 @@ describe("members", () => {
     engine.links[0]!.down();
     await ann.client.close();
     await expectSoon(() => a.server.topic("room").size, 0);
-    expect(await rejection(a.server.topic("room").members())).toMatchObject({ outcome: "not-sent" });
+    const refusals = await Promise.all([1, 2].map(() => rejection(a.server.topic("room").members())));
+    expect(refusals[0]).toMatchObject({ outcome: "not-sent" });
+    // An error for each would cost much when thousands are refused.
+    expect(refusals[1]).toBe(refusals[0]);
     await pass(75_000);
     expect(await names(b)).toEqual(["ann"]);
     engine.links[0]!.up();
