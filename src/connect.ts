@@ -3,7 +3,7 @@ import { Credentials, type Attempt, type Supplied } from "./client/credentials.j
 import { openStandard, type Open } from "./client/open.js";
 import { Normal } from "./message/close-codes.js";
 import type { DelayRange } from "./client/backoff.js";
-import { ClientDriver, type LinkClass, type OnOpen } from "./client/driver.js";
+import { ClientDriver, type OnOpen } from "./client/driver.js";
 import type { ContractOptions } from "./contract/checks.js";
 import type { AnyMethods, Contract } from "./contract/contract.js";
 import { expected } from "./message/errors.js";
@@ -170,13 +170,13 @@ interface OpeningPeer<P extends AnyPeer> {
 
 /**
  * Makes a peer that connects. The functions `open` and `connect` of both entries call it with checked options. Those of Node also
- * give `headers`. `Link`: the class of the links over the sockets of `openSocket`.
+ * give `headers`. `Link`: the class of a link over the sockets of `openSocket`.
  */
 export function openPeer<C extends Contract<C>, S extends Contract<S>>(
   url: Supplied<string | URL>,
   options: Checked<typeof CONNECT_OPTIONS> & { headers?: unknown },
   openSocket: Open,
-  Link: LinkClass,
+  Link: typeof PackedLink,
 ): OpeningPeer<Peer<C, S>> {
   const { signal } = options;
   const config = makeConfig(options, options.onOpen !== undefined);

@@ -6,11 +6,11 @@ import * as CloseCode from "../message/close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
 import { ConnectError } from "../message/errors.js";
 import { Heartbeat, type HeartbeatTimes } from "../socket/heartbeat.js";
-import { errorOfEnd, type CloseInfo, type SocketSource, type Link } from "../message/transport.js";
+import { errorOfEnd, type CloseInfo, type SocketSource } from "../message/transport.js";
+import type { Connection } from "../peer/connection.js";
 import { connectionOf, endPeer, openingCaller, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import { PROTOCOL, type LinkDelegate, type PackedLink } from "../session/link.js";
-import type { EndpointLimits } from "../session/state.js";
 import { Backoff, type DelayRange } from "./backoff.js";
 import { attemptConnection, type HandshakeResult, type ConnectAttempt, type ConnectPlan } from "./open.js";
 import { watchPage } from "./page.js";
@@ -28,17 +28,9 @@ export interface ClientPlan extends ConnectPlan, DelayRange {
   /** Whether the client retries until its first connection is open. Otherwise, the first failure ends the peer. */
   readonly retriesFirst: boolean;
   readonly heartbeat: HeartbeatTimes | undefined;
-  /** The class of its links. */
-  readonly Link: LinkClass;
+  /** The class of its link. */
+  readonly Link: typeof PackedLink;
 }
-
-/** A class of links. `lost`: the link that a link replaces. */
-export type LinkClass = new (
-  limits: EndpointLimits,
-  wantsSession: boolean,
-  delegate: LinkDelegate,
-  lost?: PackedLink,
-) => PackedLink;
 
 /** Delays are rounded up to multiples of this, because `base/shared-timer.ts` has one list for each length. */
 const STEP_MS = 10;
@@ -51,8 +43,7 @@ function isPermanentFailure(error: unknown): boolean {
 /** Connects and reconnects one client. Its deadline limits the delay before an attempt, and then the attempt. */
 export class ClientDriver implements LinkDelegate, Expiring {
   declare deadline: number;
-  /** The link of the present connection. A new link replaces it when the connection is lost. */
-  declare link: PackedLink;
+  declare readonly link: PackedLink;
   declare readonly freshAuth: SocketSource["freshAuth"];
   readonly #plan: ClientPlan;
   /** Runs while messages flow, if the other side answers pings. */
@@ -67,8 +58,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #isOver = false;
   /** The number of connection attempts since the peer was last open. */
   #attempts = 0;
-  /** The newest link on which messages flowed. */
-  #newest: PackedLink | undefined;
+  /** The newest connection on which messages flowed. */
+  #newest: Connection | undefined;
   /** True after the first hello of the server. */
   #hadHello = false;
   /** True after the first session. */
@@ -87,7 +78,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const { credentials } = plan;
     if (credentials.offersAuth)
       this.freshAuth = async () => (this.#opened?.takesAuth === true ? credentials.auth() : undefined);
-    this.link = this.#makeLink();
+    this.link = new plan.Link(plan.limits, plan.reconnects !== false, this);
   }
 
   /** Connects `peer`, which has `link`, and reconnects it until it is closed. Does nothing for a closed peer. */
@@ -204,17 +195,13 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #attach(opened: HandshakeResult, isAwaited: boolean): void {
     this.#opened = opened;
     const { link } = this;
-    const { socket, hello } = opened;
+    const { socket, protocol, hello } = opened;
     const isFirst = this.#peer.state === "connecting";
-    link.attach(socket, this.#isAgreed(), hello, isAwaited, isFirst);
+    // If the server sent a hello on an earlier socket, its first frame must be a hello again.
+    const isAgreed = protocol === PROTOCOL && (hello !== undefined || !this.#hadHello);
+    link.attach(socket, isAgreed, hello, isAwaited, isFirst);
     // Listeners that the application adds right after `await connect()` must miss nothing.
     if (isFirst) nextTick(() => link.socket === socket && socket.start(link));
-  }
-
-  /** Whether the server speaks `reciproc.v1`. If it sent a hello on an earlier socket, its first frame must be a hello again. */
-  #isAgreed(): boolean {
-    const { protocol, hello } = this.#opened!;
-    return protocol === PROTOCOL && (hello !== undefined || !this.#hadHello);
   }
 
   // Reports of the link.
@@ -226,10 +213,11 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const { onOpen, heartbeat } = this.#plan;
     this.#stopHeartbeat();
     if (heartbeat !== undefined && this.link.canPing) this.#heartbeat = new Heartbeat(this.link, heartbeat);
-    const isNew = this.#newest !== this.link;
-    this.#newest = this.link;
-    if (onOpen === undefined || connectionOf(this.#peer).flow.opening === undefined) this.#recordOpen();
-    else if (isNew) void this.#runOnOpen(onOpen);
+    const connection = connectionOf(this.#peer);
+    const isNew = this.#newest !== connection;
+    this.#newest = connection;
+    if (onOpen === undefined || connection.flow.opening === undefined) this.#recordOpen();
+    else if (isNew) void this.#runOnOpen(onOpen, connection);
   }
 
   suspended(end: CloseInfo): void {
@@ -245,21 +233,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#skipDelay?.();
   }
 
-  nextLink(end: CloseInfo): Link | undefined {
+  continues(end: CloseInfo): boolean {
     const { code, retryMs } = end;
-    if (this.#isOver || this.#endsByFailure || !this.#mayReconnect || !CloseCode.shouldReconnect(code))
-      return undefined;
+    if (this.#isOver || this.#endsByFailure || !this.#mayReconnect || !CloseCode.shouldReconnect(code)) return false;
     this.#retryMs = retryMs;
-    this.link = this.#makeLink(this.link);
     this.#connectAgain(end);
-    return this.link;
-  }
-
-  discarded(reason: string): void {
-    const before = this.link;
-    this.link = this.#makeLink(before);
-    const { socket, hello } = this.#opened!;
-    before.handOver(this.link, reason, socket, this.#isAgreed(), hello);
+    return true;
   }
 
   control(frame: object): void {
@@ -271,14 +250,9 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#heartbeat = undefined;
   }
 
-  #makeLink(lost?: PackedLink): PackedLink {
-    const { limits, reconnects, Link } = this.#plan;
-    return new Link(limits, reconnects !== false, this, lost);
-  }
-
   /** Connects again, because the socket is lost. */
   #connectAgain(end: CloseInfo): void {
-    // While `#connect` runs, it continues with the new link.
+    // While `#connect` runs, it gives its socket to the next connection.
     if (this.#opened === undefined) return;
     this.#opened = undefined;
     this.#stopHeartbeat();
@@ -286,17 +260,21 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   /** Runs `onOpen`, and then sends the queued messages. */
-  async #runOnOpen(onOpen: OnOpen): Promise<void> {
-    const { link } = this;
+  async #runOnOpen(onOpen: OnOpen, connection: Connection): Promise<void> {
     try {
       await onOpen(openingCaller(this.#peer));
     } catch (error) {
-      return this.#openFailed(error as Error, link);
+      return this.#openFailed(error as Error, connection);
     }
-    const { flowing, state } = link;
-    if (flowing !== undefined) this.#recordOpen();
     // If the connection has ended meanwhile, the next connection runs `onOpen` again.
-    if (state.kind !== "ended") connectionOf(this.#peer).release();
+    if (this.#hasEnded(connection)) return;
+    if (this.link.flowing !== undefined) this.#recordOpen();
+    connection.release();
+  }
+
+  /** Whether a connection has ended, also if its socket is still closing. */
+  #hasEnded({ ended }: Connection): boolean {
+    return ended !== undefined || this.link.state.kind === "ended";
   }
 
   /** Messages flow, and `onOpen` is done: the attempt has succeeded. */
@@ -308,12 +286,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   /** Ends a connection whose `onOpen` has failed: the client connects again, unless it was never open and is not to retry. */
-  #openFailed(error: Error, link = this.link): void {
-    if (link.state.kind === "ended") return;
+  #openFailed(error: Error, connection = connectionOf(this.#peer)): void {
+    if (this.#hasEnded(connection)) return;
     if (this.#endsByFailure) return endPeer(this.#peer, CloseCode.Normal, ON_OPEN_FAILED, undefined, error);
     // There may be no peer yet to listen to: `connect` with `initial` resolves when `onOpen` is done.
-    connectionOf(this.#peer).report(error, undefined, "onOpen");
-    link.restart(ON_OPEN_FAILED, error);
+    connection.report(error, undefined, "onOpen");
+    this.link.restart(ON_OPEN_FAILED, error);
   }
 }
 

@@ -54,10 +54,10 @@ export interface LinkReceiver extends Receiver {
    */
   resumed(): void;
   /**
-   * The connection is lost, with its pending calls and the responses that it owes. A new connection follows on `next`, by default
-   * on the same link, and is suspended: its receiver starts it inside this call.
+   * The connection is lost, with its pending calls and the responses that it owes. A new connection follows on the same link, and is
+   * suspended: its receiver starts it inside this call.
    */
-  lost(error: Error, next?: Link): void;
+  lost(error: Error): void;
 }
 
 /** What a small value takes in memory besides its text, in UTF-16 code units. Without it, many of them would count for nothing. */
@@ -141,7 +141,7 @@ export interface SocketSource {
 
 /** A transport of this package. A connection asks for more of it, if it is there. */
 export interface Link extends Transport {
-  /** As `Transport.start`. Called again, with the receiver that follows, if the link calls `lost` without `next`. */
+  /** As `Transport.start`. Called again, with the receiver that follows, if the link calls `lost`. */
   start(receiver: LinkReceiver): void;
   /**
    * As `Transport.send`. Returns `"full"` if the message cannot be sent now: the peer queues it, and the link calls `drained`,

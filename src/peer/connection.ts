@@ -1,6 +1,6 @@
 /**
  * One connection, from its first message to its end: its state, its transport, and where each incoming message goes. A peer
- * has one connection at a time: after a loss, `lost` makes the next one, on the next link.
+ * has one connection at a time: after a loss, `lost` makes the next one, on the same link.
  */
 import * as ErrorCode from "../message/codes.js";
 import type { Config } from "./config.js";
@@ -141,7 +141,8 @@ export class Connection implements LinkReceiver, FlowConnection {
     if (!this.config.opensFirst || this.flow.opening === undefined) this.release();
   }
 
-  lost(error: Error, transport = this.transport): void {
+  lost(error: Error): void {
+    const { transport } = this;
     // The next connection is made first: code that reacts to the loss, such as an aborted handler, must be able to close it.
     const next = new Connection(this.peer, transport, this.config, this.hooks, this.#replace, this);
     this.#replace(this.peer, next);

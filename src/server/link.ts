@@ -57,7 +57,7 @@ export class ServerLink extends NodeLink {
     }
     if (session !== undefined) {
       this.sendData(at, undefined, Infinity);
-      this.discarded("the client takes no session");
+      this.delegate?.dropped?.();
     }
     this.flow(at, "packed");
   }

@@ -201,10 +201,6 @@ export class ServerSession implements LinkDelegate, Resumable {
     this.#sessions.tokens.drop(this);
   }
 
-  discarded(): void {
-    this.dropped();
-  }
-
   /** Ends the session with 1013, because a bound of the server is exceeded. */
   end(reason: string): void {
     this.link.end(CloseCode.TryAgainLater, reason);

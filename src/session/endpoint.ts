@@ -20,7 +20,8 @@ const UNKNOWN_SESSION = "the server has no such session";
 
 /**
  * One end of one connection, from its first frame to its end, over one socket, or several one after the other. This class is the end of
- * a client. `session/link.ts` gives it its sockets and its times, and `server/link.ts` adds the parts of a server.
+ * a client, whose connections follow each other on it. `session/link.ts` gives it its sockets and its times, and `server/link.ts` adds
+ * the parts of a server.
  */
 export abstract class Endpoint {
   declare state: State;
@@ -54,8 +55,10 @@ export abstract class Endpoint {
   abstract flows(isResumed: boolean): void;
   /** The connection has ended. `isRemote`: the other side ended it, and closes the socket. */
   abstract ended(end: CloseInfo, isRemote: boolean): void;
-  /** The other side does not have the session. The socket stays open without it. On a client, a new session can begin there. */
-  abstract discarded(reason: string): void;
+  /**
+   * Client: the server does not have the session. The next connection begins on the same socket, that of `at`. `isAgreed`: as in `begin`.
+   */
+  abstract discarded(reason: string, at: Attachment, isAgreed: boolean): void;
   /** Takes a control frame that this class does not know. */
   abstract control(frame: object): void;
   /** Server: the client has the newest token (rule 4). */
@@ -100,8 +103,9 @@ export abstract class Endpoint {
    * `undefined` if that is no hello or has not come. `isAwaited`: the client offered to resume, so the server waits for its frame.
    */
   protected begin(at: Attachment, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
+    at.hello = hello;
     if (hello !== undefined) this.#receiveServerHello(at, hello, isAwaited);
-    else if (at.session !== undefined) this.#discard(NO_SESSIONS);
+    else if (at.session !== undefined) this.#discard(NO_SESSIONS, at, isAgreed);
     else this.flow(at, isAgreed ? "opening" : "plain");
   }
 
@@ -207,7 +211,7 @@ export abstract class Endpoint {
     this.takesBytes = this.limits.bytes === true && Frames.says(hello, "bytes");
     const offer = this.#wantsSession ? member(hello, "session") : undefined;
     if (!isObject(offer)) {
-      if (session !== undefined) return this.#discard(NO_SESSIONS);
+      if (session !== undefined) return this.#discard(NO_SESSIONS, at);
       this.#flushMessages();
       this.write([Frames.serverHello(undefined, this.limits.bytes)]);
       this.flow(at, "packed");
@@ -235,7 +239,7 @@ export abstract class Endpoint {
     if (!isObject(frame)) return this.fail("data before `resumed`");
     if ("bye" in frame) return this.#receiveBye(frame.bye);
     if (!("resumed" in frame)) return;
-    if (member(frame.resumed, "refused") !== undefined) return this.#discard(UNKNOWN_SESSION);
+    if (member(frame.resumed, "refused") !== undefined) return this.#discard(UNKNOWN_SESSION, at);
     const { session } = at;
     const resumed = Frames.resumedOf(frame.resumed);
     if (resumed === undefined || session?.canHaveReceived(resumed.received) !== true)
@@ -315,6 +319,8 @@ export abstract class Endpoint {
 
   /** Reports to the other side, if that is reciproc, that so many messages to it were dropped: now, or when messages flow. */
   reportMissed(count: number): void {
+    // What is dropped behind the end belongs to no later connection of a client.
+    if (this.state.kind === "ended") return;
     this.#missed += count;
     this.#sendMissed();
   }
@@ -394,9 +400,9 @@ export abstract class Endpoint {
   }
 
   /** Client: discards the session. The socket stays open, for the next connection. */
-  #discard(reason: string): void {
+  #discard(reason: string, at: Attachment, isAgreed = true): void {
     this.#forget({ code: CloseCode.Normal, reason }, undefined);
-    this.discarded(reason);
+    this.discarded(reason, at, isAgreed);
   }
 
   #end(end: CloseInfo, isRemote: boolean): void {
@@ -408,6 +414,8 @@ export abstract class Endpoint {
   /** Rule 8: drops all state, so that no message of an ended session is sent, and the session is not resumed. */
   #forget(end: CloseInfo, socket: Socket | undefined): void {
     this.state = { kind: "ended", socket, end, wasFlowing: this.flowing !== undefined };
+    this.#missed = 0;
+    this.takesBytes = false;
   }
 
   /** Sends logged messages, and reports that messages flow. */

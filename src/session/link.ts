@@ -11,8 +11,8 @@ import {
   type CloseInfo,
   type SocketSource,
   type LinkReceiver,
-  type SendHandle,
   type Link,
+  type SendHandle,
 } from "../message/transport.js";
 import { CLOSE_TIMEOUT_MS, type Socket, type SocketHandler } from "../socket/socket.js";
 import { Coalescer } from "../socket/coalescer.js";
@@ -41,14 +41,12 @@ export interface LinkDelegate extends SocketSource {
   suspended?(end: CloseInfo): void;
   /** Reports that the session cannot be resumed any more. May be called twice. */
   dropped?(): void;
-  /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
-  nextLink?(end: CloseInfo): Link | undefined;
+  /** Reports that the connection has ended. Returns true if another one follows, for which `attach` gives the link a socket. */
+  continues?(end: CloseInfo): boolean;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
   ended?(): void;
   /** Takes a control frame that the endpoint does not know. */
   control?(frame: object): void;
-  /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
-  discarded(reason: string): void;
   /** Server: reports that the client has the newest token. */
   confirmed?(): void;
   /** Server: reports that the memory of a suspended session may have changed. */
@@ -57,7 +55,7 @@ export interface LinkDelegate extends SocketSource {
   acceptsBroadcast?(length: number): boolean;
 }
 
-/** One connection that speaks `reciproc.v1`, over one socket, or with a session over several, one after the other. */
+/** Connections that speak `reciproc.v1`: one on a server, and on a client one after the other, each over its sockets. */
 export class PackedLink extends Endpoint implements Link, SocketHandler, Expiring {
   /** With a socket: the next check of a full one. Suspended: the expiry of the session. Ended: when a close must have followed the bye. */
   declare deadline: number;
@@ -136,17 +134,6 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     if (this.socket === socket && !readsLater) socket.start(this);
   }
 
-  /** Client: ends this connection, whose session is lost, and gives `socket`, on which it was, and its receiver to `next`. */
-  handOver(next: PackedLink, reason: string, socket: Socket, isAgreed: boolean, hello: unknown): void {
-    this.#drop();
-    // First: code of the application may end the socket, whose end is that of the next connection.
-    const at = next.take(socket);
-    socket.start(next);
-    this.receiver!.lost(new Error(reason), next);
-    // The socket or the peer may have ended inside `lost`.
-    if (next.state === at) next.begin(at, isAgreed, hello, true);
-  }
-
   /** Attaches a socket. Until `kind` changes, messages flow only if it says so. */
   take(socket: Socket, kind: AttachedKind = "resuming", session = this.state.session): Attachment {
     socket.maxFrameBytes = longestFrame(this.limits.maxMessageBytes);
@@ -211,9 +198,10 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
 
   // What the endpoint reports.
 
-  /** Dispatches the messages of a pack, until one ends the connection. */
+  /** Dispatches the messages of a pack, until one ends the connection. The next connection of a client has another receiver. */
   receivePack(messages: unknown[]): void {
-    for (const message of messages) if (this.state.kind !== "ended") this.receiver!.dispatch(message);
+    const receiver = this.receiver!;
+    for (const message of messages) if (this.state.kind !== "ended") receiver.dispatch(message);
   }
 
   flows(isResumed: boolean): void {
@@ -232,8 +220,13 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     else this.socket.close(end.code, end.reason);
   }
 
-  discarded(reason: string): void {
-    this.delegate!.discarded(reason);
+  discarded(reason: string, { socket, hello }: Attachment, isAgreed: boolean): void {
+    this.#drop();
+    // First: code of the application may end the socket, whose end is that of the next connection.
+    const at = this.take(socket);
+    this.receiver!.lost(new Error(reason));
+    // The socket or the peer may have ended inside `lost`.
+    if (this.state === at) this.begin(at, isAgreed, hello, true);
   }
 
   control(frame: object): void {
@@ -246,16 +239,16 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     this.delegate?.dropped?.();
   }
 
-  /** Ends the connection. The receiver continues on another link, if the delegate has one. */
+  /** Ends the connection. Another one follows, if the delegate says so. */
   #finish(end: CloseInfo, wasFlowing: boolean): void {
     const receiver = this.receiver!;
     if (receiver.ended !== undefined) return;
     this.#drop();
-    const next = this.delegate?.nextLink?.(end);
-    if (next === undefined) return this.#report(end);
+    if (this.delegate?.continues?.(end) !== true) return this.#report(end);
+    this.state = { kind: "connecting" };
     if (wasFlowing) receiver.suspended();
     // A listener of `suspend` may have closed the peer.
-    if (receiver.ended === undefined) receiver.lost(errorOfEnd("the session ended", end), next);
+    if (receiver.ended === undefined) receiver.lost(errorOfEnd("the session ended", end));
   }
 
   #report(end: CloseInfo): void {

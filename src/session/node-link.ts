@@ -1,22 +1,15 @@
 /** The packed link of Node and of tests, whose sockets bound the work of a tick, count their bytes, and know what was read. */
 import type { ReadBudget } from "../base/read-budget.js";
-import { addTraffic, type CloseInfo, type Link, type Traffic } from "../message/transport.js";
-import { PackedLink, type LinkDelegate } from "./link.js";
-import type { Attachment, EndpointLimits } from "./state.js";
+import { addTraffic, type CloseInfo, type Traffic } from "../message/transport.js";
+import { PackedLink } from "./link.js";
+import type { Attachment } from "./state.js";
 
 /** A packed link over sockets of Node. The sockets of a page have nothing of this. */
 export class NodeLink extends PackedLink {
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
-  declare budget: ReadBudget | undefined;
-  /** The traffic of the earlier sockets, also of the link that this one replaces. */
+  budget: ReadBudget | undefined = undefined;
+  /** The traffic of the earlier sockets. */
   #past: Traffic | undefined;
-
-  /** `lost`: the link that this one replaces, which has no socket any more. */
-  constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined, lost?: Link) {
-    super(limits, wantsSession, delegate);
-    this.budget = undefined;
-    this.#past = lost?.traffic;
-  }
 
   get traffic(): Traffic | undefined {
     return addTraffic(this.#past, this.socket?.traffic);
@@ -40,12 +33,12 @@ export class NodeLink extends PackedLink {
   }
 
   /** Dispatches the messages of a pack from the one at `from` on, in as many ticks as the budget needs. */
-  override receivePack(messages: unknown[], from = 0): void {
+  override receivePack(messages: unknown[], from = 0, receiver = this.receiver!): void {
     for (let i = from; i < messages.length; i++) {
       // A message may end the connection.
-      if (this.state.kind === "ended") return;
-      if (i > from && this.budget?.isSpent()) return this.budget.defer(() => this.receivePack(messages, i));
-      this.receiver!.dispatch(messages[i]);
+      if (this.state.kind === "ended" || receiver.ended !== undefined) return;
+      if (i > from && this.budget?.isSpent()) return this.budget.defer(() => this.receivePack(messages, i, receiver));
+      receiver.dispatch(messages[i]);
     }
   }
 }

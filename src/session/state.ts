@@ -42,12 +42,14 @@ export class Attachment {
   declare ackDue: AckDue | undefined;
   /** Client: whether its hello is not sent yet. It is sent before the first other frame. */
   declare owesHello: boolean;
+  /** Client: the content of the server's hello; `undefined` if its first frame is none, or had not come with the socket. */
+  declare hello: unknown;
 
   constructor(socket: Socket, kind: AttachedKind, session: Session | undefined) {
     this.kind = kind;
     this.session = session;
     this.socket = socket;
-    this.controls = this.messages = this.ackDue = undefined;
+    this.controls = this.messages = this.ackDue = this.hello = undefined;
     this.length = 0;
     this.owesHello = false;
   }
@@ -55,7 +57,7 @@ export class Attachment {
 
 /** The states of a connection. It is suspended if it has a session and no attachment. */
 export type State =
-  /** Client: there is no socket yet. Messages are queued. */
+  /** Client: the connection has no socket yet. Messages are queued. */
   | { readonly kind: "connecting"; readonly session?: undefined; readonly socket?: undefined }
   | Attachment
   /** There is a session, and no socket. Messages are queued. */

@@ -157,7 +157,7 @@ export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T)
     override socketFull = (): void => this.reports.socketFull();
     override flows = (isResumed: boolean): void => this.reports.flows(isResumed);
     override ended = (...of: Parameters<PackedLink["ended"]>): void => this.reports.ended(...of);
-    override discarded = (reason: string): void => this.reports.discarded(reason);
+    override discarded = (...of: Parameters<PackedLink["discarded"]>): void => this.reports.discarded(...of);
     override confirmed = (): void => this.reports.confirmed?.();
     /** No flow ends a connection here because of a slow reader. */
     override get unsentBytes(): number {

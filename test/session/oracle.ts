@@ -157,21 +157,24 @@ export abstract class End implements Reports {
   readonly side: Side;
   line: Line | undefined;
   pair: Pair;
+  /** Whether the next connection has its endpoint. */
+  isPast = false;
   /** Set by the endpoint, for the driver to act on when the call returns. */
   #ended: { end: CloseInfo; isRemote: boolean } | undefined;
   #discarded: string | undefined;
   /** Whether frames wait for the end of the tick. */
   #isDue = false;
 
-  constructor(oracle: Oracle, side: Side, pair: Pair) {
+  /** `endpoint`: that of the connection before. */
+  constructor(oracle: Oracle, side: Side, pair: Pair, endpoint?: AnyEndpoint) {
     this.oracle = oracle;
     this.side = side;
     this.pair = pair;
     const limits = { ...oracle.limits, ...oracle.fault.limits };
-    const delegate = { confirmed() {}, storedChanged() {}, acceptsBroadcast: () => true, discarded() {} };
-    this.endpoint = new AnyEndpoint(limits, delegate).reportTo(this);
+    const delegate = { confirmed() {}, storedChanged() {}, acceptsBroadcast: () => true };
+    this.endpoint = (endpoint ?? new AnyEndpoint(limits, delegate)).reportTo(this);
     this.outgoing = flowOver(this.endpoint, limits.maxUnsentBytes, side === "client");
-    oracle.fault.changeEndpoint?.(side, this.endpoint);
+    if (endpoint === undefined) oracle.fault.changeEndpoint?.(side, this.endpoint);
     oracle.fault.changeOutgoing?.(this);
   }
 
@@ -184,7 +187,7 @@ export abstract class End implements Reports {
   }
 
   get hasEnded(): boolean {
-    return this.endpoint.state.kind === "ended";
+    return this.isPast || this.endpoint.state.kind === "ended";
   }
 
   receive(frame: string): void {
@@ -798,7 +801,9 @@ export class Oracle {
   begin(end: ClientEnd, why: string): ClientEnd {
     this.check(end === this.client, "a connection is over twice");
     this.isOver(end, why);
-    return (this.client = this.#makeClient());
+    end.isPast = true;
+    end.endpoint.state = { kind: "connecting" };
+    return (this.client = this.#makeClient(end.endpoint));
   }
 
   /** An end is over, for which there must be a reason. */
@@ -813,9 +818,9 @@ export class Oracle {
     }
   }
 
-  #makeClient(): ClientEnd {
+  #makeClient(endpoint?: AnyEndpoint): ClientEnd {
     const pair = new Pair();
-    return (pair.client = new (this.fault.ClientEnd ?? ClientEnd)(this, "client", pair));
+    return (pair.client = new (this.fault.ClientEnd ?? ClientEnd)(this, "client", pair, endpoint));
   }
 
   #checkBounds(): void {
