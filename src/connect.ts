@@ -197,7 +197,7 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
 
 /** Ends `peer` when `signal` aborts, or at once. Returns a function that removes the listener. */
 function endOnAbort(peer: AnyPeer, signal: AbortSignal): () => void {
-  const abort = (): void => endPeer(peer, Normal, "aborted", undefined, signal.reason as Error);
+  const abort = (): void => endPeer(peer, { code: Normal, reason: "aborted", error: signal.reason as Error });
   const ignore = onAbort(signal, abort);
   if (signal.aborted) abort();
   void peer.closed.then(ignore);

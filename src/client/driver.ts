@@ -96,7 +96,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
       else this.#heartbeat?.check();
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
-    this.#ignorePage = watchPage(wake, offline, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
+    this.#ignorePage = watchPage(wake, offline, () => endPeer(peer, { code: CloseCode.GoingAway, reason: "the page is left" }));
     // Uses up the delay of 0, which belongs to the first attempt.
     this.#backoff.nextDelayMs();
     void this.#connect();
@@ -288,7 +288,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /** Ends a connection whose `onOpen` has failed: the client connects again, unless it was never open and is not to retry. */
   #openFailed(error: Error, connection = connectionOf(this.#peer)): void {
     if (this.#hasEnded(connection)) return;
-    if (this.#endsByFailure) return endPeer(this.#peer, CloseCode.Normal, ON_OPEN_FAILED, undefined, error);
+    if (this.#endsByFailure) return endPeer(this.#peer, { code: CloseCode.Normal, reason: ON_OPEN_FAILED, error });
     // There may be no peer yet to listen to: `connect` with `initial` resolves when `onOpen` is done.
     connection.report(error, undefined, "onOpen");
     this.link.restart(ON_OPEN_FAILED, error);

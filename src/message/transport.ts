@@ -151,10 +151,10 @@ export interface Link extends Transport {
   /** As `send`, for a message that goes to many peers: a link may write its frames, which are encoded once for all. */
   sendEncoded?(message: EncodedMessage): unknown;
   /**
-   * As `Transport.close`. `retryMs`: the client is asked to reconnect after a random time up to this, in milliseconds, if there is a
-   * way. `queued`: the messages that were not taken because the link was full. They are sent first if there is a socket.
+   * Right before `close`: sends why the receiver closes the link, if there is a way, behind the `queued` messages, which were not taken
+   * because the link was full.
    */
-  close(code?: number, reason?: string, retryMs?: number, queued?: Iterable<[SendHandle, MessageText]>): void;
+  sayBye?(bye: CloseInfo, queued: Iterable<[SendHandle, MessageText]>): void;
   /**
    * Too much is unsent or queued. A transport that continues after a loss ends its session with 1013, and returns true. If it
    * returns false or does not have this function, the connection closes with 1013.

@@ -193,23 +193,27 @@ export class Connection implements LinkReceiver, FlowConnection {
   }
 
   /**
-   * Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers.
-   * `error`: the cause that the calls reject with.
+   * Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers. Calls reject
+   * with `end.error` as their cause, if there is one.
    */
-  end(code: number, reason: string, retryMs?: number, error?: Error): void {
+  end(end: CloseInfo): void {
+    const { code, reason, error } = end;
     if (this.ended === undefined)
       this.#cause = { code, reason: cutReason(reason), ...(error !== undefined && { error }) };
-    this.close(code, reason, retryMs, error);
+    this.close(end);
   }
 
   /** Ends the connection for the application. How the transport ended is reported. */
-  close(code: number, reason: string, retryMs?: number, error?: Error): void {
+  close(end: CloseInfo): void {
     if (this.ended === undefined) this.flow.flush();
     // Sending what was queued may end the connection, as its other side reads too slowly.
     if (this.ended !== undefined) return;
-    this.#stop(errorOfEnd("closed on this side", { code, reason, error }));
+    this.#stop(errorOfEnd("closed on this side", end));
+    const { transport } = this;
+    const reason = cutReason(end.reason);
+    transport.sayBye?.({ ...end, reason }, this.flow.stop());
     attempt(
-      () => this.transport.close(code, cutReason(reason), retryMs, this.flow.stop()),
+      () => transport.close(end.code, reason),
       (failure) => {
         this.report(failure);
         // A transport that cannot be closed does not report its end.

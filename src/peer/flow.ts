@@ -6,7 +6,7 @@ import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js"
 import { exceeds, sentForm, type MessageText } from "../message/codec.js";
 import { burstBytes, type UnsentLimits } from "../message/limits.js";
 import { SendQueue } from "./send-queue.js";
-import type { EncodedMessage, Link, SendHandle } from "../message/transport.js";
+import type { CloseInfo, EncodedMessage, Link, SendHandle } from "../message/transport.js";
 import { TryAgainLater } from "../message/close-codes.js";
 
 /** The marks of the unsent bytes. */
@@ -36,7 +36,7 @@ export interface FlowConnection {
   /** Why it has ended; `undefined` while it has not. */
   readonly ended: Error | undefined;
   /** Ends it, for a reason of this side. */
-  end(code: number, reason: string): void;
+  end(end: CloseInfo): void;
   /** Reports what a transport of an application has thrown. */
   report(error: unknown): void;
   readonly outgoing: {
@@ -292,7 +292,7 @@ export class Flow implements Sink {
     this.state = "ended";
     this.queue = undefined;
     const { connection } = this;
-    if (connection.transport.endSession?.(reason) !== true) connection.end(TryAgainLater, reason);
+    if (connection.transport.endSession?.(reason) !== true) connection.end({ code: TryAgainLater, reason });
   }
 
   /** Watches the unsent bytes while they are above `maxUnsentBytes`. */

@@ -291,7 +291,11 @@ export class IncomingCalls implements Slot {
     const { maxMalformedPerMinute } = connection.config.limits;
     const count = (this.#countMalformed ??= minuteCount())();
     if (count <= maxMalformedPerMinute) this.putError(id, { code, message }, slot);
-    else connection.end(PolicyViolation, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
+    else
+      connection.end({
+        code: PolicyViolation,
+        reason: `more than ${maxMalformedPerMinute} malformed messages in a minute`,
+      });
   }
 
   /** Puts an error into `slot`, whatever its length. */

@@ -248,11 +248,11 @@ export function openingCaller(peer: AnyPeer): Caller<any> {
 }
 
 /**
- * Closes with any code, 1001 and 1008 included, and reports that code even if the other side never answers. `error`: the cause that
- * pending calls reject with.
+ * Closes with any code, 1001 and 1008 included, and reports that code even if the other side never answers. Pending calls reject with
+ * `end.error` as their cause, if there is one.
  */
-export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: number, error?: Error): void {
-  connectionOf(peer).end(code, reason, retryMs, error);
+export function endPeer(peer: AnyPeer, end: CloseInfo): void {
+  connectionOf(peer).end(end);
 }
 
 /** Calls `then` when the peer's messages that wait for a later tick are processed. Returns false, and never calls it, if none waits. For the server. */
@@ -456,7 +456,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
       throw expected("code", "1000 or from 3000 to 4999", code);
     }
     if (typeof reason !== "string") throw expected("reason", "a string", reason);
-    this.#connection.close(code, reason);
+    this.#connection.close({ code, reason });
     await this.closed;
   }
 

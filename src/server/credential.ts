@@ -76,7 +76,7 @@ export class Credential {
   #expire(): void {
     const link = this.#link;
     if (link instanceof ServerLink) link.closeSocket(CloseCode.Expired, EXPIRED);
-    else endPeer(this.#peer, CloseCode.Expired, EXPIRED);
+    else endPeer(this.#peer, { code: CloseCode.Expired, reason: EXPIRED });
   }
 
   /** A client that sends another `auth` before the reply to the first breaks the protocol. */
@@ -111,7 +111,7 @@ export class Credential {
     this.#entrance.refused(refusal, request);
     // `authenticate` has not decided. The client tries again, on a socket that needs the decision.
     if (refusal.status === 503) return link.closeSocket(CloseCode.fromHttpStatus(503), refusal.reason);
-    endPeer(this.#peer, CloseCode.fromHttpStatus(refusal.status), refusal.reason);
+    endPeer(this.#peer, { code: CloseCode.fromHttpStatus(refusal.status), reason: refusal.reason });
   }
 }
 

@@ -56,7 +56,7 @@ export async function drainPeers(
       if (left === 0) break;
       if (!isTimedOut && (working.has(peer) || peer.stats().running > 0)) continue;
       left--;
-      endPeer(peer, GoingAway, reason, retryMs);
+      endPeer(peer, { code: GoingAway, reason, retryMs });
     }
     if (peers.size > 0) await new Promise((resolve) => setTimeout(resolve, STEP_MS));
   }

@@ -80,7 +80,7 @@ export class Posts {
   shut(code: number, reason: string): void {
     for (const [exchange, peer] of this.#open) {
       if (peer === undefined) this.#refuse(exchange, { status: 503, reason });
-      else endPeer(peer, code, reason);
+      else endPeer(peer, { code, reason });
     }
   }
 
@@ -194,7 +194,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, options:
   const { incoming, outgoing } = connection;
   let isReplied = false;
   const endIfIdle = (): void => {
-    if (isReplied && incoming.running === 0) connection.end(1000, "");
+    if (isReplied && incoming.running === 0) connection.end({ code: 1000, reason: "" });
   };
   const reply = (text: string | undefined): void => {
     if (connection.ended !== undefined) return;

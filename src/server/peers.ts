@@ -151,7 +151,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
       this.open.add(peer);
       this.#opened(peer, principal);
     }
-    if (this.#isClosing) endPeer(peer, GoingAway, CLOSING);
+    if (this.#isClosing) endPeer(peer, { code: GoingAway, reason: CLOSING });
     return peer;
   }
 
@@ -253,7 +253,7 @@ export class ServerPeers<L extends Contract<L> = any, R extends Contract<R> = an
   async close(): Promise<void> {
     this.#isClosing = true;
     const peers = [...this.open];
-    for (const peer of peers) endPeer(peer, GoingAway, CLOSING);
+    for (const peer of peers) endPeer(peer, { code: GoingAway, reason: CLOSING });
     await Promise.all(peers.map((peer) => peer.closed));
   }
 

@@ -365,7 +365,7 @@ export abstract class Endpoint {
    * Ends the connection for the application of this side: sends all logged and `queued` messages, and then `bye`. A client that
    * waits for `resumed` sends only `bye`. The caller closes the socket.
    */
-  sayBye(bye: Frames.Bye, queued: Iterable<[SendHandle, MessageText]> = []): void {
+  sayBye(bye: CloseInfo, queued: Iterable<[SendHandle, MessageText]> = []): void {
     const { flowing } = this;
     const { session } = this.state;
     if (flowing !== undefined) {

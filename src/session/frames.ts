@@ -126,8 +126,8 @@ export function pongFrame(value: unknown): string | undefined {
 }
 
 /** Returns the frame that ends a connection on purpose. */
-export function byeFrame(bye: Bye): string {
-  return JSON.stringify({ bye });
+export function byeFrame({ code, reason, retryMs }: Bye): string {
+  return JSON.stringify({ bye: { code, reason, retryMs } });
 }
 
 /** Returns the content of a server's first frame if that is a bye. */

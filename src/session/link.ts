@@ -4,7 +4,6 @@
  */
 import * as CloseCode from "../message/close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../base/deadlines.js";
-import type { MessageText } from "../message/codec.js";
 import {
   endOf,
   errorOfEnd,
@@ -12,7 +11,6 @@ import {
   type SocketSource,
   type LinkReceiver,
   type Link,
-  type SendHandle,
 } from "../message/transport.js";
 import { CLOSE_TIMEOUT_MS, type Socket, type SocketHandler } from "../socket/socket.js";
 import { Coalescer } from "../socket/coalescer.js";
@@ -80,17 +78,11 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     this.socket?.start(this);
   }
 
-  close(
-    code = CloseCode.Normal as number,
-    reason = "",
-    retryMs?: number,
-    queued?: Iterable<[SendHandle, MessageText]>,
-  ): void {
-    const { socket } = this;
-    this.sayBye({ code, reason, retryMs }, queued);
+  /** Closes the socket, behind the bye. */
+  close(code = CloseCode.Normal as number, reason = ""): void {
     this.#drop();
     // The socket of an ended connection is closing already, or the other side is about to close it.
-    if (socket !== undefined) socket.close(code, reason);
+    if (this.socket !== undefined) this.socket.close(code, reason);
     else this.#report({ code, reason });
   }
 

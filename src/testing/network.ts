@@ -91,7 +91,7 @@ export class ClientLine implements Line {
 
   lose(): void {
     this.cut();
-    for (const peer of this.#serverPeers) endPeer(peer, Abnormal, "the session is lost");
+    for (const peer of this.#serverPeers) endPeer(peer, { code: Abnormal, reason: "the session is lost" });
   }
 
   slow(bytesPerSecond: number): void {

@@ -230,7 +230,7 @@ class Memory implements Platform {
       this.#clients.delete(peer);
       this.network.remove(line);
     });
-    if (this.#isClosed) endPeer(peer, GoingAway, CLOSED, undefined, new ConnectError(this.#gate.url, CLOSED));
+    if (this.#isClosed) endPeer(peer, { code: GoingAway, reason: CLOSED, error: new ConnectError(this.#gate.url, CLOSED) });
     return opening;
   }
 
@@ -280,7 +280,7 @@ class Memory implements Platform {
     const peers = [...this.#clients];
     const error = new ConnectError(this.#gate.url, CLOSED);
     for (const peer of peers)
-      endPeer(peer, GoingAway, CLOSED, undefined, peer.state === "connecting" ? error : undefined);
+      endPeer(peer, { code: GoingAway, reason: CLOSED, error: peer.state === "connecting" ? error : undefined });
     await Promise.all(peers.map((peer) => peer.closed));
   }
 }

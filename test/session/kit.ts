@@ -126,7 +126,7 @@ export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: b
       get ended() {
         return endpoint.state.kind === "ended" ? new Error("ended") : undefined;
       },
-      end: (code, reason) => endpoint.end(code, reason),
+      end: ({ code, reason }) => endpoint.end(code, reason),
       report() {},
       outgoing: { refused() {} },
     },
