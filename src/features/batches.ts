@@ -41,7 +41,7 @@ class Batches implements OwnPart {
     this.#open = new Set();
   }
 
-  receive(value: unknown, slot: Slot): boolean {
+  receiveUnknown(value: unknown, slot: Slot): boolean {
     if (slot.isInBatch) return false;
     if (!Array.isArray(value)) return this.#receiveRefusal(value);
     // An empty batch is malformed.

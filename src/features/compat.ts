@@ -18,7 +18,7 @@ class Compat implements OwnPart {
     this.#connection = connection;
   }
 
-  receive(value: unknown, slot: Slot): boolean {
+  receiveUnknown(value: unknown, slot: Slot): boolean {
     const connection = this.#connection;
     const { compat, onForeignMessage } = connection.config;
     if (onForeignMessage !== undefined && !slot.isInBatch && isForeign(value)) {

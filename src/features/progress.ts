@@ -38,8 +38,8 @@ class Progress implements OwnPart {
     this.#dialect = progressOf(connection.config.dialect);
   }
 
-  control(message: RequestMessage | NotificationMessage): boolean {
-    return !("id" in message) && message.method === this.#dialect.method && this.#receive(message.params);
+  receive(message: RequestMessage | NotificationMessage): boolean {
+    return !("id" in message) && message.method === this.#dialect.method && this.#receiveReport(message.params);
   }
 
   ask(call: OutgoingCall, params: unknown): unknown {
@@ -101,7 +101,7 @@ class Progress implements OwnPart {
   }
 
   /** Takes a report. Returns false if its token is none of this side. */
-  #receive(params: unknown): boolean {
+  #receiveReport(params: unknown): boolean {
     const report = this.#dialect.read(params);
     if (report === undefined) return false;
     const { token, value } = report;

@@ -54,7 +54,7 @@ export function iterateOnce(stream: object): void {
 
 /** Requests more values of a stream. */
 export function requestMore(connection: Connection, token: unknown, sink?: Sink): Promise<unknown> {
-  return connection.outgoing.control(NEXT, { token }, { timeoutMs: Infinity }, sink);
+  return connection.outgoing.requestDirectly(NEXT, { token }, { timeoutMs: Infinity }, sink);
 }
 
 /** How many requests for more values of a stream may wait, so that a reply is on its way while the next one is made. */

@@ -23,7 +23,7 @@ class Renewal implements FeaturePart {
       return true;
     };
     // No name that a contract would have: it may check the results of a method of that name.
-    await this.#connection.outgoing.control("$/reauthenticate", undefined, options, { send });
+    await this.#connection.outgoing.requestDirectly("$/reauthenticate", undefined, options, { send });
   }
 
   #add(call: OutgoingCall): void {

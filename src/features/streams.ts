@@ -43,7 +43,7 @@ export class Streams implements ServedStreams, OwnPart {
     return this.streams.size;
   }
 
-  control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
+  receive(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
     const id = "id" in message ? message.id : undefined;
     if (message.method !== (id === undefined ? ABORT : NEXT)) return false;
     const named = this.streams.get(member(message.params, "token", 0));

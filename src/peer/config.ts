@@ -109,7 +109,7 @@ export function makeConfig(checked: Checked<typeof PEER_OPTIONS>, opensFirst = f
     /** Whether the application chose the dialect. The default dialect is understood, and spoken only to a reciproc peer. */
     choseDialect: checked.dialect !== undefined,
     /** Methods of cancels and of features, whose messages are taken before any handler. */
-    controlMethods: new Set([dialect.cancel.method, ...use.flatMap((feature) => feature.methods(dialect))]),
+    protocolMethods: new Set([dialect.cancel.method, ...use.flatMap((feature) => feature.methods(dialect))]),
     use,
     /** The class of the flow of each connection. */
     Flow: use.find((feature) => feature.Flow)?.Flow ?? Flow,

@@ -92,7 +92,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     if (kind === "invalid" || kind === "broken") {
       // A feature may take the value: a batch, or a message of another version. Otherwise this side answers with an error.
       if (value === undefined) return this.incoming.refuse(null, ErrorCode.ParseError, "Parse error", slot);
-      if (this.parts.first("receive", value, slot)) return;
+      if (this.parts.first("receiveUnknown", value, slot)) return;
       // As vscode-jsonrpc does.
       if (this.config.dialect.readsNullParams && isObject(value) && value.params === null) {
         delete value.params;

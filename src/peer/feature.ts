@@ -35,18 +35,18 @@ export interface FeatureConnection {
   readonly peer: object;
   readonly outgoing: {
     /** As `peer.request`, past `around` and before what `onOpen` delays. Rejects when the connection is lost or closes. */
-    control(method: string, params?: unknown, options?: CallOptions): Promise<unknown>;
+    requestDirectly(method: string, params?: unknown, options?: CallOptions): Promise<unknown>;
   };
 }
 
-/** A feature on one connection. Each function is called at its moment, if it is there. What `control` throws is emitted as `error`. */
+/** A feature on one connection. Each function is called at its moment, if it is there. What `receive` throws is emitted as `error`. */
 export interface FeaturePart {
   /**
    * Takes a message with one of the feature's methods. Returns false if the message is about nothing here: then a handler gets it. Such
    * messages wait for no handler, and count against no limit but `maxMessagesPerSecond`. A request is answered by `slot.put`, with a
    * text of `encodeResult` or `encodeError`.
    */
-  control?(message: RequestMessage | NotificationMessage, slot: Slot): boolean;
+  receive?(message: RequestMessage | NotificationMessage, slot: Slot): boolean;
   /** The connection has a socket again. */
   resumed?(): void;
   /** The connection has ended: with the session lost, or for good. */
@@ -59,7 +59,7 @@ export interface OwnPart extends FeaturePart {
    * Takes what JSON-RPC 2.0 does not know as one message, such as an array, and an error with id null that answers none of this side's.
    * Returns false if it has no use for it.
    */
-  receive?(value: unknown, slot: Slot): boolean;
+  receiveUnknown?(value: unknown, slot: Slot): boolean;
   /** Whether the other side must learn that a call is given up, whatever else it understands. */
   mustCancel?(call: OutgoingCall): boolean;
   /** The other side has cancelled its calls of that id. Their responses may have crossed the cancel. */
@@ -144,7 +144,7 @@ export class Parts {
   }
 
   /** Calls a function of each part that has it, until one returns true or a text. Returns that. */
-  first<K extends "control" | "receive" | "mustCancel" | "encode">(name: K, ...args: Args<K>): Returned<K> | undefined {
+  first<K extends "receive" | "receiveUnknown" | "mustCancel" | "encode">(name: K, ...args: Args<K>): Returned<K> | undefined {
     for (const part of this.#parts.values()) {
       const result = (part[name] as Called | undefined)?.apply(part, args);
       if (result) return result as Returned<K>;

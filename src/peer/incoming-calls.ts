@@ -101,8 +101,8 @@ export class IncomingCalls implements Slot {
       return;
     }
     const handler = this.#handlerOf(method);
-    const isControl = config.controlMethods.has(method) && (handler === undefined || !isRequest);
-    if (isControl && this.#control(message as RequestMessage, slot)) {
+    const isProtocol = config.protocolMethods.has(method) && (handler === undefined || !isRequest);
+    if (isProtocol && this.#receiveProtocol(message as RequestMessage, slot)) {
       // An application that handles cancels gets them too. What a feature has taken is no concern of a handler.
       if (handler === undefined || method !== config.dialect.cancel.method) return;
     }
@@ -118,11 +118,11 @@ export class IncomingCalls implements Slot {
   }
 
   /** Returns whether a cancel, or a message of a feature, was taken. The dialect of an application may throw for any params. */
-  #control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
+  #receiveProtocol(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
     const { connection } = this;
     try {
       if (message.method !== connection.config.dialect.cancel.method || "id" in message)
-        return connection.parts.first("control", message, slot) !== undefined;
+        return connection.parts.first("receive", message, slot) !== undefined;
       this.#cancel(message.params);
       return true;
     } catch (error) {
@@ -355,7 +355,7 @@ export class IncomingCalls implements Slot {
     const message = `a call by "${method}" failed`;
     const failure = isReceived(error) ? new Error(message, { cause: error }) : error;
     // The other side chooses the names of methods that are not served, so all of them are reported under one.
-    const isServed = this.#handlerOf(method) !== undefined || this.connection.config.controlMethods.has(method);
+    const isServed = this.#handlerOf(method) !== undefined || this.connection.config.protocolMethods.has(method);
     this.connection.report(failure, { method, id }, isServed ? method : "fallback or around");
   }
 }

@@ -115,7 +115,7 @@ export class OutgoingCalls {
   }
 
   /** Calls a method past `around`, and by default past the opening queue. */
-  control(
+  requestDirectly(
     method: string,
     params: unknown,
     options: CallOptions | undefined,
@@ -264,7 +264,7 @@ export class OutgoingCalls {
     connection.counts.unmatched++;
     if (kind !== "response" || response.id !== null || response.result !== undefined) return;
     if (connection.incoming.namelessErrors > 0) connection.incoming.namelessErrors--;
-    else if (connection.madeParts?.first("receive", response, slot)) return;
+    else if (connection.madeParts?.first("receiveUnknown", response, slot)) return;
     const { code, message, data } = (response as ErrorMessage).error;
     connection.reportToListeners(() => new RpcError(code, message, data));
   }

@@ -58,7 +58,7 @@ export class SharedRequest {
       if (!outgoing.sink.send(whole, handle)) outgoing.refused(whole, handle);
       return true;
     };
-    return outgoing.control(this.method, undefined, options, { send });
+    return outgoing.requestDirectly(this.method, undefined, options, { send });
   }
 
   #withParams(before: string): MessageText {
