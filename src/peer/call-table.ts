@@ -31,7 +31,7 @@ export class CallTable {
   }
 
   /** Removes the call of an id, which may be any value. Returns the call; `undefined` if there is none. */
-  take(id: unknown): OutgoingCall | undefined {
+  remove(id: unknown): OutgoingCall | undefined {
     if (typeof id !== "number") return undefined;
     const place = id & (this.#places.length - 1);
     let before: OutgoingCall | undefined;

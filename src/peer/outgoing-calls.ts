@@ -218,7 +218,7 @@ export class OutgoingCalls {
       return false;
     }
     // A `toJSON` may have closed the peer, or aborted the call. A call is in one table at a time.
-    if (this.ended !== undefined || before.#table!.take(call.id) === undefined) return false;
+    if (this.ended !== undefined || before.#table!.remove(call.id) === undefined) return false;
     call.calls = this;
     if (call.sent) call.again = { ...call.again!, wasSent: true };
     call.sent = false;
@@ -328,7 +328,7 @@ export class OutgoingCalls {
    * may be any value.
    */
   #take(id: unknown): OutgoingCall | undefined {
-    const call = this.#table?.take(id);
+    const call = this.#table?.remove(id);
     if (call === undefined) return undefined;
     clearDeadline(call);
     call.onSettled?.();

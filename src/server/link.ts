@@ -75,7 +75,7 @@ export class ServerLink extends NodeLink {
       this.socket.discard(left.code, left.reason);
       this.detach(left);
     }
-    const at = this.take(socket, kind);
+    const at = this.attachSocket(socket, kind);
     const session = at.session!;
     // Rule 9: the hello that confirmed the session may never have come.
     if (session.theirs === UNKNOWN_LIMITS) session.theirs = limits;
@@ -157,6 +157,6 @@ export class ServerLink extends NodeLink {
 export function linkWithoutSession(socket: Socket, limits: EndpointLimits): ServerLink {
   socket.send(serverHello(undefined, limits.bytes));
   const link = new ServerLink(limits, undefined);
-  link.take(socket, "greeting");
+  link.attachSocket(socket, "greeting");
   return link;
 }

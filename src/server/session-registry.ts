@@ -177,7 +177,7 @@ export class ServerSession implements LinkDelegate, Resumable {
     sessions.tokens.open(this, token);
     const { limits, ttlMs } = sessions.options;
     this.link = new ServerLink(limits, this);
-    this.link.take(socket, "greeting", new Session(limits, { ttlMs, limits: UNKNOWN_LIMITS }));
+    this.link.attachSocket(socket, "greeting", new Session(limits, { ttlMs, limits: UNKNOWN_LIMITS }));
   }
 
   confirmed(): void {

@@ -122,12 +122,12 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
   /** Client: takes the first or the next socket. As `Endpoint.begin`. With `readsLater`, the caller starts the socket. */
   attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean, readsLater = false): void {
     if (this.state.kind === "ended") return socket.discard(CloseCode.Superseded, "the connection is over");
-    this.begin(this.take(socket), isAgreed, hello, isAwaited);
+    this.begin(this.attachSocket(socket), isAgreed, hello, isAwaited);
     if (this.socket === socket && !readsLater) socket.start(this);
   }
 
   /** Attaches a socket. Until `kind` changes, messages flow only if it says so. */
-  take(socket: Socket, kind: AttachedKind = "resuming", session = this.state.session): Attachment {
+  attachSocket(socket: Socket, kind: AttachedKind = "resuming", session = this.state.session): Attachment {
     socket.maxFrameBytes = longestFrame(this.limits.maxMessageBytes);
     return (this.state = new Attachment(socket, kind, session));
   }
@@ -215,7 +215,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
   discarded(reason: string, { socket, hello }: Attachment, isAgreed: boolean): void {
     this.#drop();
     // First: code of the application may end the socket, whose end is that of the next connection.
-    const at = this.take(socket);
+    const at = this.attachSocket(socket);
     this.receiver!.lost(new Error(reason));
     // The socket or the peer may have ended inside `lost`.
     if (this.state === at) this.begin(at, isAgreed, hello, true);

@@ -20,11 +20,11 @@ export class NodeLink extends PackedLink {
     return this.flowing?.socket.afterRead?.(then) === true;
   }
 
-  override take(...attached: Parameters<PackedLink["take"]>): Attachment {
+  override attachSocket(...attached: Parameters<PackedLink["attachSocket"]>): Attachment {
     const [{ budget }] = attached;
     if (this.budget !== undefined && budget !== this.budget) budget?.adopt(this.budget);
     this.budget = budget;
-    return super.take(...attached);
+    return super.attachSocket(...attached);
   }
 
   override detach(end: CloseInfo): void {

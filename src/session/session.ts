@@ -83,7 +83,7 @@ export class Session {
   }
 
   /** Returns the next frame for the present socket, of those that wait, and counts it. */
-  take(): string | Uint8Array {
+  takeUnsent(): string | Uint8Array {
     return this.#log[this.next++ - this.acked - 1]!;
   }
 

@@ -24,7 +24,7 @@ function functionsOf<T extends object, K extends keyof T>(object: T, names: read
   ) as Pick<T, K>;
 }
 
-const FUNCTIONS = ["take", "frame", "detach", "send", "flush", "reportMissed", "end"] as const;
+const FUNCTIONS = ["attachSocket", "frame", "detach", "send", "flush", "reportMissed", "end"] as const;
 
 /** An endpoint of one side, or of both, with other functions. `real`: those that the source has. */
 function endpoint(
@@ -53,13 +53,13 @@ function tokens(
 
 /** An end that writes other frames. */
 function writes(where: Where, change: Change): Fault {
-  return endpoint(where, (one, { take }) => {
+  return endpoint(where, (one, { attachSocket }) => {
     const bend = (socket: Socket): Socket => {
       const send: Socket["send"] = (...frames) =>
         frames.every((frame) => change(frame as string, one).every((text) => socket.send(text)));
       return Object.assign(Object.create(socket) as Socket, { send });
     };
-    return { take: (socket, ...rest) => take(bend(socket), ...rest) };
+    return { attachSocket: (socket, ...rest) => attachSocket(bend(socket), ...rest) };
   });
 }
 
@@ -264,10 +264,10 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       return session !== undefined && !(Number.isSafeInteger(ack) && ack >= 0 && ack < session.next);
     }),
   ),
-  "5: a server takes any count in `resume`": endpoint("server", (_one, { take }) => ({
-    take(wire, kind, session) {
+  "5: a server takes any count in `resume`": endpoint("server", (_one, { attachSocket }) => ({
+    attachSocket(wire, kind, session) {
       if (session !== undefined) session.canHaveReceived = () => true;
-      return take(wire, kind, session);
+      return attachSocket(wire, kind, session);
     },
   })),
   "5: a client takes any count in `resumed`": reads("client", (frame, { state }) => {

@@ -335,7 +335,7 @@ export class ServerEnd extends End implements Resumable {
     const session = new Session(oracle.limits, { ttlMs: TTL_MS, limits: UNKNOWN_LIMITS });
     line.end = this;
     this.line = line;
-    this.endpoint.take(line.server, "greeting", session);
+    this.endpoint.attachSocket(line.server, "greeting", session);
   }
 
   override confirmed(): void {
