@@ -92,7 +92,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     };
     const offline = (): void => {
       // A connection that would not be made again may survive a short loss of the network.
-      if (this.#mayReconnect && peer.state === "open") this.link.giveUp("the network is offline");
+      if (this.#mayReconnect && peer.state === "open") this.link.dropSocket("the network is offline");
       else this.#heartbeat?.check();
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
@@ -183,7 +183,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const reason = `not open within ${openTimeoutMs} ms`;
     if (this.#skipDelay !== undefined) this.#skipDelay();
     else if (this.#opened === undefined) this.#attempt!.onAbort?.(reason);
-    else if (this.link.flowing === undefined) this.link.giveUp(reason);
+    else if (this.link.flowing === undefined) this.link.dropSocket(reason);
     else {
       // An `onOpen` that awaits a call by the peer never ends.
       const hint = "`onOpen` has not ended, and calls by the peer wait for it";

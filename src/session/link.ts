@@ -133,7 +133,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
   }
 
   /** Drops the socket, as if it had been lost. */
-  giveUp(reason: string): void {
+  dropSocket(reason: string): void {
     if (this.socket === undefined) return;
     // First: its close sends the frames that this tick has collected.
     this.socket.discard(CloseCode.Superseded, reason);
@@ -181,7 +181,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
 
   /** Checks a full socket, ends a suspended session that has expired, or drops a socket that was not closed after a bye. */
   expire(): void {
-    if (this.state.kind === "ended") return this.giveUp("no close followed the bye");
+    if (this.state.kind === "ended") return this.dropSocket("no close followed the bye");
     // A timer may fire up to 1 ms before its time by `performance.now`, and does not fire again.
     this.deadline = 0;
     this.drain();

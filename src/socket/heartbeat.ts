@@ -13,7 +13,7 @@ export interface Pulse {
   /** Sends a ping. */
   ping(): void;
   /** Abandons the socket, because nothing was received in time. A session continues on another one. */
-  giveUp(reason: string): void;
+  dropSocket(reason: string): void;
 }
 
 /** The times of a heartbeat, in milliseconds. */
@@ -98,7 +98,7 @@ export class Heartbeat implements Expiring {
     const now = performance.now();
     const receivedAt = this.#lastReceivedAt(now);
     if (now + EARLY_MS >= this.#endAt)
-      return this.#pulse.giveUp(`nothing was received for ${Math.round(now - receivedAt)} ms`);
+      return this.#pulse.dropSocket(`nothing was received for ${Math.round(now - receivedAt)} ms`);
     if (this.#endAt === Infinity && now - receivedAt >= intervalMs) this.#ping(now, deadAfterMs - intervalMs);
     setDeadline(this, intervalMs / CHECKS);
   }

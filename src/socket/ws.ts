@@ -299,7 +299,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   }
 
   /** Cuts the connection without a close frame. */
-  giveUp(reason: string): void {
+  dropSocket(reason: string): void {
     this.#error ??= new Error(reason);
     this.#webSocket.terminate();
   }

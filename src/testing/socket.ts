@@ -72,7 +72,7 @@ export class WireSocket extends Inbox implements Socket, Pulse {
     this.#heartbeat = new Heartbeat(this, times);
   }
 
-  giveUp(reason: string): void {
+  dropSocket(reason: string): void {
     this.terminate(new Error(reason));
   }
 

@@ -35,7 +35,7 @@ class Checked implements Pulse, Disposable {
     if (this.#answers) this.speak();
   }
 
-  giveUp(reason: string): void {
+  dropSocket(reason: string): void {
     this.givenUp.push(reason);
   }
 

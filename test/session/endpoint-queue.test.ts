@@ -118,7 +118,7 @@ describe("an ack", () => {
     const { wire } = end;
     wire.discard = () => end.endpoint.flush();
     end.receive(...range(1, 4).map((n) => pack(message(n))), '{"ping":7}');
-    end.endpoint.giveUp("nothing was received");
+    end.endpoint.dropSocket("nothing was received");
     expect(wire.take()).toEqual(['{"pong":7}', '{"ack":4}']);
   });
 
