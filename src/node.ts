@@ -5,7 +5,7 @@ import type { ConnectionOptions } from "node:tls";
 import type { ClientOptions } from "ws";
 import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions, type OpenArguments } from "./connect.js";
 import { publicUrl, type Attempt, type Supplied } from "./client/credentials.js";
-import type { Opening } from "./client/open.js";
+import type { OpeningSocket } from "./client/open.js";
 import type { AnyMethods, Contract } from "./contract/contract.js";
 import { ConnectError } from "./message/errors.js";
 import { checkOptions, isPlain, must, optional } from "./message/options.js";
@@ -151,7 +151,7 @@ const NODE_CONNECT_OPTIONS = {
   tls: optional(must<ConnectionOptions>("a plain object", isPlain)),
 };
 
-function openWs(url: URL, protocols: string[], maxMessageBytes: number, options: object): Opening {
+function openWs(url: URL, protocols: string[], maxMessageBytes: number, options: object): OpeningSocket {
   const maxPayload = longestFrame(maxMessageBytes);
   const webSocket = new GatheringWebSocket(url, protocols, {
     ...options,

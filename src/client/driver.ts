@@ -216,7 +216,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const connection = connectionOf(this.#peer);
     const isNew = this.#newest !== connection;
     this.#newest = connection;
-    if (onOpen === undefined || connection.flow.opening === undefined) this.#recordOpen();
+    if (onOpen === undefined || connection.flow.openingQueue === undefined) this.#recordOpen();
     else if (isNew) void this.#runOnOpen(onOpen, connection);
   }
 

@@ -23,7 +23,7 @@ export interface HandshakeResult {
 }
 
 /** A connection that is being opened. */
-export interface Opening {
+export interface OpeningSocket {
   readonly socket: Socket & Inbox;
   /** Resolves with the selected subprotocol when the socket is open; empty for none. Rejects with a `ConnectError`. */
   readonly opened: Promise<string>;
@@ -34,7 +34,7 @@ export interface Opening {
 }
 
 /** Opens a connection that offers `protocols`. `headers` are those of Node. */
-export type Open = (url: URL, protocols: string[], maxMessageBytes: number, headers?: unknown) => Opening;
+export type Open = (url: URL, protocols: string[], maxMessageBytes: number, headers?: unknown) => OpeningSocket;
 
 /** A server of `reciproc.v1` sends its hello together with the 101. A server that selects any subprotocol may never send a frame. */
 const FIRST_FRAME_WAIT_MS = 250;
@@ -77,7 +77,7 @@ export async function attemptConnection(plan: ConnectPlan, attempt: ConnectAttem
   const { credentials, open, limits } = plan;
   const { isKnown } = attempt;
   const offer = offerOf(plan, attempt);
-  let opening: Opening | undefined;
+  let opening: OpeningSocket | undefined;
   let isAbandoned = false;
   const connect = async ({ url, headers, auth }: Given, protocols: string[]): Promise<HandshakeResult> => {
     opening = open(url, protocols, limits.maxMessageBytes, headers);

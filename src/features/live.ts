@@ -135,7 +135,7 @@ export class LiveFlow extends Flow implements Expiring {
 
   /** Whether a message is sent at once, with few unsent bytes before it. */
   get isReady(): boolean {
-    return this.opening === undefined && this.state === "open" && this.#isLow;
+    return this.openingQueue === undefined && this.state === "open" && this.#isLow;
   }
 
   override makeQueue(counter?: Pick<Link, "keeps">): SendQueue {

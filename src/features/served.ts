@@ -346,7 +346,7 @@ export function serveStream(
  */
 function newToken(table: ServedStreams): number {
   const { transport, flow } = table.connection;
-  if (table.lastToken === 0 && (transport.isReciproc === true || flow.opening !== undefined))
+  if (table.lastToken === 0 && (transport.isReciproc === true || flow.openingQueue !== undefined))
     table.lastToken = Math.floor(Math.random() * 2 ** 32);
   return ++table.lastToken;
 }

@@ -138,7 +138,7 @@ export class Connection implements LinkReceiver, FlowConnection {
     this.flow.resumed();
     this.madeParts?.each("resumed");
     // With `onOpen`, messages stay queued until that is done.
-    if (!this.config.opensFirst || this.flow.opening === undefined) this.release();
+    if (!this.config.opensFirst || this.flow.openingQueue === undefined) this.release();
   }
 
   lost(error: Error): void {

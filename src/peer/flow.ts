@@ -87,7 +87,7 @@ export class Flow implements Sink {
   }
 
   /** The queue of the messages of the application that wait until `release`; `undefined` afterwards. */
-  get opening(): SendQueue | undefined {
+  get openingQueue(): SendQueue | undefined {
     return this.sink instanceof OpeningQueue ? this.sink.queue : undefined;
   }
 
@@ -245,9 +245,9 @@ export class Flow implements Sink {
    * message, now that it is known what the other side understands; `undefined` if nothing is to be sent.
    */
   release(rewrite: (text: MessageText, handle: SendHandle) => MessageText | undefined): void {
-    const { opening } = this;
-    for (const [handle, queued] of opening ?? []) {
-      opening!.remove(handle);
+    const { openingQueue } = this;
+    for (const [handle, queued] of openingQueue ?? []) {
+      openingQueue!.remove(handle);
       const text = rewrite(queued, handle);
       if (text !== undefined && !this.send(text, handle)) this.refused(text, handle);
     }
@@ -268,7 +268,7 @@ export class Flow implements Sink {
 
   /** Cancels a queued message. Returns false if it is not queued. */
   cancel(handle: SendHandle): boolean {
-    return this.opening?.remove(handle) === true || this.queue?.remove(handle) === true;
+    return this.openingQueue?.remove(handle) === true || this.queue?.remove(handle) === true;
   }
 
   /** Sends the messages that wait only for a reader to catch up: the connection is about to close. */

@@ -289,7 +289,7 @@ export class OutgoingCalls {
     const { cancel } = config.dialect;
     const mayCancel = speaksDialect || madeParts?.first("mustCancel", call) === true;
     // While it is not known whether the other side takes cancels, an optional one is queued.
-    if (!mayCancel && (call.sent || flow.opening === undefined)) return;
+    if (!mayCancel && (call.sent || flow.openingQueue === undefined)) return;
     if (isExempt(config.dialect, call.method)) return;
     try {
       const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
@@ -315,7 +315,7 @@ export class OutgoingCalls {
       this.fail(call.id, new ConnectionLostError(call.method, call.mayHaveRun ? "unknown" : "not-sent", cause));
     };
     if (isConnecting)
-      for (const [handle, text] of flow.opening ?? []) {
+      for (const [handle, text] of flow.openingQueue ?? []) {
         const calls = callsOf(handle);
         calls.forEach(end);
         if (calls.length === 0) next?.sink.send(text, handle);

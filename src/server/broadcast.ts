@@ -36,7 +36,7 @@ export function sendAll(
  */
 function staysOpen({ flow, transport }: Connection, message: EncodedMessage): boolean {
   const { maxMessageBytes = Infinity, takesBytes } = transport;
-  return flow.opening !== undefined || exceeds(sentForm(message.source, takesBytes, message), maxMessageBytes);
+  return flow.openingQueue !== undefined || exceeds(sentForm(message.source, takesBytes, message), maxMessageBytes);
 }
 
 /** Returns false if a peer has said that it does not accept a text of that length. */

@@ -106,7 +106,7 @@ export abstract class Endpoint {
     at.hello = hello;
     if (hello !== undefined) this.#receiveServerHello(at, hello, isAwaited);
     else if (at.session !== undefined) this.#discard(NO_SESSIONS, at, isAgreed);
-    else this.flow(at, isAgreed ? "opening" : "plain");
+    else this.flow(at, isAgreed ? "undecided" : "plain");
   }
 
   /** Drops the attachment: its socket is lost or superseded. `end` has the close code. */
@@ -152,10 +152,10 @@ export abstract class Endpoint {
   #receiveBefore(state: State, text: string): void {
     if (state.kind === "resuming") return this.#receiveResumed(state, parse(text));
     if (!(state instanceof Attachment)) return;
-    const hello = state.kind === "opening" ? Frames.helloOf(text) : undefined;
+    const hello = state.kind === "undecided" ? Frames.helloOf(text) : undefined;
     if (hello !== undefined) return this.#receiveServerHello(state, hello, true);
     // A server's first frame decides for good. A client may send plain frames until its hello.
-    if (state.kind === "opening") state.kind = "plain";
+    if (state.kind === "undecided") state.kind = "plain";
     // The socket accepts longer frames, for packs of several messages.
     if (exceeds(text, this.limits.maxMessageBytes)) this.end(CloseCode.MessageTooBig, CloseCode.TOO_LARGE);
     else this.receiver!.dispatch(parse(text));
@@ -306,7 +306,7 @@ export abstract class Endpoint {
       return true;
     }
     // The send buffer is empty, and all logged frames were written.
-    const frame = at.kind === "plain" || at.kind === "opening" ? text : `[${text}]`;
+    const frame = at.kind === "plain" || at.kind === "undecided" ? text : `[${text}]`;
     if (session === undefined) return at.socket.send(frame);
     if (at.owesHello || at.ackDue !== undefined) this.sendData(at, frame);
     else {

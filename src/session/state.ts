@@ -18,7 +18,7 @@ export type AttachedKind =
   /** Client: `resumed` has not come, or the first frame of the socket is not known. Messages are queued. */
   | "resuming"
   /** Client: the server's first frame decides. */
-  | "opening"
+  | "undecided"
   /** Server: its hello is sent, and the client's may come. A server that keeps sessions has offered one. */
   | "greeting"
   /** The other side does not speak `reciproc.v1`. */

@@ -1,7 +1,7 @@
 /** `testServer`: a server in memory, and clients that connect to it without a port. */
 import type { IncomingMessage } from "node:http";
 import { webSocketUrl } from "../client/credentials.js";
-import type { Open, Opening } from "../client/open.js";
+import type { Open, OpeningSocket } from "../client/open.js";
 import { GoingAway } from "../message/close-codes.js";
 import type { ContractOptions } from "../contract/checks.js";
 import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions } from "../connect.js";
@@ -253,7 +253,7 @@ class Memory implements Platform {
     headers: Headers,
     remoteAddress: string,
     maxFrameBytes: number,
-  ): { wire: Wire; opening: Opening } {
+  ): { wire: Wire; opening: OpeningSocket } {
     const wire = new Wire(line, url, protocols.length > 0, maxFrameBytes);
     line.add(wire);
     const request = upgradeRequest(url, protocols, headers, remoteAddress);

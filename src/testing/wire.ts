@@ -1,7 +1,7 @@
 /** One connection in memory, from the request of its client to its end. */
 import { ConnectError } from "../message/errors.js";
 import { EventEmitter } from "../base/packages.js";
-import type { Opening } from "../client/open.js";
+import type { OpeningSocket } from "../client/open.js";
 import { publicUrl } from "../client/credentials.js";
 import { STATUS_TEXT, type GateSocket, type Refusal } from "../server/upgrade.js";
 import type { ClientLine } from "./network.js";
@@ -49,7 +49,7 @@ export class Wire extends EventEmitter<{ close(): void; error(): void }> impleme
   }
 
   /** Sends the request of the client to the server, which `receive` is. */
-  request(receive: () => void): Opening {
+  request(receive: () => void): OpeningSocket {
     this.#up.push(0, receive);
     return {
       socket: this.client,
