@@ -21,12 +21,12 @@ export interface UnsentMarks {
    */
   readonly queue: number;
   /** Beyond it for 10 s, the reader is too slow. `burstBytes` is the limit at any moment. */
-  readonly most: number;
+  readonly limit: number;
 }
 
 /** Returns the marks, which are parts of `maxUnsentBytes`. */
-export function unsentMarks({ maxUnsentBytes: most }: UnsentLimits): UnsentMarks {
-  return { low: most / 8, room: most / 4, queue: most / 2, most };
+export function unsentMarks({ maxUnsentBytes: limit }: UnsentLimits): UnsentMarks {
+  return { low: limit / 8, room: limit / 4, queue: limit / 2, limit };
 }
 
 /** The connection of a flow. */
@@ -140,7 +140,7 @@ export class Flow implements Sink {
   send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
     const { transport, config } = this.connection;
     const isFree = this.state === "open" && !this.isMixed && handle?.droppable === undefined;
-    if (!isFree || (transport.unsentBytes ?? 0) > config.marks.most) {
+    if (!isFree || (transport.unsentBytes ?? 0) > config.marks.limit) {
       const isTaken = this.decide(text, handle);
       if (isTaken !== undefined) return isTaken;
     }
@@ -297,7 +297,7 @@ export class Flow implements Sink {
 
   /** Watches the unsent bytes while they are above `maxUnsentBytes`. */
   protected check(): void {
-    if (!this.hasEnded && this.unsentBytes > this.connection.config.marks.most)
+    if (!this.hasEnded && this.unsentBytes > this.connection.config.marks.limit)
       (this.#backlog ??= new Backlog(this)).exceeded();
   }
 }

@@ -59,7 +59,7 @@ export class ServerLink extends NodeLink {
       this.sendData(at, undefined, Infinity);
       this.delegate?.dropped?.();
     }
-    this.flow(at, "packed");
+    this.flow(at, "sessionless");
   }
 
   /**

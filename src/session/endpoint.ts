@@ -78,7 +78,7 @@ export abstract class Endpoint {
   /** Whether the other side is a reciproc peer. Then this end sends packs: a server after its hello, a client after its own. */
   get isReciproc(): boolean {
     const { kind, session } = this.state;
-    return session !== undefined || kind === "packed" || kind === "greeting";
+    return session !== undefined || kind === "sessionless" || kind === "greeting";
   }
 
   /**
@@ -130,7 +130,7 @@ export abstract class Endpoint {
     const { state } = this;
     const { kind } = state;
     if (kind === "plain" && !exceeds(text, this.limits.maxMessageBytes)) return this.receiver!.dispatch(parse(text));
-    if (kind !== "live" && kind !== "packed") return this.#receiveBefore(state, text);
+    if (kind !== "live" && kind !== "sessionless") return this.#receiveBefore(state, text);
     const frame = parse(text);
     // A pack or a control frame: the first byte decides.
     if (Array.isArray(frame)) {
@@ -164,7 +164,7 @@ export abstract class Endpoint {
   /** Takes a binary frame of the present socket. Returns false if it is text, because not both sides take binary frames. */
   bytes(frame: Uint8Array): boolean {
     const { state } = this;
-    if (!this.takesBytes || (state.kind !== "live" && state.kind !== "packed")) return false;
+    if (!this.takesBytes || (state.kind !== "live" && state.kind !== "sessionless")) return false;
     // Checked first: reading a frame parses and copies it.
     if (frame.length > this.limits.maxMessageBytes) this.end(CloseCode.MessageTooBig, CloseCode.TOO_LARGE);
     else {
@@ -214,7 +214,7 @@ export abstract class Endpoint {
       if (session !== undefined) return this.#discard(NO_SESSIONS, at);
       this.#flushMessages();
       this.write([Frames.serverHello(undefined, this.limits.bytes)]);
-      this.flow(at, "packed");
+      this.flow(at, "sessionless");
     } else if (session === undefined) this.#open(at, offer, isAwaited);
     // Rule 1: a returning client sends `resume`, and nothing else until `resumed`.
     else this.write([JSON.stringify({ resume: session.resume(this.limits) })]);

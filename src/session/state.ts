@@ -24,7 +24,7 @@ export type AttachedKind =
   /** The other side does not speak `reciproc.v1`. */
   | "plain"
   /** Both sides speak it, and there is no session. */
-  | "packed"
+  | "sessionless"
   /** There is a session, and messages flow. */
   | "live";
 

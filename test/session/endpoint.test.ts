@@ -101,7 +101,7 @@ describe("a pack", () => {
     const end = packed();
     end.receive(frame, pack(message(1)));
     expect(end.got).toEqual([...messages, 1]);
-    expect(end.kind).toBe("packed");
+    expect(end.kind).toBe("sessionless");
   });
 
   it("can be as long as several messages, but a plain message can not", () => {
@@ -152,7 +152,7 @@ describe("a control frame", () => {
   it("is ignored if it belongs to a later version, is a pong or is a second hello", () => {
     const end = packed();
     end.receive('{"pong":1}', HELLO, '{"ack":7}', "{}", pack(message(1)));
-    expect([end.got, end.frames(), end.kind]).toEqual([[1], [], "packed"]);
+    expect([end.got, end.frames(), end.kind]).toEqual([[1], [], "sessionless"]);
   });
 });
 
@@ -161,7 +161,7 @@ describe("a session", () => {
     const end = new ClientEnd({}, false);
     end.attach();
     end.receive(hello(OFFER));
-    expect([end.frames(), end.kind]).toEqual([[HELLO], "packed"]);
+    expect([end.frames(), end.kind]).toEqual([[HELLO], "sessionless"]);
   });
 
   it.each([
@@ -376,7 +376,7 @@ describe("bye (rule 6)", () => {
   it("ends a link without sessions by its close, because that link ignores bye", () => {
     const end = packed();
     end.receive(BYE, pack(message(1)));
-    expect([end.got, end.kind]).toEqual([[1], "packed"]);
+    expect([end.got, end.kind]).toEqual([[1], "sessionless"]);
   });
 
   it("is sent by a client that waits for `resumed`, and not by one without a socket or a session, unless it has `retryMs`", () => {
