@@ -26,19 +26,19 @@ const NO_WORK: Work[] = [];
 const { setImmediate } = globalThis;
 
 /** Counts the ticks in which a budget was started. */
-let tick = 0;
+let loopTick = 0;
 let isTickScheduled = false;
 
 /** Returns the number of the present tick. A tick ends with its immediates. */
-function currentTick(): number {
+function currentLoopTick(): number {
   if (!isTickScheduled) {
     isTickScheduled = true;
     setImmediate(() => {
       isTickScheduled = false;
-      tick++;
+      loopTick++;
     });
   }
-  return tick;
+  return loopTick;
 }
 
 /**
@@ -127,13 +127,13 @@ export class ReadBudget {
   #isSpentAt(now: number): boolean {
     if (this.#isSpent) return true;
     if (now - this.#since < BUDGET_MS) return false;
-    if (this.#tick === tick) this.#spend();
+    if (this.#tick === loopTick) this.#spend();
     else this.#begin(now);
     return this.#isSpent;
   }
 
   #begin(now: number): void {
-    this.#tick = currentTick();
+    this.#tick = currentLoopTick();
     this.#since = now;
   }
 
