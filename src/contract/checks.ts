@@ -35,7 +35,7 @@ export interface SchemaContract<M = any> {
   readonly [methods]: M;
   /** @internal */
   readonly table: ContractTable;
-  /** `fit` below. The kernel gets it from here, so that a page without contracts does not load this module. @internal */
+  /** `fit` below. The core gets it from here, so that a page without contracts does not load this module. @internal */
   readonly fit: (options: FitOptions) => Fit;
   /** The same contract, whose entries may have no handler: the hooks of `reciproc/react` add handlers later. @internal */
   readonly partial?: SchemaContract;

@@ -1,6 +1,6 @@
 /**
  * Messages that may be dropped: broadcasts, which end no connection, and notifications that a newer one makes obsolete. Their flow and
- * their queue take the place of those of the kernel.
+ * their queue take the place of those of the core.
  */
 import type { MessageText } from "../message/codec.js";
 import type { Connection } from "../peer/connection.js";

@@ -20,10 +20,10 @@ import {
   type Checked,
 } from "../message/options.js";
 
-/** A handler as the kernel sees it. */
+/** A handler as the core sees it. */
 export type AnyHandler = (params: any, context: any) => unknown;
 
-/** `around` as the kernel sees it. `Call` of `peer.ts` is the type of `call`. */
+/** `around` as the core sees it. `Call` of `peer.ts` is the type of `call`. */
 export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 
 const isBytesCodec = (it: unknown): it is BytesCodec => typeof it === "function" && "read" in it;

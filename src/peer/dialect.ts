@@ -50,7 +50,7 @@ export interface ProgressDialect {
   read(params: unknown): { token: ProgressToken; value: unknown } | undefined;
 }
 
-/** What the kernel uses of a dialect. The default dialect has no more: without `progress`, the feature uses that of `lsp`. */
+/** What the core uses of a dialect. The default dialect has no more: without `progress`, the feature uses that of `lsp`. */
 export type CoreDialect = Omit<Dialect, "progress"> & Partial<Pick<Dialect, "progress">>;
 
 /** Cancelling of `lsp`, and of the default dialect. */

@@ -1,6 +1,6 @@
 /**
- * The interface between the kernel and its features. A feature makes a part for a connection when that first needs one, so an idle
- * connection has none. The kernel calls the functions of the parts, and does not know what they do.
+ * The interface between the core and its features. A feature makes a part for a connection when that first needs one, so an idle
+ * connection has none. The core calls the functions of the parts, and does not know what they do.
  */
 import type { MessageText } from "../message/codec.js";
 import type { Calls } from "./caller.js";
@@ -23,7 +23,7 @@ export interface Feature<P extends FeaturePart = FeaturePart> {
   methods(dialect: CoreDialect): readonly string[];
   /** Makes its part of one connection, when that first needs one. `peer.feature` returns it. */
   create(connection: FeatureConnection): P;
-  /** The class of the flow, if it is another than that of the kernel. @internal */
+  /** The class of the flow, if it is another than that of the core. @internal */
   readonly Flow?: typeof Flow;
   /** Checks the option `schemas`, and returns the check of params by it. @internal */
   readonly fitSchemas?: typeof fitSchemas;
