@@ -2,7 +2,7 @@
 import { Credentials, type Attempt, type Supplied } from "./client/credentials.js";
 import { openStandard, type Open } from "./client/open.js";
 import { Normal } from "./message/close-codes.js";
-import type { DelayRange } from "./client/backoff.js";
+import { DEFAULT_DELAYS, type DelayRange } from "./client/backoff.js";
 import { ClientDriver, type OnOpen } from "./client/driver.js";
 import type { ContractOptions } from "./contract/checks.js";
 import type { AnyMethods, Contract } from "./contract/contract.js";
@@ -96,7 +96,7 @@ function checkReconnect(
   const {
     initial,
     minDelayMs,
-    maxDelayMs = Math.max(5000, 2 * minDelayMs),
+    maxDelayMs = Math.max(DEFAULT_DELAYS.maxDelayMs, 2 * minDelayMs),
   } = checkOptions(name, given, RECONNECT_OPTIONS);
   if (maxDelayMs < 2 * minDelayMs)
     throw expected(`${name}.maxDelayMs`, `at least twice \`${name}.minDelayMs\`, ${minDelayMs}`, maxDelayMs);
@@ -105,7 +105,7 @@ function checkReconnect(
 
 const RECONNECT_OPTIONS = {
   initial: optional(oneOf(true, false), false),
-  minDelayMs: optional(finite, 250),
+  minDelayMs: optional(finite, DEFAULT_DELAYS.minDelayMs),
   maxDelayMs: optional(finite),
 };
 

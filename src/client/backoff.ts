@@ -12,6 +12,9 @@ export interface DelayRange {
   readonly maxDelayMs: number;
 }
 
+/** The range unless the application says another. */
+export const DEFAULT_DELAYS: DelayRange = { minDelayMs: 250, maxDelayMs: 5_000 };
+
 /** A success that lasted this long resets the delays. */
 const STABLE_MS = 5_000;
 
@@ -21,7 +24,7 @@ export class Backoff {
   #tries = 0;
   #succeededAt = Infinity;
 
-  constructor(range: DelayRange) {
+  constructor(range = DEFAULT_DELAYS) {
     this.#range = range;
   }
 

@@ -77,8 +77,6 @@ type State =
 
 /** Beyond so many publications during one join, the peer joins again. */
 const MAX_AHEAD = 1_000;
-/** The delays after a join that failed: those by which a client reconnects by default. */
-export const DELAYS = { minDelayMs: 250, maxDelayMs: 5_000 };
 
 /** How many stores of a peer leave by the same notification. */
 const leaving = new WeakMap<AnyPeer, Map<string, number>>();
@@ -134,7 +132,7 @@ interface Source {
 export class Store implements FollowedTopic<any> {
   readonly #peer: AnyPeer;
   readonly #source: Source;
-  readonly #backoff = new Backoff(DELAYS);
+  readonly #backoff = new Backoff();
   readonly #listeners = new Set<() => void>();
   #isNotifying = false;
   /** The place of `#value` in the log; `undefined` if the state must be loaded. */

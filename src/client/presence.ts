@@ -6,7 +6,7 @@ import { ConnectionLostError, type RpcError } from "../message/errors.js";
 import { any, anyFunction, checkOptions, optional } from "../message/options.js";
 import type { AnyPeer, Peer } from "../peer/peer.js";
 import { Backoff } from "./backoff.js";
-import { DELAYS, isApplicationError, leaveLast, Store, type FollowedValue, type TopicState } from "./follow.js";
+import { isApplicationError, leaveLast, Store, type FollowedValue, type TopicState } from "./follow.js";
 
 type AnyParams<M> = CallArgs<M, []> extends [params?: infer P] ? NonNullable<P> : never;
 
@@ -110,7 +110,7 @@ class PresenceStore implements Presence<any, any> {
   /** The params of the newest call, which has the state that the server has, or will have. `undefined` if that is not known. */
   #sent: PresenceParams | undefined;
   #isSending = false;
-  readonly #backoff = new Backoff(DELAYS);
+  readonly #backoff = new Backoff();
   /** What is shown, and the state of the list of which it was made. */
   #source: TopicState<List> | undefined;
   #shown: PresenceState<any, any> = { others: [], me: undefined, isCurrent: false, error: undefined };
