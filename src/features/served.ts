@@ -299,7 +299,7 @@ export class ServedStream {
   answer(id: Id, slot: Slot): void {
     const { flow, incoming } = this.#connection;
     // Refused without an RpcError, whose stack is expensive: the other side can send many.
-    if (this.#asked === MOST_NEXT) return incoming.reply(id, encodeError(id, TOO_MANY_NEXT), slot);
+    if (this.#asked === MOST_NEXT) return incoming.respond(id, encodeError(id, TOO_MANY_NEXT), slot);
     this.#asked++;
     this.#answered = this.#answered.then(async () => {
       try {
@@ -311,9 +311,9 @@ export class ServedStream {
         this.#asked--;
         const { values, isLast } = this.take();
         const text = encodeRawResult(id, joinTexts('{"values":[', values, `],"finished":${isLast}}`));
-        incoming.reply(id, text, slot, this.onSent);
+        incoming.respond(id, text, slot, this.onSent);
       } catch (error) {
-        incoming.reply(id, incoming.encodeFailure(id, this.call?.method ?? NEXT, error), slot);
+        incoming.respond(id, incoming.encodeFailure(id, this.call?.method ?? NEXT, error), slot);
       }
     });
   }

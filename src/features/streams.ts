@@ -51,7 +51,7 @@ export class Streams implements ServedStreams, OwnPart {
     if (id === undefined) stream?.stop(new DOMException(NO_LONGER_READ, "AbortError"), true);
     else if (stream !== undefined) stream.answer(id, slot);
     // Refused without an RpcError, whose stack is expensive: the other side can send any token.
-    else this.connection.incoming.reply(id, encodeError(id, NO_SUCH_STREAM), slot);
+    else this.connection.incoming.respond(id, encodeError(id, NO_SUCH_STREAM), slot);
     return true;
   }
 

@@ -97,7 +97,7 @@ export class IncomingCalls implements Slot {
     if (this.takeRate?.() === false) {
       counts.refusedRate++;
       const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
-      if (isRequest) this.reply(id, encodeError(id, error), slot);
+      if (isRequest) this.respond(id, encodeError(id, error), slot);
       return;
     }
     const handler = this.#handlerOf(method);
@@ -109,11 +109,11 @@ export class IncomingCalls implements Slot {
     // Counted apart, so that a notification that some request waits for is not refused because of it.
     if ((isRequest ? this.#requests : this.#notifications) >= maxInFlight) {
       counts.refusedBusy++;
-      if (isRequest) this.reply(id, encodeError(id, BUSY), slot);
+      if (isRequest) this.respond(id, encodeError(id, BUSY), slot);
       else connection.reportToListeners(() => new RpcError(BUSY.code, BUSY.message), { method, id });
     } else if (isRequest && handler === undefined && config.fallback === undefined && config.around === undefined) {
       // Refused without a context and an RpcError, whose stack is expensive: the other side can repeat this.
-      this.reply(id, encodeError(id, METHOD_NOT_FOUND), slot);
+      this.respond(id, encodeError(id, METHOD_NOT_FOUND), slot);
     } else this.#start(new IncomingCall(id, method, params, slot), handler);
   }
 
@@ -231,7 +231,7 @@ export class IncomingCalls implements Slot {
     const onSent = listeners && ((isWhole: boolean) => listeners.forEach((listener) => listener(isWhole)));
     if (isUnwanted || !isResult) onSent?.(false);
     if (isUnwanted) slot.leaveOut();
-    else this.reply(call.id!, text, slot, isResult ? onSent : undefined);
+    else this.respond(call.id!, text, slot, isResult ? onSent : undefined);
   }
 
   #count(call: IncomingCall, by: number): void {
@@ -273,7 +273,7 @@ export class IncomingCalls implements Slot {
    * Sends a response, or -32008 in its place if it is too long. `onSent` is called once the response was sent or will not be
    * sent, with whether the caller gets it as it is.
    */
-  reply(id: Id, encoded: MessageText, slot: Slot, onSent?: (isWhole: boolean) => void): void {
+  respond(id: Id, encoded: MessageText, slot: Slot, onSent?: (isWhole: boolean) => void): void {
     const text = sentForm(encoded, this.connection.transport.takesBytes);
     const isNameless = id === null && isNamelessError(text);
     if (isNameless) this.namelessErrors++;
