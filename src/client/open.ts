@@ -127,7 +127,7 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const expire = (): void => {
       // The link reads a frame that comes later.
-      socket.first(() => {});
+      socket.first(() => false);
       resolve(undefined);
     };
     const wait = { deadline: 0, expire };
@@ -137,15 +137,16 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
     socket.first((first) => {
       clearDeadline(wait);
       if (typeof first !== "string") {
-        return waitMs === Infinity ? refuse(`closed with ${first.code} before its first frame`) : resolve(undefined);
+        if (waitMs === Infinity) refuse(`closed with ${first.code} before its first frame`);
+        else resolve(undefined);
+        return false;
       }
       const bye = readBye(first);
-      if (bye !== undefined)
-        return refuse(bye.reason, { status: toHttpStatus(bye.code), cause: new Error(`the server sent ${first}`) });
       const hello = helloOf(first);
+      if (bye === undefined) resolve(hello);
+      else refuse(bye.reason, { status: toHttpStatus(bye.code), cause: new Error(`the server sent ${first}`) });
       // The link gets the hello with the socket. It reads any other frame itself.
-      if (hello !== undefined) socket.skipFirst();
-      resolve(hello);
+      return hello !== undefined;
     });
   });
 }

@@ -19,7 +19,7 @@ export abstract class Inbox implements Expiring {
   /** Frames and the end that came before `start`. Undefined once they are being delivered. */
   #queued: QueuedItem[] | undefined = [];
   /** Called with the first of `#queued`. */
-  #onFirst: ((first: string | CloseInfo) => void) | undefined;
+  #onFirst: ((first: string | CloseInfo) => boolean) | undefined;
   #hasEnded = false;
   /** How the socket ended, or the close that was sent for a frame that was too long or by `discard`. Once set, no frame is delivered. */
   #ending: CloseInfo | undefined;
@@ -45,16 +45,11 @@ export abstract class Inbox implements Expiring {
       });
   }
 
-  /** Calls `listener` with the first frame that comes before `start`, or with the end. The frame is queued for `start`. */
-  first(listener: (first: string | CloseInfo) => void): void {
-    const first = this.#queued?.[0];
+  /** Calls `listener` with the first frame that comes before `start`, or with the end. Unless it returns true, the frame is queued for `start`. */
+  first(listener: (first: string | CloseInfo) => boolean): void {
+    const [first] = this.#queued!;
     if (first === undefined) this.#onFirst = listener;
-    else listener(isFrame(first) ? textOf(first) : first);
-  }
-
-  /** Discards the frame that `first` has reported. */
-  skipFirst(): void {
-    this.#queued!.shift();
+    else if (listener(textOf(first))) this.#queued!.shift();
   }
 
   /**
@@ -85,9 +80,9 @@ export abstract class Inbox implements Expiring {
   }
 
   #hold(item: QueuedItem): void {
-    this.#queued!.push(item);
-    this.#onFirst?.(isFrame(item) ? textOf(item) : item);
+    const isTaken = this.#onFirst?.(textOf(item));
     this.#onFirst = undefined;
+    if (isTaken !== true) this.#queued!.push(item);
   }
 
   /** Closes the socket, and reports nothing more. */
@@ -138,9 +133,9 @@ function isLong(frame: string | Uint8Array, maxBytes: number): boolean {
   return typeof frame === "string" ? exceeds(frame, maxBytes) : frame.length > maxBytes;
 }
 
-/** Returns the text of a text or binary frame. */
-function textOf(data: string | Uint8Array): string {
-  return typeof data === "string" ? data : decodeFrame(data);
+/** Returns the text of a frame. Returns an end as it is. */
+function textOf(item: QueuedItem): string | CloseInfo {
+  return item instanceof Uint8Array ? decodeFrame(item) : item;
 }
 
 /** Made with the first binary frame: not every runtime of React Native has the class, and most servers send text. */
