@@ -2,11 +2,11 @@
 import type { Connection } from "../peer/connection.js";
 import type { CallOptions } from "../contract/contract.js";
 import { ConnectionLostError, mistake } from "../message/errors.js";
-import type { Feature, FeaturePart } from "../peer/feature.js";
+import type { Feature, OwnPart } from "../peer/feature.js";
 import type { OutgoingCall } from "../peer/outgoing-call.js";
 
 /** The calls of `reauthenticate` on one connection, which share one exchange of frames. */
-class Renewal implements FeaturePart {
+class Renewal implements OwnPart {
   readonly #connection: Connection;
   readonly #calls = new Set<OutgoingCall>();
   /** The newest exchange. `isSent`: its `auth` is sent, and the reply has not come. Its calls may have timed out. */

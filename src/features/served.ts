@@ -9,6 +9,7 @@ import type { Id } from "../message/message.js";
 import type { AnyIterable } from "../base/promises.js";
 import { VALUE_COST, type Frame } from "../message/transport.js";
 import { MOST_NEXT, NEXT } from "./reader.js";
+import type { Streams } from "./streams.js";
 
 /** The most characters of JSON, and the most values, that are read ahead, which bounds the memory for a slow reader. */
 const MOST_AHEAD = 64 * 1024;
@@ -43,14 +44,6 @@ interface Cursor {
   return?(value?: unknown): Promise<unknown>;
 }
 
-/** The streams of one connection that the other side reads. */
-export interface ServedStreams {
-  readonly connection: Connection;
-  /** The streams that have not ended, by token. */
-  readonly streams: Map<unknown, ServedStream>;
-  lastToken: number;
-}
-
 /** What follows the queued values of a stream. */
 type State =
   /** Values of a source that was not asked for one yet, because no value was waited for. */
@@ -77,7 +70,7 @@ export class ServedStream {
   /** Whether the token was sent. Until then it names no stream: a guessed token must not end the call. */
   declare isAnnounced: boolean;
   readonly #connection: Connection;
-  readonly #streams: ServedStreams["streams"];
+  readonly #streams: Streams["streams"];
   readonly #source: AnyIterable;
   /** The call whose result the stream is. */
   readonly #whole: IncomingCall | undefined;
@@ -99,7 +92,7 @@ export class ServedStream {
   #wake: (() => void) | undefined;
 
   /** Adds the stream to its table. For the arguments, see `serveStream`. */
-  constructor(table: ServedStreams, token: number, source: AnyIterable, isWhole: boolean, call?: IncomingCall) {
+  constructor(table: Streams, token: number, source: AnyIterable, isWhole: boolean, call?: IncomingCall) {
     const { transport } = table.connection;
     this.call = call;
     this.token = token;
@@ -325,7 +318,7 @@ export class ServedStream {
  * the stream. If the caller no longer waits or too many streams are open, closes the source and throws.
  */
 export function serveStream(
-  table: ServedStreams,
+  table: Streams,
   source: AnyIterable,
   call: IncomingCall | undefined,
   isWhole: boolean,
@@ -344,7 +337,7 @@ export function serveStream(
  * A reciproc peer may still hold the token of a stream of an earlier connection: it must name no stream of this one. While
  * messages are queued, it is not known whether the other side is a reciproc peer.
  */
-function newToken(table: ServedStreams): number {
+function newToken(table: Streams): number {
   const { transport, flow } = table.connection;
   if (table.lastToken === 0 && (transport.isReciproc === true || flow.openingQueue !== undefined))
     table.lastToken = Math.floor(Math.random() * 2 ** 32);
@@ -352,7 +345,7 @@ function newToken(table: ServedStreams): number {
 }
 
 /** Returns why a stream cannot be served: its caller no longer waits, or too many streams are open. */
-function whyRefused({ connection, streams }: ServedStreams, call: IncomingCall | undefined): AbortCause | undefined {
+function whyRefused({ connection, streams }: Streams, call: IncomingCall | undefined): AbortCause | undefined {
   if (call?.abortCause !== undefined) return call.abortCause;
   if (call !== undefined && call.id === undefined)
     return (noResponse ??= { reason: new Error("a notification has no response") });

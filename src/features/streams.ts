@@ -16,7 +16,7 @@ import { isSignal } from "../message/options.js";
 import { OutgoingCall } from "../peer/outgoing-call.js";
 import type { AnyIterable } from "../base/promises.js";
 import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, StreamReader, tokenOf, type Source } from "./reader.js";
-import { serveStream, type ServedStream, type ServedStreams } from "./served.js";
+import { serveStream, type ServedStream } from "./served.js";
 
 /** If the first value of a stream takes longer, the call is answered without a value, so that it does not time out. */
 const FIRST_VALUE_WAIT_MS = 100;
@@ -24,8 +24,9 @@ const FIRST_VALUE_WAIT_MS = 100;
 const NO_SUCH_STREAM = { code: ErrorCode.NoSuchStream, message: "No such stream" };
 
 /** The streams of one connection. */
-export class Streams implements ServedStreams, OwnPart {
+export class Streams implements OwnPart {
   declare readonly connection: Connection;
+  /** The streams that the other side reads, and that have not ended, by token. */
   declare readonly streams: Map<unknown, ServedStream>;
   declare lastToken: number;
   /** Whether a stream was offered: then every message is encoded here. */
