@@ -96,7 +96,9 @@ export class ClientDriver implements LinkDelegate, Expiring {
       else this.#heartbeat?.check();
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
-    this.#ignorePage = watchPage(wake, offline, () => endPeer(peer, { code: CloseCode.GoingAway, reason: "the page is left" }));
+    this.#ignorePage = watchPage(wake, offline, () =>
+      endPeer(peer, { code: CloseCode.GoingAway, reason: "the page is left" }),
+    );
     // Uses up the delay of 0, which belongs to the first attempt.
     this.#backoff.nextDelayMs();
     void this.#connect();
@@ -169,7 +171,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
       this.#skipDelay = resolve;
       setDeadline(this, ms);
     });
-    // `suspend` and `lost` are emitted before `attempt`.
+    // A socket that is lost inside an event of the peer: all listeners of that get it before `attempt`.
     await Promise.resolve();
     const error = reason instanceof Error ? reason : errorOfEnd("the connection ended", reason);
     if (!this.#isOver) connectionOf(this.#peer).emit("attempt", { number: this.#attempts + 1, delayMs: ms, error });
@@ -221,10 +223,15 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   suspended(end: CloseInfo): void {
-    this.#connectAgain(end);
+    this.#retryMs = end.retryMs;
+    // While `#connect` runs, it gives its socket to the next connection.
+    if (this.#opened === undefined) return;
+    this.#opened = undefined;
+    this.#stopHeartbeat();
+    void this.#connect(end);
   }
 
-  ended(): void {
+  closed(): void {
     this.#isOver = true;
     this.#ignorePage?.();
     this.#stopHeartbeat();
@@ -233,12 +240,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#skipDelay?.();
   }
 
-  continues(end: CloseInfo): boolean {
-    const { code, retryMs } = end;
-    if (this.#isOver || this.#endsByFailure || !this.#mayReconnect || !CloseCode.shouldReconnect(code)) return false;
-    this.#retryMs = retryMs;
-    this.#connectAgain(end);
-    return true;
+  continues({ code }: CloseInfo): boolean {
+    return !this.#isOver && !this.#endsByFailure && this.#mayReconnect && CloseCode.shouldReconnect(code);
   }
 
   control(frame: object): void {
@@ -248,15 +251,6 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #stopHeartbeat(): void {
     this.#heartbeat?.stop();
     this.#heartbeat = undefined;
-  }
-
-  /** Connects again, because the socket is lost. */
-  #connectAgain(end: CloseInfo): void {
-    // While `#connect` runs, it gives its socket to the next connection.
-    if (this.#opened === undefined) return;
-    this.#opened = undefined;
-    this.#stopHeartbeat();
-    void this.#connect(end);
   }
 
   /** Runs `onOpen`, and then sends the queued messages. */

@@ -144,7 +144,10 @@ export class Parts {
   }
 
   /** Calls a function of each part that has it, until one returns true or a text. Returns that. */
-  first<K extends "receive" | "receiveUnknown" | "mustCancel" | "encode">(name: K, ...args: Args<K>): Returned<K> | undefined {
+  first<K extends "receive" | "receiveUnknown" | "mustCancel" | "encode">(
+    name: K,
+    ...args: Args<K>
+  ): Returned<K> | undefined {
     for (const part of this.#parts.values()) {
       const result = (part[name] as Called | undefined)?.apply(part, args);
       if (result) return result as Returned<K>;

@@ -54,7 +54,7 @@ export abstract class Endpoint {
   /** Messages flow. `isResumed`: for the first time on this connection, or again. */
   abstract flows(isResumed: boolean): void;
   /** The connection has ended. `isRemote`: the other side ended it, and closes the socket. */
-  abstract ended(end: CloseInfo, isRemote: boolean): void;
+  abstract reportEnd(end: CloseInfo, isRemote: boolean): void;
   /**
    * Client: the server does not have the session. The next connection begins on the same socket, that of `at`. `isAgreed`: as in `begin`.
    */
@@ -408,7 +408,7 @@ export abstract class Endpoint {
   #end(end: CloseInfo, isRemote: boolean): void {
     if (this.state.kind === "ended") return;
     this.#forget(end, this.socket);
-    this.ended(end, isRemote);
+    this.reportEnd(end, isRemote);
   }
 
   /** Rule 8: drops all state, so that no message of an ended session is sent, and the session is not resumed. */

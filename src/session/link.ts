@@ -35,14 +35,14 @@ const PACK_MESSAGES = 16;
 export interface LinkDelegate extends SocketSource {
   /** Reports that messages flow on the present socket. */
   flows?(): void;
-  /** Reports that the session has lost its socket, which ended with `end`. Called after the receiver was notified. */
+  /** Reports that the link has lost its socket, because of `end`, and waits for another. Called after the receiver was notified. */
   suspended?(end: CloseInfo): void;
   /** Reports that the session cannot be resumed any more. May be called twice. */
   dropped?(): void;
-  /** Reports that the connection has ended. Returns true if another one follows, for which `attach` gives the link a socket. */
+  /** Returns true if another connection follows one that has ended with `end`. */
   continues?(end: CloseInfo): boolean;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
-  ended?(): void;
+  closed?(): void;
   /** Takes a control frame that the endpoint does not know. */
   control?(frame: object): void;
   /** Server: reports that the client has the newest token. */
@@ -157,8 +157,13 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
       setDeadline(this, state.session!.ttlMs);
       this.receiver!.suspended();
     } else if (this.checkExpiry()) return;
-    // A listener of `suspend` may have ended the session, or closed the peer.
-    if (this.state.kind === "suspended") this.delegate?.suspended?.(info);
+    this.#reportSuspended(info);
+  }
+
+  #reportSuspended(end: CloseInfo): void {
+    const { kind } = this.state;
+    // A listener of the application may have ended the session, or closed the peer.
+    if (kind === "suspended" || kind === "connecting") this.delegate?.suspended?.(end);
   }
 
   /** Ends a suspended session that has expired, because its timer may be late. Returns true if the session has ended. */
@@ -204,7 +209,7 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     if (isResumed && this.flowing !== undefined) this.receiver!.resumed();
   }
 
-  ended(end: CloseInfo, isRemote: boolean): void {
+  reportEnd(end: CloseInfo, isRemote: boolean): void {
     this.#drop();
     // Not inside the call that ended the connection.
     if (this.socket === undefined) queueMicrotask(() => this.#finish(end, false));
@@ -241,10 +246,11 @@ export class PackedLink extends Endpoint implements Link, SocketHandler, Expirin
     if (wasFlowing) receiver.suspended();
     // A listener of `suspend` may have closed the peer.
     if (receiver.ended === undefined) receiver.lost(errorOfEnd("the session ended", end));
+    this.#reportSuspended(end);
   }
 
   #report(end: CloseInfo): void {
-    this.delegate?.ended?.();
+    this.delegate?.closed?.();
     this.receiver!.closed(end);
   }
 }

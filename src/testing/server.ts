@@ -230,7 +230,8 @@ class Memory implements Platform {
       this.#clients.delete(peer);
       this.network.remove(line);
     });
-    if (this.#isClosed) endPeer(peer, { code: GoingAway, reason: CLOSED, error: new ConnectError(this.#gate.url, CLOSED) });
+    if (this.#isClosed)
+      endPeer(peer, { code: GoingAway, reason: CLOSED, error: new ConnectError(this.#gate.url, CLOSED) });
     return opening;
   }
 

@@ -135,7 +135,7 @@ export function flowOver(endpoint: PackedLink, maxUnsentBytes: number, isDown: b
 }
 
 /** What an endpoint reports, and its tick. */
-export type Reports = Pick<PackedLink, "tick" | "receivePack" | "socketFull" | "flows" | "ended" | "discarded"> &
+export type Reports = Pick<PackedLink, "tick" | "receivePack" | "socketFull" | "flows" | "reportEnd" | "discarded"> &
   Pick<LinkReceiver, "missed" | "drained"> & { confirmed?(): void };
 
 /** Returns a class of endpoints that report to the test. */
@@ -156,7 +156,7 @@ export function reporting<T extends new (...args: any[]) => PackedLink>(Base: T)
     override receivePack = (messages: unknown[]): void => this.reports.receivePack(messages);
     override socketFull = (): void => this.reports.socketFull();
     override flows = (isResumed: boolean): void => this.reports.flows(isResumed);
-    override ended = (...of: Parameters<PackedLink["ended"]>): void => this.reports.ended(...of);
+    override reportEnd = (...of: Parameters<PackedLink["reportEnd"]>): void => this.reports.reportEnd(...of);
     override discarded = (...of: Parameters<PackedLink["discarded"]>): void => this.reports.discarded(...of);
     override confirmed = (): void => this.reports.confirmed?.();
     /** No flow ends a connection here because of a slow reader. */
@@ -259,40 +259,25 @@ export class ClientEnd implements Reports {
   }
 
   receivePack(messages: unknown[]): void {
-    for (const value of messages) {
-      const isNumbered = typeof value === "object" && value !== null && "n" in value;
-      this.got.push(isNumbered ? value.n : value);
-    }
+    this.got.push(...messages.map((value) => (value as { n?: unknown } | null | undefined)?.n ?? value));
   }
 
-  missed(count: number): void {
-    this.got.push({ missed: count });
-  }
-
-  drained(): void {
-    this.flow.drained();
-  }
-
+  readonly missed = (count: number): void => void this.got.push({ missed: count });
+  readonly drained = (): void => this.flow.drained();
+  readonly socketFull = (): void => void (this.isSocketFull = true);
+  readonly discarded = (): void => void this.events.push("discarded");
   readonly tick = {
     added: () => this.sendsAtOnce || !(this.isDue = true),
     schedule: () => void (this.isDue = true),
   };
-
-  socketFull(): void {
-    this.isSocketFull = true;
-  }
 
   flows(isResumed: boolean): void {
     this.events.push("flows");
     if (isResumed) this.flow.resumed();
   }
 
-  ended({ code, reason, ...more }: CloseInfo, isRemote: boolean): void {
+  reportEnd({ code, reason, ...more }: CloseInfo, isRemote: boolean): void {
     this.events.push({ ended: code, reason, isRemote, ...(more.retryMs !== undefined && { retryMs: more.retryMs }) });
-  }
-
-  discarded(): void {
-    this.events.push("discarded");
   }
 }
 

@@ -1,6 +1,6 @@
 /** What a link adds to an endpoint: the end of the tick, checks of a full socket, expiry, and what its peer is told. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import type { AnyPeer } from "../../src/index.js";
+import { bytes, type AnyPeer } from "../../src/index.js";
 import { network, openPage, useNetwork } from "../client/attempts.js";
 import { record } from "../client/clients.js";
 import { pass, useVirtualClock } from "../support/time.js";
@@ -178,6 +178,20 @@ it("a client that gets unknown-session (rule 8) reports the loss, and starts a n
   expect(client.take()).toEqual([resume("fresh", 1, 1, ITS_LIMITS)]);
   await client.receive(resumed("next", 1));
   expect(client.events.at(-1)).toBe("resume");
+});
+
+it("a client whose next server takes no binary frames sends it none", async () => {
+  const client = new Scripted({ use: [bytes], reconnect: true });
+  const sent: unknown[] = [];
+  for (const first of [hello(undefined, { bytes: true }), note("plain")]) {
+    await client.accept(first);
+    await client.peer.opened;
+    client.peer.notify("n", [bytes(new Uint8Array([1, 2, 3]))]);
+    await turn();
+    sent.push(client.take().at(-1));
+    await client.lose();
+  }
+  expect(sent).toEqual([expect.any(Uint8Array), note("AQID")]);
 });
 
 describe("a client's session without a socket (rule 8)", () => {

@@ -157,8 +157,6 @@ export abstract class End implements Reports {
   readonly side: Side;
   line: Line | undefined;
   pair: Pair;
-  /** Whether the next connection has its endpoint. */
-  isPast = false;
   /** Set by the endpoint, for the driver to act on when the call returns. */
   #ended: { end: CloseInfo; isRemote: boolean } | undefined;
   #discarded: string | undefined;
@@ -186,8 +184,9 @@ export abstract class End implements Reports {
     return this.endpoint.state.session;
   }
 
+  /** The endpoint of a client has another end by then, that of the next connection. */
   get hasEnded(): boolean {
-    return this.isPast || this.endpoint.state.kind === "ended";
+    return this.endpoint.state.kind === "ended" || (this.side === "client" && this.oracle.client !== (this as End));
   }
 
   receive(frame: string): void {
@@ -249,7 +248,7 @@ export abstract class End implements Reports {
     this.oracle.missed(this, count);
   }
 
-  ended(end: CloseInfo, isRemote: boolean): void {
+  reportEnd(end: CloseInfo, isRemote: boolean): void {
     this.#ended = { end, isRemote };
   }
 
@@ -801,7 +800,6 @@ export class Oracle {
   begin(end: ClientEnd, why: string): ClientEnd {
     this.check(end === this.client, "a connection is over twice");
     this.isOver(end, why);
-    end.isPast = true;
     end.endpoint.state = { kind: "connecting" };
     return (this.client = this.#makeClient(end.endpoint));
   }
