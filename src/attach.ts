@@ -10,6 +10,7 @@ import { expected } from "./message/errors.js";
 import { any, checkOptions } from "./message/options.js";
 import { platformFor } from "./serve.js";
 import type { Platform } from "./server/entrance.js";
+import type { TopicGroup } from "./server/groups.js";
 import { Server, type ServeOptions } from "./server/server.js";
 import type { Topic } from "./server/topics.js";
 import type { Engine } from "./topics/engine.js";
@@ -78,6 +79,11 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
   /** Returns the topic of that name. Throws a `TypeError` for a name that cannot be a topic. */
   topic(name: string): AttachedTopic<R> {
     return this.#server.topic(name);
+  }
+
+  /** As `server.topics(...names)`. */
+  topics(...names: readonly string[]): Pick<TopicGroup<AnyMethods, R, unknown>, "notify"> {
+    return this.#server.topics(...names);
   }
 
   /** Returns a peer of any node, by its `id`. */

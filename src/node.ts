@@ -50,7 +50,7 @@ export const pair: typeof pagePair = (a: any, b: any): any => pairOf(Peer, a, b)
 
 export { serve } from "./serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
-export type { Group, NotifyOptions } from "./server/groups.js";
+export type { Group, NotifyOptions, TopicGroup } from "./server/groups.js";
 export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
 export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
 export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";

@@ -110,19 +110,33 @@ export class Fleet implements ServerNode {
     return isNodeName(this.#node.addressOf(peer.id).node);
   }
 
-  notifyElsewhere(topic: string | undefined, method: string, text: MessageText, options: GroupOptions): void {
-    if (topic !== undefined) this.topics.queue(topic, method, text, options);
+  notifyElsewhere(
+    topics: readonly string[] | undefined,
+    method: string,
+    text: MessageText,
+    options: GroupOptions,
+  ): void {
+    if (topics !== undefined) this.topics.queue(topics, method, text, options);
     const { except, whenSlow, volatile, latest, here } = options;
-    if (here === true) return;
+    if (here === true || topics?.length === 0) return;
     const fields = [
       this.id,
-      except === undefined ? "" : this.#node.elsewhere(except).join(","),
+      except === undefined ? "" : this.#node.elsewhere(except.peers).join(","),
       whenSlow === "close" ? "c" : "",
       volatile === true ? "v" : "",
       latest === undefined ? "" : `=${latest}`,
     ];
-    const channel = topic === undefined ? "a:all" : (`t:${topic}` as const);
-    this.#node.broker.send(channel, frameOf(Kind.Notify, fields, plainText(text)));
+    const isOne = topics?.length === 1;
+    const excepted = except?.topics ?? [];
+    const isUnion = excepted.length > 0 || (topics !== undefined && !isOne);
+    const body = plainText(text);
+    // The nodes with members of several topics have no channel in common but that of all nodes.
+    this.#node.broker.send(
+      isOne ? `t:${topics[0]}` : "a:all",
+      isUnion
+        ? frameOf(Kind.Union, fields, `${JSON.stringify([topics ?? null, excepted])}\n${body}`)
+        : frameOf(Kind.Notify, fields, body),
+    );
   }
 
   #notifyNodes(method: string, params: unknown, options: unknown): void {
@@ -204,6 +218,8 @@ export class Fleet implements ServerNode {
         return true;
       case Kind.Beat:
         return this.#node.nodes.received(fields, performance.now());
+      case Kind.Union:
+        return this.topics.ofUnion(frame);
       case Kind.Question:
       case Kind.Members:
         return this.topics.ofMembers(fields[1] ?? "", frame);

@@ -9,6 +9,12 @@ import { VERSION } from "../topics/engine.js";
 export const Kind = {
   /** A notification to the peers of a topic, or to all peers: from, except (ids, separated by commas), slow, isVolatile, latest. */
   Notify: "N",
+  /**
+   * A notification to the peers of several topics or of all, or not to those of some: as `Notify`. The body begins with a line of JSON:
+   * the names of the topics, or null for all peers, and those of the topics whose members get nothing. A kind of its own, because a node
+   * that does not know it must ignore it.
+   */
+  Union: "U",
   /** An entry of a log: epoch, offset. The body is a notification without `at`. */
   Log: "L",
   /** A notification to one peer: from, peer. */

@@ -41,12 +41,12 @@ export class Join {
     this.settled = new Promise((resolve) => (this.settle = resolve));
   }
 
-  /** Takes a live message. If too much is queued, the peer becomes a member, and has a gap. */
-  queue(method: string, message: MessageText, options: SendOptions): void {
+  /** Takes a live message. If too much is queued, the peer becomes a member, and has a gap. Returns true if the peer will get it. */
+  queue(method: string, message: MessageText, options: SendOptions): boolean {
     const state = this.#state;
     const { peer } = this;
     // A volatile message is not queued.
-    if (state.kind !== "replay" || options.except?.has(peer) === true || options.volatile === true) return;
+    if (state.kind !== "replay" || options.except?.has(peer) === true || options.volatile === true) return false;
     const { onDropped } = options;
     const refused = (bytes: number): void => void (this.refusedBytes = bytes);
     if (onDropped !== undefined && !this.#host.accepts(peer, message)) refused(utf8Bytes(message));
@@ -54,9 +54,11 @@ export class Join {
     const queuedOptions = onDropped === undefined ? options : { ...options, onDropped: refused };
     state.queued.push(() => this.#host.send([peer], method, message, queuedOptions));
     state.length += message.length;
-    if (state.length <= this.#host.maxReplayLength) return;
-    this.release();
-    this.#host.add(this.#topic.name, peer);
+    if (state.length > this.#host.maxReplayLength) {
+      this.release();
+      this.#host.add(this.#topic.name, peer);
+    }
+    return true;
   }
 
   /** The peer gets live messages from now on: sends what was queued. */

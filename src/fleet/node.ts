@@ -10,6 +10,7 @@ import type { NodeHost } from "../topics/host.js";
 import { BEATS, LEASE_MS, LiveNodes, type NodesOutput } from "./nodes.js";
 import { OwnPeers } from "../topics/own-peers.js";
 import { Repeats } from "./repeats.js";
+import { Exclusion } from "../topics/remote.js";
 import type { SendOptions } from "../topics/topic-options.js";
 
 /** A peer on any node. */
@@ -127,10 +128,17 @@ export class FleetNode {
     });
   }
 
-  /** Returns the options of a notification of another node. */
-  optionsOf([_from, except = "", slow, volatile, latest = ""]: readonly string[]): SendOptions {
+  /** Returns the options of a notification of another node. `topics`: those whose members get nothing. */
+  optionsOf(
+    [_from, except = "", slow, volatile, latest = ""]: readonly string[],
+    topics: readonly string[] = [],
+  ): SendOptions {
+    const named = (): Exclusion =>
+      new Exclusion({ peers: new Set(except.split(",").flatMap((id) => this.own.get(id) ?? [])), topics }, (topic) =>
+        this.host.membersOf(topic),
+      );
     return {
-      except: except === "" ? undefined : new Set(except.split(",").flatMap((id) => this.own.get(id) ?? [])),
+      except: except === "" && topics.length === 0 ? undefined : named(),
       whenSlow: slow === "c" ? "close" : "drop",
       volatile: volatile === "v",
       latest: latest.startsWith("=") ? latest.slice(1, 257) : undefined,

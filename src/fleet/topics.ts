@@ -18,7 +18,7 @@ import { RecentEntries } from "../topics/entries.js";
 import { Join } from "./join.js";
 import { Members } from "./members.js";
 import type { FleetNode } from "./node.js";
-import { notificationIn, type Publication } from "../topics/publication.js";
+import { notificationIn, parsed, type Publication } from "../topics/publication.js";
 import { memberOf, NodeTopic, NodeTopics, type Entry } from "../topics/topic.js";
 import { TAILS_BYTES, TopicLog } from "./topic-log.js";
 
@@ -234,6 +234,8 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
         if (notification !== undefined) this.#send(name, notification.method, body, this.#node.optionsOf(fields));
         return notification !== undefined;
       }
+      case Kind.Union:
+        return this.ofUnion(frame);
       case Kind.Log: {
         const position = placeIn(fields[0], fields[1]);
         if (position === undefined || position.offset === 0) return topic === undefined;
@@ -254,6 +256,26 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     }
   }
 
+  /** Takes a notification of another node to several topics. Returns false if it breaks a rule. */
+  ofUnion({ fields, body }: ReadFrame): boolean {
+    if (fields[0] === this.#node.id) return true;
+    const end = body.indexOf("\n");
+    const names = parsed(body.slice(0, end));
+    if (!isNames(names)) return false;
+    const [topics, excepted] = names;
+    // Most nodes have no member of most topics.
+    if (topics?.some((name) => this.topics.has(name)) === false) return true;
+    const text = body.slice(end + 1);
+    const notification = notificationIn(text);
+    if (notification === undefined) return false;
+    const { host } = this.#node;
+    const peers = topics === null ? host.peers : new Set(topics.flatMap((name) => [...host.membersOf(name)]));
+    const options = this.#node.optionsOf(fields, excepted);
+    host.send(peers, notification.method, text, options);
+    this.queue(topics ?? [], notification.method, text, options);
+    return true;
+  }
+
   /** Takes a frame that concerns the members of a topic, of its channel or of the inbox. Returns false if it breaks a rule. */
   ofMembers(name: string, frame: ReadFrame): boolean {
     return this.#members.received(name, frame);
@@ -262,12 +284,18 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
   /** Sends a message to the members on this node, and to the peers that join. */
   #send(name: string, method: string, message: MessageText, options: SendOptions): void {
     this.#node.host.send(this.#node.host.membersOf(name), method, message, options);
-    this.queue(name, method, message, options);
+    this.queue([name], method, message, options);
   }
 
-  /** Queues a message for the peers that are about to join. */
-  queue(name: string, method: string, message: MessageText, options: SendOptions): void {
-    for (const joins of this.topics.get(name)?.joining.values() ?? []) joins[0]!.queue(method, message, options);
+  /** Queues a message to these topics for the peers that are about to join one of them and are in none, once for each. */
+  queue(names: readonly string[], method: string, message: MessageText, options: SendOptions): void {
+    const { host } = this.#node;
+    const reached = new Set<AnyPeer>();
+    for (const name of names)
+      for (const [peer, joins] of this.topics.get(name)?.joining ?? []) {
+        if (reached.has(peer) || names.some((one) => host.membersOf(one).has(peer))) continue;
+        if (joins[0]!.queue(method, message, options)) reached.add(peer);
+      }
   }
 
   protected async enter(topic: FleetTopic, peer: AnyPeer, since?: Position, as?: string): Promise<Joined> {
@@ -415,6 +443,15 @@ export class FleetTopics extends NodeTopics<FleetTopic> {
     for (const topic of this.topics.values()) this.end(topic);
     this.topics.clear();
   }
+}
+
+/** Returns true for the names of a notification to several topics, as a frame has them. */
+function isNames(value: unknown): value is [topics: string[] | null, excepted: string[]] {
+  return Array.isArray(value) && (value[0] === null || isList(value[0])) && isList(value[1]);
+}
+
+function isList(value: unknown): boolean {
+  return Array.isArray(value) && value.every((name) => typeof name === "string");
 }
 
 /** Returns the position in two fields; `undefined` if there is none. */

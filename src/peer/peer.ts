@@ -485,13 +485,13 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
       if (event !== "close" && ended !== undefined) throw ended;
       const emitted = (...args: unknown[]): void => resolve((leave(), args));
       const closed = (): void => reject((leave(), this.#connection.ended));
+      // The first to settle wins: at `close`, that is `emitted` if `event` is `close`.
+      this.once(event, emitted).once("close", closed);
       const ignore = signal && onAbort(signal, () => reject((leave(), signal.reason)));
       const leave = (): void => {
         this.off(event, emitted).off("close", closed);
         ignore?.();
       };
-      // The first to settle wins: at `close`, that is `emitted` if `event` is `close`.
-      this.once(event, emitted).once("close", closed);
     });
   }
 

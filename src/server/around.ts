@@ -3,7 +3,7 @@ import type { AnyAround } from "../peer/config.js";
 import { observed } from "../base/promises.js";
 import type { AnyPeer, Call } from "../peer/peer.js";
 
-/** One message to all peers of a topic or of `server.peers`, as `around` sees it. */
+/** One message to all peers of topics or of `server.peers`, as `around` sees it. */
 export interface GroupCall {
   readonly direction: "outgoing";
   /** `undefined`, which distinguishes the message from a call through one peer. */
@@ -13,8 +13,8 @@ export interface GroupCall {
    * volatile message is dropped for. At least one.
    */
   readonly peers: readonly AnyPeer[];
-  /** The name of the topic; `undefined` for `server.peers`. */
-  readonly topic: string | undefined;
+  /** The names of the topics; `undefined` for `server.peers`. */
+  readonly topics: readonly string[] | undefined;
   readonly method: string;
   /** `undefined`: each peer gets an id of its own. */
   readonly id: undefined;

@@ -1,10 +1,10 @@
-/** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
+/** Groups of peers: all peers of a server, and those of topics. A message to a group is encoded once. */
 import { encodeNotification, shownAs } from "../message/codec.js";
 import { expected, failed } from "../message/errors.js";
 import { checkLive, isReady, LIVE_OPTIONS } from "../features/live.js";
 import { checkOptions, must, oneOf, optional } from "../message/options.js";
 import type { CallArgs, Contract, LiveOptions, NotifyName, Result } from "../contract/contract.js";
-import { checkExcept, wrongExcept, type Except, type Excluded } from "../topics/remote.js";
+import { checkExcept, Exclusion, wrongExcept, type Except, type Named, type NamedGroup } from "../topics/remote.js";
 import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import { sendAll } from "./broadcast.js";
@@ -54,11 +54,17 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, A> extends 
   ): Promise<PeerOutcome<Peer<L, R, A>, Result<R[K]>>[]>;
 }
 
+/**
+ * The peers that are in any of some topics, each once. It covers the peers that are in them at each use. Reading it makes a Set of them,
+ * unless it is of one topic.
+ */
+export interface TopicGroup<L extends Contract<L>, R extends Contract<R>, A> extends Group<L, R, A>, NamedGroup {}
+
 /** The options of `notify` on a group. */
 export interface NotifyOptions<P> extends LiveOptions {
   /**
-   * The peers that are not notified: a peer, its id, what `server.peer(id)` returns, or a list or a Set of at most 256 of them. With an
-   * engine, peers of any node. A peer that is not in the group has no effect. Default: none.
+   * The peers that are not notified: a peer, its id, what `server.peer(id)` returns, a topic, which stands for its members, or a list or
+   * a Set of at most 256 of them. With an engine, peers of any node. A peer that is not in the group has no effect. Default: none.
    */
   except?: Except<P> | undefined;
   /** Notifies the peers of this node only. Without an engine, there are no others. Default false. */
@@ -87,19 +93,22 @@ export function checkPeer<P>(peer: P): P {
 }
 
 /** A group of the peers that `members` returns at the moment. */
-export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implements Group<L, R, A> {
+export class PeerGroup<
+  L extends Contract<L>,
+  R extends Contract<R>,
+  A,
+  N extends readonly string[] | undefined = undefined,
+> implements Group<L, R, A> {
+  /** The names of the topics whose peers it has; `undefined` for all peers of the server. */
+  readonly topics: N;
   readonly #members: () => ReadonlySet<Peer<L, R, A>>;
   /** The server's, of which the group has some. */
   protected readonly all: ServerPeers;
 
-  constructor(members: () => ReadonlySet<Peer<L, R, A>>, all: ServerPeers) {
+  constructor(members: () => ReadonlySet<Peer<L, R, A>>, all: ServerPeers, topics: N) {
     this.#members = members;
     this.all = all;
-  }
-
-  /** The name of the topic, if the group is one. */
-  protected get topic(): string | undefined {
-    return undefined;
+    this.topics = topics;
   }
 
   get size(): number {
@@ -116,15 +125,15 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
 
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, A>>]>): void;
   notify(method: string, params?: unknown, options?: NotifyOptions<AnyPeer>): void {
-    const checked = options === undefined ? NO_OPTIONS : checkLive(options, NOTIFY_OPTIONS);
-    this.#resolve(checked.except);
+    const given = options === undefined ? NO_OPTIONS : checkLive(options, NOTIFY_OPTIONS);
+    const checked = { ...given, except: this.#resolve(given.except) };
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { around } = this.all.config;
     // A copy: a listener of `missed` or `close` may change the group meanwhile.
     if (around === undefined) {
       sendAll([...this.#members()], method, text, checked);
-      return this.all.node?.notifyElsewhere?.(this.topic, method, text, checked);
+      return this.all.node?.notifyElsewhere?.(this.topics, method, text, checked);
     }
     const call = this.record(method, params, checked.except, false, checked.volatile);
     if (call.peers.length === 0 && (this.all.node?.notifyElsewhere === undefined || checked.here === true)) return;
@@ -132,7 +141,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
       // Encoded again: `around` may have changed the params in place.
       const changed = encodeNotification(method, call.params as object);
       sendAll(call.peers, method, changed, checked);
-      this.all.node?.notifyElsewhere?.(this.topic, method, changed, checked);
+      this.all.node?.notifyElsewhere?.(this.topics, method, changed, checked);
     };
     runAround(around, call, send).catch((error: unknown) =>
       this.all.report(error, undefined, { method, id: undefined }),
@@ -149,9 +158,9 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
 
   async #request(method: string, params: unknown, options: GroupRequestOptions<AnyPeer> | undefined): Promise<any> {
     const { except, ...settings } = checkOptions("options", options, REQUEST_OPTIONS);
-    this.#resolve(except);
+    const excluded = this.#resolve(except);
     const message = new SharedRequest(method, params);
-    const call = this.record(method, params, except, true);
+    const call = this.record(method, params, excluded, true);
     if (call.peers.length === 0) return [];
     const { around } = this.all.config;
     if (around === undefined) return requestAll(call.peers, message, settings);
@@ -160,31 +169,35 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
     );
   }
 
-  /** Returns the name of the topic or `"peers"`, for logs. In a message it throws a `TypeError`. */
+  /** Returns the names of the topics or `"peers"`, for logs. In a message it throws a `TypeError`. */
   toJSON(key?: string): never {
-    return shownAs(this.topic ?? "peers", "group of peers", "write `[...it].map(({ id }) => id)`", key);
+    return shownAs(this.topics?.join(", ") ?? "peers", "group of peers", "write `[...it].map(({ id }) => id)`", key);
   }
 
-  /** Adds to `except` the peers of this node whose ids it has. Throws a `TypeError` for a peer that no node of this server has. */
-  #resolve(except: Excluded | undefined): void {
-    if (except === undefined) return;
+  /** Returns what excludes a peer, also by its id. Throws a `TypeError` for a peer that no node of this server has. */
+  #resolve(except: Named | undefined): Exclusion | undefined {
+    if (except === undefined) return undefined;
     const { node } = this.all;
-    const given = [...except];
-    for (const one of given) if (typeof one !== "string" && !this.all.canHave(one)) throw wrongExcept(one);
-    const ids = given.filter((one) => typeof one === "string");
-    if (ids.length === 0) return;
-    const named =
-      node?.notifyElsewhere === undefined
-        ? [...this.#members()].filter(({ id }) => except.has(id))
-        : ids.flatMap((id) => node.own.get(id) ?? []);
-    for (const peer of named) except.add(peer);
+    const peers = new Set(except.peers);
+    const ids: string[] = [];
+    for (const one of except.peers)
+      if (typeof one === "string") ids.push(one);
+      else if (!this.all.canHave(one)) throw wrongExcept(one);
+    if (ids.length > 0) {
+      const named =
+        node?.notifyElsewhere === undefined
+          ? [...this.#members()].filter(({ id }) => peers.has(id))
+          : ids.flatMap((id) => node.own.get(id) ?? []);
+      for (const peer of named) peers.add(peer);
+    }
+    return new Exclusion({ peers, topics: except.topics }, (topic) => this.all.topics.membersOf(topic));
   }
 
   /** Returns the message as `around` sees it. */
   protected record(
     method: string,
     params: unknown,
-    except: Excluded | undefined,
+    except: Exclusion | undefined,
     isRequest: boolean,
     isVolatile = false,
   ): GroupCall {
@@ -195,7 +208,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, A> implemen
       direction: "outgoing",
       peer: undefined,
       peers,
-      topic: this.topic,
+      topics: this.topics,
       method,
       id: undefined,
       isRequest,

@@ -16,7 +16,7 @@ import type { Context, MethodOptions, Peer, PeerOptions } from "../peer/peer.js"
 import type { ServerAround } from "./around.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { Entrance, type Platform } from "./entrance.js";
-import { PeerGroup, type Group } from "./groups.js";
+import { PeerGroup, type Group, type TopicGroup } from "./groups.js";
 import { checkServerOptions, type Authentication, type FleetOptions, type GateOptions } from "./options.js";
 import { CLOSING, ServerPeers } from "./peers.js";
 import type { ServerStats } from "./stats.js";
@@ -117,7 +117,7 @@ export class Server<
     super();
     const checked = checkServerOptions(options);
     this.#peers = new ServerPeers(this, checked, platform.hash, platform.makeNode);
-    this.peers = new PeerGroup(() => this.#peers.open, this.#peers);
+    this.peers = new PeerGroup(() => this.#peers.open, this.#peers, undefined);
     this.#entrance = new Entrance(this.#peers, checked, platform);
   }
 
@@ -129,6 +129,19 @@ export class Server<
   /** Returns the topic of that name. Throws a `TypeError` unless the name is a well-formed string of 1 to 512 bytes of UTF-8. */
   topic(name: string): Topic<L, R, A> {
     return this.#peers.topics.topic(name);
+  }
+
+  /**
+   * Returns the peers that are in any of these topics, each once: for messages to several topics. Without names, it has no peer. Throws a
+   * `TypeError` for more than 256 names, and for what is no name.
+   */
+  topics(...names: readonly string[]): TopicGroup<L, R, A> {
+    return this.#peers.topics.union(names);
+  }
+
+  /** The names of the topics that have members on this node, for tools. A new array at each use. */
+  get topicNames(): string[] {
+    return [...this.#peers.topics.names];
   }
 
   /**

@@ -1,6 +1,7 @@
 /** Topics: named sets of peers, which exist while they have members, and emit an event when a peer joins or leaves. */
 import { encodeNotification } from "../message/codec.js";
 import type { Contract, MemberAs, NotifyName, People, PresenceParams } from "../contract/contract.js";
+import { expected } from "../message/errors.js";
 import { anyFunction } from "../message/options.js";
 import { EventEmitter } from "../base/packages.js";
 import { refuseUnknownEvents, tell } from "../base/tell.js";
@@ -16,7 +17,8 @@ import {
 } from "../topics/topic-options.js";
 import type { Peer } from "../peer/peer.js";
 import { runAround } from "./around.js";
-import { checkPeer, PeerGroup, type Group } from "./groups.js";
+import { MAX_NAMED } from "../topics/remote.js";
+import { checkPeer, PeerGroup, type TopicGroup } from "./groups.js";
 import type { ServerPeers } from "./peers.js";
 
 /** Why a peer left a topic: `delete` removed it, or it closed. `await peer.closed` has the code of the close. */
@@ -39,7 +41,7 @@ export type TopicEvents<P> = {
  *
  * `server.topic(name)` returns a new object each time, and all objects of one name have the same members and listeners.
  */
-export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends Group<L, R, A> {
+export interface Topic<L extends Contract<L>, R extends Contract<R>, A> extends TopicGroup<L, R, A> {
   /**
    * Adds a peer of this server. Does nothing if the peer is a member or closed. Throws a `TypeError` for a value that is
    * no `Peer`, for a peer of another server, and for one that came by HTTP POST.
@@ -142,6 +144,14 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
     return new TopicView(this, topicName(name, "name"));
   }
 
+  /** Returns the peers of any of these topics. Throws a `TypeError` for a value that is no name, and for too many names. */
+  union(names: readonly string[]): TopicGroup<L, R, A> {
+    const topics = Array.from(new Set(names), (name) => topicName(name, "name"));
+    if (topics.length > MAX_NAMED) throw expected("names", `at most ${MAX_NAMED} topics`, topics.length);
+    const membersOf = (): ReadonlySet<Peer<L, R, A>> => new Set(topics.flatMap((name) => [...this.membersOf(name)]));
+    return new PeerGroup<L, R, A, readonly string[]>(membersOf, this.peers, topics);
+  }
+
   /** Number of topics that have members. */
   get size(): number {
     return this.#members.size;
@@ -241,18 +251,17 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, A> {
   }
 }
 
-class TopicView<L extends Contract<L>, R extends Contract<R>, A> extends PeerGroup<L, R, A> implements Topic<L, R, A> {
+class TopicView<L extends Contract<L>, R extends Contract<R>, A>
+  extends PeerGroup<L, R, A, readonly string[]>
+  implements Topic<L, R, A>
+{
   readonly #topics: Topics<L, R, A>;
   readonly #name: string;
 
   constructor(topics: Topics<L, R, A>, name: string) {
-    super(() => topics.membersOf(name), topics.peers);
+    super(() => topics.membersOf(name), topics.peers, [name]);
     this.#topics = topics;
     this.#name = name;
-  }
-
-  protected override get topic(): string {
-    return this.#name;
   }
 
   /** Throws if the value is no peer, or a peer that cannot be a member. Returns false if it is closed. */

@@ -3,7 +3,7 @@ import type { MessageText } from "../message/codec.js";
 import type { CallSettings } from "../peer/outgoing-call.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { OwnPeers, PeersHost } from "./own-peers.js";
-import type { PeerCalls } from "./remote.js";
+import type { Exclusion, PeerCalls } from "./remote.js";
 import type { NodeTopics } from "./topic.js";
 import type { SendOptions } from "./topic-options.js";
 
@@ -112,7 +112,10 @@ export type FleetEvents = {
 };
 
 /** How a message is sent to a group. `here`: not to other nodes. */
-export type GroupOptions = SendOptions & { readonly here?: boolean | undefined };
+export type GroupOptions = SendOptions & {
+  readonly here?: boolean | undefined;
+  readonly except?: Exclusion | undefined;
+};
 
 /** The node of a server. What only concerns other nodes is `undefined` without an engine. */
 export interface ServerNode {
@@ -125,10 +128,15 @@ export interface ServerNode {
   /** Reaches the peers of all nodes. */
   readonly calls: PeerCalls;
   /**
-   * Takes a notification that this node has sent to its members of a topic, or to all its peers: for those of other nodes, and those that are
-   * about to join.
+   * Takes a notification that this node has sent to its members of these topics, or to all its peers: for those of other nodes, and those
+   * that are about to join.
    */
-  notifyElsewhere?(topic: string | undefined, method: string, text: MessageText, options: GroupOptions): void;
+  notifyElsewhere?(
+    topics: readonly string[] | undefined,
+    method: string,
+    text: MessageText,
+    options: GroupOptions,
+  ): void;
   /** Connects, and then listens. Rejects with an `EngineError` if the broker cannot be reached in time, and as `listen` does. */
   start?(listen: () => Promise<void>): Promise<void>;
   /** Leaves the others. Never rejects. A second call waits for the first. */

@@ -2,9 +2,11 @@
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../contract/contract.js";
 import { encodeNotification, shownAs } from "../message/codec.js";
 import { expected, failed } from "../message/errors.js";
+import { member } from "../message/message.js";
 import { isWellFormed, must } from "../message/options.js";
 import { remoteOf } from "../peer/caller.js";
 import { Peer, type AnyPeer } from "../peer/peer.js";
+import { topicName } from "./topic-options.js";
 
 /**
  * A peer of any node, named by its id. Making one needs no round trip, and checks nothing. If its node is this one, everything goes
@@ -72,39 +74,65 @@ function checkClose(code: unknown, reason: unknown): void {
 /** A peer of any node: the peer, a handle of it, or its id. */
 export type PeerReference<P> = P | RemotePeer | string;
 
+/** A set of peers that topics name: those that are in any of them. */
+export interface NamedGroup {
+  /** The names of the topics. */
+  readonly topics: readonly string[];
+}
+
+type Excepted<P> = PeerReference<P> | NamedGroup;
+
 /** The peers that get no message of a group. */
-export type Except<P> = PeerReference<P> | readonly PeerReference<P>[] | ReadonlySet<PeerReference<P>>;
+export type Except<P> = Excepted<P> | readonly Excepted<P>[] | ReadonlySet<Excepted<P>>;
 
-/** The same after checking: peers of this process, and ids of peers of any node. */
-export type Excluded = Set<AnyPeer | string>;
+/** What `except` names, checked. */
+export type Named = Pick<Exclusion, "peers" | "topics">;
 
-/** So that their ids fit into the head of a frame, with room. */
-const MAX_EXCLUDED = 256;
+/** The peers that get no message of a group: some that are named, and those that are members of some topics on this node. */
+export class Exclusion {
+  /** Peers of this process, and ids of peers of any node. */
+  readonly peers: ReadonlySet<AnyPeer | string>;
+  readonly topics: readonly string[];
+  readonly #membersOf: (topic: string) => ReadonlySet<AnyPeer>;
+
+  constructor({ peers, topics }: Named, membersOf: (topic: string) => ReadonlySet<AnyPeer>) {
+    this.peers = peers;
+    this.topics = topics;
+    this.#membersOf = membersOf;
+  }
+
+  has(peer: AnyPeer): boolean {
+    return this.peers.has(peer) || this.topics.some((topic) => this.#membersOf(topic).has(peer));
+  }
+}
+
+/** Maximum number of peers and topics that `except` names: their ids fit into the head of a frame, with room. And of topics in a union. */
+export const MAX_NAMED = 256;
 /** No id of a peer is longer. */
 const MAX_ID_LENGTH = 128;
 
-/**
- * Returns the error for an `except` that names no peer. A list or a set is taken, and no other iterable: a topic has members on other
- * nodes too, which its iteration does not include.
- */
+/** Returns the error for an `except` that names no peer. A list or a set is taken, and no other iterable. */
 export function wrongExcept(value: unknown): TypeError {
-  const rule = `a peer of this server or of one with its engine, the id of one, or a list or a Set of at most ${MAX_EXCLUDED}`;
+  const rule = `a peer of this server or of one with its engine, the id of one, a topic, or a list or a Set of at most ${MAX_NAMED}`;
   return expected("except", rule, value);
 }
 
 /** Checks `except`. */
-export function checkExcept(value: unknown): Excluded | undefined {
+export function checkExcept(value: unknown): Named | undefined {
   if (value === undefined) return undefined;
   const entries: readonly unknown[] = value instanceof Set ? [...value] : Array.isArray(value) ? value : [value];
-  if (entries.length > MAX_EXCLUDED) throw wrongExcept(`${entries.length} peers`);
-  return new Set(
-    entries.map((entry) => {
-      const peer = entry instanceof AddressedPeer ? entry.id : entry;
-      if (peer instanceof Peer) return peer as AnyPeer;
-      if (typeof peer === "string" && peer !== "" && peer.length <= MAX_ID_LENGTH) return peer;
-      throw wrongExcept(peer);
-    }),
-  );
+  const peers = new Set<AnyPeer | string>();
+  const topics = new Set<string>();
+  for (const entry of entries) {
+    const named = entry instanceof AddressedPeer ? entry.id : entry;
+    const names = member(named, "topics");
+    if (named instanceof Peer) peers.add(named);
+    else if (typeof named === "string" && named !== "" && named.length <= MAX_ID_LENGTH) peers.add(named);
+    else if (!Array.isArray(names)) throw wrongExcept(named);
+    else for (const name of names) topics.add(topicName(name, "except"));
+  }
+  if (peers.size + topics.size > MAX_NAMED) throw wrongExcept(`${peers.size + topics.size} peers and topics`);
+  return { peers, topics: [...topics] };
 }
 
 /** Throws a `TypeError` for options that are given to a `notify` that takes none: they must not be silently without effect. */

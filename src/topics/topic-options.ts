@@ -90,8 +90,8 @@ export type MemberListener = (event: "joined" | "left", member: TopicMember) => 
 
 /** How a message is sent to peers of this node. */
 export interface SendOptions {
-  /** The peers that are not notified. May also have ids, which name no peer of this node. */
-  readonly except?: ReadonlySet<AnyPeer | string> | undefined;
+  /** The peers that are not notified. */
+  readonly except?: { has(peer: AnyPeer): boolean } | undefined;
   readonly whenSlow: "drop" | "close";
   readonly volatile?: boolean | undefined;
   readonly latest?: string | undefined;

@@ -149,11 +149,16 @@ describe("a client that returns", () => {
     for (const except of [client.peer, client.peer.id, new Set([client.peer.id])])
       a.server.topic("room").notify("moved", { n: 5 }, { except });
     a.server.topic("room").notify("moved", { n: 6 }, { here: true });
+    for (const { server } of [a, b]) server.topics("void", "room").notify("moved", { n: 7 });
     await turn();
     expect(client.got).toEqual([]);
+    // As a member of one topic, it gets at once what is for both, and not again.
+    a.server.topic("attic").add(client.peer);
+    for (const { server } of [a, b]) server.topics("room", "attic").notify("moved", { n: 8 });
+    expect(await client.until(2)).toEqual([8, 8].map((n) => ["moved", { n }]));
     read.resolve();
     expect(await joining).toEqual({ at: expect.stringMatching(/\.100$/), outcome: "complete" });
-    expect((await client.until(102)).slice(99)).toEqual([0, 2, 6].map((n) => ["moved", { n }]));
+    expect((await client.until(106)).slice(101)).toEqual([0, 2, 6, 7, 7].map((n) => ["moved", { n }]));
   });
 
   it("has a gap if `since` is absent, malformed, of another log, ahead, or too old", async () => {

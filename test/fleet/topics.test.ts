@@ -27,9 +27,10 @@ describe("notify of a topic", () => {
     const nodes = makeNodes(3);
     const [a] = nodes as [Node];
     const clients = await Promise.all([0, 1, 2, 0, 1, 2].map((i) => nodes[i]!.client()));
-    for (const [i, { peer }] of clients.entries()) await nodes[i % 3]!.server.topic("room").join(peer);
+    for (const [i, { peer }] of clients.entries())
+      for (const name of ["room", ...(i < 4 ? ["left"] : []), ...(i > 1 ? ["right"] : []), ...(i % 2 ? ["odd"] : [])])
+        await nodes[i % 3]!.server.topic(name).join(peer);
     const [p0, p1, p2, p3, p4, p5] = clients.map(({ peer }) => peer) as [AnyPeer, ...AnyPeer[]];
-    const all = [0, 1, 2, 3, 4, 5];
     const strange = ["gone", `${"x".repeat(64)}.gone`, "a,b.c", "\ud800.x"];
     const rows: [options: object, omitted: number[]][] = [
       [{ except: p0 }, [0]],
@@ -39,20 +40,28 @@ describe("notify of a topic", () => {
       [{ except: new Set([p0, p4!.id]) }, [0, 4]],
       [{ except: [p3, a.server.peer(p5!.id), ...strange] }, [3, 5]],
       [{ except: [] }, []],
+      [{ except: a.server.topic("odd") }, [1, 3, 5]],
+      [{ except: new Set([p4, p1!.id, a.server.topics("void", "right")]) }, [1, 2, 3, 4, 5]],
       [{ here: true }, [1, 2, 4, 5]],
       [{}, []],
     ];
-    const groups = [a.server.topic("room"), a.server.peers];
+    const { server } = a;
+    const union = server.topics("left", "right", "void", "left");
+    expect([union.size, union.topics, server.topicNames[0]]).toEqual([2, ["left", "right", "void"], "room"]);
+    const groups = [server.topic("room"), server.peers, union];
+    const methods = ["said", "all", "any"];
+    server.topics().notify("any", { n: -1 });
     for (const [n, [options]] of rows.entries())
-      for (const [i, group] of groups.entries()) group.notify(["said", "all"][i]!, { n }, options);
-    for (const i of all) {
+      for (const [i, group] of groups.entries()) group.notify(methods[i]!, { n }, options);
+    for (const [i, client] of clients.entries()) {
       const numbers = rows.flatMap(([, omitted], n) => (omitted.includes(i) ? [] : [n]));
-      const got = await clients[i]!.until(2 * numbers.length);
-      for (const method of ["said", "all"])
+      const got = await client.until(3 * numbers.length);
+      for (const method of methods)
         expect(got.flatMap(([name, { n }]) => (name === method ? [n as number] : []))).toEqual(numbers);
     }
+    expect(() => server.topics(...Array.from({ length: 257 }, (_, n) => String(n)))).toThrow("at most 256");
     const { peer: foreign } = await makeNode({}).client();
-    for (const except of [foreign, [p0, foreign]])
+    for (const except of [foreign, [p0, foreign], server.peers, { topics: [""] }])
       expect(() => a.server.topic("room").notify("said", {}, { except: except as never })).toThrow("Expected `except`");
   });
 
@@ -73,7 +82,7 @@ describe("notify of a topic", () => {
     const calls: unknown[] = [];
     const around = (call: any, next: () => Promise<unknown>): unknown => {
       if (call.peer !== undefined) return next();
-      calls.push([call.topic, call.method, call.peers.length]);
+      calls.push([call.topics, call.method, call.peers.length]);
       call.params = { n: 7 };
       return next();
     };
@@ -83,11 +92,10 @@ describe("notify of a topic", () => {
     a.server.topic("room").notify("said", { n: 1 });
     expect(await bob.until(1)).toEqual([said(7)]);
     a.server.topic("room").notify("said", { n: 1 }, { here: true });
-    expect(calls).toEqual([["room", "said", 0]]);
+    expect(calls).toEqual([[["room"], "said", 0]]);
   });
 });
 
-/** Returns what a client got except the messages that filled its socket. */
 const messagesOf = ({ got }: Client): unknown[] =>
   got.filter(([method]) => method !== "pad").map(([method, params]) => (params?.n === undefined ? method : params.n));
 
@@ -103,7 +111,6 @@ describe.each(["topic", "peers"] as const)("to a slow peer of another node, a me
     const line = b.network.of(bob.client);
     line.stop();
     const group = kind === "topic" ? a.server.topic("room") : a.server.peers;
-    /** Notifies, and waits until the other node has it. */
     const notify = async (method: string, params: object, options?: object): Promise<void> => {
       const before = eve.got.length;
       group.notify(method, params, options);

@@ -30,7 +30,6 @@ function joinDen(server: Server, count: number): Silent[] {
   return members;
 }
 
-/** The params of the messages that each client got. */
 function paramsOf(members: readonly Silent[]): unknown[] {
   return members.map(({ sent }) => sent.map((text) => (JSON.parse(text) as { params?: unknown }).params));
 }
@@ -191,7 +190,6 @@ describe("the signal of a request to a group", () => {
 
 const bug = new Error("bug in around");
 
-/** Makes a server whose `around` is given, and records the calls of that and the `error` events. */
 function serverAround(around: ServerAround) {
   const calls: ServerCall[] = [];
   const server = makeServer({
@@ -212,8 +210,8 @@ describe("around, for messages to a group", () => {
     server.peers.notify("said", { n: 2 }, { except: [b!.peer] });
     const same = { direction: "outgoing", peer: undefined, method: "said", id: undefined, context: undefined };
     expect(calls).toEqual([
-      { ...same, topic: "den", peers: [a!.peer, b!.peer, c!.peer], isRequest: false, params: { n: 1 } },
-      { ...same, topic: undefined, peers: [a!.peer, c!.peer], isRequest: false, params: { n: 2 } },
+      { ...same, topics: ["den"], peers: [a!.peer, b!.peer, c!.peer], isRequest: false, params: { n: 1 } },
+      { ...same, topics: undefined, peers: [a!.peer, c!.peer], isRequest: false, params: { n: 2 } },
     ]);
     // Sent inside `notify`, because `around` calls `next` at once.
     expect(paramsOf([a!, b!, c!])).toEqual([[{ n: 1 }, { n: 2 }], [{ n: 1 }], [{ n: 1 }, { n: 2 }]]);
@@ -236,7 +234,7 @@ describe("around, for messages to a group", () => {
     expect(calls).toMatchObject([
       { direction: "incoming", method: "join", peer: members[0]!.peer },
       { direction: "incoming", method: "join", peer: members[1]!.peer },
-      { peer: undefined, topic: "den", method: "ask", isRequest: true, params: [0], peers: [members[0]!.peer] },
+      { peer: undefined, topics: ["den"], method: "ask", isRequest: true, params: [0], peers: [members[0]!.peer] },
       { direction: "outgoing", method: "said", peer: members[1]!.peer },
     ]);
   });
