@@ -100,6 +100,16 @@ describe("the examples of SCALING.md", () => {
     expect(again.match(/'ada'/g)).toEqual(["'ada'"]);
   });
 
+  it("leave nothing in Redis without a time to live when all nodes are killed", async () => {
+    const nodes = [run("node.js"), run("node.js")];
+    const urls = await Promise.all(nodes.map(async (node) => (await node.line(/listening/)).split(" ").at(-1)!));
+    for (const url of urls) await run("member.js", url, "ada").line(/^ada: hello$/);
+    for (const node of nodes) await node.stop("SIGKILL");
+    const keys = await commandAt<string[]>(redis.url, ["KEYS", "*"]);
+    const left = await Promise.all(keys.map((key) => commandAt<number>(redis.url, ["PTTL", key])));
+    expect([keys.length > 1, left.filter((ms) => ms <= 0)]).toEqual([true, []]);
+  });
+
   it.each(printing)("print what the page shows: $name", async ({ name, output }) => {
     const program = run(name);
     const exit = await program.exited;
