@@ -1,4 +1,3 @@
-/** A user that is banned while its clients are on their way in. */
 import { expect, it } from "vitest";
 import { memory, type AnyPeer } from "../../src/node.js";
 import { ByHand, LIMITS, serving } from "../server/by-hand.js";

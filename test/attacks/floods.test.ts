@@ -12,7 +12,6 @@ import { portOf } from "../support/network.js";
 import { turn } from "../support/turns.js";
 import { target, type Target } from "./support/server.js";
 
-/** What a socket reads at once. */
 const READ_BYTES = 64 * 1024;
 /** A connection is processed for 6 ms, and the clock is read at least for each eighth message. */
 const MOST_UNITS = 8 * (6 + 1);

@@ -13,7 +13,6 @@ import { target } from "./support/server.js";
 
 const hostOf = (url: string): string => new URL(url).host;
 
-/** Resolves with all that a connection receives, when it has ended. */
 async function allOf(socket: Socket): Promise<string> {
   let text = "";
   socket.on("data", (data: Buffer) => (text += data.toString("latin1")));

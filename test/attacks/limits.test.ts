@@ -19,7 +19,6 @@ function calls(method: string, count: number): object[] {
   return Array.from({ length: count }, (_, i) => request(i + 1, method));
 }
 
-/** Counts the responses by error code, or by `result` without an error. */
 function codesOf(responses: readonly { error?: { code: number } }[]): Record<string, number> {
   const codes: Record<string, number> = {};
   for (const { error } of responses) {

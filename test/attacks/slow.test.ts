@@ -9,7 +9,6 @@ const MIB = 2 ** 20;
 const CAP = 4 * MIB;
 const BURST = 8 * CAP;
 const LONG = "x".repeat(64 * 1024);
-/** The size of a message with that text, with its envelope and its frame. */
 const MESSAGE_BYTES = LONG.length + 200;
 
 /** Returns the most queued bytes of a peer, polled each tick until it is closed or `isEnough` returns true. */

@@ -8,7 +8,6 @@ import { bridge, bridged, type BridgeEnd, type Bridged, greeted, runs } from "./
 useVirtualClock();
 
 const MIB = 2 ** 20;
-/** The default of `graceMs`. */
 const GRACE_MS = 2_000;
 
 /** Sends to a command that does not read, until the bridge no longer reads the client. */

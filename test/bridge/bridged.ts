@@ -15,7 +15,6 @@ export { bridge, type BridgeEnd, type BridgeOptions };
 
 export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 
-/** A client, the server's end of its connection, and the bridge between that and a command. */
 export interface Bridged extends PlainPeer {
   readonly server: WebSocket;
   readonly raw: Socket;

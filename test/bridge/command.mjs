@@ -13,7 +13,6 @@ const say = (value) => stdout.write(frame(JSON.stringify(value)));
 /** Keeps running, for a limited time in case a failed test does not end it. */
 const stay = () => setTimeout(() => process.exit(9), 300_000);
 
-/** Calls back with each line of standard input. */
 const onMessage = (listener) => createInterface(stdin).on("line", listener);
 
 const commands = {

@@ -193,7 +193,6 @@ async function missedByTab(page: Page): Promise<string[]> {
   );
 }
 
-/** Presses Tab until the element has the focus. */
 async function tabTo(page: Page, selector: string): Promise<void> {
   for (let i = 0; i < 200; i++) {
     if (await page.evaluate((wanted) => document.activeElement!.matches(wanted), selector)) return;

@@ -12,7 +12,6 @@ export function browser(): Promise<Browser> {
   return launched;
 }
 
-/** Opens a page in a context of its own. */
 export async function newPage(options?: BrowserContextOptions): Promise<Page> {
   return (await (await browser()).newContext(options)).newPage();
 }

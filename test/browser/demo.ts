@@ -12,7 +12,6 @@ const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.
 export interface Demo extends AsyncDisposable {
   url: string;
   pid: number;
-  /** Returns what the process has printed so far. */
   printed(): string;
   /** Ends the process, and returns its exit code, or `null` if a signal killed it. */
   kill(signal: "SIGINT" | "SIGTERM" | "SIGKILL"): Promise<number | null>;
@@ -100,7 +99,6 @@ export async function visit(url: string, name: string, options?: object): Promis
   return { page, complaints, options };
 }
 
-/** A demo with visitors, who leave at the end of the test. */
 export interface VisitedDemo extends Demo {
   invite(name: string, options?: object): Promise<Visitor>;
 }
@@ -233,7 +231,6 @@ export async function say(page: Page | Frame, text: string): Promise<void> {
   await page.getByLabel("Message", { exact: true }).press("Enter");
 }
 
-/** Draws with the mouse. The points are fractions of the board. */
 export async function draw(page: Page, points: [x: number, y: number][]): Promise<void> {
   const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;
   for (const [i, point] of points.entries()) {

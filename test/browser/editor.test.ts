@@ -172,7 +172,6 @@ describe("the editor", () => {
     }));
 });
 
-/** Returns true if the part reaches out of the editor. */
 function isOverhanging(page: Page, part: string): Promise<boolean> {
   return page.evaluate((selector) => {
     const editor = document.querySelector(".desk")!.getBoundingClientRect();

@@ -1,4 +1,3 @@
-/** The demo's editor in a browser. */
 import { execFileSync } from "node:child_process";
 import type { Locator, Page } from "playwright-core";
 import { visit, withTwo, type Demo, type Visitor } from "./demo.js";
@@ -20,7 +19,6 @@ async function openEditor(page: Page): Promise<void> {
   await ready(page, "css");
 }
 
-/** Loads the page again, and goes to the editor. */
 export async function reloadEditor(page: Page): Promise<void> {
   await page.reload();
   await openEditor(page);
@@ -57,7 +55,6 @@ export async function goTo(page: Page, text: string): Promise<void> {
   await page.keyboard.press("End");
 }
 
-/** Returns the texts that are underlined as errors. */
 export function squiggles(page: Page): Promise<string[]> {
   return page.locator(".file:visible .cm-lintRange").allTextContents();
 }

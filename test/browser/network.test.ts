@@ -303,7 +303,6 @@ async function waiting(page: Page): Promise<number> {
   return Number(/^(\d+) messages? waits?\.$/.exec((await page.locator("#waiting").textContent())!)![1]);
 }
 
-/** Returns the lines of the chat, without those that wait. */
 function lines(page: Page): Promise<string[]> {
   return page.locator(".line:not(.pending) .text").allTextContents();
 }
@@ -315,7 +314,6 @@ function colorOf(page: Page, selector: string): Promise<string> {
     .evaluate((element) => getComputedStyle(element).color);
 }
 
-/** Waits until all show the same board, to the pixel. */
 async function alike(first: Page, ...others: Page[]): Promise<void> {
   for (const other of others) await expect.poll(async () => (await pixels(other)) === (await pixels(first))).toBe(true);
 }

@@ -23,7 +23,6 @@ declare global {
   var pushed: unknown[];
 }
 
-/** A bare page that has imported the built package. */
 let site: Site;
 let page: Page;
 let server: Server<any, any, any>;

@@ -1,4 +1,3 @@
-/** Rendering on a server with React 18. */
 import { vi } from "vitest";
 import { itRendersOnAServer } from "../react/rendering.js";
 

@@ -1,4 +1,3 @@
-/** The commands that connect: `call`, `notify` and `listen`. */
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it } from "vitest";
 import type { WebSocket } from "ws";

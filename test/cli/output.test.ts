@@ -1,4 +1,3 @@
-/** What is printed: colours, escapes, and an output that cannot be written to. */
 import { stripVTControlCharacters } from "node:util";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";

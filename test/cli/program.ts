@@ -70,7 +70,6 @@ function observe(code: Promise<number | null>, outputs: Record<"stdout" | "stder
   return { ended, until };
 }
 
-/** A run in this process. */
 export interface RunningHere extends Running {
   signal(name: NodeJS.Signals): void;
 }
@@ -96,7 +95,6 @@ export function begin(args: readonly string[], given: Given = {}): RunningHere {
   return { ...begun, signal: signalled.resolve };
 }
 
-/** Runs the command line in this process to its end. */
 export function run(args: readonly string[], given?: Given): Promise<Ended> {
   return begin(args, given).ended;
 }

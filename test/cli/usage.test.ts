@@ -4,7 +4,6 @@ import { describe, expect, it } from "vitest";
 import { MAIN, run } from "./program.js";
 
 const COMMANDS = ["serve", "call", "notify", "listen", "connect", "bridge"];
-/** No server listens here. */
 const NOWHERE = "127.0.0.1:1";
 
 describe("reciproc", () => {

@@ -29,10 +29,8 @@ export interface Attempt {
 /** A server that the test writes. It accepts the client or ends the connection, or the attempt hangs. */
 export type Script = (webSocket: ScriptedWebSocket, attempt: Attempt) => void;
 
-/** Refuses each attempt, like a port without a listener. */
 export const refuse: Script = (webSocket) => webSocket.end();
 
-/** Never opens a connection. */
 export const hang: Script = () => {};
 
 /** Accepts a client for `reciproc.v1`, sends these frames, and then nothing. */
@@ -40,7 +38,6 @@ export function says(...frames: string[]): Script {
   return (webSocket) => webSocket.accept("reciproc.v1", ...frames);
 }
 
-/** Refuses a client by a bye and a close. */
 export function dismiss(code: number, reason: string): Script {
   return (webSocket) => {
     webSocket.accept("reciproc.v1", bye(code, reason));
@@ -82,7 +79,6 @@ class PageNetwork {
   /** Called when the client closes a WebSocket to the test server. */
   onClose: (code: number | undefined) => void = () => {};
 
-  /** Makes the WebSocket of an attempt. */
   open(url: string, protocols: readonly string[]): Attempt["webSocket"] {
     const { script } = this;
     class RecordingWebSocket extends test.WebSocket {
@@ -141,7 +137,6 @@ class PageNetwork {
     test.network.lose();
   }
 
-  /** The scripted server says bye, and closes. */
   dismiss(info: CloseInfo, retryMs?: number): void {
     this.scripted.say(bye(info.code, info.reason, retryMs));
     this.scripted.end(info);
@@ -181,7 +176,6 @@ export async function live(options?: object): Promise<{ peer: AnyPeer; emitted: 
   return { peer, emitted: record(peer) };
 }
 
-/** Asserts that calls are answered. */
 export async function expectEcho(peer: AnyPeer): Promise<void> {
   expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toEqual([[1], undefined]);
 }
@@ -190,7 +184,6 @@ export async function closeAll(): Promise<void> {
   await Promise.all(peers.splice(0).map((peer) => peer.close()));
 }
 
-/** Makes the value that `Math.random` returns constant. */
 export function draw(value: number): void {
   vi.spyOn(Math, "random").mockReturnValue(value);
 }

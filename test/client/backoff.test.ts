@@ -1,4 +1,3 @@
-/** When a client connects again, by a virtual clock. */
 import { describe, expect, it, vi } from "vitest";
 import { ConnectError } from "../../src/index.js";
 import { pass, useVirtualClock } from "../support/time.js";

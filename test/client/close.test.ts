@@ -1,4 +1,3 @@
-/** Closing a client while it is suspended, during an attempt, or inside a listener: it ends at once, and leaves nothing. */
 import { inspect as show } from "node:util";
 import { describe, expect, it } from "vitest";
 import type { AnyPeer, Caller } from "../../src/index.js";

@@ -1,4 +1,3 @@
-/** One connection attempt: how a WebSocket fails, servers that are silent or changed, addresses, and `signal`. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ConnectError, mcp } from "../../src/index.js";
 import { pass, useVirtualClock } from "../support/time.js";

@@ -1,4 +1,3 @@
-/** Credentials that change: functions for `url`, `headers` and `auth`, and `reauthenticate`. */
 import type { IncomingMessage } from "node:http";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
@@ -26,7 +25,6 @@ interface User {
 
 type Users = TestServer<any, any, any>;
 
-/** How often the server has authenticated. */
 let asked: number;
 beforeEach(() => void (asked = 0));
 

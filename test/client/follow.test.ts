@@ -1,4 +1,3 @@
-/** What a followed topic shows, and when it says that it is current. */
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { follow, open, RpcError } from "../../src/index.js";
 import type { AnyPeer, FollowedTopic, Joined, TopicState } from "../../src/index.js";
@@ -71,7 +70,6 @@ async function start(clientOptions: TestClientOptions<ServerApi, PageApi> = {}) 
   const show = (id = "a"): FollowedTopic<number[]> => follow(peer, "join", { id }, OPTIONS);
   const store = show();
   const settle = () => kit.network.settle();
-  /** What the store shows when all has arrived. */
   const shown = async (): Promise<string> => (await settle(), textOf(store.get()));
   return { ...kit, ...boards, settle, peer, errors, show, store, shown, topic: kit.server.topic("a") };
 }

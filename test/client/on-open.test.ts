@@ -1,4 +1,3 @@
-/** `onOpen`: what it precedes, when it fails, and when it takes too long. Clients of plain servers reconnect if they have it. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Caller, Context } from "../../src/index.js";
 import { pass, timersSet, useVirtualClock } from "../support/time.js";

@@ -1,4 +1,3 @@
-/** A peer that `open` returns before it is connected: its attempts, and how it ends. */
 import { describe, expect, it } from "vitest";
 import { ConnectError, type AnyPeer, type CloseInfo } from "../../src/index.js";
 import { open as openNode } from "../../src/node.js";

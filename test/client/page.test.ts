@@ -32,7 +32,6 @@ beforeEach(() => {
   for (const [name, value] of Object.entries(partOf("window"))) vi.stubGlobal(name, value);
 });
 
-/** Returns how many pings the client sent on the current connection. */
 function pings(): number {
   return network.last.sent.filter((frame) => frame === PING).length;
 }

@@ -1,4 +1,3 @@
-/** What a presence shows of the members of a topic, and when the others see its own state. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { presence, RpcError } from "../../src/index.js";
 import type { AnyPeer, Joined, MemberChange, People, Presence, PresenceParams } from "../../src/index.js";
@@ -50,7 +49,6 @@ function start() {
     await kit.network.settle();
     return Object.assign(store, { peer });
   };
-  /** What the stores show when all has arrived. */
   const shown = async (...stores: Store[]): Promise<string[]> => (await kit.network.settle(), stores.map(textOf));
   const peerOf = (name: string): AnyPeer => [...kit.server.peers].find(({ auth }) => auth.name === name)!;
   return { ...kit, den: kit.server.topic("den"), calls, errors, hooks, enter, shown, peerOf };

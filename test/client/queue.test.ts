@@ -1,4 +1,3 @@
-/** Calls and notifications without a connection: they are queued in order, within limits, and can be cancelled. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { AnyPeer, Stream } from "../../src/index.js";
 import { pass, useVirtualClock } from "../support/time.js";
@@ -15,7 +14,6 @@ useNetwork({
 });
 beforeEach(() => void (heard.length = 0));
 
-/** Connects a client that has then lost its socket, and whose attempts fail. */
 async function down(options?: object): Promise<AnyPeer> {
   const peer = await connectPage(options);
   await pass(10);

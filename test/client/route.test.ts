@@ -1,4 +1,3 @@
-/** The `route` of a session: the name by which a load balancer finds the server that has it. */
 import { describe, expect, it } from "vitest";
 import { serve } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";

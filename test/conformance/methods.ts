@@ -143,7 +143,6 @@ function cyclic(): object {
 
 const fail = raising(new Error("secret"));
 
-/** Returns an object whose member throws when it is read. */
 const failing = (name: string): object => Object.defineProperty({}, name, { get: fail, enumerable: true });
 
 const hostile = (): object => new Proxy({}, { get: fail, getPrototypeOf: fail, ownKeys: fail, has: fail });

@@ -17,13 +17,11 @@ export type Frame =
   | object
   | number;
 
-/** How a call ended. */
 type End = { result: unknown } | { error: object } | { malformed: unknown; message: string } | { other: string };
 
 /** The outcome of a call by the peer under test, or of reading a stream. `"pending"` means that it was not settled. */
 export type Outcome = "pending" | End | ({ values: unknown[] } & Partial<End>);
 
-/** One case. */
 export interface Case {
   name: string;
   source: string;
@@ -82,7 +80,6 @@ function spellOut(one: Case): Case[] {
   });
 }
 
-/** Returns the text of a text frame. */
 function textOf(frame: Frame): string {
   if (typeof frame === "string") return frame;
   if (typeof frame === "object" && "$join" in frame) {
@@ -129,7 +126,6 @@ function isJson(text: string): boolean {
   }
 }
 
-/** Runs a case and asserts all its expectations. */
 export async function runCase(one: Case, open: (options: WireOptions) => Promise<Wire>): Promise<void> {
   const methods = methodSets[one.methods ?? "fixtures"];
   if (methods === undefined) throw new Error(`there is no set of methods called "${one.methods}"`);

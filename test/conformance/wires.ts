@@ -13,17 +13,13 @@ export type WireOptions = Omit<PeerOptions, "around"> & {
 /** The raw client's end of a wire. Over HTTP each frame has a peer of its own, which cannot be inspected. */
 export interface Wire {
   readonly peer: AnyPeer | undefined;
-  /** The `error` events of the peer. */
   readonly errors: unknown[];
   /** Sends one frame: text, or the bytes of a binary frame. */
   send(frame: string | Uint8Array): void;
   /** Resolves with the next received frame. Rejects when the connection has ended. */
   receive(): Promise<string>;
-  /** Returns the frames that arrived and were not received. */
   drain(): string[];
-  /** Resolves with the close code when the connection has ended. */
   readonly closed: Promise<number>;
-  /** Ends everything. */
   end(): Promise<void>;
 }
 

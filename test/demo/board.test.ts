@@ -29,7 +29,6 @@ describe("the journal of the board", () => {
   });
   afterEach(() => rm(folder, { recursive: true }));
 
-  /** Opens the file with an empty board, and applies the entries. */
   function board(...entries: Entry[]): BoardState {
     const state = new BoardState();
     const journal = new Journal(path, state);

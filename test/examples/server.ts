@@ -1,4 +1,3 @@
-/** The server of an example, as a program. */
 import { join } from "node:path";
 import { Running } from "../readme/examples.js";
 
@@ -30,7 +29,6 @@ export class ExampleServer {
     return code;
   }
 
-  /** What the server has printed on its standard error. */
   get errors(): string {
     return this.#errors + (this.#running?.errors ?? "");
   }

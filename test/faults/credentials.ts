@@ -47,7 +47,6 @@ interface Holder {
 const UNKNOWN_NAME = "an unknown user";
 const OTHER_NAME = "bob";
 
-/** The credentials of one world. */
 export class Credentials {
   /** Set before the client shows an `auth` that is refused. */
   refusal: AuthRefusal | undefined;
@@ -102,7 +101,6 @@ export class Credentials {
     this.#takes(end);
   }
 
-  /** Records that the server emits `refresh`. */
   refreshed(end: End, old: unknown): void {
     this.#oracle.tally.refreshes++;
     const { accounts } = this.#holders.get(end)!;
@@ -190,7 +188,6 @@ export class Credentials {
     return id !== undefined && id > since && id <= until && this.#fresh.has(id);
   }
 
-  /** Checks that nothing is left after the world has ended. */
   finish(): void {
     for (const renewal of this.#renewals) {
       const { outcome, from } = renewal;

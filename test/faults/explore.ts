@@ -7,14 +7,11 @@ import { Breach } from "./oracle.js";
 import type { Variant } from "./variants.js";
 import { play, type Figures, type Plan } from "./world.js";
 
-/** The number of concurrent worlds: most of them are idle at any moment. */
 const SIDE_BY_SIDE = 12;
 /** How long a world waits for an event: longer than any session lasts without a socket. */
 const PATIENCE_MS = 180_000;
-/** The number of failures after which no further world is started. */
 const MOST_FAILURES = 5;
 
-/** The worlds to run. */
 export interface Exploration extends Pick<Plan, "messages" | "cuts"> {
   /** All from 1 on by default. */
   readonly seeds: readonly number[] | undefined;
@@ -24,7 +21,6 @@ export interface Exploration extends Pick<Plan, "messages" | "cuts"> {
   readonly patienceMs?: number;
 }
 
-/** The result of the worlds. */
 export interface Found {
   readonly figures: Figures[];
   /** The broken rules, with the seed and the command that replays it. */
@@ -63,13 +59,11 @@ export async function explore({
   return found;
 }
 
-/** Returns the command that plays a seed alone. */
 function again(seed: number, { messages, cuts }: Pick<Plan, "messages" | "cuts">): string {
   const size = `RECIPROC_FAULT_MESSAGES=${messages} RECIPROC_FAULT_CUTS=${cuts}`;
   return `    RECIPROC_FAULT_SEED=${seed} ${size} npx vitest run test/long/faults`;
 }
 
-/** Returns the sum of all outcomes. */
 export function sumOf(figures: readonly Figures[]): Figures {
   const sum = { faults: {} } as Record<string, number> & { faults: Record<string, number> };
   for (const { faults, ...counts } of figures) {

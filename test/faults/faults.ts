@@ -32,7 +32,6 @@ const PASSING = [undefined, 1000, 1001, 1011, 1012, 3000, 4000, 4999];
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013];
 const HOSTILE = ["[1,", '"text"', "1", '{"ack":-1}', '{"ack":9007199254740991}', '{"missed":0}', '{"missed":"1"}'];
 
-/** Each fault resolves when it has happened. */
 export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   cut: async (world) => (await atByte(world)).cut(),
   reset: async (world) => (await atByte(world)).reset(),
@@ -248,7 +247,6 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     const mayBeOver = isReturning || world.oracle.ends.slice(earlier).some(({ reason }) => reason === EXPIRED);
     if (current.isOver && !mayBeOver) world.oracle.fail("a session is over that the client's hello had not confirmed");
   },
-  /** The server closes, and another one starts on the same port. */
   restart: (world) => restart(world, "the server was restarted", () => {}),
   /** The server dies with its unsent messages, and another one starts. */
   crash: (world) =>
@@ -260,7 +258,6 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
 
 /** After this time a connection is faulted at its current byte. */
 const STILL_MS = 15;
-/** A thief waits this long between two pings. */
 const PING_EVERY_MS = 2;
 
 function sideOf(world: World): Side {
@@ -356,7 +353,6 @@ async function refuse(world: World, act: () => boolean): Promise<void> {
   });
 }
 
-/** Ends the server, and starts another one on the same port. */
 async function restart(world: World, why: string, begin: () => void): Promise<void> {
   await settled(world);
   await world.demandLoss(why, async () => {
@@ -376,19 +372,16 @@ export function onNextLine(world: World, injectFault: (line: Line) => void): voi
   };
 }
 
-/** Returns whether the client's session flows on another line. */
 function hasLeft(world: World, old: Line): boolean {
   return world.isFlowing && world.proxy.newest !== old;
 }
 
-/** Holds the client's frames in the proxy. */
 function hold(line: Line): Line {
   line.toServer.gate = undefined;
   line.toServer.freeze();
   return line;
 }
 
-/** Returns whether the server will refuse to resume on this line. */
 function isTurnedAway(line: Line): boolean {
   const { isClosedByServer, isRefused } = line.wire;
   return isClosedByServer || isRefused || !line.has("server");

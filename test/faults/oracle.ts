@@ -5,12 +5,10 @@
  */
 import type { ConnectionLostError, RpcError, TimeoutError } from "../../src/index.js";
 
-/** A rule that was broken. */
 export class Breach extends Error {
   override readonly name = "Breach";
 }
 
-/** One end of a session. */
 export class End {
   readonly side: "client" | "server";
   /** Its place in `ends`. */
@@ -47,11 +45,9 @@ interface Sent {
   readonly label: string;
   /** The call, or `undefined` for a notification, which cannot be cancelled. */
   readonly call: Call | undefined;
-  /** Whether the message is a broadcast, which may be dropped. */
   readonly isBroadcast?: boolean;
   /** The key of a message of which only the newest must arrive. */
   readonly key?: string | undefined;
-  /** Whether the message may be dropped without a report. */
   readonly isVolatile?: boolean;
 }
 
@@ -63,7 +59,6 @@ export const SHOWN = "shown";
 export interface Expectation {
   /** The call is aborted, or has a short timeout. */
   mayGiveUp?: boolean;
-  /** Its handler throws. */
   fails?: boolean;
   /** The call is over the other side's limit. */
   isTooLong?: boolean;
@@ -73,7 +68,6 @@ export interface Expectation {
   reports?: number;
 }
 
-/** One call. */
 export class Call {
   readonly label: string;
   readonly from: End;
@@ -92,7 +86,6 @@ export class Call {
   }
 }
 
-/** No outcomes of calls and notifications. */
 const NO_OUTCOMES = {
   calls: 0,
   notifications: 0,
@@ -114,7 +107,6 @@ const NO_OUTCOMES = {
   lost: 0,
   suspends: 0,
   reports: 0,
-  /** Messages with bytes that have arrived. */
   bytes: 0,
   /** Streams whose reader got the loss of a session. */
   interrupted: 0,
@@ -130,7 +122,6 @@ const NO_OUTCOMES = {
   expiries: 0,
 };
 
-/** Counts of the outcomes. */
 export type Tally = typeof NO_OUTCOMES;
 
 /** Checks the events in one world against the allowed events. */
@@ -192,7 +183,6 @@ export class Oracle {
     if (last?.key !== undefined) end.newest.delete(last.key);
   }
 
-  /** Records that an end is about to call. `isOrdered`: the call is sent at once, after all earlier messages. */
   calls(from: End, label: string, expects: Expectation, isOrdered = true): Call {
     this.tally.calls++;
     const call = new Call(label, from, expects);

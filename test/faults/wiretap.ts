@@ -3,7 +3,6 @@ import type { Line, Side } from "./proxy.js";
 import type { Unit } from "./units.js";
 import type { Variant } from "./variants.js";
 
-/** A session as the proxy sees it. */
 export class WireSession {
   /** In the order in which the server issued them. */
   readonly tokens: string[] = [];
@@ -19,12 +18,10 @@ export class WireSession {
   isConfirmed = false;
 }
 
-/** What is known of one line. */
 export class WireLine {
   session: WireSession | undefined;
   /** The session that the server's hello offers. If the client offered to resume, it begins with the client's hello. */
   offered: WireSession | undefined;
-  /** Whether the client offers to resume. */
   isReturning: boolean | undefined;
   /** `"asking"`: the client sent `resume`, and the reply has not been forwarded. `"answered"`: it has, and no frame followed. */
   state: "opening" | "asking" | "answered" | "open" = "opening";
@@ -50,7 +47,6 @@ const TEXT = 0x81;
 const BINARY = 0x82;
 const CLOSE = 0x88;
 
-/** Watches a proxy. */
 export class Wiretap {
   readonly #byToken = new Map<string, WireSession>();
   readonly #breach: (what: string) => void;
@@ -58,7 +54,6 @@ export class Wiretap {
   newest: WireSession | undefined;
   /** As of a variant. */
   bend: Variant["bend"];
-  /** Called with each new line. */
   onOpened: ((line: Line) => void) | undefined;
 
   constructor(breach: (what: string) => void) {

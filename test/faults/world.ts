@@ -12,11 +12,9 @@ import { CLIENT_NAME, MAX_MESSAGE_BYTES, Traffic, type Speaker } from "./traffic
 import type { Variant } from "./variants.js";
 import { Wiretap } from "./wiretap.js";
 
-/** The parameters of a world. */
 export interface Plan {
   readonly seed: number;
   readonly messages: number;
-  /** How often the client loses its socket. */
   readonly cuts: number;
   /** The timeout of each required event, in milliseconds of the virtual clock. */
   readonly patienceMs: number;
@@ -24,13 +22,10 @@ export interface Plan {
   readonly variant?: Variant;
 }
 
-/** The result of a world. */
 export interface Figures extends Tally {
   messages: number;
   cuts: number;
-  /** Dropped broadcasts. */
   dropped: number;
-  /** How often each fault happened. */
   faults: Partial<Record<FaultKind, number>>;
 }
 
@@ -117,14 +112,12 @@ export class World {
     this.credentials.finish();
   }
 
-  /** Ends everything, in any state that a breach has left. */
   async dispose(): Promise<void> {
     for (const end of this.oracle.ends) end.reason ??= "the world ends";
     await this.proxy?.close();
     await Promise.allSettled([this.client?.close(), this.server?.close()]);
   }
 
-  /** Serves on the same port as before. */
   async serve(): Promise<void> {
     const { server = same, authenticate = same } = this.plan.variant ?? {};
     const real: Server = await serve({
@@ -283,7 +276,6 @@ export class World {
     return this.random.weighted({ ...FAULT_WEIGHTS, silence: this.hasHeartbeat ? FAULT_WEIGHTS.silence : 0 });
   }
 
-  /** Sends messages until `event` has happened. */
   async #during(what: string, event: Promise<unknown>): Promise<void> {
     const state = { isOver: false };
     const done = event.finally(() => (state.isOver = true));
@@ -366,7 +358,6 @@ export class World {
     });
   }
 
-  /** Describes the state for a failure report. */
   #situation(): string {
     const { newest } = this.proxy ?? {};
     const line = newest === undefined ? "no connection" : `a line that is ${newest.wire.state}`;

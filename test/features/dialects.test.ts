@@ -1,4 +1,3 @@
-/** Dialects: choosing one, writing one, and what each reads. */
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, serve, type AnyPeer, type Context, type Dialect } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";

@@ -156,7 +156,6 @@ export async function answersTo(raw: RawPeer, ...steps: unknown[]): Promise<any[
   return raw.messages().slice(before);
 }
 
-/** Returns the number of streams that a peer serves. */
 export const streamsOf = ({ peer }: RawPeer): number => peer.stats().streams;
 
 /** Returns a peer whose `wait` ends when it is aborted, and whose `stay` ignores the abort and ends as `open` decides. */

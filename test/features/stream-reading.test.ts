@@ -17,7 +17,6 @@ interface Read {
   readonly end: unknown[];
 }
 
-/** Reads a stream in the background. */
 async function reading(raw: RawPeer, options?: object): Promise<Read> {
   const values: unknown[] = [];
   const end: unknown[] = [];

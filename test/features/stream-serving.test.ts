@@ -178,7 +178,6 @@ async function give(source: Fed, value: string): Promise<void> {
   await turn();
 }
 
-/** Returns a peer whose stream is being read. */
 async function pulled(): Promise<SessionPeer & { source: Fed; token: number }> {
   const source = new Fed().give("first");
   const ends = sessionPeer({ methods: { pull: () => source } });

@@ -1,4 +1,3 @@
-/** Subscriptions: when pushes are sent, what ends a subscription, and its bounds. */
 import { describe, expect, it } from "vitest";
 import { mcp, RpcError, Subscriptions, type Context } from "../../src/node.js";
 import type { Subscription, SubscriptionsOptions } from "../../src/node.js";
@@ -52,17 +51,14 @@ function subscribing(
 const push = (subscription: unknown, value: unknown): object => notification("push", { subscription, result: value });
 const pushes = (...values: unknown[]): object[] => values.map((value) => push(1, value));
 
-/** Returns the messages sent since the last call. */
 function sent(raw: RawPeer): unknown[] {
   const messages = raw.messages();
   raw.sent.length = 0;
   return messages;
 }
 
-/** Pushes one value. */
 const first = ({ notify }: Subscription): boolean => notify("first");
 
-/** Asserts that values without a JSON form are refused. */
 function pushUnencodable({ notify }: Subscription): void {
   for (const value of [1n, new Map(), { at: new Map() }, [new Set()]]) expect(() => notify(value)).toThrow(TypeError);
 }

@@ -70,7 +70,6 @@ export function teardownSuite(step: number): void {
   useVirtualClock();
   const moments = Array.from({ length: Math.ceil(160 / step) }, (_, i) => i * step);
 
-  /** Unhandled rejections. */
   const unseen: unknown[] = [];
   const onUnseen = (error: unknown): void => void unseen.push(error);
   beforeAll(() => void process.on("unhandledRejection", onUnseen));

@@ -1,4 +1,3 @@
-/** The option `use`: what a peer does with a feature, and without it. */
 import { describe, expect, it } from "vitest";
 import * as node from "../../src/node.js";
 import { batches, bytes, connect, contract, pair, Peer, progress, streams, type AnyPeer } from "../../src/index.js";

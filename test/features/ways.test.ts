@@ -1,4 +1,3 @@
-/** Cancels, progress and streams between two peers, in both directions, on every kind of link. */
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Context } from "../../src/index.js";
 import { readAll, type AnyOptions } from "../support/pair.js";

@@ -90,7 +90,6 @@ const { tree } = fc.letrec((tie) => ({
   ),
 }));
 
-/** Returns a copy in which each view is replaced. */
 function mapViews(value: unknown, map: (view: Uint8Array) => unknown): unknown {
   if (value instanceof Uint8Array) return map(value);
   if (Array.isArray(value)) return value.map((member) => mapViews(member, map));
@@ -111,7 +110,6 @@ const comparable = (value: unknown): unknown =>
 /** A list with at least one view, so that it is sent as a binary frame. */
 const listWithBytes = fc.array(tree).map((values) => [...values, new Uint8Array(1)]);
 
-/** Runs this share of all cases. */
 export function codecSuite(share: number): void {
   const runs = (count: number): { numRuns: number; seed: number } => ({ numRuns: Math.ceil(count * share), seed });
 

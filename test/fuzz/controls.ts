@@ -158,7 +158,6 @@ const SIGNS = [
   '/progress"',
 ];
 
-/** Runs this share of all cases. */
 export function controlsSuite(share: number): void {
   describe.each<[string, Dialect?]>([["no dialect"], ["lsp", lsp], ["mcp", mcp], ["acp", acp]])(
     "a busy peer of %s",

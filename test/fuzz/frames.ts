@@ -78,7 +78,6 @@ function badFrame(mutator: Mutator): Buffer {
   return Buffer.concat([Buffer.from(header), Buffer.alloc(masked === 0 ? 0 : 4), payload]);
 }
 
-/** Runs this share of all cases. */
 export function framesSuite(share: number): void {
   describe("a peer", () => {
     useVirtualClock();

@@ -18,7 +18,6 @@ export function isUsableId(id: unknown): boolean {
   return id % 1 !== 0 || Number.isSafeInteger(id);
 }
 
-/** The kind of a parsed message. */
 export function referenceKind(value: unknown): "request" | "notification" | "response" | "invalid" | "broken" {
   if (value === null || typeof value !== "object" || Array.isArray(value)) return "invalid";
   const message = value as Json;
@@ -58,7 +57,6 @@ const INVALID_REQUEST = { code: -32600, message: "Invalid Request" };
 export const METHOD_NOT_FOUND = { code: -32601, message: "Method not found" };
 export const INTERNAL_ERROR = { code: -32603, message: "Internal error" };
 
-/** Returns the messages of a text. */
 export function asList(text: string): (Json | null)[] {
   try {
     return [JSON.parse(text) as Json].flat();

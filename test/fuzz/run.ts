@@ -1,4 +1,3 @@
-/** The tests of a fuzzing run: their seed and their end. */
 import { setImmediate as turn } from "node:timers/promises";
 import { expect, it as test } from "vitest";
 import type { AnyPeer } from "../../src/index.js";

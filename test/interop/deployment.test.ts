@@ -66,7 +66,6 @@ function connectThrough(options: NodeConnectOptions = {}): Promise<Peer> {
   return connect("wss://127.0.0.1:8443/rpc", { headers, tls: { ca: cert, servername: "app.example" }, ...options });
 }
 
-/** Resolves with the status of a GET through the proxy. */
 function statusOf(path: string): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     const options = { host: "127.0.0.1", port: 8443, path, ca: cert, servername: "app.example" };

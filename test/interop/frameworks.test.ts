@@ -25,7 +25,6 @@ afterAll(clean);
 
 const load = (name: string): Promise<any> => import(pathToFileURL(join(folder, name)).href);
 
-/** Returns the HTTP status by which a server answers an upgrade. */
 async function upgrade(url: string): Promise<number> {
   const socket = new WebSocket(url, "vite-hmr").on("error", () => {});
   const answer = await Promise.race([once(socket, "upgrade"), once(socket, "unexpected-response")]);

@@ -64,7 +64,6 @@ afterAll(async () => {
   await clean();
 });
 
-/** Returns the spans that ended since the test began. */
 async function ended(): Promise<ReadableSpan[]> {
   // The span of a notification may end slightly after a later answer.
   await turn();
@@ -98,7 +97,6 @@ function tracedPair(methods: AnyMethods, meta = true, ofCaller: AnyOptions = {})
   return caller;
 }
 
-/** Returns the data points of all measurements. */
 async function measured(): Promise<{ name: string; unit: string; attributes: Attributes; value: Histogram }[]> {
   await turn();
   await reader.forceFlush();

@@ -1,4 +1,3 @@
-/** The oracle of `test/faults` detects each rule that is broken. */
 import { expect, it } from "vitest";
 import { explore } from "../faults/explore.js";
 import { VARIANTS } from "../faults/variants.js";

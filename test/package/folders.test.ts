@@ -10,7 +10,6 @@ import { ensurePackages } from "../../scripts/packages.js";
 const TESTS = join(import.meta.dirname, "..");
 const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 
-/** The folders with packages of their own, from here. */
 const FOLDERS = [
   ...(await readdir(TESTS)).filter((name) => existsSync(join(TESTS, name, "package-lock.json"))),
   "../demo/language-servers",

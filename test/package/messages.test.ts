@@ -23,7 +23,6 @@ interface ClientApi {
 }
 `;
 
-/** Returns a language service for one file with that text. */
 function serviceOf(text: string): ts59.LanguageService {
   const { options } = ts.parseJsonConfigFileContent(
     ts.readConfigFile(join(TYPES, "tsconfig.json"), (name) => ts.sys.readFile(name)).config,

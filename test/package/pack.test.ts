@@ -14,7 +14,6 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 /** The pictures of the demo, which only the repository has: together they have more bytes than everything in the package. */
 const PICTURES = ["docs/demo-film.webp", "docs/demo-editor.webp"];
 
-/** An empty user project with the published tarball installed. */
 let project: string;
 let packed: string[];
 let packedBytes: number;
@@ -36,13 +35,11 @@ beforeAll(async () => {
 
 afterAll(() => rm(project, { recursive: true, force: true }));
 
-/** Returns the output of a module that runs in the project. */
 async function printBy(program: string): Promise<string> {
   const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
   return stdout;
 }
 
-/** Returns the text of a file of the package. */
 function readPacked(path: string): Promise<string> {
   return readFile(join(project, "node_modules/reciproc", path), "utf8");
 }

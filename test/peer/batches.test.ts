@@ -8,7 +8,6 @@ import { Outcomes, rejection, turn } from "../support/turns.js";
 
 useVirtualClock();
 
-/** Sends a batch of these calls. */
 function batchOf(peer: AnyPeer, ...methods: string[]): Promise<unknown>[] {
   const batch = peer.batch();
   const calls = methods.map((method) => batch.request(method));
@@ -85,7 +84,6 @@ describe("peer.batch()", () => {
   });
 });
 
-/** Returns a peer with a pending batch of two calls. */
 function waiting(options: AnyOptions = {}): RawPeer & { calls: Promise<unknown>[] } {
   const raw = rawPeer({ methods: { m: () => 1 }, ...options });
   const calls = batchOf(raw.peer, "a", "b");

@@ -244,18 +244,15 @@ function sharedCopy(view: Uint8Array): SharedArrayBuffer {
   return buffer;
 }
 
-/** Returns the placeholder of the only element of a result. */
 function placeholder(text: TextWithBytes): string {
   return (JSON.parse(text.json) as { result: [string] }).result[0];
 }
 
-/** Returns a frame with that many attachments. */
 function emptyAttachments(count: number): Uint8Array {
   const places = Array.from({ length: count }, (_, i) => `p${i}`);
   return binaryFrame(JSON.stringify([places.flatMap((place) => [place, 0]), places]));
 }
 
-/** Encodes a result with that many views. */
 function emptyViews(count: number): TextWithBytes {
   return codec.encodeResult(1, Array<unknown>(count).fill(bytes(new Uint8Array(0)))) as TextWithBytes;
 }

@@ -25,7 +25,6 @@ import { connectedPair, expectEmpty } from "../support/pair.js";
 import { notification, rawPeer, request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 
-/** A transport that delivers no message. */
 const silent: Transport = { start() {}, send: () => true, close() {} };
 
 const make = (options: object): unknown => new Peer(silent, options);

@@ -64,7 +64,6 @@ async function copied({ b }: ConnectedPair): Promise<unknown[]> {
   return [await call.catch((error: unknown) => error), ...reports];
 }
 
-/** Returns the messages of the errors that both sides have emitted. */
 function messages(pair: ConnectedPair): string[] {
   return pair.takeErrors().map((error) => (error as Error).message);
 }
@@ -162,7 +161,6 @@ describe("a contract", () => {
 /** What a schema returns. Accepting, it changes the value. */
 const outcome = (isRight: boolean): any => (isRight ? { value: "changed" } : { issues: [{ message: "no" }] });
 
-/** A schema that accepts what `accepts` does. */
 function schemaOf(accepts: (value: unknown) => boolean | Promise<boolean>): StandardSchema<any, any> {
   return {
     "~standard": {
@@ -174,7 +172,6 @@ function schemaOf(accepts: (value: unknown) => boolean | Promise<boolean>): Stan
   };
 }
 
-/** A schema with this function. */
 const standard = (validate: () => unknown): StandardSchema<any, any> => ({
   "~standard": { validate: validate as () => never },
 });

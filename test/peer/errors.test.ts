@@ -1,4 +1,3 @@
-/** Errors: what a caller gets, what the handler's side emits, and what both show. */
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { contract, RpcError, type AnyPeer, type Around, type Context } from "../../src/index.js";
@@ -10,7 +9,6 @@ import { raising, rejection, turn } from "../support/turns.js";
 const boom = new Error("boom");
 const fail = raising(boom);
 
-/** Collects the arguments with which an emitter emits `error`. */
 function listen(emitter: { on(event: "error", listener: (...args: any[]) => void): unknown }): unknown[][] {
   const heard: unknown[][] = [];
   emitter.on("error", (...args: unknown[]) => heard.push(args));

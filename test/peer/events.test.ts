@@ -1,4 +1,3 @@
-/** The events of a peer, and its end. */
 import { once } from "node:events";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { cutReason } from "../../src/message/close-codes.js";
@@ -95,7 +94,6 @@ it("an event that a peer does not have is refused by what adds or emits it, and 
   expect(got).toEqual([[1], [1], [1], [2], [2]]);
 });
 
-/** Makes a peer without a listener for `error`. */
 function unheard(options: AnyOptions): RawPeer {
   const raw = rawPeer(options);
   raw.peer.removeAllListeners("error");
@@ -207,7 +205,6 @@ describe("a peer without a listener for `error`", () => {
   });
 });
 
-/** Yields these values, and fails. */
 async function* failing(...values: unknown[]): AsyncGenerator<unknown> {
   yield* values;
   throw bug;

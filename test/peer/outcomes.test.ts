@@ -26,7 +26,6 @@ type Kind = (typeof KINDS)[number];
 const REASON = new Error("changed my mind");
 /** Of the client. */
 const LIMIT = 10_000;
-/** The longest message that the server accepts. */
 const LONGEST = 2 ** 20;
 
 /** One caller, the side that it calls, and the network between them. */
@@ -35,12 +34,10 @@ class Scene {
   readonly test;
   caller!: AnyPeer;
   readonly abort = new AbortController();
-  /** How many handlers of this call have started. */
   ran = 0;
   readonly reply = gate<unknown>();
   /** What the other side sends in place of a response, if it is a WebSocket. */
   broken: object | undefined;
-  /** The length of the params. */
   size = 0;
   #webSocket: InstanceType<ReturnType<typeof testServer>["WebSocket"]> | undefined;
 
@@ -93,7 +90,6 @@ class Scene {
     this.reply.resolve({ values: ["done"] });
   }
 
-  /** Closes the connection on the other side. */
   closeThere(): void {
     if (this.#webSocket !== undefined) this.#webSocket.close(1000);
     else for (const peer of this.test.server.peers) void peer.close(1000);
@@ -105,7 +101,6 @@ class Scene {
     this.test.network.cut();
   }
 
-  /** Lets the session of a caller expire. */
   async expire(): Promise<void> {
     this.suspend();
     await pass(100_000);

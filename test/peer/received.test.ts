@@ -1,4 +1,3 @@
-/** Received messages that are refused or counted: malformed ones, too many, and those of another protocol. */
 import { describe, expect, it } from "vitest";
 import type { AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";

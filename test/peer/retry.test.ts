@@ -13,14 +13,12 @@ useVirtualClock();
 const GONE = new Error("gone");
 const RETRY = { retry: "not-sent" } as const;
 
-/** Makes a peer that has lost its socket. */
 function down(options: AnyOptions = {}, isReciproc = false): SessionPeer {
   const ends = sessionPeer(options, { isReciproc });
   ends.transport.suspend();
   return ends;
 }
 
-/** Loses the session, and connects again. */
 const loseAndResume = ({ transport }: SessionPeer): void => (transport.lose(GONE), transport.resume());
 
 /** Answers the call of this id, and asserts that its promise has the result. */
@@ -183,7 +181,6 @@ describe("a call with `retry` that a full queue refuses", () => {
   const LIMITS = { limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } };
   const LONG = ["x".repeat(900)];
 
-  /** Makes a peer between two connections, whose queue is full. */
   function full(): SessionPeer {
     const ends = down(LIMITS);
     ends.transport.lose(GONE);

@@ -131,7 +131,6 @@ describe("a value without a JSON form", () => {
   });
 });
 
-/** Rejects a turn after it was called. */
 async function fail(): Promise<never> {
   await turn();
   throw new Error("no such user");
@@ -143,7 +142,6 @@ async function* values(...all: unknown[]): AsyncGenerator<unknown> {
 
 const MOST = 200;
 
-/** The error for a message that is too long. */
 function tooLong(method: string, bytes: number): object {
   return {
     name: "TooLargeError",
@@ -161,7 +159,6 @@ function limited(options: AnyOptions = {}): SessionPeer {
   return ends;
 }
 
-/** Returns params for a message of exactly this length. */
 function filled(message: object, length: number): [string] {
   return ["x".repeat(length - JSON.stringify({ ...message, params: [""] }).length)];
 }
@@ -241,7 +238,6 @@ describe("a notification longer than the limit of the other side", () => {
   });
 });
 
-/** The error that replaces an answer. */
 function tooLarge(id: number | null): object {
   return failure(id, -32008, "Response is too large", { maxReplyBytes: MOST });
 }

@@ -1,4 +1,3 @@
-/** Handlers: how they are found, what they get, in which order they run, what wraps them, and when they are stopped. */
 import { describe, expect, it } from "vitest";
 import { RpcError, type Around, type Call, type Context } from "../../src/index.js";
 import { connectedPair, expectEmpty, type AnyOptions } from "../support/pair.js";

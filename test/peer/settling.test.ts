@@ -25,7 +25,6 @@ const ENDS: Record<string, { happen: (one: Race) => unknown; outcome: object }> 
 };
 const NAMES = Object.keys(ENDS);
 
-/** Makes a call that all four may settle. */
 function raced(): Race {
   const raw = rawPeer();
   const { controller, listeners } = countedSignal();

@@ -1,4 +1,3 @@
-/** Slow readers: bursts, broadcasts, and messages that a newer one makes obsolete. */
 import { describe, expect, it } from "vitest";
 import type { Link, LinkReceiver } from "../../src/message/transport.js";
 import type { AnyPeer, LiveOptions, ServerContext } from "../../src/node.js";
@@ -23,7 +22,6 @@ type Group = ReturnType<typeof testServer<any, any, any>>["server"]["peers"];
 /** A peer of a server, over a transport without a queue. A test sets its unsent bytes. */
 class Slow {
   readonly peer: AnyPeer;
-  /** All peers of its server: this one. */
   readonly group: Group;
   readonly sent: string[] = [];
   readonly closes: string[] = [];
@@ -53,13 +51,11 @@ class Slow {
     closeAtEnd(this.peer, () => void server.close());
   }
 
-  /** The sent methods and params. */
   get messages(): unknown[] {
     const read = this.sent.map((text) => JSON.parse(text) as { method: string; params?: unknown[] });
     return read.map(({ method, params = [] }) => [method, ...params]);
   }
 
-  /** Sends so many long replies. */
   reply(count: number): void {
     for (let id = 0; id < count; id++) this.receiver.dispatch(request(id, "long"));
   }
@@ -78,10 +74,8 @@ class Slow {
   }
 }
 
-/** A reader whose transport counts what is sent. */
 const counting = (more?: Partial<Link>): Slow => new Slow({}, true, more);
 
-/** A reader that has not received so many bytes. */
 function behind(unsentBytes = BEHIND, options?: ConstructorParameters<typeof Slow>[0]): Slow {
   const one = new Slow(options);
   one.transport.unsentBytes = unsentBytes;

@@ -345,7 +345,6 @@ export function itWorksWith(version: 18 | 19, more: () => void = () => {}): void
   });
 }
 
-/** Tests what React 18 does not have. */
 export function itHides(): void {
   it("closes its peer while an `Activity` hides it, and opens another after that", async () => {
     const shown: Shown = { url: ADA, topics: ["den"], stream: { from: 1, to: 3 } };

@@ -40,7 +40,6 @@ export interface ClientApi {
   served(params: [value: number]): void;
 }
 
-/** What the page renders. */
 export interface Shown {
   /** The address of the server. If it is missing, nothing is rendered, so the provider is unmounted. */
   url?: string;
@@ -106,7 +105,6 @@ export class Page {
     this.peers.add(peer);
   }
 
-  /** Returns the text of the element with that id. */
   text(id: string): string | undefined {
     return this.#element.querySelector(`#${id}`)?.textContent;
   }
@@ -175,7 +173,6 @@ function Numbers() {
   return <output id="numbers">{data.join()}</output>;
 }
 
-/** Returns what is shown of an error. */
 function nameOf(error: unknown): string | undefined {
   return error === undefined ? undefined : (error as Error).name;
 }
@@ -229,7 +226,6 @@ function Suspending(): React.ReactElement {
   throw never;
 }
 
-/** Shows the message of an error that a component threw. */
 class Boundary extends React.Component<{ children: React.ReactNode }, { message?: string }> {
   override state: { message?: string } = {};
   static getDerivedStateFromError(error: Error) {

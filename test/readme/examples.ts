@@ -26,7 +26,6 @@ export interface Example {
 const EXAMPLE =
   /^```(?:js|tsx?|html|yaml|sh|nginx|caddy|haproxy)\n(?:\/\/|#|<!--) ([\w-]+(?:\.[\w-]+)+)(?: -->)?\n([\s\S]*?)^```$(?:\n\n^```text\n([\s\S]*?)^```$)?/gm;
 
-/** Reads the examples of a document. */
 export async function examplesOf(document: string): Promise<Example[]> {
   const text = await readFile(join(root, document), "utf8");
   return [...text.matchAll(EXAMPLE)].map(([, name, code, output]) => ({
@@ -50,7 +49,6 @@ export async function linkPackages(from: string): Promise<void> {
   await symlink(join(from, "node_modules"), join(folder, "node_modules"), "junction");
 }
 
-/** Removes what `extract` wrote. */
 export async function clean(): Promise<void> {
   await rm(folder, { recursive: true, force: true });
 }
@@ -132,7 +130,6 @@ export class Running {
     return this.#child.pid!;
   }
 
-  /** What the program has printed on its standard error. */
   get errors(): string {
     return this.#errors;
   }

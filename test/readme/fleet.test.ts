@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { fleetPage, publishFleet, withFigures, type FleetFaults, type FleetFigures } from "../../scripts/fleet.js";
 
-/** The part of a run that a test changes. */
 interface Bench {
   readonly scenarios: { results: Record<string, Record<string, { median: number }>> }[];
 }

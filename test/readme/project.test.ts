@@ -77,7 +77,6 @@ it("ARCHITECTURE.md has the picture that `node scripts/picture.js` draws of the 
   expect(await textOf("docs/architecture.svg")).toBe(await picture());
 });
 
-/** Returns the names that a module exports by itself, types included. */
 async function exportsOf(path: string): Promise<string[]> {
   const { program } = parseSync(path, await textOf(path));
   return program.body.flatMap((node) => {
@@ -114,7 +113,6 @@ it("RELIABILITY.md, and the last column of SECURITY.md, name tests that exist", 
 });
 
 it("the examples have a test each, are in the lists, and a README of one page says how to start each", async () => {
-  /** The test file that runs each example. */
   const TESTS: Record<string, string> = {
     "board-react": "test/browser/board-react.test.ts",
     chat: "test/browser/examples.test.ts",

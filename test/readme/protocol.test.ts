@@ -1,4 +1,3 @@
-/** Checks that every requirement of docs/PROTOCOL.md has a number of its own, and names a test that exists. */
 import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { titlesOf } from "./titles.js";

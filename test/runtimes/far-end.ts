@@ -6,7 +6,6 @@ import { Relay } from "../support/relay.js";
 
 const never = (): Promise<never> => new Promise(() => {});
 
-/** What a method of the server is given. */
 interface Call {
   readonly peer: AnyPeer;
 }
@@ -31,7 +30,6 @@ export async function farEnd() {
         socketOf(peer).destroy();
         return never();
       },
-      /** Lets the relay carry nothing any more. */
       freeze: () => relay.pause(),
       /** Stops reading from the caller, in the next tick. Returns a number by which another connection calls `resume`. */
       pause(_params: unknown, { peer }: Call) {

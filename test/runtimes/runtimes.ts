@@ -9,7 +9,6 @@ const packages = join(here, "node_modules");
 const bun = join(packages, "@oven/bun-linux-x64/bin/bun");
 const deno = join(packages, "@deno/linux-x64-glibc/deno");
 
-/** The command that runs a program, by the name of its runtime. */
 export const COMMANDS = {
   "Node 22": [join(packages, "node22/bin/node")],
   Bun: [bun],
@@ -19,7 +18,6 @@ export const COMMANDS = {
 export type RuntimeName = keyof typeof COMMANDS;
 export const RUNTIMES = Object.keys(COMMANDS) as RuntimeName[];
 
-/** A program that runs until it is disposed of. */
 interface Program extends AsyncDisposable {
   readonly child: ChildProcess;
   readonly ended: Promise<unknown>;
@@ -38,7 +36,6 @@ function start([file, ...first]: readonly string[], ...args: string[]): Program 
   };
 }
 
-/** Runs a check of `programs/checks.js`. Resolves with its result. */
 export type Check = (name: string, options: object) => Promise<any>;
 
 /** Starts `programs/client.js` in a runtime, with an entry of the package. */

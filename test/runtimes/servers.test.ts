@@ -1,4 +1,3 @@
-/** The built package in other runtimes, as a server. */
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
@@ -28,7 +27,6 @@ describe.each(RUNTIMES)("%s", (runtime) => {
     await program[Symbol.asyncDispose]();
   });
 
-  /** Connects under a name. */
   async function named(name: string, link: "packed" | "plain", through = url): Promise<AnyPeer> {
     const options = { link, heartbeat: false, reconnect: false, methods: { inner: ([x]: [number]) => x + 1 } };
     const peer: AnyPeer = await connect(through, options as object);

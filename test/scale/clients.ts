@@ -6,7 +6,6 @@ import { answer } from "./channel.js";
 import { measurements } from "./held.js";
 import type { Kind } from "./measure.js";
 
-/** How many clients are opened or closed at once. */
 const AT_ONCE = 64;
 
 const [kind, url] = process.argv.slice(2) as [Kind, string];
@@ -59,7 +58,6 @@ const commands = {
     });
     return { tookMs: performance.now() - from, right };
   },
-  /** Returns how many clients are still open. */
   alive: () => clients.filter((client) => client.isOpen()).length,
   async close() {
     const closing = clients.splice(0);

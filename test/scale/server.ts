@@ -7,7 +7,6 @@ import { serve, type ServerStats } from "../../src/node.js";
 import { answer } from "./channel.js";
 import { measurements } from "./held.js";
 
-/** Sends back what comes. */
 async function serveBare() {
   // The limit is the default of `limits.maxMessageBytes`.
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", perMessageDeflate: false, maxPayload: 2 ** 20 });

@@ -1,4 +1,3 @@
-/** Servers on a port, on an existing HTTP server, and without one. */
 import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import { type Duplex } from "node:stream";

@@ -1,4 +1,3 @@
-/** Clients that send `auth`: in their hello, when they resume, and on an open connection. */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
@@ -70,7 +69,6 @@ async function resumes(url: string, auth: unknown, token: string, attempt = 1) {
   return { byHand, answer: await byHand.next() };
 }
 
-/** Records the `refresh` events of a server. */
 function refreshes({ server }: Serving<User>): unknown[] {
   const list: unknown[] = [];
   server.on("refresh", (peer, old) => list.push({ peer, auth: peer.auth, old }));

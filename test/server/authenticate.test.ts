@@ -1,4 +1,3 @@
-/** `authenticate` before the handshake is answered, `principal`, and the disconnection of a principal. */
 import { describe, expect, it } from "vitest";
 import { type AnyPeer } from "../../src/node.js";
 import { maskedFrames } from "../../src/socket/frames.js";

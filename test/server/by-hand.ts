@@ -26,7 +26,6 @@ function memoryOf(url: string): TestServer<any, any, any> | undefined {
 /** The limits of a client that accepts and keeps any amount. */
 export const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
 
-/** The replies to `resume`. */
 export const REFUSED = { resumed: { refused: "unknown-session" } };
 export const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
 
@@ -103,7 +102,6 @@ export class ByHand {
     this.#webSocket.send(binaryFrame(JSON.stringify([["a", attachment.length], message]), attachment));
   }
 
-  /** Returns the next frame, parsed. */
   next(): Promise<any> {
     return this.#frames.next();
   }
@@ -136,11 +134,9 @@ export async function statusOf(url: string, headers: Record<string, string> = {}
   }
 }
 
-/** A server and its address. */
 export interface Serving<D> {
   readonly server: Server<AnyMethods, AnyMethods, D>;
   readonly url: string;
-  /** Cuts all connections. */
   cut(): void;
 }
 
@@ -175,12 +171,10 @@ export async function servingOnPort<D = unknown>(options: Some<D> = {}): Promise
   return { server, url: http.url, cut: http.cut };
 }
 
-/** Resolves with the next peer. */
 export function nextPeer<D>(server: Server<AnyMethods, AnyMethods, D>): Promise<AnyPeer> {
   return new Promise((resolve) => void server.once("peer", resolve as never));
 }
 
-/** Records the refusals and errors of a server. */
 export function recorded(server: Pick<Server, "on">): { refusals: string[]; errors: unknown[] } {
   const refusals: string[] = [];
   const errors: unknown[] = [];
@@ -189,14 +183,12 @@ export function recorded(server: Pick<Server, "on">): { refusals: string[]; erro
   return { refusals, errors };
 }
 
-/** A session: its client, its token, and the server's peer. */
 export interface Session {
   readonly byHand: ByHand;
   readonly token: string;
   readonly peer: AnyPeer;
 }
 
-/** Opens a session. */
 export async function begun<D>({ server, url }: Serving<D>, headers = {}): Promise<Session> {
   const coming = nextPeer(server);
   const { byHand, token } = await ByHand.begin(url, headers);
@@ -210,7 +202,6 @@ export async function drop({ byHand, peer }: Pick<Session, "byHand" | "peer">): 
   await gone;
 }
 
-/** Makes a suspended session whose client has `token`. */
 export async function suspended<D>(world: Serving<D>, headers = {}): Promise<Session> {
   const session = await begun(world, headers);
   await drop(session);

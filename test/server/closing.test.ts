@@ -1,4 +1,3 @@
-/** `server.close()` and `server.drain()`. */
 import { once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { serve, type AnyPeer } from "../../src/node.js";

@@ -1,4 +1,3 @@
-/** `connect` of Node and of a page to a server, and contracts of both sides. */
 import { createServer, type IncomingMessage } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { createServer as createTcpServer } from "node:net";
@@ -12,7 +11,6 @@ import { gate, rejection } from "../support/turns.js";
 import { WebSocket } from "ws";
 import { connect as connectStandard } from "../../src/index.js";
 
-/** Returns an address without a listener. */
 async function deadUrl(): Promise<string> {
   await using somebody = await listening(createTcpServer());
   return somebody.url;
@@ -130,7 +128,6 @@ describe("over TLS", () => {
   });
 });
 
-/** Returns the subject of a client's certificate. */
 function nameOf({ socket }: IncomingMessage): unknown {
   return (socket as TLSSocket).getPeerCertificate().subject.CN;
 }

@@ -1,4 +1,3 @@
-/** Credentials that expire: the server asks for fresh ones, and closes the socket with 4001 if none come. */
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
 import type { AnyPeer, Attempt, ConnectOptions, FeaturePart } from "../../src/index.js";

@@ -1,4 +1,3 @@
-/** Requests to a topic or to all peers of a server, and `around` for messages to such a group. */
 import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";

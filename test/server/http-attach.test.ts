@@ -1,4 +1,3 @@
-/** HTTP POST on an existing HTTP server, and through an application that routes requests itself. */
 import express from "express";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";

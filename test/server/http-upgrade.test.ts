@@ -1,4 +1,3 @@
-/** A POST that offers an upgrade: the server ignores the offer, and the connection continues without it. */
 import { once } from "node:events";
 import { createServer as createTlsServer } from "node:https";
 import type { Socket } from "node:net";
@@ -34,7 +33,6 @@ async function readAll(socket: Socket): Promise<{ statuses: number[]; results: u
   };
 }
 
-/** Writes until the connection is cut. */
 function flood(socket: Socket): void {
   const more = (): void => void (!socket.destroyed && socket.write(post(3).repeat(1000), more));
   more();

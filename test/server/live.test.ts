@@ -1,4 +1,3 @@
-/** `volatile`, `latest` and `missed` between a server and its clients. */
 import { expect, it } from "vitest";
 import type { Server } from "../../src/node.js";
 import { pass, useVirtualClock } from "../support/time.js";
@@ -9,7 +8,6 @@ useVirtualClock();
 
 const MANY = "x".repeat(1_000);
 
-/** Counts the `missed` events of a server for each method. */
 function missedBy(server: Server): Record<string, number> {
   const missed: Record<string, number> = {};
   server.on("missed", (_peer, method) => (missed[method] = (missed[method] ?? 0) + 1));

@@ -14,14 +14,12 @@ type Methods = Record<string, (params: any, context: any) => unknown>;
 
 const kits = new WeakMap<Server, TestServer<AnyMethods, AnyMethods, unknown>>();
 
-/** Makes a server in memory. */
 export function makeServer(options: Partial<ServeOptions<AnyMethods, AnyMethods, unknown>> = {}): Server {
   const kit = testServer(options);
   kits.set(kit.server, kit);
   return kit.server;
 }
 
-/** The network of a server that `makeServer` made. */
 export function networkOf(server: Server): Network {
   return kits.get(server)!.network;
 }

@@ -1,10 +1,8 @@
-/** The options of `serve`: bad values are refused with a TypeError that names the option and the value. */
 import { createServer } from "node:http";
 import { describe, expect, it } from "vitest";
 import { serve } from "../../src/node.js";
 import { rejection } from "../support/turns.js";
 
-/** Bad values of options, by the name in the error. */
 const BAD: Record<string, unknown[]> = {
   port: [-1, 65536, 1.5, "3000", null, NaN],
   host: ["", 127],

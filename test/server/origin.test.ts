@@ -31,7 +31,6 @@ const ANY: Rules = { origins: "*" };
 /** One case: the headers, in which `PORT` is the server's port, and whether the request is allowed. */
 type Case = [what: string, rules: Rules, headers: Record<string, string>, status: 101 | 403];
 
-/** Returns the headers of a page's request. */
 function from(Origin: string, Host: string): Record<string, string> {
   return { Origin, Host };
 }

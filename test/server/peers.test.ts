@@ -1,4 +1,3 @@
-/** The peers of a server, its events, and peers of transports of the application. */
 import { describe, expect, it, vi } from "vitest";
 import { lsp, mcp, serve } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";

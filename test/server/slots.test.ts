@@ -1,4 +1,3 @@
-/** `limits.maxConnections`: which clients get a slot of a full server. */
 import { describe, expect, it } from "vitest";
 import { lsp, mcp, type AnyPeer } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
@@ -26,12 +25,10 @@ function evicted(maxConnections: number): object {
   return { code: 1013, reason };
 }
 
-/** Returns the status of a POST that calls `one`. */
 async function post(url: string, headers?: Record<string, string>): Promise<number> {
   return (await postTo(url, request(1, "one"), headers)).status;
 }
 
-/** Returns the status of an upgrade. */
 async function upgraded(url: string, offer: Record<string, string>): Promise<number> {
   return (await upgrade(url, offer)).status;
 }

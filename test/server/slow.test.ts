@@ -1,4 +1,3 @@
-/** Clients over sockets that are silent, and that subscribe often. */
 import { expect, it, vi } from "vitest";
 import { frame, frameHead, PONG, TEXT } from "../../bench/attacks/floods.js";
 import { serve, Subscriptions, type ServerContext } from "../../src/node.js";

@@ -1,4 +1,3 @@
-/** Topics: their members, their names, what `notify` and `request` omit, and their events. */
 import { describe, expect, it } from "vitest";
 import { memory, type AnyMethods, type AnyPeer, type Topic as TopicOf } from "../../src/node.js";
 import { pass, useVirtualClock } from "../support/time.js";

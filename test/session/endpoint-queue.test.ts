@@ -8,7 +8,6 @@ import { ClientEnd, hello, LIMITS, message, OFFER, pack, range, resumed } from "
 const { highWaterBytes: HIGH_WATER } = LIMITS;
 const newHandle = (): { sent: boolean } => ({ sent: true });
 
-/** Returns the numbers of the messages in packs. */
 function numbers(frames: unknown[]): unknown[] {
   const packs = frames.filter((frame) => typeof frame === "string" && frame.startsWith("[")) as string[];
   return packs.flatMap((frame) => (JSON.parse(frame) as { n: unknown }[]).map(({ n }) => n));
@@ -247,7 +246,6 @@ function binary(limits = {}): ClientEnd {
   return ClientEnd.live({ ...BINARY, ...limits }, {}, { bytes: true });
 }
 
-/** A notification with bytes. */
 function withBytes(n: number, length = 10): Exclude<ReturnType<typeof codec.encodeNotification>, string> {
   return codec.encodeNotification("b", [n, bytes(new Uint8Array(length).fill(n))]) as never;
 }
@@ -257,7 +255,6 @@ function arrived(n: number, content: unknown = new Uint8Array(10).fill(n)): unkn
   return { jsonrpc: "2.0", method: "b", params: [n, content] };
 }
 
-/** Returns the frame of such a notification. */
 const frameOf = (n: number, length?: number): Uint8Array => withBytes(n, length).frame;
 /** Returns the frames, each binary one as its message. */
 const readAll = (frames: unknown[]): unknown[] =>

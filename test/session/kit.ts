@@ -25,22 +25,18 @@ export const OFFER = { token: "t", ttlMs: 1000, limits: WIRE_LIMITS };
 /** The client's hello that accepts an offer. */
 export const TAKEN = JSON.stringify({ hello: { session: true, limits: WIRE_LIMITS } });
 
-/** Returns a server's hello. */
 export function hello(session: unknown, more = {}): string {
   return JSON.stringify({ hello: { session, ...more } });
 }
 
-/** Returns a client's `resume`. */
 export function resume(token: unknown, received: unknown = 0, attempt: unknown = 1, limits: unknown = WIRE_LIMITS) {
   return JSON.stringify({ resume: { token, received, attempt, limits } });
 }
 
-/** Returns a server's `resumed`. */
 export function resumed(token: unknown, received: unknown): string {
   return JSON.stringify({ resumed: { token, received } });
 }
 
-/** Returns a message with a number. */
 export function message(n: number | string, padding = 0): string {
   return JSON.stringify({ n, ...(padding > 0 && { padding: "x".repeat(padding) }) });
 }
@@ -51,7 +47,6 @@ export function note(n: number | string, padding = 0): string {
   return JSON.stringify({ jsonrpc: "2.0", method: "n", params });
 }
 
-/** Returns the pack of these messages. */
 export function pack(...messages: string[]): string {
   return `[${messages.join(",")}]`;
 }
@@ -212,7 +207,6 @@ export class ClientEnd implements Reports {
     return this.wire;
   }
 
-  /** Loses the socket. */
   lose(code = 1006, reason = ""): void {
     this.endpoint.detach({ code, reason });
     if (this.kind === "suspended" && !this.flow.isDown) this.flow.suspended();
@@ -311,7 +305,6 @@ export class Serving {
     });
   }
 
-  /** The server's newest peer. */
   get served(): Served {
     return this.peers.at(-1)!;
   }

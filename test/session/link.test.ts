@@ -19,7 +19,6 @@ const HIGH_WATER = LIMITS.maxUnsentBytes / 4;
 /** What the client of these tests says of its limits. */
 const ITS_LIMITS = { maxMessageBytes: 5000, logFrames: 4096, logLength: 80_000 };
 
-/** A client whose server is the test. */
 class Scripted {
   readonly peer: AnyPeer;
   readonly got: unknown[] = [];

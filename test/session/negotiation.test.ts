@@ -1,4 +1,3 @@
-/** How a client and a server choose the subprotocol, over real sockets. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { describe, expect, it, vi } from "vitest";

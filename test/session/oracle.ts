@@ -24,7 +24,6 @@ import { Session, UNKNOWN_LIMITS } from "../../src/session/session.js";
 import { PACK_LENGTH } from "../../src/session/sizes.js";
 import { flowOver, reporting, type EndLimits, type Reports } from "./kit.js";
 
-/** A rule that was broken. */
 export class Breach extends Error {}
 
 export type Side = "client" | "server";
@@ -212,7 +211,6 @@ export abstract class End implements Reports {
     this.outgoing.suspended();
   }
 
-  /** The length of the messages that are queued. */
   get queued(): number {
     const { sent } = this.pair.flows[this.side];
     return sent.reduce((sum, { handle, length }) => sum + (handle.sent ? 0 : length + QUEUED_COST), 0);

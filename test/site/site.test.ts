@@ -18,7 +18,6 @@ const DOCUMENTS = readdirSync(join(ROOT, "docs"), { recursive: true, encoding: "
   .map((name) => name.replaceAll("\\", "/").replace(/\.md$/, ""))
   .concat("changelog", "contributing", "reporting");
 
-/** The HTML of each page, by its path in the site. */
 const pages = new Map<string, string>();
 let docs: Running;
 let address: string;
@@ -34,7 +33,6 @@ beforeAll(async () => {
 }, 900_000);
 afterAll(() => docs.stop());
 
-/** Returns the attributes of that name in a page. */
 function attributes(html: string, name: string): string[] {
   const values = [...html.matchAll(new RegExp(`\\s${name}="([^"]*)"`, "g"))].map(([, value]) => value!);
   return values.map((value) => value.replaceAll("&amp;", "&").replaceAll("&#39;", "'"));
@@ -123,7 +121,6 @@ async function visit(page: Page, path: string): Promise<void> {
   await page.waitForFunction(() => "__vue_app__" in document.querySelector("#app")!);
 }
 
-/** Returns what axe finds in a page. */
 async function faultsOf(page: Page): Promise<string[]> {
   await page.addScriptTag({ path: join(import.meta.dirname, "node_modules/axe-core/axe.min.js") });
   return page.evaluate(async () => {
@@ -132,7 +129,6 @@ async function faultsOf(page: Page): Promise<string[]> {
   });
 }
 
-/** Returns the label, the text or the title of the element that has the focus. */
 function focused(page: Page): Promise<string> {
   return page.evaluate(() => {
     const { ariaLabel, textContent, title } = document.activeElement as HTMLElement;

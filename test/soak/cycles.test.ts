@@ -26,7 +26,6 @@ const sockets = new WeakMap<AnyPeer, Socket>();
 
 const methods = {
   echo: (params: unknown) => params,
-  /** Runs until it is aborted. */
   hang: (_params: unknown, { signal }: ServerContext) => {
     hangs.begun++;
     return new Promise((resolve) => {

@@ -1,4 +1,3 @@
-/** Memory in use, without garbage. */
 import { setImmediate as turn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

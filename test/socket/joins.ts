@@ -6,7 +6,6 @@ import { connect as connectNode, serve } from "../../src/node.js";
 import { testServer } from "../../src/testing/index.js";
 import type { Join } from "./suite.js";
 
-/** Joins the peers in memory. */
 export const inMemory: Join = async (ofNear, ofFar) => {
   const [near, far]: [AnyPeer, AnyPeer] = pair(ofNear, ofFar);
   return { near, far, [Symbol.asyncDispose]: () => near.close() };

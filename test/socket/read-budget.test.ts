@@ -50,7 +50,6 @@ class Desk {
     setImmediate(count);
   }
 
-  /** Adds work with these durations. */
   take(name: string, ms = 1, act = (): void => {}): void {
     const work = (): void => {
       stall(ms);
@@ -62,7 +61,6 @@ class Desk {
     else this.budget.add(work);
   }
 
-  /** Waits until all work is done. */
   async finish(): Promise<void> {
     while (this.budget.hasWork || this.socket.isPaused) await tick();
     this.#isCounting = false;

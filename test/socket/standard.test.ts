@@ -22,7 +22,6 @@ it.each([
   expect(toStandard(code)).toBe(sent);
 });
 
-/** Opens a WebSocket. Returns it, and its peer, whose closes are recorded. */
 async function opened(): Promise<{ webSocket: ScriptedWebSocket; peer: AnyPeer; ends: unknown[] }> {
   let webSocket!: ScriptedWebSocket;
   vi.stubGlobal("WebSocket", function () {

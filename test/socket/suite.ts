@@ -4,14 +4,12 @@ import { bytes, type AnyPeer } from "../../src/index.js";
 import type { AnyOptions } from "../support/pair.js";
 import { turn } from "../support/turns.js";
 
-/** Joins two peers by a connection. The suite observes the socket of `near`. */
 export type Join = (
   near: Omit<AnyOptions, "around">,
   far: Omit<AnyOptions, "around">,
   link: "packed" | "plain",
 ) => Promise<{ near: AnyPeer; far: AnyPeer } & AsyncDisposable>;
 
-/** The parts of the suite that differ between sockets. */
 export interface Traits {
   /** The close code that the other side gets for a message that is too long. */
   readonly tooLarge: number;
@@ -38,7 +36,6 @@ function received(peer: AnyPeer): { values: unknown[]; count(count: number): Pro
   };
 }
 
-/** Returns a text whose notification has exactly so many bytes. */
 function textOf(length: number, unit: string): string {
   const left = length - JSON.stringify({ jsonrpc: "2.0", method: "n", params: [""] }).length;
   return unit.repeat(left / Buffer.byteLength(unit)) + "x".repeat(left % Buffer.byteLength(unit));
@@ -124,10 +121,8 @@ export function describeSocket(name: string, join: Join, { tooLarge }: Traits): 
   });
 }
 
-/** Returns the values as ordinary arrays. */
 const arrays = (values: unknown[]): unknown[] => values.map((one) => (one instanceof Uint8Array ? [...one] : one));
 
-/** The part of the suite for connections that carry binary frames. */
 export function describeBytes(name: string, join: Join): void {
   it(`${name}: delivers binary frames unchanged and in order with texts, both ways`, async () => {
     await using ends = await join({}, {}, "packed");

@@ -69,7 +69,6 @@ async function served<T = PlainPeer>(options: object, open: (url: string) => Pro
   return { server, client, peer: await arrived };
 }
 
-/** Opens one more bare client. Returns it, and the server's peer. */
 async function another(server: Server, url = server.url): Promise<[PlainPeer, AnyPeer]> {
   const arrived = nextPeer(server);
   const client = await plainPeer(url);
@@ -77,11 +76,9 @@ async function another(server: Server, url = server.url): Promise<[PlainPeer, An
   return [client, await arrived];
 }
 
-/** Returns the first param of each received message. */
 const firstParams = (texts: readonly string[]): unknown[] =>
   texts.map((text) => (JSON.parse(text) as { params: unknown[] }).params[0]);
 
-/** Resolves when a client has received so many messages. */
 async function until({ webSocket, received }: PlainPeer, count: number): Promise<void> {
   while (received.length < count) await once(webSocket, "message");
 }
@@ -174,7 +171,6 @@ const WIDE = { maxUnsentBytes: 2 ** 28 };
 it("does not overwrite queued frames of a server whose client does not read, and uses few buffers again", async () => {
   const { server, client, peer } = await served({ limits: WIDE, link: "plain" });
   const spy = vi.spyOn(Buffer, "allocUnsafeSlow");
-  /** Returns how many buffers were allocated for long frames. */
   const allocated = (): number => spy.mock.calls.filter(([size]) => size === 128 * 1024).length;
   // Each is read before the next: the buffers are used again.
   for (const [i, text] of TEXTS.entries()) {

@@ -10,7 +10,6 @@ export function onPath(...names: string[]): string[] {
   return names.flatMap((name) => folders.map((folder) => join(folder, name))).filter(canRun);
 }
 
-/** Returns true if there is a program at the path. */
 export function canRun(path: string): boolean {
   try {
     accessSync(path, constants.X_OK);

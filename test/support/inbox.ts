@@ -1,8 +1,6 @@
-/** What tests await: items that arrive, and the state of a promise. */
 
 /** A queue of received items that tests can await. */
 export class Inbox<T = unknown> {
-  /** All received items. */
   readonly all: T[] = [];
   #taken = 0;
   readonly #waiting: ((item: T) => void)[] = [];

@@ -22,7 +22,6 @@ export interface NatsServerOptions {
   readonly jetstream?: readonly string[] | false;
 }
 
-/** One process of NATS. */
 export class NatsServer extends Program {
   readonly #path: string;
   #options: NatsServerOptions;
@@ -96,12 +95,10 @@ export class NatsServer extends Program {
     return (await this.#monitor<Connections>("connz?subs=1&limit=1000")).connections;
   }
 
-  /** Returns the names of the clients that are connected. */
   async names(): Promise<string[]> {
     return (await this.#connections()).map(({ name = "" }) => name);
   }
 
-  /** Returns the subjects of a prefix that are subscribed. */
   async subscriptions(prefix: string): Promise<string[]> {
     return (await this.#connections())
       .flatMap(({ subscriptions_list: list }) => list ?? [])

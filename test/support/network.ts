@@ -11,7 +11,6 @@ export interface Answer {
   body: string;
 }
 
-/** The headers of the handshake. */
 export const HANDSHAKE = {
   Connection: "Upgrade",
   Upgrade: "websocket",
@@ -19,7 +18,6 @@ export const HANDSHAKE = {
   "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
 };
 
-/** The port of a `ws:` address. */
 export function portOf(url: string): number {
   return Number(new URL(url).port);
 }
@@ -63,7 +61,6 @@ export async function listening<S extends TcpServer>(server: S) {
     for (const other of sockets) if (other.destroyed) sockets.delete(other);
     sockets.add(socket);
   });
-  /** Cuts all connections. */
   const cut = (): void => sockets.forEach((socket) => socket.destroy());
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -96,7 +93,6 @@ export async function plainPeer(url: string, options: object = {}, first?: strin
   return {
     webSocket,
     received,
-    /** Resolves with the next message. */
     next: async (): Promise<any> => JSON.parse(String((await once(webSocket, "message"))[0])),
     closed,
     [Symbol.dispose]: () => webSocket.terminate(),

@@ -4,7 +4,6 @@ import type { AnyMethods, AnyPeer, Context, Options } from "../../src/index.js";
 import { batches, compat, pair, progress, schemas, streams } from "../../src/index.js";
 import { turn } from "./turns.js";
 
-/** The options of an untyped peer. */
 export type AnyOptions = Options<AnyMethods, Context>;
 
 export type ConnectedPair = ReturnType<typeof connected>;
@@ -44,7 +43,6 @@ export async function readAll(stream: AsyncIterable<unknown>, values: unknown[] 
   return values;
 }
 
-/** Makes one call in a batch. */
 export function inBatch(peer: AnyPeer, method: string, params?: object): Promise<unknown> {
   const batch = peer.batch();
   const call = batch.request(method, params);

@@ -10,7 +10,6 @@ import { promisify } from "node:util";
 /** How often a server starts on another port if its port was taken meanwhile. */
 const STARTS = 5;
 
-/** How a server is started. */
 export interface Command {
   readonly path: string;
   readonly args: readonly string[];
@@ -28,7 +27,6 @@ export abstract class Program implements AsyncDisposable {
 
   /** Writes the files of the configuration, and returns how the server is started. */
   protected abstract prepare(): Promise<Command>;
-  /** Takes other ports. */
   protected abstract takePorts(): Promise<void>;
 
   /** Starts a server in a folder of its own, on free ports. */
@@ -84,7 +82,6 @@ export abstract class Program implements AsyncDisposable {
       await new Promise((resolve) => setImmediate(resolve));
   }
 
-  /** Continues the process. */
   resume(): void {
     this.signal("SIGCONT");
   }

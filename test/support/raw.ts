@@ -63,22 +63,18 @@ export function rawPeer(
   return { peer, sent, messages, closes, errors, feed, cut };
 }
 
-/** Returns a request as it is sent on the wire. */
 export function request(id: unknown, method: string, params?: unknown): object {
   return { jsonrpc: "2.0", id, method, ...(params !== undefined && { params }) };
 }
 
-/** Returns a notification as it is sent on the wire. */
 export function notification(method: string, params?: unknown): object {
   return { jsonrpc: "2.0", method, ...(params !== undefined && { params }) };
 }
 
-/** Returns a result as it is sent on the wire. */
 export function result(id: unknown, value: unknown): object {
   return { jsonrpc: "2.0", id, result: value };
 }
 
-/** Returns an error as it is sent on the wire. */
 export function failure(id: unknown, code: number, message: string, data?: unknown): object {
   return { jsonrpc: "2.0", id, error: { code, message, ...(data !== undefined && { data }) } };
 }

@@ -78,7 +78,6 @@ export class RedisCluster implements AsyncDisposable {
     }
   }
 
-  /** Returns the URLs of the present primaries. */
   async primaries(): Promise<string[]> {
     const running = this.servers.filter(({ isRunning }) => isRunning);
     const infos = await Promise.all(running.map((server) => server.command<string>("INFO", "replication")));

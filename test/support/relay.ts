@@ -51,7 +51,6 @@ export class Line {
     return !this.#sockets[side].destroyed;
   }
 
-  /** Ends both sockets at once. */
   cut(): void {
     for (const side of SIDES) this.#sockets[side].destroy();
     this.#finish();
@@ -86,12 +85,10 @@ export class Line {
     }
   }
 
-  /** Discards what is sent to one side, or to both. */
   mute(...to: Side[]): void {
     for (const side of to.length === 0 ? SIDES : to) this.#muted.add(side);
   }
 
-  /** Forwards everything again. */
   mend(): void {
     this.#muted.clear();
     this.#paused.clear();
@@ -132,14 +129,11 @@ export class Line {
 /** Where connections go: a port, a URL, or what returns the port of the next connection. `undefined` resets the connection. */
 export type Target = number | string | (() => number | undefined);
 
-/** Forwards connections to a port of 127.0.0.1. */
 export class Relay implements AsyncDisposable {
   /** The connections with at least one open side, the oldest first. */
   readonly lines = new Set<Line>();
   port = 0;
-  /** How many connections were accepted. */
   accepted = 0;
-  /** Where the next connections go. */
   target: Target;
   /** Called with the bytes for one side. Returns those that are forwarded now. `Line.write` forwards others later. */
   pass: (bytes: Buffer, to: Side, line: Line) => Buffer | undefined = (bytes) => bytes;
@@ -162,7 +156,6 @@ export class Relay implements AsyncDisposable {
     return `ws://127.0.0.1:${this.port}/`;
   }
 
-  /** Ends all connections. */
   cut(): void {
     for (const line of this.lines) line.cut();
   }
@@ -173,18 +166,15 @@ export class Relay implements AsyncDisposable {
     for (const line of this.lines) line.pause(...from);
   }
 
-  /** Discards what is sent to one side, or to both, of these connections. */
   mute(...to: Side[]): void {
     for (const line of this.lines) line.mute(...to);
   }
 
-  /** Forwards everything again. */
   mend(): void {
     this.#paused.clear();
     for (const line of this.lines) line.mend();
   }
 
-  /** Cuts all connections, and refuses new ones until `open`. */
   async close(): Promise<void> {
     const listener = this.#listener;
     this.#listener = undefined;
@@ -192,7 +182,6 @@ export class Relay implements AsyncDisposable {
     if (listener !== undefined) await once(listener.close(), "close");
   }
 
-  /** Accepts connections, on the same port. */
   async open(): Promise<void> {
     this.#listener = createServer((client) => this.#take(client)).listen(this.port, "127.0.0.1");
     await once(this.#listener, "listening");

@@ -12,9 +12,7 @@ export class ScriptedWebSocket extends EventTarget implements StandardWebSocket 
   bufferedAmount = 0;
   protocol = "";
   readonly sent: string[] = [];
-  /** The arguments of each `close`. */
   readonly closes: unknown[][] = [];
-  /** Called with each frame that the client sends. */
   onSend: (frame: string) => void = () => {};
 
   send(data: string): void {
@@ -27,7 +25,6 @@ export class ScriptedWebSocket extends EventTarget implements StandardWebSocket 
     if (this.readyState < 2) this.readyState = 2;
   }
 
-  /** Fires an event with these members. */
   fire(type: string, members: object = {}): void {
     if (type === "open") this.readyState = 1;
     if (type === "close" || type === "error") this.readyState = 3;
@@ -45,7 +42,6 @@ export class ScriptedWebSocket extends EventTarget implements StandardWebSocket 
     this.say(...frames);
   }
 
-  /** Sends frames. */
   say(...frames: string[]): void {
     for (const data of frames) this.#later(() => this.readyState === 1 && this.fire("message", { data }));
   }

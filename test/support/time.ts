@@ -36,7 +36,6 @@ export function stall(ms: number): void {
   clock.stall(ms);
 }
 
-/** Returns the number of timers that are set. */
 export function timersSet(): number {
   return clock.timers;
 }

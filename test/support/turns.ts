@@ -9,7 +9,6 @@ export function turn(): Promise<void> {
   return new Promise((resolve) => realImmediate(resolve));
 }
 
-/** The outcome of a promise. */
 export type Outcome = { value: unknown } | { reason: unknown };
 
 /** Records each settlement of promises, in order. */
@@ -24,7 +23,6 @@ export class Outcomes {
     return this;
   }
 
-  /** The names in the order of settlement. */
   get names(): string[] {
     return this.list.map(({ name }) => name);
   }
@@ -40,7 +38,6 @@ export async function rejection(promise: Promise<unknown>): Promise<any> {
   throw new Error(`expected a rejection, got the result ${JSON.stringify(value.result)}`);
 }
 
-/** A promise and the functions that settle it. */
 export interface Gate<T> {
   readonly promise: Promise<T>;
   readonly resolve: (value: T) => void;
@@ -55,7 +52,6 @@ export function gate<T = void>(): Gate<T> {
   return { promise, resolve, reject };
 }
 
-/** Returns a function that throws this. */
 export function raising(thrown: unknown): () => never {
   return () => {
     throw thrown;

@@ -1,7 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { testServer, virtualClock, type VirtualClock } from "../../src/testing/index.js";
 
-/** Puts a clock in place for one test. */
 function clockOfTest(): VirtualClock {
   const clock = virtualClock();
   onTestFinished(() => clock.restore());

@@ -4,7 +4,6 @@ import { connect } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { turn } from "../support/turns.js";
 
-/** Records the events of a WebSocket, in order. */
 function recorded(webSocket: EventTarget): string[] {
   const events: string[] = [];
   webSocket.addEventListener("open", () => events.push("open"));

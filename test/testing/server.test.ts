@@ -6,7 +6,6 @@ import { countDeadlines } from "../../src/base/deadlines.js";
 import { testServer } from "../../src/testing/index.js";
 import { gate, Outcomes, rejection } from "../support/turns.js";
 
-/** Resolves with the error of a client that must be refused. */
 async function refusal(connecting: Promise<unknown>): Promise<ConnectError> {
   const error = await rejection(connecting);
   expect(error).toBeInstanceOf(ConnectError);

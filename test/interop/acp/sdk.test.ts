@@ -82,7 +82,6 @@ async function joinEditor(app: ClientApp, methods: Methods, begin = true) {
   return both;
 }
 
-/** Connects a reciproc editor to the SDK's agent. */
 async function joinAgent(app: AgentApp, methods: Methods = {}, options: NodeConnectOptions = {}): Promise<Joined> {
   const complaints = listenToConsole();
   const http = await bareHttp();
@@ -105,7 +104,6 @@ function answering(prompt: (context: any) => unknown = () => END): AgentApp {
     .onRequest("session/prompt", prompt as () => typeof END);
 }
 
-/** Returns a reciproc editor with a session. */
 async function inSession(app: AgentApp, methods: Methods = {}, options: NodeConnectOptions = {}): Promise<Joined> {
   const both = await joinAgent(app, methods, options);
   await both.peer.request("initialize", INITIALIZE);

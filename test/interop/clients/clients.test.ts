@@ -1,4 +1,3 @@
-/** The clients of other libraries call a reciproc server. */
 import { once } from "node:events";
 import { createRequire } from "node:module";
 import { Client, RequestManager, WebSocketTransport } from "@open-rpc/client-js";

@@ -40,7 +40,6 @@ function startPublisher(): Promise<Server<any, any, any>> {
 /** Subscribes, passes each received number to `push`, and returns what ends the client. */
 type Subscribe = (url: string, push: (number: number) => void) => Promise<() => unknown>;
 
-/** Subscribes with an Ethereum library. */
 function heads({ open }: Ethereum): Subscribe {
   return async (url, push) => {
     const client = await open(url);

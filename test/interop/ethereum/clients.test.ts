@@ -1,4 +1,3 @@
-/** Ethereum libraries call a reciproc server and subscribe to it. */
 import { describe, expect, it } from "vitest";
 import { RpcError, serve, Subscriptions, type AnyPeer } from "../../../src/node.js";
 import { gate, raising, rejection, turn } from "../../support/turns.js";
@@ -93,7 +92,6 @@ describe.each(Object.entries({ ethers, viem, web3 }))("%s", (_name, { open, rece
 });
 
 describe("viem", () => {
-  /** Subscribes to heads. Returns their numbers. */
   async function watch(node: Awaited<ReturnType<typeof startNode>>, client: EthereumClient): Promise<Inbox<number>> {
     const numbers = new Inbox<number>();
     await client.subscribe(numbers.push);

@@ -25,7 +25,6 @@ interface Bridge {
   stop(): Promise<string>;
 }
 
-/** Starts `reciproc bridge` for a command. */
 async function ourBridge(command: readonly string[]): Promise<Bridge> {
   const { url, ended, signal } = await beginListening(["bridge", "--", ...command]);
   const stop = async (): Promise<string> => {

@@ -32,7 +32,6 @@ function loggerOf(complaints: string[]): Logger {
   return { error: note, warn: note, info: () => {}, log: () => {} };
 }
 
-/** Connects a vscode-jsonrpc client to a reciproc server. */
 const joinTheirClient: Join = (methods) => {
   const complaints: string[] = [];
   const open = async (url: string, Wire: new (address: string) => unknown): Promise<MessageConnection> => {
@@ -42,7 +41,6 @@ const joinTheirClient: Join = (methods) => {
   return joinClient(lsp, { sync, ...methods }, complaints, open);
 };
 
-/** Connects a reciproc client to a vscode-jsonrpc server. */
 const joinTheirServer: Join = (methods) => {
   const complaints: string[] = [];
   return joinServer({ link: "plain", dialect: lsp, methods: { sync, ...methods } }, complaints, (wire) =>
@@ -70,7 +68,6 @@ function tokenOf(signal: AbortSignal | undefined): CancellationToken {
   return source.token;
 }
 
-/** Returns how the shared suite opens both ends. */
 function opening(join: Join): Traits["open"] {
   return async (methods, handlers, heard) => {
     const both = await join(methods);

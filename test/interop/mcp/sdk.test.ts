@@ -13,13 +13,11 @@ type Extra = RequestHandlerExtra<any, any>;
 
 const ANY_RESULT = z.looseObject({});
 
-/** Registers a handler with the SDK, on either end. */
 function handle(protocol: AnyProtocol, method: string, run: (params: any, extra: Extra) => unknown): void {
   const schema = z.object({ method: z.literal(method), params: z.any() });
   protocol.setRequestHandler(schema, ({ params }, extra) => run(params, extra) as object);
 }
 
-/** Connects either end of the SDK to a reciproc peer. */
 type Open = (methods: Methods) => Promise<Joined<AnyProtocol>>;
 
 const openServer: Open = async (methods) => {
@@ -27,7 +25,6 @@ const openServer: Open = async (methods) => {
   return { ...sdk, theirs: theirs.server };
 };
 
-/** Returns how the shared suite opens both ends. */
 function opening(open: Open): Traits["open"] {
   return async (methods, handlers, heard) => {
     const sdk = await open(methods);

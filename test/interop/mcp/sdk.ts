@@ -17,7 +17,6 @@ export function initialize({ protocolVersion }: { protocolVersion: string }): ob
 
 const BASIC: Methods = { initialize, "notifications/initialized": () => {}, ping: () => ({}) };
 
-/** Connects a client of the SDK, including its handshake. */
 export async function connectClient(
   url: string,
   capabilities: NonNullable<ClientOptions["capabilities"]>,

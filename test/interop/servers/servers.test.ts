@@ -1,4 +1,3 @@
-/** A reciproc client calls the servers of other libraries. */
 import { createRequire } from "node:module";
 import { JSONRPCClient, JSONRPCErrorException, JSONRPCServer, JSONRPCServerAndClient } from "json-rpc-2.0";
 import { Server } from "rpc-websockets";

@@ -29,9 +29,7 @@ export class TappedWebSocket extends WebSocket {
 /** Both ends. Disposing closes them, and asserts that no state and no unread error is left. */
 export interface Joined<T = unknown> extends AsyncDisposable {
   readonly peer: AnyPeer;
-  /** The SDK's end of the wire. */
   readonly wire: TappedWebSocket;
-  /** The SDK's end of the connection. */
   readonly theirs: T;
   /** Returns the errors that the SDK reported since the last call. */
   takeComplaints(): unknown[];
@@ -99,7 +97,6 @@ export async function joinServer<T>(
   return joined(peer, wire, theirs, complaints, () => http[Symbol.asyncDispose]());
 }
 
-/** Returns the answers to the request of this id. */
 export function answersTo(id: unknown, messages: any[]): any[] {
   return messages.filter((message) => message.id === id && message.method === undefined);
 }
@@ -112,7 +109,6 @@ export function aborted(signal: AbortSignal): Promise<unknown> {
 
 /** Both ends, with the SDK behind one interface. */
 export interface Sdk extends Joined {
-  /** Calls the peer. */
   request(method: string, params: object, signal?: AbortSignal): Promise<unknown>;
   notify(method: string, params: object): unknown;
   /** Ends the connection in the SDK's own way. */
@@ -122,13 +118,11 @@ export interface Sdk extends Joined {
 /** The methods that the SDK serves for the suite. */
 export type Handlers = Record<string, (params: any, signal: AbortSignal) => unknown>;
 
-/** The differences between SDKs, and between the ends of one. */
 export interface Traits {
   /** Connects the ends. The SDK serves `handlers`, and passes the params of each notification `_note` to `heard`. */
   open(methods: Methods, handlers: Handlers, heard: (params: unknown) => void): Promise<Sdk>;
   /** The id of the SDK's first request in a test. */
   readonly firstId: number;
-  /** The cancel of a call. */
   readonly cancel: (id: unknown) => { method: string; params: object };
   /** The code that answers a cancelled call, or undefined if no answer is sent. */
   readonly cancelled: number | undefined;
@@ -140,7 +134,6 @@ export interface Traits {
 
 const VALUES = [0, "", false, null, [], {}, "ß\u2028\u0000", { deep: [1.5, { "": [] }] }, "long ".repeat(100_000)];
 
-/** Runs the suite. */
 export function behavesWithSdk({ open, firstId, cancel, cancelled, error, closed }: Traits): void {
   const join = (methods: Methods = {}, handlers: Handlers = {}, heard: (params: unknown) => void = () => {}) => {
     const sync = (): object => ({});

@@ -3,21 +3,16 @@ import { RpcError, serve, type AnyPeer, type Server } from "../../../src/node.js
 import { gate, raising, type Gate } from "../../support/turns.js";
 import { Inbox } from "../../support/inbox.js";
 
-/** A server, and its recorded messages. */
 export interface Service extends AsyncDisposable {
   readonly server: Server<any, any, any>;
   readonly url: string;
-  /** The ids of received requests, in order. */
   readonly ids: unknown[];
-  /** The params of the `note` notifications. */
   readonly noted: Inbox;
-  /** The connected peers. */
   readonly peers: Inbox<AnyPeer>;
   /** The errors of the server. Those that a test does not take fail the disposal. */
   readonly errors: Inbox;
 }
 
-/** The server's own error. */
 export const ATTIC = { code: 4711, message: "no such room", data: { room: "attic" } };
 
 /** Returns what every server of these tests serves. `wait` is answered with its name at the notification `release` of that name. */
@@ -36,7 +31,6 @@ export function commonMethods(noted: Inbox): Record<string, (params: any) => unk
   };
 }
 
-/** Starts a server. */
 export async function startService(): Promise<Service> {
   const ids: unknown[] = [];
   const [noted, peers, errors] = [new Inbox(), new Inbox<AnyPeer>(), new Inbox()];
@@ -51,7 +45,6 @@ export async function startService(): Promise<Service> {
       nothing: () => undefined,
       attic: raising(new RpcError(ATTIC.code, ATTIC.message, ATTIC.data)),
       crash: raising(new Error("the password is hunter2")),
-      /** Calls the caller before it answers. */
       ask: async (params, { peer }) => `you said ${await peer.request("confirm", params)}`,
     },
   });

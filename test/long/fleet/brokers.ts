@@ -22,7 +22,6 @@ export interface ChaosBroker extends AsyncDisposable {
   readonly ofBroker: Readonly<Record<string, Fault>>;
 }
 
-/** The relay of one node. */
 class RelayLink implements Link {
   readonly losses: number[] = [];
   /** A node over a cluster has none: it connects to the addresses that the cluster names. */
@@ -56,7 +55,6 @@ class RelayLink implements Link {
   }
 }
 
-/** Longer than every fault. */
 const START_TIMEOUT_MS = 600_000;
 const MOST_BYTES = 5_000;
 /** A node whose connection is silent for so long connects again. */
@@ -146,7 +144,6 @@ function faultsOfRedis(get: () => Promise<RedisServer>, all: () => Promise<reado
   };
 }
 
-/** Starts a broker. */
 export async function startBroker(kind: BrokerKind, prefix: string): Promise<ChaosBroker> {
   const facts = { noticeMs: NOTICE_MS[kind], hasLogs: kind !== "core" };
   const settings = { prefix, leaseMs: LEASE_MS, startTimeoutMs: START_TIMEOUT_MS };

@@ -27,7 +27,6 @@ interface Played {
   readonly broker: BrokerKind;
   readonly ms: number;
   readonly figures: Figures;
-  /** How often there was each fault. */
   readonly faults: Figures;
 }
 
@@ -52,7 +51,6 @@ async function play(broker: BrokerKind, seed: number): Promise<Played> {
   }
 }
 
-/** Adds counts. */
 function sumOf(all: readonly Figures[]): Figures {
   const sum: Figures = {};
   for (const one of all) for (const [name, count] of Object.entries(one)) sum[name] = (sum[name] ?? 0) + count;
