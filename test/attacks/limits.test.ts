@@ -64,13 +64,6 @@ describe("`maxMessageBytes`", () => {
     expect(ran).toBe(0);
   });
 
-  it("is not reached by a pack of such messages", async () => {
-    ran = 0;
-    const { url } = await serving({ limits, methods: { ...methods, last: () => ran } });
-    const client = await sendPack(url, [...several, request(1, "last")]);
-    expect(await collect(client, 1)).toMatchObject([{ result: 20 }]);
-  });
-
   it("holds for a message in fragments", async () => {
     ran = 0;
     await using on = await target({ limits, methods });

@@ -1,11 +1,9 @@
-import { once } from "node:events";
-import { describe, expect, it, vi } from "vitest";
-import { WebSocket } from "ws";
+import { expect, it, vi } from "vitest";
 import { z } from "zod";
 import { acp, lsp, mcp } from "../../src/node.js";
 import { plainPeer } from "../support/network.js";
 import { failure, request } from "../support/raw.js";
-import { rejection, turn } from "../support/turns.js";
+import { rejection } from "../support/turns.js";
 import { target } from "./support/server.js";
 
 it("an id of 1,000,000 characters is echoed once, and one of as many digits or levels is refused with -32600 and id null", async () => {
@@ -44,35 +42,21 @@ it.each([lsp, mcp, acp])(
   },
 );
 
-describe("a value of 200,000 nested arrays", () => {
+it("a value of 200,000 nested arrays is ignored or reported as a token, an id to cancel or an error, and the connection stays", async () => {
   const DEEP = "[".repeat(200_000) + "]".repeat(200_000);
-  const methods = { echo: (params: unknown) => params };
-
-  it("closes with 1002 in a ping of reciproc.v1, and does not end the process", async () => {
-    await using on = await target({ methods });
-    const webSocket = await packed(on.url);
-    const closed = once(webSocket, "close");
-    webSocket.send(`{"ping":${DEEP}}`);
-    const [code, reason] = (await closed) as [number, Buffer];
-    expect([code, reason.toString()]).toEqual([1002, expect.stringContaining("ping")]);
-    await turn();
-  });
-
-  it("is ignored or reported as a token, an id to cancel or an error, and the connection stays", async () => {
-    await using on = await target();
-    const arrived = on.next();
-    using client = await plainPeer(on.url);
-    const call = (await arrived).request("m");
-    for (const params of [`{"token":${DEEP}}`, `{"id":${DEEP}}`, `{"token":1,"value":${DEEP}}`]) {
-      for (const method of ["$/cancelRequest", "$/progress", "$/enumerator/abort"])
-        client.webSocket.send(`{"jsonrpc":"2.0","method":"${method}","params":${params}}`);
-    }
-    client.webSocket.send(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no","data":${DEEP}}}`);
-    expect(await rejection(call)).toMatchObject({ code: 1, message: "no" });
-    client.webSocket.send(`{"jsonrpc":"2.0","id":1,"method":"$/enumerator/next","params":{"token":${DEEP}}}`);
-    await vi.waitFor(() => expect(client.received.at(-1)).toContain("-32001"));
-    expect(on.errors).toEqual([]);
-  });
+  await using on = await target();
+  const arrived = on.next();
+  using client = await plainPeer(on.url);
+  const call = (await arrived).request("m");
+  for (const params of [`{"token":${DEEP}}`, `{"id":${DEEP}}`, `{"token":1,"value":${DEEP}}`]) {
+    for (const method of ["$/cancelRequest", "$/progress", "$/enumerator/abort"])
+      client.webSocket.send(`{"jsonrpc":"2.0","method":"${method}","params":${params}}`);
+  }
+  client.webSocket.send(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no","data":${DEEP}}}`);
+  expect(await rejection(call)).toMatchObject({ code: 1, message: "no" });
+  client.webSocket.send(`{"jsonrpc":"2.0","id":1,"method":"$/enumerator/next","params":{"token":${DEEP}}}`);
+  await vi.waitFor(() => expect(client.received.at(-1)).toContain("-32001"));
+  expect(on.errors).toEqual([]);
 });
 
 it("answers a call with 500,000 errors in its params by one -32602 that names the first hundred", async () => {
@@ -83,11 +67,3 @@ it("answers a call with 500,000 errors in its params by one -32602 that names th
   expect(error.code).toBe(-32602);
   expect(error.data.issues.map(({ path }) => path[0])).toEqual(Array.from({ length: 100 }, (_, i) => i));
 });
-
-/** Opens a WebSocket for packs. */
-async function packed(url: string): Promise<WebSocket> {
-  const webSocket = new WebSocket(url, ["reciproc.v1"]);
-  await once(webSocket, "message");
-  webSocket.send('{"hello":{}}');
-  return webSocket;
-}

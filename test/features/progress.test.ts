@@ -95,14 +95,6 @@ describe("a received report", () => {
     expect(reports).toEqual([...values, ...values, undefined]);
   });
 
-  it("reaches it under mcp without the token", async () => {
-    const reports = await reported({ dialect: mcp }, ({ feed }) => {
-      const params = { progressToken: 1, progress: 0.5, total: 1, message: "half" };
-      feed(notification("notifications/progress", params));
-    });
-    expect(reports).toEqual([{ progress: 0.5, total: 1, message: "half" }]);
-  });
-
   it.each<[string, unknown]>([
     ["the token as a string", { token: "1", value: 1 }],
     ["no params", undefined],

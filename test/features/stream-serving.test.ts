@@ -3,8 +3,7 @@ import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { RpcError } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
-import { failure, notification, request, result, type RawBehaviour } from "../support/raw.js";
-import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
+import { failure, notification, request, result, sessionPeer, type SessionPeer } from "../support/raw.js";
 import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { abort, answersTo, counted, Fed, feed, more, next, NO_SUCH_STREAM, streamsOf, tailing } from "./kit.js";
@@ -101,8 +100,7 @@ describe("$/enumerator/next", () => {
 
   it("may come inside the reply to an earlier one, while another one is pending", async () => {
     const source = new Fed().give("a");
-    const behaviour: RawBehaviour = { onSend: (text, own) => void (text.includes('"b"') && own.feed(next(4, 1))) };
-    const raw = tailing(source, {}, behaviour);
+    const raw = tailing(source, {}, { onSend: (text, own) => void (text.includes('"b"') && own.feed(next(4, 1))) });
     const gives = ["b", "c", "d"].map((value) => () => source.give(value));
     await feed(raw, request(1, "tail"), next(2, 1), next(3, 1), ...gives);
     expect(raw.messages().slice(1)).toEqual([more(2, ["b"]), more(3, ["c"]), more(4, ["d"])]);

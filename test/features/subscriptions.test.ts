@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import { mcp, RpcError, Subscriptions, type Context } from "../../src/node.js";
 import type { Subscription, SubscriptionsOptions } from "../../src/node.js";
 import type { AnyOptions } from "../support/pair.js";
-import { failure, notification, rawPeer, request, result, type RawBehaviour, type RawPeer } from "../support/raw.js";
-import { sessionPeer } from "../support/session-peer.js";
+import { failure, notification, rawPeer, request, result, sessionPeer } from "../support/raw.js";
+import type { RawBehaviour, RawPeer } from "../support/raw.js";
 import { pass, timersSet, useVirtualClock } from "../support/time.js";
 import { gate, turn } from "../support/turns.js";
 import { cancelMcp } from "./kit.js";
@@ -38,7 +38,7 @@ interface Given extends AnyOptions, RawBehaviour {
 /** Returns a peer whose `subscribe` was called by this message, with what it serves. */
 function subscribing(
   prepare?: Parameters<typeof served>[0],
-  { maxQueued = 256, onSend, afterRead, endsOnClose, ...options }: Given = {},
+  { maxQueued = 256, onSend, afterRead, endsOnClose = true, ...options }: Given = {},
   message: unknown = request(1, "subscribe"),
 ) {
   const all = served(prepare, { maxQueued });

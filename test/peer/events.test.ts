@@ -254,14 +254,14 @@ describe("close()", () => {
     await turn();
     expect(new Set(outcomes.names)).toEqual(new Set(["first", "second", "inner"]));
     await raw.peer.close();
-    expect(raw.closes).toEqual([[3000, "one"]]);
+    expect(raw.closes).toEqual([{ code: 3000, reason: "one" }]);
   });
 
   it("accepts the codes 1000 and from 3000 to 4999, and keeps the connection open for others", async () => {
     for (const code of [1000, 3000, 4999]) {
       const raw = rawPeer();
       await raw.peer.close(code);
-      expect(raw.closes).toEqual([[code, ""]]);
+      expect(raw.closes).toEqual([{ code, reason: "" }]);
     }
     const raw = rawPeer();
     for (const code of [999, 1001, 1005, 1006, 1015, 2999, 5000, 3000.5, -1, NaN, Infinity, "1000", null])
@@ -280,7 +280,7 @@ it.each([
 ])("the reason of %s is truncated to 123 bytes of UTF-8, between characters", async (_name, reason, cut) => {
   const raw = rawPeer();
   await raw.peer.close(1000, reason);
-  expect([raw.closes, cutReason(reason)]).toEqual([[[1000, cut]], cut]);
+  expect([raw.closes, cutReason(reason)]).toEqual([[{ code: 1000, reason: cut }], cut]);
 });
 
 describe("a close that this side makes", () => {
@@ -290,7 +290,7 @@ describe("a close that this side makes", () => {
   function closing(): RawPeer {
     const raw = rawPeer({ limits: { maxMalformedPerMinute: 1 } }, { endsOnClose: false });
     for (let i = 0; i < 2; i++) raw.feed("[");
-    expect(raw.closes).toEqual([[1008, why]]);
+    expect(raw.closes).toEqual([{ code: 1008, reason: why }]);
     return raw;
   }
 

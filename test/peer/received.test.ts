@@ -15,7 +15,7 @@ it("malformed messages are counted from zero after a minute", async () => {
   expect(raw.peer.state).toBe("open");
   await pass(59_000);
   raw.feed("{");
-  expect(raw.closes).toEqual([[1008, "more than 2 malformed messages in a minute"]]);
+  expect(raw.closes).toEqual([{ code: 1008, reason: "more than 2 malformed messages in a minute" }]);
 });
 
 describe("limits.maxMessagesPerSecond", () => {

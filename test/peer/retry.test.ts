@@ -3,8 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
-import { failure, notification, request, result } from "../support/raw.js";
-import { sessionPeer, type SessionPeer } from "../support/session-peer.js";
+import { failure, notification, request, result, sessionPeer, type SessionPeer } from "../support/raw.js";
 import { pass, useVirtualClock } from "../support/time.js";
 import { rejection } from "../support/turns.js";
 

@@ -11,8 +11,7 @@ import {
 } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";
 import { connectedPair, type AnyOptions } from "../support/pair.js";
-import { failure, notification, rawPeer, request, result } from "../support/raw.js";
-import { sessionPeer, SessionTransport, type SessionPeer } from "../support/session-peer.js";
+import { failure, notification, rawPeer, request, result, sessionPeer, TestLink } from "../support/raw.js";
 import { useVirtualClock } from "../support/time.js";
 import { rejection, turn } from "../support/turns.js";
 import { uncaughtIn } from "../support/uncaught.js";
@@ -153,11 +152,7 @@ function tooLong(method: string, bytes: number): object {
   };
 }
 
-function limited(options: AnyOptions = {}): SessionPeer {
-  const ends = sessionPeer(options);
-  ends.transport.maxMessageBytes = MOST;
-  return ends;
-}
+const limited = (options?: AnyOptions) => sessionPeer(options, { maxMessageBytes: MOST });
 
 function filled(message: object, length: number): [string] {
   return ["x".repeat(length - JSON.stringify({ ...message, params: [""] }).length)];
@@ -228,8 +223,7 @@ describe("a notification longer than the limit of the other side", () => {
 
   it("is dropped as a broadcast, with a key and without", async () => {
     const { server } = testServer<any, any>({});
-    const transport = new SessionTransport(false, false);
-    transport.maxMessageBytes = MOST;
+    const transport = new TestLink({ maxMessageBytes: MOST });
     const peer = server.accept(transport, undefined);
     server.peers.notify("n", ["x".repeat(MOST)]);
     server.peers.notify("n", ["x".repeat(MOST)], { latest: "key" });

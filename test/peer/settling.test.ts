@@ -56,7 +56,7 @@ describe("a call", () => {
   it("is settled by an answer or a loss inside send(), even if send() then returns false", async () => {
     const raw = rawPeer({}, { onSend: (text, self) => (self.feed(result(JSON.parse(text).id, "at once")), false) });
     expect(await raw.peer.request("m")).toBe("at once");
-    const lost = rawPeer({}, { onSend: (_text, self) => self.cut() });
+    const lost = rawPeer({}, { onSend: (_text, self) => self.end() });
     expect(await rejection(lost.peer.request("m"))).toMatchObject({ outcome: "unknown" });
     const batch = rawPeer({}, { onSend: (text, { feed }) => feed([result(JSON.parse(text)[0].id, "at once")]) });
     expect(await inBatch(batch.peer, "m")).toBe("at once");

@@ -1,10 +1,9 @@
 /** Timeouts of calls, with a timer for each call, as in a page, and with one for all calls of a process, as with `reciproc/node`; and what calls must not allocate. */
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import type { Link, LinkReceiver } from "../../src/message/transport.js";
 import type * as standard from "../../src/index.js";
 import type { AnyPeer, Options } from "../../src/index.js";
 import { virtualClock } from "../../src/testing/index.js";
-import { notification, request, result } from "../support/raw.js";
+import { notification, request, result, TestLink } from "../support/raw.js";
 import { pass, stall, timersSet, useVirtualClock } from "../support/time.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
@@ -21,16 +20,10 @@ type Caller = ReturnType<typeof caller>;
 
 /** Makes a peer. Returns it with what its other side does. */
 function caller(options: Options<any, any> = {}) {
-  let receiver!: LinkReceiver;
   const sent: any[] = [];
-  const link: Link = {
-    isReciproc: true,
-    start: (given) => (receiver = given),
-    send: (text: string) => sent.push(JSON.parse(text)) > 0,
-    close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
-  };
+  const link = new TestLink({ isReciproc: true, onSend: (text) => void sent.push(JSON.parse(text)) });
   const peer: AnyPeer = new entry.Peer<any, any>(link, { use: [entry.progress], ...options });
-  return { peer, sent, feed: (message: object) => receiver.dispatch(message) };
+  return { peer, sent, feed: link.feed };
 }
 
 describe.each([

@@ -132,21 +132,16 @@ function nameOf({ socket }: IncomingMessage): unknown {
   return (socket as TLSSocket).getPeerCertificate().subject.CN;
 }
 
-/** Replaces the global WebSocket of browsers, workers, Deno, Bun and newer Nodes. */
-function stubGlobal(value: unknown): void {
-  vi.stubGlobal("WebSocket", value);
-}
-
 describe("connect of the standard entry", () => {
   it("gives a cure in its error if the runtime has no WebSocket", async () => {
-    stubGlobal(undefined);
+    vi.stubGlobal("WebSocket", undefined);
     const error = await rejection(connectStandard("ws://127.0.0.1:1"));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toContain('"reciproc/node"');
   });
 
   it("accepts an address relative to the page, secure if the page is secure", async () => {
-    stubGlobal(WebSocket);
+    vi.stubGlobal("WebSocket", WebSocket);
     await using server = await serve({ port: 0, path: "/rpc", methods: { m: () => 1 } });
     vi.stubGlobal("location", { href: server.url.replace("ws", "http").replace("/rpc", "/app/page?x#y") });
     for (const url of ["/rpc", "../rpc", "//" + new URL(server.url).host + "/rpc"]) {

@@ -3,36 +3,17 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { describe, expect, it, onTestFinished } from "vitest";
 import { serve, type Server } from "../../src/node.js";
 import { bareHttp, listening } from "../support/network.js";
+import { call, post, read } from "../support/post.js";
+import { failure, notification, request, result } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
 import { recorded } from "./by-hand.js";
 
 const methods = { add: ([a, b]: [number, number]) => a + b };
-const CALL = '{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}';
+const CALL = JSON.stringify(request(1, "add", [1, 2]));
 
-const JSON_TYPE = { "Content-Type": "application/json" };
+const send = async ({ url }: { url: string }, body = CALL): Promise<unknown> => read(await post(url, body));
 
-/** Sends a request on a connection of its own. */
-function send(
-  { url }: { url: string },
-  { headers, ...init }: Omit<RequestInit, "headers"> & { headers?: Record<string, string>; duplex?: "half" } = {},
-  path = "/",
-): Promise<Response> {
-  const options = { ...init, headers: { ...headers, Connection: "close" } };
-  return fetch(url.replace("ws:", "http:") + path, options);
-}
-
-/** Posts text to a path. Returns the status and the body. */
-async function post(
-  http: { url: string },
-  path: string,
-  body = CALL,
-  type = "application/json",
-): Promise<[status: number, body: string]> {
-  const response = await send(http, { method: "POST", body, headers: { "Content-Type": type } }, path);
-  return [response.status, await response.text()];
-}
-
-const reply = (result: unknown): [number, string] => [200, JSON.stringify({ jsonrpc: "2.0", id: 1, result })];
+const reply = (value: unknown): unknown => [200, result(1, value)];
 
 /** Serves without a server of its own. `handle` gets each request of an HTTP server. */
 async function handled(
@@ -63,9 +44,9 @@ function parsed(parser: ReturnType<typeof express.json>): ReturnType<typeof hand
 it("an existing HTTP server leaves POSTs to an application that is added later", async () => {
   await using http = await bareHttp();
   await using server = await serve({ server: http.server, methods });
-  expect(await post(http, "/")).toEqual(reply(3));
+  expect(await send(http)).toEqual(reply(3));
   http.server.on("request", (_request, response) => response.end("mine"));
-  expect(await post(http, "/")).toEqual([200, "mine"]);
+  expect(await send(http)).toEqual([200, "mine"]);
   await server.close();
 });
 
@@ -76,20 +57,18 @@ describe("handleRequest", () => {
     ["as bytes", express.raw({ type: "*/*" })],
   ])("accepts a body that was already read, %s", async (_how, parser) => {
     const http = await parsed(parser);
-    expect(await post(http, "/rpc")).toEqual(reply(3));
-    const batch = `[${CALL.replace('"id":1,', "")},7]`;
-    expect(await post(http, "/rpc", batch)).toEqual([
-      200,
-      '[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}]',
-    ]);
-    expect((await post(http, "/rpc", "[7]"))[0]).toBe(200);
-    expect((await post(http, "/rpc", `${" ".repeat(101 - CALL.length)}${CALL}`))[0]).toBe(413);
+    expect(await send({ url: `${http.url}/rpc` })).toEqual(reply(3));
+    const batch = await post(http.url, [notification("add", [1, 2]), 7]);
+    expect(await read(batch)).toEqual([200, [failure(null, -32600, "Invalid Request")]]);
+    expect((await post(http.url, [7])).status).toBe(200);
+    expect((await post(http.url, `${" ".repeat(101 - CALL.length)}${CALL}`)).status).toBe(413);
   });
 
   it("enforces maxMessageBytes for a text that arrived in chunks, too", async () => {
     const http = await parsed(express.text({ type: "*/*" }));
+    const init = { method: "POST", headers: { "Content-Type": "application/json" }, duplex: "half" } as const;
     const body = new Blob([" ".repeat(101)]).stream();
-    expect((await send(http, { method: "POST", headers: JSON_TYPE, body, duplex: "half" })).status).toBe(413);
+    expect((await fetch(http.url.replace("ws:", "http:"), { ...init, body })).status).toBe(413);
   });
 
   it("reads a request whose encoding the application has set, and resolves when the response has left", async () => {
@@ -101,8 +80,7 @@ describe("handleRequest", () => {
       },
       { methods: { echo: (params: unknown) => params } },
     );
-    const call = '{"jsonrpc":"2.0","id":1,"method":"echo","params":["张🏊"]}';
-    expect(await post(http, "/", call)).toEqual(reply(["张🏊"]));
+    expect(await call(http, "echo", ["张🏊"])).toEqual(reply(["张🏊"]));
     expect(await left.promise).toBe(true);
   });
 
@@ -110,7 +88,7 @@ describe("handleRequest", () => {
     const http = await handled((server, request, response) =>
       request.resume().once("end", () => server.handleRequest(request, response)),
     );
-    expect(await post(http, "/", body)).toEqual([500, "the request's body is lost\n"]);
+    expect(await send(http, body)).toEqual([500, "the request's body is lost\n"]);
     expect(http.errors).toEqual([expect.any(Error)]);
   });
 
@@ -120,8 +98,8 @@ describe("handleRequest", () => {
       // An exception would end the process.
       return server.handleRequest(request, response);
     });
-    expect(await post(http, "/")).toEqual([200, "mine"]);
-    expect(await (await send(http)).text()).toBe("mine");
+    expect(await send(http)).toEqual([200, "mine"]);
+    expect(await (await fetch(http.url.replace("ws:", "http:"))).text()).toBe("mine");
   });
 
   it("ignores a response that is sent while its handler runs, as a middleware for timeouts does", async () => {
@@ -140,7 +118,7 @@ describe("handleRequest", () => {
       },
       { methods: { slow } },
     );
-    expect(await post(http, "/", CALL.replace("add", "slow"))).toEqual([503, "too late"]);
+    expect(await call(http, "slow")).toEqual([503, "too late"]);
     expect(http.errors).toEqual([]);
   });
 
@@ -154,10 +132,9 @@ describe("handleRequest", () => {
       },
       { origins },
     );
-    const headers = { ...JSON_TYPE, Origin: "https://example.org" };
-    const response = await send(http, { method: "POST", headers, body: CALL });
+    const response = await post(http.url, CALL, { Origin: "https://example.org" });
     expect(response.headers.get("access-control-allow-origin")).toBe("https://example.org");
     expect(response.headers.get("vary")).toBe("Accept, Origin");
-    expect(await response.text()).toBe(reply(3)[1]);
+    expect(await read(response)).toEqual(reply(3));
   });
 });

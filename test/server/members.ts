@@ -1,7 +1,7 @@
 /** Servers in memory and their clients, for tests of groups. */
-import type { Link, LinkReceiver } from "../../src/message/transport.js";
 import type { AnyMethods, AnyPeer, ServeOptions, Server } from "../../src/node.js";
 import { testServer, type Network, type TestServer } from "../../src/testing/index.js";
+import { TestLink, type RawBehaviour } from "../support/raw.js";
 
 /** A member: the server's peer, the client's peer, and the messages that the client got and that no method serves. */
 export interface Member {
@@ -36,26 +36,11 @@ export async function join(server: Server, methods: Methods = {}, options: objec
 }
 
 /** A client whose messages the test sends and reads. */
-export interface Silent {
-  readonly peer: AnyPeer;
-  /** The texts that were sent to the client. */
-  readonly sent: string[];
-  /** Receives a message of the client. */
-  readonly feed: (message: object) => void;
-  /** Opens a transport with `isConnecting`. */
-  readonly open: () => void;
-}
+export type Silent = ReturnType<typeof joinSilent>;
 
 /** Connects a client that never answers, over a transport of the application. */
-export function joinSilent(server: Pick<Server, "accept">, behaviour: Partial<Link> = {}, auth?: unknown): Silent {
-  const sent: string[] = [];
-  let receiver: LinkReceiver;
-  const transport: Link = {
-    start: (given) => (receiver = given),
-    send: (text: string) => sent.push(text) > 0,
-    close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
-    ...behaviour,
-  };
-  const peer = server.accept(transport, auth);
-  return { peer, sent, feed: (message) => receiver.receive(JSON.stringify(message)), open: () => receiver.resumed() };
+export function joinSilent(server: Pick<Server, "accept">, behaviour?: RawBehaviour, auth?: unknown) {
+  const link = new TestLink(behaviour);
+  const peer: AnyPeer = server.accept(link, auth);
+  return { peer, sent: link.sent, feed: link.feed, open: () => link.resume() };
 }

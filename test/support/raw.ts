@@ -1,66 +1,104 @@
-/** A peer whose other side is the test, which records each text and feeds messages synchronously. */
+/** Peers whose other side is the test, over the one double of a transport, and the messages that the test feeds. */
 import type { Link, LinkReceiver } from "../../src/message/transport.js";
-import type { AnyPeer, CloseInfo } from "../../src/index.js";
-import { Peer } from "../../src/index.js";
+import { Peer, type AnyPeer, type CloseInfo } from "../../src/index.js";
 import { closeAtEnd, use, type AnyOptions } from "./pair.js";
 
-/** The behaviour of the transport in points that the interface leaves open. */
-export interface RawBehaviour {
-  /** Called inside `send`, which returns its result. Default: returns true. */
-  onSend?: (text: string, raw: { feed: (message: unknown) => void; cut: () => void }) => boolean | void;
-  /** Whether `close` reports the end itself, or only `cut`. Default true. */
-  endsOnClose?: boolean;
-  /** Whether the other side is a reciproc peer. Default false. */
-  isReciproc?: boolean;
-  /** As `Link.afterRead`. */
-  afterRead?: (then: () => void) => boolean;
+/** The behaviour of the double in points that the interface leaves open, and members in place of its own. */
+export type RawBehaviour = Partial<Link> & Partial<Pick<TestLink, "onSend" | "endsOnClose">>;
+
+/** A synchronous transport without a queue. As that of a session, it continues after a lost socket. */
+export class TestLink implements Link {
+  isReciproc = false;
+  isConnecting = false;
+  maxMessageBytes: number | undefined;
+  unsentBytes = 0;
+  /** Whether `close` reports the end itself, or only `end`. */
+  endsOnClose = true;
+  /** Called inside `send`, which returns its result. Default: true. */
+  onSend: ((text: string, link: TestLink) => boolean | void) | undefined;
+  receiver!: LinkReceiver;
+  readonly sent: string[] = [];
+  readonly closes: CloseInfo[] = [];
+  /** The bytes that the peer buffers for the other side, as it reported them. */
+  kept = 0;
+  #hasEnded = false;
+
+  constructor(behaviour: RawBehaviour = {}) {
+    Object.assign(this, behaviour);
+  }
+
+  start(receiver: LinkReceiver): void {
+    this.receiver = receiver;
+  }
+
+  send(text: string): unknown {
+    if (Buffer.byteLength(text) > (this.maxMessageBytes ?? Infinity)) return false;
+    this.sent.push(text);
+    return this.onSend?.(text, this) ?? true;
+  }
+
+  keeps(by: number): void {
+    this.kept += by;
+  }
+
+  close(code = 1000, reason = "", retryMs?: number): void {
+    this.closes.push({ code, reason, ...(retryMs !== undefined && { retryMs }) });
+    if (this.endsOnClose) this.end({ code, reason });
+  }
+
+  /** Delivers a text, or the JSON of another value, inside this call. */
+  readonly feed = (message: unknown): void =>
+    this.receiver.receive(typeof message === "string" ? message : JSON.stringify(message));
+
+  /** Ends the transport for good, by default as one that is lost. */
+  readonly end = (info?: Partial<CloseInfo>): void => {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.receiver.closed({ code: 1006, reason: "", ...info });
+  };
+
+  suspend(): void {
+    this.receiver.suspended();
+  }
+
+  resume(): void {
+    this.receiver.resumed();
+  }
+
+  lose(error: Error): void {
+    this.receiver.lost(error);
+  }
 }
 
 export type RawPeer = ReturnType<typeof rawPeer>;
 
-/** Makes a peer on a hand-made, synchronous transport. */
-export function rawPeer(
-  options: AnyOptions = {},
-  { onSend, endsOnClose = true, isReciproc = false, afterRead }: RawBehaviour = {},
-) {
-  let receiver!: LinkReceiver;
-  let ended = false;
-  /** The texts that the peer sent. */
-  const sent: string[] = [];
+export function rawPeer(options: AnyOptions = {}, behaviour?: RawBehaviour) {
+  const link = new TestLink(behaviour);
+  const { sent, closes, feed, end: cut } = link;
   /** The sent texts, parsed. */
   const messages = (): any[] => sent.map((text) => JSON.parse(text) as unknown);
-  /** The arguments with which the peer closed its transport. */
-  const closes: (readonly [code: number | undefined, reason: string | undefined])[] = [];
   const errors: unknown[] = [];
-  /** Delivers a text, or the JSON of another value, to the peer inside this call. */
-  const feed = (message: unknown): void =>
-    receiver.receive(typeof message === "string" ? message : JSON.stringify(message));
-  /** Ends the connection from outside. */
-  const cut = (info?: Partial<CloseInfo>): void => {
-    if (ended) return;
-    ended = true;
-    receiver.closed({ code: 1006, reason: "", ...info });
-  };
-  const transport: Link = {
-    isReciproc,
-    ...(afterRead && { afterRead }),
-    start: (given) => (receiver = given),
-    send: (text: string) => {
-      sent.push(text);
-      return onSend?.(text, { feed, cut }) ?? true;
-    },
-    close: (code, reason) => {
-      closes.push([code, reason]);
-      if (endsOnClose) cut({ code: code ?? 1000, reason: reason ?? "" });
-    },
-  };
-  const peer: AnyPeer = new Peer(transport, { use, ...options });
+  const peer: AnyPeer = new Peer(link, { use, ...options });
   peer.on("error", (error) => errors.push(error));
   closeAtEnd(peer, () => {
     void peer.close();
     cut();
   });
-  return { peer, sent, messages, closes, errors, feed, cut };
+  return { peer, link, sent, messages, closes, errors, feed, cut };
+}
+
+export type SessionPeer = ReturnType<typeof sessionPeer>;
+
+/** Makes a peer whose connection is open. With `isConnecting`, the first `resume` of the transport opens it. */
+export function sessionPeer(options: AnyOptions = {}, behaviour?: RawBehaviour) {
+  const { peer, link: transport, errors } = rawPeer(options, behaviour);
+  /** The connection events, in order, with the peer's state during each. */
+  const events: string[] = [];
+  for (const name of ["suspend", "lost", "resume", "close"] as const)
+    peer.on(name, () => events.push(`${name} (${peer.state})`));
+  /** Returns the messages sent since the last call. */
+  const take = (): any[] => transport.sent.splice(0).map((text) => JSON.parse(text) as unknown);
+  return { peer, transport, take, events, errors };
 }
 
 export function request(id: unknown, method: string, params?: unknown): object {
