@@ -24,17 +24,12 @@ beforeEach(() => {
 
 type Chunk = Pick<Flood, "chunk" | "units">;
 
-/** What has arrived over a connection so far, and whether it has ended. */
-interface Arrived {
-  readonly bytes: number;
-  readonly isOver: boolean;
-}
-
 /**
  * Sends a flood, as fast as the system takes it. Another client is served until all of it has arrived, or its connection has ended.
  * Asserts how much arrives in one tick, and that a flood that has arrived has needed as many ticks as its parts.
  */
-async function flood(on: Target, socket: Socket, { chunk, units }: Chunk, read: () => Arrived): Promise<void> {
+async function flood(on: Target, socket: Socket, one: Chunk, read: () => { bytes: number; isOver: boolean }) {
+  const { chunk, units } = one;
   await using other = await connect(on.url);
   const chunks = chunk.length > 2 * READ_BYTES ? 2 : 3;
   let last = read();

@@ -15,23 +15,18 @@ export { bridge, type BridgeEnd, type BridgeOptions };
 
 export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 
-export interface Bridged extends PlainPeer {
-  readonly server: WebSocket;
-  readonly raw: Socket;
-  readonly child: ChildProcess;
-  readonly over: Promise<BridgeEnd>;
-  stderr(): string;
-}
+type Ends = { server: WebSocket; raw: Socket; child: ChildProcess; over: Promise<BridgeEnd> };
+export type Bridged = Awaited<ReturnType<typeof bridged>>;
 
 /** Bridges a connection to a command of `command.mjs`, by the virtual clock. Framing is "lines" unless the command gets "lsp". */
-export async function bridged(args: readonly string[], given: Partial<BridgeOptions> = {}): Promise<Bridged> {
+export async function bridged(args: readonly string[], given: Partial<BridgeOptions> = {}) {
   const http = await bareHttp();
   onTestFinished(() => http[Symbol.asyncDispose]());
   const webSockets = new WebSocketServer({ server: http.server, perMessageDeflate: false });
   let stderr = "";
   let child!: ChildProcess;
   const onProcess = (made: unknown): void => void (child = (made as { process: ChildProcess }).process);
-  const joined = new Promise<Pick<Bridged, "server" | "raw" | "child" | "over">>((resolve) => {
+  const joined = new Promise<Ends>((resolve) => {
     webSockets.on("connection", (server, { socket: raw }) => {
       subscribe("child_process", onProcess);
       const over = bridge(server, {

@@ -45,13 +45,10 @@ export async function bundle(
   return { code: textOf(".js"), css: textOf(".css") };
 }
 
-export interface Site {
-  readonly url: string;
-  close(): void;
-}
+export type Site = Awaited<ReturnType<typeof startPage>>;
 
 /** Serves a page that contains `html`, and runs the code, on a free port of this machine. */
-export async function startPage({ code, css }: { code: string; css: string }, html = ""): Promise<Site> {
+export async function startPage({ code, css }: { code: string; css: string }, html = "") {
   const page = `<!doctype html>
 <link rel="icon" href="data:," />
 <style>${css}</style>

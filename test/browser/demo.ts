@@ -9,13 +9,7 @@ import { newPage } from "./browser.js";
 
 const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.url));
 
-export interface Demo extends AsyncDisposable {
-  url: string;
-  pid: number;
-  printed(): string;
-  /** Ends the process, and returns its exit code, or `null` if a signal killed it. */
-  kill(signal: "SIGINT" | "SIGTERM" | "SIGKILL"): Promise<number | null>;
-}
+export type Demo = Awaited<ReturnType<typeof startDemo>>;
 
 /** A person at the board, and the errors of their page. */
 export interface Visitor {
@@ -26,12 +20,13 @@ export interface Visitor {
 }
 
 /** Starts the demo's server, in its folder or in a copy, and reads its address from what it prints. */
-export async function startDemo(env: Record<string, string | undefined> = {}, server = SERVER): Promise<Demo> {
+export async function startDemo(env: Record<string, string | undefined> = {}, server = SERVER) {
   // Without a file, each demo begins with an empty board.
   const running = new Running(server, [], { PORT: "0", BOARD_FILE: "", ...env });
   const [, url] = /^reciproc demo: (http:\S+)$/.exec(await running.line(/./))!;
   let isKilled = false;
-  const kill: Demo["kill"] = (signal) => {
+  /** Ends the process, and returns its exit code, or `null` if a signal killed it. */
+  const kill = (signal: "SIGINT" | "SIGTERM" | "SIGKILL"): Promise<number | null> => {
     isKilled = true;
     return running.stop(signal);
   };
@@ -99,9 +94,7 @@ export async function visit(url: string, name: string, options?: object): Promis
   return { page, complaints, options };
 }
 
-export interface VisitedDemo extends Demo {
-  invite(name: string, options?: object): Promise<Visitor>;
-}
+type VisitedDemo = Demo & { invite(name: string, options?: object): Promise<Visitor> };
 
 export interface Visit {
   env?: Record<string, string>;
@@ -144,17 +137,9 @@ export async function withDemo(
   }
 }
 
-/** A visitor whose network the test cuts and mends, without a clock. */
-export interface Cuttable extends Visitor {
-  /** Cuts the network, and waits until the page has seen it. */
-  cut(): Promise<void>;
-  /** Mends the network. The page connects at once. */
-  mend(): Promise<void>;
-}
-
-/** Starts a demo that Ada visits by a network of her own. */
+/** Starts a demo that Ada visits by a network of her own, which the test cuts and mends. The page then connects at once. */
 export async function withCuttable(
-  run: (ada: Cuttable, demo: VisitedDemo) => Promise<void>,
+  run: (ada: Visitor & Record<"cut" | "mend", () => Promise<void>>, demo: VisitedDemo) => Promise<void>,
   { options, open = visit, ...how }: Visit & { options?: object } = {},
 ): Promise<void> {
   await withDemo(
@@ -163,6 +148,7 @@ export async function withCuttable(
       const visitor = await open(relay.url.replace("ws:", "http:"), "Ada", options);
       const { page } = visitor;
       await note(page);
+      /** Waits until the page has seen it. */
       const cut = async (): Promise<void> => {
         const before = await said(page);
         relay.target = () => undefined;

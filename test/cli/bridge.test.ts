@@ -4,18 +4,13 @@ import { connect } from "../../src/node.js";
 import { virtualClock } from "../../src/testing/index.js";
 import { COMMAND, runs } from "../bridge/bridged.js";
 import { plainPeer, upgrade, type PlainPeer } from "../support/network.js";
-import { beginListening, type RunningHere } from "./program.js";
-
-interface Bridging extends RunningHere {
-  readonly url: string;
-  /** Connects, and waits until the command has sent its number. */
-  open(): Promise<PlainPeer & { pid: number }>;
-}
+import { beginListening } from "./program.js";
 
 /** Begins `reciproc bridge` for a command of `command.mjs`. */
-async function bridging(command: readonly string[], ...options: string[]): Promise<Bridging> {
+async function bridging(command: readonly string[], ...options: string[]) {
   const framing = command.includes("lsp") ? [] : ["--framing", "lines"];
   const running = await beginListening(["bridge", ...framing, ...options, "--", process.execPath, COMMAND, ...command]);
+  /** Connects, and waits until the command has sent its number. */
   const open = async (): Promise<PlainPeer & { pid: number }> => {
     const client = await plainPeer(running.url);
     if (client.received.length === 0) await once(client.webSocket, "message");

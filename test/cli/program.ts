@@ -48,19 +48,14 @@ export interface Given {
   broken?: string;
 }
 
-export interface Running {
-  readonly ended: Promise<Ended>;
-  /** Resolves with all output of that stream when it contains `wanted`. Rejects if the run ends before. */
-  until(output: "stdout" | "stderr", wanted: string): Promise<string>;
-}
-
 /** Returns what is known of a run, by its exit code and by the `data` events of its outputs. */
-function observe(code: Promise<number | null>, outputs: Record<"stdout" | "stderr", EventEmitter>): Running {
+function observe(code: Promise<number | null>, outputs: Record<"stdout" | "stderr", EventEmitter>) {
   const printed = { stdout: "", stderr: "" };
   for (const name of ["stdout", "stderr"] as const)
     outputs[name].on("data", (text: string) => void (printed[name] += text));
-  const ended = code.then((exitCode) => ({ code: exitCode, ...printed }));
-  const until: Running["until"] = (output, wanted) =>
+  const ended = code.then((exitCode): Ended => ({ code: exitCode, ...printed }));
+  /** Resolves with all output of that stream when it contains `wanted`. Rejects if the run ends before. */
+  const until = (output: "stdout" | "stderr", wanted: string): Promise<string> =>
     new Promise((resolve, reject) => {
       const look = (): void => void (printed[output].includes(wanted) && resolve(printed[output]));
       look();
@@ -70,12 +65,8 @@ function observe(code: Promise<number | null>, outputs: Record<"stdout" | "stder
   return { ended, until };
 }
 
-export interface RunningHere extends Running {
-  signal(name: NodeJS.Signals): void;
-}
-
 /** Begins a run in this process, and ends it by SIGINT at the end of the test. */
-export function begin(args: readonly string[], given: Given = {}): RunningHere {
+export function begin(args: readonly string[], given: Given = {}) {
   const { stdin = [], isTTY = false, env = {}, broken } = given;
   const isTerminal = typeof isTTY === "boolean" ? { stdout: isTTY, stderr: isTTY } : isTTY;
   const screens = { stdout: new Screen(isTerminal.stdout, broken), stderr: new Screen(isTerminal.stderr) };
@@ -99,12 +90,8 @@ export function run(args: readonly string[], given?: Given): Promise<Ended> {
   return begin(args, given).ended;
 }
 
-export interface Started extends Running {
-  readonly child: ChildProcessWithoutNullStreams;
-}
-
 /** Starts the built program, and kills it at the end of the test. */
-export function start(args: readonly string[], env: NodeJS.ProcessEnv = {}): Started {
+export function start(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
   const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, ...env } });
   onTestFinished(() => void child.kill("SIGKILL"));
   for (const output of [child.stdout, child.stderr]) output.setEncoding("utf8");
@@ -113,7 +100,7 @@ export function start(args: readonly string[], env: NodeJS.ProcessEnv = {}): Sta
 }
 
 /** Begins `reciproc serve` or `bridge` on a free port. Resolves with its address when it has printed that. */
-export async function beginListening(args: readonly string[]): Promise<RunningHere & { url: string }> {
+export async function beginListening(args: readonly string[]) {
   const [name, ...rest] = args as [string, ...string[]];
   const running = begin([name, "--port", "0", ...rest]);
   return { ...running, url: addressIn(await running.until("stdout", "\n")) };

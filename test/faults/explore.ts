@@ -21,23 +21,15 @@ export interface Exploration extends Pick<Plan, "messages" | "cuts"> {
   readonly patienceMs?: number;
 }
 
-export interface Found {
-  readonly figures: Figures[];
-  /** The broken rules, with the seed and the command that replays it. */
-  readonly failures: string[];
-  /** Whether each failure is a breach that the oracle has found. */
-  areBreaches: boolean;
-}
-
 /** Plays the worlds. With a variant, stops at the first breach. */
-export async function explore({
-  seeds,
-  minutes = Infinity,
-  variant,
-  patienceMs,
-  ...size
-}: Exploration): Promise<Found> {
-  const found: Found = { figures: [], failures: [], areBreaches: true };
+export async function explore({ seeds, minutes = Infinity, variant, patienceMs, ...size }: Exploration) {
+  const found = {
+    figures: [] as Figures[],
+    /** The broken rules, with the seed and the command that replays it. */
+    failures: [] as string[],
+    /** Whether each failure is a breach that the oracle has found. */
+    areBreaches: true,
+  };
   const until = Date.now() + minutes * 60_000;
   const mostFailures = variant === undefined ? MOST_FAILURES : 1;
   let index = 0;

@@ -1,24 +1,17 @@
 /** A thief who has recorded a client's frames. */
 import { WebSocket } from "ws";
 
-/** A thief's connection on which `resume` was sent. */
-export interface Intrusion {
-  /** The token that the thief got. */
-  readonly token: string | undefined;
-  readonly webSocket: WebSocket;
-  /** Resolves with the code of the close. */
-  readonly closed: Promise<number>;
-}
+export type Intrusion = Awaited<ReturnType<typeof intrude>>;
 
 /** The limits of a thief: as much as the server sends. */
 const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 20 };
 
-/** Sends `resume`, which needs only a token. */
+/** Sends `resume`, which needs only a token. Returns the token that the thief got, and the code of the close. */
 export async function intrude(
   port: number,
   name: string,
   resume: { token: string; received: number; attempt: number },
-): Promise<Intrusion> {
+) {
   const webSocket = new WebSocket(`ws://127.0.0.1:${port}`, ["reciproc.v1", "reciproc.resume"], {
     headers: { authorization: name },
   });

@@ -9,14 +9,8 @@ import { abort, cancel, feed, more, next } from "./kit.js";
 
 useVirtualClock();
 
-/** The values that were read, and the outcome of reading: "end" or the error. */
-interface Read {
-  readonly raw: RawPeer;
-  readonly values: unknown[];
-  readonly end: unknown[];
-}
-
-async function reading(raw: RawPeer, options?: object): Promise<Read> {
+/** Reads a stream in the background. Returns the values that were read, and the outcome of reading: "end" or the error. */
+async function reading(raw: RawPeer, options?: object) {
   const values: unknown[] = [];
   const end: unknown[] = [];
   const read = async (): Promise<void> => {
@@ -31,11 +25,7 @@ async function reading(raw: RawPeer, options?: object): Promise<Read> {
 }
 
 /** Begins to read a stream of a new peer, and answers its call with this stream, if there is one. */
-async function beginReading(
-  opening?: object,
-  options?: object,
-  isReciproc = false,
-): Promise<{ raw: RawPeer; stream: AsyncIterator<unknown>; first: Promise<IteratorResult<unknown>> }> {
+async function beginReading(opening?: object, options?: object, isReciproc = false) {
   const raw = rawPeer({}, { isReciproc });
   const stream = raw.peer.stream("tail", undefined, options)[Symbol.asyncIterator]();
   const first = stream.next();

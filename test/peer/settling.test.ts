@@ -9,12 +9,7 @@ import { countedSignal, Outcomes, raising, rejection, turn } from "../support/tu
 
 useVirtualClock();
 
-interface Race {
-  raw: RawPeer;
-  controller: AbortController;
-  listeners: () => number;
-  outcomes: Outcomes;
-}
+type Race = ReturnType<typeof raced>;
 
 /** The four events that may settle a call, and the outcome of each. */
 const ENDS: Record<string, { happen: (one: Race) => unknown; outcome: object }> = {
@@ -25,7 +20,7 @@ const ENDS: Record<string, { happen: (one: Race) => unknown; outcome: object }> 
 };
 const NAMES = Object.keys(ENDS);
 
-function raced(): Race {
+function raced() {
   const raw = rawPeer();
   const { controller, listeners } = countedSignal();
   const call = raw.peer.request("m", undefined, { timeoutMs: 1000, signal: controller.signal });

@@ -183,13 +183,9 @@ export function recorded(server: Pick<Server, "on">): { refusals: string[]; erro
   return { refusals, errors };
 }
 
-export interface Session {
-  readonly byHand: ByHand;
-  readonly token: string;
-  readonly peer: AnyPeer;
-}
+export type Session = Awaited<ReturnType<typeof begun>>;
 
-export async function begun<D>({ server, url }: Serving<D>, headers = {}): Promise<Session> {
+export async function begun<D>({ server, url }: Serving<D>, headers = {}) {
   const coming = nextPeer(server);
   const { byHand, token } = await ByHand.begin(url, headers);
   return { byHand, token, peer: await coming };

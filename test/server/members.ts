@@ -3,12 +3,8 @@ import type { AnyMethods, AnyPeer, ServeOptions, Server } from "../../src/node.j
 import { testServer, type Network, type TestServer } from "../../src/testing/index.js";
 import { TestLink, type RawBehaviour } from "../support/raw.js";
 
-/** A member: the server's peer, the client's peer, and the messages that the client got and that no method serves. */
-export interface Member {
-  peer: AnyPeer;
-  client: AnyPeer;
-  got: unknown[];
-}
+/** The server's peer, the client's peer, and the messages that the client got and that no method serves. */
+export type Member = Awaited<ReturnType<typeof join>>;
 
 type Methods = Record<string, (params: any, context: any) => unknown>;
 
@@ -25,14 +21,15 @@ export function networkOf(server: Server): Network {
 }
 
 /** Connects a client that serves `methods`, with these options. Resolves when the client receives. */
-export async function join(server: Server, methods: Methods = {}, options: object = {}): Promise<Member> {
+export async function join(server: Server, methods: Methods = {}, options: object = {}) {
   const kit = kits.get(server)!;
   const got: unknown[] = [];
   const fallback = (params: unknown, { method }: { method: string }): void => void got.push([method, params]);
-  const client = await kit.connect(server.url, { ...options, methods, fallback });
+  const client: AnyPeer = await kit.connect(server.url, { ...options, methods, fallback });
   await kit.network.settle();
   const line = kit.network.of(client);
-  return { peer: [...server.peers].find((peer) => kit.network.of(peer) === line)!, client, got };
+  const peer: AnyPeer = [...server.peers].find((one) => kit.network.of(one) === line)!;
+  return { peer, client, got };
 }
 
 /** A client whose messages the test sends and reads. */

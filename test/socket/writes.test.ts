@@ -16,12 +16,6 @@ afterEach(() => {
   vi.resetModules();
 });
 
-/** What a server wrote to a stream: each chunk as it was, and the same memory later. */
-interface Written {
-  writes: number;
-  readonly chunks: { readonly memory: Buffer; readonly copy: Buffer }[];
-}
-
 /** Serves a bare client over a stream of the application, which counts the writes. */
 async function overStream(options: object = {}, protocols: string[] = []) {
   const http = await bareHttp();
@@ -30,7 +24,8 @@ async function overStream(options: object = {}, protocols: string[] = []) {
     await server.close();
     await http[Symbol.asyncDispose]();
   });
-  const written: Written = { writes: 0, chunks: [] };
+  /** Each chunk as it was, and the same memory later. */
+  const written = { writes: 0, chunks: [] as { memory: Buffer; copy: Buffer }[] };
   let tcp!: TcpSocket;
   http.server.on("upgrade", (request: IncomingMessage, socket: TcpSocket, head: Buffer) => {
     tcp = socket;

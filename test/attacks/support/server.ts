@@ -6,19 +6,10 @@ import { portOf, sendUpgrade } from "../../support/network.js";
 
 type TargetOptions = Partial<ServeOptions<AnyMethods, AnyMethods, any>>;
 
-/** A server on a free port, and all its peers, past ones included. */
-export interface Target extends AsyncDisposable {
-  readonly server: Server;
-  readonly url: string;
-  readonly peers: AnyPeer[];
-  readonly errors: unknown[];
-  /** Its open TCP connections, of any protocol. */
-  readonly sockets: ReadonlySet<Socket>;
-  next(): Promise<AnyPeer>;
-}
+export type Target = Awaited<ReturnType<typeof target>>;
 
-/** Serves `methods`, and `here`, which bystanders call. */
-export async function target(options: TargetOptions = {}): Promise<Target> {
+/** Serves `methods`, and `here`, which bystanders call, on a free port. Returns all its peers, past ones included. */
+export async function target(options: TargetOptions = {}) {
   const server: Server = await serve({ port: 0, ...options, methods: { here: () => true, ...options.methods } });
   const peers: AnyPeer[] = [];
   const errors: unknown[] = [];
@@ -30,8 +21,9 @@ export async function target(options: TargetOptions = {}): Promise<Target> {
     url: server.url,
     peers,
     errors,
-    sockets,
-    next: () => new Promise((resolve) => server.once("peer", resolve)),
+    /** Its open TCP connections, of any protocol. */
+    sockets: sockets as ReadonlySet<Socket>,
+    next: () => new Promise<AnyPeer>((resolve) => server.once("peer", resolve)),
     async [Symbol.asyncDispose]() {
       forget();
       await server.close();
@@ -52,15 +44,10 @@ function socketsOf(port: number): { sockets: Set<Socket>; forget: () => void } {
   return { sockets, forget: () => void unsubscribe("net.server.socket", onSocket) };
 }
 
-/** An open WebSocket whose bytes the test writes, and the server's peer for it. */
-export interface RawSocket extends Disposable {
-  readonly socket: Socket;
-  readonly peer: AnyPeer;
-  write(bytes: Buffer): Promise<void>;
-}
+export type RawSocket = Awaited<ReturnType<typeof rawSocket>>;
 
 /** Opens a socket. Received bytes are not read until the test reads them. */
-export async function rawSocket(on: Target, headers?: Record<string, string>): Promise<RawSocket> {
+export async function rawSocket(on: Target, headers?: Record<string, string>) {
   const arrived = on.next();
   const socket = await sendUpgrade(on.url, headers);
   // The test provokes the reset.
@@ -70,7 +57,7 @@ export async function rawSocket(on: Target, headers?: Record<string, string>): P
   return {
     socket,
     peer,
-    async write(bytes) {
+    async write(bytes: Buffer): Promise<void> {
       if (socket.destroyed || socket.write(bytes)) return;
       // Not by `once` of node:events: that rejects when the server resets the connection.
       await Promise.race([new Promise((resolve) => socket.once("drain", resolve)), closed, peer.closed]);

@@ -20,12 +20,7 @@ function commandOf(language: string): string[] {
   return [process.execPath, join(import.meta.dirname, "..", path), "--stdio"];
 }
 
-interface Bridge {
-  readonly url: string;
-  stop(): Promise<string>;
-}
-
-async function ourBridge(command: readonly string[]): Promise<Bridge> {
+async function ourBridge(command: readonly string[]) {
   const { url, ended, signal } = await beginListening(["bridge", "--", ...command]);
   const stop = async (): Promise<string> => {
     signal("SIGTERM");
@@ -37,7 +32,7 @@ async function ourBridge(command: readonly string[]): Promise<Bridge> {
 }
 
 /** The usual bridge to language servers: vscode-ws-jsonrpc. */
-async function theirBridge([program, ...args]: readonly string[]): Promise<Bridge> {
+async function theirBridge([program, ...args]: readonly string[]): ReturnType<typeof ourBridge> {
   const http = await bareHttp();
   new WebSocketServer({ server: http.server }).on("connection", (webSocket) => {
     const client = createWebSocketConnection(toSocket(webSocket as never));

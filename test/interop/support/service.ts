@@ -3,15 +3,7 @@ import { RpcError, serve, type AnyPeer, type Server } from "../../../src/node.js
 import { gate, raising, type Gate } from "../../support/turns.js";
 import { Inbox } from "../../support/inbox.js";
 
-export interface Service extends AsyncDisposable {
-  readonly server: Server<any, any, any>;
-  readonly url: string;
-  readonly ids: unknown[];
-  readonly noted: Inbox;
-  readonly peers: Inbox<AnyPeer>;
-  /** The errors of the server. Those that a test does not take fail the disposal. */
-  readonly errors: Inbox;
-}
+export type Service = Awaited<ReturnType<typeof startService>>;
 
 export const ATTIC = { code: 4711, message: "no such room", data: { room: "attic" } };
 
@@ -31,10 +23,10 @@ export function commonMethods(noted: Inbox): Record<string, (params: any) => unk
   };
 }
 
-export async function startService(): Promise<Service> {
+export async function startService() {
   const ids: unknown[] = [];
   const [noted, peers, errors] = [new Inbox(), new Inbox<AnyPeer>(), new Inbox()];
-  const server = await serve({
+  const server: Server<any, any, any> = await serve({
     port: 0,
     around: ({ direction, id }, next) => {
       if (direction === "incoming" && id !== undefined) ids.push(id);
@@ -56,6 +48,7 @@ export async function startService(): Promise<Service> {
     ids,
     noted,
     peers,
+    /** Those that a test does not take fail the disposal. */
     errors,
     async [Symbol.asyncDispose]() {
       await server.close();

@@ -23,17 +23,12 @@ const FIRST = Number(RECIPROC_FLEET_SEED ?? 1);
 const NODES = 3;
 const CLIENTS = 60;
 
-interface Played {
-  readonly broker: BrokerKind;
-  readonly ms: number;
-  readonly figures: Figures;
-  readonly faults: Figures;
-}
+type Played = Awaited<ReturnType<typeof play>>;
 
 const isWanted = ([name]: [string, Fault]): boolean => RECIPROC_FLEET_FAULT?.split(",").includes(name) ?? true;
 
 /** Plays each fault of a broker and of its connections once: two nodes have faults at a time, and the broker a third one. */
-async function play(broker: BrokerKind, seed: number): Promise<Played> {
+async function play(broker: BrokerKind, seed: number) {
   await using chaos = await startBroker(broker, `fleet-${randomUUID().slice(0, 8)}`);
   const world = new World(seed, CLIENTS, chaos.place);
   const [ofNodes, ofBroker] = [chaos.ofNodes, chaos.ofBroker].map((all) => Object.entries(all).filter(isWanted));
