@@ -65,34 +65,32 @@ it("a handshake whose head grows without end is answered with 431", async () => 
   expect(await upgrade(on.url, { Cookie: "x".repeat(20_000) })).toMatchObject({ status: 431 });
 });
 
-describe("a client that is refused after its hello, and never closes", () => {
-  const OFFERS = { auth: "reciproc.v1, reciproc.auth", resume: "reciproc.v1, reciproc.resume" };
+const OFFERS = { auth: "reciproc.v1, reciproc.auth", resume: "reciproc.v1, reciproc.resume" };
 
-  it.each<[string, keyof typeof OFFERS, object, string, code: number]>([
-    ["`authenticate` refuses it", "auth", { authenticate: () => null }, '{"hello":{"auth":1}}', 4401],
-    ["it sends no hello", "auth", { authenticate: () => null }, "[]", 1002],
-    ["no slot is free", "resume", { limits: { maxConnections: 1 } }, '{"hello":{"session":true}}', 4503],
-  ])("keeps its socket for a second, and no longer: %s", async (_why, offer, options, hello, code) => {
-    await using on = await target(options);
-    // Its session has a socket, so the next client may offer to resume that session beyond the limit.
-    await using inside = code === 4503 ? await connect(on.url) : undefined;
-    if (inside !== undefined) expect(await inside.request("here")).toBe(true);
-    const socket = await sendUpgrade(on.url, { "Sec-WebSocket-Protocol": OFFERS[offer] });
-    socket.on("error", () => {});
-    const received = async (text: string): Promise<void> => {
-      for (let all = ""; !all.includes(text);) all += ((await once(socket, "data")) as [Buffer])[0].toString("latin1");
-    };
-    await received('{"hello":');
-    using clock = virtualClock();
-    socket.write(maskedFrames([hello]));
-    // The close frame of the server, whose content begins with the code.
-    await received(String.fromCharCode(code >> 8, code & 0xff));
-    const closed = once(socket, "close");
-    await clock.pass(999);
-    expect(socket.destroyed).toBe(false);
-    await clock.pass(1);
-    await closed;
-  });
+it.each<[string, keyof typeof OFFERS, object, string, code: number]>([
+  ["`authenticate` refuses it", "auth", { authenticate: () => null }, '{"hello":{"auth":1}}', 4401],
+  ["it sends no hello", "auth", { authenticate: () => null }, "[]", 1002],
+  ["no slot is free", "resume", { limits: { maxConnections: 1 } }, '{"hello":{"session":true}}', 4503],
+])("a client that is refused after its hello, and never closes keeps its socket for a second, and no longer: %s", async (_why, offer, options, hello, code) => {
+  await using on = await target(options);
+  // Its session has a socket, so the next client may offer to resume that session beyond the limit.
+  await using inside = code === 4503 ? await connect(on.url) : undefined;
+  if (inside !== undefined) expect(await inside.request("here")).toBe(true);
+  const socket = await sendUpgrade(on.url, { "Sec-WebSocket-Protocol": OFFERS[offer] });
+  socket.on("error", () => {});
+  const received = async (text: string): Promise<void> => {
+    for (let all = ""; !all.includes(text);) all += ((await once(socket, "data")) as [Buffer])[0].toString("latin1");
+  };
+  await received('{"hello":');
+  using clock = virtualClock();
+  socket.write(maskedFrames([hello]));
+  // The close frame of the server, whose content begins with the code.
+  await received(String.fromCharCode(code >> 8, code & 0xff));
+  const closed = once(socket, "close");
+  await clock.pass(999);
+  expect(socket.destroyed).toBe(false);
+  await clock.pass(1);
+  await closed;
 });
 
 it("a flood of POSTs is cut if its connection reads no response and `maxUnsentBytes` are queued", async () => {

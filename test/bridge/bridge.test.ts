@@ -195,33 +195,31 @@ describe("the end of the WebSocket", () => {
   });
 });
 
-describe("child processes that outlive their command", () => {
-  it.each<[string, string[], end: number | string, code: number, outlives: boolean]>([
-    ["are ended before the bridge is over", ["leave"], 4, 1011, false],
-    [
-      "are ended before the bridge is over, also if the WebSocket ended",
-      ["wrapper", "stubborn"],
-      "SIGTERM",
-      1006,
-      false,
-    ],
-    ["do not delay the end when they have left the process group", ["leave", "apart"], 4, 1011, true],
-  ])("%s", async (_what, command, end, code, outlives) => {
-    const { pid, child, ...pair } = await greeted(command);
-    const isLeft = pair.over.then(() => runs(pid));
-    if (code === 1006) {
-      pair.webSocket.terminate();
-      await once(pair.server, "close");
-      await pass(GRACE_MS);
-    }
-    await expect.poll(() => child.exitCode ?? child.signalCode).toBe(end);
-    // The bridge closes the pipes. Its next check of the process group kills what is left.
-    await pass(GRACE_MS + 20);
-    await expect.poll(() => runs(pid)).toBe(outlives);
-    await passUntil(pair.over, 20);
-    expect([(await pair.closed).code, await isLeft]).toEqual([code, outlives]);
-    if (outlives) process.kill(pid, "SIGKILL");
-  });
+it.each<[string, string[], end: number | string, code: number, outlives: boolean]>([
+  ["are ended before the bridge is over", ["leave"], 4, 1011, false],
+  [
+    "are ended before the bridge is over, also if the WebSocket ended",
+    ["wrapper", "stubborn"],
+    "SIGTERM",
+    1006,
+    false,
+  ],
+  ["do not delay the end when they have left the process group", ["leave", "apart"], 4, 1011, true],
+])("child processes that outlive their command %s", async (_what, command, end, code, outlives) => {
+  const { pid, child, ...pair } = await greeted(command);
+  const isLeft = pair.over.then(() => runs(pid));
+  if (code === 1006) {
+    pair.webSocket.terminate();
+    await once(pair.server, "close");
+    await pass(GRACE_MS);
+  }
+  await expect.poll(() => child.exitCode ?? child.signalCode).toBe(end);
+  // The bridge closes the pipes. Its next check of the process group kills what is left.
+  await pass(GRACE_MS + 20);
+  await expect.poll(() => runs(pid)).toBe(outlives);
+  await passUntil(pair.over, 20);
+  expect([(await pair.closed).code, await isLeft]).toEqual([code, outlives]);
+  if (outlives) process.kill(pid, "SIGKILL");
 });
 
 describe("aborting a bridge", () => {

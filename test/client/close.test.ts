@@ -153,46 +153,44 @@ describe("close()", () => {
   });
 });
 
-describe("the token of a session", () => {
-  it("appears in no event, error, address or description, however the session ends", async () => {
-    const said: unknown[] = [];
-    const { peer } = await live();
-    for (const name of ["suspend", "resume", "lost", "close", "error"] as const) {
-      peer.on(name, (...args: unknown[]) => void said.push(name, ...args));
-    }
-    const look = (): number => said.push(peer, peer.stats(), show(peer, { depth: 9, showHidden: true }));
-    const lose = async (script: Script | undefined): Promise<void> => {
-      look();
-      network.script = script;
-      network.cut();
-      await pass(1);
-      look();
-      network.script = undefined;
-      await pass(100_000);
-      look();
+it("the token of a session appears in no event, error, address or description, however the session ends", async () => {
+  const said: unknown[] = [];
+  const { peer } = await live();
+  for (const name of ["suspend", "resume", "lost", "close", "error"] as const) {
+    peer.on(name, (...args: unknown[]) => void said.push(name, ...args));
+  }
+  const look = (): number => said.push(peer, peer.stats(), show(peer, { depth: 9, showHidden: true }));
+  const lose = async (script: Script | undefined): Promise<void> => {
+    look();
+    network.script = script;
+    network.cut();
+    await pass(1);
+    look();
+    network.script = undefined;
+    await pass(100_000);
+    look();
+  };
+  const calls = [0, 1, 2].map(() => rejection(peer.request("never", [], { timeoutMs: Infinity })));
+  await lose(undefined);
+  await lose(refuse);
+  // The server that the client resumes at receives the token, and can send it back.
+  await lose((webSocket, { protocols }) => {
+    expect(protocols).toContain(RESUMES);
+    webSocket.onSend = (frame) => {
+      webSocket.say(frame);
+      webSocket.end({ code: 4000, reason: "no" });
     };
-    const calls = [0, 1, 2].map(() => rejection(peer.request("never", [], { timeoutMs: Infinity })));
-    await lose(undefined);
-    await lose(refuse);
-    // The server that the client resumes at receives the token, and can send it back.
-    await lose((webSocket, { protocols }) => {
-      expect(protocols).toContain(RESUMES);
-      webSocket.onSend = (frame) => {
-        webSocket.say(frame);
-        webSocket.end({ code: 4000, reason: "no" });
-      };
-      webSocket.accept("reciproc.v1", HELLO);
-    });
-    network.lose();
-    await lose(undefined);
-    await lose(dismiss(4401, "go away"));
-    said.push(await peer.closed, ...(await Promise.all(calls)));
-    const text = said.map((one) => `${show(one, { depth: 9, showHidden: true })} ${String(one)}`).join("\n");
-    const frames = network.attempts.flatMap(({ sent }) => sent.map((frame) => JSON.parse(frame)));
-    const tokens = new Set<string>(frames.filter(({ resume }) => resume).map(({ resume }) => resume.token));
-    expect(tokens.size).toBeGreaterThanOrEqual(4);
-    const addresses = network.attempts.map(({ url }) => url).join();
-    for (const token of tokens) expect(`${addresses} ${text}`).not.toContain(token);
-    expect(text).toContain("go away");
+    webSocket.accept("reciproc.v1", HELLO);
   });
+  network.lose();
+  await lose(undefined);
+  await lose(dismiss(4401, "go away"));
+  said.push(await peer.closed, ...(await Promise.all(calls)));
+  const text = said.map((one) => `${show(one, { depth: 9, showHidden: true })} ${String(one)}`).join("\n");
+  const frames = network.attempts.flatMap(({ sent }) => sent.map((frame) => JSON.parse(frame)));
+  const tokens = new Set<string>(frames.filter(({ resume }) => resume).map(({ resume }) => resume.token));
+  expect(tokens.size).toBeGreaterThanOrEqual(4);
+  const addresses = network.attempts.map(({ url }) => url).join();
+  for (const token of tokens) expect(`${addresses} ${text}`).not.toContain(token);
+  expect(text).toContain("go away");
 });

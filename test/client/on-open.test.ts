@@ -180,36 +180,34 @@ describe("an `onOpen` that does not end within `openTimeoutMs`", () => {
   });
 });
 
-describe("a client of a plain server with onOpen", () => {
-  it("runs it on the first open and after each loss, before queued calls, and answers calls of the server meanwhile", async () => {
-    let go = gate();
+it("a client of a plain server with onOpen runs it on the first open and after each loss, before queued calls, and answers calls of the server meanwhile", async () => {
+  let go = gate();
+  go.resolve();
+  const onOpen = async (remote: Caller<any>): Promise<void> => {
+    await remote.request("login", ["me"]);
+    await go.promise;
+    remote.notify("ready");
+  };
+  const { peer, emitted } = await live({ link: "plain", onOpen, methods: { ask: () => "answered" } });
+  await Promise.all([peer.request("a"), pass(1)]);
+  expect(heard).toEqual(["login", "ready", "a"]);
+  for (let round = 1; round <= 2; round++) {
+    heard.length = 0;
+    go = gate();
+    network.cut();
+    const calls = [peer.request("b"), peer.request("c")];
+    expect(peer.notify("d")).toBe(true);
+    await pass(1);
+    expect(peer.state).toBe("suspended");
+    expect(await Promise.all([served[round]!.request("ask"), pass(1)])).toEqual(["answered", undefined]);
+    expect(heard).toEqual(["login"]);
     go.resolve();
-    const onOpen = async (remote: Caller<any>): Promise<void> => {
-      await remote.request("login", ["me"]);
-      await go.promise;
-      remote.notify("ready");
-    };
-    const { peer, emitted } = await live({ link: "plain", onOpen, methods: { ask: () => "answered" } });
-    await Promise.all([peer.request("a"), pass(1)]);
-    expect(heard).toEqual(["login", "ready", "a"]);
-    for (let round = 1; round <= 2; round++) {
-      heard.length = 0;
-      go = gate();
-      network.cut();
-      const calls = [peer.request("b"), peer.request("c")];
-      expect(peer.notify("d")).toBe(true);
-      await pass(1);
-      expect(peer.state).toBe("suspended");
-      expect(await Promise.all([served[round]!.request("ask"), pass(1)])).toEqual(["answered", undefined]);
-      expect(heard).toEqual(["login"]);
-      go.resolve();
-      await Promise.all([...calls, pass(1)]);
-      expect(peer.state).toBe("open");
-      expect(heard).toEqual(["login", "ready", "b", "c", "d"]);
-      await pass(6000);
-    }
-    expect(emitted).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
-  });
+    await Promise.all([...calls, pass(1)]);
+    expect(peer.state).toBe("open");
+    expect(heard).toEqual(["login", "ready", "b", "c", "d"]);
+    await pass(6000);
+  }
+  expect(emitted).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
 });
 
 const ENDS = ["close 1006"];

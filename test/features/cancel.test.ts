@@ -94,32 +94,30 @@ describe("a peer", () => {
   });
 });
 
-describe("a handler whose caller cancels", () => {
-  const { proxy: revoked, revoke } = Proxy.revocable({}, {});
-  revoke();
+const { proxy: revoked, revoke } = Proxy.revocable({}, {});
+revoke();
 
-  it.each<[string, (open: Gate<unknown>, reason: unknown) => void, unknown[]]>([
-    ["the signal's reason", (open, reason) => open.reject(reason), []],
-    ["an AbortError of its own", (open) => open.reject(new DOMException("stopped", "AbortError")), []],
-    ["another error", (open) => open.reject(new Error("secret")), [new Error("secret")]],
-    ["undefined", (open) => open.reject(undefined), [undefined]],
-    ["an exotic object", (open) => open.reject(revoked), [expect.anything()]],
-    ["a result without a JSON form", (open) => open.resolve(5n), [expect.any(TypeError)]],
-  ])("is answered for with -32800 when it ends with %s, which is reported unless it is the abort", async (...given) => {
-    const [, end, reported] = given;
-    const raw = waiting();
-    raw.feed(request(1, "stay"));
-    raw.feed(cancel(1));
-    const { signal } = raw.contexts[0]!;
-    expect(signal.reason).toBeInstanceOf(Error);
-    expect(signal).toMatchObject({ aborted: true, reason: { name: "AbortError" } });
-    end(raw.open, signal.reason);
-    await turn();
-    expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
-    expectEmpty(raw.peer);
-    expect(raw.errors).toHaveLength(reported.length);
-    if (reported[0] !== undefined && given[0] !== "an exotic object") expect(raw.errors).toEqual(reported);
-  });
+it.each<[string, (open: Gate<unknown>, reason: unknown) => void, unknown[]]>([
+  ["the signal's reason", (open, reason) => open.reject(reason), []],
+  ["an AbortError of its own", (open) => open.reject(new DOMException("stopped", "AbortError")), []],
+  ["another error", (open) => open.reject(new Error("secret")), [new Error("secret")]],
+  ["undefined", (open) => open.reject(undefined), [undefined]],
+  ["an exotic object", (open) => open.reject(revoked), [expect.anything()]],
+  ["a result without a JSON form", (open) => open.resolve(5n), [expect.any(TypeError)]],
+])("a handler whose caller cancels is answered for with -32800 when it ends with %s, which is reported unless it is the abort", async (...given) => {
+  const [, end, reported] = given;
+  const raw = waiting();
+  raw.feed(request(1, "stay"));
+  raw.feed(cancel(1));
+  const { signal } = raw.contexts[0]!;
+  expect(signal.reason).toBeInstanceOf(Error);
+  expect(signal).toMatchObject({ aborted: true, reason: { name: "AbortError" } });
+  end(raw.open, signal.reason);
+  await turn();
+  expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
+  expectEmpty(raw.peer);
+  expect(raw.errors).toHaveLength(reported.length);
+  if (reported[0] !== undefined && given[0] !== "an exotic object") expect(raw.errors).toEqual(reported);
 });
 
 describe("a cancel", () => {

@@ -91,42 +91,38 @@ describe("a custom dialect", () => {
   });
 });
 
-describe("an invalid dialect", () => {
-  const without = (part: "cancel" | "progress", name: string): unknown => ({
-    ...own,
-    [part]: { ...own[part], [name]: undefined },
-  });
-
-  it.each<[string, unknown, string]>([
-    ["a name", "lsp", "`dialect.cancel.method` to be a string"],
-    ["one without progress.read", without("progress", "read"), "`dialect.progress.read` to be a function"],
-    ["one with a bad timeout", { ...own, timeoutMs: 0 }, "`timeoutMs` to be a positive number"],
-  ])("throws an error that names the invalid member: %s", async (_name, given, message) => {
-    const dialect = given as Dialect;
-    expect(() => rawPeer({ dialect })).toThrow(TypeError);
-    expect(() => rawPeer({ dialect })).toThrow(`Expected ${message}, got `);
-    await expect(serve({ noServer: true, dialect: [lsp, dialect] })).rejects.toThrow(message);
-  });
+const without = (part: "cancel" | "progress", name: string): unknown => ({
+  ...own,
+  [part]: { ...own[part], [name]: undefined },
 });
 
-describe("a server of several dialects", () => {
-  it.each<[string, Dialect]>([
-    ["the first with a client that offers none", lsp],
-    ["the one that the client offers", mcp],
-    ["a custom one that the client offers", own],
-  ])("speaks %s", async (_name, dialect) => {
-    const contexts: Context[] = [];
-    const wait = (_params: unknown, context: Context): unknown => (contexts.push(context), untilAborted(context));
-    const { server, connect, network } = testServer<any>({ dialect: [lsp, mcp, own], methods: { wait } });
-    const peer: AnyPeer = await connect(server.url, { dialect, link: "plain" });
-    const controller = new AbortController();
-    const call = rejection(peer.request("wait", [], { signal: controller.signal }));
-    controller.abort("enough");
-    expect(await call).toBe("enough");
-    await network.settle();
-    expect(contexts[0]!.signal.aborted).toBe(true);
-    await server.close();
-  });
+it.each<[string, unknown, string]>([
+  ["a name", "lsp", "`dialect.cancel.method` to be a string"],
+  ["one without progress.read", without("progress", "read"), "`dialect.progress.read` to be a function"],
+  ["one with a bad timeout", { ...own, timeoutMs: 0 }, "`timeoutMs` to be a positive number"],
+])("an invalid dialect throws an error that names the invalid member: %s", async (_name, given, message) => {
+  const dialect = given as Dialect;
+  expect(() => rawPeer({ dialect })).toThrow(TypeError);
+  expect(() => rawPeer({ dialect })).toThrow(`Expected ${message}, got `);
+  await expect(serve({ noServer: true, dialect: [lsp, dialect] })).rejects.toThrow(message);
+});
+
+it.each<[string, Dialect]>([
+  ["the first with a client that offers none", lsp],
+  ["the one that the client offers", mcp],
+  ["a custom one that the client offers", own],
+])("a server of several dialects speaks %s", async (_name, dialect) => {
+  const contexts: Context[] = [];
+  const wait = (_params: unknown, context: Context): unknown => (contexts.push(context), untilAborted(context));
+  const { server, connect, network } = testServer<any>({ dialect: [lsp, mcp, own], methods: { wait } });
+  const peer: AnyPeer = await connect(server.url, { dialect, link: "plain" });
+  const controller = new AbortController();
+  const call = rejection(peer.request("wait", [], { signal: controller.signal }));
+  controller.abort("enough");
+  expect(await call).toBe("enough");
+  await network.settle();
+  expect(contexts[0]!.signal.aborted).toBe(true);
+  await server.close();
 });
 
 it("connecting with a dialect offers its subprotocol beside those of reciproc, and uses the agreed one", async () => {

@@ -33,27 +33,25 @@ it("`close` is emitted once, and resolves `closed`, after every pending call has
   expect(order).toEqual([{ code: 1000, reason: "" }, "closed", "rejected", "closed", "close()"]);
 });
 
-describe("waitFor", () => {
-  const end = { code: 4000, reason: "enough" };
+const end = { code: 4000, reason: "enough" };
 
-  it("resolves with the arguments of the next event, or with the past end, or rejects if the peer is closed or its signal aborts, and leaves no listener", async () => {
-    const { peer, feed, cut } = rawPeer();
-    const control = new AbortController();
-    const { signal } = control;
-    const waits = [peer.waitFor("notification"), peer.waitFor("close")];
-    const failures = [peer.waitFor("resume"), peer.waitFor("resume", { signal })].map(rejection);
-    for (const n of [1, 2]) feed(notification("news", [n]));
-    control.abort("changed my mind");
-    failures.push(rejection(peer.waitFor("close", { signal })));
-    cut(end);
-    failures.push(rejection(peer.waitFor("resume")));
-    expect(await Promise.all([...waits, peer.waitFor("close")])).toEqual([["news", [1]], [end], [end]]);
-    const ended = new Error("closed with 4000 (enough)");
-    expect(await Promise.all(failures)).toEqual([ended, "changed my mind", "changed my mind", ended]);
-    for (const event of ["notification", "resume", "close"] as const) expect(peer.listenerCount(event)).toBe(0);
-    for (const args of [["resumed"], ["resume", { timeoutMs: 1 }], ["resume", { signal: 1 }]])
-      expect(await rejection((rawPeer().peer.waitFor as any)(...args))).toBeInstanceOf(TypeError);
-  });
+it("waitFor resolves with the arguments of the next event, or with the past end, or rejects if the peer is closed or its signal aborts, and leaves no listener", async () => {
+  const { peer, feed, cut } = rawPeer();
+  const control = new AbortController();
+  const { signal } = control;
+  const waits = [peer.waitFor("notification"), peer.waitFor("close")];
+  const failures = [peer.waitFor("resume"), peer.waitFor("resume", { signal })].map(rejection);
+  for (const n of [1, 2]) feed(notification("news", [n]));
+  control.abort("changed my mind");
+  failures.push(rejection(peer.waitFor("close", { signal })));
+  cut(end);
+  failures.push(rejection(peer.waitFor("resume")));
+  expect(await Promise.all([...waits, peer.waitFor("close")])).toEqual([["news", [1]], [end], [end]]);
+  const ended = new Error("closed with 4000 (enough)");
+  expect(await Promise.all(failures)).toEqual([ended, "changed my mind", "changed my mind", ended]);
+  for (const event of ["notification", "resume", "close"] as const) expect(peer.listenerCount(event)).toBe(0);
+  for (const args of [["resumed"], ["resume", { timeoutMs: 1 }], ["resume", { signal: 1 }]])
+    expect(await rejection((rawPeer().peer.waitFor as any)(...args))).toBeInstanceOf(TypeError);
 });
 
 describe("a listener that throws", () => {

@@ -327,33 +327,31 @@ describe("the time of a client that offers `auth`", () => {
   });
 });
 
-describe("a client that resumes", () => {
-  it.each(["headers", "auth"])("refreshes peer.auth by its %s, and the server emits `refresh`", async (way) => {
-    const noted = gate<unknown>();
-    const world = await serving<User>({
-      authenticate: ({ headers }, auth) => (auth as User | undefined) ?? (JSON.parse(headers.cookie!) as User),
-      principal: ({ user }) => user,
-      methods: { note: (_params, { peer }: { peer: AnyPeer }) => noted.resolve(peer.auth) },
-    });
-    const [before, after] = [1, 2].map((n) => ({ user: "ada", n })) as [User, User];
-    const list = refreshes(world);
-    const session =
-      way === "auth" ? await authenticated(world, before) : await begun(world, { cookie: JSON.stringify(before) });
-    const { data } = session.peer;
-    data["room"] = "den";
-    await drop(session);
-    const { byHand, answer } =
-      way === "auth"
-        ? await resumes(world.url, after, session.token)
-        : await ByHand.resume(world.url, session.token, 1, { cookie: JSON.stringify(after) });
-    expect(answer).toEqual(RESUMED);
-    byHand.say([{ jsonrpc: "2.0", method: "note" }]);
-    expect(await noted.promise).toEqual(after);
-    expect(list).toEqual([{ peer: session.peer, auth: after, old: before }]);
-    expect(session.peer.data).toBe(data);
-    expect(data).toEqual({ room: "den" });
-    expect(world.server.stats()).toMatchObject({ opened: 1, resumed: 1 });
+it.each(["headers", "auth"])("a client that resumes refreshes peer.auth by its %s, and the server emits `refresh`", async (way) => {
+  const noted = gate<unknown>();
+  const world = await serving<User>({
+    authenticate: ({ headers }, auth) => (auth as User | undefined) ?? (JSON.parse(headers.cookie!) as User),
+    principal: ({ user }) => user,
+    methods: { note: (_params, { peer }: { peer: AnyPeer }) => noted.resolve(peer.auth) },
   });
+  const [before, after] = [1, 2].map((n) => ({ user: "ada", n })) as [User, User];
+  const list = refreshes(world);
+  const session =
+    way === "auth" ? await authenticated(world, before) : await begun(world, { cookie: JSON.stringify(before) });
+  const { data } = session.peer;
+  data["room"] = "den";
+  await drop(session);
+  const { byHand, answer } =
+    way === "auth"
+      ? await resumes(world.url, after, session.token)
+      : await ByHand.resume(world.url, session.token, 1, { cookie: JSON.stringify(after) });
+  expect(answer).toEqual(RESUMED);
+  byHand.say([{ jsonrpc: "2.0", method: "note" }]);
+  expect(await noted.promise).toEqual(after);
+  expect(list).toEqual([{ peer: session.peer, auth: after, old: before }]);
+  expect(session.peer.data).toBe(data);
+  expect(data).toEqual({ room: "den" });
+  expect(world.server.stats()).toMatchObject({ opened: 1, resumed: 1 });
 });
 
 describe("`auth` on an open connection", () => {

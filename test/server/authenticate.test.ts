@@ -107,23 +107,21 @@ it("refuses WebSockets and POSTs with 503 if it throws an error of that status, 
 
 const fail = raising(new Error("no name"));
 
-describe("the principal", () => {
-  it.each<[string, () => string, unknown]>([
-    ["throws", fail, new Error("no name")],
-    ["is a number", () => 7 as never, expect.objectContaining({ message: expect.stringContaining("`principal()`") })],
-    ["is a string with a lone surrogate", () => "\ud800", expect.any(TypeError)],
-    ["is too long", () => "x".repeat(8_193), expect.any(TypeError)],
-  ])(
-    "refuses WebSockets and POSTs with 401, and reports the reason as an error, if it %s",
-    async (_what, principal, error) => {
-      const { server, url } = await servingOnPort<string>({ authenticate: () => "ada", principal });
-      const { errors } = recorded(server);
-      expect([(await upgrade(url)).status, (await post(url, {})).status]).toEqual([401, 401]);
-      expect(errors).toEqual([error, error]);
-      expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 2 } });
-    },
-  );
-});
+it.each<[string, () => string, unknown]>([
+  ["throws", fail, new Error("no name")],
+  ["is a number", () => 7 as never, expect.objectContaining({ message: expect.stringContaining("`principal()`") })],
+  ["is a string with a lone surrogate", () => "\ud800", expect.any(TypeError)],
+  ["is too long", () => "x".repeat(8_193), expect.any(TypeError)],
+])(
+  "the principal refuses WebSockets and POSTs with 401, and reports the reason as an error, if it %s",
+  async (_what, principal, error) => {
+    const { server, url } = await servingOnPort<string>({ authenticate: () => "ada", principal });
+    const { errors } = recorded(server);
+    expect([(await upgrade(url)).status, (await post(url, {})).status]).toEqual([401, 401]);
+    expect(errors).toEqual([error, error]);
+    expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 2 } });
+  },
+);
 
 const REASON = "the principal was disconnected while this client was admitted";
 const BYE = { code: 4503, reason: REASON };

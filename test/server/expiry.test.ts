@@ -147,22 +147,20 @@ describe("a socket whose credentials expire", () => {
   });
 });
 
-describe("credentials that have expired", () => {
-  it("are refused with 401, and so are those of a wrong time, with an error", async () => {
-    let ms: unknown;
-    const expiresInMs = (): never => ms as never;
-    const world = await serving<any>({ authenticate: () => ({}), expiresInMs });
-    const { refusals, errors } = recorded(world.server);
-    for (ms of [0, -1, -Infinity]) expect(await statusOf(world.url)).toBe(401);
-    expect(refusals).toEqual(Array.from({ length: 3 }, () => "401 the credentials have expired"));
-    const byHand = await ByHand.open(world.url, { offersAuth: true });
-    byHand.say({ hello: { auth: {} } });
-    expect(await byHand.closed).toEqual({ ...EXPIRED, code: 4401 });
-    expect(errors).toEqual([]);
-    for (ms of [NaN, "5", null, 1e12, Infinity, Promise.resolve(5)]) expect(await statusOf(world.url)).toBe(401);
-    expect(errors).toHaveLength(6);
-    for (const error of errors) expect(String(error)).toMatch(/^TypeError: .*`expiresInMs(\(\))?`/);
-  });
+it("credentials that have expired are refused with 401, and so are those of a wrong time, with an error", async () => {
+  let ms: unknown;
+  const expiresInMs = (): never => ms as never;
+  const world = await serving<any>({ authenticate: () => ({}), expiresInMs });
+  const { refusals, errors } = recorded(world.server);
+  for (ms of [0, -1, -Infinity]) expect(await statusOf(world.url)).toBe(401);
+  expect(refusals).toEqual(Array.from({ length: 3 }, () => "401 the credentials have expired"));
+  const byHand = await ByHand.open(world.url, { offersAuth: true });
+  byHand.say({ hello: { auth: {} } });
+  expect(await byHand.closed).toEqual({ ...EXPIRED, code: 4401 });
+  expect(errors).toEqual([]);
+  for (ms of [NaN, "5", null, 1e12, Infinity, Promise.resolve(5)]) expect(await statusOf(world.url)).toBe(401);
+  expect(errors).toHaveLength(6);
+  for (const error of errors) expect(String(error)).toMatch(/^TypeError: .*`expiresInMs(\(\))?`/);
 });
 
 describe("a client that the server asks", () => {
@@ -248,69 +246,67 @@ class Page {
   }
 }
 
-describe("a day with tokens of five minutes", () => {
-  it("leaves no page without a connection, and answers no call for an expired principal", async () => {
-    const seeded = new Random(1);
-    const random = (): number => seeded.next();
-    vi.spyOn(Math, "random").mockImplementation(random);
-    const begin = now();
-    const wrong: string[] = [];
-    /** Twice a day, the service is away for 20 minutes. At other times, it issues no token and checks none for one request of eight. */
-    const isAway = (): boolean => [7, 16].some((hour) => Math.abs((now() - begin) / MINUTE - hour * 60) < 10);
-    const issue = async (user: string): Promise<Token> => {
-      const isCalm = user === "calm";
-      if (!isCalm) await new Promise((resolve) => setTimeout(resolve, random() * 3_000));
-      if (!isCalm && (isAway() || random() < 1 / 8)) throw new Error("the service is away");
-      return { user, until: now() + LIFE_MS };
-    };
-    await using kit = testServer<any, any, Token>({
-      ...options,
-      authenticate: (request, auth) => {
-        const token = options.authenticate(request, auth);
-        if (token.user !== "calm" && random() < 1 / 8) throw Object.assign(new Error("away"), { status: 503 });
-        return token.until! > now() ? token : null;
+it("a day with tokens of five minutes leaves no page without a connection, and answers no call for an expired principal", async () => {
+  const seeded = new Random(1);
+  const random = (): number => seeded.next();
+  vi.spyOn(Math, "random").mockImplementation(random);
+  const begin = now();
+  const wrong: string[] = [];
+  /** Twice a day, the service is away for 20 minutes. At other times, it issues no token and checks none for one request of eight. */
+  const isAway = (): boolean => [7, 16].some((hour) => Math.abs((now() - begin) / MINUTE - hour * 60) < 10);
+  const issue = async (user: string): Promise<Token> => {
+    const isCalm = user === "calm";
+    if (!isCalm) await new Promise((resolve) => setTimeout(resolve, random() * 3_000));
+    if (!isCalm && (isAway() || random() < 1 / 8)) throw new Error("the service is away");
+    return { user, until: now() + LIFE_MS };
+  };
+  await using kit = testServer<any, any, Token>({
+    ...options,
+    authenticate: (request, auth) => {
+      const token = options.authenticate(request, auth);
+      if (token.user !== "calm" && random() < 1 / 8) throw Object.assign(new Error("away"), { status: 503 });
+      return token.until! > now() ? token : null;
+    },
+    methods: {
+      // A call is answered at once, or after a while, in which its principal may expire.
+      async who({ user, ms }: { user: string; ms: number }, { peer }: { peer: AnyPeer }) {
+        if (peer.auth.user !== user || !(peer.auth.until > now())) wrong.push(`${user} called at ${now() - begin}`);
+        if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
+        return peer.auth.user;
       },
-      methods: {
-        // A call is answered at once, or after a while, in which its principal may expire.
-        async who({ user, ms }: { user: string; ms: number }, { peer }: { peer: AnyPeer }) {
-          if (peer.auth.user !== user || !(peer.auth.until > now())) wrong.push(`${user} called at ${now() - begin}`);
-          if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
-          return peer.auth.user;
-        },
-      },
-    });
-    kit.server.on("error", () => {});
-    const asked = (user: string): object => ({ auth: () => issue(user) });
-    const headers = (user: string): object => ({ headers: async () => headersOf(await issue(user)) });
-    const open = (user: string, client: object): Page =>
-      new Page(user, kit.open(kit.server.url, { reconnect: { initial: true }, timeoutMs: MINUTE, ...client }), kit);
-    const pages = [
-      open("calm", asked("calm")),
-      open("asked", asked("asked")),
-      // A page that is frozen finds out late that its socket is closed, and so does a client without a heartbeat.
-      open("frozen", { ...asked("frozen"), heartbeat: false }),
-      open("without renewal", { ...asked("without renewal"), ...withoutRenewal, heartbeat: false }),
-      open("headers", headers("headers")),
-      open("plain", { ...headers("plain"), heartbeat: false, link: "plain" }),
-    ];
-    for (let minute = 0; minute < 24 * 60; minute++) {
-      for (const page of pages) {
-        void page.call(random() < 0.5 ? 0 : random() * 20_000, wrong);
-        // A page sleeps about once in an hour, for up to 20 minutes: nothing reaches it, and nothing leaves it.
-        if (page.name !== "calm" && page.sleeps === 0 && random() < 1 / 60) {
-          page.sleeps = Math.ceil(random() * 20);
-          page.line.stop();
-        } else if (page.sleeps > 0 && --page.sleeps === 0) page.line.start();
-      }
-      await pass(MINUTE);
-    }
-    kit.network.start();
-    await pass(2 * MINUTE);
-    expect(pages.map(({ name, peer }) => [name, peer.state])).toEqual(pages.map(({ name }) => [name, "open"]));
-    for (const page of pages) await page.call(0, wrong);
-    expect(wrong).toEqual([]);
-    const [calm, ...others] = pages;
-    expect(calm).toMatchObject({ answered: 24 * 60 + 1, failed: 0, suspended: 0 });
-    for (const { answered } of others) expect(answered).toBeGreaterThan(24 * 30);
+    },
   });
+  kit.server.on("error", () => {});
+  const asked = (user: string): object => ({ auth: () => issue(user) });
+  const headers = (user: string): object => ({ headers: async () => headersOf(await issue(user)) });
+  const open = (user: string, client: object): Page =>
+    new Page(user, kit.open(kit.server.url, { reconnect: { initial: true }, timeoutMs: MINUTE, ...client }), kit);
+  const pages = [
+    open("calm", asked("calm")),
+    open("asked", asked("asked")),
+    // A page that is frozen finds out late that its socket is closed, and so does a client without a heartbeat.
+    open("frozen", { ...asked("frozen"), heartbeat: false }),
+    open("without renewal", { ...asked("without renewal"), ...withoutRenewal, heartbeat: false }),
+    open("headers", headers("headers")),
+    open("plain", { ...headers("plain"), heartbeat: false, link: "plain" }),
+  ];
+  for (let minute = 0; minute < 24 * 60; minute++) {
+    for (const page of pages) {
+      void page.call(random() < 0.5 ? 0 : random() * 20_000, wrong);
+      // A page sleeps about once in an hour, for up to 20 minutes: nothing reaches it, and nothing leaves it.
+      if (page.name !== "calm" && page.sleeps === 0 && random() < 1 / 60) {
+        page.sleeps = Math.ceil(random() * 20);
+        page.line.stop();
+      } else if (page.sleeps > 0 && --page.sleeps === 0) page.line.start();
+    }
+    await pass(MINUTE);
+  }
+  kit.network.start();
+  await pass(2 * MINUTE);
+  expect(pages.map(({ name, peer }) => [name, peer.state])).toEqual(pages.map(({ name }) => [name, "open"]));
+  for (const page of pages) await page.call(0, wrong);
+  expect(wrong).toEqual([]);
+  const [calm, ...others] = pages;
+  expect(calm).toMatchObject({ answered: 24 * 60 + 1, failed: 0, suspended: 0 });
+  for (const { answered } of others) expect(answered).toBeGreaterThan(24 * 30);
 });

@@ -281,26 +281,24 @@ describe("the end of a connection", () => {
   });
 });
 
-describe("a loss in the middle of a pack", () => {
-  it.each<[string, object, string, (client: Scripted) => unknown, unknown[]]>([
-    ["loses nothing in a session: the rest has arrived", {}, hello(OFFER), (client) => client.lose(), [1, 2, 3]],
-    ["dispatches nothing more without a session", { reconnect: true }, HELLO, (client) => client.lose(), [1]],
-    ["dispatches nothing more if this side has closed", {}, hello(OFFER), (client) => client.peer.close(), [1]],
-  ])("%s", async (_what, options, first, lose, got) => {
-    const client = new Scripted(options);
-    await client.accept(first);
-    await client.peer.opened;
-    await turn();
-    client.onMessage = () => {
-      client.onMessage = () => {};
-      void lose(client);
-    };
-    await client.receive(pack(...[1, 2, 3].map((n) => note(n))));
-    expect(client.got).toEqual(got);
-    if (!("reconnect" in options)) return;
-    await client.accept(HELLO, pack(note(4)));
-    expect(client.got).toEqual([...got, 4]);
-  });
+it.each<[string, object, string, (client: Scripted) => unknown, unknown[]]>([
+  ["loses nothing in a session: the rest has arrived", {}, hello(OFFER), (client) => client.lose(), [1, 2, 3]],
+  ["dispatches nothing more without a session", { reconnect: true }, HELLO, (client) => client.lose(), [1]],
+  ["dispatches nothing more if this side has closed", {}, hello(OFFER), (client) => client.peer.close(), [1]],
+])("a loss in the middle of a pack %s", async (_what, options, first, lose, got) => {
+  const client = new Scripted(options);
+  await client.accept(first);
+  await client.peer.opened;
+  await turn();
+  client.onMessage = () => {
+    client.onMessage = () => {};
+    void lose(client);
+  };
+  await client.receive(pack(...[1, 2, 3].map((n) => note(n))));
+  expect(client.got).toEqual(got);
+  if (!("reconnect" in options)) return;
+  await client.accept(HELLO, pack(note(4)));
+  expect(client.got).toEqual([...got, 4]);
 });
 
 describe("a liveness probe", () => {
