@@ -3,7 +3,6 @@ import { memory, type AnyPeer } from "../../src/node.js";
 import { ByHand, LIMITS, serving } from "../server/by-hand.js";
 import { turn } from "../support/turns.js";
 
-/** Opens a WebSocket as a new client, in steps that take some ticks each. */
 async function arrive(url: string, offersAuth: boolean, ticks: number, name: string): Promise<void> {
   const headers = { "x-name": name, "x-ticks": String(ticks) };
   const byHand = await ByHand.open(url, { returns: true, offersAuth, headers }).catch(() => undefined);

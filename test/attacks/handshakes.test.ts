@@ -20,7 +20,6 @@ async function allOf(socket: Socket): Promise<string> {
   return text;
 }
 
-/** Begins 80 handshakes of four kinds, which never end. */
 function crowd(url: string): Promise<Socket>[] {
   const upgrading = upgradeText(hostOf(url)).slice(0, -2);
   const texts = ["", "GET / HT", upgrading, postText(url, "[", { "Content-Length": "1000" })];

@@ -28,7 +28,6 @@ function codesOf(responses: readonly { error?: { code: number } }[]): Record<str
   return codes;
 }
 
-/** Opens a WebSocket for packs, without a session. Sends a pack. */
 async function sendPack(url: string, pack: readonly object[]): Promise<ByHand> {
   const client = await ByHand.open(url);
   client.say({ hello: {} });

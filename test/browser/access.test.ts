@@ -8,7 +8,6 @@ import { ready, textOf } from "./editor.js";
 
 const axe = await readFile(join(import.meta.dirname, "node_modules/axe-core/axe.min.js"), "utf8");
 
-/** Returns what axe finds in a page: the rule, and the elements. */
 async function violations(page: Page | Frame): Promise<string[]> {
   await page.evaluate(axe);
   const found = await page.evaluate(`axe.run({ iframes: false })`);

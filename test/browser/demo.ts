@@ -246,7 +246,6 @@ export function picture(page: Page): Promise<string> {
   });
 }
 
-/** Returns all pixels of the board, as the browser encodes them. */
 export function pixels(page: Page): Promise<string> {
   return page.evaluate(async () => {
     await new Promise(requestAnimationFrame);

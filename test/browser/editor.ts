@@ -59,7 +59,6 @@ export function squiggles(page: Page): Promise<string[]> {
   return page.locator(".file:visible .cm-lintRange").allTextContents();
 }
 
-/** Points at a word in a line, and waits for its tooltip. */
 export async function pointAt(page: Page, lineText: string, word: string): Promise<Locator> {
   await line(page, lineText).getByText(word, { exact: true }).first().hover();
   const documentation = page.locator(".cm-tooltip-hover .documentation");
@@ -67,7 +66,6 @@ export async function pointAt(page: Page, lineText: string, word: string): Promi
   return documentation;
 }
 
-/** Returns the process ids of the language servers that a demo has started. */
 export function languageServers({ pid }: Demo, language: "css" | "json"): number[] {
   const rows = execFileSync("ps", ["-A", "-o", "pid=,ppid=,args="]).toString().trim().split("\n");
   return rows.flatMap((row) => {

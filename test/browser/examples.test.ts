@@ -11,7 +11,6 @@ import { rejection } from "../support/turns.js";
 import { end } from "./browser.js";
 import { enterText, status, withWindows, type Window } from "./windows.js";
 
-/** Opens a window of the chat or of the cursors, under a name. */
 async function enter(open: () => Promise<Window>, name: string): Promise<Window> {
   const opened = await open();
   await opened.page.setViewportSize({ width: 1_000, height: 500 });
@@ -172,7 +171,6 @@ it("the example language-server underlines, completes and explains, and sends it
   await withWindows(server, async (open) => {
     const { page } = await open();
     const warnings = (): Promise<string[]> => page.locator(".cm-lintRange").allTextContents();
-    /** Writes a text into the editor, in place of the one that it has. */
     const write = async (text: string): Promise<void> => {
       await page.getByRole("textbox", { name: "Stylesheet" }).focus();
       await page.keyboard.press("ControlOrMeta+a");

@@ -248,7 +248,6 @@ it("the list of the traffic groups its messages, and a row shows the whole messa
     expect(text).toHaveLength(20_000 + end.length);
   }));
 
-/** Returns the page of a person in the split view, when it has joined. */
 async function seat(page: Page, number: 1 | 2): Promise<Frame> {
   const handle = await page.locator(`iframe[src$="seat=${number}"]`).elementHandle();
   const frame = (await handle?.contentFrame())!;

@@ -69,7 +69,6 @@ async function say(page: Page, text: string): Promise<void> {
   await page.getByRole("textbox").press("Enter");
 }
 
-/** Starts the development server of Vite for the folder of the examples. */
 async function startVite(configFile?: string): Promise<ViteDevServer> {
   const vite = await createVite({
     root: folder,

@@ -34,7 +34,6 @@ const repeatNumber = (): Sending => {
   };
 };
 
-/** Opens a page that gives two messages the same number. */
 const visitRepeating: typeof visit = async (...args) => {
   const visitor = await visit(...args);
   await interceptSent(visitor.page, repeatNumber);
@@ -318,7 +317,6 @@ async function alike(first: Page, ...others: Page[]): Promise<void> {
   for (const other of others) await expect.poll(async () => (await pixels(other)) === (await pixels(first))).toBe(true);
 }
 
-/** Opens a new page, to which the server sends the whole board. */
 async function lateFor(demo: Pick<Demo, "url">): Promise<Page> {
   return (await visit(demo.url, "Late")).page;
 }

@@ -31,7 +31,6 @@ const peopleOn = async (page: Page): Promise<string[]> => {
   return all;
 };
 
-/** Starts the demo on several nodes, with a folder of its own for temporary files. */
 async function startNodes(count: number) {
   const folder = await mkdtemp(join(tmpdir(), "reciproc-nodes-"));
   const redis = await ensureRedis();
@@ -84,7 +83,6 @@ describe("the demo on three nodes", () => {
     await visitor.page.getByRole("button", { name: "Kill this node" }).waitFor();
     return visitor.page;
   }
-  /** Invites somebody to another node than these. */
   async function inviteElsewhere(name: string, ...homes: string[]): Promise<Page> {
     for (;;) {
       const page = await invite(name);

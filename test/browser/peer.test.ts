@@ -112,7 +112,6 @@ async function connectPage(options: object = {}): Promise<void> {
   heard.length = 0;
 }
 
-/** Waits until the page's peer has emitted exactly these events, and attempts. */
 async function untilEmitted(...names: string[]): Promise<void> {
   await expect.poll(() => page.evaluate(() => emitted.filter((name) => name !== "attempt"))).toEqual(names);
 }
@@ -297,7 +296,6 @@ describe("a page", () => {
 
 const JSON_TYPE = { "Content-Type": "application/json" };
 
-/** Posts a call. Returns the status and the body, or the error. */
 function postFrom(frame: Page | Frame, headers: Record<string, string>): Promise<unknown> {
   return frame.evaluate(
     async ([target, given]) => {

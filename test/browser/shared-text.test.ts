@@ -215,7 +215,6 @@ async function write(page: Page, at: string, text: string): Promise<void> {
   await page.keyboard.type(text, { delay: 3 });
 }
 
-/** Joins and opens the file without the page. */
 async function joinByHand(
   url: string,
 ): Promise<{ server: Peer<ClientApi, ServerApi>; version: number; length: number }> {

@@ -5,7 +5,6 @@ import type { ExampleServer } from "../examples/server.js";
 import { Relay } from "../support/relay.js";
 import { browser } from "./browser.js";
 
-/** Returns the element that shows the state of the connection, when it shows this text. */
 export function status(page: Page, text: string | RegExp): Locator {
   return page.getByRole("status").and(page.getByText(text, { exact: true }));
 }

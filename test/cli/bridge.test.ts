@@ -6,7 +6,6 @@ import { COMMAND, runs } from "../bridge/bridged.js";
 import { plainPeer, upgrade, type PlainPeer } from "../support/network.js";
 import { beginListening } from "./program.js";
 
-/** Begins `reciproc bridge` for a command of `command.mjs`. */
 async function bridging(command: readonly string[], ...options: string[]) {
   const framing = command.includes("lsp") ? [] : ["--framing", "lines"];
   const running = await beginListening(["bridge", ...framing, ...options, "--", process.execPath, COMMAND, ...command]);

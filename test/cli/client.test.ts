@@ -30,7 +30,6 @@ function nextPeer(server: Server): Promise<Peer> {
   return new Promise((resolve) => server.once("peer", resolve));
 }
 
-/** Asserts that a run with `--json` printed only an error. Returns the error. */
 function errorIn({ stdout, stderr }: Ended): unknown {
   expect(stderr).toBe("");
   return (JSON.parse(stdout) as { error: unknown }).error;

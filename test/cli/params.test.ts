@@ -2,7 +2,6 @@
 import { describe, expect, it } from "vitest";
 import { run } from "./program.js";
 
-/** Runs a call with these PARAMS, whose server does not exist. */
 const callWith = (text: string) => run(["call", "127.0.0.1:1", "method", "--", text]);
 const pipeIn = (...stdin: Uint8Array[]) => run(["call", "127.0.0.1:1", "method", "-"], { stdin });
 

@@ -1,4 +1,3 @@
-/** What the command line accepts, and what it says about a command line that is wrong. Nothing here needs a server. */
 import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { MAIN, run } from "./program.js";

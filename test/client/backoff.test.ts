@@ -20,7 +20,6 @@ import {
 useVirtualClock();
 useNetwork();
 
-/** Cuts all connections. Returns the times of the attempts in the next time. */
 async function timesAfterCut(ms: number): Promise<number[]> {
   const from = performance.now();
   network.cut();

@@ -1,4 +1,3 @@
-/** Shared by the tests of a client: a record of events, and plain JSON-RPC servers. */
 import { WebSocketServer } from "ws";
 import type { AnyPeer, CloseInfo } from "../../src/index.js";
 import { bareHttp } from "../support/network.js";

@@ -41,7 +41,6 @@ async function expectOver(peer: AnyPeer, emitted: string[]): Promise<void> {
   expect(emitted, "events").toHaveLength(times);
 }
 
-/** Returns a function that cuts all connections, and gives the next attempts a server. */
 function cutTo(script: Script): () => void {
   return () => {
     network.script = script;

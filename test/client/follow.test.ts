@@ -17,7 +17,6 @@ const added = (list: number[], { n }: { n: number }): number[] => {
 };
 const OPTIONS = { reduce: { added }, leave: "leave" } as const;
 
-/** The methods of a server of boards, each a list of numbers. */
 function boardsOf(topic: (id: string) => { join: any; delete: any; publish: any }) {
   const lists: Record<string, number[]> = { a: [], b: [] };
   const board = {
@@ -60,7 +59,6 @@ function serverOf(methods: ReturnType<typeof boardsOf>["methods"], length: numbe
   return kit;
 }
 
-/** Starts a server, and shows board "a" to a client. */
 async function start(clientOptions: TestClientOptions<ServerApi, PageApi> = {}) {
   const { methods, ...boards } = boardsOf((id) => kit.server.topic(id));
   const kit = serverOf(methods, 5);

@@ -11,7 +11,6 @@ const FAILS = (): Promise<never> => Promise.reject(REASON);
 const ABORTED = { code: 1000, reason: "aborted" };
 const TRIES = { reconnect: { initial: true } };
 
-/** Asserts that a peer that never opened has ended for `cause`, and leaves nothing. */
 async function expectNeverOpen(peer: AnyPeer, cause: unknown): Promise<void> {
   expect(await rejection(peer.opened)).toBe(cause);
   expect(peer.state).toBe("closed");

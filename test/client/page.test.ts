@@ -86,7 +86,6 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
 
 const WAKES = ["online", "pageshow", "visibilitychange", "reconnect()"];
 
-/** Emits the event of a page, or calls `reconnect()`. */
 function wake(peer: AnyPeer, type: string): void {
   if (type === "reconnect()") peer.reconnect();
   else emit(type);

@@ -9,7 +9,6 @@ useNetwork();
 
 const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 
-/** Returns what each attempt has added to the URL. */
 function added(): string[] {
   return network.attempts.map(({ url }) => url.slice(URL.length));
 }

@@ -79,7 +79,6 @@ function fixtures(): Methods {
   };
 }
 
-/** Methods that are cancelled, report progress or return streams. */
 function features(): Methods {
   const waiting: (() => void)[] = [];
   const released = (): Promise<void> => new Promise((resolve) => waiting.push(resolve));

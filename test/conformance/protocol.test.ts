@@ -16,7 +16,6 @@ function serving(options: object = {}): TestServer<any, any, any> {
   return test;
 }
 
-/** Opens a WebSocket in memory that offers `protocols`. Returns it with the frames that it receives. */
 async function opened({ server, network, WebSocket }: TestServer<any, any, any>, protocols: string[]) {
   const webSocket = new WebSocket(server.url, { protocols });
   const frames: any[] = [];

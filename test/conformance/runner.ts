@@ -226,7 +226,6 @@ function describe(error: unknown, called: string): End {
   return { other: String(error) };
 }
 
-/** Closes the peer, and asserts that pending calls reject and that every table is empty. */
 async function endsEmpty({ peer }: Wire, outcomes: Outcome[]): Promise<void> {
   if (peer === undefined) return;
   const pending = outcomes.flatMap((outcome, i) => (outcome === "pending" ? i : []));

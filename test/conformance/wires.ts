@@ -23,7 +23,6 @@ export interface Wire {
   end(): Promise<void>;
 }
 
-/** The raw client's end of a connection to `peer`. */
 export interface Connection extends Wire {
   readonly peer: AnyPeer;
 }

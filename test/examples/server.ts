@@ -14,7 +14,6 @@ export class ExampleServer {
     this.#program = [join(EXAMPLES, path), args, env, cwd];
   }
 
-  /** Resolves when the server has printed its address. */
   async start(): Promise<void> {
     const port = this.url === "" ? "0" : new URL(this.url).port;
     const [path, args, env, cwd] = this.#program;

@@ -312,7 +312,6 @@ async function proven(world: World): ReturnType<typeof settled> {
   return settled(world);
 }
 
-/** Returns a function that returns whether a unit is a control frame of this name. */
 export function has(name: string): (unit: Unit) => boolean {
   return ({ control }) => control !== undefined && name in control;
 }

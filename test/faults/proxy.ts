@@ -5,7 +5,6 @@ import { WireLine, type Wiretap } from "./wiretap.js";
 
 export type { Side };
 
-/** Forwards connections to a local port. */
 export class Proxy {
   /** How many of the next connections are reset at once. `Infinity` means all. */
   refusals = 0;
@@ -38,12 +37,10 @@ export class Proxy {
     return [...this.#relay.lines].map((connection) => this.#lineOf(connection));
   }
 
-  /** Returns the newest connection with both halves open. */
   get newest(): Line | undefined {
     return this.lines.filter((line) => line.isWhole).at(-1);
   }
 
-  /** Resets all connections, and accepts no more. */
   async close(): Promise<void> {
     for (const line of this.lines) line.reset();
     await this.#relay.close();
@@ -87,13 +84,11 @@ export class Line {
     return side === "client" ? this.toClient : this.toServer;
   }
 
-  /** Ends both halves at once, like a process that exits. */
   cut(): void {
     this.#freeze();
     this.#connection.cut();
   }
 
-  /** Resets both halves (RST). */
   reset(): void {
     this.#freeze();
     this.#connection.reset();
@@ -133,7 +128,6 @@ export class Line {
 
 /** The bytes to one side of a line. */
 export class Flow {
-  /** The number of forwarded bytes. */
   forwarded = 0;
   /** Called with each unit before it is forwarded. A unit that the callback freezes stays here. */
   gate: ((unit: Unit) => void) | undefined;

@@ -1,6 +1,5 @@
 /** Reproducible random numbers from a seed. */
 
-/** One sequence of random numbers. */
 export class Random {
   #state: number;
 
@@ -22,17 +21,14 @@ export class Random {
     return Math.floor(this.next() * end);
   }
 
-  /** Returns true with probability `share`. */
   chance(share: number): boolean {
     return this.next() < share;
   }
 
-  /** Returns one of the items. */
   pick<T>(items: readonly T[]): T {
     return items[this.below(items.length)]!;
   }
 
-  /** Returns one name, drawn by its weight. */
   weighted<K extends string>(weights: Readonly<Record<K, number>>): K {
     const entries = Object.entries<number>(weights) as [K, number][];
     let left = this.next() * entries.reduce((sum, [, weight]) => sum + weight, 0);

@@ -3,7 +3,6 @@ import { WebSocket } from "ws";
 
 export type Intrusion = Awaited<ReturnType<typeof intrude>>;
 
-/** The limits of a thief: as much as the server sends. */
 const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 20 };
 
 /** Sends `resume`, which needs only a token. Returns the token that the thief got, and the code of the close. */

@@ -74,7 +74,6 @@ function frameOf(opcode: number, payload: Buffer, masked: boolean): Buffer {
   return Buffer.concat([Buffer.from(header), payload]);
 }
 
-/** Returns a text frame. */
 export function textFrame(text: string, masked: boolean): Buffer {
   return frameOf(TEXT, Buffer.from(text), masked);
 }

@@ -8,7 +8,6 @@ import type { Side } from "./proxy.js";
 import { closeFrame, textFrame, type Unit } from "./units.js";
 import type { WireLine } from "./wiretap.js";
 
-/** What is different in a world. */
 export interface Variant {
   client?(client: AnyPeer): AnyPeer;
   server?(server: Server): Server;
@@ -28,7 +27,6 @@ function withFunctions<T extends object>(one: T, functions: Partial<Record<keyof
   });
 }
 
-/** Breaks the notifications to topics. */
 function topics(
   notify: (topic: ReturnType<Server["topic"]>, ...args: [string, any, NotifyOptions<any>?]) => boolean | void,
 ): Variant {
@@ -45,7 +43,6 @@ function topics(
   };
 }
 
-/** Breaks the calls of the client. */
 function calls(
   request: (client: AnyPeer, method: string, params: any, options?: CallOptions) => Promise<unknown>,
 ): Variant {
@@ -57,12 +54,10 @@ function calls(
   };
 }
 
-/** Breaks `reauthenticate` of the client. */
 function renewals(reauthenticate: (client: AnyPeer) => Promise<void>): Variant {
   return { client: (client) => withFunctions(client, { reauthenticate: () => reauthenticate(client) }) };
 }
 
-/** Breaks the listeners of one event of the server. */
 function listeners(name: string, wrap: (listener: (...args: any[]) => void) => (...args: any[]) => void): Variant {
   return {
     server: (server) => {
@@ -73,7 +68,6 @@ function listeners(name: string, wrap: (listener: (...args: any[]) => void) => (
   };
 }
 
-/** Breaks the frames to one side. */
 function frames(to: Side, bend: (unit: Unit, line: WireLine) => Buffer | undefined): Variant {
   return { bend: (unit, side, line) => (side === to ? bend(unit, line) : undefined) ?? unit.bytes };
 }

@@ -25,7 +25,6 @@ export class WireLine {
   isReturning: boolean | undefined;
   /** `"asking"`: the client sent `resume`, and the reply has not been forwarded. `"answered"`: it has, and no frame followed. */
   state: "opening" | "asking" | "answered" | "open" = "opening";
-  /** The token that the client sent on this line. */
   shown: string | undefined;
   /** Whether the server has sent a close or bye. */
   isClosedByServer = false;
@@ -52,7 +51,6 @@ export class Wiretap {
   readonly #breach: (what: string) => void;
   /** The session that a client entered last. */
   newest: WireSession | undefined;
-  /** As of a variant. */
   bend: Variant["bend"];
   onOpened: ((line: Line) => void) | undefined;
 

@@ -296,7 +296,6 @@ export class World {
     return this.traffic.sent < (messages * (this.#cuts + 1)) / cuts;
   }
 
-  /** Sends a few messages in one tick, from either side. */
   async #burst(): Promise<void> {
     const speaker = this.#speaker();
     for (let left = 1 + this.random.below(6); left > 0; left--) {

@@ -1,4 +1,3 @@
-/** Cancelling: what the caller sends, which calls a cancel reaches, and how they are answered. The other side is the test. */
 import { describe, expect, it, vi } from "vitest";
 import { acp, lsp, mcp, type Dialect } from "../../src/index.js";
 import { expectEmpty } from "../support/pair.js";
@@ -9,12 +8,10 @@ import { answersTo, cancel, CANCELLED, waiting } from "./kit.js";
 
 useVirtualClock();
 
-/** Returns a peer whose other side is a reciproc peer, so that cancels are sent. */
 const reciprocPeer = (): RawPeer => rawPeer({}, { isReciproc: true });
 
 const refuse = raising(new Error("no params"));
 
-/** The cancel of call 1 under mcp. */
 const byMcp = (params: object): object => notification("notifications/cancelled", { requestId: 1, ...params });
 
 /** Makes a call, aborts it, and returns the messages that the peer sends after the call. */

@@ -16,7 +16,6 @@ export type Join = (ofA?: Omit<AnyOptions, "around">, ofB?: AnyOptions & { link?
 
 export const inPair: Join = async (ofA = {}, ofB = {}) => joined(...pair(ofA, ofB));
 
-/** A server and a client of it, over a real WebSocket. */
 export const overWs: Join = async (ofA = {}, ofB = {}) => {
   const server = await serve({ port: 0, ...ofA });
   const welcome = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
@@ -38,7 +37,6 @@ export const plainPeers =
   (ofA, ofB) =>
     inSession({ dialect, ...ofA }, { dialect, link: "plain", ...ofB });
 
-/** The ways in which both sides are reciproc peers. */
 export const everyWay: [string, Join][] = [
   ["in a pair", inPair],
   ["over ws", overWs],
@@ -57,12 +55,10 @@ function joined(a: AnyPeer, b: AnyPeer, end?: () => Promise<unknown>): Joined {
   return { ...connected(a, b, end), settled };
 }
 
-/** Asserts that neither side serves a stream, has a pending call, or runs a handler. */
 export function expectIdle({ a, b }: Pick<Joined, "a" | "b">): void {
   for (const peer of [a, b]) expectEmpty(peer);
 }
 
-/** Waits until the condition holds. Otherwise the test times out. */
 export async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await turn();
 }
@@ -149,7 +145,6 @@ export async function feed(raw: RawPeer, ...steps: unknown[]): Promise<void> {
   }
 }
 
-/** Returns the messages that the peer sends in answer. */
 export async function answersTo(raw: RawPeer, ...steps: unknown[]): Promise<any[]> {
   const before = raw.sent.length;
   await feed(raw, ...steps);

@@ -1,4 +1,3 @@
-/** Progress reports: how they are requested, sent and received, and `resetTimeoutOnProgress`. The other side is the test. */
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { acp, lsp, mcp, RpcError, TimeoutError, type AnyPeer, type Context, type Dialect } from "../../src/index.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
@@ -13,7 +12,6 @@ beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0));
 
 const onProgress = (): void => {};
 
-/** Returns a peer whose other side is a reciproc peer, so that reports are requested. */
 const reciprocPeer = (options: AnyOptions = {}): RawPeer => rawPeer(options, { isReciproc: true });
 
 /** Makes a call with `onProgress`, and returns the reports that it gets until its result. */
@@ -174,7 +172,6 @@ type Report = (value: unknown) => void;
 
 const LONGEST = "t".repeat(1024);
 
-/** Returns a peer whose `m` calls `progress` with these values. */
 const reporting = (values: unknown[], options: AnyOptions = {}): RawPeer =>
   rawPeer({ ...options, methods: { m: (_params, { progress }) => (values.forEach(progress), "done") } });
 
@@ -242,7 +239,6 @@ describe("a handler's progress", () => {
   });
 });
 
-/** Makes a call that asks a reciproc peer for reports. */
 function calling(options: object): { raw: RawPeer; call: Promise<unknown>; outcomes: Outcomes } {
   const raw = reciprocPeer();
   const call = raw.peer.request("m", {}, { resetTimeoutOnProgress: true, ...options, onProgress });

@@ -1,4 +1,3 @@
-/** The end of a served stream before its last value, and streams inside params and results. The other side is the test. */
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { lsp, RpcError, type Context } from "../../src/index.js";
@@ -11,7 +10,6 @@ import { NO_SUCH_STREAM, streamsOf, tailing } from "./kit.js";
 
 useVirtualClock();
 
-/** Answers the call 1 of a peer, and asserts that it leaves no state. */
 async function answered(raw: RawPeer, call: Promise<unknown>): Promise<void> {
   raw.feed(result(1, null));
   await call;

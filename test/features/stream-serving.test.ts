@@ -1,4 +1,3 @@
-/** Serving a stream: the iterables that a handler may return, and the answers to their reader. The other side is the test. */
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { RpcError } from "../../src/index.js";
@@ -170,7 +169,6 @@ describe("$/enumerator/next", () => {
   });
 });
 
-/** Supplies one value, and waits until it was handled. */
 async function give(source: Fed, value: string): Promise<void> {
   source.give(value);
   await turn();

@@ -30,12 +30,10 @@ function served(
   return { subscriptions, opened, methods };
 }
 
-/** What differs for a peer whose `subscribe` is called. */
 interface Given extends AnyOptions, RawBehaviour {
   readonly maxQueued?: number;
 }
 
-/** Returns a peer whose `subscribe` was called by this message, with what it serves. */
 function subscribing(
   prepare?: Parameters<typeof served>[0],
   { maxQueued = 256, onSend, afterRead, endsOnClose = true, ...options }: Given = {},

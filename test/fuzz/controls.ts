@@ -18,7 +18,6 @@ const limits = {
   maxStreams: 30,
 };
 
-/** Sources that began and have not ended. */
 let openSources = 0;
 
 async function* endless(until: Promise<void>): AsyncGenerator {
@@ -113,7 +112,6 @@ function idsOwedTo(text: string): string[][] {
   });
 }
 
-/** Returns the ids that a text may cancel under mcp. */
 function cancelledBy(text: string): string[] {
   return asList(text).flatMap((member) => {
     const { method, params } = (member ?? {}) as { method?: string; params?: Json };

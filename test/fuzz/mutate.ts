@@ -13,7 +13,6 @@ const PIECES = [
   "🏊", "//", "NaN", "0x1", "1.", "true", '{"jsonrpc":"2.0","method":"echo","id":1}',
 ]; // prettier-ignore
 
-/** Makes frames from one stream of random numbers. */
 export class Mutator extends Random {
   readonly #make: ((mutator: Mutator) => unknown) | undefined;
 
@@ -42,7 +41,6 @@ export class Mutator extends Random {
     return Array.from({ length: this.below(10) === 0 ? this.below(40) : this.below(5) }, () => this.#message());
   }
 
-  /** Returns a value that is unusual in any place. */
   odd(): unknown {
     return this.pick(ODD);
   }

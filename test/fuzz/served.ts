@@ -17,11 +17,9 @@ const answers: Record<string, { answer: Served; later?: true }> = {
 
 export const names = Object.keys(answers);
 
-/** Returns the expected outcome of a request for `method`. */
 export const served: Served = (method, params) =>
   Object.hasOwn(answers, method) ? answers[method]!.answer(method, params) : { error: METHOD_NOT_FOUND };
 
-/** Returns the handlers with these outcomes. */
 export const methods = Object.fromEntries(
   Object.entries(answers).map(([name, { answer, later }]) => {
     const act = (params: unknown): unknown => perform(answer(name, params));
@@ -29,7 +27,6 @@ export const methods = Object.fromEntries(
   }),
 );
 
-/** Returns the result, or throws an RpcError or another error, as the outcome defines. */
 function perform(outcome: ReturnType<Served>): unknown {
   if ("result" in outcome) return outcome.result ?? undefined;
   if (outcome.error === INTERNAL_ERROR) throw new Error("secret");

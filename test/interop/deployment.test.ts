@@ -60,7 +60,6 @@ beforeEach(async () => {
 });
 afterEach(() => server.stop());
 
-/** Connects through the proxy as a page of the host would. */
 function connectThrough(options: NodeConnectOptions = {}): Promise<Peer> {
   const headers = { host: "app.example", origin: "https://app.example", "x-forwarded-for": "6.6.6.6" };
   return connect("wss://127.0.0.1:8443/rpc", { headers, tls: { ca: cert, servername: "app.example" }, ...options });

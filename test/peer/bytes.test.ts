@@ -10,7 +10,6 @@ import { connectedPair, inBatch, readAll } from "../support/pair.js";
 const DATA = Uint8Array.from({ length: 300 }, (_, i) => i);
 const BASE64 = Buffer.from(DATA).toString("base64");
 
-/** Encodes params with bytes, and reads the binary frame. */
 function carry(...params: unknown[]): unknown {
   const { frame } = codec.encodeNotification("m", params) as TextWithBytes;
   return (bytes.read(frame) as { params: unknown }).params;

@@ -1,4 +1,3 @@
-/** Making a peer and calling its other side: options, names, params, `remote` and the messages that are sent. */
 /* oxlint-disable unicorn/no-thenable -- what has a `then` is what some of these tests are about */
 import { inspect as print, isDeepStrictEqual } from "node:util";
 import { describe, expect, it } from "vitest";

@@ -1,4 +1,3 @@
-/** The calls, handlers and streams of a lost connection end, and its peer continues on a new connection. */
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, type Context } from "../../src/index.js";
 import { expectEmpty, inBatch, type AnyOptions } from "../support/pair.js";
@@ -10,7 +9,6 @@ useVirtualClock();
 
 const GONE = new Error("the server has no such session");
 
-/** Makes a peer that has lost its connection, and waits for the next one. */
 function lostPeer(options: AnyOptions = {}, isReciproc = false): SessionPeer {
   const ends = sessionPeer(options, { isReciproc });
   lose(ends);
@@ -85,7 +83,6 @@ describe("a loss", () => {
   });
 });
 
-/** Returns a peer with a handler that runs until the test releases it. */
 function running(isInBatch = false): SessionPeer & { contexts: Context[]; opened: Gate<unknown> } {
   const contexts: Context[] = [];
   const opened = gate<unknown>();

@@ -14,7 +14,6 @@ const CHECKED = contract({
   tail: { stream: z.object({ line: z.string() }) },
 });
 
-/** The same contract in three validators. */
 const CONTRACTS: Record<string, SchemaContract> = {
   zod: contract({
     find: { params: z.object({ name: z.string(), at: z.array(z.number()) }) },

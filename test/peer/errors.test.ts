@@ -87,7 +87,6 @@ function nested(outer: (peer: AnyPeer) => unknown, around?: Around): ConnectedPa
   );
 }
 
-/** Calls the other side itself, before the handler. */
 const asking: Around = async ({ direction, peer }, next) => {
   if (direction === "incoming") await peer.request("denied");
   return next();

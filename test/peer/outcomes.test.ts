@@ -95,7 +95,6 @@ class Scene {
     else for (const peer of this.test.server.peers) void peer.close(1000);
   }
 
-  /** Stops the network, and lets the caller lose its socket. */
   suspend(): void {
     this.test.network.stop();
     this.test.network.cut();
@@ -106,13 +105,11 @@ class Scene {
     await pass(100_000);
   }
 
-  /** Fills the queue of a caller that has no session. */
   fill(): void {
     while (this.caller.notify("noise", ["x".repeat(100)]));
     this.size = 1_000;
   }
 
-  /** Lets the network continue, and a client reconnect. */
   async start(): Promise<void> {
     this.test.network.start();
     // The longest delay before an attempt.
@@ -152,7 +149,6 @@ class Scene {
   }
 }
 
-/** The codes of the errors that do not cross the wire. */
 const CODES = new Map<new (...args: never) => Error, string>([
   [ConnectionLostError, "CONNECTION_LOST"],
   [TimeoutError, "TIMEOUT"],

@@ -1,4 +1,3 @@
-/** `retry`: a call that was not sent is made again on the next connection, and one that was sent only with `always`. */
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { testServer } from "../../src/testing/index.js";

@@ -14,7 +14,6 @@ const MALLORY = "ws://localhost/?name=Mallory";
 
 /** The streams that the server of a test has begun, and whether each has ended. */
 let streams: { from: number; to: number; hasEnded: boolean }[];
-/** The calls of `people`, `follow` and `unfollow`, in order. */
 let topicCalls: string[];
 let kit: TestServer<ServerApi, ClientApi, Auth>;
 let page: Page;
@@ -72,7 +71,6 @@ const notes = (): unknown[] => page.heard.map(({ params }) => params);
 // oxlint-disable-next-line vitest/require-awaited-expect-poll
 const until = <T>(read: () => T) => expect.poll(read, { interval: 1 });
 
-/** Renders the page, and waits until its peer is open. */
 async function showOpen(shown: Shown): Promise<void> {
   await page.show(shown);
   await untilText("status", "open");

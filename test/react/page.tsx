@@ -72,7 +72,6 @@ const { Provider, usePeer, useStatus, useConnection, useNotification, useHandler
   ClientApi
 >();
 
-/** A page, and what its components have seen. */
 export class Page {
   /** What the listeners were called with, each with the label and the number of its render. */
   readonly heard: { label: string; render: number; params: unknown }[] = [];

@@ -12,7 +12,6 @@ const MAIN = join(import.meta.dirname, "../../dist/cli/main.js");
 const PAGE = await readFile("docs/CLI.md", "utf8");
 const [api] = await examplesOf("docs/CLI.md");
 
-/** The commands of a block, and the lines that they print. */
 interface Block {
   readonly commands: string[];
   readonly printed: string;

@@ -48,7 +48,6 @@ for (const [test, page, names] of [
 /** The examples that print nothing by themselves, and that a test below runs. */
 const BELOW = ["server.js", "client.js", "blocks-server.js", "port.js"];
 
-/** An example, its page, and its file. */
 interface Extracted extends Example {
   readonly page: string;
   readonly path: string;

@@ -35,7 +35,6 @@ export async function examplesOf(document: string): Promise<Example[]> {
   }));
 }
 
-/** Writes each example into its file. Returns the names of the files. */
 export async function extract(document: string, into = folder): Promise<string[]> {
   const examples = await examplesOf(document);
   await mkdir(into, { recursive: true });
@@ -60,7 +59,6 @@ export async function tsc(args: readonly string[], compiler = TSC): Promise<stri
   return stdout;
 }
 
-/** Compiles one example, with further flags if given. Returns the errors. */
 export function compile(name: string, ...further: string[]): Promise<string> {
   const flags = "--strict --target es2022 --module nodenext --types node --exactOptionalPropertyTypes".split(" ");
   return tsc(["--ignoreConfig", join(folder, name), ...flags, ...further]);
@@ -92,7 +90,6 @@ export class Thread implements AsyncDisposable {
   }
 }
 
-/** A running program: its lines so far, and a promise for a matching line. */
 export class Running {
   readonly lines: string[] = [];
   readonly exited: Promise<unknown[]>;

@@ -63,13 +63,11 @@ async function listening(program: Program, output: unknown): Promise<Listening> 
   return { ...program, firstLine };
 }
 
-/** Starts `programs/server.js`, which prints its address. */
 export function serveIn(runtime: RuntimeName): Promise<Listening> {
   const program = start(COMMANDS[runtime], "programs/server.js");
   return listening(program, program.child.stdout);
 }
 
-/** Starts workerd with a configuration. It reports its port. */
 export function startWorkerd(configuration: string): Promise<Listening> {
   const workerd = join(packages, "@cloudflare/workerd-linux-64/bin/workerd");
   const program = start([workerd], "serve", configuration, "--control-fd=3");

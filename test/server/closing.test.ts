@@ -13,7 +13,6 @@ import { joinSilent } from "./members.js";
 const REASON = "the server is closing";
 const END = { code: 1001, reason: REASON };
 
-/** Makes a method that does not end until the test opens it. */
 function slowMethod() {
   const [started, open] = [gate(), gate<unknown>()];
   return { started: started.promise, open: open.resolve, slow: () => (started.resolve(), open.promise) };

@@ -210,7 +210,6 @@ describe("a client that the server asks", () => {
 const MINUTE = 60_000;
 const LIFE_MS = 5 * MINUTE;
 
-/** One page of a day: what its client is, and what was counted. */
 class Page {
   readonly name: string;
   readonly peer: AnyPeer;

@@ -22,7 +22,6 @@ const refuse = (): never => {
   throw new RpcError(403, "no");
 };
 
-/** Adds `count` clients that never answer to the topic "den". */
 function joinDen(server: Server, count: number): Silent[] {
   const members = Array.from({ length: count }, () => joinSilent(server));
   for (const { peer } of members) server.topic("den").add(peer);

@@ -15,7 +15,6 @@ const WEBSOCKET = { ...HANDSHAKE, Connection: "keep-alive, Upgrade" };
 
 const methods = { echo: ([n]: [number]) => n };
 
-/** Returns the text of a POST that calls `method` with `[id]`. */
 function post(id: number, headers: Record<string, string> = {}, method = "echo"): string {
   return postText("ws://localhost/", JSON.stringify(request(id, method, [id])), headers);
 }

@@ -32,7 +32,6 @@ async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await turn();
 }
 
-/** Returns a function that begins a session and makes these calls. */
 function calls(...all: object[]): (byHand: ByHand) => Promise<void> {
   return async (byHand) => {
     await byHand.hello();

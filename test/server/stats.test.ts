@@ -7,7 +7,6 @@ import { ByHand, connect, nextPeer, serving, servingOnPort, suspended } from "./
 
 const GAUGES = ["peers", "suspended", "suspendedBytes", "topics", "pending", "running", "streams", "unsentBytes"];
 
-/** Returns the counts of `stats` by name, without gauges. */
 function countsOf(stats: ServerStats): [name: string, count: number][] {
   const numbers = Object.entries(stats).filter(([name, value]) => typeof value === "number" && !GAUGES.includes(name));
   return numbers as [string, number][];

@@ -19,7 +19,6 @@ interface Context {
   readonly server: Server<any, any, any>;
 }
 
-/** A server with one client, which serves `vote`. */
 async function world(methods: Record<string, (params: any, context: any) => unknown> = {}) {
   const errors: unknown[] = [];
   const kit = testServer<any, any, any>({

@@ -27,7 +27,6 @@ function packed(limits = {}): ClientEnd {
   return end;
 }
 
-/** Returns an end that waits for the server's first frame. */
 function opening(): ClientEnd {
   const end = new ClientEnd();
   end.attach();

@@ -38,7 +38,6 @@ function endpoint(
   };
 }
 
-/** Tokens with other functions. */
 function tokens(
   change: (
     real: Pick<Tokens, "open" | "renew" | "find">,
@@ -51,7 +50,6 @@ function tokens(
   };
 }
 
-/** An end that writes other frames. */
 function writes(where: Where, change: Change): Fault {
   return endpoint(where, (one, { attachSocket }) => {
     const bend = (socket: Socket): Socket => {
@@ -63,7 +61,6 @@ function writes(where: Where, change: Change): Fault {
   });
 }
 
-/** An end that reads other frames than those that arrive. */
 function reads(where: Where, change: Change): Fault {
   return endpoint(where, (one, { frame }) => ({ frame: (text) => change(text, one).forEach(frame) }));
 }
@@ -77,7 +74,6 @@ function sends(
   }));
 }
 
-/** Ends whose flows have other functions. */
 function outgoing(change: (end: End, real: Pick<Outgoing, "send" | "cancel">) => Partial<Outgoing>): Fault {
   return {
     changeOutgoing: (end) =>
@@ -94,7 +90,6 @@ function marks(sent: boolean): Fault {
   });
 }
 
-/** Ends that hear another close code than the one that came. */
 function hears(change: (code: number) => number): Fault {
   return endpoint("both", (_one, { detach }) => ({ detach: (end) => detach({ ...end, code: change(end.code) }) }));
 }

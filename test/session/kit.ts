@@ -19,7 +19,6 @@ export const WIRE_LIMITS = { maxMessageBytes: 5000, logFrames: 16, logLength: 20
 
 export const LIMITS = { ...WIRE_LIMITS, highWaterBytes: 20_000, maxUnsentBytes: 80_000 };
 
-/** What a server offers in its hello. */
 export const OFFER = { token: "t", ttlMs: 1000, limits: WIRE_LIMITS };
 
 /** The client's hello that accepts an offer. */
@@ -51,7 +50,6 @@ export function pack(...messages: string[]): string {
   return `[${messages.join(",")}]`;
 }
 
-/** Returns the whole numbers from one to another. */
 export function range(from: number, to: number): number[] {
   return Array.from({ length: to - from + 1 }, (_, i) => from + i);
 }
@@ -76,7 +74,6 @@ export function wrong(...names: string[]): [name: string, value: unknown][] {
   return names.flatMap((name) => WRONG[name]!.map((value): [string, unknown] => [name, value]));
 }
 
-/** The largest and the smallest limits. */
 export const GREATEST = { maxMessageBytes: 2 ** 53 - 1, logFrames: 2 ** 53 - 1, logLength: 2 ** 53 - 1 };
 export const LEAST = { maxMessageBytes: 1, logFrames: 1, logLength: 1 };
 
@@ -170,7 +167,6 @@ export class ClientEnd implements Reports {
   wire = new TestWire();
   /** The values of the received messages, and the reports of missed ones, in order. Of a message with a number, that. */
   readonly got: unknown[] = [];
-  /** What the endpoint reported, in order. */
   readonly events: unknown[] = [];
   /** Whether frames wait for the end of the tick, and whether a message leaves before that, in the call that sends it. */
   isDue = false;
@@ -324,7 +320,6 @@ export class Serving {
     return raw;
   }
 
-  /** Opens a connection and a session on it. */
   async begin(user?: string, limits: object = WIRE_LIMITS): Promise<RawClient> {
     const raw = await this.open(false, user);
     await raw.deliver(JSON.stringify({ hello: { session: true, limits } }));
@@ -358,7 +353,6 @@ export class RawClient {
   readonly #serving: Serving;
   readonly #webSocket: InstanceType<Serving["test"]["WebSocket"]>;
   #frames: string[] = [];
-  /** How the server closed it. */
   closedWith: { code: number; reason: string } | undefined;
 
   constructor(serving: Serving, protocols: readonly string[], user?: string) {
@@ -377,7 +371,6 @@ export class RawClient {
     });
   }
 
-  /** Sends frames, if the connection is still open. */
   send(...frames: string[]): void {
     for (const frame of frames) if (this.closedWith === undefined) this.#webSocket.send(frame);
   }

@@ -23,7 +23,6 @@ class Scripted {
   readonly peer: AnyPeer;
   readonly got: unknown[] = [];
   readonly events: string[];
-  /** Called with each message. */
   onMessage: () => void = () => {};
   #opened = network.attempts.length;
 
@@ -36,7 +35,6 @@ class Scripted {
     this.events = record(this.peer);
   }
 
-  /** Returns a client whose session is open. */
   static async live(options?: object): Promise<Scripted> {
     const client = new Scripted(options);
     await client.accept(hello({ ...OFFER, ttlMs: TTL_MS }));

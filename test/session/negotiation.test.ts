@@ -8,7 +8,6 @@ import { bareServer } from "../client/clients.js";
 import { bareHttp, listening, plainPeer } from "../support/network.js";
 import { rejection } from "../support/turns.js";
 
-/** Makes twenty calls in one tick, each with a different result. */
 async function calls(peer: Peer): Promise<void> {
   const echoed = await Promise.all(Array.from({ length: 20 }, (_, i) => peer.request("echo", [i])));
   expect(echoed).toEqual(Array.from({ length: 20 }, (_, i) => [i]));

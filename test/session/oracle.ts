@@ -41,7 +41,6 @@ const QUEUED_COST = 64;
 /** A conversation of more frames in a row makes frames without end. */
 const MOST_FRAMES = 5000;
 
-/** One message, and what its sender knows of it. */
 interface Message {
   readonly label: string;
   readonly length: number;
@@ -107,7 +106,6 @@ export class LineEnd implements Socket {
   }
 }
 
-/** One connection attempt that has opened. */
 export class Line {
   readonly oracle: Oracle;
   readonly client = new LineEnd("client", this);
@@ -272,7 +270,6 @@ export abstract class End implements Reports {
   socketFull(): void {}
 }
 
-/** The client of one connection. */
 export class ClientEnd extends End {
   /** The server's hello on the present line. */
   hello: unknown;
@@ -317,7 +314,6 @@ export class ClientEnd extends End {
   }
 }
 
-/** The server of one connection. */
 export class ServerEnd extends End implements Resumable {
   readonly principal: string | undefined;
   confirmedHash: string | undefined = undefined;
@@ -380,7 +376,6 @@ export function acceptsFirst(frame: string, { isRefused }: Pick<Line, "isRefused
   return helloOf(frame) !== undefined || (!isRefused && resumeOf(member(parse(frame), "resume")) !== undefined);
 }
 
-/** One client, its server, and the lines between them. */
 export class Oracle {
   readonly limits: EndLimits;
   readonly registry: TokenRegistry<ServerEnd>;

@@ -19,7 +19,6 @@ const ACTS = {
   close: (oracle: Oracle, side: Side) => oracle.close(side),
 };
 
-/** One thing that can happen. */
 type Step = readonly [kind: keyof typeof ACTS, side: Side, which: number];
 
 /** How many messages each end sends, and how many lines are lost. Suspended sessions expire once, and the client may close. */
@@ -56,7 +55,6 @@ function survey(mostStates: number | undefined): { states: number; depth: number
   return { states: seen.size, depth: depth - 1 };
 }
 
-/** Returns what can happen next. */
 function nextOf(path: readonly Step[], oracle: Oracle): Step[] {
   const { client, lines } = oracle;
   const { kind } = client.endpoint.state;

@@ -136,14 +136,12 @@ function focused(page: Page): Promise<string> {
   });
 }
 
-/** Opens the search by its key, and types words. */
 async function search(page: Page, words: string): Promise<void> {
   await page.keyboard.press("Control+k");
   await page.locator("#localsearch-input:focus").waitFor();
   await page.keyboard.type(words);
 }
 
-/** Presses Tab until an element of that text has the focus. */
 async function tabTo(page: Page, text: string): Promise<void> {
   for (let i = 0; i < 60 && (await focused(page)) !== text; i++) await page.keyboard.press("Tab");
   expect(await focused(page)).toBe(text);

@@ -18,7 +18,6 @@ export class Inbox<T = unknown> {
     return this.all.slice(this.#taken);
   }
 
-  /** Resolves with the next item that was not taken. */
   next(): Promise<T> {
     if (this.#taken < this.all.length) return Promise.resolve(this.all[this.#taken++]!);
     return new Promise((resolve) => this.#waiting.push(resolve));

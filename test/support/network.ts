@@ -4,7 +4,6 @@ import { createServer } from "node:http";
 import { connect as connectTcp, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
 import { WebSocket } from "ws";
 
-/** The response to an upgrade request. */
 export interface Answer {
   status: number;
   headers: Record<string, string>;
@@ -75,7 +74,6 @@ export async function listening<S extends TcpServer>(server: S) {
   };
 }
 
-/** Starts an HTTP server without any handler. */
 export const bareHttp = () => listening(createServer());
 
 export type PlainPeer = Awaited<ReturnType<typeof plainPeer>>;

@@ -50,7 +50,6 @@ export function inBatch(peer: AnyPeer, method: string, params?: object): Promise
   return call;
 }
 
-/** Asserts that the tables of a closed peer are empty. */
 export function expectEmpty(peer: AnyPeer): void {
   expect(peer.stats()).toMatchObject({ pending: 0, running: 0, streams: 0 });
 }

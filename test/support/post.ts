@@ -14,14 +14,12 @@ export function post(url: string, message: unknown, headers: Record<string, stri
   });
 }
 
-/** Returns the status of a response and its body, parsed. */
 export async function read(response: Response): Promise<[status: number, body: unknown]> {
   const text = await response.text();
   const isJson = response.headers.get("content-type") === "application/json; charset=utf-8";
   return [response.status, isJson ? JSON.parse(text) : text];
 }
 
-/** Calls a method by POST. Returns the status of the response and its body, parsed. */
 export async function call(
   { url }: { url: string },
   method: string,

@@ -56,7 +56,6 @@ export class Line {
     this.#finish();
   }
 
-  /** Resets both sockets (RST). */
   reset(): void {
     // If a socket is already ending, Node 20 would keep its handle forever.
     for (const socket of Object.values(this.#sockets))

@@ -26,12 +26,10 @@ export function useVirtualClock(): void {
   });
 }
 
-/** Lets so much time pass, as `VirtualClock.pass`. */
 export function pass(ms: number): Promise<void> {
   return clock.pass(ms);
 }
 
-/** Lets the process stall for so long, as `VirtualClock.stall`. */
 export function stall(ms: number): void {
   clock.stall(ms);
 }

@@ -58,12 +58,10 @@ export function raising(thrown: unknown): () => never {
   };
 }
 
-/** Rejects with the reason when the signal aborts. */
 export function untilAborted({ signal }: { signal: AbortSignal }): Promise<never> {
   return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
-/** Returns a signal, and a function that counts its listeners. */
 export function countedSignal(): { controller: AbortController; signal: AbortSignal; listeners: () => number } {
   const controller = new AbortController();
   const { signal } = controller;

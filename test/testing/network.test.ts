@@ -1,4 +1,3 @@
-/** The network of a test server, under a virtual clock: everything below happens without a real timer. */
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { bytes, ConnectError, pair, type AnyPeer, type Context } from "../../src/index.js";
 import { Subscriptions } from "../../src/node.js";
@@ -9,7 +8,6 @@ import { Outcomes, rejection } from "../support/turns.js";
 type AnyTestServer = TestServer<any, any, unknown>;
 
 let kit: AnyTestServer;
-/** What the handlers of the server got, in order. */
 let heard: unknown[];
 
 function serveAgain(options: object = {}): void {
@@ -29,7 +27,6 @@ function serveAgain(options: object = {}): void {
 useVirtualClock();
 beforeEach(() => serveAgain());
 
-/** Connects a client whose session both sides have confirmed. Returns both its peers. */
 async function joined(options: object = {}): Promise<{ client: AnyPeer; peer: AnyPeer }> {
   const coming = new Promise<AnyPeer>((resolve) => kit.server.once("peer", (one) => resolve(one as AnyPeer)));
   const client = (await kit.connect(kit.server.url, options)) as AnyPeer;

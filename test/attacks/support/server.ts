@@ -31,7 +31,6 @@ export async function target(options: TargetOptions = {}) {
   };
 }
 
-/** Tracks the connections to a port of this process from now on. */
 function socketsOf(port: number): { sockets: Set<Socket>; forget: () => void } {
   const sockets = new Set<Socket>();
   const onSocket = (message: unknown): void => {

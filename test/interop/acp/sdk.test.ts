@@ -73,7 +73,6 @@ function listenToConsole(): unknown[] {
   return complaints;
 }
 
-/** Connects the SDK's client to a reciproc agent with a session. */
 async function joinEditor(app: ClientApp, methods: Methods, begin = true) {
   const both = await joinClient(acp, { ...AGENT, ...methods }, listenToConsole(), (url, Wire) =>
     app.connect(createWebSocketStream(url, { WebSocket: Wire as never })),
@@ -96,7 +95,6 @@ async function joinAgent(app: AgentApp, methods: Methods = {}, options: NodeConn
   });
 }
 
-/** Returns the SDK's agent with this handler for prompts. */
 function answering(prompt: (context: any) => unknown = () => END): AgentApp {
   return agent()
     .onRequest("initialize", AGENT.initialize)
@@ -111,7 +109,6 @@ async function inSession(app: AgentApp, methods: Methods = {}, options: NodeConn
   return both;
 }
 
-/** Registers the handlers of the shared suite with the SDK. */
 function register(app: any, handlers: Handlers, heard: (params: unknown) => void): void {
   const any = (params: unknown): unknown => params;
   for (const [name, run] of Object.entries(handlers)) {

@@ -28,7 +28,6 @@ export interface Traits {
   readonly batches?: boolean;
 }
 
-/** Opens a service and a client of it. Both end with the test. */
 export async function meet<C extends ThirdPartyClient>(
   open: (url: string) => Promise<C>,
 ): Promise<{ service: Service; client: C; peer: AnyPeer } & AsyncDisposable> {

@@ -16,7 +16,6 @@ async function startNode(withoutHelp = false) {
   const listeners = new Set<(head: unknown) => void>();
   const subscriptions = new Subscriptions({ method: "eth_subscription" });
   const numbered = (number: number) => ({ number: `0x${number.toString(16)}` });
-  /** Mines a block, and pushes its head to all subscribers. */
   const mine = (): void => {
     const head = numbered(++latest);
     for (const listen of listeners) listen(head);

@@ -14,7 +14,6 @@ import { rejection } from "../../support/turns.js";
 import { Inbox } from "../../support/inbox.js";
 import type { Methods } from "../support/sdk.js";
 
-/** Returns the command of a server of vscode-langservers-extracted. */
 function commandOf(language: string): string[] {
   const path = `node_modules/vscode-langservers-extracted/bin/vscode-${language}-language-server`;
   return [process.execPath, join(import.meta.dirname, "..", path), "--stdio"];

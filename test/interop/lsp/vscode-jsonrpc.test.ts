@@ -48,7 +48,6 @@ const joinTheirServer: Join = (methods) => {
   );
 };
 
-/** Resolves when each side has handled all messages of the other. */
 async function settled({ peer, theirs }: Joined<MessageConnection>): Promise<void> {
   await theirs.sendRequest("sync");
   await peer.request("sync");

@@ -32,7 +32,6 @@ export async function connectClient(
   return client;
 }
 
-/** Starts a reciproc server, and connects the SDK's client to it. */
 export function sdkClient(methods: Methods, capabilities: ClientOptions["capabilities"] = {}): Promise<Joined<Client>> {
   const complaints: string[] = [];
   return joinClient(mcp, { ...BASIC, ...methods }, complaints, (url, Wire) =>
@@ -42,7 +41,6 @@ export function sdkClient(methods: Methods, capabilities: ClientOptions["capabil
   );
 }
 
-/** Starts the SDK's server and connects a reciproc client, including the MCP handshake. */
 export async function sdkServer(
   register: (mcp: McpServer) => void,
   methods: Methods = {},

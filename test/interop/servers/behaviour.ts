@@ -25,7 +25,6 @@ export interface Traits {
 
 const PROTOCOL = "reciproc.v1";
 
-/** Opens a connection that offers no subprotocol. */
 export function connectPlainly(url: string): Promise<AnyPeer> {
   return connect(url, { link: "plain" });
 }

@@ -107,7 +107,6 @@ export function aborted(signal: AbortSignal): Promise<unknown> {
   return new Promise((resolve) => signal.addEventListener("abort", resolve));
 }
 
-/** Both ends, with the SDK behind one interface. */
 export interface Sdk extends Joined {
   request(method: string, params: object, signal?: AbortSignal): Promise<unknown>;
   notify(method: string, params: object): unknown;
@@ -139,7 +138,6 @@ export function behavesWithSdk({ open, firstId, cancel, cancelled, error, closed
     const sync = (): object => ({});
     return open({ _sync: sync, ...methods }, { _sync: sync, ...handlers }, heard);
   };
-  /** Resolves when each side has handled all messages of the other. */
   const settled = async (sdk: Sdk): Promise<void> => {
     await sdk.request("_sync", {});
     await sdk.peer.request("_sync", {});
